@@ -1,0 +1,5 @@
+//! What tools there are: names, search, types.
+
+mod tool;
+
+pub use tool::Tool;

@@ -1,0 +1,9 @@
+//! MCP and HTTP doors, the tool catalog, the bridge to backends and the output pipeline.
+
+#![forbid(unsafe_code)]
+
+pub mod backends;
+pub mod catalog;
+pub mod config;
+pub mod functions;
+pub mod output;
