@@ -1,0 +1,20 @@
+//! The only place of `data` that speaks to QuickJS's C interface directly.
+//!
+//! rquickjs covers most of what `data` needs, but not all: strings with lone
+//! surrogates, atoms as raw keys, class ids, and classes whose own properties
+//! are computed (its exotic classes have no `define_own_property`). Each of
+//! these gets a safe function here, so that the rest of `data` needs no unsafe.
+#![allow(unsafe_code)]
+
+mod value;
+
+pub(crate) use value::{Key, Keys, class_id, get_index, get_key, is_function, proxy_target, same_object, with_wtf8};
+
+use rquickjs::JsLifetime;
+
+use super::realm::Realm;
+
+// SAFETY: `Realm` holds engine values of one lifetime only, and `Changed` renames exactly that lifetime.
+unsafe impl<'js> JsLifetime<'js> for Realm<'js> {
+    type Changed<'to> = Realm<'to>;
+}

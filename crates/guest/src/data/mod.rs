@@ -1,0 +1,29 @@
+//! How JSON gets into the sandbox and how values get out of it.
+//!
+//! # Layout
+//! - `realm`: what is captured from a context before guest code runs
+//! - `serialise`: values out, to JSON text
+//! - `parse`: JSON text in
+//! - `exotic`: the only place with unsafe code, safe functions over QuickJS's C interface
+//!
+//! It knows no frames, limits or profiles: callers pass plain caps.
+
+mod exotic;
+mod parse;
+mod realm;
+mod serialise;
+
+pub use parse::{ParseError, from_json};
+pub use serialise::{Caps, DepthPolicy, HARD_DEPTH, SerialiseError, Unwritable, to_json};
+
+use rquickjs::{Ctx, Result};
+
+/// Prepares a context: once, before any guest code runs in it. Safe before a fork.
+pub fn install(ctx: &Ctx<'_>) -> Result<()> {
+    let realm = realm::Realm::capture(ctx)?;
+    ctx.store_userdata(realm).map_err(|_| rquickjs::Error::Unknown)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! What `data` knows about one realm, captured before guest code runs.
+//!
+//! Guest code may redefine every global. Serialising must still tell a Map
+//! from a Date and walk it, so the functions for that are taken here once,
+//! and the engine's class numbers are learnt from samples, not assumed.
+
+use rquickjs::{Array, Ctx, Function, Object, Result, Value, context::EvalOptions};
+
+use super::exotic::{Key, class_id};
+
+/// How a value that is an object is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Any object without a rule of its own, functions included.
+    Other,
+    Plain,
+    Array,
+    Number,
+    String,
+    Boolean,
+    BigInt,
+    Date,
+    Map,
+    Set,
+    Error,
+    Typed,
+    Buffer,
+    View,
+    Promise,
+    Proxy,
+    RawJson,
+}
+
+const SAMPLED: [(&str, Kind); 16] = [
+    ("Plain", Kind::Plain),
+    ("Array", Kind::Array),
+    ("Number", Kind::Number),
+    ("String", Kind::String),
+    ("Boolean", Kind::Boolean),
+    ("BigInt", Kind::BigInt),
+    ("Date", Kind::Date),
+    ("Map", Kind::Map),
+    ("Set", Kind::Set),
+    ("Error", Kind::Error),
+    ("Typed", Kind::Typed),
+    ("Buffer", Kind::Buffer),
+    ("View", Kind::View),
+    ("Promise", Kind::Promise),
+    ("Proxy", Kind::Proxy),
+    ("RawJson", Kind::RawJson),
+];
+
+/// The captured functions, keys and class numbers of one context.
+pub(crate) struct Realm<'js> {
+    kinds: Vec<Kind>,
+    /// `Date` to ISO text, or null for an invalid date.
+    pub(crate) iso_text: Function<'js>,
+    /// `Map` to an array of `[key, value]`.
+    pub(crate) entries: Function<'js>,
+    /// `Set` to an array.
+    pub(crate) values: Function<'js>,
+    unbox_number: Function<'js>,
+    unbox_string: Function<'js>,
+    unbox_boolean: Function<'js>,
+    unbox_big_int: Function<'js>,
+    to_number: Function<'js>,
+    /// The true length of a typed array.
+    pub(crate) typed_length: Function<'js>,
+    /// `ArrayBuffer` to a `Uint8Array` over it.
+    pub(crate) buffer_bytes: Function<'js>,
+    /// `DataView` to a `Uint8Array` over the same bytes.
+    pub(crate) view_bytes: Function<'js>,
+    pub(crate) to_json: Key<'js>,
+    pub(crate) length: Key<'js>,
+    pub(crate) name: Key<'js>,
+    pub(crate) message: Key<'js>,
+    pub(crate) raw_json: Key<'js>,
+}
+
+impl<'js> Realm<'js> {
+    /// Captures the realm. Call it before any guest code.
+    pub(crate) fn capture(ctx: &Ctx<'js>) -> Result<Self> {
+        let mut options = EvalOptions::default();
+        options.filename = Some("toolgate:data".into());
+        let captured: Object<'js> = ctx.eval_with_options(include_str!("realm.js"), options)?;
+        Ok(Self {
+            kinds: learn_kinds(&captured.get("samples")?)?,
+            iso_text: captured.get("isoText")?,
+            entries: captured.get("entries")?,
+            values: captured.get("values")?,
+            unbox_number: captured.get("unboxNumber")?,
+            unbox_string: captured.get("unboxString")?,
+            unbox_boolean: captured.get("unboxBoolean")?,
+            unbox_big_int: captured.get("unboxBigInt")?,
+            to_number: captured.get("toNumber")?,
+            typed_length: captured.get("typedLength")?,
+            buffer_bytes: captured.get("bufferBytes")?,
+            view_bytes: captured.get("viewBytes")?,
+            to_json: Key::new(ctx, "toJSON")?,
+            length: Key::new(ctx, "length")?,
+            name: Key::new(ctx, "name")?,
+            message: Key::new(ctx, "message")?,
+            raw_json: Key::new(ctx, "rawJSON")?,
+        })
+    }
+
+    /// The kind of an object; `Other` for anything unknown.
+    pub(crate) fn kind(&self, object: &Value<'js>) -> Kind {
+        self.kinds.get(class_id(object) as usize).copied().unwrap_or(Kind::Other)
+    }
+
+    /// The primitive inside a boxed one; other values as they are.
+    pub(crate) fn unbox(&self, value: Value<'js>) -> Result<Value<'js>> {
+        let unbox = match self.kind(&value) {
+            Kind::Number => &self.unbox_number,
+            Kind::String => &self.unbox_string,
+            Kind::Boolean => &self.unbox_boolean,
+            Kind::BigInt => &self.unbox_big_int,
+            _ => return Ok(value),
+        };
+        unbox.call((value,))
+    }
+
+    /// What an array-like claims as its length, made a count.
+    pub(crate) fn to_length(&self, claimed: Value<'js>) -> Result<u64> {
+        const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
+        let number = match claimed.as_number() {
+            Some(number) => number,
+            None => self.to_number.call((claimed,))?,
+        };
+        // The cast makes NaN and negative numbers 0.
+        Ok(number.min(MAX_SAFE) as u64)
+    }
+}
+
+fn learn_kinds(samples: &Object<'_>) -> Result<Vec<Kind>> {
+    let mut kinds = Vec::new();
+    for (name, kind) in SAMPLED {
+        let group: Array<'_> = samples.get(name)?;
+        for sample in group.iter::<Value<'_>>() {
+            let id = class_id(&sample?) as usize;
+            if kinds.len() <= id {
+                kinds.resize(id + 1, Kind::Other);
+            }
+            kinds[id] = kind;
+        }
+    }
+    Ok(kinds)
+}

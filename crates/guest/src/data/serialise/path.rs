@@ -1,0 +1,51 @@
+//! Names the place inside a value, as a reader would write it in code.
+
+use std::fmt::Write as _;
+
+/// One step from a container to something inside it.
+pub(super) enum Step {
+    Key(String),
+    Index(u64),
+}
+
+/// At most this many steps at each end are spelt out.
+const SHOWN: usize = 12;
+/// A longer key is cut.
+const KEY_CHARS: usize = 60;
+
+/// `result.items[3]["a b"]`; the middle of a very long path is left out.
+pub(super) fn spell(root: &str, steps: &[Step]) -> String {
+    let mut path = root.to_owned();
+    if steps.len() <= 2 * SHOWN {
+        steps.iter().for_each(|step| push(&mut path, step));
+        return path;
+    }
+    steps[..SHOWN].iter().for_each(|step| push(&mut path, step));
+    path.push('…');
+    steps[steps.len() - SHOWN..].iter().for_each(|step| push(&mut path, step));
+    path
+}
+
+fn push(path: &mut String, step: &Step) {
+    match step {
+        Step::Index(index) => {
+            let _ = write!(path, "[{index}]");
+        }
+        Step::Key(key) if is_plain_name(key) => {
+            let _ = write!(path, ".{key}");
+        }
+        Step::Key(key) => {
+            let shown: String = key.chars().take(KEY_CHARS).collect();
+            let cut = if shown.len() < key.len() { "…" } else { "" };
+            let _ = write!(path, "[{:?}{cut}]", shown);
+        }
+    }
+}
+
+fn is_plain_name(key: &str) -> bool {
+    let ordinary = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '$';
+    !key.is_empty()
+        && key.len() <= KEY_CHARS
+        && !key.starts_with(|c: char| c.is_ascii_digit())
+        && key.chars().all(ordinary)
+}
