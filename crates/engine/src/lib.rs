@@ -1,1 +1,33 @@
-//! stub
+//! Runs untrusted JavaScript and TypeScript in a fresh, confined process.
+//!
+//! # Layout
+//! - [`Engine`]: takes a [`Request`], gives a report; the queue in front of it is `queue`
+//! - [`host`]: what a program may call
+//! - `source`: from the user's text to a worker's, and positions back
+//! - `pump`: drives one worker, believing nothing it says; `ledger` records its calls
+//! - `process`, `thread`: where workers come from
+//! - `judge`: from a worker's end to the one outcome
+//! - [`Cancel`], [`Observer`]: how a caller stops and watches a run
+
+#![forbid(unsafe_code)]
+
+mod cancel;
+mod engine;
+pub mod host;
+mod judge;
+mod ledger;
+mod observer;
+mod process;
+mod pump;
+mod queue;
+mod source;
+mod thread;
+
+pub use cancel::Cancel;
+pub use engine::{ComputeOptions, Engine, EngineBuilder, IsolationMode, Request};
+pub use host::{Functions, Host, HostCall, HostError, HostFuture};
+pub use observer::Observer;
+pub use process::{StartError, WorkerCommand};
+pub use toolgate_guest::{lockdown::Without, take_over_if_asked};
+pub use toolgate_plan::{Violation, validate_code};
+pub use toolgate_wire as wire;

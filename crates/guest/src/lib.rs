@@ -1,2 +1,88 @@
-//! stub
+//! The untrusted side: an interpreter, its prelude and its lockdown.
+//!
+//! Whatever happens in here is assumed to be the guest's doing. The crate knows no configuration,
+//! secret, network or MCP; what it links is what a hostile program could hope to reach.
+//!
+//! # Layout
+//! - `zygote`: builds the interpreter once and forks a worker for each run
+//! - [`lockdown`]: what a process gives up before it reads guest code
+//! - `sandbox`: the interpreter, from program to end; `prelude/` is its JavaScript side
+//! - `state`, `natives`: what a run has used, and what the prelude may call
+//! - [`data`]: JSON in and out
+//! - `globals`, `memory`, `random`, `web`: names, allocator, chance, URLs
+//! - `channel`: the worker's one socket
+
+#![deny(unsafe_code)]
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use toolgate_wire::{FromWorker, ToWorker};
+
+pub use channel::{Broken, Socket};
+
+mod channel;
 pub mod data;
+#[allow(unsafe_code)]
+mod globals;
+#[allow(unsafe_code)]
+pub mod lockdown;
+#[allow(unsafe_code)]
+mod memory;
+mod natives;
+mod random;
+mod sandbox;
+mod state;
+mod web;
+#[cfg(target_os = "linux")]
+mod zygote;
+
+/// The name that a zygote is started under, as its first argument.
+pub const ZYGOTE: &str = "toolgate-zygote";
+
+static PREPARED: AtomicBool = AtomicBool::new(false);
+
+/// Becomes the zygote, if this process was started as one; otherwise returns at once.
+///
+/// The first line of `main` in every program that runs code in processes of its own: the engine
+/// starts that same program again to get its zygote.
+pub fn take_over_if_asked() {
+    PREPARED.store(true, Ordering::Relaxed);
+    let mut arguments = std::env::args_os();
+    if arguments.next().is_some_and(|name| name == ZYGOTE) {
+        let without = arguments.next().map(|names| names.to_string_lossy().into_owned()).unwrap_or_default();
+        become_zygote(lockdown::Without::parse(&without));
+    }
+}
+
+/// Whether this process called [`take_over_if_asked`], and so can be started again as a zygote.
+pub fn can_take_over() -> bool {
+    PREPARED.load(Ordering::Relaxed)
+}
+
+#[cfg(target_os = "linux")]
+fn become_zygote(without: lockdown::Without) {
+    zygote::serve(without)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn become_zygote(_: lockdown::Without) {
+    std::process::exit(1)
+}
+
+/// Runs one program on this thread: same interpreter, no confinement but the interpreter's own.
+///
+/// `cancelled` is looked at every few thousand steps; a program inside one long native operation
+/// does not see it.
+pub fn run_on_this_thread(socket: Box<dyn Socket>, cancelled: Arc<AtomicBool>) -> Result<(), Broken> {
+    let channel = Rc::new(channel::Channel::new(socket));
+    let sandbox = sandbox::Sandbox::new().map_err(|_| Broken::Closed)?;
+    channel.send(&FromWorker::Ready { pid: 0, layers: Default::default() })?;
+    if let ToWorker::Start(start) = channel.receive()? {
+        let done = sandbox.run(*start, channel.clone(), Some(cancelled));
+        channel.send(&done)?;
+        channel.flush()?;
+    }
+    Ok(())
+}

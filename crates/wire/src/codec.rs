@@ -126,9 +126,10 @@ pub fn encode_from_worker(frame: &FromWorker, out: &mut Vec<u8>) {
             out.push(*stream as u8);
             put_bytes(out, text.as_bytes());
         }
-        FromWorker::Done { end, memory, dropped } => {
+        FromWorker::Done { end, memory, cpu, dropped } => {
             out.push(6);
             put_u64(out, *memory);
+            put_u64(out, *cpu);
             put_u64(out, *dropped);
             put_end(end, out);
         }
@@ -150,7 +151,12 @@ pub fn decode_from_worker(payload: &[u8]) -> Result<FromWorker, Malformed> {
         3 => FromWorker::Cancel { id: CallId(fields.u32()?) },
         4 => FromWorker::Ask { question: take_question(&mut fields)?, name: fields.text()? },
         5 => FromWorker::Log { stream: take_stream(&mut fields)?, text: fields.text()? },
-        6 => FromWorker::Done { memory: fields.u64()?, dropped: fields.u64()?, end: take_end(&mut fields)? },
+        6 => FromWorker::Done {
+            memory: fields.u64()?,
+            cpu: fields.u64()?,
+            dropped: fields.u64()?,
+            end: take_end(&mut fields)?,
+        },
         _ => return Err(Malformed::Meaningless("kind")),
     };
     fields.end(frame)
@@ -423,9 +429,9 @@ mod tests {
             FromWorker::Cancel { id: CallId(3) },
             FromWorker::Ask { question: Question::Interface, name: "exa".into() },
             FromWorker::Log { stream: Stream::Stderr, text: "line".into() },
-            FromWorker::Done { end: End::Returned(b"{}".to_vec()), memory: 9, dropped: 1 },
+            FromWorker::Done { end: End::Returned(b"{}".to_vec()), memory: 9, cpu: 3, dropped: 1 },
         ];
-        frames.extend(CODES.map(|code| FromWorker::Done { end: failed(code), memory: 0, dropped: 0 }));
+        frames.extend(CODES.map(|code| FromWorker::Done { end: failed(code), memory: 0, cpu: 0, dropped: 0 }));
         frames
     }
 

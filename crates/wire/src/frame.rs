@@ -184,6 +184,8 @@ pub enum FromWorker {
         end: End,
         /// The most bytes held.
         memory: u64,
+        /// Microseconds of processor time.
+        cpu: u64,
         /// Lines printed but not sent.
         dropped: u64,
     },

@@ -1,0 +1,447 @@
+//! The engine: takes a request, gives a report.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use toolgate_guest::lockdown::Without;
+use toolgate_wire::frame::Layers;
+use toolgate_wire::{Code, Failure, Isolation, LimitRequest, Limits, Logs, Outcome, Profile, Report, Start, Usage};
+
+use crate::cancel::Cancel;
+use crate::host::{Functions, Host};
+use crate::judge;
+use crate::observer::Observer;
+use crate::process::{Ended, NoWorker, Pool, StartError, WorkerCommand, Zygote};
+use crate::pump::{Driven, Job, wall_clock};
+use crate::queue::{NoPlace, Place, Queue};
+use crate::source::Compiled;
+use crate::thread;
+
+/// What keeps a program from the rest of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IsolationMode {
+    /// A fresh process under an operating-system jail.
+    #[cfg_attr(target_os = "linux", default)]
+    Process,
+    /// A thread of this process: nothing but the interpreter itself.
+    #[cfg_attr(not(target_os = "linux"), default)]
+    Thread,
+}
+
+/// One run that is asked for.
+#[derive(Clone)]
+pub struct Request {
+    /// The program.
+    pub code: String,
+    /// The kind of run.
+    pub profile: Profile,
+    /// Changes to the profile's limits.
+    pub limits: LimitRequest,
+    /// JSON text: what a computation is over, or the program's global `context`.
+    pub data: Option<String>,
+    /// What the program may call.
+    pub host: Arc<dyn Host>,
+    /// How the caller takes the request back.
+    pub cancel: Cancel,
+    /// Who listens.
+    pub observer: Option<Arc<dyn Observer>>,
+    /// Where random numbers start; chosen at random when absent.
+    pub seed: Option<u64>,
+}
+
+impl Request {
+    /// A request with the profile's limits, no data and an empty host.
+    pub fn new(profile: Profile, code: impl Into<String>) -> Self {
+        Request {
+            code: code.into(),
+            profile,
+            limits: LimitRequest::default(),
+            data: None,
+            host: Arc::new(Functions::new()),
+            cancel: Cancel::new(),
+            observer: None,
+            seed: None,
+        }
+    }
+}
+
+/// How an engine is made.
+#[derive(Debug, Clone)]
+pub struct EngineBuilder {
+    isolation: IsolationMode,
+    worker: WorkerCommand,
+    without: Without,
+    concurrent: usize,
+    waiting: usize,
+    ahead: usize,
+}
+
+impl Default for EngineBuilder {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        EngineBuilder {
+            isolation: IsolationMode::default(),
+            worker: WorkerCommand::default(),
+            without: Without::default(),
+            concurrent: (2 * cores).max(8),
+            waiting: 1024,
+            ahead: 4,
+        }
+    }
+}
+
+impl EngineBuilder {
+    /// Process or thread.
+    pub fn isolation(self, isolation: IsolationMode) -> Self {
+        EngineBuilder { isolation, ..self }
+    }
+
+    /// The program that is started as the zygote.
+    pub fn worker_command(self, worker: WorkerCommand) -> Self {
+        EngineBuilder { worker, ..self }
+    }
+
+    /// Leaves layers of confinement off, for diagnosis: an engine without seccomp refuses every run.
+    pub fn without(self, without: Without) -> Self {
+        EngineBuilder { without, ..self }
+    }
+
+    /// Runs at one time.
+    pub fn max_concurrent_runs(self, concurrent: usize) -> Self {
+        EngineBuilder { concurrent: concurrent.max(1), ..self }
+    }
+
+    /// Runs that may wait for a place.
+    pub fn max_waiting_runs(self, waiting: usize) -> Self {
+        EngineBuilder { waiting, ..self }
+    }
+
+    /// Workers forked ahead; zero forks when a run needs one.
+    pub fn workers_ahead(self, ahead: usize) -> Self {
+        EngineBuilder { ahead, ..self }
+    }
+
+    /// Makes the engine. Needs a tokio runtime around it, for host calls that wait.
+    pub fn build(self) -> Result<Engine, StartError> {
+        let executor = match self.isolation {
+            IsolationMode::Process => {
+                let pool = Pool::new(Zygote::new(self.worker, self.without)?, self.ahead);
+                pool.refill();
+                Executor::Process(pool)
+            }
+            IsolationMode::Thread => Executor::Thread,
+        };
+        let runtime = Handle::try_current().map_err(|error| StartError::Io(std::io::Error::other(error)))?;
+        let queue = Queue::new(self.concurrent, self.waiting);
+        Ok(Engine(Arc::new(Inner { executor, queue, runtime, disposed: AtomicBool::new(false) })))
+    }
+}
+
+/// Runs programs. Cheap to clone; all clones share workers and the queue.
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+struct Inner {
+    executor: Executor,
+    queue: Queue,
+    runtime: Handle,
+    disposed: AtomicBool,
+}
+
+enum Executor {
+    Process(Pool),
+    Thread,
+}
+
+impl Engine {
+    /// An engine with the defaults.
+    pub fn new() -> Result<Self, StartError> {
+        EngineBuilder::default().build()
+    }
+
+    /// An engine with other settings.
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder::default()
+    }
+
+    /// Runs a program. Dropping the future cancels the run.
+    pub async fn run(&self, request: Request) -> Report {
+        let accepted = match self.accept(request) {
+            Ok(accepted) => accepted,
+            Err(report) => return *report,
+        };
+        let place = self.0.queue.enter(accepted.deadline).await;
+        let cancel = CancelOnDrop(Some(accepted.request.cancel.clone()));
+        let inner = self.0.clone();
+        let report = self.0.runtime.spawn_blocking(move || inner.perform(accepted, place)).await;
+        cancel.disarm();
+        report.unwrap_or_else(|_| refusal(Failure::new(Code::Unavailable, "the run was lost inside the engine")))
+    }
+
+    /// Runs a program on this thread. Must not be called from async code.
+    pub fn run_blocking(&self, request: Request) -> Report {
+        let accepted = match self.accept(request) {
+            Ok(accepted) => accepted,
+            Err(report) => return *report,
+        };
+        let place = match self.0.queue.try_enter() {
+            Some(place) => Ok(place),
+            None => self.0.runtime.block_on(self.0.queue.enter(accepted.deadline)),
+        };
+        self.0.perform(accepted, place)
+    }
+
+    /// Computation delegation: applies a function to data that stays here; only the result leaves.
+    ///
+    /// `data` is JSON text.
+    pub async fn compute(&self, code: &str, data: impl Into<String>, options: ComputeOptions) -> Report {
+        self.run(options.request(code, data.into())).await
+    }
+
+    /// [`Engine::compute`] on this thread. Must not be called from async code.
+    pub fn compute_blocking(&self, code: &str, data: impl Into<String>, options: ComputeOptions) -> Report {
+        self.run_blocking(options.request(code, data.into()))
+    }
+
+    /// Ends the workers; every later run is `UNAVAILABLE`. Doing it again does nothing.
+    pub fn dispose(&self) {
+        self.0.dispose();
+    }
+
+    /// Everything that can be checked before anything is spent, in the documented order.
+    fn accept(&self, request: Request) -> Result<Accepted, Box<Report>> {
+        let since = Instant::now();
+        if self.0.disposed.load(Ordering::Acquire) {
+            return Err(Box::new(refusal(Failure::new(Code::Unavailable, "this engine was disposed of"))));
+        }
+        if request.cancel.is_cancelled() {
+            return Err(Box::new(refusal(Failure::new(Code::Aborted, "cancelled before sandbox started"))));
+        }
+        let resolved = request.limits.resolve(request.profile);
+        let resolved = resolved.map_err(|fault| Failure::new(Code::InvalidData, fault.to_string()));
+        let checked = resolved.and_then(|resolved| {
+            let program = Compiled::new(&request.code, request.profile, &resolved.limits)?;
+            Ok((resolved, program))
+        });
+        match checked {
+            Ok((resolved, program)) => Ok(Accepted {
+                deadline: since + resolved.limits.wall,
+                since,
+                limits: resolved.limits,
+                warnings: resolved.warnings,
+                program,
+                request,
+            }),
+            Err(failure) => Err(Box::new(Report { elapsed: since.elapsed(), ..refusal(failure) })),
+        }
+    }
+}
+
+/// How a computation is to be run.
+#[derive(Debug, Clone, Default)]
+pub struct ComputeOptions {
+    /// Changes to the limits of [`Profile::Compute`].
+    pub limits: LimitRequest,
+    /// How the caller takes the request back.
+    pub cancel: Cancel,
+}
+
+impl ComputeOptions {
+    fn request(self, code: &str, data: String) -> Request {
+        let request = Request::new(Profile::Compute, code);
+        Request { limits: self.limits, cancel: self.cancel, data: Some(data), ..request }
+    }
+}
+
+/// A request that passed its checks.
+struct Accepted {
+    request: Request,
+    program: Compiled,
+    limits: Limits,
+    warnings: Vec<String>,
+    since: Instant,
+    deadline: Instant,
+}
+
+impl Inner {
+    fn perform(&self, accepted: Accepted, place: Result<Place, NoPlace>) -> Report {
+        let queued = accepted.since.elapsed();
+        let done = match place {
+            Ok(_place) => self.execute(&accepted),
+            Err(NoPlace::Late) => Done::failed(judge::timeout(&accepted.limits)),
+            Err(NoPlace::Closed) => Done::failed(Failure::new(Code::Unavailable, "this engine was disposed of")),
+            Err(NoPlace::Full) => Done::failed(
+                Failure::new(Code::Unavailable, "too many runs are waiting already")
+                    .with_hint("try again shortly, or allow more concurrent runs"),
+            ),
+        };
+        Report {
+            outcome: done.outcome,
+            elapsed: accepted.since.elapsed(),
+            logs: done.logs,
+            calls: done.calls,
+            usage: Usage { queued_ms: queued.as_secs_f64() * 1e3, ..done.usage },
+            isolation: done.isolation,
+            engine: "quickjs",
+            warnings: accepted.warnings,
+        }
+    }
+
+    fn execute(&self, accepted: &Accepted) -> Done {
+        match &self.executor {
+            Executor::Process(pool) => self.in_process(pool, accepted),
+            Executor::Thread => {
+                let driven = thread::run(self.job(accepted), &accepted.request.cancel);
+                let isolation = Isolation { mode: "thread", ..Isolation::default() };
+                match driven {
+                    Ok(driven) => judged(driven, Ended::Exit, accepted, isolation),
+                    Err(error) => Done::failed(Failure::new(Code::Unavailable, format!("no thread to run on: {error}"))),
+                }
+            }
+        }
+    }
+
+    fn in_process(&self, pool: &Pool, accepted: &Accepted) -> Done {
+        let worker = match pool.take(accepted.deadline) {
+            Ok(worker) => worker,
+            Err(NoWorker::Late) => return Done::failed(judge::timeout(&accepted.limits)),
+            Err(NoWorker::Start(error)) => {
+                return Done::failed(Failure::new(Code::Unavailable, error.to_string()).with_hint(DOCTOR));
+            }
+        };
+        let isolation = isolation(worker.layers());
+        if !isolation.seccomp {
+            let failure = Failure::new(Code::Unavailable, "this system gives no seccomp filter, so nothing is run");
+            return Done::failed(failure.with_hint(DOCTOR));
+        }
+        let _registered = accepted.request.cancel.on_cancel(worker.killer());
+        let (driven, ended) = worker.run(self.job(accepted), || pool.refill());
+        judged(driven, ended, accepted, isolation)
+    }
+
+    fn job(&self, accepted: &Accepted) -> Job {
+        let request = &accepted.request;
+        let left = accepted.deadline.saturating_duration_since(Instant::now());
+        Job {
+            start: Start {
+                profile: request.profile,
+                limits: Limits { wall: left.max(Duration::from_millis(1)), ..accepted.limits.clone() },
+                seed: request.seed.unwrap_or_else(random_seed),
+                now: wall_clock(),
+                code: accepted.program.js().to_owned(),
+                data: request.data.clone().map(String::into_bytes),
+                functions: request.host.functions(),
+                tools: request.host.has_tools(),
+            },
+            deadline: accepted.deadline,
+            host: request.host.clone(),
+            observer: request.observer.clone(),
+            runtime: self.runtime.clone(),
+        }
+    }
+
+    fn dispose(&self) {
+        if !self.disposed.swap(true, Ordering::AcqRel) {
+            self.queue.close();
+            if let Executor::Process(pool) = &self.executor {
+                pool.stop();
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.dispose();
+    }
+}
+
+const DOCTOR: &str = "`toolgate doctor` says what this machine gives; `--isolation thread` runs without a process";
+
+/// The parts of a report that the executor knows.
+struct Done {
+    outcome: Outcome,
+    logs: Logs,
+    calls: Vec<toolgate_wire::CallRecord>,
+    usage: Usage,
+    isolation: Isolation,
+}
+
+impl Done {
+    fn failed(failure: Failure) -> Self {
+        Done {
+            outcome: Outcome::Failed(failure),
+            logs: Logs::default(),
+            calls: Vec::new(),
+            usage: Usage::default(),
+            isolation: Isolation { mode: "none", ..Isolation::default() },
+        }
+    }
+}
+
+fn judged(driven: Driven, ended: Ended, accepted: &Accepted, isolation: Isolation) -> Done {
+    let cancelled = accepted.request.cancel.is_cancelled();
+    let limits = &accepted.limits;
+    let mut usage = Usage::default();
+    let outcome = match driven.end {
+        Ok(finished) => {
+            usage.memory_bytes = finished.memory;
+            usage.cpu_ms = finished.cpu.as_secs_f64() * 1e3;
+            judge::spoken(finished.end, limits, &accepted.program, cancelled)
+        }
+        Err(lost) => Outcome::Failed(judge::unspoken(&lost, ended, limits, cancelled)),
+    };
+    Done { outcome, logs: driven.logs, calls: driven.calls, usage, isolation }
+}
+
+fn isolation(layers: Layers) -> Isolation {
+    Isolation {
+        mode: "process",
+        seccomp: layers.seccomp,
+        landlock: layers.landlock,
+        no_new_privs: layers.no_new_privs,
+        no_exec_memory: layers.no_exec_memory,
+        namespaces: if layers.namespaces { vec!["net", "ipc", "uts"] } else { Vec::new() },
+        private_user: layers.private_user,
+    }
+}
+
+/// The report of a run that never came to be.
+fn refusal(failure: Failure) -> Report {
+    let done = Done::failed(failure);
+    Report {
+        outcome: done.outcome,
+        elapsed: Duration::ZERO,
+        logs: done.logs,
+        calls: done.calls,
+        usage: done.usage,
+        isolation: done.isolation,
+        engine: "none",
+        warnings: Vec::new(),
+    }
+}
+
+/// A seed that no program can know beforehand.
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(wall_clock().to_bits())
+}
+
+/// Cancels when dropped, unless the run came to its end.
+struct CancelOnDrop(Option<Cancel>);
+
+impl CancelOnDrop {
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(cancel) = &self.0 {
+            cancel.cancel();
+        }
+    }
+}

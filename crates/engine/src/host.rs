@@ -1,0 +1,146 @@
+//! What a program may ask of the world: host functions and tools.
+//!
+//! A run has one host. The default knows nothing, so a program can reach nothing that an embedder
+//! did not put there by name.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use toolgate_wire::CallState;
+pub use toolgate_wire::frame::{Question, Target};
+
+/// The answer to a call, on its way.
+pub type HostFuture = Pin<Box<dyn Future<Output = Result<String, HostError>> + Send>>;
+
+/// One call from a program.
+#[derive(Debug, Clone)]
+pub struct HostCall {
+    /// What is called.
+    pub target: Target,
+    /// JSON text: a tool's argument object, or a function's list of arguments.
+    pub args: String,
+}
+
+/// Answers a program's calls and questions.
+pub trait Host: Send + Sync + 'static {
+    /// Carries out a call. The future may be dropped when the run ends.
+    fn call(&self, call: HostCall) -> HostFuture;
+
+    /// Answers what a program asks while it stands still, as JSON text. Must not block for long.
+    fn answer(&self, question: Question, name: &str) -> Option<String> {
+        let _ = (question, name);
+        None
+    }
+
+    /// The names of the host functions; `api.fetch` is `fetch` under `api`.
+    fn functions(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether there are tools to ask about.
+    fn has_tools(&self) -> bool {
+        false
+    }
+
+    /// Whether a call of this target changes nothing.
+    fn is_read_only(&self, target: &Target) -> bool {
+        let _ = target;
+        false
+    }
+}
+
+/// Why a call gave no value. A program sees it as a `ToolError`.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct HostError {
+    /// A short name for the kind of failure, such as `NOT_FOUND`.
+    pub code: String,
+    /// What happened, for a reader.
+    pub message: String,
+    /// More, for a program.
+    pub data: Option<Value>,
+    /// What is known of the call's effect.
+    pub state: CallState,
+}
+
+impl HostError {
+    /// The call was carried out and failed.
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        HostError { code: code.into(), message: message.into(), data: None, state: CallState::Failed }
+    }
+
+    /// The call was refused before anything was sent.
+    pub fn not_sent(code: impl Into<String>, message: impl Into<String>) -> Self {
+        HostError { state: CallState::NotSent, ..Self::new(code, message) }
+    }
+
+    /// The call was sent, and what became of it is not known.
+    pub fn unknown(code: impl Into<String>, message: impl Into<String>) -> Self {
+        HostError { state: CallState::Unknown, ..Self::new(code, message) }
+    }
+
+    /// The same error with more for a program.
+    pub fn with_data(self, data: Value) -> Self {
+        HostError { data: Some(data), ..self }
+    }
+
+    /// The fields of the `ToolError` that the program gets.
+    pub(crate) fn to_json(&self, target: &Target) -> String {
+        let mut fields = json!({ "message": self.message, "code": self.code, "data": self.data });
+        if let Target::Tool { backend, tool } = target {
+            fields["backend"] = backend.as_str().into();
+            fields["tool"] = tool.as_str().into();
+        }
+        fields.to_string()
+    }
+}
+
+type Handler = Arc<dyn Fn(Value) -> Pin<Box<dyn Future<Output = Result<Value, HostError>> + Send>> + Send + Sync>;
+
+/// Host functions by name: async closures from a list of arguments to a value. Empty at first.
+#[derive(Clone, Default)]
+pub struct Functions(BTreeMap<String, Handler>);
+
+impl Functions {
+    /// No functions.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a function; in the sandbox it is `await name(…)`. A later one of the same name wins.
+    pub fn with<F, Fut>(mut self, name: impl Into<String>, handler: F) -> Self
+    where
+        F: Fn(Value) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Value, HostError>> + Send + 'static,
+    {
+        self.0.insert(name.into(), Arc::new(move |args| Box::pin(handler(args))));
+        self
+    }
+}
+
+impl Host for Functions {
+    fn call(&self, call: HostCall) -> HostFuture {
+        let Target::Function(name) = &call.target else {
+            return refused(format!("no tool named {}", call.target));
+        };
+        let Some(handler) = self.0.get(name).cloned() else {
+            return refused(format!("no host function named {name}"));
+        };
+        Box::pin(async move {
+            let args = serde_json::from_str(&call.args)
+                .map_err(|error| HostError::not_sent("INVALID_ARGUMENTS", error.to_string()))?;
+            handler(args).await.map(|value| value.to_string())
+        })
+    }
+
+    fn functions(&self) -> Vec<String> {
+        self.0.keys().cloned().collect()
+    }
+}
+
+fn refused(message: String) -> HostFuture {
+    Box::pin(async move { Err(HostError::not_sent("UNKNOWN", message)) })
+}

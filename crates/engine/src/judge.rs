@@ -1,0 +1,83 @@
+//! From what a worker said and how its process ended to the one outcome of a run.
+//!
+//! A worker's words are believed as far as they can only hurt its own run: a result must be JSON
+//! within its limit, a message is bounded, a code must be one that a program can bring about.
+
+use serde_json::value::RawValue;
+use toolgate_wire::frame::End;
+use toolgate_wire::{Code, Failure, Limits, Outcome};
+
+use crate::process::Ended;
+use crate::pump::Lost;
+use crate::source::Compiled;
+
+/// Characters of a guest's message that are passed on.
+const MAX_MESSAGE: usize = 8_000;
+
+/// What the worker said at its end.
+pub(crate) fn spoken(end: End, limits: &Limits, program: &Compiled, cancelled: bool) -> Outcome {
+    match end {
+        End::Returned(json) => returned(json, limits),
+        End::Failed { code: Code::Aborted, .. } if cancelled => Outcome::Failed(aborted()),
+        End::Failed { code, message, line, column } => Outcome::Failed(Failure {
+            code: believable(code),
+            message: message.chars().take(MAX_MESSAGE).collect(),
+            position: if line > 0 { program.position(line, column) } else { None },
+            hint: None,
+        }),
+    }
+}
+
+fn returned(json: Vec<u8>, limits: &Limits) -> Outcome {
+    if json.len() as u64 > limits.result {
+        return Outcome::Failed(too_large(limits));
+    }
+    let value = String::from_utf8(json).ok().and_then(|text| RawValue::from_string(text).ok());
+    match value {
+        Some(value) => Outcome::Returned(value),
+        None => Outcome::Failed(breach("a result that is not JSON")),
+    }
+}
+
+fn too_large(limits: &Limits) -> Failure {
+    let message = format!("the result is larger than {} bytes of JSON", limits.result);
+    Failure::new(Code::OutputTooLarge, message).with_hint("return only what is needed: filter, map or slice first")
+}
+
+/// No wildcard arm: a new code must choose.
+fn believable(code: Code) -> Code {
+    match code {
+        Code::Timeout | Code::Memory | Code::Syntax | Code::Runtime | Code::OutputTooLarge | Code::InvalidData => code,
+        Code::InvalidCode | Code::Unavailable | Code::Aborted => Code::Runtime,
+    }
+}
+
+/// What became of a worker that did not say.
+pub(crate) fn unspoken(lost: &Lost, ended: Ended, limits: &Limits, cancelled: bool) -> Failure {
+    match lost {
+        _ if cancelled => aborted(),
+        Lost::Deadline => timeout(limits),
+        Lost::Breach(what) => breach(what),
+        Lost::Closed { .. } if ended.is_cpu_limit() => timeout(limits),
+        Lost::Closed { .. } if ended.is_system_kill() => {
+            Failure::new(Code::Memory, "the system killed the sandbox, as it does when memory runs out")
+        }
+        Lost::Closed { .. } => match ended {
+            Ended::Signal(signal) => Failure::new(Code::Runtime, format!("the sandbox died of signal {signal}")),
+            Ended::Exit => Failure::new(Code::Runtime, "the sandbox ended without an answer"),
+        },
+    }
+}
+
+pub(crate) fn timeout(limits: &Limits) -> Failure {
+    let message = format!("the run took longer than its {} ms", limits.wall.as_millis());
+    Failure::new(Code::Timeout, message)
+}
+
+fn breach(what: &str) -> Failure {
+    Failure::new(Code::Runtime, format!("the sandbox was stopped: it sent {what}"))
+}
+
+pub(crate) fn aborted() -> Failure {
+    Failure::new(Code::Aborted, "cancelled during sandbox execution")
+}

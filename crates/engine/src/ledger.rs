@@ -1,0 +1,71 @@
+//! The record of what a program asked for, and what became of it.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use toolgate_wire::frame::Target;
+use toolgate_wire::{CallId, CallRecord, CallState};
+
+use crate::host::HostError;
+
+/// Calls in the order of asking. A call that was never answered stays `unknown`.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    records: Vec<CallRecord>,
+    open: HashMap<CallId, (usize, Instant)>,
+}
+
+impl Ledger {
+    pub(crate) fn begin(&mut self, id: CallId, target: &Target, request_bytes: usize, read_only: bool) {
+        self.open.insert(id, (self.records.len(), Instant::now()));
+        self.records.push(CallRecord {
+            name: target.to_string(),
+            state: CallState::Unknown,
+            ms: 0.0,
+            request_bytes: request_bytes as u64,
+            reply_bytes: 0,
+            read_only,
+            error: None,
+        });
+    }
+
+    /// Enters the answer and gives the record; nothing when the call is not open.
+    pub(crate) fn end(&mut self, id: CallId, answer: &Result<String, HostError>) -> Option<&CallRecord> {
+        let (index, since) = self.open.remove(&id)?;
+        let record = self.records.get_mut(index)?;
+        record.ms = since.elapsed().as_secs_f64() * 1e3;
+        match answer {
+            Ok(json) => {
+                record.state = CallState::Applied;
+                record.reply_bytes = json.len() as u64;
+            }
+            Err(error) => {
+                record.state = error.state;
+                record.error = Some(error.message.clone());
+            }
+        }
+        Some(record)
+    }
+
+    pub(crate) fn is_open(&self, id: CallId) -> bool {
+        self.open.contains_key(&id)
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The records, with the time so far of calls still open.
+    pub(crate) fn close(&mut self) -> Vec<CallRecord> {
+        for (index, since) in std::mem::take(&mut self.open).into_values() {
+            if let Some(record) = self.records.get_mut(index) {
+                record.ms = since.elapsed().as_secs_f64() * 1e3;
+            }
+        }
+        std::mem::take(&mut self.records)
+    }
+}

@@ -1,0 +1,121 @@
+//! One worker: idle, then running one program, then dead. Each stage eats the one before.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, pidfd_open, prlimit, waitpid};
+use toolgate_wire::frame::Layers;
+
+use super::zygote::{StartError, Zygote, kill};
+use crate::pump::{Driven, Job, Lost, Wire, drive};
+
+/// Room beyond a run's own limit for the interpreter's code, stacks and buffers.
+const MEMORY_SLACK: u64 = 48 * 1024 * 1024;
+
+/// A worker that waits for a program, or will as soon as its fork is done.
+pub(crate) struct Idle {
+    wire: Wire,
+}
+
+/// A worker that said hello: locked down, known by its process.
+pub(crate) struct Ready {
+    wire: Wire,
+    pid: Pid,
+    handle: Arc<OwnedFd>,
+    layers: Layers,
+    zygote: Arc<Zygote>,
+}
+
+/// How the process itself ended, when it ended without a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Killed by a signal that nobody here sent.
+    Signal(i32),
+    /// It exited, or nothing is known.
+    Exit,
+}
+
+impl Idle {
+    pub(crate) fn new(stream: UnixStream) -> Result<Self, StartError> {
+        Ok(Idle { wire: Wire::new(stream)? })
+    }
+
+    /// Waits for the worker's hello. Nothing was sent to it yet, so a failure costs nothing.
+    pub(crate) fn ready(mut self, zygote: &Arc<Zygote>, deadline: Instant) -> Result<Ready, Lost> {
+        let unstarted = |_| Lost::Closed { started: false };
+        let hello = self.wire.hello(deadline).map_err(|lost| match lost {
+            Lost::Closed { .. } => Lost::Closed { started: false },
+            lost => lost,
+        })?;
+        let pid = i32::try_from(hello.pid).ok().and_then(Pid::from_raw).ok_or(Lost::Breach("a worker without a number"))?;
+        // The worker is this process's child and not yet waited for, so the number is still its own.
+        let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(unstarted)?;
+        Ok(Ready { wire: self.wire, pid, handle: Arc::new(handle), layers: hello.layers, zygote: zygote.clone() })
+    }
+}
+
+impl Ready {
+    pub(crate) fn layers(&self) -> Layers {
+        self.layers
+    }
+
+    /// Kills the worker from any thread, at any time.
+    pub(crate) fn killer(&self) -> impl Fn() + Send + Sync + 'static {
+        let handle = self.handle.clone();
+        move || kill(&handle)
+    }
+
+    /// Runs the program, then kills the process whatever it says. A worker is never used twice.
+    ///
+    /// `meanwhile` is called once, when the program is on its way.
+    pub(crate) fn run(mut self, job: Job, meanwhile: impl FnOnce()) -> (Driven, Ended) {
+        self.limit(&job);
+        let driven = drive(&mut self.wire, job, meanwhile);
+        // Kill before answering: a worker that outlives its answer could still act in its run's name.
+        kill(&self.handle);
+        let ended = match driven.end {
+            Err(Lost::Closed { .. }) => self.wait(),
+            _ => Ended::Exit,
+        };
+        (driven, ended)
+    }
+
+    /// The kernel's own bounds for this run, set from outside: the worker has no call that could raise them.
+    fn limit(&self, job: &Job) {
+        let data = job.start.data.as_ref().map_or(0, Vec::len) as u64;
+        let memory = job.start.limits.memory + 3 * data + MEMORY_SLACK;
+        let seconds = job.start.limits.wall.as_secs() + 2;
+        for (resource, value) in [(Resource::Data, memory), (Resource::Cpu, seconds)] {
+            let _ = prlimit(Some(self.pid), resource, Rlimit { current: Some(value), maximum: Some(value) });
+        }
+    }
+
+    /// Why a worker closed its socket without a last word.
+    fn wait(&self) -> Ended {
+        match waitpid(Some(self.pid), WaitOptions::empty()) {
+            Ok(Some((_, status))) => status.terminating_signal().map_or(Ended::Exit, Ended::Signal),
+            _ => Ended::Exit,
+        }
+    }
+}
+
+impl Ended {
+    /// The process used more processor time than any run may.
+    pub(crate) fn is_cpu_limit(self) -> bool {
+        self == Ended::Signal(Signal::XCPU.as_raw())
+    }
+
+    /// The system killed it, which it does when memory runs out.
+    pub(crate) fn is_system_kill(self) -> bool {
+        self == Ended::Signal(Signal::KILL.as_raw())
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        kill(&self.handle);
+        self.zygote.reap(self.pid);
+    }
+}

@@ -1,0 +1,197 @@
+//! Keeps one zygote alive and asks it for forks.
+//!
+//! Workers are the host's own children (the zygote forks siblings), so the host can wait for them,
+//! and they die with the thread that started the zygote. That thread is the keeper: it lives as
+//! long as the engine, and does nothing else but start zygotes and reap the dead.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType};
+use rustix::process::{Pid, Signal, WaitOptions};
+use toolgate_guest::lockdown::Without;
+
+/// Forks that one zygote makes before it is replaced: forks of one zygote share one address layout.
+const FORKS_PER_ZYGOTE: u32 = 20_000;
+
+/// Why no worker process can be had.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The program did not make itself restartable.
+    #[error(
+        "this program cannot be started again as a worker: call toolgate_guest::take_over_if_asked() first in main, \
+         or name a worker command"
+    )]
+    NotPrepared,
+    /// The system refused.
+    #[error("the worker process could not be started: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Which program is started as the zygote.
+#[derive(Debug, Clone, Default)]
+pub enum WorkerCommand {
+    /// This one, which must have called `toolgate_guest::take_over_if_asked()` first in `main`.
+    #[default]
+    ThisProgram,
+    /// Another one that does so.
+    Program(PathBuf),
+}
+
+impl WorkerCommand {
+    fn path(&self) -> Result<PathBuf, StartError> {
+        match self {
+            WorkerCommand::Program(path) => Ok(path.clone()),
+            WorkerCommand::ThisProgram if toolgate_guest::can_take_over() => Ok("/proc/self/exe".into()),
+            WorkerCommand::ThisProgram => Err(StartError::NotPrepared),
+        }
+    }
+}
+
+/// A zygote that is there when it is needed.
+pub(crate) struct Zygote {
+    current: Mutex<Option<Control>>,
+    keeper: Mutex<Option<(Sender<Task>, JoinHandle<()>)>>,
+}
+
+/// The way to one zygote.
+struct Control {
+    socket: OwnedFd,
+    forks: u32,
+}
+
+enum Task {
+    Start(Sender<Result<OwnedFd, StartError>>),
+    Reap(Pid),
+}
+
+impl Zygote {
+    pub(crate) fn new(command: WorkerCommand, without: Without) -> Result<Arc<Self>, StartError> {
+        let path = command.path()?;
+        let (tasks, inbox) = channel();
+        let keeper = std::thread::Builder::new()
+            .name("toolgate-keeper".into())
+            .spawn(move || Keeper { path, without, zygotes: Vec::new() }.serve(&inbox))?;
+        Ok(Arc::new(Zygote { current: Mutex::default(), keeper: Mutex::new(Some((tasks, keeper))) }))
+    }
+
+    /// Asks for a fork that will speak on the returned socket. A dead zygote is replaced first.
+    pub(crate) fn fork(&self) -> Result<UnixStream, StartError> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut current = lock(&self.current);
+        for _ in 0..2 {
+            let control = match current.take() {
+                Some(control) if control.forks < FORKS_PER_ZYGOTE => control,
+                _ => Control { socket: self.start()?, forks: 0 },
+            };
+            if send_socket(&control.socket, &theirs).is_ok() {
+                *current = Some(Control { forks: control.forks + 1, ..control });
+                return Ok(ours);
+            }
+        }
+        Err(io::Error::from(io::ErrorKind::BrokenPipe).into())
+    }
+
+    /// Waits for a dead worker in the background, so that no zombie stays.
+    pub(crate) fn reap(&self, pid: Pid) {
+        self.task(Task::Reap(pid));
+    }
+
+    fn start(&self) -> Result<OwnedFd, StartError> {
+        let (answer, started) = channel();
+        self.task(Task::Start(answer));
+        started.recv().unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::BrokenPipe).into()))
+    }
+
+    fn task(&self, task: Task) {
+        if let Some((tasks, _)) = &*lock(&self.keeper) {
+            // A keeper that is gone took all its children with it.
+            let _ = tasks.send(task);
+        }
+    }
+
+    /// Ends the zygote and waits for the keeper; every worker still there dies with it.
+    pub(crate) fn stop(&self) {
+        lock(&self.current).take();
+        if let Some((tasks, keeper)) = lock(&self.keeper).take() {
+            drop(tasks);
+            let _ = keeper.join();
+        }
+    }
+}
+
+impl Drop for Zygote {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The thread that is every zygote's parent.
+struct Keeper {
+    path: PathBuf,
+    without: Without,
+    zygotes: Vec<Child>,
+}
+
+impl Keeper {
+    fn serve(mut self, inbox: &Receiver<Task>) {
+        while let Ok(task) = inbox.recv() {
+            match task {
+                Task::Start(answer) => {
+                    let _ = answer.send(self.start());
+                }
+                Task::Reap(pid) => {
+                    let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+                }
+            }
+            self.zygotes.retain_mut(|zygote| matches!(zygote.try_wait(), Ok(None)));
+        }
+        for mut zygote in self.zygotes {
+            let _ = zygote.kill();
+            let _ = zygote.wait();
+        }
+    }
+
+    fn start(&mut self) -> Result<OwnedFd, StartError> {
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(io::Error::from)?;
+        let zygote = Command::new(&self.path)
+            .arg0(toolgate_guest::ZYGOTE)
+            .arg(self.without.names())
+            .env_clear()
+            .current_dir("/")
+            .stdin(theirs)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        self.zygotes.push(zygote);
+        Ok(ours)
+    }
+}
+
+fn send_socket(control: &OwnedFd, socket: &UnixStream) -> io::Result<()> {
+    let sockets = [socket.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&sockets));
+    rustix::net::sendmsg(control, &[IoSlice::new(&[1])], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Kills at once; a process that is gone already needs no killing.
+pub(super) fn kill(pidfd: &OwnedFd) {
+    let _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,422 @@
+//! Drives one worker from program to end.
+//!
+//! The pump is a blocking loop on one thread: waking a second one for each call costs more than
+//! the call. It treats the worker as hostile native code: every frame is checked for size, form
+//! and right before anything is done with it, and the first one that is wrong ends the run.
+//! A call's future is polled once on the spot; only one that is not ready goes to the async
+//! runtime, and its reply is written from there.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::OwnedFd;
+use toolgate_wire::codec::{self, HEADER, MAX_FROM_WORKER};
+use toolgate_wire::frame::{End, Layers, Stream, Target};
+use toolgate_wire::{CallId, CallRecord, FromWorker, Limits, Logs, Start, ToWorker};
+
+use crate::host::{Host, HostCall, HostError, HostFuture};
+use crate::ledger::Ledger;
+use crate::observer::Observer;
+
+/// How long after the deadline a worker may take to report it by itself, with logs and position.
+const GRACE: Duration = Duration::from_millis(10);
+/// Timers that a worker may have waiting; its own bound is lower.
+const MAX_TIMERS: usize = 20_000;
+/// Console lines and bytes that a host accepts beyond the run's own bound are none.
+const MAX_LOG_BYTES: usize = 2 * 1024 * 1024;
+
+/// Why a run ended without the worker saying so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// The deadline passed and the grace with it.
+    Deadline,
+    /// The socket closed.
+    Closed {
+        /// Whether the program had been sent: if not, nothing was run and another worker may take it.
+        started: bool,
+    },
+    /// The worker broke the rules.
+    Breach(&'static str),
+}
+
+/// What came of driving a worker.
+pub(crate) struct Driven {
+    pub(crate) end: Result<Finished, Lost>,
+    pub(crate) logs: Logs,
+    pub(crate) calls: Vec<CallRecord>,
+}
+
+/// The worker's own words.
+pub(crate) struct Finished {
+    pub(crate) end: End,
+    pub(crate) memory: u64,
+    pub(crate) cpu: Duration,
+}
+
+/// A program, its limits and its host.
+pub(crate) struct Job {
+    pub(crate) start: Start,
+    pub(crate) deadline: Instant,
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) runtime: tokio::runtime::Handle,
+}
+
+/// A worker's first words.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hello {
+    pub(crate) pid: u32,
+    pub(crate) layers: Layers,
+}
+
+/// The host's end of a worker's socket.
+pub(crate) struct Wire {
+    stream: UnixStream,
+    buffer: Vec<u8>,
+    start: usize,
+}
+
+impl Wire {
+    pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Wire { stream, buffer: Vec::new(), start: 0 })
+    }
+
+    /// The worker's first frame.
+    pub(crate) fn hello(&mut self, deadline: Instant) -> Result<Hello, Lost> {
+        loop {
+            match self.next(deadline, None)? {
+                Some(FromWorker::Ready { pid, layers }) => return Ok(Hello { pid, layers }),
+                Some(_) => return Err(Lost::Breach("a worker spoke before it was ready")),
+                None => return Err(Lost::Deadline),
+            }
+        }
+    }
+
+    /// The next frame, or nothing at `until`.
+    fn next(&mut self, until: Instant, outbox: Option<&Outbox>) -> Result<Option<FromWorker>, Lost> {
+        loop {
+            if let Some(frame) = self.decode()? {
+                return Ok(Some(frame));
+            }
+            match self.read() {
+                Ok(0) => return Err(Lost::Closed { started: true }),
+                Ok(_) => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return Err(Lost::Closed { started: true }),
+            }
+            let Some(left) = until.checked_duration_since(Instant::now()) else { return Ok(None) };
+            self.wait(left, outbox);
+        }
+    }
+
+    fn decode(&mut self) -> Result<Option<FromWorker>, Lost> {
+        let waiting = self.buffer.get(self.start..).unwrap_or_default();
+        let Some(header) = waiting.first_chunk::<HEADER>() else { return Ok(None) };
+        let length = codec::frame_length(*header, MAX_FROM_WORKER).map_err(|_| Lost::Breach("a frame too long"))?;
+        let Some(payload) = waiting.get(HEADER..HEADER + length) else { return Ok(None) };
+        let frame = codec::decode_from_worker(payload).map_err(|_| Lost::Breach("a frame that means nothing"))?;
+        self.start += HEADER + length;
+        if self.start == self.buffer.len() {
+            self.buffer.clear();
+            self.start = 0;
+        }
+        Ok(Some(frame))
+    }
+
+    /// Reads what is there. The buffer grows with what has arrived, never with what was announced.
+    fn read(&mut self) -> io::Result<usize> {
+        let filled = self.buffer.len();
+        let chunk = (filled - self.start).clamp(8 * 1024, 1024 * 1024);
+        self.buffer.resize(filled + chunk, 0);
+        let got = (&self.stream).read(&mut self.buffer[filled..]);
+        self.buffer.truncate(filled + got.as_ref().copied().unwrap_or(0));
+        got
+    }
+
+    fn wait(&self, left: Duration, outbox: Option<&Outbox>) {
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        let backlog = outbox.is_some_and(Outbox::push_backlog);
+        let interest = if backlog { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let mut watched = vec![PollFd::new(&self.stream, interest)];
+        if let Some(outbox) = outbox {
+            watched.push(PollFd::new(&outbox.wake, PollFlags::IN));
+        }
+        // An interrupted wait looks again; any other error shows at the next read.
+        let _ = poll(&mut watched, Some(&timeout));
+        if let Some(outbox) = outbox {
+            outbox.hush();
+        }
+    }
+}
+
+/// Where replies are written, from the pump or from the async runtime. Never blocks.
+struct Outbox {
+    stream: UnixStream,
+    backlog: Mutex<Vec<u8>>,
+    wake: OwnedFd,
+}
+
+impl Outbox {
+    fn new(stream: &UnixStream) -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Outbox { stream: stream.try_clone()?, backlog: Mutex::default(), wake })
+    }
+
+    /// Sends a frame, or keeps for the pump what the socket does not take at once.
+    fn send(&self, frame: &ToWorker) {
+        let mut backlog = lock(&self.backlog);
+        let waiting = !backlog.is_empty();
+        codec::encode_to_worker(frame, &mut backlog);
+        if !waiting {
+            self.write(&mut backlog);
+            if !backlog.is_empty() {
+                // Full counter or not: the pump is awake.
+                let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+            }
+        }
+    }
+
+    /// Writes what it can; whether something is left.
+    fn push_backlog(&self) -> bool {
+        let mut backlog = lock(&self.backlog);
+        if !backlog.is_empty() {
+            self.write(&mut backlog);
+        }
+        !backlog.is_empty()
+    }
+
+    fn write(&self, backlog: &mut Vec<u8>) {
+        let mut sent = 0;
+        while sent < backlog.len() {
+            let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;
+            match rustix::net::send(&self.stream, &backlog[sent..], flags) {
+                Ok(count) => sent += count,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => break,
+                // The worker is gone: the pump reads the end of the stream and says so.
+                Err(_) => sent = backlog.len(),
+            }
+        }
+        backlog.drain(..sent);
+    }
+
+    fn hush(&self) {
+        let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+    }
+}
+
+/// What calls under way and the pump share.
+struct Shared {
+    outbox: Outbox,
+    ledger: Mutex<Ledger>,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl Shared {
+    fn reply(&self, id: CallId, target: &Target, answer: Result<String, HostError>) {
+        if let Some(record) = lock(&self.ledger).end(id, &answer)
+            && let Some(observer) = &self.observer
+        {
+            observer.call_ended(record);
+        }
+        let body = answer.map(String::into_bytes).map_err(|error| error.to_json(target).into_bytes());
+        self.outbox.send(&ToWorker::Reply { id, now: wall_clock(), body });
+    }
+}
+
+/// Sends the program and serves the worker until it ends. `meanwhile` runs while the worker starts on it.
+pub(crate) fn drive(wire: &mut Wire, job: Job, meanwhile: impl FnOnce()) -> Driven {
+    let outbox = match Outbox::new(&wire.stream) {
+        Ok(outbox) => outbox,
+        Err(_) => {
+            let end = Err(Lost::Closed { started: false });
+            return Driven { end, logs: Logs::default(), calls: Vec::new() };
+        }
+    };
+    let shared = Arc::new(Shared { outbox, ledger: Mutex::default(), observer: job.observer.clone() });
+    let Job { start, deadline, host, observer, runtime } = job;
+    let limits = start.limits.clone();
+    let _in_runtime = runtime.enter();
+    shared.outbox.send(&ToWorker::Start(Box::new(start)));
+    meanwhile();
+    let mut pump = Pump {
+        limits,
+        deadline,
+        host,
+        observer,
+        shared: shared.clone(),
+        runtime: runtime.clone(),
+        tasks: Vec::new(),
+        timers: Timers::default(),
+        logs: Logs::default(),
+        log_bytes: 0,
+    };
+    let end = pump.serve(wire);
+    for task in pump.tasks.drain(..) {
+        task.abort();
+    }
+    let calls = lock(&shared.ledger).close();
+    Driven { end, logs: pump.logs, calls }
+}
+
+struct Pump {
+    limits: Limits,
+    deadline: Instant,
+    host: Arc<dyn Host>,
+    observer: Option<Arc<dyn Observer>>,
+    shared: Arc<Shared>,
+    runtime: tokio::runtime::Handle,
+    tasks: Vec<tokio::task::AbortHandle>,
+    timers: Timers,
+    logs: Logs,
+    log_bytes: usize,
+}
+
+impl Pump {
+    fn serve(&mut self, wire: &mut Wire) -> Result<Finished, Lost> {
+        let last_moment = self.deadline + GRACE;
+        loop {
+            let until = self.timers.next().map_or(last_moment, |due| due.min(last_moment));
+            let shared = self.shared.clone();
+            match wire.next(until, Some(&shared.outbox))? {
+                Some(FromWorker::Done { end, memory, cpu, dropped }) => {
+                    self.logs.dropped = self.logs.dropped.saturating_add(dropped);
+                    return Ok(Finished { end, memory, cpu: Duration::from_micros(cpu) });
+                }
+                Some(frame) => self.take(frame)?,
+                None if Instant::now() >= last_moment => return Err(Lost::Deadline),
+                None => {
+                    for id in self.timers.due(Instant::now()) {
+                        self.shared.outbox.send(&ToWorker::Fire { id, now: wall_clock() });
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, frame: FromWorker) -> Result<(), Lost> {
+        match frame {
+            FromWorker::Call { id, target, args } => self.call(id, target, args),
+            FromWorker::Timer { id, delay } => self.timers.arm(id, delay),
+            FromWorker::Cancel { id } => {
+                self.timers.disarm(id);
+                Ok(())
+            }
+            FromWorker::Ask { question, name } => {
+                let answer = self.host.answer(question, &name);
+                self.shared.outbox.send(&ToWorker::Answer(answer.map(String::into_bytes)));
+                Ok(())
+            }
+            FromWorker::Log { stream, text } => self.log(stream, text),
+            FromWorker::Ready { .. } | FromWorker::Done { .. } => Err(Lost::Breach("a frame out of turn")),
+        }
+    }
+
+    fn call(&mut self, id: CallId, target: Target, args: Vec<u8>) -> Result<(), Lost> {
+        let args = String::from_utf8(args).map_err(|_| Lost::Breach("arguments that are not text"))?;
+        {
+            let mut ledger = lock(&self.shared.ledger);
+            if ledger.is_open(id) {
+                return Err(Lost::Breach("a call number used twice"));
+            }
+            if ledger.len() as u64 >= self.limits.calls || ledger.in_flight() as u64 >= self.limits.calls_in_flight {
+                return Err(Lost::Breach("more calls than allowed"));
+            }
+            ledger.begin(id, &target, args.len(), self.host.is_read_only(&target));
+        }
+        if let Some(observer) = &self.observer {
+            observer.call_began(&target);
+        }
+        if serde_json::from_str::<&serde_json::value::RawValue>(&args).is_err() {
+            return Err(Lost::Breach("arguments that are not JSON"));
+        }
+        let future = self.host.call(HostCall { target: target.clone(), args });
+        self.answer(id, target, future);
+        Ok(())
+    }
+
+    /// Polls once on the spot; what is not ready then goes to the runtime.
+    fn answer(&mut self, id: CallId, target: Target, mut future: HostFuture) {
+        let mut context = Context::from_waker(Waker::noop());
+        if let Poll::Ready(answer) = pin!(&mut future).poll(&mut context) {
+            return self.shared.reply(id, &target, answer);
+        }
+        let shared = self.shared.clone();
+        let task = self.runtime.spawn(async move {
+            let answer = future.await;
+            shared.reply(id, &target, answer);
+        });
+        self.tasks.push(task.abort_handle());
+    }
+
+    fn log(&mut self, stream: Stream, text: String) -> Result<(), Lost> {
+        let lines = (self.logs.stdout.len() + self.logs.stderr.len()) as u64;
+        self.log_bytes += text.len();
+        if lines >= self.limits.log_lines || self.log_bytes > MAX_LOG_BYTES {
+            return Err(Lost::Breach("more console output than allowed"));
+        }
+        if let Some(observer) = &self.observer {
+            observer.logged(stream, &text);
+        }
+        match stream {
+            Stream::Stdout => self.logs.stdout.push(text),
+            Stream::Stderr => self.logs.stderr.push(text),
+        }
+        Ok(())
+    }
+}
+
+/// A worker's timers, by time.
+#[derive(Default)]
+struct Timers {
+    due: BTreeSet<(Instant, CallId)>,
+    at: HashMap<CallId, Instant>,
+}
+
+impl Timers {
+    fn arm(&mut self, id: CallId, delay: f64) -> Result<(), Lost> {
+        if self.at.len() >= MAX_TIMERS || self.at.contains_key(&id) {
+            return Err(Lost::Breach("more timers than allowed"));
+        }
+        // A day is beyond every deadline; NaN and negatives fire at once.
+        let at = Instant::now() + Duration::from_secs_f64(delay.clamp(0.0, 86_400_000.0).max(0.0) / 1e3);
+        self.due.insert((at, id));
+        self.at.insert(id, at);
+        Ok(())
+    }
+
+    fn disarm(&mut self, id: CallId) {
+        if let Some(at) = self.at.remove(&id) {
+            self.due.remove(&(at, id));
+        }
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    fn due(&mut self, now: Instant) -> Vec<CallId> {
+        let mut ids = Vec::new();
+        while let Some((_, id)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
+            self.disarm(id);
+            ids.push(id);
+        }
+        ids
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn wall_clock() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| (since.as_millis()) as f64)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

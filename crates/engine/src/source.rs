@@ -1,0 +1,57 @@
+//! From the user's text to what a worker runs, and back from a worker's positions to the user's.
+
+use toolgate_plan::{Form, Program, SyntaxFault, Violation};
+use toolgate_wire::{Code, Failure, Limits, Position, Profile};
+
+/// A program that may be sent to a worker.
+pub(crate) struct Compiled(Program);
+
+impl Compiled {
+    /// Checks the length, the guard where there is one, and the syntax; strips types.
+    pub(crate) fn new(source: &str, profile: Profile, limits: &Limits) -> Result<Self, Failure> {
+        check_length(source, limits)?;
+        let form = match profile {
+            Profile::Compute => {
+                toolgate_plan::validate_code(source).map_err(refused)?;
+                Form::Compute
+            }
+            Profile::Chain | Profile::Snippet => Form::Script,
+        };
+        toolgate_plan::compile(source, form).map(Compiled).map_err(not_a_program)
+    }
+
+    pub(crate) fn js(&self) -> &str {
+        &self.0.js
+    }
+
+    /// Where in the user's text a place in the generated code is.
+    pub(crate) fn position(&self, line: u32, column: u32) -> Option<Position> {
+        let at = self.0.source_position(line, column)?;
+        Some(Position { line: at.line, column: at.column })
+    }
+}
+
+fn check_length(source: &str, limits: &Limits) -> Result<(), Failure> {
+    let length = source.chars().count() as u64;
+    if length <= limits.code {
+        return Ok(());
+    }
+    let message = format!("the code has {length} characters; at most {} are taken", limits.code);
+    Err(Failure::new(Code::InvalidCode, message))
+}
+
+fn refused(violation: Violation) -> Failure {
+    match violation {
+        Violation::Syntax(fault) => not_a_program(fault),
+        other => Failure { position: None, ..Failure::new(Code::InvalidCode, other.to_string()) },
+    }
+}
+
+fn not_a_program(fault: SyntaxFault) -> Failure {
+    Failure {
+        code: Code::Syntax,
+        position: fault.position.map(|at| Position { line: at.line, column: at.column }),
+        hint: fault.hint,
+        message: fault.message,
+    }
+}

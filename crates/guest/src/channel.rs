@@ -1,0 +1,128 @@
+//! The worker's one socket, frame by frame.
+//!
+//! Outgoing frames are gathered and leave together when the program has to wait, so a burst of
+//! calls or log lines is one system call.
+
+use std::cell::RefCell;
+use std::io::{self, Read, Write};
+
+use toolgate_wire::codec::{self, HEADER, MAX_TO_WORKER, Malformed};
+use toolgate_wire::{FromWorker, ToWorker};
+
+/// Past this many bytes, waiting frames leave at once: what a killed worker had gathered is lost.
+const FLUSH_AT: usize = 16 * 1024;
+
+/// Why nothing can be said or heard any more. The worker's only answer is to end.
+#[derive(Debug, thiserror::Error)]
+pub enum Broken {
+    /// The host is gone.
+    #[error("the host closed the socket")]
+    Closed,
+    /// The system refused.
+    #[error("the socket failed: {0}")]
+    Io(#[from] io::Error),
+    /// The host sent nonsense.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+}
+
+/// A byte stream that both ends read and write.
+pub trait Socket {
+    /// As [`Read::read`], on a shared reference.
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
+    /// As [`Write::write_all`], on a shared reference.
+    fn write_all(&self, bytes: &[u8]) -> io::Result<()>;
+}
+
+impl Socket for std::fs::File {
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        Read::read(&mut { self }, buffer)
+    }
+
+    fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        Write::write_all(&mut { self }, bytes)
+    }
+}
+
+/// Both directions of the socket.
+pub(crate) struct Channel {
+    socket: Box<dyn Socket>,
+    outgoing: RefCell<Vec<u8>>,
+    incoming: RefCell<Incoming>,
+}
+
+#[derive(Default)]
+struct Incoming {
+    buffer: Vec<u8>,
+    start: usize,
+}
+
+impl Channel {
+    pub(crate) fn new(socket: Box<dyn Socket>) -> Self {
+        Channel { socket, outgoing: RefCell::default(), incoming: RefCell::default() }
+    }
+
+    /// Puts a frame in the queue.
+    pub(crate) fn send(&self, frame: &FromWorker) -> Result<(), Broken> {
+        let mut outgoing = self.outgoing.borrow_mut();
+        codec::encode_from_worker(frame, &mut outgoing);
+        if outgoing.len() >= FLUSH_AT { self.write_out(&mut outgoing) } else { Ok(()) }
+    }
+
+    /// Sends what is in the queue.
+    pub(crate) fn flush(&self) -> Result<(), Broken> {
+        self.write_out(&mut self.outgoing.borrow_mut())
+    }
+
+    fn write_out(&self, outgoing: &mut Vec<u8>) -> Result<(), Broken> {
+        if !outgoing.is_empty() {
+            self.socket.write_all(outgoing)?;
+            outgoing.clear();
+        }
+        Ok(())
+    }
+
+    /// Waits for the next frame, after sending what is in the queue.
+    pub(crate) fn receive(&self) -> Result<ToWorker, Broken> {
+        self.flush()?;
+        let mut incoming = self.incoming.borrow_mut();
+        let header = *incoming.fill(&*self.socket, HEADER)?.first_chunk().ok_or(Malformed::Truncated)?;
+        let length = codec::frame_length(header, MAX_TO_WORKER)?;
+        let frame = codec::decode_to_worker(&incoming.fill(&*self.socket, HEADER + length)?[HEADER..])?;
+        incoming.consume(HEADER + length);
+        Ok(frame)
+    }
+}
+
+impl Incoming {
+    /// The next `length` bytes, read as far as they are missing.
+    fn fill(&mut self, socket: &dyn Socket, length: usize) -> Result<&[u8], Broken> {
+        const CHUNK: usize = 8 * 1024;
+        let mut have = self.buffer.len() - self.start;
+        while have < length {
+            let filled = self.buffer.len();
+            self.buffer.resize(filled + CHUNK.max(length - have), 0);
+            let got = match socket.read(&mut self.buffer[filled..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+                Err(error) => return Err(error.into()),
+                Ok(0) => return Err(Broken::Closed),
+                Ok(got) => got,
+            };
+            self.buffer.truncate(filled + got);
+            have += got;
+        }
+        Ok(&self.buffer[self.start..self.start + length])
+    }
+
+    fn consume(&mut self, length: usize) {
+        self.start += length;
+        if self.start == self.buffer.len() {
+            // A large frame's room goes back: it counted against nothing while it was in transit.
+            if self.buffer.capacity() > 64 * 1024 {
+                self.buffer = Vec::new();
+            }
+            self.buffer.clear();
+            self.start = 0;
+        }
+    }
+}

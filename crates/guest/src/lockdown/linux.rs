@@ -1,0 +1,241 @@
+//! The layers, on Linux.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use landlock::{ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+};
+use toolgate_wire::frame::Layers;
+
+use super::Without;
+
+/// The descriptor that a worker has: its socket, and nothing else.
+pub const SOCKET: RawFd = 0;
+
+/// The first of the user ids that workers of root take; nothing else on a usual system has one of these.
+const FIRST_PRIVATE_USER: u32 = 2_000_000_000;
+
+/// What no run may exceed, whatever its own limits say: the host lowers these for each run.
+const MAX_ADDRESS_SPACE: u64 = 3 * 1024 * 1024 * 1024;
+
+/// A compiled filter, ready to be put on.
+pub struct Filter(BpfProgram);
+
+/// Gives up what no fork shall have: privileges, files, network, descriptors, core dumps.
+///
+/// Called once, in the zygote, while it is single-threaded. Says which layers hold.
+pub fn settle(without: Without) -> Layers {
+    let mut layers = Layers::default();
+    die_with_parent();
+    limit_resources();
+    if !without.namespaces {
+        layers.namespaces = own_namespaces();
+    }
+    layers.private_user = private_user();
+    layers.no_new_privs = prctl(libc::PR_SET_NO_NEW_PRIVS, 1);
+    layers.no_exec_memory = prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN);
+    prctl(libc::PR_SET_DUMPABLE, 0);
+    // A change of user clears the wish, so it is made again.
+    die_with_parent();
+    if !without.landlock {
+        layers.landlock = landlock();
+    }
+    layers
+}
+
+/// Gives up the rest: every descriptor but the socket, and every system call but a few.
+///
+/// Called in each fork before it reads anything. Without a filter it says so and the worker ends.
+pub fn seal(socket: OwnedFd, filter: Option<&Filter>, layers: &mut Layers) -> io::Result<()> {
+    die_with_parent();
+    keep_only(socket)?;
+    if let Some(filter) = filter {
+        seccompiler::apply_filter(&filter.0).map_err(io::Error::other)?;
+        layers.seccomp = true;
+    }
+    Ok(())
+}
+
+const PR_SET_MDWE: libc::c_int = 65;
+const PR_MDWE_REFUSE_EXEC_GAIN: libc::c_ulong = 1;
+
+fn prctl(option: libc::c_int, value: libc::c_ulong) -> bool {
+    // SAFETY: these options take plain numbers and change only this process's own attributes.
+    unsafe { libc::prctl(option, value, 0, 0, 0) == 0 }
+}
+
+fn die_with_parent() {
+    prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
+}
+
+fn limit_resources() {
+    let caps = [
+        (libc::RLIMIT_CORE, 0),
+        (libc::RLIMIT_FSIZE, 0),
+        (libc::RLIMIT_MEMLOCK, 0),
+        (libc::RLIMIT_MSGQUEUE, 0),
+        (libc::RLIMIT_AS, MAX_ADDRESS_SPACE),
+    ];
+    for (resource, value) in caps {
+        let cap = libc::rlimit { rlim_cur: value, rlim_max: value };
+        // SAFETY: `cap` is initialised and outlives the call; setrlimit only reads it.
+        unsafe { libc::setrlimit(resource, &cap) };
+    }
+}
+
+/// A network, IPC and host name of its own. An extra layer: many systems refuse it.
+fn own_namespaces() -> bool {
+    let spaces = libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+    // SAFETY: unshare takes flags only; the process is single-threaded.
+    unsafe { libc::unshare(spaces) == 0 || libc::unshare(libc::CLONE_NEWUSER | spaces) == 0 }
+}
+
+/// As root: a user that owns nothing. Otherwise the user stays, and the other layers hold.
+fn private_user() -> bool {
+    // SAFETY: these calls take plain numbers; setgroups reads no list when its length is zero.
+    unsafe {
+        if libc::geteuid() != 0 {
+            return false;
+        }
+        let user = FIRST_PRIVATE_USER + libc::getpid() as u32 % 100_000_000;
+        libc::setgroups(0, std::ptr::null()) == 0
+            && libc::setresgid(user, user, user) == 0
+            && libc::setresuid(user, user, user) == 0
+    }
+}
+
+/// Denies every file and every port, as far as this kernel knows how. Gives the version in force.
+fn landlock() -> u32 {
+    let newest = ABI::V6;
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(newest))
+        .and_then(|rules| rules.handle_access(AccessNet::from_all(newest)))
+        .and_then(|rules| rules.scope(Scope::from_all(newest)))
+        .and_then(Ruleset::create);
+    match ruleset.and_then(|rules| rules.restrict_self()) {
+        Ok(status) if status.ruleset != RulesetStatus::NotEnforced => landlock_version(),
+        _ => 0,
+    }
+}
+
+/// The version of landlock that this kernel has, zero for none.
+pub fn landlock_version() -> u32 {
+    const VERSION: libc::c_ulong = 1;
+    // SAFETY: with a null attribute, a zero size and this flag the call only reports a number.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, VERSION) };
+    u32::try_from(version).unwrap_or(0)
+}
+
+/// Moves the socket to its place and closes everything else.
+fn keep_only(socket: OwnedFd) -> io::Result<()> {
+    // SAFETY: plain descriptor numbers; nothing else in this single-threaded process uses a
+    // descriptor, and `socket` is forgotten below rather than closed twice.
+    unsafe {
+        if libc::dup2(socket.as_raw_fd(), SOCKET) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        std::mem::forget(socket);
+        if libc::syscall(libc::SYS_close_range, SOCKET as u32 + 1, u32::MAX, 0) < 0 {
+            (SOCKET + 1..1024).for_each(|fd| {
+                libc::close(fd);
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The allow-list: reading and writing the socket, anonymous memory, the clock, the end.
+///
+/// Everything else kills the process. Nothing on it opens, connects, executes or forks.
+pub fn filter() -> Option<Filter> {
+    let any = Vec::new;
+    let on_socket = || rules(vec![equal(0, SOCKET as u64)]);
+    let anonymous = vec![masked(2, libc::PROT_EXEC as u64, 0), masked(3, libc::MAP_ANONYMOUS as u64, libc::MAP_ANONYMOUS as u64)];
+    let calls: BTreeMap<i64, Vec<SeccompRule>> = [
+        (libc::SYS_read, on_socket()),
+        (libc::SYS_write, on_socket()),
+        (libc::SYS_mmap, rules(anonymous)),
+        (libc::SYS_mremap, any()),
+        (libc::SYS_munmap, any()),
+        (libc::SYS_brk, any()),
+        (libc::SYS_madvise, any()),
+        (libc::SYS_clock_gettime, any()),
+        (libc::SYS_exit_group, any()),
+        (libc::SYS_exit, any()),
+        (libc::SYS_rt_sigreturn, any()),
+        (libc::SYS_restart_syscall, any()),
+    ]
+    .into_iter()
+    .collect();
+    let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
+    let filter = SeccompFilter::new(calls, SeccompAction::KillProcess, SeccompAction::Allow, arch).ok()?;
+    BpfProgram::try_from(filter).ok().map(Filter)
+}
+
+fn rules(conditions: Vec<SeccompCondition>) -> Vec<SeccompRule> {
+    SeccompRule::new(conditions).into_iter().collect()
+}
+
+fn equal(argument: u8, value: u64) -> SeccompCondition {
+    condition(argument, SeccompCmpOp::Eq, value)
+}
+
+fn masked(argument: u8, mask: u64, value: u64) -> SeccompCondition {
+    condition(argument, SeccompCmpOp::MaskedEq(mask), value)
+}
+
+fn condition(argument: u8, op: SeccompCmpOp, value: u64) -> SeccompCondition {
+    // The constructor refuses argument numbers above five; ours are literals below that.
+    SeccompCondition::new(argument, SeccompCmpArgLen::Qword, op, value).unwrap_or_else(|_| unreachable!())
+}
+
+/// Which side of a fork this is.
+pub enum Side {
+    /// The zygote goes on.
+    Zygote,
+    /// The new process; its parent is the zygote's parent.
+    Worker,
+}
+
+/// Forks. The new process becomes a sibling of the zygote, so the host that waits for it is its parent.
+pub fn fork_sibling() -> io::Result<Side> {
+    let flags = (libc::CLONE_PARENT | libc::SIGCHLD) as libc::c_ulong;
+    // SAFETY: a plain fork of a single-threaded process: no shared memory, no new stack.
+    match unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, 0usize, 0usize, 0usize) } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Side::Worker),
+        _ => Ok(Side::Zygote),
+    }
+}
+
+/// The control socket that a zygote is started with.
+pub fn control_socket() -> OwnedFd {
+    // SAFETY: the host starts a zygote with the control socket as descriptor 0, and nothing else here owns it.
+    unsafe { OwnedFd::from_raw_fd(0) }
+}
+
+/// Closes what an embedder may have left open for its children, and fixes the time zone.
+pub fn shed_inheritance() {
+    // SAFETY: single-threaded; descriptors above the control socket are used by nothing here, and
+    // the environment is read by no other thread.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 1u32, u32::MAX, 0);
+        libc::setenv(c"TZ".as_ptr(), c"UTC0".as_ptr(), 1);
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+    }
+}
+
+/// The process id.
+pub fn process_id() -> u32 {
+    std::process::id()
+}
+
+/// Ends the process without running anything.
+pub fn exit_now() -> ! {
+    // SAFETY: ends the process at once.
+    unsafe { libc::_exit(0) }
+}

@@ -1,0 +1,131 @@
+//! The interpreter's allocator: the C library's, with a meter in front.
+//!
+//! What the interpreter allocates, array buffers included, goes through here, and so does every
+//! buffer that the guest's Rust side fills for a program ([`Meter::charge`]). A refusal is
+//! remembered: that is how a run that hit its limit is told from one that throws "out of memory".
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use rquickjs::TypedArray;
+use rquickjs::allocator::Allocator;
+
+/// How much is held, and whether more was asked for than there is.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    used: Cell<u64>,
+    peak: Cell<u64>,
+    limit: Cell<Option<u64>>,
+    refused: Cell<bool>,
+}
+
+impl Meter {
+    /// From now on at most `limit` bytes more than are held already.
+    pub(crate) fn limit_to(&self, limit: u64) {
+        let base = self.used.get();
+        self.peak.set(base);
+        self.limit.set(Some(base.saturating_add(limit)));
+    }
+
+    /// Counts bytes that live outside the interpreter's heap; false, when there is no room for them.
+    pub(crate) fn charge(&self, bytes: u64) -> bool {
+        let used = self.used.get().saturating_add(bytes);
+        if self.limit.get().is_some_and(|limit| used > limit) {
+            self.refused.set(true);
+            return false;
+        }
+        self.used.set(used);
+        self.peak.set(self.peak.get().max(used));
+        true
+    }
+
+    fn release(&self, bytes: u64) {
+        self.used.set(self.used.get().saturating_sub(bytes));
+    }
+
+    /// Whether an allocation was refused since the limit was set.
+    pub(crate) fn was_refused(&self) -> bool {
+        self.refused.get()
+    }
+
+    /// The most bytes held at one time.
+    pub(crate) fn peak(&self) -> u64 {
+        self.peak.get()
+    }
+}
+
+/// Allocates from the C library what the meter allows.
+pub(crate) struct Metered(pub(crate) Rc<Meter>);
+
+impl Metered {
+    fn admit(&self, size: usize, allocate: impl FnOnce() -> *mut u8) -> *mut u8 {
+        if !self.0.charge(size as u64) {
+            return std::ptr::null_mut();
+        }
+        let block = allocate();
+        self.0.release(size as u64);
+        if block.is_null() {
+            self.0.refused.set(true);
+            return block;
+        }
+        // SAFETY: `block` came from the C allocator just now.
+        let real = unsafe { libc::malloc_usable_size(block.cast()) } as u64;
+        self.0.used.set(self.0.used.get() + real);
+        block
+    }
+}
+
+// SAFETY: every block is the C library's own, aligned for any type, and at least as long as asked for.
+unsafe impl Allocator for Metered {
+    fn alloc(&mut self, size: usize) -> *mut u8 {
+        // SAFETY: malloc takes any size.
+        self.admit(size, || unsafe { libc::malloc(size) }.cast())
+    }
+
+    fn calloc(&mut self, count: usize, size: usize) -> *mut u8 {
+        let Some(total) = count.checked_mul(size) else { return std::ptr::null_mut() };
+        // SAFETY: the product does not overflow.
+        self.admit(total, || unsafe { libc::calloc(count, size) }.cast())
+    }
+
+    unsafe fn dealloc(&mut self, block: *mut u8) {
+        // SAFETY: the caller says that the block is this allocator's, and so the C library's.
+        unsafe {
+            self.0.release(libc::malloc_usable_size(block.cast()) as u64);
+            libc::free(block.cast());
+        }
+    }
+
+    unsafe fn realloc(&mut self, block: *mut u8, size: usize) -> *mut u8 {
+        // SAFETY: as for `dealloc`; null asks for a fresh block.
+        let old = unsafe { libc::malloc_usable_size(block.cast()) } as u64;
+        let grown = (size as u64).saturating_sub(old);
+        if !self.0.charge(grown) {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: as above.
+        let moved: *mut u8 = unsafe { libc::realloc(block.cast(), size) }.cast();
+        self.0.release(grown);
+        if moved.is_null() {
+            if size > 0 {
+                self.0.refused.set(true);
+            }
+            return moved;
+        }
+        // SAFETY: `moved` came from the C allocator just now.
+        let real = unsafe { libc::malloc_usable_size(moved.cast()) } as u64;
+        self.0.used.set((self.0.used.get() + real).saturating_sub(old));
+        moved
+    }
+
+    unsafe fn usable_size(block: *mut u8) -> usize {
+        // SAFETY: the caller says that the block is this allocator's.
+        unsafe { libc::malloc_usable_size(block.cast()) }
+    }
+}
+
+/// What a byte array holds now; nothing, if its buffer was taken away.
+pub(crate) fn copy_of(array: &TypedArray<'_, u8>) -> Vec<u8> {
+    // SAFETY: the slice is copied before anything can run in the interpreter that might move or free it.
+    unsafe { array.as_bytes() }.map(<[u8]>::to_vec).unwrap_or_default()
+}

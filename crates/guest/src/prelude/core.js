@@ -1,0 +1,70 @@
+// The trusted part of every sandbox, evaluated once before any guest code exists.
+//
+// It takes what it needs of the built-ins while they are still the built-ins: whatever a program
+// later does to Array.prototype or JSON, it does to itself. Nothing here is a security boundary;
+// that is the process around it.
+(function (native) {
+  "use strict";
+  const { call: callMethod, bind } = Function.prototype;
+  const uncurry = bind.bind(callMethod);
+  const p = {
+    Array, Error, Map, Number, Object, Promise, Proxy, RangeError, Reflect, Set, String, Symbol, TypeError,
+    isArray: Array.isArray,
+    create: Object.create,
+    defineProperty: Object.defineProperty,
+    descriptor: Object.getOwnPropertyDescriptor,
+    freeze: Object.freeze,
+    keys: Object.keys,
+    ownKeys: Reflect.ownKeys,
+    apply: Reflect.apply,
+    construct: Reflect.construct,
+    prototypeOf: Object.getPrototypeOf,
+    setPrototypeOf: Object.setPrototypeOf,
+    isError: Error.isError,
+    toWellFormed: uncurry(String.prototype.toWellFormed),
+    slice: uncurry(String.prototype.slice),
+    split: uncurry(String.prototype.split),
+    indexOf: uncurry(String.prototype.indexOf),
+    charCodeAt: uncurry(String.prototype.charCodeAt),
+    replaceAll: uncurry(String.prototype.replaceAll),
+    push: uncurry(Array.prototype.push),
+    shift: uncurry(Array.prototype.shift),
+    join: uncurry(Array.prototype.join),
+    mapGet: uncurry(Map.prototype.get),
+    mapSet: uncurry(Map.prototype.set),
+    mapHas: uncurry(Map.prototype.has),
+    mapDelete: uncurry(Map.prototype.delete),
+    hasOwn: Object.hasOwn,
+    then: uncurry(Promise.prototype.then),
+    parseJson: native.parse,
+  };
+  const methods = (object, extra) => {
+    for (const key of p.keys(extra)) {
+      p.defineProperty(object, key, { value: extra[key], writable: true, enumerable: false, configurable: true });
+    }
+    return object;
+  };
+  const define = (name, value) =>
+    p.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
+
+  // What no profile has. SharedArrayBuffer and Atomics make clocks; performance is one.
+  for (const name of ["performance", "SharedArrayBuffer", "Atomics", "WebAssembly", "navigator"]) {
+    delete globalThis[name];
+  }
+
+  // The clock stands still between messages from the host, and random numbers come from the run's seed.
+  const HostDate = Date;
+  const FixedDate = function Date(...parts) {
+    if (new.target === undefined) return new HostDate(native.now()).toString();
+    const given = parts.length === 0 ? [native.now()] : parts;
+    return p.construct(HostDate, given, new.target === FixedDate ? HostDate : new.target);
+  };
+  p.defineProperty(FixedDate, "length", { value: 7, configurable: true });
+  methods(FixedDate, { now: native.now, parse: HostDate.parse, UTC: HostDate.UTC });
+  p.defineProperty(FixedDate, "prototype", { value: HostDate.prototype, writable: false });
+  methods(HostDate.prototype, { constructor: FixedDate });
+  define("Date", FixedDate);
+  methods(Math, { random: native.random });
+
+  return { native, p, methods, define };
+})

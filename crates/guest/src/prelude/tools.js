@@ -1,0 +1,162 @@
+// Backends as objects, host functions as functions, introspection.
+//
+// Nothing is known in advance: a backend's tools are asked for when it is first touched, so a run
+// costs the same with ten tools or ten thousand.
+(function ({ native, p, methods, define }, { call }) {
+  "use strict";
+  const objectPrototype = p.Object.prototype;
+
+  class ToolError extends Error {
+    constructor(message, fields) {
+      super(message);
+      for (const key of p.keys(fields ?? {})) {
+        p.defineProperty(this, key, { value: fields[key], writable: true, enumerable: true, configurable: true });
+      }
+    }
+  }
+  methods(ToolError.prototype, { name: "ToolError" });
+
+  const failure = ({ message, ...fields }) => new ToolError(message, fields);
+
+  const toolFunction = (backend, tool) => {
+    const invoke = (...args) => {
+      if (args.length > 1) {
+        return refuse(`${backend}.${tool} takes one argument object, got ${args.length} arguments`);
+      }
+      const given = args[0] === undefined ? {} : args[0];
+      if (given === null || typeof given !== "object" || p.isArray(given)) {
+        return refuse(`${backend}.${tool} takes one argument object, as in ${tool}({ key: value })`);
+      }
+      let json;
+      try {
+        json = native.stringify(given, "arguments");
+      } catch (error) {
+        return p.Promise.reject(error);
+      }
+      return call(backend, tool, json, failure);
+    };
+    p.defineProperty(invoke, "name", { value: tool, configurable: true });
+    return invoke;
+  };
+
+  const refuse = (message) => p.Promise.reject(new p.TypeError(message));
+
+  // {name, tools: [{name, id}]} as the host lists it, as a null-prototype object of functions.
+  const backendObject = ({ name, tools }) => {
+    const object = p.create(null);
+    const put = (key, value, enumerable) =>
+      p.defineProperty(object, key, { value, enumerable, writable: false, configurable: false });
+    const made = new p.Map();
+    for (let i = 0; i < tools.length; i++) p.mapSet(made, tools[i].name, toolFunction(name, tools[i].name));
+    for (let i = 0; i < tools.length; i++) put(tools[i].name, p.mapGet(made, tools[i].name), tools[i].id === tools[i].name);
+    for (let i = 0; i < tools.length; i++) {
+      if (!p.hasOwn(object, tools[i].id)) put(tools[i].id, p.mapGet(made, tools[i].name), true);
+    }
+    return p.freeze(object);
+  };
+
+  const known = new p.Map();
+  const backend = (spelling) => {
+    if (p.mapHas(known, spelling)) return p.mapGet(known, spelling);
+    const answer = native.ask(0, spelling);
+    const info = answer === null ? undefined : p.parseJson(answer);
+    let object;
+    if (info !== undefined) {
+      object = p.mapGet(known, info.name) ?? backendObject(info);
+      p.mapSet(known, info.name, object);
+    }
+    p.mapSet(known, spelling, object);
+    return object;
+  };
+
+  let names;
+  const backendNames = () => (names ??= p.parseJson(native.ask(2, "")));
+
+  // An object whose properties are looked up when they are read.
+  const lazy = (read, list) =>
+    new p.Proxy(p.create(null), {
+      get: (_, key) => (typeof key === "string" ? read(key) : undefined),
+      has: (_, key) => typeof key === "string" && read(key) !== undefined,
+      ownKeys: () => list(),
+      getOwnPropertyDescriptor: (_, key) => {
+        const value = typeof key === "string" ? read(key) : undefined;
+        return value === undefined ? undefined : { value, enumerable: true, configurable: true, writable: false };
+      },
+      set: () => false,
+      defineProperty: () => false,
+      deleteProperty: () => false,
+      preventExtensions: () => false,
+    });
+
+  const identifiers = () => {
+    const list = [];
+    const all = backendNames();
+    for (let i = 0; i < all.length; i++) p.push(list, all[i].id);
+    return list;
+  };
+
+  const toolInterface = (name) => {
+    const answer = native.ask(1, `${name}`);
+    return answer === null ? null : p.parseJson(answer);
+  };
+
+  const interfacesOf = (spelling) => {
+    const object = backend(spelling);
+    if (object === undefined) return undefined;
+    const read = (tool) => (p.hasOwn(object, tool) ? (toolInterface(p.join([spelling, tool], "\u0000")) ?? undefined) : undefined);
+    return lazy(read, () => p.keys(object));
+  };
+
+  const interfaces = new p.Map();
+  const interfacesCached = (spelling) => {
+    if (!p.mapHas(interfaces, spelling)) p.mapSet(interfaces, spelling, interfacesOf(spelling));
+    return p.mapGet(interfaces, spelling);
+  };
+
+  const installTools = () => {
+    define("ToolError", ToolError);
+    const backends = lazy(backend, identifiers);
+    define("tools", backends);
+    define("__backends", backends);
+    define("__interfaces", lazy(interfacesCached, identifiers));
+    define("__getToolInterface", (name) => toolInterface(name));
+    native.resolveGlobals((name) => (p.hasOwn(objectPrototype, name) ? undefined : backend(name)));
+  };
+
+  // Host functions take positional arguments; `api.fetch` is `fetch` under `api`.
+  const hostFunction = (name) => {
+    const invoke = (...args) => {
+      let json;
+      try {
+        json = native.stringify(args, "arguments");
+      } catch (error) {
+        return p.Promise.reject(error);
+      }
+      return call(null, name, json, failure);
+    };
+    p.defineProperty(invoke, "name", { value: name, configurable: true });
+    return invoke;
+  };
+
+  const installFunctions = (list) => {
+    if (list.length === 0) return;
+    const groups = new p.Map();
+    const under = (group) => {
+      if (!p.mapHas(groups, group)) {
+        const object = p.create(null);
+        p.mapSet(groups, group, object);
+        define(group, object);
+      }
+      return p.mapGet(groups, group);
+    };
+    define("ToolError", ToolError);
+    for (let i = 0; i < list.length; i++) {
+      const [group, name] = p.split(list[i], ".");
+      const invoke = hostFunction(list[i]);
+      if (name === undefined) define(group, invoke);
+      under(name === undefined ? "api" : group)[name ?? group] = invoke;
+    }
+  };
+
+  return { installTools, installFunctions };
+})

@@ -1,0 +1,327 @@
+//! An interpreter with its prelude: built once in the zygote, used for one run in a fork of it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use rquickjs::context::EvalOptions;
+use rquickjs::promise::PromiseState;
+use rquickjs::{Context, Ctx, Function, Object, Persistent, Promise, Result, Runtime, Value};
+use toolgate_wire::frame::End;
+use toolgate_wire::{Code, FromWorker, Profile, Start, ToWorker};
+
+use crate::channel::Channel;
+use crate::data::{self, Caps, DepthPolicy, SerialiseError};
+use crate::globals::Resolvers;
+use crate::memory::{Meter, Metered};
+use crate::natives;
+use crate::state::{State, Stop};
+
+/// The file name that positions in guest code carry.
+const SCRIPT: &str = "script";
+
+/// Source files of the prelude and what each is given, in order.
+const CORE: &str = include_str!("prelude/core.js");
+const CONSOLE: &str = include_str!("prelude/console.js");
+const EVENTS: &str = include_str!("prelude/events.js");
+const TOOLS: &str = include_str!("prelude/tools.js");
+const WEB: &str = include_str!("prelude/web.js");
+const MAIN: &str = include_str!("prelude/main.js");
+
+/// An interpreter that has not seen any guest code yet. `run` eats it.
+pub(crate) struct Sandbox {
+    hooks: Persistent<Object<'static>>,
+    context: Context,
+    runtime: Runtime,
+    state: Rc<State>,
+    _resolvers: Resolvers,
+}
+
+impl Sandbox {
+    /// Builds the interpreter and evaluates the prelude.
+    pub(crate) fn new() -> Result<Self> {
+        let meter = Rc::new(Meter::default());
+        let state = Rc::new(State::new(meter.clone()));
+        let runtime = Runtime::new_with_alloc(Metered(meter))?;
+        let context = Context::full(&runtime)?;
+        let run = state.clone();
+        runtime.set_interrupt_handler(Some(Box::new(move || run.interrupt())));
+        let (hooks, resolvers) = context.with(|ctx| {
+            let resolvers = Resolvers::register(&ctx);
+            data::install(&ctx)?;
+            let natives = natives::object(&ctx, &state, &resolvers)?;
+            Ok::<_, rquickjs::Error>((Persistent::save(&ctx, prelude(&ctx, natives)?), resolvers))
+        })?;
+        Ok(Sandbox { hooks, context, runtime, state, _resolvers: resolvers })
+    }
+
+    /// Runs trusted code, so that the pages which a program will write are written already.
+    pub(crate) fn warm_up(&self) {
+        const TRIAL: &str = "(async () => { const a = [1, 2, 3].map((x) => ({ x })); \
+             await null; return JSON.stringify(a) + new Date(0).toString(); })";
+        self.context.with(|ctx| {
+            if let Ok(trial) = ctx.eval::<Function<'_>, _>(TRIAL) {
+                let _ = trial.call::<_, Value<'_>>(());
+                while ctx.execute_pending_job() {}
+            }
+        });
+    }
+
+    /// Runs the program to its end and tells it.
+    pub(crate) fn run(self, start: Start, channel: Rc<Channel>, cancelled: Option<Arc<AtomicBool>>) -> FromWorker {
+        let state = self.state.clone();
+        let cpu_before = cpu_time();
+        state.begin(&start, channel, cancelled);
+        self.runtime.set_max_stack_size(start.limits.stack as usize);
+        state.meter.limit_to(start.limits.memory);
+        let incoming = start.data.as_ref().map_or(0, Vec::len) + start.code.len();
+        let end = if state.meter.charge(incoming as u64) {
+            let hooks = self.hooks;
+            self.context.with(|ctx| match hooks.restore(&ctx) {
+                Ok(hooks) => Run { ctx, hooks, state: &state }.to_end(start),
+                Err(_) => failed(Code::Unavailable, "the sandbox lost its prelude"),
+            })
+        } else {
+            out_of_memory(&state)
+        };
+        let cpu = (cpu_time() - cpu_before).as_micros() as u64;
+        FromWorker::Done { end, memory: state.meter.peak(), cpu, dropped: state.dropped_lines() }
+    }
+}
+
+/// Evaluates the prelude's files and gives the hooks of the last.
+fn prelude<'js>(ctx: &Ctx<'js>, natives: Object<'js>) -> Result<Object<'js>> {
+    let load = |name: &str, source: &str| -> Result<Function<'js>> {
+        let mut options = EvalOptions::default();
+        options.filename = Some(format!("toolgate:{name}"));
+        ctx.eval_with_options(source, options)
+    };
+    let core: Object<'js> = load("core", CORE)?.call((natives,))?;
+    let console: Object<'js> = load("console", CONSOLE)?.call((core.clone(),))?;
+    let events: Object<'js> = load("events", EVENTS)?.call((core.clone(),))?;
+    let tools: Object<'js> = load("tools", TOOLS)?.call((core.clone(), events.clone()))?;
+    let web: Object<'js> = load("web", WEB)?.call((core.clone(),))?;
+    load("main", MAIN)?.call((core, console, events, tools, web))
+}
+
+/// One program on its way to its end.
+struct Run<'js, 'a> {
+    ctx: Ctx<'js>,
+    hooks: Object<'js>,
+    state: &'a Rc<State>,
+}
+
+impl<'js> Run<'js, '_> {
+    fn to_end(&self, start: Start) -> End {
+        let profile = start.profile;
+        let result = self.evaluate(start).and_then(|value| match profile {
+            Profile::Compute => self.refuse_promise(value),
+            Profile::Chain | Profile::Snippet => self.settle(value),
+        });
+        match result {
+            Ok(value) => self.serialise(value),
+            Err(end) => end,
+        }
+    }
+
+    /// Sets the stage, compiles the program and calls it.
+    fn evaluate(&self, start: Start) -> std::result::Result<Value<'js>, End> {
+        let data = match start.data {
+            None => Value::new_undefined(self.ctx.clone()),
+            Some(text) => parse(&self.ctx, text).map_err(|_| self.bad_data())?,
+        };
+        let begin: Function<'js> = self.hook("begin")?;
+        let functions = start.functions;
+        let arguments = (start.profile.name(), functions, start.tools, data.clone());
+        begin.call::<_, ()>(arguments).map_err(|_| self.thrown())?;
+        let mut options = EvalOptions::default();
+        options.filename = Some(SCRIPT.to_owned());
+        let main: Function<'js> = self.ctx.eval_with_options(start.code, options).map_err(|_| self.not_compiled())?;
+        let value = match start.profile {
+            Profile::Compute => main.call((data,)),
+            Profile::Chain | Profile::Snippet => main.call(()),
+        };
+        value.map_err(|_| self.thrown())
+    }
+
+    fn bad_data(&self) -> End {
+        drop(self.ctx.catch());
+        if self.state.check() == Some(Stop::Memory) {
+            return out_of_memory(self.state);
+        }
+        failed(Code::InvalidData, "the data is not JSON")
+    }
+
+    /// The planner checked the syntax, so what the interpreter refuses is new to it.
+    fn not_compiled(&self) -> End {
+        match self.thrown() {
+            End::Failed { code: Code::Runtime, message, line, column } => {
+                End::Failed { code: Code::Syntax, message, line, column }
+            }
+            end => end,
+        }
+    }
+
+    fn refuse_promise(&self, value: Value<'js>) -> std::result::Result<Value<'js>, End> {
+        if value.is_promise() {
+            return Err(failed(Code::Runtime, "the function gave a Promise: a computation must give its value at once"));
+        }
+        Ok(value)
+    }
+
+    /// Runs jobs and takes messages until the program's promise is settled.
+    fn settle(&self, value: Value<'js>) -> std::result::Result<Value<'js>, End> {
+        let Some(promise) = value.as_promise().cloned() else { return Ok(value) };
+        loop {
+            self.run_jobs()?;
+            match promise.state() {
+                PromiseState::Resolved => return promise.finish().map_err(|_| self.thrown()),
+                PromiseState::Rejected => return self.rejected(&promise),
+                PromiseState::Pending => self.wait()?,
+            }
+        }
+    }
+
+    fn rejected(&self, promise: &Promise<'js>) -> std::result::Result<Value<'js>, End> {
+        match promise.result::<Value<'js>>() {
+            Some(Ok(value)) => Ok(value),
+            _ => Err(self.thrown()),
+        }
+    }
+
+    /// Every job is followed by a look at the clock: an interrupt inside a job may be swallowed.
+    fn run_jobs(&self) -> std::result::Result<(), End> {
+        while self.ctx.execute_pending_job() {
+            if self.state.check().is_some() {
+                return Err(self.thrown());
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&self) -> std::result::Result<(), End> {
+        if self.state.check().is_some() {
+            return Err(self.thrown());
+        }
+        if self.state.is_stranded() {
+            return Err(failed(
+                Code::Runtime,
+                "the program waits for a promise that nothing can settle: no call, timer or job is left",
+            ));
+        }
+        let Some(frame) = self.state.next_frame() else { return Err(self.thrown()) };
+        self.deliver(frame)
+    }
+
+    fn deliver(&self, frame: ToWorker) -> std::result::Result<(), End> {
+        match frame {
+            ToWorker::Reply { id, now, body } => {
+                self.state.now.set(now);
+                self.state.call_ended();
+                let ok = body.is_ok();
+                let text = body.unwrap_or_else(|error| error);
+                if !self.state.meter.charge(text.len() as u64) {
+                    return Err(out_of_memory(self.state));
+                }
+                let value = parse(&self.ctx, text).map_err(|_| self.bad_data())?;
+                self.hook("settle")?.call::<_, ()>((id.0, ok, value)).map_err(|_| self.thrown())
+            }
+            ToWorker::Fire { id, now } => {
+                self.state.now.set(now);
+                self.state.timer_ended();
+                self.hook("fire")?.call::<_, ()>((id.0,)).map_err(|_| self.thrown())
+            }
+            // Neither is ever sent at this point; a host that does is not worth answering.
+            ToWorker::Start(_) | ToWorker::Answer(_) => Err(failed(Code::Unavailable, "the host lost its place")),
+        }
+    }
+
+    fn serialise(&self, value: Value<'js>) -> End {
+        let limits = self.state.limits();
+        let caps = Caps {
+            max_bytes: limits.result as usize,
+            max_depth: limits.result_depth,
+            depth_policy: DepthPolicy::Marker,
+            root: "result",
+            should_stop: &|| self.state.check().is_some(),
+        };
+        let written = data::to_json(&self.ctx, value, &caps);
+        if let Some(stop) = self.state.check() {
+            return self.stopped(stop, None);
+        }
+        match written {
+            Ok(json) => End::Returned(json.into_bytes()),
+            Err(SerialiseError::Thrown) => self.thrown(),
+            Err(fault @ SerialiseError::TooLarge { .. }) => failed(Code::OutputTooLarge, fault.to_string()),
+            Err(fault) => failed(Code::Runtime, fault.to_string()),
+        }
+    }
+
+    fn hook(&self, name: &str) -> std::result::Result<Function<'js>, End> {
+        self.hooks.get(name).map_err(|_| failed(Code::Unavailable, "the sandbox lost its prelude"))
+    }
+
+    /// The end that the pending exception, or the reason to stop, makes.
+    fn thrown(&self) -> End {
+        let thrown = self.ctx.catch();
+        if let Some(stop) = self.state.check() {
+            return self.stopped(stop, Some(thrown));
+        }
+        let described = self.hook("describe").and_then(|describe| {
+            let texts = describe.call::<_, Vec<String>>((thrown,));
+            texts.map_err(|_| failed(Code::Runtime, "an error that cannot be shown"))
+        });
+        match described.as_deref() {
+            Err(end) => self.state.check().map_or(end.clone(), |stop| self.stopped(stop, None)),
+            Ok([message, stack]) => {
+                let (line, column) = position(stack);
+                End::Failed { code: Code::Runtime, message: message.clone(), line, column }
+            }
+            Ok(_) => failed(Code::Runtime, "an error that cannot be shown"),
+        }
+    }
+
+    fn stopped(&self, stop: Stop, thrown: Option<Value<'js>>) -> End {
+        match stop {
+            Stop::Memory => out_of_memory(self.state),
+            Stop::Abandoned => failed(Code::Aborted, "cancelled during sandbox execution"),
+            Stop::Timeout => {
+                let stack = thrown.and_then(|value| value.as_object()?.get::<_, String>("stack").ok());
+                drop(self.ctx.catch());
+                let (line, column) = stack.as_deref().map_or((0, 0), position);
+                let ms = self.state.limits().wall.as_millis();
+                End::Failed { code: Code::Timeout, message: format!("the run took longer than its {ms} ms"), line, column }
+            }
+        }
+    }
+}
+
+/// Processor time of this thread, which in a worker is the whole process.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn parse<'js>(ctx: &Ctx<'js>, text: Vec<u8>) -> std::result::Result<Value<'js>, data::ParseError> {
+    data::from_json(ctx, std::str::from_utf8(&text).map_err(|_| data::ParseError::Thrown)?)
+}
+
+fn out_of_memory(state: &State) -> End {
+    let megabytes = state.limits().memory as f64 / (1024.0 * 1024.0);
+    failed(Code::Memory, format!("the run needed more than its {megabytes} MB of memory"))
+}
+
+fn failed(code: Code, message: impl Into<String>) -> End {
+    End::Failed { code, message: message.into(), line: 0, column: 0 }
+}
+
+/// Line and column of the innermost frame in guest code.
+fn position(stack: &str) -> (u32, u32) {
+    let in_script = |line: &str| {
+        let at = line.rfind(&format!("{SCRIPT}:"))?;
+        let mut numbers = line[at + SCRIPT.len() + 1..].trim_end_matches(')').split(':');
+        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    };
+    stack.lines().find_map(in_script).unwrap_or((0, 0))
+}

@@ -1,0 +1,247 @@
+//! What one run knows and has used: shared by the native functions and the event loop.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use toolgate_wire::frame::{Question, Stream, Target};
+use toolgate_wire::{CallId, FromWorker, Limits, Profile, Start, ToWorker};
+
+use crate::channel::{Broken, Channel};
+use crate::memory::Meter;
+use crate::random::Random;
+
+/// Timers that may wait at one time.
+const MAX_TIMERS: u32 = 10_000;
+/// Bytes of console text that leave a run.
+const MAX_LOG_BYTES: usize = 1024 * 1024;
+/// How often gathered log lines leave while the program computes.
+const LOG_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Why the interpreter was told to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The deadline passed.
+    Timeout,
+    /// An allocation was refused.
+    Memory,
+    /// The host is gone or cancelled; nobody waits for an answer.
+    Abandoned,
+}
+
+/// Why a call was not sent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("this run may make {0} host calls in all: batch the work, or ask for less")]
+    TooManyCalls(u64),
+    #[error("this run may have {MAX_TIMERS} timers waiting at one time")]
+    TooManyTimers,
+    #[error("the host is gone")]
+    Broken,
+}
+
+/// One run. Made before the program is known, since workers wait ahead of their work.
+pub(crate) struct State {
+    pub(crate) meter: Rc<Meter>,
+    pub(crate) now: Cell<f64>,
+    pub(crate) random: RefCell<Random>,
+    channel: RefCell<Option<Rc<Channel>>>,
+    limits: RefCell<Limits>,
+    deadline: Cell<Option<Instant>>,
+    cancelled: RefCell<Option<Arc<AtomicBool>>>,
+    stop: Cell<Option<Stop>>,
+    next_id: Cell<u32>,
+    calls_made: Cell<u64>,
+    in_flight: Cell<u64>,
+    waiting_calls: RefCell<VecDeque<FromWorker>>,
+    timers: Cell<u32>,
+    /// Frames that arrived while the program stood still for an answer.
+    inbox: RefCell<VecDeque<ToWorker>>,
+    log_lines: Cell<u64>,
+    log_bytes: Cell<usize>,
+    log_dropped: Cell<u64>,
+    last_flush: Cell<Instant>,
+}
+
+impl State {
+    pub(crate) fn new(meter: Rc<Meter>) -> Self {
+        State {
+            meter,
+            now: Cell::new(0.0),
+            random: RefCell::new(Random::seeded(0)),
+            channel: RefCell::default(),
+            limits: RefCell::new(Limits::of(Profile::Compute)),
+            deadline: Cell::default(),
+            cancelled: RefCell::default(),
+            stop: Cell::default(),
+            next_id: Cell::new(1),
+            calls_made: Cell::new(0),
+            in_flight: Cell::new(0),
+            waiting_calls: RefCell::default(),
+            timers: Cell::new(0),
+            inbox: RefCell::default(),
+            log_lines: Cell::new(0),
+            log_bytes: Cell::new(0),
+            log_dropped: Cell::new(0),
+            last_flush: Cell::new(Instant::now()),
+        }
+    }
+
+    /// Takes on a program. `cancelled` is how a host stops a run that it cannot kill.
+    pub(crate) fn begin(&self, start: &Start, channel: Rc<Channel>, cancelled: Option<Arc<AtomicBool>>) {
+        self.now.set(start.now);
+        self.random.replace(Random::seeded(start.seed));
+        self.limits.replace(start.limits.clone());
+        self.deadline.set(Some(Instant::now() + start.limits.wall));
+        self.channel.replace(Some(channel));
+        self.cancelled.replace(cancelled);
+    }
+
+    /// Called by the interpreter every few thousand steps: whether to stop.
+    pub(crate) fn interrupt(&self) -> bool {
+        self.check();
+        let now = Instant::now();
+        if now - self.last_flush.get() > LOG_INTERVAL {
+            self.last_flush.set(now);
+            self.stop_if_broken(self.with_channel(Channel::flush));
+        }
+        self.stop.get().is_some()
+    }
+
+    /// Looks at the clock, the meter and the host's wish.
+    pub(crate) fn check(&self) -> Option<Stop> {
+        if self.stop.get().is_none() {
+            let late = self.deadline.get().is_some_and(|deadline| Instant::now() >= deadline);
+            let cancelled = self.cancelled.borrow().as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
+            if self.meter.was_refused() {
+                self.stop.set(Some(Stop::Memory));
+            } else if cancelled {
+                self.stop.set(Some(Stop::Abandoned));
+            } else if late {
+                self.stop.set(Some(Stop::Timeout));
+            }
+        }
+        self.stop.get()
+    }
+
+    /// Nothing will ever arrive that could wake the program.
+    pub(crate) fn is_stranded(&self) -> bool {
+        self.in_flight.get() == 0 && self.timers.get() == 0 && self.inbox.borrow().is_empty()
+    }
+
+    /// The next message, waiting for it if need be.
+    pub(crate) fn next_frame(&self) -> Option<ToWorker> {
+        if let Some(frame) = self.inbox.borrow_mut().pop_front() {
+            return Some(frame);
+        }
+        let frame = self.with_channel(Channel::receive);
+        self.stop_if_broken(frame)
+    }
+
+    /// Sends a host call, or queues it while too many are under way.
+    pub(crate) fn call(&self, target: Target, args: String) -> Result<CallId, Refused> {
+        let limits = self.limits.borrow();
+        if self.calls_made.get() >= limits.calls {
+            return Err(Refused::TooManyCalls(limits.calls));
+        }
+        self.calls_made.set(self.calls_made.get() + 1);
+        let id = self.new_id();
+        let frame = FromWorker::Call { id, target, args: args.into_bytes() };
+        if self.in_flight.get() >= limits.calls_in_flight {
+            self.waiting_calls.borrow_mut().push_back(frame);
+            return Ok(id);
+        }
+        self.in_flight.set(self.in_flight.get() + 1);
+        self.send(&frame).map(|()| id).ok_or(Refused::Broken)
+    }
+
+    /// A call was answered: the next in the queue may go.
+    pub(crate) fn call_ended(&self) {
+        let next = self.waiting_calls.borrow_mut().pop_front();
+        match next {
+            Some(frame) => {
+                let _ = self.send(&frame);
+            }
+            None => self.in_flight.set(self.in_flight.get().saturating_sub(1)),
+        }
+    }
+
+    pub(crate) fn timer(&self, delay: f64) -> Result<CallId, Refused> {
+        if self.timers.get() >= MAX_TIMERS {
+            return Err(Refused::TooManyTimers);
+        }
+        self.timers.set(self.timers.get() + 1);
+        let id = self.new_id();
+        self.send(&FromWorker::Timer { id, delay }).map(|()| id).ok_or(Refused::Broken)
+    }
+
+    pub(crate) fn cancel_timer(&self, id: CallId) {
+        self.timer_ended();
+        let _ = self.send(&FromWorker::Cancel { id });
+    }
+
+    pub(crate) fn timer_ended(&self) {
+        self.timers.set(self.timers.get().saturating_sub(1));
+    }
+
+    /// Asks and waits. Whatever else arrives meanwhile is kept for the event loop, in order.
+    pub(crate) fn ask(&self, question: Question, name: String) -> Result<Option<Vec<u8>>, Refused> {
+        self.send(&FromWorker::Ask { question, name }).ok_or(Refused::Broken)?;
+        loop {
+            let frame = self.stop_if_broken(self.with_channel(Channel::receive)).ok_or(Refused::Broken)?;
+            match frame {
+                ToWorker::Answer(answer) => return Ok(answer),
+                other => self.inbox.borrow_mut().push_back(other),
+            }
+        }
+    }
+
+    /// Sends console text, line by line, as far as the run's lines and bytes reach.
+    pub(crate) fn log(&self, stream: Stream, text: &str) {
+        for line in text.split('\n') {
+            let (lines, bytes) = (self.log_lines.get(), self.log_bytes.get());
+            if lines >= self.limits.borrow().log_lines || bytes + line.len() > MAX_LOG_BYTES {
+                self.log_dropped.set(self.log_dropped.get() + 1);
+                continue;
+            }
+            self.log_lines.set(lines + 1);
+            self.log_bytes.set(bytes + line.len());
+            let _ = self.send(&FromWorker::Log { stream, text: line.to_owned() });
+        }
+    }
+
+    pub(crate) fn dropped_lines(&self) -> u64 {
+        self.log_dropped.get()
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits.borrow().clone()
+    }
+
+    fn new_id(&self) -> CallId {
+        let id = self.next_id.get();
+        self.next_id.set(id.wrapping_add(1));
+        CallId(id)
+    }
+
+    fn send(&self, frame: &FromWorker) -> Option<()> {
+        self.stop_if_broken(self.with_channel(|channel| channel.send(frame)))
+    }
+
+    fn with_channel<T>(&self, act: impl FnOnce(&Channel) -> Result<T, Broken>) -> Result<T, Broken> {
+        match &*self.channel.borrow() {
+            Some(channel) => act(channel),
+            None => Err(Broken::Closed),
+        }
+    }
+
+    fn stop_if_broken<T>(&self, result: Result<T, Broken>) -> Option<T> {
+        if result.is_err() {
+            self.stop.set(Some(Stop::Abandoned));
+        }
+        result.ok()
+    }
+}

@@ -1,0 +1,82 @@
+//! The process that workers are forks of.
+//!
+//! It builds the interpreter once, gives up everything that no worker shall have, and from then on
+//! only forks: a message on its control socket carries the socket of one future worker. It never
+//! reads guest code and never speaks to a worker.
+
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use toolgate_wire::frame::Layers;
+use toolgate_wire::{FromWorker, ToWorker};
+
+use crate::channel::Channel;
+use crate::lockdown::{self, Filter, Side, Without};
+use crate::sandbox::Sandbox;
+
+/// Serves the control socket until the host closes it.
+pub(crate) fn serve(without: Without) -> ! {
+    lockdown::shed_inheritance();
+    let control = lockdown::control_socket();
+    if let Ok(sandbox) = Sandbox::new() {
+        sandbox.warm_up();
+        let filter = if without.seccomp { None } else { lockdown::filter() };
+        let layers = lockdown::settle(without);
+        fork_on_demand(&control, sandbox, filter, layers);
+    }
+    lockdown::exit_now()
+}
+
+fn fork_on_demand(control: &OwnedFd, sandbox: Sandbox, filter: Option<Filter>, layers: Layers) {
+    while let Ok(Some(socket)) = next_socket(control) {
+        // When the fork fails the socket closes, which is how the host learns of it.
+        if let Ok(Side::Worker) = lockdown::fork_sibling() {
+            work(socket, sandbox, filter, layers);
+            lockdown::exit_now();
+        }
+    }
+}
+
+/// The socket of the next worker, or nothing when the host is gone.
+fn next_socket(control: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0u8; 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    loop {
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let received = recvmsg(control, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC);
+        match received {
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+            Ok(message) if message.bytes == 0 => return Ok(None),
+            Ok(_) => {}
+        }
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(mut sockets) = message
+                && let Some(socket) = sockets.next()
+            {
+                return Ok(Some(socket));
+            }
+        }
+    }
+}
+
+/// One worker's life: seal, say so, wait for a program, run it, tell.
+fn work(socket: OwnedFd, sandbox: Sandbox, filter: Option<Filter>, mut layers: Layers) {
+    let pid = lockdown::process_id();
+    if lockdown::seal(socket, filter.as_ref(), &mut layers).is_err() {
+        return;
+    }
+    let channel = Rc::new(Channel::new(Box::new(std::fs::File::from(lockdown::control_socket()))));
+    if channel.send(&FromWorker::Ready { pid, layers }).and_then(|()| channel.flush()).is_err() {
+        return;
+    }
+    // While it waits, it writes the pages that a program will write: copies made now cost the caller nothing.
+    sandbox.warm_up();
+    if let Ok(ToWorker::Start(start)) = channel.receive() {
+        let done = sandbox.run(*start, channel.clone(), None);
+        let _ = channel.send(&done).and_then(|()| channel.flush());
+    }
+}
