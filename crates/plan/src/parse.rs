@@ -1,0 +1,176 @@
+//! From text to a checked syntax tree, on a stack that suffices.
+//!
+//! Code is read as the body of a TypeScript module in which `return` is allowed: that is strict mode with `await` at the
+//! top, as in the async function that it becomes. One parse and one semantic pass serve everything else in this crate.
+
+use crate::{
+    fault::SyntaxFault,
+    fence,
+    nesting::{self, Excess, MAX_BRACKETS, MAX_CHAIN},
+    position::Position,
+};
+use oxc::{
+    allocator::Allocator,
+    ast::ast::{IdentifierReference, Program},
+    diagnostics::Diagnostics,
+    parser::{ParseOptions, Parser},
+    semantic::{IsGlobalReference, Scoping, SemanticBuilder},
+    span::SourceType,
+};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread,
+};
+
+/// Stack that a caller's thread is trusted to have left. Code that may need more is read on a thread of its own.
+const CALLER_STACK: usize = 768 * 1024;
+/// Largest stack that a reading thread may ask for. Nearly all of it is never touched.
+const LARGEST_STACK: usize = 512 * 1024 * 1024;
+
+/// A program that parsed without a complaint.
+pub(crate) struct Parsed<'a> {
+    /// The text as the user sent it.
+    pub(crate) source: &'a str,
+    /// The text that was parsed: a part of `source`, in brackets if it is a bare function.
+    pub(crate) code: &'a str,
+    /// What to add to an offset in `code` to get the offset in `source`.
+    shift: isize,
+    pub(crate) program: &'a Program<'a>,
+    pub(crate) scoping: Scoping,
+}
+
+impl Parsed<'_> {
+    /// The offset in the user's text of an offset in the parsed text.
+    pub(crate) fn source_offset(&self, offset: u32) -> usize {
+        (offset as usize).saturating_add_signed(self.shift).min(self.source.len())
+    }
+
+    /// The user's position of an offset in the parsed text.
+    pub(crate) fn position(&self, offset: u32) -> Position {
+        Position::of_offset(self.source, self.source_offset(offset))
+    }
+
+    /// Whether a name is no variable of the program.
+    pub(crate) fn is_global(&self, id: &IdentifierReference<'_>) -> bool {
+        id.is_global_reference(&self.scoping)
+    }
+
+    /// A fault at an offset of the parsed text.
+    pub(crate) fn fault(&self, offset: u32, message: impl Into<String>) -> SyntaxFault {
+        SyntaxFault::new(message).at(self.source, self.source_offset(offset))
+    }
+}
+
+/// Parses `source` and hands the tree to `use_it`. Everything runs on a thread with a larger stack when the text nests
+/// so deeply that the caller's might not suffice.
+pub(crate) fn with_parsed<R: Send>(
+    source: &str,
+    use_it: impl FnOnce(Parsed<'_>) -> Result<R, SyntaxFault> + Send,
+) -> Result<R, SyntaxFault> {
+    let (start, end) = fence::code_range(source);
+    let code = source.get(start..end).unwrap_or_default();
+    let nesting = nesting::scan(code).map_err(|(excess, at)| refusal(excess).at(source, start + at))?;
+    on_stack(nesting.stack, || {
+        let allocator = Allocator::default();
+        let parsed = parse(source, start, code, &allocator)?;
+        use_it(parsed)
+    })
+}
+
+fn on_stack<R: Send>(needed: usize, work: impl FnOnce() -> Result<R, SyntaxFault> + Send) -> Result<R, SyntaxFault> {
+    if needed <= CALLER_STACK {
+        // A defect in the parser must cost one request, not the process.
+        return catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(unreadable()));
+    }
+    if needed > LARGEST_STACK {
+        return Err(unreadable());
+    }
+    thread::scope(|scope| {
+        let reader = thread::Builder::new().stack_size(needed + CALLER_STACK).spawn_scoped(scope, work);
+        match reader {
+            Ok(reader) => reader.join().unwrap_or_else(|_| Err(unreadable())),
+            Err(_) => Err(unreadable()),
+        }
+    })
+}
+
+fn unreadable() -> SyntaxFault {
+    SyntaxFault::new("This code could not be read").hint("Split it into smaller statements with less nesting.")
+}
+
+fn refusal(excess: Excess) -> SyntaxFault {
+    match excess {
+        Excess::Brackets => SyntaxFault::new(format!("Brackets are nested more than {MAX_BRACKETS} levels deep"))
+            .hint("Split the code into named parts."),
+        Excess::Chain => SyntaxFault::new(format!("More than {MAX_CHAIN} operators are chained in one expression"))
+            .hint("Split the expression, or use an array with `join` or `reduce`."),
+        Excess::Angles => SyntaxFault::new("Too many `<` in one expression never close")
+            .hint("Put each comparison into a statement of its own."),
+        Excess::HtmlComment => {
+            SyntaxFault::new("HTML comments are not allowed").hint("Use `//`, or write `< !--x` with a space.")
+        }
+    }
+}
+
+fn parse<'a>(
+    source: &'a str,
+    start: usize,
+    code: &'a str,
+    allocator: &'a Allocator,
+) -> Result<Parsed<'a>, SyntaxFault> {
+    match read(code, allocator) {
+        Ok((program, scoping)) => Ok(Parsed { source, code, shift: start.cast_signed(), program, scoping }),
+        Err(diagnostics) => {
+            bare_function(source, start, code, allocator).ok_or_else(|| worst(&diagnostics, source, start))
+        }
+    }
+}
+
+/// `function (d) { … }` alone is an expression, but no statement: it is read in brackets.
+fn bare_function<'a>(source: &'a str, start: usize, code: &'a str, allocator: &'a Allocator) -> Option<Parsed<'a>> {
+    let first = code.get(skip_trivia(code)..)?;
+    if !first.starts_with("function") && !first.starts_with("async") {
+        return None;
+    }
+    let function = code.trim_end_matches(|c: char| c == ';' || c.is_whitespace());
+    let code = allocator.alloc_str(&format!("({function}\n)"));
+    let (program, scoping) = read(code, allocator).ok()?;
+    Some(Parsed { source, code, shift: start.cast_signed() - 1, program, scoping })
+}
+
+fn read<'a>(code: &'a str, allocator: &'a Allocator) -> Result<(&'a Program<'a>, Scoping), Diagnostics> {
+    let options = ParseOptions { allow_return_outside_function: true, ..ParseOptions::default() };
+    let parsed = Parser::new(allocator, code, SourceType::ts()).with_options(options).parse();
+    if parsed.panicked || parsed.diagnostics.has_errors() {
+        return Err(parsed.diagnostics);
+    }
+    let program: &Program<'_> = allocator.alloc(parsed.program);
+    let checked = SemanticBuilder::new_compiler().build(program);
+    if checked.diagnostics.has_errors() {
+        return Err(checked.diagnostics);
+    }
+    Ok((program, checked.semantic.into_scoping()))
+}
+
+fn worst(diagnostics: &Diagnostics, source: &str, base: usize) -> SyntaxFault {
+    match diagnostics.errors().next() {
+        Some(diagnostic) => SyntaxFault::of_diagnostic(diagnostic, source, base),
+        None => SyntaxFault::new("This is not valid TypeScript"),
+    }
+}
+
+/// The offset of the first byte of `text` that is neither white space nor in a comment.
+pub(crate) fn skip_trivia(text: &str) -> usize {
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+        let skipped = if rest.starts_with("//") || rest.starts_with("#!") && rest.len() == text.len() {
+            rest.find(['\n', '\r', '\u{2028}', '\u{2029}']).unwrap_or(rest.len())
+        } else if rest.starts_with("/*") {
+            rest.get(2..).and_then(|inner| inner.find("*/")).map_or(rest.len(), |end| end + 4)
+        } else {
+            return text.len() - rest.len();
+        };
+        rest = rest.get(skipped..).unwrap_or_default();
+    }
+}
