@@ -297,7 +297,9 @@ impl Inner {
                 let isolation = Isolation { mode: "thread", ..Isolation::default() };
                 match driven {
                     Ok(driven) => judged(driven, Ended::Exit, accepted, isolation),
-                    Err(error) => Done::failed(Failure::new(Code::Unavailable, format!("no thread to run on: {error}"))),
+                    Err(error) => {
+                        Done::failed(Failure::new(Code::Unavailable, format!("no thread to run on: {error}")))
+                    }
                 }
             }
         }

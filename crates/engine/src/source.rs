@@ -43,7 +43,10 @@ fn check_length(source: &str, limits: &Limits) -> Result<(), Failure> {
 fn refused(violation: Violation) -> Failure {
     match violation {
         Violation::Syntax(fault) => not_a_program(fault),
-        other => Failure { position: None, ..Failure::new(Code::InvalidCode, other.to_string()) },
+        other => {
+            let position = other.position().map(|at| Position { line: at.line, column: at.column });
+            Failure { position, ..Failure::new(Code::InvalidCode, other.to_string()) }
+        }
     }
 }
 

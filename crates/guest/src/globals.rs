@@ -138,4 +138,3 @@ unsafe extern "C" fn mark(runtime: *mut qjs::JSRuntime, object: qjs::JSValue, vi
         unsafe { qjs::JS_MarkValue(runtime, *resolve, visit) };
     }
 }
-

@@ -100,10 +100,7 @@ fn throw(ctx: &Ctx<'_>, refused: &Refused) -> rquickjs::Error {
 }
 
 fn values<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
-    natives.set(
-        "parse",
-        Func::from(|ctx: Ctx<'js>, text: rquickjs::String<'js>| ctx.json_parse(text.to_string()?)),
-    )?;
+    natives.set("parse", Func::from(|ctx: Ctx<'js>, text: rquickjs::String<'js>| ctx.json_parse(text.to_string()?)))?;
     let run = state.clone();
     natives.set(
         "stringify",

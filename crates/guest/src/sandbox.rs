@@ -3,7 +3,6 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use rquickjs::context::EvalOptions;
 use rquickjs::promise::PromiseState;
@@ -14,6 +13,7 @@ use toolgate_wire::{Code, FromWorker, Profile, Start, ToWorker};
 use crate::channel::Channel;
 use crate::data::{self, Caps, DepthPolicy, SerialiseError};
 use crate::globals::Resolvers;
+use crate::lockdown;
 use crate::memory::{Meter, Metered};
 use crate::natives;
 use crate::state::{State, Stop};
@@ -71,7 +71,7 @@ impl Sandbox {
     /// Runs the program to its end and tells it.
     pub(crate) fn run(self, start: Start, channel: Rc<Channel>, cancelled: Option<Arc<AtomicBool>>) -> FromWorker {
         let state = self.state.clone();
-        let cpu_before = cpu_time();
+        let cpu_before = lockdown::cpu_time();
         state.begin(&start, channel, cancelled);
         self.runtime.set_max_stack_size(start.limits.stack as usize);
         state.meter.limit_to(start.limits.memory);
@@ -85,7 +85,7 @@ impl Sandbox {
         } else {
             out_of_memory(&state)
         };
-        let cpu = (cpu_time() - cpu_before).as_micros() as u64;
+        let cpu = (lockdown::cpu_time() - cpu_before).as_micros() as u64;
         FromWorker::Done { end, memory: state.meter.peak(), cpu, dropped: state.dropped_lines() }
     }
 }
@@ -165,7 +165,10 @@ impl<'js> Run<'js, '_> {
 
     fn refuse_promise(&self, value: Value<'js>) -> std::result::Result<Value<'js>, End> {
         if value.is_promise() {
-            return Err(failed(Code::Runtime, "the function gave a Promise: a computation must give its value at once"));
+            return Err(failed(
+                Code::Runtime,
+                "the function gave a Promise: a computation must give its value at once",
+            ));
         }
         Ok(value)
     }
@@ -291,16 +294,15 @@ impl<'js> Run<'js, '_> {
                 drop(self.ctx.catch());
                 let (line, column) = stack.as_deref().map_or((0, 0), position);
                 let ms = self.state.limits().wall.as_millis();
-                End::Failed { code: Code::Timeout, message: format!("the run took longer than its {ms} ms"), line, column }
+                End::Failed {
+                    code: Code::Timeout,
+                    message: format!("the run took longer than its {ms} ms"),
+                    line,
+                    column,
+                }
             }
         }
     }
-}
-
-/// Processor time of this thread, which in a worker is the whole process.
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn parse<'js>(ctx: &Ctx<'js>, text: Vec<u8>) -> std::result::Result<Value<'js>, data::ParseError> {
@@ -324,4 +326,29 @@ fn position(stack: &str) -> (u32, u32) {
         Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     };
     stack.lines().find_map(in_script).unwrap_or((0, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the prelude throws when it is evaluated in a fresh context.
+    fn prelude_fault() -> Option<String> {
+        let state = Rc::new(State::new(Rc::new(Meter::default())));
+        let runtime = Runtime::new().expect("runtime");
+        let context = Context::full(&runtime).expect("context");
+        context.with(|ctx| {
+            let resolvers = Resolvers::register(&ctx);
+            let built = data::install(&ctx)
+                .and_then(|()| natives::object(&ctx, &state, &resolvers))
+                .and_then(|natives| prelude(&ctx, natives));
+            std::mem::forget(resolvers);
+            built.err().map(|_| format!("{:?}", ctx.catch()))
+        })
+    }
+
+    #[test]
+    fn the_prelude_evaluates() {
+        assert_eq!(prelude_fault(), None);
+    }
 }

@@ -227,9 +227,7 @@ fn take_limits(fields: &mut Fields<'_>) -> Result<Limits, Malformed> {
 
 fn put_layers(layers: &Layers, out: &mut Vec<u8>) {
     put_u32(out, layers.landlock);
-    for flag in
-        [layers.seccomp, layers.no_new_privs, layers.no_exec_memory, layers.namespaces, layers.private_user]
-    {
+    for flag in [layers.seccomp, layers.no_new_privs, layers.no_exec_memory, layers.namespaces, layers.private_user] {
         out.push(u8::from(flag));
     }
 }

@@ -191,7 +191,13 @@ fn wall_time(asked: Duration, profile: Profile, warnings: &mut Vec<String>) -> R
 
 type Range = std::ops::RangeInclusive<u64>;
 
-fn pick(name: &'static str, asked: Option<u64>, default: u64, range: Range, unit: &'static str) -> Result<u64, LimitFault> {
+fn pick(
+    name: &'static str,
+    asked: Option<u64>,
+    default: u64,
+    range: Range,
+    unit: &'static str,
+) -> Result<u64, LimitFault> {
     asked.map_or(Ok(default), |value| check(name, value, range, unit))
 }
 

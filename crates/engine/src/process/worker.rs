@@ -49,7 +49,8 @@ impl Idle {
             Lost::Closed { .. } => Lost::Closed { started: false },
             lost => lost,
         })?;
-        let pid = i32::try_from(hello.pid).ok().and_then(Pid::from_raw).ok_or(Lost::Breach("a worker without a number"))?;
+        let pid =
+            i32::try_from(hello.pid).ok().and_then(Pid::from_raw).ok_or(Lost::Breach("a worker without a number"))?;
         // The worker is this process's child and not yet waited for, so the number is still its own.
         let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(unstarted)?;
         Ok(Ready { wire: self.wire, pid, handle: Arc::new(handle), layers: hello.layers, zygote: zygote.clone() })

@@ -154,7 +154,8 @@ fn keep_only(socket: OwnedFd) -> io::Result<()> {
 pub fn filter() -> Option<Filter> {
     let any = Vec::new;
     let on_socket = || rules(vec![equal(0, SOCKET as u64)]);
-    let anonymous = vec![masked(2, libc::PROT_EXEC as u64, 0), masked(3, libc::MAP_ANONYMOUS as u64, libc::MAP_ANONYMOUS as u64)];
+    let anonymous =
+        vec![masked(2, libc::PROT_EXEC as u64, 0), masked(3, libc::MAP_ANONYMOUS as u64, libc::MAP_ANONYMOUS as u64)];
     let calls: BTreeMap<i64, Vec<SeccompRule>> = [
         (libc::SYS_read, on_socket()),
         (libc::SYS_write, on_socket()),

@@ -1,6 +1,5 @@
 // console: values formatted readably, handed to the host a line at a time.
 (function ({ native, p, methods, define }) {
-  "use strict";
   const MAX_DEPTH = 4;
   const MAX_ITEMS = 100;
   const MAX_TEXT = 16384;

@@ -4,7 +4,6 @@
 // later does to Array.prototype or JSON, it does to itself. Nothing here is a security boundary;
 // that is the process around it.
 (function (native) {
-  "use strict";
   const { call: callMethod, bind } = Function.prototype;
   const uncurry = bind.bind(callMethod);
   const p = {

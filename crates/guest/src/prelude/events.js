@@ -1,6 +1,5 @@
 // Timers and host calls: promises here, messages to the host there.
 (function ({ native, p, define }) {
-  "use strict";
   const timers = new p.Map();
   const calls = new p.Map();
 

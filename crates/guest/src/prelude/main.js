@@ -1,6 +1,5 @@
 // Sets the stage for one run and tells how it failed.
 (function ({ p, define }, { show }, { settle, fire, installTimers }, { installTools, installFunctions }, { installWeb }) {
-  "use strict";
   const errorToString = Error.prototype.toString;
   const deepFreeze = (value) => {
     if (value === null || typeof value !== "object") return value;

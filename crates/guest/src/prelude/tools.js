@@ -3,7 +3,6 @@
 // Nothing is known in advance: a backend's tools are asked for when it is first touched, so a run
 // costs the same with ten tools or ten thousand.
 (function ({ native, p, methods, define }, { call }) {
-  "use strict";
   const objectPrototype = p.Object.prototype;
 
   class ToolError extends Error {
