@@ -92,42 +92,54 @@ impl Defaults {
 
 const CONCURRENCY: std::ops::RangeInclusive<usize> = 1..=1024;
 
-/// Checks all servers of a file: those to run, and those that are switched off.
+/// The servers of a file.
+#[derive(Default)]
+pub(super) struct Servers {
+    pub(super) backends: BTreeMap<BackendName, Backend>,
+    pub(super) disabled: Vec<BackendName>,
+    /// All of them, also those with problems: what refers to one of these is not wrong itself.
+    pub(super) names: BTreeSet<BackendName>,
+}
+
+/// Checks all servers of a file.
 pub(super) fn check(
     checker: &mut Checker<'_>,
     file: &raw::File,
     toolgate: &raw::Toolgate,
     defaults: &Defaults,
-) -> (BTreeMap<BackendName, Backend>, Vec<BackendName>) {
+) -> Servers {
     let own = toolgate.backends.as_ref().map(|own| own.value.0.as_slice()).unwrap_or_default();
-    let (mut backends, mut disabled, mut names) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
+    let mut servers = Servers::default();
     let sections = [&file.mcp_servers, &file.servers];
-    for (name, server) in sections.into_iter().flatten().flat_map(|section| &section.value.0) {
-        if !names.insert(name.value.as_str()) {
-            checker.wrong(&name.place, "is both in mcpServers and in servers", "keep one of the two");
+    for (key, server) in sections.into_iter().flatten().flat_map(|section| &section.value.0) {
+        let name = match BackendName::new(&key.value) {
+            Ok(name) => name,
+            Err(message) => {
+                checker.wrong(&key.place, message, "");
+                continue;
+            }
+        };
+        if !servers.names.insert(name.clone()) {
+            checker.wrong(&key.place, "is both in mcpServers and in servers", "keep one of the two");
             continue;
         }
-        let Ok(backend) = BackendName::new(&name.value).map_err(|message| checker.wrong(&name.place, message, ""))
-        else {
-            continue;
-        };
         // A server that is switched off may be unfinished: its variables need not be set.
         if super::flag(&server.value.disabled, false) || !super::flag(&server.value.enabled, true) {
-            disabled.push(backend);
+            servers.disabled.push(name);
             continue;
         }
-        let own = own.iter().find(|(own, _)| own.value == name.value).map(|(_, own)| own.value.clone());
+        let own = own.iter().find(|(own, _)| own.value == key.value).map(|(_, own)| own.value.clone());
         let policy = policy(checker, &server.value, &own.unwrap_or_default(), defaults);
-        if let Some(transport) = transport(checker, name, server) {
-            backends.insert(backend, Backend { transport, policy });
+        if let Some(transport) = transport(checker, key, server) {
+            servers.backends.insert(name, Backend { transport, policy });
         }
     }
-    for (name, _) in own.iter().filter(|(own, _)| !names.contains(own.value.as_str())) {
-        let known: Vec<&str> = names.iter().copied().collect();
-        let help = closest(&name.value, &known).map(|near| format!("did you mean {near}?")).unwrap_or_default();
-        checker.wrong(&name.place, "there is no server of this name in mcpServers", help);
+    for (key, _) in own.iter().filter(|(own, _)| !servers.names.contains(own.value.as_str())) {
+        let known: Vec<&str> = servers.names.iter().map(BackendName::as_str).collect();
+        let help = closest(&key.value, &known).map(|near| format!("did you mean {near}?")).unwrap_or_default();
+        checker.wrong(&key.place, "there is no server of this name in mcpServers", help);
     }
-    (backends, disabled)
+    servers
 }
 
 fn policy(checker: &mut Checker<'_>, server: &raw::Server, own: &raw::Backend, defaults: &Defaults) -> Policy {

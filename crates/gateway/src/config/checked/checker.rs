@@ -122,7 +122,10 @@ impl<'a> Checker<'a> {
         if range.contains(&value) {
             return Some(value);
         }
-        let message = format!("is out of range; it may be {} to {}", show(range.start()), show(range.end()));
+        let message = match range.start() == range.end() {
+            true => format!("can only be {}", show(range.start())),
+            false => format!("is out of range; it may be {} to {}", show(range.start()), show(range.end())),
+        };
         self.wrong(&setting.place, message, "");
         None
     }
@@ -135,7 +138,7 @@ impl<'a> Checker<'a> {
         }
         let below_home = text.strip_prefix("~/").or_else(|| (text == "~").then_some(""));
         match (below_home, self.env.home()) {
-            (None, _) => Some(self.folder.join(text)),
+            (None, _) => Some(self.folder.join(text.strip_prefix("./").unwrap_or(text))),
             (Some(rest), Some(home)) => Some(home.join(rest)),
             (Some(_), None) => {
                 self.wrong(place, "begins with ~, and there is no home folder", "set HOME, or write the whole path");

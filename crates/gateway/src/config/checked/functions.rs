@@ -1,6 +1,6 @@
 //! Host functions from configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value as Json;
@@ -48,7 +48,7 @@ pub enum Target {
 pub(super) fn check(
     checker: &mut Checker<'_>,
     toolgate: &raw::Toolgate,
-    backends: &[&BackendName],
+    backends: &BTreeSet<BackendName>,
     timeout: Duration,
 ) -> BTreeMap<FunctionName, Function> {
     let mut functions = BTreeMap::new();
@@ -70,7 +70,7 @@ fn function(
     checker: &mut Checker<'_>,
     name: &At<String>,
     raw: &At<raw::Function>,
-    backends: &[&BackendName],
+    backends: &BTreeSet<BackendName>,
     timeout: Duration,
 ) -> Option<Function> {
     let raw = &raw.value;
@@ -85,7 +85,7 @@ fn target(
     checker: &mut Checker<'_>,
     name: &At<String>,
     raw: &raw::Function,
-    backends: &[&BackendName],
+    backends: &BTreeSet<BackendName>,
 ) -> Option<Target> {
     match (&raw.url, &raw.tool) {
         (Some(url), None) => {
@@ -94,7 +94,7 @@ fn target(
             checker.parse(url).map(|url| Target::Http { url, method, headers })
         }
         (None, Some(tool)) => {
-            let split = checker.parse(tool)?.split(backends.iter().copied());
+            let split = checker.parse(tool)?.split(backends);
             let Some((backend, tool)) = split else {
                 checker.wrong(
                     &tool.place,

@@ -22,6 +22,7 @@ use super::problem::{Problem, Severity};
 use super::raw::{self, Raw};
 use super::values::{Allowed, BackendName, Bytes, Endpoint, Engine, FunctionName, Isolation, Mode, Store};
 use super::vars::Env;
+use backends::Servers;
 use checker::Checker;
 
 /// A configuration that can be run.
@@ -131,8 +132,7 @@ pub fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     let toolgate = raw.file.toolgate.as_ref().map(|toolgate| toolgate.value.clone()).unwrap_or_default();
     let limits = value(&toolgate.limits);
     let call = backends::Defaults::check(&mut checker, &limits);
-    let (backends, disabled) = backends::check(&mut checker, &raw.file, &toolgate, &call);
-    let known: Vec<&BackendName> = backends.keys().chain(&disabled).collect();
+    let servers = backends::check(&mut checker, &raw.file, &toolgate, &call);
     let settings = Settings {
         mode: checker.get(&toolgate.mode).unwrap_or(Mode::Code),
         sandbox: sandbox(&mut checker, &value(&toolgate.sandbox)),
@@ -140,7 +140,7 @@ pub fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         limits: bounds(&mut checker, &limits),
         cache: cache(&mut checker, &value(&toolgate.cache)),
         http: service::check(&mut checker, &value(&toolgate.http)),
-        functions: functions::check(&mut checker, &toolgate, &known, call.timeout),
+        functions: functions::check(&mut checker, &toolgate, &servers.names, call.timeout),
         guard: checker.list(&value(&toolgate.guard).allow).unwrap_or_default(),
         store: checker.get(&toolgate.store).unwrap_or(Store::Memory),
         v8: v8(&mut checker, &value(&value(&toolgate.engines).v8)),
@@ -148,10 +148,11 @@ pub fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         allow_runtime_registration: flag(&toolgate.allow_runtime_registration, false),
     };
     let mut problems = checker.finish();
+    problems.sort_by_key(|problem| problem.position);
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
-        problems.sort_by_key(|problem| problem.position);
         return Err(problems);
     }
+    let Servers { backends, disabled, .. } = servers;
     Ok(Checked { file: raw.source.file().to_owned(), backends, disabled, settings, warnings: problems })
 }
 

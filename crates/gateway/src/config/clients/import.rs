@@ -74,6 +74,8 @@ pub fn found(client: Client, roots: &Roots) -> Result<Vec<FoundServer>, Vec<Prob
             Err(more) => problems.extend(more),
         }
     }
+    // What the user set for this project alone stands above what the project shares.
+    servers.sort_by_key(|server| server.project.as_deref().map(Path::new) != Some(&roots.cwd));
     mark_repeated(&mut servers);
     if problems.is_empty() { Ok(servers) } else { Err(problems) }
 }
@@ -93,7 +95,7 @@ fn servers_of(file: &Path, client: Option<Client>, cwd: Option<&Path>) -> Result
         let entries = section.and_then(Node::entries).unwrap_or_default();
         servers.extend(entries.iter().map(|entry| server(&source, client, entry, project)));
     };
-    // A project's own settings stand above the user's in Claude Code, so this project's come first.
+    // Claude Code's own order: this project's settings, then the user's.
     let projects = tree.get("projects").and_then(Node::entries).unwrap_or_default();
     let (here, elsewhere): (Vec<&Entry>, Vec<&Entry>) =
         projects.iter().partition(|project| cwd.is_some_and(|cwd| Path::new(&project.key) == cwd));

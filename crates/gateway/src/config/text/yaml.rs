@@ -76,7 +76,11 @@ impl Builder<'_> {
             Event::Scalar(text, style, anchor, tag) => {
                 let tag = tag.map(|tag| tag.to_string());
                 let value = scalar(&text, style, tag.as_deref()).map_err(|message| Fault::new(span.start, message))?;
-                self.add(Node { value, span }, anchor)
+                // A block of text ends with its last line, not where the next token begins.
+                let block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
+                let held = self.text.get(span.start..span.end).unwrap_or_default().trim_end().len();
+                let end = if block { span.start + held } else { span.end };
+                self.add(Node { value, span: Span::new(span.start, end) }, anchor)
             }
             Event::SequenceStart(anchor, _) => self.begin(anchor, span, Shape::List(Vec::new())),
             Event::MappingStart(anchor, _) => self.begin(anchor, span, Shape::Map(Vec::new(), None)),
@@ -101,13 +105,26 @@ impl Builder<'_> {
 
     fn end(&mut self, span: Span) -> Result<(), Fault> {
         let Some(open) = self.open.pop() else { return Ok(()) };
-        let value = match open.shape {
-            Shape::List(items) => Value::List(items),
-            Shape::Map(entries, _) => Value::Map(entries),
+        // The parser's end may lie behind the comments that follow: a flow collection ends with its bracket, a block
+        // one with the last thing in it.
+        let flow = self.text.get(open.start..).is_some_and(|rest| rest.starts_with(['{', '[']));
+        let (value, last) = match open.shape {
+            Shape::List(items) => {
+                let last = items.last().map(|item| item.span.end);
+                (Value::List(items), last)
+            }
+            Shape::Map(entries, _) => {
+                let last = entries.last().map(|entry| entry.node.span.end.max(entry.key_span.end));
+                (Value::Map(entries), last)
+            }
         };
-        // A block collection ends where the next token begins; what it holds ends before the white space in between.
-        let held = self.text.get(open.start..span.end).unwrap_or_default().trim_end().len();
-        self.add(Node { value, span: Span::new(open.start, open.start + held) }, open.anchor)
+        let bracket = self.text.get(span.start..).is_some_and(|rest| rest.starts_with(['}', ']']));
+        let end = match last {
+            _ if bracket => span.start + 1,
+            Some(last) if !flow => last,
+            _ => span.end,
+        };
+        self.add(Node { value, span: Span::new(open.start, end) }, open.anchor)
     }
 
     fn alias(&mut self, anchor: usize, span: Span) -> Result<(), Fault> {

@@ -180,8 +180,24 @@ impl Setting for ToolPath {
 }
 
 /// A pattern over whole names: `*` is any text, `?` one character, all else itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Glob(Vec<Piece>);
+
+impl fmt::Display for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|piece| match piece {
+            Piece::Any => write!(f, "*"),
+            Piece::One => write!(f, "?"),
+            Piece::Char(letter) => write!(f, "{letter}"),
+        })
+    }
+}
+
+impl fmt::Debug for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Glob({self})")
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Piece {
