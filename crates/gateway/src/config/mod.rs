@@ -7,7 +7,7 @@
 //! - [`values`], [`vars`]: what settings are made of, and variables in them
 //! - [`checked`]: what the program may rely on
 //! - [`schema`]: what editors check by
-//! - [`diff`], [`watch`]: what changed, and when
+//! - [`mod@diff`], [`watch`]: what changed, and when
 //! - [`edit`]: adding and removing servers without disturbing the rest
 //! - [`clients`]: the files of MCP clients, to import from and to connect
 //!
