@@ -1,0 +1,210 @@
+//! From bytes to one tree with positions, whatever the format.
+//!
+//! Knows nothing of what the file means: only its size, encoding, syntax, nesting and
+//! repeated keys are judged here.
+
+pub(crate) mod jsonc;
+pub(crate) mod toml;
+pub mod tree;
+pub(crate) mod yaml;
+
+use std::collections::HashSet;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use super::problem::{Position, Problem};
+use tree::{Node, Span, Value};
+
+/// The largest configuration file that is read.
+pub const MAX_FILE: u64 = 4 * 1024 * 1024;
+
+/// How a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// JSON with comments and trailing commas.
+    Json,
+    /// YAML 1.2.
+    Yaml,
+    /// TOML 1.0.
+    Toml,
+}
+
+impl Format {
+    /// By the file's extension; what has no known one is taken for JSON, as most clients' files are.
+    pub fn of(path: &Path) -> Self {
+        match path.extension().and_then(|ext| ext.to_str()).map(str::to_ascii_lowercase).as_deref() {
+            Some("yaml" | "yml") => Self::Yaml,
+            Some("toml") => Self::Toml,
+            _ => Self::Json,
+        }
+    }
+}
+
+/// Why a text is not a tree, with where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) at: usize,
+    pub(crate) message: String,
+}
+
+impl Fault {
+    pub(crate) fn new(at: usize, message: impl Into<String>) -> Self {
+        Self { at, message: message.into() }
+    }
+}
+
+/// A file's text with the index of its lines.
+#[derive(Clone)]
+pub struct Source {
+    file: PathBuf,
+    format: Format,
+    text: String,
+    bom: bool,
+    lines: Vec<usize>,
+}
+
+impl std::fmt::Debug for Source {
+    // The text may hold secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Source").field("file", &self.file).field("bytes", &self.text.len()).finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    /// Reads a file of at most [`MAX_FILE`] bytes.
+    pub fn open(file: &Path) -> Result<Self, Box<Problem>> {
+        Self::open_within(file, MAX_FILE)
+    }
+
+    /// Reads a file of at most `cap` bytes; the files of some clients are large.
+    pub fn open_within(file: &Path, cap: u64) -> Result<Self, Box<Problem>> {
+        let mut bytes = Vec::new();
+        let opened = std::fs::File::open(file);
+        let read = opened.and_then(|open| open.take(cap + 1).read_to_end(&mut bytes));
+        read.map_err(|error| Box::new(Problem::of_file(file, format!("can't be read: {error}"))))?;
+        if bytes.len() as u64 > cap {
+            let message = format!("is larger than the {} MB that are read", cap / (1024 * 1024));
+            return Err(Box::new(Problem::of_file(file, message)));
+        }
+        Self::from_bytes(file, Format::of(file), bytes)
+    }
+
+    /// Takes bytes for text, if they are UTF-8.
+    pub fn from_bytes(file: &Path, format: Format, bytes: Vec<u8>) -> Result<Self, Box<Problem>> {
+        if bytes.starts_with(&[0xFF, 0xFE]) || bytes.starts_with(&[0xFE, 0xFF]) {
+            let problem = Problem::of_file(file, "is written in UTF-16".to_owned());
+            return Err(Box::new(problem.help("save the file as UTF-8")));
+        }
+        String::from_utf8(bytes).map(|text| Self::new(file, format, text)).map_err(|error| {
+            let good = error.utf8_error().valid_up_to();
+            let text = String::from_utf8_lossy(error.as_bytes().get(..good).unwrap_or_default()).into_owned();
+            let at = Self::new(file, format, text).position(good);
+            let problem = Problem::of_file(file, "has bytes that are not UTF-8".to_owned()).at(at);
+            Box::new(problem.help("save the file as UTF-8"))
+        })
+    }
+
+    /// Takes a text, with or without a byte order mark.
+    pub fn new(file: &Path, format: Format, text: impl Into<String>) -> Self {
+        let mut text = text.into();
+        let bom = text.starts_with('\u{FEFF}');
+        if bom {
+            text.drain(..'\u{FEFF}'.len_utf8());
+        }
+        Self { file: file.to_owned(), format, lines: line_starts(&text), text, bom }
+    }
+
+    /// The file's path, as given.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// How it is written.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The text, without a byte order mark.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether a byte order mark stood before the text.
+    pub fn has_bom(&self) -> bool {
+        self.bom
+    }
+
+    /// The text under a span.
+    pub fn slice(&self, span: Span) -> &str {
+        self.text.get(span.start..span.end).unwrap_or_default()
+    }
+
+    /// Line and column of a byte, both counted from 1; columns are characters.
+    pub fn position(&self, offset: usize) -> Position {
+        let offset = offset.min(self.text.len());
+        let line = self.lines.partition_point(|start| *start <= offset).max(1);
+        let start = self.lines.get(line - 1).copied().unwrap_or(0);
+        let before = self.text.as_bytes().get(start..offset).unwrap_or_default();
+        // Counting the bytes that begin a character works even if `offset` is inside of one.
+        let column = before.iter().filter(|byte| (**byte & 0xC0) != 0x80).count() + 1;
+        Position { line, column }
+    }
+
+    /// Reads the tree, or says what is wrong with the text: one syntax error, or all repeated keys.
+    pub fn tree(&self) -> Result<Node, Vec<Problem>> {
+        let parsed = match self.format {
+            Format::Json => jsonc::parse(&self.text),
+            Format::Yaml => yaml::parse(&self.text, &self.lines),
+            Format::Toml => toml::parse(&self.text),
+        };
+        let node =
+            parsed.map_err(|fault| vec![Problem::of_file(&self.file, fault.message).at(self.position(fault.at))])?;
+        let mut problems = Vec::new();
+        self.find_repeated_keys(&node, "", &mut problems);
+        if problems.is_empty() { Ok(node) } else { Err(problems) }
+    }
+
+    fn find_repeated_keys(&self, node: &Node, path: &str, problems: &mut Vec<Problem>) {
+        match &node.value {
+            Value::Map(entries) => {
+                let mut seen = HashSet::new();
+                for entry in entries {
+                    let path = join(path, &entry.key);
+                    if !seen.insert(entry.key.as_str()) {
+                        let problem = Problem::of_file(&self.file, "is written twice".to_owned());
+                        let at = self.position(entry.key_span.start);
+                        problems.push(problem.at(at).on(&path).help("keep one of the two"));
+                    }
+                    self.find_repeated_keys(&entry.node, &path, problems);
+                }
+            }
+            Value::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.find_repeated_keys(item, &format!("{path}[{index}]"), problems);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+}
+
+/// `a.b`, with a key that holds dots or is empty put in brackets.
+pub(crate) fn join(path: &str, key: &str) -> String {
+    let plain = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '$'));
+    match (path.is_empty(), plain) {
+        (true, true) => key.to_owned(),
+        (false, true) => format!("{path}.{key}"),
+        (_, false) => format!("{path}[{key:?}]"),
+    }
+}
+
+/// Where lines begin: after `\n`, `\r\n` or a lone `\r`, as YAML counts them.
+fn line_starts(text: &str) -> Vec<usize> {
+    let bytes = text.as_bytes();
+    let ends = bytes.iter().enumerate().filter(|(at, byte)| match byte {
+        b'\n' => true,
+        b'\r' => bytes.get(at + 1) != Some(&b'\n'),
+        _ => false,
+    });
+    std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect()
+}

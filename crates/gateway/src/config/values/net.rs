@@ -1,0 +1,279 @@
+//! URLs, hosts, networks and origins.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use serde_json::{Value as Json, json};
+use url::Url;
+
+use super::Setting;
+
+/// An http or https URL. Shown without what may be secret: user, query and path.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Endpoint(Url);
+
+impl Endpoint {
+    /// The whole URL, for the one place that needs it.
+    pub fn url(&self) -> &Url {
+        &self.0
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.origin().ascii_serialization())
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({self}/…)")
+    }
+}
+
+impl Setting for Endpoint {
+    fn parse(text: &str) -> Result<Self, String> {
+        let url = Url::parse(text.trim()).map_err(|error| format!("is not a URL: {error}"))?;
+        match url.scheme() {
+            "http" | "https" => Ok(Self(url)),
+            other => Err(format!("has the scheme {other}, and only http and https are spoken")),
+        }
+    }
+
+    fn schema() -> Json {
+        json!({"type": "string", "pattern": r"^\s*[Hh][Tt][Tt][Pp][Ss]?:"})
+    }
+}
+
+impl Setting for SocketAddr {
+    fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim().replace("localhost:", "127.0.0.1:");
+        text.parse().map_err(|_| "is not an address and port such as 127.0.0.1:7878 or [::1]:7878".to_owned())
+    }
+
+    fn schema() -> Json {
+        json!({"type": "string", "pattern": r":[0-9]+\s*$"})
+    }
+}
+
+/// Addresses that share a prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u32,
+}
+
+impl Network {
+    /// Whether an address is in it. A mapped IPv4 address is not unwrapped: the guard decides that before it asks.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(ours), IpAddr::V4(other)) => {
+                same_prefix(u128::from(ours.to_bits()) << 96, u128::from(other.to_bits()) << 96, self.prefix)
+            }
+            (IpAddr::V6(ours), IpAddr::V6(other)) => same_prefix(ours.to_bits(), other.to_bits(), self.prefix),
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
+
+    /// The address that was written, host bits included.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// How many leading bits count.
+    pub fn prefix(&self) -> u32 {
+        self.prefix
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix.parse::<u8>().ok()?)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.trim_matches(['[', ']']).parse().ok()?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.map_or(longest, u32::from);
+        (prefix <= longest).then_some(Self { address, prefix })
+    }
+}
+
+fn same_prefix(a: u128, b: u128, prefix: u32) -> bool {
+    (a ^ b).checked_shr(128 - prefix).unwrap_or(0) == 0
+}
+
+/// The name of a host, lower case; with a leading `*.` all names below it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostName {
+    name: String,
+    below: bool,
+}
+
+impl HostName {
+    /// Whether a host name (without port) fits; case does not matter.
+    pub fn matches(&self, host: &str) -> bool {
+        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        match host.strip_suffix(&self.name) {
+            Some("") => !self.below,
+            Some(rest) => self.below && rest.ends_with('.'),
+            None => false,
+        }
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.below { "*." } else { "" }, self.name)
+    }
+}
+
+impl Setting for HostName {
+    fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || "is not a host name such as api.example.com or *.example.com".to_owned();
+        let text = text.trim();
+        let (name, below) = text.strip_prefix("*.").map_or((text, false), |rest| (rest, true));
+        if name.is_empty()
+            || name.contains(['/', '@', '*', '?', '#', ' '])
+            || (name.contains(':') && !name.starts_with('['))
+        {
+            return Err(wrong());
+        }
+        match url::Host::parse(name.trim_end_matches('.')) {
+            Ok(host) => Ok(Self { name: host.to_string().to_ascii_lowercase(), below }),
+            Err(_) => Err(wrong()),
+        }
+    }
+
+    fn schema() -> Json {
+        json!({"type": "string", "pattern": r"^\s*(\*\.)?[^\s/@*?#]+\s*$"})
+    }
+}
+
+/// What the guard of outgoing HTTP lets through although it would refuse it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Allowed {
+    /// A host by name.
+    Host(HostName),
+    /// Addresses.
+    Net(Network),
+}
+
+impl Setting for Allowed {
+    fn parse(text: &str) -> Result<Self, String> {
+        if let Some(network) = Network::parse(text.trim()) {
+            return Ok(Self::Net(network));
+        }
+        HostName::parse(text).map(Self::Host).map_err(|_| {
+            "is neither a host such as intranet.example or *.example.com nor a network such as 10.0.0.0/8".to_owned()
+        })
+    }
+
+    fn schema() -> Json {
+        json!({"type": "string", "pattern": r"^\s*[^\s@?#]+\s*$"})
+    }
+}
+
+/// The origin of a web page, such as `https://app.example.com`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Origin(String);
+
+impl Origin {
+    /// As a browser would send it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Setting for Origin {
+    fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || "is not an origin such as https://app.example.com or http://localhost:3000".to_owned();
+        let url = Url::parse(text.trim()).map_err(|_| wrong())?;
+        let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
+        match url.scheme() {
+            "http" | "https" if bare => Ok(Self(url.origin().ascii_serialization())),
+            _ => Err(wrong()),
+        }
+    }
+
+    fn schema() -> Json {
+        json!({"type": "string", "pattern": r"^\s*[Hh][Tt][Tt][Pp][Ss]?://[^/?#@]+/?\s*$"})
+    }
+}
+
+/// Where sessions live.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Store {
+    /// In this process.
+    Memory,
+    /// In a Redis that several Toolgates share.
+    Redis(Url),
+}
+
+impl fmt::Debug for Store {
+    // A Redis URL carries its password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("Memory"),
+            Self::Redis(url) => {
+                write!(f, "Redis({}:{})", url.host_str().unwrap_or_default(), url.port().unwrap_or(6379))
+            }
+        }
+    }
+}
+
+impl Setting for Store {
+    fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if text == "memory" {
+            return Ok(Self::Memory);
+        }
+        match Url::parse(text) {
+            Ok(url) if url.scheme() == "redis" && url.has_host() => Ok(Self::Redis(url)),
+            Ok(url) if url.scheme() == "rediss" => {
+                Err("asks for Redis over TLS, which this build does not speak".to_owned())
+            }
+            _ => Err("is neither memory nor a URL such as redis://127.0.0.1:6379/0".to_owned()),
+        }
+    }
+
+    fn schema() -> Json {
+        json!({"type": "string", "pattern": r"^\s*(memory|[Rr][Ee][Dd][Ii][Ss]://.+)\s*$"})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(network: &str, address: &str, inside: bool) {
+        let Allowed::Net(parsed) = Allowed::parse(network).unwrap() else { panic!("{network} is no network") };
+        assert_eq!(parsed.contains(address.parse().unwrap()), inside, "{address} in {network}");
+    }
+
+    #[test]
+    fn a_network_holds_the_addresses_of_its_prefix() {
+        check("10.0.0.0/8", "10.255.0.1", true);
+        check("10.0.0.0/8", "11.0.0.1", false);
+        check("0.0.0.0/0", "203.0.113.9", true);
+        check("::/0", "203.0.113.9", false);
+        check("192.168.1.7", "192.168.1.7", true);
+        check("192.168.1.7", "192.168.1.8", false);
+        check("fd00::/8", "fdff::1", true);
+        check("[::1]", "::1", true);
+        check("10.0.0.0/8", "::ffff:10.0.0.1", false);
+    }
+
+    #[test]
+    fn a_star_stands_for_the_names_below() {
+        let host = HostName::parse("*.Example.com").unwrap();
+        assert!(host.matches("api.example.COM") && host.matches("a.b.example.com."));
+        assert!(!host.matches("example.com") && !host.matches("badexample.com"));
+    }
+
+    #[test]
+    fn nothing_secret_is_shown() {
+        let url = Endpoint::parse("https://user:pw@h.example/token?key=k").unwrap();
+        assert_eq!(format!("{url:?}"), "Endpoint(https://h.example/…)");
+        let store = Store::parse("redis://:pw@h.example").unwrap();
+        assert_eq!(format!("{store:?}"), "Redis(h.example:6379)");
+    }
+}
