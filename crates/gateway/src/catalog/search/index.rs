@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::super::backend::ToolRef;
 use super::super::distance;
 use super::super::snapshot::Catalog;
-use super::words::words;
+use super::words::{joined, words};
 use super::{Hit, meaning};
 
 /// How fast more of the same word stops to matter, and how much a long text is held against a tool.
@@ -31,6 +31,8 @@ mod weight {
 const MEANING: f32 = 0.5;
 /// What a match of a word that was probably meant is worth.
 const RESCUED: f32 = 0.7;
+/// What a tool that changes something is held back by where the task names no change: the harmless one is meant.
+const RESTRAINT: f32 = 0.85;
 /// More than any sum of words: an exact name goes first.
 const EXACT: f32 = 10_000.0;
 
@@ -50,6 +52,8 @@ pub(in crate::catalog) struct Index {
     groups: HashMap<usize, Term>,
     scorer: Scorer<u32, Term>,
     positions: Vec<(usize, usize)>,
+    /// The tools whose name says that they change something.
+    changing: BTreeSet<u32>,
     /// From a name without case and separators to the tools that bear it.
     exact: HashMap<String, BTreeSet<u32>>,
 }
@@ -67,6 +71,7 @@ impl Index {
             groups: HashMap::new(),
             scorer: Scorer::new(),
             positions: Vec::new(),
+            changing: BTreeSet::new(),
             exact: HashMap::new(),
         };
         let mut documents = Vec::new();
@@ -90,6 +95,9 @@ impl Index {
         let Ok(id) = u32::try_from(self.positions.len()) else { return };
         for name in [tool.tool().name.clone(), tool.entry.identifier().to_owned(), tool.path(), tool.spelling()] {
             self.exact.entry(fold(&name)).or_default().insert(id);
+        }
+        if words(&tool.tool().name).iter().any(|word| meaning::changes(word)) {
+            self.changing.insert(id);
         }
     }
 
@@ -117,9 +125,9 @@ impl Index {
     fn say(&mut self, document: &mut Document, text: &str, weight: f32, most: usize) {
         for word in words(text).into_iter().take(most) {
             document.length += 1.0;
-            if let Some(group) = meaning::group(&word) {
+            for group in meaning::groups(&word) {
                 let next = self.next_term();
-                let term = *self.groups.entry(group).or_insert(next);
+                let term = *self.groups.entry(*group).or_insert(next);
                 *document.frequencies.entry(term).or_default() += weight;
             }
             let next = self.next_term();
@@ -170,6 +178,8 @@ impl Index {
             }
         }
         asked.truncate(MAX_QUERY_WORDS);
+        let all = asked.len().max(1) as f32;
+        asked.extend(joined(query).into_iter().filter(|word| self.terms.contains_key(word)).take(MAX_QUERY_WORDS));
         let mut totals: BTreeMap<u32, (f32, f32)> = BTreeMap::new();
         for word in &asked {
             for (id, score) in self.score_word(word) {
@@ -178,23 +188,28 @@ impl Index {
                 *covered += 1.0;
             }
         }
-        let all = asked.len().max(1) as f32;
-        totals.into_iter().map(|(id, (sum, covered))| (id, sum * (0.4 + 0.6 * covered / all))).collect()
+        let wants_change = asked.iter().any(|word| meaning::changes(word));
+        let factor = |id: u32, covered: f32| {
+            let restraint = if !wants_change && self.changing.contains(&id) { RESTRAINT } else { 1.0 };
+            restraint * (0.4 + 0.6 * (covered / all).min(1.0))
+        };
+        totals.into_iter().map(|(id, (sum, covered))| (id, sum * factor(id, covered))).collect()
     }
 
     /// What each tool gets for one word.
     fn score_word(&self, word: &str) -> BTreeMap<u32, f32> {
-        let group = meaning::group(word).and_then(|group| self.groups.get(&group));
+        let groups: Vec<Term> =
+            meaning::groups(word).iter().filter_map(|group| self.groups.get(group)).copied().collect();
         let mut scores = BTreeMap::new();
+        for &term in &groups {
+            self.add_best(&mut scores, term, MEANING);
+        }
         if let Some(&term) = self.terms.get(word) {
-            self.add(&mut scores, term, if group.is_some() { 1.0 - MEANING } else { 1.0 });
-        } else if group.is_none() {
+            self.add(&mut scores, term, if groups.is_empty() { 1.0 } else { 1.0 - MEANING });
+        } else if groups.is_empty() {
             for term in self.rescue(word) {
                 self.add_best(&mut scores, term, RESCUED);
             }
-        }
-        if let Some(&term) = group {
-            self.add(&mut scores, term, MEANING);
         }
         scores
     }

@@ -2,32 +2,141 @@
 
 /// Words that say nothing about a task.
 const STOP_WORDS: &[&str] = &[
-    "a", "about", "after", "all", "also", "an", "and", "any", "are", "as", "at", "be", "been", "being", "but", "by",
-    "can", "could", "do", "does", "each", "for", "from", "given", "has", "have", "how", "i", "if", "in", "into", "is",
-    "it", "its", "just", "let", "like", "may", "me", "more", "my", "need", "no", "not", "of", "on", "one", "only",
-    "or", "other", "our", "out", "please", "s", "should", "so", "some", "such", "than", "that", "the", "their", "them",
-    "then", "there", "these", "they", "this", "those", "to", "tool", "use", "used", "using", "via", "want", "was",
-    "we", "what", "when", "where", "which", "who", "will", "with", "would", "you", "your",
+    "a",
+    "about",
+    "across",
+    "after",
+    "all",
+    "also",
+    "am",
+    "an",
+    "and",
+    "any",
+    "are",
+    "as",
+    "at",
+    "be",
+    "been",
+    "before",
+    "being",
+    "between",
+    "but",
+    "by",
+    "can",
+    "could",
+    "did",
+    "do",
+    "does",
+    "down",
+    "during",
+    "each",
+    "for",
+    "from",
+    "given",
+    "had",
+    "has",
+    "have",
+    "here",
+    "how",
+    "i",
+    "if",
+    "in",
+    "into",
+    "is",
+    "it",
+    "its",
+    "just",
+    "let",
+    "like",
+    "may",
+    "me",
+    "more",
+    "my",
+    "need",
+    "no",
+    "not",
+    "of",
+    "off",
+    "on",
+    "one",
+    "only",
+    "or",
+    "other",
+    "our",
+    "out",
+    "over",
+    "per",
+    "please",
+    "right",
+    "s",
+    "should",
+    "so",
+    "some",
+    "someone",
+    "something",
+    "such",
+    "than",
+    "that",
+    "the",
+    "their",
+    "them",
+    "then",
+    "there",
+    "these",
+    "they",
+    "this",
+    "those",
+    "through",
+    "to",
+    "tool",
+    "under",
+    "up",
+    "use",
+    "used",
+    "using",
+    "via",
+    "want",
+    "was",
+    "we",
+    "were",
+    "what",
+    "when",
+    "where",
+    "which",
+    "while",
+    "who",
+    "will",
+    "with",
+    "within",
+    "without",
+    "would",
+    "you",
+    "your",
 ];
 
 /// The stemmed words of `text`, in order, stop words left out.
 pub(super) fn words(text: &str) -> Vec<String> {
     let mut out = Vec::new();
-    for run in text.split(|c: char| !c.is_alphanumeric() && c != '\'') {
-        for part in parts(run) {
-            let word: String = part.chars().filter(|c| *c != '\'').flat_map(char::to_lowercase).collect();
-            let word = word.as_str();
-            if word.is_empty() || STOP_WORDS.binary_search(&word).is_ok() {
-                continue;
-            }
-            out.push(stem(word));
-            let letters = word.trim_end_matches(|c: char| c.is_ascii_digit());
-            if letters.len() < word.len() && letters.len() >= 3 {
-                out.push(stem(letters));
-            }
+    for word in plain_words(text).iter().filter(|word| STOP_WORDS.binary_search(&word.as_str()).is_err()) {
+        out.push(stem(word));
+        let letters = word.trim_end_matches(|c: char| c.is_ascii_digit());
+        if letters.len() < word.len() && letters.len() >= 3 {
+            out.push(stem(letters));
         }
     }
     out
+}
+
+/// Neighbours of `text` written as one word, stemmed: `time zone` may be a `timezone`, and `on call` an `oncall`.
+pub(super) fn joined(text: &str) -> Vec<String> {
+    plain_words(text).windows(2).map(|pair| stem(&pair.concat())).collect()
+}
+
+/// The words of `text` in lower case.
+fn plain_words(text: &str) -> Vec<String> {
+    let runs = text.split(|c: char| !c.is_alphanumeric() && c != '\'');
+    let lower = |part: &str| part.chars().filter(|c| *c != '\'').flat_map(char::to_lowercase).collect::<String>();
+    runs.flat_map(parts).map(lower).filter(|word| !word.is_empty()).collect()
 }
 
 /// `HTTPServerName` as `HTTP`, `Server`, `Name`; digits stay with the letters before them.
@@ -149,6 +258,11 @@ mod tests {
     #[test]
     fn short_words_and_other_scripts_stay_as_they_are() {
         check("bus is gas 東京 Straßen", &["bus", "gas", "東京", "straßen"]);
+    }
+
+    #[test]
+    fn neighbours_may_be_one_word() {
+        assert_eq!(joined("Who is on call"), ["whoi", "ison", "oncall"]);
     }
 
     #[test]
