@@ -2,6 +2,9 @@
 //!
 //! The phrases say what a person would say, not what the tool is called. Each expects one tool, or one of a few that
 //! do the same, among the first three hits.
+//!
+//! Read the rate with care: the table of meanings grew by looking at what the first 98 of these phrases missed (84.7%
+//! before that), so for those it is not an estimate of what unseen phrases would reach.
 
 mod thousand;
 

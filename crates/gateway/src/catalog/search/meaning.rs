@@ -32,7 +32,7 @@ const GROUPS: &[&[&str]] = &[
     &["find", "search", "query", "lookup", "locate", "seek", "look"],
     &["copy", "duplicate", "clone"],
     &["switch", "checkout", "toggle"],
-    &["convert", "conversion", "translate", "translation", "transform"],
+    &["convert", "conversion", "translate", "transform"],
     &["join", "merge", "combine"],
     &["count", "number", "sum", "total"],
     &["compare", "diff", "difference"],

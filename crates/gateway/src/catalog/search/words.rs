@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn neighbours_may_be_one_word() {
-        assert_eq!(joined("Who is on call"), ["whoi", "ison", "oncall"]);
+        assert_eq!(joined("Who is on call"), ["whois", "ison", "oncall"]);
     }
 
     #[test]
