@@ -1,0 +1,297 @@
+//! The index of one snapshot.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+
+use bm25::{Embedding, Scorer, TokenEmbedding};
+use serde_json::Value;
+
+use super::super::backend::ToolRef;
+use super::super::distance;
+use super::super::snapshot::Catalog;
+use super::words::{joined, words};
+use super::{Hit, meaning};
+
+/// How fast more of the same word stops to matter, and how much a long text is held against a tool.
+const K1: f32 = 1.2;
+const B: f32 = 0.4;
+
+/// What a word is worth, by where a tool says it.
+mod weight {
+    pub(super) const NAME: f32 = 4.0;
+    pub(super) const TITLE: f32 = 2.0;
+    pub(super) const BACKEND: f32 = 2.5;
+    pub(super) const TAG: f32 = 2.0;
+    pub(super) const FIRST_SENTENCE: f32 = 1.5;
+    pub(super) const DESCRIPTION: f32 = 0.7;
+    pub(super) const PARAMETER: f32 = 0.6;
+}
+
+/// What a match of the meaning is worth where the word itself does not match, and beside it.
+const MEANING: f32 = 0.5;
+/// What a match of a word that was probably meant is worth.
+const RESCUED: f32 = 0.7;
+/// What a tool that changes something is held back by where the task names no change: the harmless one is meant.
+const RESTRAINT: f32 = 0.85;
+/// More than any sum of words: an exact name goes first.
+const EXACT: f32 = 10_000.0;
+
+/// Words of a description that are read, words of a query that are used, and letters of a query that are looked at.
+const MAX_DESCRIPTION_WORDS: usize = 300;
+const MAX_PARAMETERS: usize = 60;
+const MAX_QUERY_WORDS: usize = 32;
+const MAX_QUERY: usize = 2_000;
+
+/// A word or a group of meaning, as a number.
+type Term = u32;
+
+/// All tools of a snapshot, ready to be searched.
+pub(in crate::catalog) struct Index {
+    /// Sorted, so that a rescue is the same every time.
+    terms: BTreeMap<String, Term>,
+    groups: HashMap<usize, Term>,
+    scorer: Scorer<u32, Term>,
+    positions: Vec<(usize, usize)>,
+    /// The tools whose name says that they change something.
+    changing: BTreeSet<u32>,
+    /// From a name without case and separators to the tools that bear it.
+    exact: HashMap<String, BTreeSet<u32>>,
+}
+
+impl fmt::Debug for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Index").field("tools", &self.positions.len()).field("terms", &self.terms.len()).finish()
+    }
+}
+
+impl Index {
+    pub(in crate::catalog) fn new(catalog: &Catalog) -> Self {
+        let mut index = Self {
+            terms: BTreeMap::new(),
+            groups: HashMap::new(),
+            scorer: Scorer::new(),
+            positions: Vec::new(),
+            changing: BTreeSet::new(),
+            exact: HashMap::new(),
+        };
+        let mut documents = Vec::new();
+        for (b, backend) in catalog.backends().iter().enumerate() {
+            for (t, entry) in backend.tools().iter().enumerate() {
+                let tool = ToolRef { backend, entry };
+                index.remember_names(tool);
+                documents.push(index.frequencies(tool));
+                index.positions.push((b, t));
+            }
+        }
+        let lengths: f32 = documents.iter().map(|document| document.length).sum();
+        let average = (lengths / documents.len().max(1) as f32).max(1.0);
+        for (id, document) in (0u32..).zip(documents) {
+            index.scorer.upsert(&id, document.embedding(average));
+        }
+        index
+    }
+
+    fn remember_names(&mut self, tool: ToolRef<'_>) {
+        let Ok(id) = u32::try_from(self.positions.len()) else { return };
+        for name in [tool.tool().name.clone(), tool.entry.identifier().to_owned(), tool.path(), tool.spelling()] {
+            self.exact.entry(fold(&name)).or_default().insert(id);
+        }
+        if words(&tool.tool().name).iter().any(|word| meaning::changes(word)) {
+            self.changing.insert(id);
+        }
+    }
+
+    fn frequencies(&mut self, tool: ToolRef<'_>) -> Document {
+        let mut document = Document::default();
+        let described = tool.tool();
+        self.say(&mut document, &described.name, weight::NAME, usize::MAX);
+        self.say(&mut document, tool.backend.name(), weight::BACKEND, usize::MAX);
+        let title = described.raw.get("title").or_else(|| described.raw.pointer("/annotations/title"));
+        self.say(&mut document, title.and_then(Value::as_str).unwrap_or_default(), weight::TITLE, MAX_QUERY_WORDS);
+        for tag in tool.backend.tags() {
+            self.say(&mut document, tag, weight::TAG, MAX_QUERY_WORDS);
+        }
+        let description = described.description.as_deref().unwrap_or_default();
+        let (first, rest) = first_sentence(description);
+        self.say(&mut document, first, weight::FIRST_SENTENCE, MAX_DESCRIPTION_WORDS);
+        self.say(&mut document, rest, weight::DESCRIPTION, MAX_DESCRIPTION_WORDS);
+        let parameters = described.input_schema.get("properties").and_then(Value::as_object);
+        for (name, _) in parameters.into_iter().flatten().take(MAX_PARAMETERS) {
+            self.say(&mut document, name, weight::PARAMETER, MAX_QUERY_WORDS);
+        }
+        document
+    }
+
+    fn say(&mut self, document: &mut Document, text: &str, weight: f32, most: usize) {
+        for word in words(text).into_iter().take(most) {
+            document.length += 1.0;
+            for group in meaning::groups(&word) {
+                let next = self.next_term();
+                let term = *self.groups.entry(*group).or_insert(next);
+                *document.frequencies.entry(term).or_default() += weight;
+            }
+            let next = self.next_term();
+            let term = *self.terms.entry(word).or_insert(next);
+            *document.frequencies.entry(term).or_default() += weight;
+        }
+    }
+
+    fn next_term(&self) -> Term {
+        Term::try_from(self.terms.len() + self.groups.len()).unwrap_or(Term::MAX)
+    }
+
+    /// The best `limit` tools for `query`.
+    pub(in crate::catalog) fn search(
+        &self,
+        catalog: &Catalog,
+        query: &str,
+        limit: usize,
+        tag: Option<&str>,
+    ) -> Vec<Hit> {
+        let query = query.char_indices().nth(MAX_QUERY).map_or(query, |(end, _)| &query[..end]);
+        let mut scores = self.score(query);
+        for id in self.named(query) {
+            *scores.entry(id).or_default() += EXACT;
+        }
+        let mut ranked: Vec<(u32, f32)> = scores.into_iter().filter(|&(_, score)| score > 0.0).collect();
+        // Ids follow backend and name, so they settle what the score leaves open.
+        ranked.sort_by(|(a, x), (b, y)| y.total_cmp(x).then(a.cmp(b)));
+        ranked
+            .into_iter()
+            .filter_map(|(id, score)| {
+                let position = *self.positions.get(usize::try_from(id).ok()?)?;
+                let tool = catalog.at(position)?;
+                let wanted = tag.is_none_or(|tag| tool.backend.tags().iter().any(|own| own.eq_ignore_ascii_case(tag)));
+                wanted.then_some((tool, score))
+            })
+            .take(limit)
+            .map(|(tool, score)| Hit::new(tool, score))
+            .collect()
+    }
+
+    /// BM25 over the words of `query`, times the share of them that a tool covers.
+    fn score(&self, query: &str) -> BTreeMap<u32, f32> {
+        let mut asked: Vec<String> = Vec::new();
+        for word in words(query) {
+            if !asked.contains(&word) {
+                asked.push(word);
+            }
+        }
+        asked.truncate(MAX_QUERY_WORDS);
+        let all = asked.len().max(1) as f32;
+        asked.extend(joined(query).into_iter().filter(|word| self.terms.contains_key(word)).take(MAX_QUERY_WORDS));
+        let mut totals: BTreeMap<u32, (f32, f32)> = BTreeMap::new();
+        for word in &asked {
+            for (id, score) in self.score_word(word) {
+                let (sum, covered) = totals.entry(id).or_default();
+                *sum += score;
+                *covered += 1.0;
+            }
+        }
+        let wants_change = asked.iter().any(|word| meaning::changes(word));
+        let factor = |id: u32, covered: f32| {
+            let restraint = if !wants_change && self.changing.contains(&id) { RESTRAINT } else { 1.0 };
+            restraint * (0.4 + 0.6 * (covered / all).min(1.0))
+        };
+        totals.into_iter().map(|(id, (sum, covered))| (id, sum * factor(id, covered))).collect()
+    }
+
+    /// What each tool gets for one word.
+    fn score_word(&self, word: &str) -> BTreeMap<u32, f32> {
+        let groups: Vec<Term> =
+            meaning::groups(word).iter().filter_map(|group| self.groups.get(group)).copied().collect();
+        let mut scores = BTreeMap::new();
+        for &term in &groups {
+            self.add_best(&mut scores, term, MEANING);
+        }
+        if let Some(&term) = self.terms.get(word) {
+            self.add(&mut scores, term, if groups.is_empty() { 1.0 } else { 1.0 - MEANING });
+        } else if groups.is_empty() {
+            for term in self.rescue(word) {
+                self.add_best(&mut scores, term, RESCUED);
+            }
+        }
+        scores
+    }
+
+    fn add(&self, scores: &mut BTreeMap<u32, f32>, term: Term, weight: f32) {
+        for (id, score) in self.matches(term) {
+            *scores.entry(id).or_default() += weight * score;
+        }
+    }
+
+    fn add_best(&self, scores: &mut BTreeMap<u32, f32>, term: Term, weight: f32) {
+        for (id, score) in self.matches(term) {
+            let best = scores.entry(id).or_default();
+            *best = best.max(weight * score);
+        }
+    }
+
+    fn matches(&self, term: Term) -> impl Iterator<Item = (u32, f32)> {
+        let query = Embedding(vec![TokenEmbedding { index: term, value: 1.0 }]);
+        self.scorer.matches(&query).into_iter().map(|found| (found.id, found.score))
+    }
+
+    /// The known words that an unknown one was probably meant to be: the nearest, or those it abbreviates.
+    fn rescue(&self, word: &str) -> Vec<Term> {
+        const MAX_RESCUES: usize = 5;
+        let length = word.chars().count();
+        let bound = match length {
+            0..=3 => 0,
+            4..=6 => 1,
+            7..=40 => 2,
+            _ => return Vec::new(),
+        };
+        let mut found: Vec<(usize, &str, Term)> = Vec::new();
+        for (known, &term) in &self.terms {
+            if let Some(steps) = distance::within(word, known, bound).filter(|_| known.chars().count() > 2) {
+                found.push((steps, known, term));
+            } else if length >= 3 && known.starts_with(word) || known.len() >= 4 && word.starts_with(known.as_str()) {
+                found.push((bound + 1, known, term));
+            }
+        }
+        found.sort();
+        let nearest = found.first().map_or(0, |(steps, ..)| *steps);
+        found.into_iter().take_while(|(steps, ..)| *steps == nearest).take(MAX_RESCUES).map(|(.., term)| term).collect()
+    }
+
+    /// The tools that `query` names: as a whole, or with a word that can only be a name.
+    fn named(&self, query: &str) -> BTreeSet<u32> {
+        let mut ids = self.exact.get(&fold(query)).cloned().unwrap_or_default();
+        for word in query.split_whitespace() {
+            let word = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_');
+            if word.contains(['_', '-', '.']) {
+                ids.extend(self.exact.get(&fold(word)).into_iter().flatten());
+            }
+        }
+        ids
+    }
+}
+
+/// How often a tool says which term, weighted.
+#[derive(Default)]
+struct Document {
+    frequencies: BTreeMap<Term, f32>,
+    length: f32,
+}
+
+impl Document {
+    fn embedding(self, average: f32) -> Embedding<Term> {
+        let norm = K1 * (1.0 - B + B * self.length / average);
+        let value = |frequency: f32| frequency * (K1 + 1.0) / (frequency + norm);
+        let token = |(index, frequency)| TokenEmbedding { index, value: value(frequency) };
+        Embedding(self.frequencies.into_iter().map(token).collect())
+    }
+}
+
+/// A name without case and separators. What has no letter is kept, so that `_` and `🔥` do not all become one.
+fn fold(name: &str) -> String {
+    let letters: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    if letters.is_empty() { name.to_owned() } else { letters }
+}
+
+/// Splits after the first sentence or line.
+fn first_sentence(text: &str) -> (&str, &str) {
+    let end = [". ", ".\n", "\n\n", "! ", "? "].iter().filter_map(|mark| text.find(mark)).min();
+    end.and_then(|end| text.split_at_checked(end + 1)).unwrap_or((text, ""))
+}

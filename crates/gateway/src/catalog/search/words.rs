@@ -1,0 +1,273 @@
+//! Text as words: split as programmers join them, lower case, without endings.
+
+/// Words that say nothing about a task.
+const STOP_WORDS: &[&str] = &[
+    "a",
+    "about",
+    "across",
+    "after",
+    "all",
+    "also",
+    "am",
+    "an",
+    "and",
+    "any",
+    "are",
+    "as",
+    "at",
+    "be",
+    "been",
+    "before",
+    "being",
+    "between",
+    "but",
+    "by",
+    "can",
+    "could",
+    "did",
+    "do",
+    "does",
+    "down",
+    "during",
+    "each",
+    "for",
+    "from",
+    "given",
+    "had",
+    "has",
+    "have",
+    "here",
+    "how",
+    "i",
+    "if",
+    "in",
+    "into",
+    "is",
+    "it",
+    "its",
+    "just",
+    "let",
+    "like",
+    "may",
+    "me",
+    "more",
+    "my",
+    "need",
+    "no",
+    "not",
+    "of",
+    "off",
+    "on",
+    "one",
+    "only",
+    "or",
+    "other",
+    "our",
+    "out",
+    "over",
+    "per",
+    "please",
+    "right",
+    "s",
+    "should",
+    "so",
+    "some",
+    "someone",
+    "something",
+    "such",
+    "than",
+    "that",
+    "the",
+    "their",
+    "them",
+    "then",
+    "there",
+    "these",
+    "they",
+    "this",
+    "those",
+    "through",
+    "to",
+    "tool",
+    "under",
+    "up",
+    "use",
+    "used",
+    "using",
+    "via",
+    "want",
+    "was",
+    "we",
+    "were",
+    "what",
+    "when",
+    "where",
+    "which",
+    "while",
+    "who",
+    "will",
+    "with",
+    "within",
+    "without",
+    "would",
+    "you",
+    "your",
+];
+
+/// The stemmed words of `text`, in order, stop words left out.
+pub(super) fn words(text: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    for word in plain_words(text).iter().filter(|word| STOP_WORDS.binary_search(&word.as_str()).is_err()) {
+        out.push(stem(word));
+        let letters = word.trim_end_matches(|c: char| c.is_ascii_digit());
+        if letters.len() < word.len() && letters.len() >= 3 {
+            out.push(stem(letters));
+        }
+    }
+    out
+}
+
+/// Neighbours of `text` written as one word, stemmed: `time zone` may be a `timezone`, and `on call` an `oncall`.
+pub(super) fn joined(text: &str) -> Vec<String> {
+    plain_words(text).windows(2).map(|pair| stem(&pair.concat())).collect()
+}
+
+/// The words of `text` in lower case.
+fn plain_words(text: &str) -> Vec<String> {
+    let runs = text.split(|c: char| !c.is_alphanumeric() && c != '\'');
+    let lower = |part: &str| part.chars().filter(|c| *c != '\'').flat_map(char::to_lowercase).collect::<String>();
+    runs.flat_map(parts).map(lower).filter(|word| !word.is_empty()).collect()
+}
+
+/// `HTTPServerName` as `HTTP`, `Server`, `Name`; digits stay with the letters before them.
+fn parts(run: &str) -> Vec<&str> {
+    let chars: Vec<(usize, char)> = run.char_indices().collect();
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for (n, window) in chars.windows(2).enumerate() {
+        let [(_, before), (at, here)] = *window else { continue };
+        let next_is_lower = chars.get(n + 2).is_some_and(|(_, next)| next.is_lowercase());
+        if here.is_uppercase() && (!before.is_uppercase() || next_is_lower) {
+            parts.push(&run[start..at]);
+            start = at;
+        }
+    }
+    parts.push(&run[start..]);
+    parts
+}
+
+/// A word without its common English endings: `files`, `filing` and `filed` are one. Crude on purpose: what matters is
+/// that the same is done to both sides.
+pub(super) fn stem(word: &str) -> String {
+    if !word.is_ascii() || word.len() <= 3 {
+        return word.to_owned();
+    }
+    let singular = singular(word);
+    let mut base = without_ending(&singular).to_owned();
+    if base.len() > 3 && base.ends_with('e') {
+        base.pop();
+    }
+    if base.len() > 3 && base.ends_with('y') {
+        base.pop();
+        base.push('i');
+    }
+    base
+}
+
+fn singular(word: &str) -> String {
+    if let Some(base) = word.strip_suffix("ies").filter(|base| base.len() >= 2) {
+        return format!("{base}y");
+    }
+    for ending in ["sses", "shes", "ches", "xes", "zes"] {
+        if word.ends_with(ending) {
+            return word[..word.len() - 2].to_owned();
+        }
+    }
+    match word.strip_suffix('s') {
+        Some(base) if !base.ends_with(['s', 'u', 'i']) => base.to_owned(),
+        _ => word.to_owned(),
+    }
+}
+
+fn without_ending(word: &str) -> &str {
+    for ending in ["ing", "ed"] {
+        if let Some(base) = word.strip_suffix(ending)
+            && base.len() >= 3
+            && base.contains(['a', 'e', 'i', 'o', 'u', 'y'])
+        {
+            return undouble(base);
+        }
+    }
+    word.strip_suffix("ion").filter(|base| base.len() >= 4 && base.ends_with(['t', 's'])).unwrap_or(word)
+}
+
+/// `runn` as `run`, but `call` as it is.
+fn undouble(base: &str) -> &str {
+    let mut last = base.bytes().rev();
+    match (last.next(), last.next()) {
+        (Some(a), Some(b)) if a == b && base.len() > 3 && !matches!(a, b'l' | b's' | b'e' | b'o') => {
+            &base[..base.len() - 1]
+        }
+        _ => base,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        assert_eq!(words(text), expected);
+    }
+
+    #[track_caller]
+    fn check_same(forms: &[&str]) {
+        let stems: Vec<String> = forms.iter().map(|form| stem(form)).collect();
+        assert!(stems.windows(2).all(|pair| pair[0] == pair[1]), "{stems:?}");
+    }
+
+    #[test]
+    fn names_are_split_as_they_were_joined() {
+        check("git_diff_staged", &["git", "diff", "stag"]);
+        check("web-search", &["web", "search"]);
+        check("getHTTPResponse", &["get", "http", "respons"]);
+        check("S3Bucket", &["s3", "bucket"]);
+        check("has.dots/and slashes", &["dot", "slash"]);
+    }
+
+    #[test]
+    fn a_number_stays_with_its_word() {
+        check("base64", &["base64", "bas"]);
+        check("k8s", &["k8s"]);
+    }
+
+    #[test]
+    fn forms_of_a_word_are_one() {
+        check_same(&["file", "files", "filing", "filed"]);
+        check_same(&["create", "creates", "created", "creating", "creation"]);
+        check_same(&["entity", "entities"]);
+        check_same(&["delete", "deletion", "deleted"]);
+        check_same(&["run", "runs", "running"]);
+        check_same(&["add", "adds", "added", "adding"]);
+        check_same(&["branch", "branches"]);
+        check_same(&["address", "addresses"]);
+        check_same(&["call", "calling", "called"]);
+    }
+
+    #[test]
+    fn short_words_and_other_scripts_stay_as_they_are() {
+        check("bus is gas 東京 Straßen", &["bus", "gas", "東京", "straßen"]);
+    }
+
+    #[test]
+    fn neighbours_may_be_one_word() {
+        assert_eq!(joined("Who is on call"), ["whois", "ison", "oncall"]);
+    }
+
+    #[test]
+    fn stop_words_are_left_out() {
+        check("what is the weather in Paris?", &["weather", "paris"]);
+        assert!(STOP_WORDS.is_sorted());
+    }
+}
