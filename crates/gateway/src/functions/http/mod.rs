@@ -29,7 +29,7 @@ pub use allow::{AllowList, BadAllowEntry};
 pub use cidr::{BadCidr, Cidr};
 pub use error::FetchError;
 pub use fetcher::{Fetcher, HttpLimits};
-pub use guard::{Guard, Refusal, Resolver, SystemResolver};
+pub use guard::{Guard, Lookup, Refusal, Resolver, SystemResolver};
 pub use request::HttpRequest;
 pub use response::{Content, HttpResponse};
 
