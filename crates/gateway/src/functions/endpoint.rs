@@ -90,7 +90,7 @@ impl HttpEndpoint {
         if self.params.is_empty() {
             self.params.push(anything());
         }
-        let client = trusted_client().map_err(|error| error.to_string());
+        let client = trusted_client();
         let builder = HostFunction::builder(&self.name).describe(&self.description).returns(self.result.clone());
         let builder = self.params.iter().cloned().fold(builder, |builder, param| builder.param(param));
         let endpoint = Arc::new(self);

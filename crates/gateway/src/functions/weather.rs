@@ -32,7 +32,7 @@ impl Default for WeatherSettings {
 /// `api.getWeather({latitude, longitude})`.
 pub fn get_weather(settings: &WeatherSettings) -> Result<HostFunction, SignatureError> {
     let settings = settings.clone();
-    let client = trusted_client().map_err(|error| error.to_string());
+    let client = trusted_client();
     HostFunction::builder("api.getWeather")
         .describe("The current weather at a place. Without coordinates it is the place that the request's hints name.")
         .optional("place", place_schema(), "Degrees north and east.")

@@ -7,14 +7,14 @@ use std::time::Duration;
 use toolgate_gateway::store::sessions::{AuthoriseError, Clock, MemoryStore, Opened, SessionTtl, Sessions, StoreError};
 
 /// A clock that a test moves.
-pub struct Hand(AtomicU64);
+pub(crate) struct Hand(AtomicU64);
 
 impl Hand {
-    pub fn at(now: u64) -> Arc<Self> {
+    pub(crate) fn at(now: u64) -> Arc<Self> {
         Arc::new(Self(AtomicU64::new(now)))
     }
 
-    pub fn advance(&self, by: Duration) {
+    pub(crate) fn advance(&self, by: Duration) {
         self.0.fetch_add(by.as_millis().try_into().expect("a sensible step"), Ordering::SeqCst);
     }
 }
@@ -25,15 +25,15 @@ impl Clock for Hand {
     }
 }
 
-pub fn minute() -> SessionTtl {
+pub(crate) fn minute() -> SessionTtl {
     SessionTtl::new(Duration::from_secs(60)).expect("in range")
 }
 
-pub async fn opened(sessions: &Sessions) -> Opened {
+pub(crate) async fn opened(sessions: &Sessions) -> Opened {
     sessions.open("alice", vec!["add".into(), "api.list".into()], minute()).await.expect("opened")
 }
 
-pub async fn check(sessions: &Sessions, session: &Opened, function: &str, expected: &str) {
+pub(crate) async fn check(sessions: &Sessions, session: &Opened, function: &str, expected: &str) {
     check_parts(sessions, session.execution_id.as_str(), session.token.reveal(), function, expected).await;
 }
 

@@ -19,6 +19,7 @@ const REFUSED_URLS: &[&str] = &[
     "http://0x7f000001:PORT/",
     "http://0x7f.0.0.1:PORT/",
     "http://0x7f.1:PORT/",
+    "http://127.0.0.0x:PORT/",
     "http://0177.0.0.1:PORT/",
     "http://017700000001:PORT/",
     "http://127.0.0.1.:PORT/",
@@ -94,7 +95,6 @@ const REFUSED_URLS: &[&str] = &[
     "http://user@127.0.0.1:PORT/",
     "http://user:pass@example.com/",
     "http://example.com:80@127.0.0.1:PORT/",
-    "http://example.com\\@127.0.0.1:PORT/",
 ];
 
 /// URLs that are none: refused before anything is looked up.
@@ -106,7 +106,6 @@ const INVALID_URLS: &[&str] = &[
     "http://256.256.256.256/",
     "http://0x100000000/",
     "http://127.0.0.1:99999/",
-    "http://127.0.0.0x/",
     "http://1.2.3.4.5/",
     "http://",
     "http:///",
@@ -181,7 +180,13 @@ async fn no_name_leads_to_an_inner_address() {
     let (at, reached) = canary("127.0.0.1:0").await;
     for answer in REFUSED_ANSWERS {
         let client = Client::new(&[], Liar::saying(&[answer]), HttpLimits::default());
-        for host in ["public.example", "localhost", "127.0.0.1.nip.example", "metadata.google.internal."] {
+        for host in [
+            "public.example",
+            "localhost",
+            "127.0.0.1.nip.example",
+            "metadata.google.internal.",
+            "a.example\\@b.example",
+        ] {
             let url = format!("http://{host}:{}/", at.port());
             assert_eq!(client.verdict(&url).await, "REFUSED", "{host} -> {answer:?}");
         }

@@ -13,13 +13,13 @@ use toolgate_gateway::functions::weather::WeatherSettings;
 use toolgate_gateway::functions::{CallContext, Registry, builtin};
 
 /// Answers every name from a list of answers, one after the other; the last one is repeated.
-pub struct Liar {
+pub(crate) struct Liar {
     answers: Mutex<VecDeque<Vec<IpAddr>>>,
-    pub asked: AtomicUsize,
+    pub(crate) asked: AtomicUsize,
 }
 
 impl Liar {
-    pub fn saying(answers: &[&[&str]]) -> Arc<Self> {
+    pub(crate) fn saying(answers: &[&[&str]]) -> Arc<Self> {
         let parse = |answer: &&[&str]| answer.iter().map(|ip| ip.parse().expect("an address")).collect();
         Arc::new(Self { answers: Mutex::new(answers.iter().map(parse).collect()), asked: AtomicUsize::new(0) })
     }
@@ -35,51 +35,51 @@ impl Resolver for Liar {
 }
 
 /// The built-in functions behind a guard.
-pub struct Client {
+pub(crate) struct Client {
     registry: Registry,
 }
 
 impl Client {
-    pub fn new(allow: &[&str], resolver: Arc<dyn Resolver>, limits: HttpLimits) -> Self {
+    pub(crate) fn new(allow: &[&str], resolver: Arc<dyn Resolver>, limits: HttpLimits) -> Self {
         let allow = AllowList::parse(allow).expect("a good list");
         let fetcher = Fetcher::new(Guard::with_resolver(allow, resolver), limits);
         Self { registry: builtin::registry(&fetcher, &WeatherSettings::default()).expect("sound signatures") }
     }
 
     /// A client that may reach 127.0.0.1, under whatever name.
-    pub fn local() -> Self {
+    pub(crate) fn local() -> Self {
         Self::limited(HttpLimits::default())
     }
 
-    pub fn limited(limits: HttpLimits) -> Self {
+    pub(crate) fn limited(limits: HttpLimits) -> Self {
         Self::new(&["127.0.0.1"], Liar::saying(&[&["127.0.0.1"]]), limits)
     }
 
     /// The response, or `{code, message}`.
-    pub async fn send(&self, request: Value) -> Value {
+    pub(crate) async fn send(&self, request: Value) -> Value {
         self.send_within(CallContext::default(), request).await
     }
 
-    pub async fn send_within(&self, context: CallContext, request: Value) -> Value {
+    pub(crate) async fn send_within(&self, context: CallContext, request: Value) -> Value {
         self.registry.call("httpCall", context, vec![request]).await.unwrap_or_else(|error| error.to_json())
     }
 
     /// The response of `api.fetch(url, init)`.
-    pub async fn fetch(&self, args: Value) -> Value {
+    pub(crate) async fn fetch(&self, args: Value) -> Value {
         let Value::Array(args) = args else { panic!("arguments are a list") };
         let answer = self.registry.call("api.fetch", CallContext::default(), args).await;
         answer.unwrap_or_else(|error| error.to_json())
     }
 
     /// Only the error code, or the status.
-    pub async fn verdict(&self, url: &str) -> Value {
+    pub(crate) async fn verdict(&self, url: &str) -> Value {
         let answer = self.send(json!({ "url": url })).await;
         answer.get("code").or(answer.get("status")).cloned().unwrap_or_default()
     }
 }
 
 /// Serves an axum router on a free port of 127.0.0.1.
-pub async fn serve(router: Router) -> SocketAddr {
+pub(crate) async fn serve(router: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let at = listener.local_addr().expect("an address");
     tokio::spawn(async move { axum::serve(listener, router).await });
@@ -87,7 +87,7 @@ pub async fn serve(router: Router) -> SocketAddr {
 }
 
 /// Accepts connections, counts them, and lets `talk` do the rest with the request already read up to its blank line.
-pub async fn serve_raw<F, T>(address: &str, talk: F) -> (SocketAddr, Arc<AtomicUsize>)
+pub(crate) async fn serve_raw<F, T>(address: &str, talk: F) -> (SocketAddr, Arc<AtomicUsize>)
 where
     F: Fn(TcpStream, String) -> T + Send + Sync + 'static,
     T: Future<Output = ()> + Send + 'static,
@@ -122,7 +122,7 @@ async fn read_head(stream: &mut TcpStream) -> String {
 }
 
 /// A server that gives every request this answer and closes.
-pub async fn serve_bytes(answer: Vec<u8>) -> SocketAddr {
+pub(crate) async fn serve_bytes(answer: Vec<u8>) -> SocketAddr {
     let talk = move |mut stream: TcpStream, _| {
         let answer = answer.clone();
         async move {

@@ -50,7 +50,7 @@ pub struct Fetcher {
 impl Fetcher {
     /// A fetcher behind a guard.
     pub fn new(guard: Guard, limits: HttpLimits) -> Self {
-        let client = guarded_client(&guard, &limits).map_err(|error| FetchError::NoClient(error.to_string()));
+        let client = guarded_client(&guard, &limits).map_err(FetchError::NoClient);
         Self { guard, limits, client }
     }
 
