@@ -3,9 +3,8 @@
 //! Arguments are positional and checked here, at the edge, so that a handler may rely on them. Results are documented by their
 //! schema and not checked: a host function is trusted, its caller is not.
 
-use super::name::{is_identifier, is_reserved_word};
-use super::{BadName, CallContext, ErrorCode, FunctionError, FunctionName};
-use jsonschema::{PatternOptions, Validator};
+use super::{CallContext, ErrorCode, FunctionBuilder, FunctionError, FunctionName};
+use jsonschema::Validator;
 use serde_json::Value;
 use std::fmt;
 use std::future::Future;
@@ -14,7 +13,7 @@ use std::sync::Arc;
 
 /// A handler's answer, on its way.
 pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Value, FunctionError>> + Send>>;
-type Handler = Arc<dyn Fn(CallContext, Vec<Value>) -> Answer + Send + Sync>;
+pub(super) type Handler = Arc<dyn Fn(CallContext, Vec<Value>) -> Answer + Send + Sync>;
 
 /// A schema error quotes the argument; an argument may be megabytes.
 const MAX_COMPLAINT: usize = 300;
@@ -45,56 +44,22 @@ pub struct Param {
 
 /// A host function, ready to be called. Cheap to clone.
 #[derive(Clone)]
-pub struct HostFunction(Arc<Inner>);
+pub struct HostFunction(pub(super) Arc<Inner>);
 
-struct Inner {
-    name: FunctionName,
-    description: String,
-    params: Vec<Param>,
-    validators: Vec<Validator>,
-    result: Value,
-    handler: Handler,
-}
-
-/// Why a signature is none.
-#[derive(Debug, thiserror::Error)]
-pub enum SignatureError {
-    /// The function's name.
-    #[error(transparent)]
-    Name(#[from] BadName),
-    /// A parameter's name.
-    #[error("{function}: `{param}` is not a parameter name")]
-    ParamName {
-        /// The function.
-        function: FunctionName,
-        /// The parameter as given.
-        param: String,
-    },
-    /// A required parameter after one that may be left out, anything after a rest parameter, or a name used twice.
-    #[error("{function}: the parameter `{param}` can't stand where it does")]
-    ParamOrder {
-        /// The function.
-        function: FunctionName,
-        /// The misplaced parameter.
-        param: String,
-    },
-    /// A schema that is none.
-    #[error("{function}: the schema of `{param}` is not a JSON Schema: {complaint}")]
-    Schema {
-        /// The function.
-        function: FunctionName,
-        /// The parameter.
-        param: String,
-        /// What is wrong with it.
-        complaint: String,
-    },
+pub(super) struct Inner {
+    pub(super) name: FunctionName,
+    pub(super) description: String,
+    pub(super) params: Vec<Param>,
+    /// One for each parameter.
+    pub(super) validators: Vec<Validator>,
+    pub(super) result: Value,
+    pub(super) handler: Handler,
 }
 
 impl HostFunction {
     /// Starts the description of a function.
     pub fn builder(name: impl Into<String>) -> FunctionBuilder {
-        let result = Value::Bool(true);
-        FunctionBuilder { name: name.into(), description: String::new(), params: Vec::new(), result }
+        FunctionBuilder::new(name.into())
     }
 
     /// Its name.
@@ -178,7 +143,7 @@ fn complaint(param: &Param, validator: &Validator, value: &Value) -> Option<Stri
     Some(shortened(format!("{place}: {error}")))
 }
 
-fn shortened(text: String) -> String {
+pub(super) fn shortened(text: String) -> String {
     match text.char_indices().nth(MAX_COMPLAINT) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text,
@@ -189,105 +154,6 @@ impl fmt::Debug for HostFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HostFunction").field("name", &self.0.name.as_str()).field("params", &self.0.params).finish()
     }
-}
-
-/// A function being described. [`FunctionBuilder::handle`] ends it.
-#[derive(Debug, Clone)]
-pub struct FunctionBuilder {
-    name: String,
-    description: String,
-    params: Vec<Param>,
-    result: Value,
-}
-
-impl FunctionBuilder {
-    /// Says what the function does, in a sentence or two.
-    #[must_use]
-    pub fn describe(mut self, description: impl Into<String>) -> Self {
-        self.description = description.into();
-        self
-    }
-
-    /// Adds a parameter that must be given.
-    #[must_use]
-    pub fn required(self, name: &str, schema: Value, description: &str) -> Self {
-        self.param(Param {
-            name: name.to_owned(),
-            schema,
-            presence: Presence::Required,
-            description: description.to_owned(),
-        })
-    }
-
-    /// Adds a parameter that may be left out.
-    #[must_use]
-    pub fn optional(self, name: &str, schema: Value, description: &str) -> Self {
-        self.param(Param {
-            name: name.to_owned(),
-            schema,
-            presence: Presence::Optional,
-            description: description.to_owned(),
-        })
-    }
-
-    /// Adds a parameter that was described elsewhere.
-    #[must_use]
-    pub fn param(mut self, param: Param) -> Self {
-        self.params.push(param);
-        self
-    }
-
-    /// Gives the JSON Schema of the result.
-    #[must_use]
-    pub fn returns(mut self, schema: Value) -> Self {
-        self.result = schema;
-        self
-    }
-
-    /// Checks the signature and gives the function its handler.
-    pub fn handle<F, A>(self, handler: F) -> Result<HostFunction, SignatureError>
-    where
-        F: Fn(CallContext, Vec<Value>) -> A + Send + Sync + 'static,
-        A: Future<Output = Result<Value, FunctionError>> + Send + 'static,
-    {
-        let name = FunctionName::parse(&self.name)?;
-        check_order(&name, &self.params)?;
-        let validators = self.params.iter().map(|param| validator(&name, param)).collect::<Result<_, _>>()?;
-        let handler: Handler = Arc::new(move |context, args| Box::pin(handler(context, args)));
-        let Self { description, params, result, .. } = self;
-        Ok(HostFunction(Arc::new(Inner { name, description, params, validators, result, handler })))
-    }
-}
-
-fn check_order(function: &FunctionName, params: &[Param]) -> Result<(), SignatureError> {
-    let mut before: Option<Presence> = None;
-    for (at, param) in params.iter().enumerate() {
-        if !is_identifier(&param.name) || is_reserved_word(&param.name) {
-            return Err(SignatureError::ParamName { function: function.clone(), param: param.name.clone() });
-        }
-        let misplaced = match before {
-            Some(Presence::Rest) => true,
-            Some(Presence::Optional) => param.presence == Presence::Required,
-            Some(Presence::Required) | None => false,
-        };
-        let twice = params.iter().take(at).any(|earlier| earlier.name == param.name);
-        if misplaced || twice {
-            return Err(SignatureError::ParamOrder { function: function.clone(), param: param.name.clone() });
-        }
-        before = Some(param.presence);
-    }
-    Ok(())
-}
-
-/// Signatures may come from a remote caller: patterns run on the engine without backtracking, and references stay inside.
-fn validator(function: &FunctionName, param: &Param) -> Result<Validator, SignatureError> {
-    jsonschema::options().with_pattern_options(PatternOptions::regex()).build(&param.schema).map_err(|error| {
-        SignatureError::Schema {
-            function: function.clone(),
-            param: param.name.clone(),
-            complaint: shortened(error.to_string()),
-        }
-    })
 }
 
 #[cfg(test)]
@@ -341,36 +207,6 @@ mod tests {
     fn a_complaint_about_a_huge_argument_is_short() {
         let error = add().check(&[json!("x".repeat(1_000_000))]).expect_err("a string is no number");
         assert!(error.message.len() < 400, "{} bytes", error.message.len());
-    }
-
-    fn check_signature(params: &[(&str, Presence)], expected: &str) {
-        let builder = params.iter().fold(HostFunction::builder("f"), |builder, (name, presence)| {
-            let (name, presence) = ((*name).to_owned(), *presence);
-            builder.param(Param { name, schema: json!(true), presence, description: String::new() })
-        });
-        let found = builder.handle(|_, _| async { Ok(Value::Null) });
-        assert_eq!(found.map_or_else(|error| error.to_string(), |_| "ok".to_owned()), expected);
-    }
-
-    #[test]
-    fn optional_parameters_come_last_and_rest_at_the_end() {
-        use Presence::{Optional, Required, Rest};
-        check_signature(&[("a", Required), ("b", Optional), ("c", Rest)], "ok");
-        check_signature(&[("a", Optional), ("b", Required)], "f: the parameter `b` can't stand where it does");
-        check_signature(&[("a", Rest), ("b", Optional)], "f: the parameter `b` can't stand where it does");
-        check_signature(&[("a", Required), ("a", Required)], "f: the parameter `a` can't stand where it does");
-        check_signature(&[("a-b", Required)], "f: `a-b` is not a parameter name");
-        check_signature(&[("class", Required)], "f: `class` is not a parameter name");
-    }
-
-    #[test]
-    fn a_schema_that_is_none_is_refused_when_the_function_is_built() {
-        for schema in [json!({"type": "numbr"}), json!({"$ref": "http://127.0.0.1:1/x.json"}), json!({"pattern": "("})]
-        {
-            let built =
-                HostFunction::builder("f").required("a", schema.clone(), "").handle(|_, _| async { Ok(json!(1)) });
-            assert!(matches!(built, Err(SignatureError::Schema { .. })), "{schema}");
-        }
     }
 
     fn never() -> HostFunction {

@@ -20,10 +20,12 @@ mod function;
 pub mod http;
 mod name;
 mod registry;
+mod signature;
 pub mod weather;
 
 pub use context::{CallContext, Coordinates, Hints, Warnings};
 pub use error::{ErrorCode, FunctionError};
-pub use function::{FunctionBuilder, HostFunction, Param, Presence, SignatureError};
+pub use function::{HostFunction, Param, Presence};
 pub use name::{BadName, FunctionName};
 pub use registry::{Registry, UnknownFunction};
+pub use signature::{FunctionBuilder, SignatureError};

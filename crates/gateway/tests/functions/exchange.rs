@@ -36,6 +36,16 @@ async fn a_response_is_data_whatever_its_status() {
 }
 
 #[tokio::test]
+async fn a_head_has_no_body_to_decode() {
+    for encoding in ["gzip", "br", "zstd"] {
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: {encoding}\r\ncontent-length: 99\r\n\r\n");
+        let at = serve_bytes(head.into_bytes()).await;
+        let answer = Client::local().send(json!({"url": format!("http://{at}/"), "method": "HEAD"})).await;
+        assert_eq!((&answer["status"], &answer["body"]), (&json!(200), &json!("")), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn fetch_takes_the_url_first() {
     let at = serve(Router::new().route("/", any(|body: String| async move { format!("got {body}") }))).await;
     let url = format!("http://{at}/");

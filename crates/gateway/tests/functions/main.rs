@@ -7,4 +7,5 @@ mod sessions;
 mod sessions_redis;
 mod ssrf;
 mod support;
+mod tls;
 mod trusted;

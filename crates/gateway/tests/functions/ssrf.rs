@@ -203,9 +203,9 @@ async fn a_refusal_does_not_tell_the_address() {
 
 #[tokio::test]
 async fn a_name_is_resolved_once_for_check_and_connection() {
-    let (outer, _) = canary("127.0.0.2:0").await;
     // 127.0.0.2 stands for the public address; 127.0.0.1 at the same port is what the attacker wants.
-    let (inner, reached) = canary(&format!("127.0.0.1:{}", outer.port())).await;
+    let (inner, reached) = canary("127.0.0.1:0").await;
+    let (outer, _) = canary(&format!("127.0.0.2:{}", inner.port())).await;
     assert_eq!(outer.port(), inner.port());
     let resolver = Liar::saying(&[&["127.0.0.2"], &["127.0.0.1"]]);
     let client = Client::new(&["127.0.0.2"], resolver.clone(), HttpLimits::default());

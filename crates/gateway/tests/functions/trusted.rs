@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 use toolgate_gateway::functions::endpoint::{EndpointMethod, HttpEndpoint, secret_header};
 use toolgate_gateway::functions::weather::{WeatherSettings, get_weather};
 use toolgate_gateway::functions::{CallContext, Hints, HostFunction, Param, Presence};
@@ -124,6 +125,13 @@ async fn errors_of_an_endpoint_do_not_name_its_url() {
     .await;
     let late = call(&endpoint(&format!("http://{silent}/"), EndpointMethod::Get, &[]), json!([])).await;
     assert_eq!(late, json!({"code": "TIMEOUT", "message": "lookUp: no answer within 500 ms"}));
+    let (stalling, _) = serve_raw("127.0.0.1:0", |mut stream, _| async move {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf").await;
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let half = call(&endpoint(&format!("http://{stalling}/"), EndpointMethod::Get, &[]), json!([])).await;
+    assert_eq!(half, json!({"code": "TIMEOUT", "message": "the response did not come to its end in time"}));
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("an address");
     let absent = call(&endpoint(&format!("http://{free}/"), EndpointMethod::Get, &[]), json!([])).await;
     assert_eq!(absent, json!({"code": "UNAVAILABLE", "message": "lookUp: the endpoint can't be reached"}));

@@ -61,6 +61,9 @@ pub enum FetchError {
     /// Time is over.
     #[error("no complete response within {} ms", .0.as_millis())]
     Timeout(Duration),
+    /// The client's own time for the response is over.
+    #[error("the response did not come to its end in time")]
+    Stalled,
     /// The run was cancelled.
     #[error("the request was cancelled with its run")]
     Cancelled,
@@ -75,6 +78,9 @@ pub enum FetchError {
 impl FetchError {
     /// What a failed exchange means. Our own refusals travel inside the client's errors, and so are found by type.
     pub(super) fn from_client(error: reqwest::Error) -> Self {
+        if error.is_timeout() {
+            return Self::Stalled;
+        }
         let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
         let mut innermost = String::new();
         while let Some(current) = cause {
@@ -110,7 +116,7 @@ impl From<FetchError> for FunctionError {
             | FetchError::RequestTooLarge { .. }
             | FetchError::ResponseTooLarge { .. }
             | FetchError::ResponseHeadersTooLarge => ErrorCode::TooLarge,
-            FetchError::Timeout(_) => ErrorCode::Timeout,
+            FetchError::Timeout(_) | FetchError::Stalled => ErrorCode::Timeout,
             FetchError::Cancelled => ErrorCode::Aborted,
             FetchError::Network(_) | FetchError::NoClient(_) => ErrorCode::Unavailable,
         };
