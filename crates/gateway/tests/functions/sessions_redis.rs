@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, BufReader, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use toolgate_gateway::store::sessions::{AuthoriseError, RedisStore, Sessions, StoreError, SystemClock};
 
 const UNAVAILABLE: &str = "the session store is not available";
@@ -173,35 +175,60 @@ async fn a_redis_that_is_not_there_yet_may_come_later() {
     check(&sessions, &session, "add", "add for alice").await;
 }
 
-/// Leads to Redis, except that the first connection is swallowed: as half-open as after a cut cable.
-async fn swallowing_first(redis: u16) -> SocketAddr {
+/// Leads to Redis, until the first connection is cut: it stays open and silent from then on, as after a pulled cable.
+struct Cable {
+    at: SocketAddr,
+    cut: CancellationToken,
+    is_cut: Arc<Notify>,
+}
+
+async fn cable_to(redis: u16) -> Cable {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let at = listener.local_addr().expect("an address");
+    let (cut, is_cut) = (CancellationToken::new(), Arc::new(Notify::new()));
+    let cable = Cable { at, cut: cut.clone(), is_cut: is_cut.clone() };
     tokio::spawn(async move {
-        let _swallowed = listener.accept().await;
+        let mut first = Some((cut, is_cut));
         while let Ok((mut client, _)) = listener.accept().await {
+            let cut = first.take();
             tokio::spawn(async move {
-                if let Ok(mut server) = TcpStream::connect(("127.0.0.1", redis)).await {
-                    let _ = copy_bidirectional(&mut client, &mut server).await;
+                let mut server = TcpStream::connect(("127.0.0.1", redis)).await.expect("Redis is there");
+                let Some((cut, is_cut)) = cut else { return drop(copy_bidirectional(&mut client, &mut server).await) };
+                tokio::select! {
+                    _ = copy_bidirectional(&mut client, &mut server) => {}
+                    () = cut.cancelled() => is_cut.notify_one(),
                 }
+                std::future::pending::<()>().await;
             });
         }
     });
-    at
+    cable
 }
 
 #[tokio::test]
 async fn a_silent_connection_is_given_up_and_replaced() {
     let redis = Redis::start().await;
-    let at = swallowing_first(redis.port).await;
-    let store = RedisStore::with_time(&format!("redis://{at}/"), Duration::from_millis(300)).await.expect("a URL");
+    let cable = cable_to(redis.port).await;
+    let url = format!("redis://{}/", cable.at);
+    let store = RedisStore::with_time(&url, Duration::from_millis(300)).await.expect("a URL");
     let sessions = Sessions::new(Arc::new(store), Arc::new(SystemClock));
+    let session = opened(&sessions).await;
+    cable.cut.cancel();
+    cable.is_cut.notified().await;
+    let start = Instant::now();
+    check(&sessions, &session, "add", UNAVAILABLE).await;
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    check(&sessions, &session, "add", "add for alice").await;
+}
+
+#[tokio::test]
+async fn a_server_that_never_greets_is_a_fast_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let sessions = sessions_at(&format!("redis://{}/", listener.local_addr().expect("an address"))).await;
     let start = Instant::now();
     let hung = sessions.open("alice", vec![], minute()).await;
     assert!(matches!(hung, Err(StoreError::Unavailable { .. })), "{hung:?}");
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
-    let session = opened(&sessions).await;
-    check(&sessions, &session, "add", "add for alice").await;
 }
 
 #[tokio::test]
