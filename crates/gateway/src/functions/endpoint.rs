@@ -1,0 +1,169 @@
+//! Host functions from configuration: a call becomes one HTTP request to a URL the user wrote down.
+//!
+//! The URL is trusted, so it may lead into the user's own network; in return nothing of the arguments can change where the
+//! request goes, and redirects are off. Headers may hold secrets: they are marked so, never printed, never in an error.
+//!
+//! The arguments travel
+//! - with POST, PUT and PATCH as the JSON body `{"args": […]}`;
+//! - with GET and DELETE as the query: one pair for each declared parameter under its name (strings as they are, anything else
+//!   as JSON text, `null` left out), a rest parameter as one pair an argument.
+//!
+//! The answer is the JSON value of a 2xx response, its text if it is no JSON, `null` if it is empty.
+
+use super::http::{read_body, retry_after, trusted_client};
+use super::{ErrorCode, FunctionError, HostFunction, Param, Presence, SignatureError};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Method, Response, StatusCode};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use url::Url;
+
+const MAX_ANSWER: usize = 5 * 1024 * 1024;
+/// How much of a refusing endpoint's answer the caller gets to see.
+const MAX_EXCERPT: usize = 2 * 1024;
+
+/// A function that is an HTTP endpoint.
+#[derive(Debug, Clone)]
+pub struct HttpEndpoint {
+    /// The function's name in the sandbox.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// Its parameters. Without any it takes whatever it is given, as `args`.
+    pub params: Vec<Param>,
+    /// JSON Schema of its result.
+    pub result: Value,
+    /// Where it is.
+    pub url: Url,
+    /// How it is called.
+    pub method: EndpointMethod,
+    /// Sent with every call; see [`secret_header`].
+    pub headers: HeaderMap,
+    /// From the connection to the last byte of the answer.
+    pub timeout: Duration,
+}
+
+/// The methods an endpoint may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "they are what they are called")]
+pub enum EndpointMethod {
+    Get,
+    Delete,
+    Post,
+    Put,
+    Patch,
+}
+
+impl EndpointMethod {
+    fn carries_body(self) -> bool {
+        match self {
+            Self::Post | Self::Put | Self::Patch => true,
+            Self::Get | Self::Delete => false,
+        }
+    }
+}
+
+impl From<EndpointMethod> for Method {
+    fn from(method: EndpointMethod) -> Self {
+        match method {
+            EndpointMethod::Get => Self::GET,
+            EndpointMethod::Delete => Self::DELETE,
+            EndpointMethod::Post => Self::POST,
+            EndpointMethod::Put => Self::PUT,
+            EndpointMethod::Patch => Self::PATCH,
+        }
+    }
+}
+
+/// A header for [`HttpEndpoint::headers`] whose value no `Debug` shows. `None` if name or value can't be sent.
+pub fn secret_header(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
+    let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+    let mut value = HeaderValue::from_str(value).ok()?;
+    value.set_sensitive(true);
+    Some((name, value))
+}
+
+impl HttpEndpoint {
+    /// The endpoint as a host function.
+    pub fn into_function(mut self) -> Result<HostFunction, SignatureError> {
+        if self.params.is_empty() {
+            self.params.push(anything());
+        }
+        let client = trusted_client();
+        let builder = HostFunction::builder(&self.name).describe(&self.description).returns(self.result.clone());
+        let builder = self.params.iter().cloned().fold(builder, |builder, param| builder.param(param));
+        let endpoint = Arc::new(self);
+        builder.handle(move |_, args| {
+            let (endpoint, client) = (Arc::clone(&endpoint), client.clone());
+            async move {
+                let client = client.map_err(|error| FunctionError::new(ErrorCode::Unavailable, error))?;
+                endpoint.call(&client, args).await
+            }
+        })
+    }
+
+    async fn call(&self, client: &Client, args: Vec<Value>) -> Result<Value, FunctionError> {
+        let request = client.request(self.method.into(), self.url_for(&args));
+        let mut request = request.headers(self.headers.clone()).timeout(self.timeout);
+        if self.method.carries_body() {
+            request = request.json(&json!({ "args": args }));
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        self.answer(response).await
+    }
+
+    fn url_for(&self, args: &[Value]) -> Url {
+        let mut url = self.url.clone();
+        if self.method.carries_body() || args.iter().all(Value::is_null) {
+            return url;
+        }
+        let mut query = url.query_pairs_mut();
+        for (at, value) in args.iter().enumerate().filter(|(_, value)| !value.is_null()) {
+            let Some(param) = self.params.get(at).or(self.params.last()) else { continue };
+            match value {
+                Value::String(text) => query.append_pair(&param.name, text),
+                other => query.append_pair(&param.name, &other.to_string()),
+            };
+        }
+        drop(query);
+        url
+    }
+
+    async fn answer(&self, response: Response) -> Result<Value, FunctionError> {
+        let status = response.status();
+        let wait = retry_after(response.headers());
+        let body = read_body(response, MAX_ANSWER).await?;
+        if status.is_success() {
+            return Ok(value_of(body));
+        }
+        let code = match status {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => ErrorCode::Unavailable,
+            _ => ErrorCode::Failed,
+        };
+        let excerpt = String::from_utf8_lossy(body.get(..MAX_EXCERPT).unwrap_or(&body)).into_owned();
+        Err(FunctionError::new(code, format!("{}: the endpoint answered {status}", self.name))
+            .with_data(json!({ "status": status.as_u16(), "body": excerpt }))
+            .with_retry_after(wait))
+    }
+
+    /// The client's own text would name the URL.
+    fn unreachable(&self, error: &reqwest::Error) -> FunctionError {
+        if error.is_timeout() {
+            let message = format!("{}: no answer within {} ms", self.name, self.timeout.as_millis());
+            return FunctionError::new(ErrorCode::Timeout, message);
+        }
+        FunctionError::new(ErrorCode::Unavailable, format!("{}: the endpoint can't be reached", self.name))
+    }
+}
+
+fn anything() -> Param {
+    Param { name: "args".to_owned(), schema: json!(true), presence: Presence::Rest, description: String::new() }
+}
+
+fn value_of(body: Vec<u8>) -> Value {
+    if body.is_empty() {
+        return Value::Null;
+    }
+    serde_json::from_slice(&body).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned()))
+}

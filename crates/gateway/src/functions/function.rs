@@ -1,0 +1,230 @@
+//! One host function: its signature, checked when it is built, and its handler.
+//!
+//! Arguments are positional and checked here, at the edge, so that a handler may rely on them. Results are documented by their
+//! schema and not checked: a host function is trusted, its caller is not.
+
+use super::{CallContext, ErrorCode, FunctionBuilder, FunctionError, FunctionName};
+use jsonschema::Validator;
+use serde_json::Value;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// A handler's answer, on its way.
+pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Value, FunctionError>> + Send>>;
+pub(super) type Handler = Arc<dyn Fn(CallContext, Vec<Value>) -> Answer + Send + Sync>;
+
+/// A schema error quotes the argument; an argument may be megabytes.
+const MAX_COMPLAINT: usize = 300;
+
+/// Whether a parameter must be given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// Must be given.
+    Required,
+    /// May be left out; `null` counts as left out.
+    Optional,
+    /// Takes this and every further argument, none included. Only the last parameter.
+    Rest,
+}
+
+/// One positional parameter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Param {
+    /// An identifier, for the signature and for complaints.
+    pub name: String,
+    /// JSON Schema of the argument, or of each one for [`Presence::Rest`].
+    pub schema: Value,
+    /// Whether it must be given.
+    pub presence: Presence,
+    /// What it means.
+    pub description: String,
+}
+
+/// A host function, ready to be called. Cheap to clone.
+#[derive(Clone)]
+pub struct HostFunction(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    pub(super) name: FunctionName,
+    pub(super) description: String,
+    pub(super) params: Vec<Param>,
+    /// One for each parameter.
+    pub(super) validators: Vec<Validator>,
+    pub(super) result: Value,
+    pub(super) handler: Handler,
+}
+
+impl HostFunction {
+    /// Starts the description of a function.
+    pub fn builder(name: impl Into<String>) -> FunctionBuilder {
+        FunctionBuilder::new(name.into())
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &FunctionName {
+        &self.0.name
+    }
+
+    /// What it does.
+    pub fn description(&self) -> &str {
+        &self.0.description
+    }
+
+    /// Its parameters, in order.
+    pub fn params(&self) -> &[Param] {
+        &self.0.params
+    }
+
+    /// JSON Schema of its result; `true` when anything may come.
+    pub fn result(&self) -> &Value {
+        &self.0.result
+    }
+
+    /// Checks the arguments and runs the handler until it answers, the run is cancelled or the deadline passes.
+    pub async fn call(&self, context: CallContext, args: Vec<Value>) -> Result<Value, FunctionError> {
+        self.check(&args)?;
+        let cancel = context.cancel.clone();
+        let deadline = context.deadline;
+        let over = async move {
+            match deadline {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(self.ended(ErrorCode::Aborted, "was cancelled with its run")),
+            answer = (self.0.handler)(context, args) => answer,
+            () = over => Err(self.ended(ErrorCode::Timeout, "did not answer before the run's deadline")),
+        }
+    }
+
+    fn ended(&self, code: ErrorCode, how: &str) -> FunctionError {
+        FunctionError::new(code, format!("{} {how}", self.name()))
+    }
+
+    /// Checks positional arguments against the signature; the error names the argument.
+    pub fn check(&self, args: &[Value]) -> Result<(), FunctionError> {
+        let wrong = |complaint: String| {
+            Err(FunctionError::new(ErrorCode::InvalidArguments, format!("{}: {complaint}", self.name())))
+        };
+        let params = self.params();
+        for (at, (param, validator)) in params.iter().zip(&self.0.validators).enumerate() {
+            let given = match param.presence {
+                Presence::Rest => args.get(at..).unwrap_or_default(),
+                Presence::Required | Presence::Optional => args.get(at..=at).unwrap_or_default(),
+            };
+            if param.presence == Presence::Required && given.is_empty() {
+                return wrong(format!("argument {} `{}` is missing", at + 1, param.name));
+            }
+            for (further, value) in given.iter().enumerate() {
+                if let Some(complaint) = complaint(param, validator, value) {
+                    return wrong(format!("argument {} `{}`{complaint}", at + further + 1, param.name));
+                }
+            }
+        }
+        let open = params.last().is_some_and(|param| param.presence == Presence::Rest);
+        if !open && args.len() > params.len() {
+            return wrong(format!("takes at most {} arguments, {} were given", params.len(), args.len()));
+        }
+        Ok(())
+    }
+}
+
+fn complaint(param: &Param, validator: &Validator, value: &Value) -> Option<String> {
+    if param.presence == Presence::Optional && value.is_null() {
+        return None;
+    }
+    let error = validator.validate(value).err()?;
+    let path = error.instance_path().to_string();
+    let place = if path.is_empty() { String::new() } else { format!(" at {path}") };
+    Some(shortened(format!("{place}: {error}")))
+}
+
+pub(super) fn shortened(text: String) -> String {
+    match text.char_indices().nth(MAX_COMPLAINT) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+impl fmt::Debug for HostFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostFunction").field("name", &self.0.name.as_str()).field("params", &self.0.params).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::time::Duration;
+    use tokio::time::Instant;
+
+    fn add() -> HostFunction {
+        HostFunction::builder("add")
+            .required("a", json!({"type": "number"}), "")
+            .optional("b", json!({"type": "object", "properties": {"by": {"type": "integer"}}}), "")
+            .handle(|_, args| async move { Ok(json!(args)) })
+            .expect("a sound signature")
+    }
+
+    fn rest() -> HostFunction {
+        let schema = json!({"type": "number"});
+        HostFunction::builder("sum")
+            .param(Param { name: "n".into(), schema, presence: Presence::Rest, description: String::new() })
+            .handle(|_, args| async move { Ok(json!(args)) })
+            .expect("a sound signature")
+    }
+
+    fn check(function: &HostFunction, args: Value, expected: &str) {
+        let Value::Array(args) = args else { panic!("arguments are a list") };
+        let found = function.check(&args).map_or_else(|error| error.message, |()| "ok".to_owned());
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn arguments_that_fit_pass() {
+        check(&add(), json!([1]), "ok");
+        check(&add(), json!([1, null]), "ok");
+        check(&add(), json!([1, {"by": 2}]), "ok");
+        check(&rest(), json!([]), "ok");
+        check(&rest(), json!([1, 2, 3]), "ok");
+    }
+
+    #[test]
+    fn a_complaint_names_the_argument_and_the_place_in_it() {
+        check(&add(), json!([]), "add: argument 1 `a` is missing");
+        check(&add(), json!(["x"]), r#"add: argument 1 `a`: "x" is not of type "number""#);
+        check(&add(), json!([1, {"by": "x"}]), r#"add: argument 2 `b` at /by: "x" is not of type "integer""#);
+        check(&add(), json!([1, null, 3]), "add: takes at most 2 arguments, 3 were given");
+        check(&rest(), json!([1, "x"]), r#"sum: argument 2 `n`: "x" is not of type "number""#);
+    }
+
+    #[test]
+    fn a_complaint_about_a_huge_argument_is_short() {
+        let error = add().check(&[json!("x".repeat(1_000_000))]).expect_err("a string is no number");
+        assert!(error.message.len() < 400, "{} bytes", error.message.len());
+    }
+
+    fn never() -> HostFunction {
+        HostFunction::builder("never").handle(|_, _| std::future::pending()).expect("a sound signature")
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_run_ends_the_call() {
+        let context = CallContext::default();
+        context.cancel.cancel();
+        let error = never().call(context, vec![]).await.expect_err("cancelled");
+        assert_eq!(error.code, ErrorCode::Aborted);
+    }
+
+    #[tokio::test]
+    async fn the_deadline_ends_the_call() {
+        let context = CallContext { deadline: Some(Instant::now() + Duration::from_millis(5)), ..Default::default() };
+        let error = never().call(context, vec![]).await.expect_err("too late");
+        assert_eq!(error.code, ErrorCode::Timeout);
+    }
+}

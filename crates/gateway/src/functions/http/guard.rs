@@ -1,0 +1,115 @@
+//! Decides which hosts and addresses may be reached.
+//!
+//! The guard *is* the client's resolver: what it returns is what gets connected to, and nothing resolves a second time. If one
+//! address of an answer is refused the whole answer is: a name that mixes public and private addresses is an attack or a
+//! mistake, and picking the good ones would hide either.
+
+use super::addresses::{AddressClass, not_public};
+use super::{AllowList, FetchError};
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use url::{Host, Url};
+
+/// A look-up, on its way.
+pub type Lookup = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+
+/// Turns a host name into addresses. Its answers are not trusted.
+pub trait Resolver: Send + Sync + 'static {
+    /// Looks a name up.
+    fn lookup(&self, host: String) -> Lookup;
+}
+
+/// The operating system's resolver.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemResolver;
+
+impl Resolver for SystemResolver {
+    fn lookup(&self, host: String) -> Lookup {
+        Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.map(|at| at.ip()).collect()) })
+    }
+}
+
+/// Why a host may not be reached. The address stays out of the text: it would draw a map of the network for the guest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{host} leads to {class}, which is not allowed")]
+pub struct Refusal {
+    /// The host as the URL spells it.
+    pub host: String,
+    /// What kind of address it has.
+    pub class: AddressClass,
+}
+
+/// Checks where a request would go. Cheap to clone.
+#[derive(Clone)]
+pub struct Guard {
+    allow: Arc<AllowList>,
+    resolver: Arc<dyn Resolver>,
+}
+
+impl Guard {
+    /// A guard with exceptions, asking the system's resolver.
+    pub fn new(allow: AllowList) -> Self {
+        Self::with_resolver(allow, Arc::new(SystemResolver))
+    }
+
+    /// A guard that asks a resolver of your own.
+    pub fn with_resolver(allow: AllowList, resolver: Arc<dyn Resolver>) -> Self {
+        Self { allow: Arc::new(allow), resolver }
+    }
+
+    /// Checks what a URL alone tells: scheme, credentials, and the address if the host is one.
+    pub(super) fn check_url(&self, url: &Url) -> Result<(), FetchError> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(FetchError::Scheme(url.scheme().to_owned()));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(FetchError::CredentialsInUrl);
+        }
+        match url.host() {
+            Some(Host::Ipv4(address)) => Ok(self.check_address(&address.to_string(), address.into())?),
+            Some(Host::Ipv6(address)) => Ok(self.check_address(&format!("[{address}]"), address.into())?),
+            Some(Host::Domain(name)) if !name.is_empty() => Ok(()),
+            Some(Host::Domain(_)) | None => Err(FetchError::Url("it names no host".to_owned())),
+        }
+    }
+
+    fn check_address(&self, host: &str, address: IpAddr) -> Result<(), Refusal> {
+        match not_public(address) {
+            Some(class) if !self.allow.trusts_address(address) => Err(Refusal { host: host.to_owned(), class }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The addresses a connection may use: all of the answer, or none.
+    async fn resolve(&self, host: String) -> Result<Vec<IpAddr>, Box<dyn std::error::Error + Send + Sync>> {
+        let addresses = self.resolver.lookup(host.clone()).await?;
+        if !self.allow.trusts_host(&host) {
+            addresses.iter().try_for_each(|address| self.check_address(&host, *address))?;
+        }
+        if addresses.is_empty() {
+            return Err(Box::new(io::Error::new(io::ErrorKind::NotFound, "the name has no address")));
+        }
+        Ok(addresses)
+    }
+}
+
+impl reqwest::dns::Resolve for Guard {
+    fn resolve(&self, name: reqwest::dns::Name) -> reqwest::dns::Resolving {
+        let guard = self.clone();
+        Box::pin(async move {
+            let addresses = guard.resolve(name.as_str().to_owned()).await?;
+            // Port 0 stands for the port of the URL.
+            let addresses = addresses.into_iter().map(|address| SocketAddr::new(address, 0));
+            Ok(Box::new(addresses) as reqwest::dns::Addrs)
+        })
+    }
+}
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").field("allow", &self.allow).finish_non_exhaustive()
+    }
+}

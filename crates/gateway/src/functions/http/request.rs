@@ -1,0 +1,155 @@
+//! A request as sandboxed code asks for it, checked.
+
+use super::{FetchError, headers};
+use reqwest::Method;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use url::Url;
+
+const MAX_URL: usize = 8 * 1024;
+
+/// A checked request: a URL that parses, an allowed method, headers a caller may set, a body within its cap.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpRequest {
+    pub(super) url: Url,
+    pub(super) method: Method,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Option<Vec<u8>>,
+}
+
+/// What a caller may say besides the URL.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Init {
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(default)]
+    headers: Option<Map<String, Value>>,
+    #[serde(default)]
+    body: Option<Value>,
+}
+
+impl HttpRequest {
+    /// Reads `{method?, headers?, body?}`. A body that is not a string is sent as JSON.
+    pub fn new(url: &str, init: Option<&Value>, body_cap: usize) -> Result<Self, FetchError> {
+        let init = match init {
+            None | Some(Value::Null) => Init::default(),
+            Some(init) => Init::deserialize(init).map_err(|error| FetchError::Shape(error.to_string()))?,
+        };
+        let url = parse_url(url, None)?;
+        let method = parse_method(init.method.as_deref().unwrap_or("GET"))?;
+        let mut headers = headers::parse(&init.headers.unwrap_or_default())?;
+        let body = init.body.filter(|body| !body.is_null()).map(|body| encode(body, &mut headers));
+        if let Some(body) = &body {
+            if matches!(method, Method::GET | Method::HEAD) {
+                return Err(FetchError::BodyNotAllowed(method.to_string()));
+            }
+            if body.len() > body_cap {
+                return Err(FetchError::RequestTooLarge { size: body.len(), cap: body_cap });
+            }
+        }
+        Ok(Self { url, method, headers, body })
+    }
+}
+
+fn encode(body: Value, headers: &mut HeaderMap) -> Vec<u8> {
+    match body {
+        Value::String(text) => text.into_bytes(),
+        json => {
+            headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+            json.to_string().into_bytes()
+        }
+    }
+}
+
+/// The one URL parser. The standard drops tabs and line breaks silently; we refuse them, so that what was checked is what was
+/// written.
+pub(super) fn parse_url(text: &str, base: Option<&Url>) -> Result<Url, FetchError> {
+    if text.len() > MAX_URL {
+        return Err(FetchError::Url(format!("it is longer than {MAX_URL} bytes")));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(FetchError::Url("it holds a control character".to_owned()));
+    }
+    let parsed = base.map_or_else(|| Url::parse(text), |base| base.join(text));
+    parsed.map_err(|error| FetchError::Url(error.to_string()))
+}
+
+fn parse_method(text: &str) -> Result<Method, FetchError> {
+    match text.to_ascii_uppercase().as_str() {
+        "GET" => Ok(Method::GET),
+        "HEAD" => Ok(Method::HEAD),
+        "POST" => Ok(Method::POST),
+        "PUT" => Ok(Method::PUT),
+        "PATCH" => Ok(Method::PATCH),
+        "DELETE" => Ok(Method::DELETE),
+        "OPTIONS" => Ok(Method::OPTIONS),
+        _ => Err(FetchError::Method(text.chars().take(32).collect::<String>().escape_debug().to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(url: &str, init: Value, expected: &str) {
+        let found = HttpRequest::new(url, Some(&init), 10).map_or_else(
+            |error| error.to_string(),
+            |request| {
+                let body = request.body.map(|body| String::from_utf8_lossy(&body).into_owned());
+                format!("{} {} {:?} {:?}", request.method, request.url, request.headers, body.unwrap_or_default())
+            },
+        );
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_bare_url_is_a_get() {
+        check("http://a.test", json!(null), r#"GET http://a.test/ {} """#);
+        check("http://a.test/x", json!({"method": "delete"}), r#"DELETE http://a.test/x {} """#);
+    }
+
+    #[test]
+    fn a_body_that_is_no_string_is_json() {
+        let sent = r#"POST http://a.test/ {"content-type": "application/json"} "{\"a\":1}""#;
+        check("http://a.test", json!({"method": "POST", "body": {"a": 1}}), sent);
+        check("http://a.test", json!({"method": "POST", "body": "a=1"}), r#"POST http://a.test/ {} "a=1""#);
+        check("http://a.test", json!({"method": "PUT", "body": null}), r#"PUT http://a.test/ {} """#);
+    }
+
+    #[test]
+    fn bodies_have_a_cap_and_a_place() {
+        let too_large = "the request body has 11 bytes, at most 10 are allowed";
+        check("http://a.test", json!({"method": "POST", "body": "12345678901"}), too_large);
+        check("http://a.test", json!({"method": "GET", "body": "x"}), "a GET request has no body");
+    }
+
+    #[test]
+    fn methods_that_reach_beyond_the_server_are_refused() {
+        for method in ["CONNECT", "TRACE", "GET /x HTTP/1.1\r\n", ""] {
+            let found = HttpRequest::new("http://a.test", Some(&json!({"method": method})), 10);
+            assert!(matches!(found, Err(FetchError::Method(_))), "{method}");
+        }
+    }
+
+    #[test]
+    fn a_url_must_parse_as_it_was_written() {
+        for url in [
+            "",
+            "//a.test",
+            "/x",
+            "http://",
+            "http://a b/",
+            "http://a.test/\r\nX: y",
+            "\thttp://a.test",
+            "http://a\0b/",
+        ] {
+            let found = HttpRequest::new(url, None, 10);
+            assert!(matches!(found, Err(FetchError::Url(_))), "{url:?}: {found:?}");
+        }
+        let long = format!("http://a.test/{}", "x".repeat(MAX_URL));
+        check(&long, json!(null), "the URL is not valid: it is longer than 8192 bytes");
+    }
+}

@@ -1,0 +1,162 @@
+//! The name of a host function: `someFn`, or `api.someFn`.
+//!
+//! Names become globals of the sandbox and path segments of the RPC bridge, so they are ASCII identifiers, at most 64 long, that
+//! hide nothing the sandbox has of its own. `api` is the one namespace.
+
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// The one namespace.
+const NAMESPACE: &str = "api";
+const MAX_LENGTH: usize = 64;
+
+/// A checked name of a host function.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FunctionName(String);
+
+/// Why a text can't name a host function.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadName {
+    /// Not an identifier, and not `api.` and an identifier.
+    #[error(
+        "`{0}` is not a function name: use an ASCII identifier of at most 64 characters, or `api.` and such an identifier"
+    )]
+    NotAnIdentifier(String),
+    /// The sandbox has something of that name.
+    #[error("`{0}` is a name of the language or of the sandbox")]
+    Reserved(String),
+}
+
+impl FunctionName {
+    /// Checks a name.
+    pub fn parse(text: &str) -> Result<Self, BadName> {
+        let local = text.strip_prefix("api.").unwrap_or(text);
+        if !is_identifier(local) {
+            return Err(BadName::NotAnIdentifier(text.chars().take(MAX_LENGTH).collect()));
+        }
+        let reserved = if local.len() == text.len() { is_global(text) } else { is_object_protocol(local) };
+        if reserved { Err(BadName::Reserved(text.to_owned())) } else { Ok(Self(text.to_owned())) }
+    }
+
+    /// The whole name: `httpCall`, `api.fetch`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// `api`, for a name under it.
+    pub fn namespace(&self) -> Option<&'static str> {
+        self.0.contains('.').then_some(NAMESPACE)
+    }
+
+    /// The name without its namespace.
+    pub fn local(&self) -> &str {
+        self.0.rsplit('.').next().unwrap_or(&self.0)
+    }
+}
+
+impl fmt::Display for FunctionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for FunctionName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+/// An ASCII identifier of a sensible length; reserved words are another question.
+pub(super) fn is_identifier(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    let first = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_' || b == b'$');
+    first && text.len() <= MAX_LENGTH && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'$')
+}
+
+/// Whether a word can't be the name of a binding in strict code.
+pub(super) fn is_reserved_word(word: &str) -> bool {
+    lists(RESERVED_WORDS, word)
+}
+
+fn is_global(name: &str) -> bool {
+    is_reserved_word(name) || lists(GLOBALS, name) || lists(ABSENT, name) || name.starts_with("__")
+}
+
+/// Members that the language itself looks up on any object: a function under `api` must not answer for them.
+fn is_object_protocol(member: &str) -> bool {
+    lists("then constructor prototype toJSON toString valueOf hasOwnProperty toLocaleString", member)
+        || member.starts_with("__")
+}
+
+fn lists(words: &str, word: &str) -> bool {
+    words.split_whitespace().any(|listed| listed == word)
+}
+
+const RESERVED_WORDS: &str = "\
+    arguments await break case catch class const continue debugger default delete do else enum eval export \
+    extends false finally for function if implements import in instanceof interface let new null package \
+    private protected public return static super switch this throw true try typeof undefined var void while with \
+    yield";
+
+/// Globals that the sandbox has, in any profile.
+const GLOBALS: &str = "\
+    AggregateError Array ArrayBuffer AsyncFunction BigInt BigInt64Array BigUint64Array Boolean DataView Date \
+    Error EvalError FinalizationRegistry Float16Array Float32Array Float64Array Function Infinity Int16Array \
+    Int32Array Int8Array Intl Iterator JSON Map Math NaN Number Object Promise Proxy RangeError ReferenceError \
+    Reflect RegExp Set String Symbol SyntaxError TextDecoder TextEncoder TypeError URIError URL URLSearchParams \
+    Uint16Array Uint32Array Uint8Array Uint8ClampedArray WeakMap WeakRef WeakSet api atob btoa clearInterval \
+    clearTimeout console context crypto data decodeURI decodeURIComponent encodeURI encodeURIComponent escape \
+    global globalThis isFinite isNaN main parseFloat parseInt queueMicrotask self setInterval setTimeout sleep \
+    structuredClone tools unescape window";
+
+/// Names that the sandbox leaves out and answers with advice; a function of that name would take the advice away.
+const ABSENT: &str = "\
+    Atomics Buffer Bun Deno SharedArrayBuffer WebAssembly Worker XMLHttpRequest exports fetch fs module \
+    performance process require setImmediate";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let found = match FunctionName::parse(text) {
+            Ok(name) => format!("{:?} {}", name.namespace(), name.local()),
+            Err(BadName::NotAnIdentifier(_)) => "not an identifier".to_owned(),
+            Err(BadName::Reserved(_)) => "reserved".to_owned(),
+        };
+        assert_eq!(found, expected, "{text:?}");
+    }
+
+    #[test]
+    fn plain_and_namespaced_identifiers_pass() {
+        check("addNumbers", "None addNumbers");
+        check("$_9", "None $_9");
+        check("api.getWeather", "Some(\"api\") getWeather");
+        check("api.fetch", "Some(\"api\") fetch");
+        check("api.delete", "Some(\"api\") delete");
+    }
+
+    #[test]
+    fn what_is_no_ascii_identifier_is_refused() {
+        let long = "a".repeat(65);
+        for text in
+            ["", "1a", "a-b", "a b", "é", "a.b", "api.", "api.a.b", "api..a", "api.1", "a\0", "a/b", long.as_str()]
+        {
+            check(text, "not an identifier");
+        }
+    }
+
+    #[test]
+    fn nothing_of_the_sandbox_can_be_hidden() {
+        for text in ["fetch", "console", "api", "context", "eval", "await", "JSON", "process", "__backends", "tools"] {
+            check(text, "reserved");
+        }
+    }
+
+    #[test]
+    fn the_api_object_stays_a_plain_object() {
+        for text in ["api.then", "api.constructor", "api.__proto__", "api.toJSON"] {
+            check(text, "reserved");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The functions one run may call, by name.
+//!
+//! Registries are values: merging and restricting give new ones, so what one run was granted can't change under another.
+
+use super::{CallContext, ErrorCode, FunctionError, HostFunction};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A set of host functions with distinct names. Cheap enough to build for every run.
+#[derive(Debug, Clone, Default)]
+pub struct Registry(BTreeMap<String, HostFunction>);
+
+/// A run asked for functions that nobody registered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no function named {}; known are: {}", quoted(.unknown), quoted(.known))]
+pub struct UnknownFunction {
+    /// The names asked for, in the order asked.
+    pub unknown: Vec<String>,
+    /// The names there are.
+    pub known: Vec<String>,
+}
+
+fn quoted(names: &[String]) -> String {
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    let short = |name: &String| format!("`{}`", name.chars().take(64).collect::<String>().escape_debug());
+    names.iter().map(short).collect::<Vec<_>>().join(", ")
+}
+
+impl Registry {
+    /// A registry without functions.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a function; one of the same name gives way.
+    pub fn insert(&mut self, function: HostFunction) {
+        self.0.insert(function.name().as_str().to_owned(), function);
+    }
+
+    /// This registry below `over`: of two functions with one name, the upper is kept. Built in < engine < run.
+    #[must_use]
+    pub fn merged(&self, over: &Self) -> Self {
+        let mut functions = self.0.clone();
+        functions.extend(over.0.iter().map(|(name, function)| (name.clone(), function.clone())));
+        Self(functions)
+    }
+
+    /// Only the named functions: what a run's `functions` list leaves out is not there.
+    pub fn restricted<S: AsRef<str>>(&self, names: &[S]) -> Result<Self, UnknownFunction> {
+        let mut kept = BTreeMap::new();
+        let mut unknown = Vec::new();
+        for name in names.iter().map(AsRef::as_ref) {
+            match self.0.get(name) {
+                Some(function) => drop(kept.insert(name.to_owned(), function.clone())),
+                None => unknown.push(name.to_owned()),
+            }
+        }
+        if unknown.is_empty() { Ok(Self(kept)) } else { Err(UnknownFunction { unknown, known: self.names() }) }
+    }
+
+    /// A function by its whole name.
+    pub fn get(&self, name: &str) -> Option<&HostFunction> {
+        self.0.get(name)
+    }
+
+    /// All functions, ordered by name.
+    pub fn iter(&self) -> impl Iterator<Item = &HostFunction> {
+        self.0.values()
+    }
+
+    /// All names, in order.
+    pub fn names(&self) -> Vec<String> {
+        self.0.keys().cloned().collect()
+    }
+
+    /// How many functions there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Calls a function. A name that was not granted and one that never existed get the same answer.
+    pub async fn call(&self, name: &str, context: CallContext, args: Vec<Value>) -> Result<Value, FunctionError> {
+        match self.0.get(name) {
+            Some(function) => function.call(context, args).await,
+            None => {
+                let unknown = UnknownFunction { unknown: vec![name.to_owned()], known: self.names() };
+                Err(FunctionError::new(ErrorCode::UnknownFunction, unknown.to_string()))
+            }
+        }
+    }
+}
+
+impl FromIterator<HostFunction> for Registry {
+    fn from_iter<I: IntoIterator<Item = HostFunction>>(functions: I) -> Self {
+        let mut registry = Self::new();
+        functions.into_iter().for_each(|function| registry.insert(function));
+        registry
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn saying(name: &str, answer: &'static str) -> HostFunction {
+        HostFunction::builder(name).handle(move |_, _| async move { Ok(json!(answer)) }).expect("a sound signature")
+    }
+
+    fn registry(names: &[&str], answer: &'static str) -> Registry {
+        names.iter().map(|name| saying(name, answer)).collect()
+    }
+
+    async fn check(registry: &Registry, name: &str, expected: Value) {
+        let found = registry.call(name, CallContext::default(), vec![]).await;
+        assert_eq!(found.unwrap_or_else(|error| json!(error.code.as_str())), expected, "{name}");
+    }
+
+    #[tokio::test]
+    async fn a_run_overrides_the_engine_and_the_engine_the_built_ins() {
+        let merged = registry(&["a", "b", "c"], "built in")
+            .merged(&registry(&["b", "c"], "engine"))
+            .merged(&registry(&["c"], "run"));
+        check(&merged, "a", json!("built in")).await;
+        check(&merged, "b", json!("engine")).await;
+        check(&merged, "c", json!("run")).await;
+    }
+
+    #[tokio::test]
+    async fn a_list_leaves_out_what_it_does_not_name() {
+        let kept = registry(&["a", "b"], "x").restricted(&["b"]).expect("b is known");
+        check(&kept, "b", json!("x")).await;
+        check(&kept, "a", json!("UNKNOWN_FUNCTION")).await;
+        assert!(registry(&["a"], "x").restricted::<&str>(&[]).expect("nothing is unknown").is_empty());
+    }
+
+    #[test]
+    fn an_unknown_name_is_named_with_the_known_ones() {
+        let error = registry(&["a", "api.b"], "x").restricted(&["a", "zz", "y\n"]).expect_err("two are unknown");
+        assert_eq!(error.to_string(), r"no function named `zz`, `y\n`; known are: `a`, `api.b`");
+    }
+}
