@@ -92,12 +92,11 @@ fn with_line_feeds(js: String) -> String {
 }
 
 impl Program {
-    /// The user's position of a position that QuickJS reports for a run-time error: its columns count bytes, and on the
-    /// first line they start at zero. `None` when the program has no such line.
+    /// The user's position of a position that QuickJS reports, whose columns count bytes from one. `None` when the program
+    /// has no such line.
     pub fn source_position(&self, line: u32, column: u32) -> Option<Position> {
         let (start, text) = nth_line(&self.js, line)?;
-        let column = if line == 1 { column } else { column.saturating_sub(1) };
-        self.position_at(start + (column as usize).min(text.len()))
+        self.position_at(start + (column as usize).saturating_sub(1).min(text.len()))
     }
 
     /// The user's position of a position whose columns count UTF-16 units from one, as V8 reports it.

@@ -106,6 +106,9 @@ fn refusal(excess: Excess) -> SyntaxFault {
             .hint("Split the expression, or use an array with `join` or `reduce`."),
         Excess::Angles => SyntaxFault::new("Too many `<` in one expression never close")
             .hint("Put each comparison into a statement of its own."),
+        Excess::Decorator => {
+            SyntaxFault::new("Decorators are not supported").hint("Call the decorating function yourself.")
+        }
         Excess::HtmlComment => {
             SyntaxFault::new("HTML comments are not allowed").hint("Use `//`, or write `< !--x` with a space.")
         }
