@@ -240,7 +240,7 @@ pub(crate) fn lone_function<'p, 'a>(program: &'p oxc::ast::ast::Program<'a>) -> 
 }
 
 /// Whether nothing of a statement is left at run time.
-fn is_nothing(statement: &Statement<'_>) -> bool {
+pub(crate) fn is_nothing(statement: &Statement<'_>) -> bool {
     match statement {
         Statement::EmptyStatement(_) | Statement::TSTypeAliasDeclaration(_) | Statement::TSInterfaceDeclaration(_) => {
             true
@@ -260,21 +260,27 @@ fn is_function(expression: &Expression<'_>) -> bool {
 
 /// A program that ends with an expression gives its value, as at a prompt.
 fn return_last_expression(program: &oxc::ast::ast::Program<'_>, edits: &mut Edits) {
-    // Functions are hoisted: those below the last expression have run nothing.
-    let last = program
-        .body
-        .iter()
-        .rev()
-        .find(|statement| !is_nothing(statement) && !matches!(statement, Statement::FunctionDeclaration(_)));
-    match last {
-        Some(Statement::ExpressionStatement(it)) => edits.insert(it.span.start, "return "),
-        Some(_) => {}
-        None => {
-            if let Some(directive) = program.directives.last() {
-                edits.insert(directive.span.start, "return ");
-            }
-        }
+    let start = match last_statement(program) {
+        None => program.directives.last().map(|directive| directive.span.start),
+        Some(_) => last_expression(program).map(|statement| statement.span.start),
+    };
+    if let Some(start) = start {
+        edits.insert(start, "return ");
     }
+}
+
+/// The expression at the end of the program.
+pub(crate) fn last_expression<'p, 'a>(program: &'p oxc::ast::ast::Program<'a>) -> Option<&'p ExpressionStatement<'a>> {
+    match last_statement(program) {
+        Some(Statement::ExpressionStatement(it)) => Some(it),
+        _ => None,
+    }
+}
+
+/// The statement that runs last. Functions are hoisted: those below it have run nothing.
+fn last_statement<'p, 'a>(program: &'p oxc::ast::ast::Program<'a>) -> Option<&'p Statement<'a>> {
+    let hoisted = |statement: &Statement<'_>| matches!(statement, Statement::FunctionDeclaration(_));
+    program.body.iter().rev().find(|statement| !is_nothing(statement) && !hoisted(statement))
 }
 
 // Computation.
