@@ -92,12 +92,11 @@ fn with_line_feeds(js: String) -> String {
 }
 
 impl Program {
-    /// The user's position of a position that QuickJS reports for a run-time error: its columns count bytes, and on the
-    /// first line they start at zero. `None` when the program has no such line.
+    /// The user's position of a position that QuickJS reports, whose columns count bytes from one. `None` when the program
+    /// has no such line.
     pub fn source_position(&self, line: u32, column: u32) -> Option<Position> {
         let (start, text) = nth_line(&self.js, line)?;
-        let column = if line == 1 { column } else { column.saturating_sub(1) };
-        self.position_at(start + (column as usize).min(text.len()))
+        self.position_at(start + (column as usize).saturating_sub(1).min(text.len()))
     }
 
     /// The user's position of a position whose columns count UTF-16 units from one, as V8 reports it.
@@ -241,7 +240,7 @@ pub(crate) fn lone_function<'p, 'a>(program: &'p oxc::ast::ast::Program<'a>) -> 
 }
 
 /// Whether nothing of a statement is left at run time.
-fn is_nothing(statement: &Statement<'_>) -> bool {
+pub(crate) fn is_nothing(statement: &Statement<'_>) -> bool {
     match statement {
         Statement::EmptyStatement(_) | Statement::TSTypeAliasDeclaration(_) | Statement::TSInterfaceDeclaration(_) => {
             true
@@ -261,21 +260,27 @@ fn is_function(expression: &Expression<'_>) -> bool {
 
 /// A program that ends with an expression gives its value, as at a prompt.
 fn return_last_expression(program: &oxc::ast::ast::Program<'_>, edits: &mut Edits) {
-    // Functions are hoisted: those below the last expression have run nothing.
-    let last = program
-        .body
-        .iter()
-        .rev()
-        .find(|statement| !is_nothing(statement) && !matches!(statement, Statement::FunctionDeclaration(_)));
-    match last {
-        Some(Statement::ExpressionStatement(it)) => edits.insert(it.span.start, "return "),
-        Some(_) => {}
-        None => {
-            if let Some(directive) = program.directives.last() {
-                edits.insert(directive.span.start, "return ");
-            }
-        }
+    let start = match last_statement(program) {
+        None => program.directives.last().map(|directive| directive.span.start),
+        Some(_) => last_expression(program).map(|statement| statement.span.start),
+    };
+    if let Some(start) = start {
+        edits.insert(start, "return ");
     }
+}
+
+/// The expression at the end of the program.
+pub(crate) fn last_expression<'p, 'a>(program: &'p oxc::ast::ast::Program<'a>) -> Option<&'p ExpressionStatement<'a>> {
+    match last_statement(program) {
+        Some(Statement::ExpressionStatement(it)) => Some(it),
+        _ => None,
+    }
+}
+
+/// The statement that runs last. Functions are hoisted: those below it have run nothing.
+fn last_statement<'p, 'a>(program: &'p oxc::ast::ast::Program<'a>) -> Option<&'p Statement<'a>> {
+    let hoisted = |statement: &Statement<'_>| matches!(statement, Statement::FunctionDeclaration(_));
+    program.body.iter().rev().find(|statement| !is_nothing(statement) && !hoisted(statement))
 }
 
 // Computation.

@@ -1,15 +1,48 @@
 //! From the text that an agent sent to something that can run.
+//!
+//! Pure: no I/O, no clock, no state. The text may be anything; it is parsed once, on a stack that suffices, and never
+//! searched with regular expressions.
+//!
+//! # Layout
+//! - `fence`, `nesting`, `parse`: from text to a checked syntax tree
+//! - `edit`, `erase`, `compile`: from TypeScript to one JavaScript expression, and back from its positions
+//! - `guard`: is this code fit for computation delegation?
+//! - `tools`: what may be asked about tools; `reach`, `literal`: which tool a call means, and with what arguments
+//! - `direct`, `query`, `one_call`, `hyphen`: texts that need no engine; `plan` decides
+//! - `preflight`: what is wrong with the calls of a script before it runs
+//! - `suggest`, `hints`, `caret`: errors that teach
 #![forbid(unsafe_code)]
+
+mod caret;
 mod compile;
+mod direct;
 mod edit;
 mod erase;
 mod fault;
 mod fence;
 mod guard;
+mod hints;
+mod hyphen;
+mod literal;
 mod nesting;
+mod one_call;
 mod parse;
+mod plan;
 mod position;
+mod preflight;
+mod query;
+mod reach;
+mod suggest;
+mod tools;
+
+pub use caret::caret;
 pub use compile::{Form, Program, compile};
 pub use fault::SyntaxFault;
 pub use guard::{Violation, validate_code};
+pub use hints::{FailureFacts, hint_for};
+pub use literal::Arguments;
+pub use plan::{Plan, Script, plan};
 pub use position::Position;
+pub use preflight::{Finding, FindingCode, PlannedCall, Preflight, preflight};
+pub use query::Query;
+pub use tools::{ArgumentProblem, Call, Parameters, Tools};

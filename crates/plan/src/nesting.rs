@@ -39,6 +39,8 @@ pub(crate) enum Excess {
     Angles,
     /// `<!--` or a line that starts with `-->`: engines and parsers disagree on whether it is a comment.
     HtmlComment,
+    /// `@` in code. Nothing here runs decorators, and reading many takes the parser quadratic time.
+    Decorator,
 }
 
 /// What the scan found.
@@ -153,7 +155,8 @@ impl Scanner<'_> {
             b'(' | b'[' | b'{' => return self.open(),
             b')' | b']' | b'}' => return self.close(),
             b'0'..=b'9' => self.number(),
-            b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$' | b'\\' | b'#' | b'@' => return self.word(),
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$' | b'\\' | b'#' => return self.word(),
+            b'@' => return Err(Excess::Decorator),
             0x80.. => return self.unicode(),
             _ => return self.punctuation(),
         }
@@ -437,7 +440,7 @@ impl Scanner<'_> {
     fn skip_word(&mut self) {
         loop {
             match self.peek(0) {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'$' | b'#' | b'@' => self.at += 1,
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'$' | b'#' => self.at += 1,
                 b'\\' => self.skip_escape(),
                 0x80.. => match self.text.get(self.at..).and_then(|rest| rest.chars().next()) {
                     Some(c) if is_identifier_part_unicode(c) => self.at += c.len_utf8(),

@@ -7,7 +7,7 @@ use crate::{
     fault::SyntaxFault,
     fence,
     nesting::{self, Excess, MAX_BRACKETS, MAX_CHAIN},
-    position::Position,
+    position::{Lines, Position},
 };
 use oxc::{
     allocator::Allocator,
@@ -18,6 +18,7 @@ use oxc::{
     span::SourceType,
 };
 use std::{
+    cell::OnceCell,
     panic::{AssertUnwindSafe, catch_unwind},
     thread,
 };
@@ -37,6 +38,7 @@ pub(crate) struct Parsed<'a> {
     shift: isize,
     pub(crate) program: &'a Program<'a>,
     pub(crate) scoping: Scoping,
+    lines: OnceCell<Lines>,
 }
 
 impl Parsed<'_> {
@@ -47,7 +49,8 @@ impl Parsed<'_> {
 
     /// The user's position of an offset in the parsed text.
     pub(crate) fn position(&self, offset: u32) -> Position {
-        Position::of_offset(self.source, self.source_offset(offset))
+        let lines = self.lines.get_or_init(|| Lines::of(self.source));
+        lines.position(self.source, self.source_offset(offset))
     }
 
     /// Whether a name is no variable of the program.
@@ -106,6 +109,9 @@ fn refusal(excess: Excess) -> SyntaxFault {
             .hint("Split the expression, or use an array with `join` or `reduce`."),
         Excess::Angles => SyntaxFault::new("Too many `<` in one expression never close")
             .hint("Put each comparison into a statement of its own."),
+        Excess::Decorator => {
+            SyntaxFault::new("Decorators are not supported").hint("Call the decorating function yourself.")
+        }
         Excess::HtmlComment => {
             SyntaxFault::new("HTML comments are not allowed").hint("Use `//`, or write `< !--x` with a space.")
         }
@@ -119,7 +125,9 @@ fn parse<'a>(
     allocator: &'a Allocator,
 ) -> Result<Parsed<'a>, SyntaxFault> {
     match read(code, allocator) {
-        Ok((program, scoping)) => Ok(Parsed { source, code, shift: start.cast_signed(), program, scoping }),
+        Ok((program, scoping)) => {
+            Ok(Parsed { source, code, shift: start.cast_signed(), program, scoping, lines: OnceCell::new() })
+        }
         Err(diagnostics) => {
             bare_function(source, start, code, allocator).ok_or_else(|| worst(&diagnostics, source, start))
         }
@@ -135,7 +143,7 @@ fn bare_function<'a>(source: &'a str, start: usize, code: &'a str, allocator: &'
     let function = code.trim_end_matches(|c: char| c == ';' || c.is_whitespace());
     let code = allocator.alloc_str(&format!("({function}\n)"));
     let (program, scoping) = read(code, allocator).ok()?;
-    Some(Parsed { source, code, shift: start.cast_signed() - 1, program, scoping })
+    Some(Parsed { source, code, shift: start.cast_signed() - 1, program, scoping, lines: OnceCell::new() })
 }
 
 fn read<'a>(code: &'a str, allocator: &'a Allocator) -> Result<(&'a Program<'a>, Scoping), Diagnostics> {

@@ -36,6 +36,30 @@ impl Position {
     }
 }
 
+/// The line starts of a text, for many positions in it.
+#[derive(Debug)]
+pub(crate) struct Lines(Vec<usize>);
+
+impl Lines {
+    pub(crate) fn of(text: &str) -> Self {
+        let bytes = text.as_bytes();
+        let ends = bytes.iter().enumerate().filter(|(at, byte)| match byte {
+            b'\n' => true,
+            b'\r' => bytes.get(at + 1) != Some(&b'\n'),
+            _ => false,
+        });
+        Self(std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect())
+    }
+
+    pub(crate) fn position(&self, text: &str, offset: usize) -> Position {
+        let offset = floor_char_boundary(text, offset);
+        let line = self.0.partition_point(|start| *start <= offset);
+        let start = line.checked_sub(1).and_then(|index| self.0.get(index)).copied().unwrap_or(0);
+        let column = 1 + text.get(start..offset).unwrap_or_default().chars().count();
+        Position { line: clamp(line), column: clamp(column) }
+    }
+}
+
 /// The text of a line (counted from one) without its line end, and the byte offset at which it starts.
 pub(crate) fn nth_line(text: &str, number: u32) -> Option<(usize, &str)> {
     let mut rest = text;
@@ -91,7 +115,9 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, offset: usize, line: u32, column: u32) {
-        assert_eq!(Position::of_offset(text, offset), Position { line, column });
+        let expected = Position { line, column };
+        assert_eq!(Position::of_offset(text, offset), expected);
+        assert_eq!(Lines::of(text).position(text, offset), expected);
     }
 
     #[test]

@@ -14,14 +14,7 @@ pub(super) const MODIFIERS: [&str; 7] =
     ["public", "private", "protected", "readonly", "override", "abstract", "declare"];
 
 impl<'a> Eraser<'_, 'a, '_> {
-    pub(super) fn refuse_decorators(&mut self, decorators: &[Decorator<'a>]) {
-        for decorator in decorators {
-            self.visit_decorator(decorator);
-        }
-    }
-
     pub(super) fn erase_class(&mut self, it: &Class<'a>) {
-        self.refuse_decorators(&it.decorators);
         if it.declare {
             return self.erase_statement(it.span);
         }
@@ -90,7 +83,6 @@ impl<'a> Eraser<'_, 'a, '_> {
     }
 
     fn erase_method(&mut self, it: &MethodDefinition<'a>, derived: bool) {
-        self.refuse_decorators(&it.decorators);
         if it.value.body.is_none() || it.r#type.is_abstract() {
             return self.erase_statement(it.span);
         }
@@ -108,7 +100,6 @@ impl<'a> Eraser<'_, 'a, '_> {
     }
 
     fn erase_property(&mut self, it: &PropertyDefinition<'a>) {
-        self.refuse_decorators(&it.decorators);
         if it.declare || it.r#type == PropertyDefinitionType::TSAbstractPropertyDefinition {
             return self.erase_statement(it.span);
         }

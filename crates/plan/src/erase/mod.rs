@@ -272,7 +272,6 @@ impl<'a> Visit<'a> for Eraser<'_, 'a, '_> {
     }
 
     fn visit_formal_parameter(&mut self, it: &FormalParameter<'a>) {
-        self.refuse_decorators(&it.decorators);
         self.erase_words(it.span.start, it.pattern.span().start, &class::MODIFIERS);
         if it.optional {
             self.erase_mark(it.pattern.span().end, b"?");
@@ -292,10 +291,6 @@ impl<'a> Visit<'a> for Eraser<'_, 'a, '_> {
             self.erase_mark(it.id.span().end, b"!");
         }
         walk::walk_variable_declarator(self, it);
-    }
-
-    fn visit_decorator(&mut self, it: &Decorator<'a>) {
-        self.fault(it.span.start, "Decorators are not supported", "Call the decorating function yourself.");
     }
 
     // Classes: see `class`.

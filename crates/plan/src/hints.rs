@@ -1,0 +1,194 @@
+//! After a failure: what the writer of the program probably got wrong.
+//!
+//! The syntax tree tells which suspicious things stand at or before the place of the failure; the message of the error
+//! is never read, because the program itself can make it say anything. A hint is a guess and is worded as advice.
+
+use crate::{
+    parse::{Parsed, with_parsed},
+    position::Position,
+    preflight::{FindingCode, inspect},
+    reach::BUILT_IN,
+    suggest::{nearest, question},
+    tools::Tools,
+};
+use oxc::{ast::ast::*, ast_visit::Visit};
+
+/// What is known about a failed run.
+#[derive(Debug, Clone, Copy)]
+pub struct FailureFacts<'f> {
+    /// The program as the user sent it.
+    pub source: &'f str,
+    /// The `name` of the error, such as `TypeError`, if an error was thrown.
+    pub error_name: Option<&'f str>,
+    /// Where it happened, in the user's lines.
+    pub position: Option<Position>,
+}
+
+/// A hint for a failed run, if one fits.
+pub fn hint_for(failure: &FailureFacts<'_>, tools: &dyn Tools) -> Option<String> {
+    with_parsed(failure.source, |parsed| Ok(choose(suspects(&parsed, tools), failure))).ok()?
+}
+
+struct Suspect {
+    position: Position,
+    hint: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Fails where it stands.
+    Here,
+    /// Fails where it stands or later.
+    Later,
+}
+
+/// The suspect at the place of the failure, or the last one before it that can make itself felt later.
+fn choose(mut suspects: Vec<Suspect>, failure: &FailureFacts<'_>) -> Option<String> {
+    suspects.sort_by_key(|suspect| suspect.position);
+    let Some(place) = failure.position else { return suspects.into_iter().next().map(|suspect| suspect.hint) };
+    let here = suspects
+        .iter()
+        .filter(|suspect| suspect.position.line == place.line)
+        .min_by_key(|suspect| suspect.position.column.abs_diff(place.column));
+    let earlier = || {
+        let type_error = failure.error_name.is_none_or(|name| name == "TypeError");
+        suspects.iter().rev().find(|one| type_error && one.kind == Kind::Later && one.position < place)
+    };
+    here.or_else(earlier).map(|suspect| suspect.hint.clone())
+}
+
+fn suspects(parsed: &Parsed<'_>, tools: &dyn Tools) -> Vec<Suspect> {
+    let preflight = inspect(parsed, tools);
+    let mut found: Vec<Suspect> = preflight
+        .errors
+        .into_iter()
+        .chain(preflight.warnings)
+        .filter(|finding| finding.code != FindingCode::NotAwaited && finding.code != FindingCode::InvalidArguments)
+        .map(|finding| Suspect {
+            position: finding.position,
+            hint: [Some(finding.message + "."), finding.suggestion].into_iter().flatten().collect::<Vec<_>>().join(" "),
+            kind: match finding.code {
+                FindingCode::ShadowedBackend | FindingCode::MissingAwait => Kind::Later,
+                _ => Kind::Here,
+            },
+        })
+        .collect();
+    let mut strangers = Strangers { parsed, tools, found: Vec::new() };
+    strangers.visit_program(parsed.program);
+    found.append(&mut strangers.found);
+    found
+}
+
+/// Finds global names that nobody defines.
+struct Strangers<'p, 'a> {
+    parsed: &'p Parsed<'a>,
+    tools: &'p dyn Tools,
+    found: Vec<Suspect>,
+}
+
+/// Enough to find the one at the place of the failure, and no more than a hostile text may cost.
+const MOST: usize = 200;
+
+impl<'a> Visit<'a> for Strangers<'_, 'a> {
+    fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
+        let name = it.name.as_str();
+        if self.found.len() >= MOST || !self.parsed.is_global(it) || self.tools.global(name).is_some() {
+            return;
+        }
+        if let Some(hint) = stranger(name, self.tools) {
+            self.found.push(Suspect { position: self.parsed.position(it.span.start), hint, kind: Kind::Here });
+        }
+    }
+}
+
+fn stranger(name: &str, tools: &dyn Tools) -> Option<String> {
+    if let Some(hint) = missing_facility(name, tools) {
+        return Some(hint);
+    }
+    if META_TOOLS.contains(&name) {
+        return Some(format!(
+            "`{name}` is a meta-tool: it is a separate call beside this one. Inside a program, `__interfaces` and `__getToolInterface(\"name\")` describe the tools."
+        ));
+    }
+    if BUILT_IN.contains(&name) {
+        return None;
+    }
+    let owners = owners(name, tools);
+    if !owners.is_empty() {
+        return Some(format!("`{name}` is a tool: call it as {}.", alternatives(&owners)));
+    }
+    let names = tools.backends();
+    question(&nearest(name, names.iter().map(String::as_str)))
+        .map(|guess| format!("There is no backend `{name}`. {guess}"))
+}
+
+/// Tools that the gateway offers beside the one that runs programs.
+const META_TOOLS: [&str; 10] = [
+    "call_tool_chain",
+    "deregister_manual",
+    "get_required_keys_for_tool",
+    "list_tools_meta",
+    "query_result",
+    "read_result",
+    "register_manual",
+    "run_code",
+    "search_tools",
+    "tool_info",
+];
+
+/// The backends that have a tool of this name, as calls.
+fn owners(tool: &str, tools: &dyn Tools) -> Vec<String> {
+    let has = |name: &String| tools.backend(name).is_some_and(|backend| tools.tool(&backend, tool).is_some());
+    tools.backends().into_iter().filter(has).take(3).map(|backend| format!("`{backend}.{tool}({{…}})`")).collect()
+}
+
+fn alternatives(calls: &[String]) -> String {
+    calls.join(" or ")
+}
+
+/// Things of other runtimes that do not exist here, and the words by which a tool for the job can be found.
+fn missing_facility(name: &str, tools: &dyn Tools) -> Option<String> {
+    let (what, words): (&str, &[&str]) = match name {
+        "fetch" | "XMLHttpRequest" | "axios" | "WebSocket" | "http" | "https" => {
+            ("There is no network in the sandbox", &["fetch", "http", "url", "web", "request", "crawl", "browse"])
+        }
+        "fs" | "Deno" | "Bun" | "path" => ("There is no file system in the sandbox", &["file", "read", "fs", "dir"]),
+        "process" => ("There is no `process` and no environment in the sandbox", &["env", "exec", "shell", "command"]),
+        "child_process" | "exec" | "spawn" => {
+            ("The sandbox cannot start processes", &["exec", "shell", "command", "run", "terminal"])
+        }
+        "require" | "module" | "exports" => {
+            ("There are no modules in the sandbox; JavaScript's own objects are there", &[])
+        }
+        "Buffer" => ("There is no `Buffer`; use `Uint8Array`, `TextEncoder`, `atob` and `btoa`", &[]),
+        "window" | "document" | "localStorage" | "sessionStorage" | "navigator" => ("This is not a browser", &[]),
+        "performance" => ("There is no `performance`; use `Date.now()`", &[]),
+        "Worker" | "SharedArrayBuffer" | "WebAssembly" => ("The sandbox has one thread and no WebAssembly", &[]),
+        _ => return None,
+    };
+    if tools.global(name).is_some() {
+        return None;
+    }
+    Some(match tool_for(words, tools) {
+        Some(call) => format!("{what}. A tool can do this: {call}."),
+        None if words.is_empty() => format!("{what}."),
+        None => format!("{what}. Use a backend's tool; `__interfaces` lists them."),
+    })
+}
+
+/// The first tool whose name has one of the words, the words in order of preference.
+fn tool_for(words: &[&str], tools: &dyn Tools) -> Option<String> {
+    let all: Vec<(String, String)> = tools
+        .backends()
+        .into_iter()
+        .flat_map(|name| {
+            let backend = tools.backend(&name).unwrap_or_default();
+            tools.tools(&backend).into_iter().map(move |tool| (name.clone(), tool))
+        })
+        .collect();
+    words.iter().find_map(|word| {
+        let (backend, tool) = all.iter().find(|(_, tool)| tool.to_lowercase().contains(word))?;
+        Some(format!("`{backend}.{tool}({{…}})`"))
+    })
+}

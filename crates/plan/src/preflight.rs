@@ -1,0 +1,423 @@
+//! Looks over the calls of a program before the first of them has an effect.
+//!
+//! An error is something that must go wrong if the line is reached: a tool that does not exist, literal arguments that
+//! do not fit. What might be meant otherwise is a warning. It follows names, not values: a backend that was put into a
+//! variable is no longer seen.
+
+use crate::{
+    direct,
+    fault::SyntaxFault,
+    literal::{Arguments, argument_start, arguments},
+    parse::{Parsed, with_parsed},
+    position::Position,
+    reach::{self, Reached, Target, global_backend},
+    suggest::{nearest, question},
+    tools::{ArgumentProblem, Tools},
+};
+use oxc::{
+    ast::ast::*,
+    ast_visit::{Visit, walk},
+    span::{GetSpan, Span},
+    syntax::{
+        operator::UnaryOperator,
+        symbol::{SymbolFlags, SymbolId},
+    },
+};
+use std::collections::HashSet;
+
+/// Most calls and most findings of a kind that are listed.
+const LISTED: usize = 1_000;
+
+/// What can be known about a program's calls without running it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Preflight {
+    /// The tool calls in the program, in the order of its text.
+    pub calls: Vec<PlannedCall>,
+    /// What certainly goes wrong: the run must not start.
+    pub errors: Vec<Finding>,
+    /// What probably goes wrong.
+    pub warnings: Vec<Finding>,
+}
+
+/// A call that the program would make.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlannedCall {
+    /// Original name of the backend.
+    pub backend: String,
+    /// Original name of the tool.
+    pub tool: String,
+    /// Where the call stands. `None` if the text is no program but plain JSON.
+    pub position: Option<Position>,
+    /// What it passes, as far as the text tells.
+    pub arguments: Arguments,
+}
+
+/// Something worth telling about a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What kind of thing.
+    pub code: FindingCode,
+    /// What is wrong, in a sentence.
+    pub message: String,
+    /// Where.
+    pub position: Position,
+    /// What to do instead.
+    pub suggestion: Option<String>,
+}
+
+/// The kinds of findings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FindingCode {
+    /// The backend has no such tool.
+    UnknownTool,
+    /// There is no such backend.
+    UnknownBackend,
+    /// Arguments do not fit the tool's input schema.
+    InvalidArguments,
+    /// A call's promise is dropped.
+    NotAwaited,
+    /// A promise is used as if it were its value.
+    MissingAwait,
+    /// A variable hides a backend.
+    ShadowedBackend,
+}
+
+impl FindingCode {
+    /// The name of the kind in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownTool => "unknown_tool",
+            Self::UnknownBackend => "unknown_backend",
+            Self::InvalidArguments => "invalid_arguments",
+            Self::NotAwaited => "not_awaited",
+            Self::MissingAwait => "missing_await",
+            Self::ShadowedBackend => "shadowed_backend",
+        }
+    }
+}
+
+/// Inspects a text without running it: what `toolgate check` shows.
+pub fn preflight(source: &str, tools: &dyn Tools) -> Result<Preflight, SyntaxFault> {
+    if let Some(direct) = direct::read(source, tools) {
+        let call = direct?;
+        let arguments = Arguments::Known(call.arguments);
+        let planned = PlannedCall { backend: call.backend, tool: call.tool, position: None, arguments };
+        return Ok(Preflight { calls: vec![planned], ..Preflight::default() });
+    }
+    with_parsed(source, |parsed| Ok(inspect(&parsed, tools)))
+}
+
+pub(crate) fn inspect(parsed: &Parsed<'_>, tools: &dyn Tools) -> Preflight {
+    let mut inspector = Inspector {
+        parsed,
+        tools,
+        preflight: Preflight::default(),
+        certain: Vec::new(),
+        result: result_span(parsed),
+        promises: HashSet::new(),
+        changed: HashSet::new(),
+        probed: HashSet::new(),
+    };
+    inspector.visit_program(parsed.program);
+    inspector.find_shadows();
+    inspector.finish()
+}
+
+/// The statement whose value is the program's result, so that its promise is not dropped.
+fn result_span(parsed: &Parsed<'_>) -> Option<Span> {
+    crate::compile::last_expression(parsed.program).map(|statement| statement.span)
+}
+
+struct Inspector<'p, 'a> {
+    parsed: &'p Parsed<'a>,
+    tools: &'p dyn Tools,
+    preflight: Preflight,
+    /// Errors, unless the program changes the backend or asks first whether the tool is there.
+    certain: Vec<(String, String, Finding)>,
+    result: Option<Span>,
+    /// Variables that hold the promise of a call.
+    promises: HashSet<SymbolId>,
+    /// Backends that the program writes to.
+    changed: HashSet<String>,
+    /// Tools whose existence the program may ask for: backend and name.
+    probed: HashSet<(String, String)>,
+}
+
+impl<'a> Inspector<'_, 'a> {
+    fn finish(mut self) -> Preflight {
+        for (backend, name, finding) in self.certain {
+            let doubtful = self.changed.contains(&backend) || self.probed.contains(&(backend, name));
+            let list = if doubtful { &mut self.preflight.warnings } else { &mut self.preflight.errors };
+            list.push(finding);
+        }
+        for list in [&mut self.preflight.errors, &mut self.preflight.warnings] {
+            list.sort_by_key(|finding| finding.position);
+            list.truncate(LISTED);
+        }
+        self.preflight
+    }
+
+    fn finding(&self, code: FindingCode, at: u32, message: String, suggestion: Option<String>) -> Finding {
+        Finding { code, message, position: self.parsed.position(at), suggestion }
+    }
+
+    fn warn(&mut self, code: FindingCode, at: u32, message: String, suggestion: Option<String>) {
+        if self.preflight.warnings.len() < LISTED {
+            let finding = self.finding(code, at, message, suggestion);
+            self.preflight.warnings.push(finding);
+        }
+    }
+
+    fn reached(&self, expression: &Expression<'a>) -> Option<Reached> {
+        reach::callee(self.parsed, expression, self.tools)
+    }
+
+    fn is_tool_call(&self, expression: &Expression<'a>) -> Option<Reached> {
+        let Expression::CallExpression(call) = expression.get_inner_expression() else { return None };
+        self.reached(&call.callee).filter(|reached| matches!(reached.target, Target::Tool { .. }))
+    }
+
+    fn check_call(&mut self, call: &CallExpression<'a>) {
+        let Some(reached) = self.reached(&call.callee) else { return self.check_receiver(&call.callee) };
+        let at = reached.name_span.start;
+        match &reached.target {
+            Target::Tool { backend, tool } => self.check_arguments(call, &reached, backend, tool),
+            Target::NoSuchTool { backend } => {
+                let names = self.tools.tools(backend);
+                let suggestion = question(&nearest(&reached.name, names.iter().map(String::as_str)));
+                let message = format!("Backend `{}` has no tool `{}`", reached.receiver, reached.name);
+                let finding = self.finding(FindingCode::UnknownTool, at, message, suggestion);
+                if call.optional {
+                    self.preflight.warnings.push(finding);
+                } else if self.certain.len() < LISTED {
+                    self.certain.push((backend.clone(), reached.name.clone(), finding));
+                }
+            }
+            Target::NoSuchBackend => {
+                let names = self.tools.backends();
+                let suggestion = question(&nearest(&reached.receiver, names.iter().map(String::as_str)));
+                let message = format!("There is no backend `{}`", reached.receiver);
+                self.warn(FindingCode::UnknownBackend, at, message, suggestion);
+            }
+        }
+    }
+
+    /// `exaa.search()`: a global that does not exist, near one that does.
+    fn check_receiver(&mut self, callee: &Expression<'a>) {
+        let Some((object, _, _)) = reach::member(callee) else { return };
+        let Expression::Identifier(id) = object.get_inner_expression() else { return };
+        let name = id.name.as_str();
+        if !self.parsed.is_global(id) || reach::BUILT_IN.contains(&name) {
+            return;
+        }
+        let names = self.tools.backends();
+        if let Some(suggestion) = question(&nearest(name, names.iter().map(String::as_str))) {
+            let message = format!("`{name}` is not defined");
+            self.warn(FindingCode::UnknownBackend, id.span.start, message, Some(suggestion));
+        }
+    }
+
+    fn check_arguments(&mut self, call: &CallExpression<'a>, reached: &Reached, backend: &str, tool: &str) {
+        let known = arguments(call);
+        let at = argument_start(call);
+        let written = format!("{}.{}", reached.receiver, reached.name);
+        match &known {
+            Arguments::Known(value) => {
+                for problem in self.tools.check_arguments(backend, tool, value) {
+                    let finding = self.finding(FindingCode::InvalidArguments, at, tell(&written, &problem), None);
+                    self.certain.push((backend.to_owned(), reached.name.clone(), finding));
+                }
+            }
+            Arguments::Partial { .. } => self.check_partial(&known, (backend, tool), &written, at),
+            Arguments::Unknown if call.arguments.len() > 1 => {
+                let message = format!("{written} takes one argument object");
+                self.warn(FindingCode::InvalidArguments, at, message, None);
+            }
+            Arguments::Unknown => {}
+        }
+        if self.preflight.calls.len() < LISTED {
+            let position = Some(self.parsed.position(call.span.start));
+            let planned =
+                PlannedCall { backend: backend.to_owned(), tool: tool.to_owned(), position, arguments: known };
+            self.preflight.calls.push(planned);
+        }
+    }
+
+    /// What can be said of an object of which only some properties are known: warnings at most.
+    fn check_partial(&mut self, known: &Arguments, (backend, tool): (&str, &str), written: &str, at: u32) {
+        let Arguments::Partial { literals, dynamic, open } = known else { return };
+        let has = |name: &String| literals.contains_key(name) || dynamic.contains(name);
+        let mut problems: Vec<ArgumentProblem> = Vec::new();
+        let mut problem = |path: &str, message: &str| {
+            problems.push(ArgumentProblem { path: path.to_owned(), message: message.to_owned() });
+        };
+        if let Some(parameters) = self.tools.parameters(backend, tool) {
+            for name in parameters.required.iter().filter(|name| !open && !has(name)) {
+                problem(name, "is required");
+            }
+            for name in
+                literals.keys().chain(dynamic).filter(|name| parameters.closed && !parameters.names.contains(name))
+            {
+                problem(name, "is not expected");
+            }
+        }
+        let found = self.tools.check_arguments(backend, tool, &literals.clone().into());
+        problems.extend(found.into_iter().filter(|one| literals.contains_key(first_segment(&one.path))));
+        problems.dedup_by(|a, b| a.path == b.path);
+        for one in problems {
+            self.warn(FindingCode::InvalidArguments, at, tell(written, &one), None);
+        }
+    }
+
+    /// A promise that nobody waits for: its call may not even be sent before the program ends.
+    fn check_dropped(&mut self, expression: &Expression<'a>) {
+        let expression = match expression.get_inner_expression() {
+            Expression::UnaryExpression(it) if it.operator == UnaryOperator::Void => &it.argument,
+            other => other,
+        };
+        if let Some(reached) = self.dropped(expression) {
+            let message = format!("The call of {}.{} is never awaited", reached.receiver, reached.name);
+            self.warn(
+                FindingCode::NotAwaited,
+                expression.span().start,
+                message,
+                Some("Write `await` before it.".into()),
+            );
+        }
+    }
+
+    fn dropped(&self, expression: &Expression<'a>) -> Option<Reached> {
+        if let Some(reached) = self.is_tool_call(expression) {
+            return Some(reached);
+        }
+        let Expression::CallExpression(call) = expression.get_inner_expression() else { return None };
+        let (object, name, _) = reach::member(&call.callee)?;
+        if is_promise_method(name) { self.dropped(object) } else { None }
+    }
+
+    /// `b.t({…}).items`, or `p.items` where `p` is such a promise.
+    fn check_used_promise(&mut self, object: &Expression<'a>, property: &str, at: u32) {
+        if is_promise_method(property) {
+            return;
+        }
+        let name = match object.get_inner_expression() {
+            Expression::Identifier(id) => {
+                let symbol = id.reference_id.get().and_then(|it| self.parsed.scoping.get_reference(it).symbol_id());
+                symbol.filter(|symbol| self.promises.contains(symbol)).map(|_| id.name.to_string())
+            }
+            _ => self.is_tool_call(object).map(|reached| format!("{}.{}(…)", reached.receiver, reached.name)),
+        };
+        if let Some(name) = name {
+            let message = format!("`{name}` is a promise, so it has no `{property}`");
+            self.warn(FindingCode::MissingAwait, at, message, Some("Write `await` before the call.".into()));
+        }
+    }
+
+    /// After `exa.search = …` or `globalThis.exa = …` nothing about the backend is certain.
+    fn mark_changed(&mut self, member: &MemberExpression<'a>) {
+        let object = member.object();
+        if let Some((_, Some(backend))) = reach::backend(self.parsed, object, self.tools) {
+            self.changed.insert(backend);
+        } else if let (Expression::Identifier(id), Some(name)) = (object, member.static_property_name())
+            && matches!(id.name.as_str(), "globalThis" | "tools" | "__backends")
+        {
+            self.changed.extend(self.tools.global(name));
+            self.changed.extend(self.tools.backend(name));
+        }
+    }
+
+    fn find_shadows(&mut self) {
+        let scoping = &self.parsed.scoping;
+        let shadows: Vec<(String, u32)> = scoping
+            .symbol_ids()
+            .filter(|symbol| scoping.symbol_flags(*symbol).intersects(SymbolFlags::Value))
+            .map(|symbol| (scoping.symbol_name(symbol), scoping.symbol_span(symbol).start))
+            .filter(|(name, _)| global_backend(name, self.tools).is_some())
+            .map(|(name, at)| (name.to_owned(), at))
+            .collect();
+        for (name, at) in shadows {
+            let message = format!("`{name}` is a backend, and this variable hides it");
+            self.warn(FindingCode::ShadowedBackend, at, message, Some(format!("Call it `{name}Result`.")));
+        }
+    }
+}
+
+fn is_promise_method(name: &str) -> bool {
+    matches!(name, "then" | "catch" | "finally")
+}
+
+fn tell(written: &str, problem: &ArgumentProblem) -> String {
+    if problem.path.is_empty() {
+        format!("{written}: {}", problem.message)
+    } else {
+        format!("{written}: `{}` {}", problem.path, problem.message)
+    }
+}
+
+fn first_segment(path: &str) -> &str {
+    path.trim_start_matches('/').split(['.', '[', '/']).next().unwrap_or_default()
+}
+
+impl<'a> Visit<'a> for Inspector<'_, 'a> {
+    fn visit_call_expression(&mut self, it: &CallExpression<'a>) {
+        self.check_call(it);
+        // The name that is called is no question whether it is there; what it is a property of may hold more calls.
+        match (self.reached(&it.callee), it.optional) {
+            (Some(_), false) => {}
+            _ => self.visit_expression(&it.callee),
+        }
+        for argument in &it.arguments {
+            self.visit_argument(argument);
+        }
+    }
+
+    fn visit_expression_statement(&mut self, it: &ExpressionStatement<'a>) {
+        if self.result != Some(it.span) {
+            self.check_dropped(&it.expression);
+        }
+        walk::walk_expression_statement(self, it);
+    }
+
+    fn visit_variable_declarator(&mut self, it: &VariableDeclarator<'a>) {
+        if let (BindingPattern::BindingIdentifier(id), Some(init)) = (&it.id, &it.init)
+            && let (Some(symbol), Some(reached)) = (id.symbol_id.get(), self.is_tool_call(init))
+        {
+            self.promises.insert(symbol);
+            if self.parsed.scoping.get_resolved_reference_ids(symbol).is_empty() {
+                let message = format!("The call of {}.{} is never awaited", reached.receiver, reached.name);
+                let suggestion = Some("Write `await` before it.".to_owned());
+                self.warn(FindingCode::NotAwaited, init.span().start, message, suggestion);
+            }
+        }
+        walk::walk_variable_declarator(self, it);
+    }
+
+    fn visit_static_member_expression(&mut self, it: &StaticMemberExpression<'a>) {
+        let (name, at) = (it.property.name.as_str(), it.property.span.start);
+        self.check_used_promise(&it.object, name, at);
+        if let Some((_, Some(backend))) = reach::backend(self.parsed, &it.object, self.tools) {
+            self.probed.insert((backend, name.to_owned()));
+        }
+        walk::walk_static_member_expression(self, it);
+    }
+
+    fn visit_computed_member_expression(&mut self, it: &ComputedMemberExpression<'a>) {
+        self.check_used_promise(&it.object, "[…]", it.span.start);
+        walk::walk_computed_member_expression(self, it);
+    }
+
+    fn visit_assignment_expression(&mut self, it: &AssignmentExpression<'a>) {
+        match it.left.as_simple_assignment_target() {
+            Some(SimpleAssignmentTarget::AssignmentTargetIdentifier(id)) if self.parsed.is_global(id) => {
+                self.changed.extend(self.tools.global(id.name.as_str()));
+            }
+            Some(other) => {
+                if let Some(member) = other.as_member_expression() {
+                    self.mark_changed(member);
+                }
+            }
+            None => {}
+        }
+        walk::walk_assignment_expression(self, it);
+    }
+}

@@ -1,0 +1,193 @@
+//! Which tool a call in the program reaches.
+//!
+//! Only spellings that need no evaluation count: `b.t`, `globalThis.b.t`, `globalThis["b"].t`, `tools.b.t`,
+//! `__backends["b"]["t"]`. A name that the program declares itself is never a backend, in the scope where it is declared.
+
+use crate::{literal, parse::Parsed, tools::Tools};
+use oxc::{
+    ast::ast::*,
+    span::{GetSpan, Span},
+};
+
+/// A call on something that is a backend, or that should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reached {
+    pub(crate) target: Target,
+    /// The backend as the program writes it.
+    pub(crate) receiver: String,
+    /// The tool as the program writes it.
+    pub(crate) name: String,
+    /// Where that name stands.
+    pub(crate) name_span: Span,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    Tool { backend: String, tool: String },
+    NoSuchTool { backend: String },
+    NoSuchBackend,
+}
+
+/// What `callee` reaches, if it is a property of a backend.
+pub(crate) fn callee(parsed: &Parsed<'_>, callee: &Expression<'_>, tools: &dyn Tools) -> Option<Reached> {
+    let (object, name, name_span) = member(callee)?;
+    let (receiver, backend) = backend(parsed, object, tools)?;
+    let target = match backend {
+        None => Target::NoSuchBackend,
+        Some(backend) => match tools.tool(&backend, name) {
+            Some(tool) => Target::Tool { backend, tool },
+            None => Target::NoSuchTool { backend },
+        },
+    };
+    Some(Reached { target, receiver, name: name.to_owned(), name_span })
+}
+
+/// The object, the property and its place, of `object.property` or `object["property"]`.
+pub(crate) fn member<'e, 'a>(expression: &'e Expression<'a>) -> Option<(&'e Expression<'a>, &'e str, Span)> {
+    match expression.get_inner_expression() {
+        Expression::StaticMemberExpression(it) if !it.optional => {
+            Some((&it.object, it.property.name.as_str(), it.property.span))
+        }
+        Expression::ComputedMemberExpression(it) if !it.optional => {
+            Some((&it.object, literal::text(&it.expression)?, it.expression.span()))
+        }
+        _ => None,
+    }
+}
+
+/// The name and, if there is one, the backend that an expression stands for; `None` if it is about something else.
+pub(crate) fn backend(
+    parsed: &Parsed<'_>,
+    expression: &Expression<'_>,
+    tools: &dyn Tools,
+) -> Option<(String, Option<String>)> {
+    if let Expression::Identifier(id) = expression.get_inner_expression() {
+        let backend = global_backend(id.name.as_str(), tools).filter(|_| parsed.is_global(id))?;
+        return Some((id.name.to_string(), Some(backend)));
+    }
+    let (object, name, _) = member(expression)?;
+    let Expression::Identifier(root) = object.get_inner_expression() else { return None };
+    if !parsed.is_global(root) {
+        return None;
+    }
+    match root.name.as_str() {
+        "globalThis" => Some((name.to_owned(), Some(global_backend(name, tools)?))),
+        "tools" | "__backends" => Some((name.to_owned(), tools.backend(name))),
+        _ => None,
+    }
+}
+
+/// A backend that is a global variable of this name.
+pub(crate) fn global_backend(name: &str, tools: &dyn Tools) -> Option<String> {
+    if BUILT_IN.contains(&name) { None } else { tools.global(name) }
+}
+
+/// Whether a name means something to JavaScript on any object, so that a call of it may not be a tool call.
+pub(crate) fn is_peculiar(name: &str) -> bool {
+    matches!(
+        name,
+        "then"
+            | "constructor"
+            | "toString"
+            | "toLocaleString"
+            | "valueOf"
+            | "toJSON"
+            | "hasOwnProperty"
+            | "isPrototypeOf"
+            | "propertyIsEnumerable"
+            | "prototype"
+            | "call"
+            | "apply"
+            | "bind"
+    ) || name.starts_with("__")
+}
+
+/// Global names that belong to the language or to the sandbox, whatever backends are called.
+pub(crate) const BUILT_IN: [&str; 86] = [
+    "AggregateError",
+    "Array",
+    "ArrayBuffer",
+    "AsyncFunction",
+    "Atomics",
+    "BigInt",
+    "BigInt64Array",
+    "BigUint64Array",
+    "Boolean",
+    "DOMException",
+    "DataView",
+    "Date",
+    "Error",
+    "EvalError",
+    "FinalizationRegistry",
+    "Float16Array",
+    "Float32Array",
+    "Float64Array",
+    "Function",
+    "Infinity",
+    "Int16Array",
+    "Int32Array",
+    "Int8Array",
+    "Intl",
+    "Iterator",
+    "JSON",
+    "Map",
+    "Math",
+    "NaN",
+    "Number",
+    "Object",
+    "Promise",
+    "Proxy",
+    "RangeError",
+    "ReferenceError",
+    "Reflect",
+    "RegExp",
+    "Set",
+    "SharedArrayBuffer",
+    "String",
+    "Symbol",
+    "SyntaxError",
+    "TextDecoder",
+    "TextEncoder",
+    "ToolError",
+    "TypeError",
+    "URIError",
+    "URL",
+    "URLSearchParams",
+    "Uint16Array",
+    "Uint32Array",
+    "Uint8Array",
+    "Uint8ClampedArray",
+    "WeakMap",
+    "WeakRef",
+    "WeakSet",
+    "WebAssembly",
+    "__backends",
+    "__getToolInterface",
+    "__interfaces",
+    "api",
+    "arguments",
+    "atob",
+    "btoa",
+    "clearInterval",
+    "clearTimeout",
+    "console",
+    "context",
+    "crypto",
+    "decodeURI",
+    "decodeURIComponent",
+    "encodeURI",
+    "encodeURIComponent",
+    "escape",
+    "eval",
+    "globalThis",
+    "isFinite",
+    "isNaN",
+    "parseFloat",
+    "parseInt",
+    "queueMicrotask",
+    "setInterval",
+    "setTimeout",
+    "structuredClone",
+    "tools",
+    "undefined",
+];

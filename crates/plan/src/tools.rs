@@ -1,0 +1,81 @@
+//! What planning may ask about the tools of a run.
+//!
+//! The catalog lives elsewhere; this is the small window through which the planner looks at it. Answers must not change
+//! while one text is planned.
+
+use serde_json::Value;
+
+/// The tools that a program can reach.
+pub trait Tools: Sync {
+    /// The original name of the backend that a *global variable* of this name is, or `None`. A name that belongs to
+    /// JavaScript itself is never a backend's.
+    fn global(&self, name: &str) -> Option<String>;
+
+    /// The original name of the backend under this key of `tools` and `__backends`: sanitised or original.
+    fn backend(&self, name: &str) -> Option<String>;
+
+    /// The original name of the tool under this property of a backend: sanitised or original.
+    fn tool(&self, backend: &str, name: &str) -> Option<String>;
+
+    /// The names of all backends as code writes them.
+    fn backends(&self) -> Vec<String>;
+
+    /// The names of all tools of a backend as code writes them.
+    fn tools(&self, backend: &str) -> Vec<String>;
+
+    /// What a tool takes, as far as it can be listed.
+    fn parameters(&self, backend: &str, tool: &str) -> Option<Parameters>;
+
+    /// What is certainly wrong with these arguments. Empty when they fit, or when that cannot be known.
+    fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentProblem>;
+}
+
+/// The top level of a tool's input schema.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Parameters {
+    /// Every property that the schema names.
+    pub names: Vec<String>,
+    /// Those that must be there.
+    pub required: Vec<String>,
+    /// Whether other properties are forbidden.
+    pub closed: bool,
+}
+
+/// One way in which arguments do not fit a tool's schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArgumentProblem {
+    /// The property, as in `filter.tags[0]`; empty for the argument itself.
+    pub path: String,
+    /// What was expected there.
+    pub message: String,
+}
+
+/// One call of one tool, with all that is needed to make it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// Original name of the backend.
+    pub backend: String,
+    /// Original name of the tool.
+    pub tool: String,
+    /// The one argument: always an object.
+    pub arguments: Value,
+}
+
+/// Splits `backend.tool` where both halves are known. Names may contain dots, so every dot is tried; `Err` holds the
+/// number of ways that fit when that is not one.
+pub(crate) fn resolve_path(path: &str, tools: &dyn Tools) -> Result<(String, String), usize> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for (dot, _) in path.match_indices('.') {
+        let (Some(backend), Some(tool)) = (path.get(..dot), path.get(dot + 1..)) else { continue };
+        let Some(backend) = tools.backend(backend) else { continue };
+        let Some(tool) = tools.tool(&backend, tool) else { continue };
+        let pair = (backend, tool);
+        if !found.contains(&pair) {
+            found.push(pair);
+        }
+    }
+    match <[_; 1]>::try_from(found) {
+        Ok([pair]) => Ok(pair),
+        Err(found) => Err(found.len()),
+    }
+}

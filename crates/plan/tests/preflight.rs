@@ -1,0 +1,247 @@
+//! What is said about a program before it runs.
+
+mod support;
+
+use support::Catalog;
+use toolgate_plan::{Arguments, FailureFacts, Finding, Position, hint_for, preflight};
+
+fn line(kind: &str, finding: &Finding) -> String {
+    let at = format!("{}:{}", finding.position.line, finding.position.column);
+    let suggestion = finding.suggestion.as_deref().map(|text| format!(" ({text})")).unwrap_or_default();
+    format!("{kind} {} {at} {}{suggestion}", finding.code.as_str(), finding.message)
+}
+
+fn findings(source: &str) -> Vec<String> {
+    let found = preflight(source, &Catalog).expect(source);
+    found
+        .errors
+        .iter()
+        .map(|one| line("error", one))
+        .chain(found.warnings.iter().map(|one| line("warning", one)))
+        .collect()
+}
+
+#[track_caller]
+fn check(source: &str, expected: &[&str]) {
+    assert_eq!(findings(source), expected, "{source}");
+}
+
+#[test]
+fn an_unknown_tool_is_an_error_with_suggestions() {
+    check(
+        "await exa.web_serch({})",
+        &["error unknown_tool 1:11 Backend `exa` has no tool `web_serch` (Did you mean `web_search`?)"],
+    );
+    check(
+        "if (x) { await tools.exa['web-search-x']({}) }",
+        &["error unknown_tool 1:26 Backend `exa` has no tool `web-search-x` (Did you mean `web_search`?)"],
+    );
+    check("return db.zzz({})", &["error unknown_tool 1:11 Backend `db` has no tool `zzz`"]);
+}
+
+#[test]
+fn what_the_program_may_have_changed_or_asked_for_is_no_error() {
+    check("exa.mine = () => 1; return exa.mine()", &["warning unknown_tool 1:32 Backend `exa` has no tool `mine`"]);
+    check("globalThis.exa = {}; return exa.mine()", &["warning unknown_tool 1:33 Backend `exa` has no tool `mine`"]);
+    check("exa = {}; return exa.mine()", &["warning unknown_tool 1:22 Backend `exa` has no tool `mine`"]);
+    check("if (exa.mine) return exa.mine()", &["warning unknown_tool 1:26 Backend `exa` has no tool `mine`"]);
+    check("return exa.mine?.()", &["warning unknown_tool 1:12 Backend `exa` has no tool `mine`"]);
+}
+
+#[test]
+fn literal_arguments_that_do_not_fit_are_errors() {
+    check("await exa.web_search({})", &["error invalid_arguments 1:22 exa.web_search: `query` is required"]);
+    check("await exa.web_search()", &["error invalid_arguments 1:7 exa.web_search: `query` is required"]);
+    check("await exa.web_search('x')", &["error invalid_arguments 1:22 exa.web_search: must be an object"]);
+    check(
+        "await exa.web_search({ query: 1, limit: 2 })",
+        &[
+            "error invalid_arguments 1:22 exa.web_search: `query` must be a string",
+            "error invalid_arguments 1:22 exa.web_search: `limit` is not expected",
+        ],
+    );
+    check("for (const q of qs) await exa.web_search({ query: 'a' })", &[]);
+}
+
+#[test]
+fn arguments_that_are_known_in_part_give_warnings_at_most() {
+    check("await exa.web_search({ query })", &[]);
+    check("await exa.web_search({ query: q, count: n })", &[]);
+    check("await exa.web_search({ ...rest })", &[]);
+    check(
+        "await exa.web_search({ count: n })",
+        &["warning invalid_arguments 1:22 exa.web_search: `query` is required"],
+    );
+    check(
+        "await exa.web_search({ query: q, limit: n })",
+        &["warning invalid_arguments 1:22 exa.web_search: `limit` is not expected"],
+    );
+    check(
+        "await exa.web_search({ query: q, count: 'x' })",
+        &["warning invalid_arguments 1:22 exa.web_search: `count` must be a number"],
+    );
+    check("await exa.web_search(q, 1)", &["warning invalid_arguments 1:22 exa.web_search takes one argument object"]);
+    check("await exa.web_search(q)", &[]);
+}
+
+#[test]
+fn a_dropped_promise_is_a_warning() {
+    check(
+        "db.find({}); return 1",
+        &["warning not_awaited 1:1 The call of db.find is never awaited (Write `await` before it.)"],
+    );
+    check(
+        "void db.find({}); return 1",
+        &["warning not_awaited 1:6 The call of db.find is never awaited (Write `await` before it.)"],
+    );
+    check(
+        "db.find({}).catch(e => e); return 1",
+        &["warning not_awaited 1:1 The call of db.find is never awaited (Write `await` before it.)"],
+    );
+    check(
+        "const p = db.find({}); return 1",
+        &["warning not_awaited 1:11 The call of db.find is never awaited (Write `await` before it.)"],
+    );
+    check("const p = db.find({}); return await p", &[]);
+    check("db.find({})", &[]);
+    check("const ps = [1].map(q => db.find({ q })); return Promise.all(ps)", &[]);
+}
+
+#[test]
+fn a_promise_used_as_a_value_is_a_warning() {
+    check(
+        "const r = db.find({}); return r.items",
+        &["warning missing_await 1:33 `r` is a promise, so it has no `items` (Write `await` before the call.)"],
+    );
+    check(
+        "return db.find({}).items",
+        &[
+            "warning missing_await 1:20 `db.find(…)` is a promise, so it has no `items` (Write `await` before the call.)",
+        ],
+    );
+    check("const r = await db.find({}); return r.items", &[]);
+    check("const r = db.find({}); return r.then(x => x)", &[]);
+}
+
+#[test]
+fn a_variable_that_hides_a_backend_is_a_warning() {
+    let hidden = "`exa` is a backend, and this variable hides it (Call it `exaResult`.)";
+    check("const exa = await exa.search()", &[&format!("warning shadowed_backend 1:7 {hidden}")]);
+    check("return [1].map(exa => exa.id)", &[&format!("warning shadowed_backend 1:16 {hidden}")]);
+    check("try { x() } catch ({ exa }) { exa.nope() }", &[&format!("warning shadowed_backend 1:22 {hidden}")]);
+    check(
+        "{ let exa = 1 } await exa.nope({})",
+        &[
+            "error unknown_tool 1:27 Backend `exa` has no tool `nope`",
+            &format!("warning shadowed_backend 1:7 {hidden}"),
+        ],
+    );
+    check("function f({ a: [exa] = [] }) { return exa.nope() }", &[&format!("warning shadowed_backend 1:18 {hidden}")]);
+    check("type exa = number; return 1", &[]);
+}
+
+#[test]
+fn a_misspelt_backend_is_a_warning() {
+    check("await exaa.web_search({})", &["warning unknown_backend 1:7 `exaa` is not defined (Did you mean `exa`?)"]);
+    check(
+        "await tools.exaa.web_search({})",
+        &["warning unknown_backend 1:18 There is no backend `exaa` (Did you mean `exa`?)"],
+    );
+    check("await other.thing({}); Math.max(1)", &[]);
+}
+
+#[test]
+fn the_calls_are_listed_with_what_is_known_of_their_arguments() {
+    let found = preflight(
+        "const a = await db.find({ q: 1 });\nawait exa.fetch_page({ url: a, ...b });\nreturn db.find(a)",
+        &Catalog,
+    )
+    .expect("ok");
+    let listed: Vec<String> = found
+        .calls
+        .iter()
+        .map(|call| {
+            let at = call.position.map(|at| format!("{}:{}", at.line, at.column)).unwrap_or_default();
+            let arguments = match &call.arguments {
+                Arguments::Known(value) => value.to_string(),
+                Arguments::Partial { literals, dynamic, open } => {
+                    format!("{} literals, {dynamic:?}, open {open}", literals.len())
+                }
+                Arguments::Unknown => "unknown".to_owned(),
+            };
+            format!("{}/{} {at} {arguments}", call.backend, call.tool)
+        })
+        .collect();
+    assert_eq!(
+        listed,
+        ["db/find 1:17 {\"q\":1}", "exa/fetch_page 2:7 0 literals, [\"url\"], open true", "db/find 3:8 unknown"]
+    );
+}
+
+#[track_caller]
+fn hint(source: &str, at: Option<(u32, u32)>, expected: Option<&str>) {
+    let position = at.map(|(line, column)| Position { line, column });
+    let failure = FailureFacts { source, error_name: Some("TypeError"), position };
+    assert_eq!(hint_for(&failure, &Catalog).as_deref(), expected, "{source}");
+}
+
+#[test]
+fn a_failure_teaches() {
+    hint(
+        "const exa = await exa.search()",
+        Some((1, 19)),
+        Some("`exa` is a backend, and this variable hides it. Call it `exaResult`."),
+    );
+    hint("return await exaa.web_search({})", Some((1, 14)), Some("`exaa` is not defined. Did you mean `exa`?"));
+    hint("return await EXA.web_search({})", Some((1, 14)), Some("`EXA` is not defined. Did you mean `exa`?"));
+    hint(
+        "return await exa.web_serch({})",
+        Some((1, 18)),
+        Some("Backend `exa` has no tool `web_serch`. Did you mean `web_search`?"),
+    );
+    hint(
+        "return await web_search({})",
+        Some((1, 14)),
+        Some("`web_search` is a tool: call it as `exa.web_search({…})`."),
+    );
+    hint(
+        "return await fetch('x')",
+        Some((1, 14)),
+        Some("There is no network in the sandbox. A tool can do this: `exa.fetch_page({…})`."),
+    );
+    hint(
+        "const fs = require('fs')",
+        Some((1, 12)),
+        Some("There are no modules in the sandbox; JavaScript's own objects are there."),
+    );
+    hint(
+        "return fs.readFileSync('x')",
+        Some((1, 8)),
+        Some("There is no file system in the sandbox. A tool can do this: `db.read_file({…})`."),
+    );
+    hint(
+        "return process.env",
+        Some((1, 8)),
+        Some(
+            "There is no `process` and no environment in the sandbox. Use a backend's tool; `__interfaces` lists them.",
+        ),
+    );
+    hint(
+        "const r = db.find({})\nreturn r.items.map(x => x)",
+        Some((2, 1)),
+        Some("`r` is a promise, so it has no `items`. Write `await` before the call."),
+    );
+    hint(
+        "const r = db.find({})\nconst i = r.items\nreturn i.map(x => x)",
+        Some((3, 8)),
+        Some("`r` is a promise, so it has no `items`. Write `await` before the call."),
+    );
+    hint("null.x", Some((1, 1)), None);
+    hint("const fetch = () => 1; return fetch().x.y", Some((1, 30)), None);
+    hint("syntax error here (", None, None);
+    let text = hint_for(
+        &FailureFacts { source: "return search_tools('x')", error_name: Some("ReferenceError"), position: None },
+        &Catalog,
+    );
+    assert!(text.is_some_and(|text| text.contains("meta-tool")));
+}
