@@ -7,3 +7,4 @@ pub mod catalog;
 pub mod config;
 pub mod functions;
 pub mod output;
+pub mod store;
