@@ -1,0 +1,175 @@
+//! Text cut into paragraph-sized sections.
+//!
+//! A blank line ends a section. What has no blank lines, as logs do, is cut into
+//! groups of lines, and a line that is longer than a group between words.
+
+use std::ops::Range;
+
+use memchr::memchr;
+
+use super::Matches;
+use super::terms::Terms;
+
+/// Longer paragraphs are cut into groups of lines.
+const MAX_PARAGRAPH: usize = 2_000;
+
+/// Size of such a group.
+const GROUP: usize = 500;
+
+/// The sections that match, or nothing if none or all do.
+pub(super) fn matching(text: &str, terms: &Terms) -> Option<Matches> {
+    let (mut kept, mut all) = (0, 0);
+    let mut out = String::new();
+    // Where the last kept section ended, if the one before this was kept.
+    let mut joins = None;
+    for section in Sections::of(text) {
+        all += 1;
+        let Some(words) = text.get(section.clone()) else { continue };
+        if !terms.match_in(words) {
+            joins = None;
+            continue;
+        }
+        let between = joins.and_then(|end: usize| text.get(end..section.start));
+        out.push_str(between.unwrap_or(if kept == 0 { "" } else { "\n\n" }));
+        out.push_str(words);
+        kept += 1;
+        joins = Some(section.end);
+    }
+    (kept > 0 && kept < all).then_some(Matches { kept, all, text: out })
+}
+
+/// Iterator over the sections of a text. None is blank.
+struct Sections<'a> {
+    text: &'a str,
+    /// Where to look for the next paragraph.
+    at: usize,
+    /// What is left of a long paragraph.
+    long: Range<usize>,
+}
+
+impl<'a> Sections<'a> {
+    fn of(text: &'a str) -> Self {
+        Self { text, at: 0, long: 0..0 }
+    }
+
+    /// The place after the line that starts at `at`, line break included.
+    fn line_end(&self, at: usize, end: usize) -> usize {
+        let rest = self.text.as_bytes().get(at..end).unwrap_or_default();
+        memchr(b'\n', rest).map_or(end, |found| at + found + 1)
+    }
+
+    fn is_blank(&self, line: Range<usize>) -> bool {
+        self.text.get(line).is_none_or(|line| line.trim().is_empty())
+    }
+
+    fn paragraph(&mut self) -> Option<Range<usize>> {
+        let mut start = None;
+        while self.at < self.text.len() {
+            let line = self.at..self.line_end(self.at, self.text.len());
+            self.at = line.end;
+            match (self.is_blank(line.clone()), start) {
+                (true, None) => {}
+                (true, Some(start)) => return Some(start..line.start),
+                (false, None) => start = Some(line.start),
+                (false, Some(_)) => {}
+            }
+        }
+        start.map(|start| start..self.text.len())
+    }
+
+    /// Takes the next group off the long paragraph.
+    fn group(&mut self) -> Range<usize> {
+        let Range { start, end: limit } = self.long.clone();
+        let mut end = self.line_end(start, limit);
+        if end - start > MAX_PARAGRAPH {
+            end = self.word_end(start);
+        }
+        while end < limit {
+            let next = self.line_end(end, limit);
+            if next - start > GROUP {
+                break;
+            }
+            end = next;
+        }
+        self.long.start = end;
+        start..end
+    }
+
+    /// A place between words, a group's size after `start`, within a line much longer than that.
+    fn word_end(&self, start: usize) -> usize {
+        let most = self.text.floor_char_boundary(start + GROUP);
+        let piece = self.text.get(start..most).unwrap_or_default();
+        piece.rfind(char::is_whitespace).filter(|&space| space > 0).map_or(most, |space| start + space)
+    }
+
+    /// Without the line breaks at its end.
+    fn trimmed(&self, section: Range<usize>) -> Range<usize> {
+        let kept = self.text.get(section.clone()).map_or(0, |text| text.trim_end_matches(['\n', '\r']).len());
+        section.start..section.start + kept
+    }
+}
+
+impl Iterator for Sections<'_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        if self.long.is_empty() {
+            self.long = self.paragraph()?;
+            if self.long.len() <= MAX_PARAGRAPH {
+                let whole = std::mem::replace(&mut self.long, 0..0);
+                return Some(self.trimmed(whole));
+            }
+        }
+        let group = self.group();
+        Some(self.trimmed(group))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(text: &str, expected: &[&str]) {
+        let sections: Vec<_> = Sections::of(text).map(|section| &text[section]).collect();
+        assert_eq!(sections, expected);
+    }
+
+    #[test]
+    fn blank_lines_end_a_section() {
+        check("", &[]);
+        check("\n \n\n", &[]);
+        check("a\nb\r\n\r\n  \nc\n", &["a\nb", "c"]);
+    }
+
+    #[test]
+    fn a_long_paragraph_is_cut_into_groups_of_lines() {
+        let text = "0123456789 0123456789 012\n".repeat(100);
+        let sections: Vec<_> = Sections::of(&text).collect();
+        assert_eq!(sections.len(), 6);
+        assert!(sections.iter().all(|section| section.len() <= GROUP && text[section.clone()].starts_with('0')));
+    }
+
+    #[test]
+    fn a_long_line_is_cut_between_words() {
+        let text = "word ".repeat(1_000);
+        let sections: Vec<_> = Sections::of(&text).collect();
+        assert!(
+            sections.iter().all(|section| section.len() <= MAX_PARAGRAPH && !text[section.clone()].ends_with("wor"))
+        );
+        assert!(sections.len() > 5);
+    }
+
+    proptest! {
+        #[test]
+        fn sections_are_in_order_and_lose_only_blanks(text in "([a-zé]{1,30}|[ \r]|\n|\n\n|\u{1f600}{700}){0,60}") {
+            let mut end = 0;
+            for section in Sections::of(&text) {
+                prop_assert!(section.start >= end && !section.is_empty());
+                prop_assert!(text[end..section.start].trim().is_empty());
+                end = section.end;
+            }
+            prop_assert!(text[end..].trim().is_empty());
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The words of an intent, and whether enough of them occur in a text.
+//!
+//! Case is folded for all scripts and endings are cut lightly, so that "errors"
+//! finds "Error" and "failed" finds "failing". Words of scripts that have no case,
+//! many of which have no spaces either, are looked for inside longer ones.
+
+/// More terms than a sentence has.
+const MAX_TERMS: usize = 64;
+
+/// A section stays with this share of the terms: three in ten.
+const SHARE: (u32, u32) = (3, 10);
+
+/// Words that say nothing about a subject. Sorted.
+const STOP_WORDS: &[&str] = &[
+    "a", "about", "an", "and", "are", "as", "at", "be", "by", "for", "from", "how", "i", "in", "is", "it", "me", "my",
+    "of", "on", "or", "that", "the", "their", "there", "these", "this", "those", "to", "was", "were", "what", "when",
+    "where", "which", "who", "why", "with", "you", "your",
+];
+
+/// The distinct terms of an intent.
+pub(super) struct Terms {
+    /// Stems to compare words with.
+    stems: Vec<String>,
+    /// Words to look for anywhere.
+    inside: Vec<String>,
+    /// First bytes of stems: most words of a text are dismissed by theirs.
+    first: [bool; 256],
+}
+
+impl Terms {
+    /// None if there is no word in the intent.
+    pub(super) fn of(intent: &str) -> Option<Self> {
+        let mut words: Vec<_> = words(intent).map(fold).collect();
+        if words.iter().any(|word| !is_stop_word(word)) {
+            words.retain(|word| !is_stop_word(word));
+        }
+        let mut terms = Self { stems: Vec::new(), inside: Vec::new(), first: [false; 256] };
+        for word in words {
+            let caseless = word.chars().all(|c| !c.is_ascii() && c.to_lowercase().eq(c.to_uppercase()));
+            let (list, term) = if caseless { (&mut terms.inside, word) } else { (&mut terms.stems, stem(word)) };
+            if !list.contains(&term) {
+                list.push(term);
+            }
+        }
+        terms.stems.truncate(MAX_TERMS / 2);
+        terms.inside.truncate(MAX_TERMS / 2);
+        for byte in terms.stems.iter().filter_map(|term| term.bytes().next()) {
+            terms.first[usize::from(byte)] = true;
+        }
+        (terms.count() > 0).then_some(terms)
+    }
+
+    fn count(&self) -> u32 {
+        (self.stems.len() + self.inside.len()) as u32
+    }
+
+    /// At least three in ten of the terms occur.
+    pub(super) fn match_in(&self, text: &str) -> bool {
+        let enough = (self.count() * SHARE.0).div_ceil(SHARE.1);
+        let mut found = self.inside.iter().filter(|term| text.contains(term.as_str())).count() as u32;
+        let mut seen = 0u64;
+        for part in words(text).flat_map(parts) {
+            if found >= enough {
+                break;
+            }
+            let bit = self.position(part).map_or(0, |position| 1u64 << position);
+            found += u32::from(bit & !seen != 0);
+            seen |= bit;
+        }
+        found >= enough
+    }
+
+    fn position(&self, word: &str) -> Option<usize> {
+        let first = word.bytes().next()?.to_ascii_lowercase();
+        if first.is_ascii() && !self.first[usize::from(first)] {
+            return None;
+        }
+        let stem = stem(fold(word));
+        self.stems.iter().position(|term| *term == stem)
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+/// The word itself and, of a `camelCaseWord`, its parts.
+fn parts(word: &str) -> impl Iterator<Item = &str> {
+    let bytes = word.as_bytes();
+    let humps = bytes.windows(2).any(|pair| matches!(pair, [before, after] if is_hump(*before, *after)));
+    let mut rest = if humps { word } else { "" };
+    let pieces = std::iter::from_fn(move || {
+        let cut =
+            rest.as_bytes().windows(2).position(|pair| matches!(pair, [before, after] if is_hump(*before, *after)));
+        let (piece, after) = rest.split_at_checked(cut.map_or(rest.len(), |cut| cut + 1))?;
+        rest = after;
+        (!piece.is_empty()).then_some(piece)
+    });
+    std::iter::once(word).chain(pieces)
+}
+
+fn is_hump(before: u8, after: u8) -> bool {
+    (before.is_ascii_lowercase() || before.is_ascii_digit()) && after.is_ascii_uppercase()
+}
+
+/// Lower case, with the few letters whose capitals have another lower case.
+fn fold(word: &str) -> String {
+    if word.is_ascii() {
+        return word.to_ascii_lowercase();
+    }
+    let mut folded = String::with_capacity(word.len());
+    for c in word.chars().flat_map(char::to_lowercase) {
+        match c {
+            'ß' => folded.push_str("ss"),
+            'ς' => folded.push('σ'),
+            // What is left of a Turkish capital I with its dot.
+            '\u{307}' => {}
+            c => folded.push(c),
+        }
+    }
+    folded
+}
+
+fn is_stop_word(word: &str) -> bool {
+    STOP_WORDS.binary_search(&word).is_ok()
+}
+
+/// Cuts English endings: plural, `-ing`, `-ed`, a silent `e`, a doubled last letter. Applied to both sides, so it need
+/// only be the same for the forms of a word, not right. Other scripts pass unchanged.
+fn stem(mut word: String) -> String {
+    if !word.is_ascii() {
+        return word;
+    }
+    cut_plural(&mut word);
+    for ending in ["ing", "ed"] {
+        if word
+            .strip_suffix(ending)
+            .is_some_and(|rest| rest.len() >= 3 && rest.contains(['a', 'e', 'i', 'o', 'u', 'y']))
+        {
+            word.truncate(word.len() - ending.len());
+            break;
+        }
+    }
+    if word.len() > 3 && word.ends_with('e') {
+        word.pop();
+    }
+    if word.len() > 3 && word.ends_with('y') {
+        word.pop();
+        word.push('i');
+    }
+    if let [.., before, last] = word.as_bytes()
+        && word.len() > 3
+        && before == last
+        && last.is_ascii_alphabetic()
+    {
+        word.pop();
+    }
+    word
+}
+
+fn cut_plural(word: &mut String) {
+    let keeps = ["ss", "us", "is"].iter().any(|ending| word.ends_with(ending));
+    if word.len() <= 3 || keeps || !word.ends_with('s') {
+        return;
+    }
+    word.pop();
+    if word.len() > 4 && word.ends_with("ie") {
+        word.truncate(word.len() - 2);
+        word.push('y');
+    } else if ["sse", "xe", "che", "she"].iter().any(|ending| word.ends_with(ending)) {
+        word.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(intent: &str, text: &str, expected: bool) {
+        let terms = Terms::of(intent).expect("a term");
+        assert_eq!(terms.match_in(text), expected, "{intent:?} in {text:?}");
+    }
+
+    #[test]
+    fn forms_of_a_word_find_each_other() {
+        for forms in [
+            "error errors Error ERRORS",
+            "fail fails failed failing",
+            "parse parses parsed parsing",
+            "query queries queried querying",
+            "call calls called calling",
+            "stop stops stopped stopping",
+            "box boxes boxed",
+            "process processes processed processing",
+            "cache caches cached caching",
+            "class classes",
+            "timeout timeouts",
+        ] {
+            for (one, other) in forms.split(' ').flat_map(|one| forms.split(' ').map(move |other| (one, other))) {
+                check(one, &format!("an {other}!"), true);
+            }
+        }
+    }
+
+    #[test]
+    fn other_words_are_not_found() {
+        check("error", "terrors and errands", false);
+        check("bus", "bu", false);
+        check("sing", "s", false);
+        check("red", "r", false);
+    }
+
+    #[test]
+    fn case_folds_in_every_script() {
+        check("ÜBERGRÖSSE", "die Übergröße", true);
+        check("ΟΔΟΣ", "οδος οδός", true);
+        check("ошибка", "ОШИБКА!", true);
+        check("istanbul", "İSTANBUL", true);
+    }
+
+    #[test]
+    fn scripts_without_spaces_are_searched_inside() {
+        check("错误", "发生错误了", true);
+        check("错误", "一切正常", false);
+    }
+
+    #[test]
+    fn names_in_code_are_split_into_words() {
+        check("connection errors", "lastErrorCode", true);
+        check("error", r#"{"error_count": 3}"#, true);
+        check("code", "HTTPErrorCode", true);
+    }
+
+    #[test]
+    fn words_that_say_nothing_do_not_count_unless_they_are_all_there_is() {
+        check("what is the error in this", "the error", true);
+        check("what is the error in this", "this is the thing", false);
+        check("what is this", "nothing", false);
+        check("what is this", "this is what", true);
+    }
+
+    #[test]
+    fn the_same_word_twice_is_one_term() {
+        check("error errors timeout disk quota", "error error ERROR", false);
+        check("error errors timeout disk", "error", true);
+    }
+}

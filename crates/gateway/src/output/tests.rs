@@ -1,0 +1,220 @@
+//! The promises of the pipeline as a whole.
+
+use super::samples;
+use super::*;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// Shapes, and hands back what was kept.
+fn shaped(returned: &str, settings: &OutputSettings, intent: Option<&str>) -> (Response, Option<String>) {
+    let mut kept = None;
+    let response = shape(returned, settings, intent, &mut |whole| {
+        kept = Some(whole.text.into_owned());
+        ResultId::parse("res_00112233445566778899aabbccddeeff").ok()
+    });
+    assert!(response.text.len() <= settings.max_output_size);
+    assert_eq!(response.bytes_returned, response.text.len());
+    assert_eq!(kept.is_some(), !response.stages.is_empty());
+    (response, kept)
+}
+
+fn with_max(max_output_size: usize) -> OutputSettings {
+    OutputSettings { max_output_size, ..OutputSettings::default() }
+}
+
+fn check(returned: &str, expected: &str) {
+    let (response, kept) = shaped(returned, &OutputSettings::default(), None);
+    assert_eq!((response.text.as_str(), kept), (expected, None));
+    assert_eq!(response.bytes_processed, expected.len());
+}
+
+fn rows(count: usize) -> Value {
+    (0..count).map(|i| json!({"id": i, "name": format!("Row {i}"), "note": "lorem ipsum ".repeat(8)})).collect()
+}
+
+#[test]
+fn a_string_is_given_as_its_text_and_other_values_as_pretty_json() {
+    check(r#""plain \"text\"\n\u00e9""#, "plain \"text\"\né");
+    check("null", "null");
+    check(
+        r#"{"b":1,"a":[12345678901234567890,1e21]}"#,
+        "{\n  \"b\": 1,\n  \"a\": [\n    12345678901234567890,\n    1e21\n  ]\n}",
+    );
+    check(r#""{\"a\":1}""#, r#"{"a":1}"#);
+    check("", "");
+}
+
+#[test]
+fn a_lone_surrogate_is_shown_replaced_and_kept_exactly() {
+    check(r#"["\ud800"]"#, "[\n  \"\\ufffd\"\n]");
+    check(r#""a\ud800""#, "a\u{fffd}");
+    let returned = format!("\"\\ud800{}\"", "x".repeat(1_000));
+    assert_eq!(shaped(&returned, &with_max(500), None).1, Some(returned));
+}
+
+#[test]
+fn what_fits_exactly_is_unchanged() {
+    let text = "y".repeat(1_000);
+    let (response, _) = shaped(&json!(text).to_string(), &with_max(1_000), None);
+    assert_eq!(response.text, text);
+    let (response, _) = shaped(&json!(text).to_string(), &with_max(999), None);
+    assert_eq!(response.stages, [Stage::Truncate, Stage::Footer]);
+}
+
+#[test]
+fn a_long_text_is_cut_and_its_footer_tells_the_numbers() {
+    let lines: String = (0..20_000).map(|i| format!("line number {i:06}\n")).collect();
+    let (response, kept) = shaped(&json!(lines).to_string(), &OutputSettings::default(), None);
+    let shown: Vec<_> = response.text.lines().filter(|line| !line.starts_with("line")).collect();
+    insta::assert_snapshot!(shown.join("\n"), @r"
+    ... [9490 lines / 176.1KB truncated — showing first 6306 + last 4204 lines] ...
+
+    [Output: 195.3KB returned, 371.1KB processed, 47% reduced]
+    [Full result: res_00112233445566778899aabbccddeeff — read_result / query_result]
+    ");
+    assert_eq!(kept, Some(lines));
+}
+
+#[test]
+fn large_json_is_outlined_and_small_json_is_not() {
+    let (small, _) = shaped(&rows(20).to_string(), &OutputSettings::default(), None);
+    assert_eq!(small.stages, []);
+    let (large, kept) = shaped(&rows(200).to_string(), &OutputSettings::default(), None);
+    assert_eq!(large.stages, [Stage::Chunk, Stage::Footer]);
+    assert!(large.text.contains("(200 items") && large.text.contains("[199] id=199 name=\"Row 199\""));
+    assert_eq!(kept, Some(rows(200).to_string()));
+}
+
+#[test]
+fn json_in_a_string_is_treated_as_json() {
+    let text = serde_json::to_string_pretty(&json!({"results": rows(200)})).expect("JSON");
+    let (response, kept) = shaped(&json!(text).to_string(), &OutputSettings::default(), None);
+    assert!(response.text.contains("results (200 items"), "{}", response.text);
+    assert_eq!(kept, Some(text));
+}
+
+#[test]
+fn each_stage_can_be_switched_off() {
+    let all = OutputSettings::default();
+    let stages = |settings: &OutputSettings| shaped(&rows(2_500).to_string(), settings, Some("row 77")).0.stages;
+    assert_eq!(stages(&OutputSettings { intent: false, ..all.clone() }), [Stage::Chunk, Stage::Footer]);
+    let no_chunks = OutputSettings { intent: false, auto_chunk_json: false, ..all.clone() };
+    assert_eq!(stages(&no_chunks), [Stage::Truncate, Stage::Footer]);
+    let cut = |smart_truncation| {
+        shaped(&rows(2_500).to_string(), &OutputSettings { smart_truncation, ..no_chunks.clone() }, None).0.text
+    };
+    assert!(cut(true).contains("\"id\": 2499") && cut(true).contains("\"id\": 0,"));
+    assert!(!cut(false).contains("\"id\": 2499") && cut(false).contains("\"id\": 0,"));
+}
+
+#[test]
+fn what_matches_the_intent_is_json_below_the_header() {
+    let mut value = rows(300);
+    value[250]["note"] = json!("a failed payment");
+    let (response, _) = shaped(&value.to_string(), &OutputSettings::default(), Some("failing payments"));
+    assert_eq!(response.stages, [Stage::Intent, Stage::Footer]);
+    let (header, rest) = response.text.split_once("\n\n").expect("a header");
+    assert_eq!(header, "[1 of 300 sections match \"failing payments\"]");
+    let (json, _) = rest.split_once("\n\n").expect("a footer");
+    assert_eq!(serde_json::from_str::<Value>(json).expect("JSON"), json!([value[250]]));
+}
+
+#[test]
+fn positions_are_explained_when_matches_are_outlined() {
+    let mut value = rows(600);
+    (0..300).for_each(|i| value[2 * i]["note"] = json!("failed ".repeat(10)));
+    let (response, _) = shaped(&value.to_string(), &OutputSettings::default(), Some("failed"));
+    assert_eq!(response.stages, [Stage::Intent, Stage::Chunk, Stage::Footer]);
+    assert!(
+        response.text.starts_with("[300 of 600 sections match \"failed\"]\n\n[Positions below count"),
+        "{}",
+        response.text
+    );
+}
+
+#[test]
+fn statistics_sum_what_the_footers_say() {
+    let mut stats = OutputStats::default();
+    for count in [10, 200] {
+        stats.record(&shaped(&rows(count).to_string(), &OutputSettings::default(), None).0);
+    }
+    let pretty = |count| serde_json::to_string_pretty(&rows(count)).expect("JSON").len() as u64;
+    assert_eq!((stats.calls, stats.bytes_processed), (2, pretty(10) + pretty(200)));
+    assert!(stats.percent_reduced() > 50);
+}
+
+#[test]
+fn hostile_input_is_answered_within_the_bound() {
+    let many = 300_000;
+    let nested = "[".repeat(many / 2) + &"]".repeat(many / 2);
+    let objects = "{\"a\":".repeat(many / 6) + "1" + &"}".repeat(many / 6);
+    let keys = format!("{{{}}}", vec!["\"a\":1"; many / 6].join(","));
+    let raw = ["[".repeat(many), "\n".repeat(many), "\"".repeat(many), "\\".repeat(many)];
+    let strings = raw.iter().map(|text| json!(text).to_string());
+    for text in raw.iter().cloned().chain(strings).chain([nested.clone(), json!(nested).to_string(), objects, keys]) {
+        for max in [0, 1, 10, 50, 415, 416, 1_000, 200_000] {
+            shaped(&text, &with_max(max), Some("error a"));
+        }
+    }
+}
+
+fn any_settings() -> impl Strategy<Value = OutputSettings> {
+    let sizes = (prop_oneof![0..600usize, 0..8_000usize], prop_oneof![0..600usize, 0..20_000usize]);
+    (any::<[bool; 3]>(), sizes).prop_map(
+        |([intent, auto_chunk_json, smart_truncation], (chunk_threshold, max_output_size))| OutputSettings {
+            intent,
+            auto_chunk_json,
+            smart_truncation,
+            chunk_threshold,
+            max_output_size,
+        },
+    )
+}
+
+fn any_returned() -> impl Strategy<Value = String> {
+    let text = "([a-z ]{1,40}|\n|\n\n|é|\u{1f600}|error|\"|\\\\){0,400}";
+    prop_oneof![
+        samples::json().prop_map(|value| value.to_string()),
+        samples::json().prop_map(|value| json!(value.to_string()).to_string()),
+        text.prop_map(|text| json!(text).to_string()),
+        samples::records().prop_map(|rows| json!({"results": rows}).to_string()),
+        ".{0,300}",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn answers_are_bounded_and_no_larger_than_their_input(
+        returned in any_returned(),
+        settings in any_settings(),
+        intent in prop::option::of("(error|id|name|a|[a-z]{2}| ){0,8}"),
+    ) {
+        let (response, _) = shaped(&returned, &settings, intent.as_deref());
+        prop_assert!(response.text.len() <= response.bytes_processed + MAX_HEADER_SIZE);
+        if !response.stages.contains(&Stage::Intent) {
+            prop_assert!(response.text.len() <= response.bytes_processed);
+        }
+    }
+
+    #[test]
+    fn below_the_thresholds_shaping_twice_is_shaping_once(returned in any_returned()) {
+        let settings = OutputSettings::default();
+        let (once, _) = shaped(&returned, &settings, None);
+        prop_assume!(once.stages.is_empty());
+        let (twice, _) = shaped(&json!(once.text).to_string(), &settings, None);
+        prop_assert_eq!(twice.stages, []);
+        prop_assert_eq!(twice.text, once.text);
+    }
+
+    #[test]
+    fn json_that_was_filtered_is_json_still(rows in prop::collection::vec(samples::json(), 20..60)) {
+        let settings = OutputSettings { auto_chunk_json: false, max_output_size: usize::MAX, ..OutputSettings::default() };
+        let (response, _) = shaped(&json!({"rows": rows, "total": 3}).to_string(), &settings, Some("id"));
+        if response.stages.contains(&Stage::Intent) {
+            let (_, rest) = response.text.split_once("\n\n").expect("a header");
+            let (json, _) = rest.rsplit_once("\n\n").expect("a footer");
+            let kept: Value = serde_json::from_str(json).expect("JSON");
+            prop_assert!(kept["rows"].as_array().is_some_and(|kept| kept.iter().all(|row| rows.contains(row))));
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Results in a private directory, for processes that follow each other.
+//!
+//! One file a result, named by its id and kind. A file appears whole (written
+//! aside, then renamed), its time of change is when it was kept, and every writer
+//! sweeps before it writes. Processes may race: the worst that comes of it is that
+//! a result is gone early. Links are never followed, and nothing but an id that
+//! was checked becomes a file name.
+
+use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::{Kept, Kind, ResultId, ResultLimits, Whole, is_expired};
+
+/// What a file costs at least: a block, so that the number of files is bounded too.
+const BLOCK: usize = 4_096;
+
+/// Ends the name of a file that is being written.
+const UNFINISHED: &str = "new";
+
+pub(super) struct Directory(PathBuf);
+
+struct Found {
+    path: PathBuf,
+    kept_at: SystemTime,
+    cost: usize,
+}
+
+impl Directory {
+    pub(super) fn open(dir: &Path) -> io::Result<Self> {
+        if let Some(parent) = dir.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        match private(&mut DirBuilder::new()).create(dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        claim(dir)?;
+        Ok(Self(dir.to_owned()))
+    }
+
+    /// False if the result is larger than the store.
+    pub(super) fn put(
+        &self,
+        id: &ResultId,
+        kept: &Kept<'_>,
+        now: SystemTime,
+        limits: &ResultLimits,
+    ) -> io::Result<bool> {
+        let cost = kept.text.len().max(BLOCK);
+        if cost > limits.max_bytes {
+            return Ok(false);
+        }
+        self.sweep(cost, now, limits)?;
+        let aside = self.0.join(format!("{id}.{UNFINISHED}"));
+        let written = write_new(&aside, &kept.text, now).and_then(|()| fs::rename(&aside, self.path(id, kept.kind)));
+        if written.is_err() {
+            let _ = fs::remove_file(&aside);
+        }
+        written.map(|()| true)
+    }
+
+    pub(super) fn get(&self, id: &ResultId, now: SystemTime, limits: &ResultLimits) -> Option<Whole> {
+        [Kind::Json, Kind::Text].into_iter().find_map(|kind| {
+            let file = open_plain(&self.path(id, kind)).ok()?;
+            let about = file.metadata().ok()?;
+            if !about.is_file() || is_expired(about.modified().ok()?, now, limits) {
+                return None;
+            }
+            let mut text = String::new();
+            file.take(limits.max_bytes as u64).read_to_string(&mut text).ok()?;
+            Some(Whole { kind, text: text.into() })
+        })
+    }
+
+    fn path(&self, id: &ResultId, kind: Kind) -> PathBuf {
+        self.0.join(format!("{id}.{}", ending(kind)))
+    }
+
+    /// Removes what is past its time and, oldest first, what stands in the way of `cost` more bytes.
+    fn sweep(&self, cost: usize, now: SystemTime, limits: &ResultLimits) -> io::Result<()> {
+        let mut found: Vec<_> = fs::read_dir(&self.0)?.filter_map(|entry| ours(&entry.ok()?)).collect();
+        found.sort_by_key(|file| file.kept_at);
+        let mut total = found.iter().fold(cost, |sum, file| sum.saturating_add(file.cost));
+        for file in found {
+            if is_expired(file.kept_at, now, limits) || total > limits.max_bytes {
+                // Another process may have removed it already.
+                let _ = fs::remove_file(&file.path);
+                total -= file.cost;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn ending(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Json => "json",
+        Kind::Text => "txt",
+    }
+}
+
+/// A file of this store; anything else in the directory is left alone.
+fn ours(entry: &DirEntry) -> Option<Found> {
+    let name = entry.file_name();
+    let (id, ending) = name.to_str()?.split_once('.')?;
+    ResultId::parse(id).ok()?;
+    if !matches!(ending, "json" | "txt" | UNFINISHED) {
+        return None;
+    }
+    // Of the entry itself, not of what a link points to.
+    let about = entry.metadata().ok()?;
+    let cost = usize::try_from(about.len()).unwrap_or(usize::MAX).max(BLOCK);
+    Some(Found { path: entry.path(), kept_at: about.modified().ok()?, cost })
+}
+
+fn write_new(path: &Path, text: &str, now: SystemTime) -> io::Result<()> {
+    // Never opens what is there already, a link least of all.
+    let mut file: File = private_file(OpenOptions::new().write(true).create_new(true)).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.set_modified(now)
+}
+
+#[cfg(unix)]
+fn private(builder: &mut DirBuilder) -> &mut DirBuilder {
+    use std::os::unix::fs::DirBuilderExt;
+    builder.mode(0o700)
+}
+
+#[cfg(unix)]
+fn private_file(options: &mut OpenOptions) -> &mut OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt;
+    options.mode(0o600)
+}
+
+/// Opens for reading what is no link; a pipe does not make it wait.
+#[cfg(unix)]
+fn open_plain(path: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// Makes sure that the directory is one, is the current user's, and is closed to others.
+#[cfg(unix)]
+fn claim(dir: &Path) -> io::Result<()> {
+    use rustix::fs::{Mode, OFlags};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    // Through one descriptor, so that what was checked is what is changed.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened: File = rustix::fs::open(dir, flags, Mode::empty())?.into();
+    let about = opened.metadata()?;
+    if about.uid() != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the result directory belongs to another user"));
+    }
+    if about.mode() & 0o077 != 0 {
+        opened.set_permissions(fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn private(builder: &mut DirBuilder) -> &mut DirBuilder {
+    builder
+}
+
+#[cfg(not(unix))]
+fn private_file(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}
+
+#[cfg(not(unix))]
+fn open_plain(path: &Path) -> io::Result<File> {
+    refuse_link(path)?;
+    File::open(path)
+}
+
+#[cfg(not(unix))]
+fn claim(dir: &Path) -> io::Result<()> {
+    refuse_link(dir)
+}
+
+#[cfg(not(unix))]
+fn refuse_link(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path)?.is_symlink() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a link where a result was expected"));
+    }
+    Ok(())
+}
