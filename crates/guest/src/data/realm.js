@@ -32,6 +32,8 @@
   };
 
   return {
+    objectPrototype: Object.prototype,
+    arrayPrototype: Array.prototype,
     isoText: (date) => {
       const time = apply(getTime, date, none);
       return time === time ? apply(toISOString, date, none) : null;
