@@ -1,16 +1,84 @@
-//! JSON text into the sandbox.
+//! JSON text into the sandbox: small text at once, larger text as lazy records.
 
 use rquickjs::{Ctx, Value};
+
+use super::exotic::Text;
+use super::lazy::scan::{Fault, MAX_DEPTH, expect_end, skip_space, skip_value};
+use super::realm::Realm;
+
+/// Text shorter than this is parsed at once, which is then faster than being lazy.
+const EAGER_BELOW: usize = 1_024;
 
 /// Why a text did not become a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// It is not JSON, is nested too deeply, or memory ran out; the exception is pending in the context.
+    /// It is not JSON.
+    #[error("the text is not JSON (at byte {at})")]
+    Syntax {
+        /// The offending byte.
+        at: usize,
+    },
+    /// It is nested too deeply.
+    #[error("the text is nested deeper than {limit} levels")]
+    TooDeep {
+        /// The deepest nesting that is taken.
+        limit: u32,
+    },
+    /// Memory ran out; the exception is pending in the context.
     #[error("the text could not be made a value")]
     Thrown,
 }
 
-/// Makes a value of JSON text, in every detail as `JSON.parse` does.
+impl From<Fault> for ParseError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Syntax(at) => Self::Syntax { at },
+            Fault::Depth => Self::TooDeep { limit: MAX_DEPTH },
+        }
+    }
+}
+
+impl From<rquickjs::Error> for ParseError {
+    fn from(_: rquickjs::Error) -> Self {
+        Self::Thrown
+    }
+}
+
+/// Makes a value of JSON text, in every detail as `JSON.parse` does. Needs [`super::install`] to have run.
+///
+/// The whole text is checked before a value is made. Larger text is copied into the sandbox's memory; to save the
+/// copy, read it into a [`Text`] and use [`from_text`].
 pub fn from_json<'js>(ctx: &Ctx<'js>, text: &str) -> Result<Value<'js>, ParseError> {
-    ctx.json_parse(text).map_err(|_| ParseError::Thrown)
+    if text.len() < EAGER_BELOW || !is_container(text.as_bytes()) {
+        eager(ctx, text)
+    } else {
+        lazy(ctx, Text::copy(ctx, text)?)
+    }
+}
+
+/// The same for text that already lies in the sandbox's memory.
+pub fn from_text<'js>(ctx: &Ctx<'js>, text: Text<'js>) -> Result<Value<'js>, ParseError> {
+    let utf8 = std::str::from_utf8(text.bytes()).map_err(|error| ParseError::Syntax { at: error.valid_up_to() })?;
+    if utf8.len() < EAGER_BELOW || !is_container(utf8.as_bytes()) { eager(ctx, utf8) } else { lazy(ctx, text) }
+}
+
+/// Parses the whole text at once.
+pub(super) fn eager<'js>(ctx: &Ctx<'js>, text: &str) -> Result<Value<'js>, ParseError> {
+    let bytes = text.as_bytes();
+    expect_end(bytes, skip_value(bytes, skip_space(bytes, 0), 0)?)?;
+    Ok(ctx.json_parse(text)?)
+}
+
+/// Makes records over the text, which is UTF-8 and holds an object or an array.
+pub(super) fn lazy<'js>(ctx: &Ctx<'js>, text: Text<'js>) -> Result<Value<'js>, ParseError> {
+    let records = ctx.userdata::<Realm<'js>>().ok_or(ParseError::Thrown)?.records;
+    if u32::try_from(text.bytes().len()).is_err() {
+        // Records know places as 32 bits; no memory limit lets such a text in.
+        return Err(ParseError::Thrown);
+    }
+    records.parse(ctx, text).map_err(|fault| fault.map_or(ParseError::Thrown, ParseError::from))
+}
+
+fn is_container(text: &[u8]) -> bool {
+    matches!(text.get(skip_space(text, 0)), Some(b'{' | b'['))
 }

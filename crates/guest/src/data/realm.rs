@@ -6,7 +6,7 @@
 
 use rquickjs::{Array, Ctx, Function, Object, Result, Value, context::EvalOptions};
 
-use super::exotic::{Key, class_id};
+use super::exotic::{Key, RecordClass, class_id, has_key};
 
 /// How a value that is an object is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,7 @@ pub(crate) enum Kind {
     Boolean,
     BigInt,
     Date,
+    RegExp,
     Map,
     Set,
     Error,
@@ -29,9 +30,11 @@ pub(crate) enum Kind {
     Promise,
     Proxy,
     RawJson,
+    /// An object that reads from its JSON text.
+    Record,
 }
 
-const SAMPLED: [(&str, Kind); 16] = [
+const SAMPLED: [(&str, Kind); 17] = [
     ("Plain", Kind::Plain),
     ("Array", Kind::Array),
     ("Number", Kind::Number),
@@ -39,6 +42,7 @@ const SAMPLED: [(&str, Kind); 16] = [
     ("Boolean", Kind::Boolean),
     ("BigInt", Kind::BigInt),
     ("Date", Kind::Date),
+    ("RegExp", Kind::RegExp),
     ("Map", Kind::Map),
     ("Set", Kind::Set),
     ("Error", Kind::Error),
@@ -53,6 +57,10 @@ const SAMPLED: [(&str, Kind); 16] = [
 /// The captured functions, keys and class numbers of one context.
 pub(crate) struct Realm<'js> {
     kinds: Vec<Kind>,
+    /// The class of lazy records.
+    pub(crate) records: RecordClass,
+    object_prototype: Value<'js>,
+    array_prototype: Value<'js>,
     /// `Date` to ISO text, or null for an invalid date.
     pub(crate) iso_text: Function<'js>,
     /// `Map` to an array of `[key, value]`.
@@ -80,11 +88,17 @@ pub(crate) struct Realm<'js> {
 impl<'js> Realm<'js> {
     /// Captures the realm. Call it before any guest code.
     pub(crate) fn capture(ctx: &Ctx<'js>) -> Result<Self> {
+        let records = RecordClass::install(ctx)?;
         let mut options = EvalOptions::default();
         options.filename = Some("toolgate:data".into());
         let captured: Object<'js> = ctx.eval_with_options(include_str!("realm.js"), options)?;
+        let mut kinds = learn_kinds(&captured.get("samples")?)?;
+        put(&mut kinds, records.id(), Kind::Record);
         Ok(Self {
-            kinds: learn_kinds(&captured.get("samples")?)?,
+            kinds,
+            records,
+            object_prototype: captured.get("objectPrototype")?,
+            array_prototype: captured.get("arrayPrototype")?,
             iso_text: captured.get("isoText")?,
             entries: captured.get("entries")?,
             values: captured.get("values")?,
@@ -121,6 +135,11 @@ impl<'js> Realm<'js> {
         unbox.call((value,))
     }
 
+    /// Whether ordinary objects and arrays have a `toJSON`, so that even untouched text may not be copied.
+    pub(crate) fn to_json_everywhere(&self) -> Result<bool> {
+        Ok(has_key(&self.array_prototype, &self.to_json)? || has_key(&self.object_prototype, &self.to_json)?)
+    }
+
     /// What an array-like claims as its length, made a count.
     pub(crate) fn to_length(&self, claimed: Value<'js>) -> Result<u64> {
         const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
@@ -138,12 +157,16 @@ fn learn_kinds(samples: &Object<'_>) -> Result<Vec<Kind>> {
     for (name, kind) in SAMPLED {
         let group: Array<'_> = samples.get(name)?;
         for sample in group.iter::<Value<'_>>() {
-            let id = class_id(&sample?) as usize;
-            if kinds.len() <= id {
-                kinds.resize(id + 1, Kind::Other);
-            }
-            kinds[id] = kind;
+            put(&mut kinds, class_id(&sample?), kind);
         }
     }
     Ok(kinds)
+}
+
+fn put(kinds: &mut Vec<Kind>, class: u32, kind: Kind) {
+    let class = class as usize;
+    if kinds.len() <= class {
+        kinds.resize(class + 1, Kind::Other);
+    }
+    kinds[class] = kind;
 }

@@ -6,9 +6,19 @@
 //! these gets a safe function here, so that the rest of `data` needs no unsafe.
 #![allow(unsafe_code)]
 
+mod build;
+mod class;
+mod doc;
+mod properties;
+mod record;
+mod text;
 mod value;
 
-pub(crate) use value::{Key, Keys, class_id, get_index, get_key, is_function, proxy_target, same_object, with_wtf8};
+pub(crate) use class::RecordClass;
+pub use text::Text;
+pub(crate) use value::{
+    Key, Keys, class_id, get_index, get_key, has_key, is_function, proxy_target, same_object, with_wtf8,
+};
 
 use rquickjs::JsLifetime;
 

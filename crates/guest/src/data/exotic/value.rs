@@ -120,6 +120,13 @@ pub(crate) fn get_key<'js>(value: &Value<'js>, key: &Key<'js>) -> Result<Value<'
     owned(ctx, unsafe { qjs::JS_GetProperty(ctx.as_raw().as_ptr(), value.as_raw(), key.atom) })
 }
 
+/// Whether `key in object`.
+pub(crate) fn has_key<'js>(object: &Value<'js>, key: &Key<'js>) -> Result<bool> {
+    // SAFETY: object and atom are alive for the call.
+    let rc = unsafe { qjs::JS_HasProperty(object.ctx().as_raw().as_ptr(), object.as_raw(), key.atom) };
+    if rc < 0 { Err(Error::Exception) } else { Ok(rc > 0) }
+}
+
 /// Reads `value[index]`.
 pub(crate) fn get_index<'js>(value: &Value<'js>, index: i64) -> Result<Value<'js>> {
     let ctx = value.ctx();

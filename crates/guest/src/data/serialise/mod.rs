@@ -13,6 +13,8 @@ mod path;
 mod text;
 mod walk;
 
+pub(crate) use text::{integer, number, quote};
+
 use rquickjs::{Ctx, Value};
 
 use super::realm::Realm;

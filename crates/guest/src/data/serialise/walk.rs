@@ -3,6 +3,7 @@
 use rquickjs::{Array, Value, function::This};
 
 use super::super::exotic::{Key, Keys, get_index, get_key, is_function, proxy_target, same_object, with_wtf8};
+use super::super::lazy::copy::Left;
 use super::super::realm::{Kind, Realm};
 use super::path::{Step, spell};
 use super::text::{integer, number, quote};
@@ -249,6 +250,9 @@ impl<'a, 'js> Walk<'a, 'js> {
         if !self.may_nest(kind)? {
             return Ok(());
         }
+        if kind == Kind::Record && self.copy(&value)? {
+            return Ok(());
+        }
         let body = match kind {
             Kind::Error => return self.error(value),
             Kind::Array => self.list(value.clone())?,
@@ -263,6 +267,19 @@ impl<'a, 'js> Walk<'a, 'js> {
         self.out.push(if matches!(body, Body::List { .. }) { b'[' } else { b'{' });
         self.frames.push(Frame { of: value, body, next: 0, wrote: false });
         Ok(())
+    }
+
+    /// Writes an untouched record from its text; false if it has to be walked.
+    fn copy(&mut self, record: &Value<'js>) -> Outcome<bool> {
+        if self.realm.to_json_everywhere()? {
+            return Ok(false);
+        }
+        let depth = self.limit().saturating_sub(self.frames.len() as u32);
+        match self.realm.records.copy(record, &mut self.out, self.caps.max_bytes, depth) {
+            Ok(()) => Ok(true),
+            Err(Left::ToWalk) => Ok(false),
+            Err(Left::TooLarge) => Err(self.too_large()),
+        }
     }
 
     fn list(&self, items: Value<'js>) -> Outcome<Body<'js>> {
@@ -319,7 +336,7 @@ impl<'a, 'js> Walk<'a, 'js> {
     /// False if a marker was written in place of the container.
     fn may_nest(&mut self, kind: Kind) -> Outcome<bool> {
         let depth = self.frames.len() as u32;
-        let limit = self.caps.max_depth.unwrap_or(HARD_DEPTH).min(HARD_DEPTH);
+        let limit = self.limit();
         if depth < limit {
             return Ok(true);
         }
@@ -336,6 +353,10 @@ impl<'a, 'js> Walk<'a, 'js> {
         };
         self.out.extend_from_slice(format!("\"[depth limit reached: {what}]\"").as_bytes());
         Ok(false)
+    }
+
+    fn limit(&self) -> u32 {
+        self.caps.max_depth.unwrap_or(HARD_DEPTH).min(HARD_DEPTH)
     }
 
     fn room(&self) -> usize {

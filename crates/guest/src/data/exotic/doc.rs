@@ -1,0 +1,152 @@
+//! A JSON text that records point into, shared by all of them.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use rquickjs::qjs;
+
+use super::super::lazy::scan::{Fault, Member, members};
+use super::super::lazy::template::Template;
+use super::build;
+use super::text::Block;
+
+/// More shapes than this in one text are not remembered.
+const MAX_TEMPLATES: usize = 32;
+
+/// How the keys of a record are known. A number below [`MAX_TEMPLATES`] names a template.
+pub(super) type Shape = u16;
+/// Nobody has looked yet.
+pub(super) const UNKNOWN: Shape = u16::MAX;
+/// It fits no template and has to be indexed on its own.
+pub(super) const IRREGULAR: Shape = u16::MAX - 1;
+
+/// Where the last read ended: the next one is often a little further on.
+#[derive(Clone, Copy, Default)]
+struct Cursor {
+    record: usize,
+    field: usize,
+    at: usize,
+}
+
+/// The shared text of some records, and what was learnt about it.
+pub(super) struct Doc {
+    /// How many records there are, plus one while the text is being indexed.
+    refs: Cell<usize>,
+    class: qjs::JSClassID,
+    text: Block,
+    templates: RefCell<Vec<Rc<Template>>>,
+    cursor: Cell<Cursor>,
+}
+
+impl Doc {
+    /// A text with one reference, held by the caller.
+    pub(super) fn new(text: Block, class: qjs::JSClassID) -> *const Self {
+        let doc = Self { refs: Cell::new(1), class, text, templates: RefCell::default(), cursor: Cell::default() };
+        Box::into_raw(Box::new(doc))
+    }
+
+    pub(super) fn class(&self) -> qjs::JSClassID {
+        self.class
+    }
+
+    pub(super) fn text(&self) -> &[u8] {
+        self.text.bytes()
+    }
+
+    /// How many records there are while the text is being indexed.
+    pub(super) fn records(&self) -> usize {
+        self.refs.get() - 1
+    }
+
+    pub(super) fn retain(&self) {
+        self.refs.set(self.refs.get() + 1);
+    }
+
+    /// Gives one reference back; the last one frees the text.
+    ///
+    /// # Safety
+    /// `doc` came from [`Doc::new`] on this runtime, and the caller owns the reference and does not use it again.
+    pub(super) unsafe fn release(doc: *const Self, rt: *mut qjs::JSRuntime) {
+        // SAFETY: the caller's reference keeps it alive here.
+        let refs = unsafe { &(*doc).refs };
+        refs.set(refs.get() - 1);
+        if refs.get() > 0 {
+            return;
+        }
+        // SAFETY: that was the last reference, and `new` made the box.
+        let doc = unsafe { Box::from_raw(doc.cast_mut()) };
+        for key in doc.templates.borrow().iter().flat_map(|template| template.keys()) {
+            // SAFETY: the template held one reference of each of its keys.
+            unsafe { qjs::JS_FreeAtomRT(rt, key) };
+        }
+        // SAFETY: the text belongs to this document alone.
+        unsafe { doc.text.free(rt) };
+    }
+
+    pub(super) fn template(&self, shape: Shape) -> Option<Rc<Template>> {
+        self.templates.borrow().get(usize::from(shape)).cloned()
+    }
+
+    /// Where the object at `at` ends, and its shape. `hint` is tried first.
+    pub(super) fn recognise(
+        &self,
+        ctx: *mut qjs::JSContext,
+        at: usize,
+        depth: u32,
+        hint: Shape,
+    ) -> Result<(usize, Shape), Fault> {
+        if let Some(known) = self.fit(at, depth, hint) {
+            return Ok(known);
+        }
+        let mut found: Vec<Member> = Vec::new();
+        let end = members(self.text(), at, depth, |member| found.push(member))?;
+        Ok((end, self.learn(ctx, at, end, &found).unwrap_or(IRREGULAR)))
+    }
+
+    fn fit(&self, at: usize, depth: u32, hint: Shape) -> Option<(usize, Shape)> {
+        let templates = self.templates.borrow();
+        let text = self.text();
+        if let Some(template) = templates.get(usize::from(hint))
+            && let Some(end) = template.fit(text, at, depth)
+        {
+            return Some((end, hint));
+        }
+        let fitting =
+            |(shape, template): (usize, &Rc<Template>)| Some((template.fit(text, at, depth)?, shape as Shape));
+        templates.iter().enumerate().find_map(fitting)
+    }
+
+    fn learn(&self, ctx: *mut qjs::JSContext, at: usize, end: usize, found: &[Member]) -> Option<Shape> {
+        if self.templates.borrow().len() >= MAX_TEMPLATES {
+            return None;
+        }
+        let mut keys = Vec::with_capacity(found.len());
+        let number = |key: &[u8]| {
+            let atom = build::atom(ctx, key);
+            keys.push(atom);
+            (atom != qjs::JS_ATOM_NULL).then_some(atom)
+        };
+        let Some(template) = Template::learn(self.text(), at, end, found, number) else {
+            // SAFETY: each of these atoms was made above and has found no holder; the null atom is skipped.
+            keys.into_iter().for_each(|key| unsafe { qjs::JS_FreeAtom(ctx, key) });
+            return None;
+        };
+        let mut templates = self.templates.borrow_mut();
+        templates.push(Rc::new(template));
+        Some((templates.len() - 1) as Shape)
+    }
+
+    /// Where the value of `field` starts in the record at `start`, which has the shape of `template`.
+    #[inline]
+    pub(super) fn locate(&self, start: usize, template: &Template, field: usize) -> Option<usize> {
+        let cursor = self.cursor.get();
+        let from = if cursor.record == start && cursor.at > start && cursor.field <= field {
+            (cursor.field, cursor.at)
+        } else {
+            (0, template.first(start)?)
+        };
+        let at = template.advance(self.text(), from, field)?;
+        self.cursor.set(Cursor { record: start, field, at });
+        Some(at)
+    }
+}

@@ -1,0 +1,261 @@
+//! What a record's object holds: a place in a document, and an index of its own once that pays.
+
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+
+use rquickjs::qjs;
+
+use super::super::lazy::scan::Fault;
+use super::build::{self, Fail};
+use super::doc::{Doc, IRREGULAR, Shape, UNKNOWN};
+use super::properties::Properties;
+
+/// After so many reads of one record its values are kept, not made again.
+const READS_BEFORE_INDEX: u8 = 4;
+const NO_ENTRY: u32 = u32::MAX;
+
+/// The opaque part of a record's object, in the engine's memory.
+///
+/// Everything that changes is a `Cell`: the garbage collector looks at records in the middle of any allocation.
+pub(super) struct Record {
+    doc: *const Doc,
+    index: Cell<*mut Index>,
+    start: u32,
+    shape: Cell<Shape>,
+    reads: Cell<u8>,
+}
+
+/// The properties of one record in JavaScript's order, followed in memory by its entries.
+#[repr(C)]
+pub(super) struct Index {
+    count: usize,
+}
+
+/// One property. `head` and `next` chain the entries of one hash bucket.
+pub(super) struct Entry {
+    value: Cell<qjs::JSValue>,
+    atom: qjs::JSAtom,
+    at: u32,
+    head: u32,
+    next: u32,
+}
+
+impl Entry {
+    /// The value as an owned reference, made at the first read.
+    pub(super) fn read(&self, ctx: *mut qjs::JSContext, doc: &Doc) -> Result<qjs::JSValue, Fail> {
+        // SAFETY: only looks at the tag.
+        if unsafe { qjs::JS_IsUninitialized(self.value.get()) } {
+            self.value.set(build::value(ctx, doc, self.at as usize)?);
+        }
+        // SAFETY: the entry owns the value; the caller gets a reference of its own.
+        Ok(unsafe { qjs::JS_DupValue(ctx, self.value.get()) })
+    }
+
+    pub(super) fn atom(&self) -> qjs::JSAtom {
+        self.atom
+    }
+}
+
+impl Index {
+    pub(super) fn entries(&self) -> &[Entry] {
+        // SAFETY: `allocate` put `count` initialised entries right behind the header, and they live as long.
+        unsafe { std::slice::from_raw_parts(ptr::from_ref(self).add(1).cast(), self.count) }
+    }
+
+    pub(super) fn find(&self, atom: qjs::JSAtom) -> Option<&Entry> {
+        let entries = self.entries();
+        let mut at = entries.get((atom as usize).checked_rem(entries.len())?)?.head;
+        while let Some(entry) = entries.get(at as usize) {
+            if entry.atom == atom {
+                return Some(entry);
+            }
+            at = entry.next;
+        }
+        None
+    }
+
+    /// Whether an object or array was made of a part, which guest code may have changed since.
+    fn has_children(&self) -> bool {
+        // SAFETY: only looks at tags.
+        self.entries().iter().any(|entry| unsafe { qjs::JS_IsObject(entry.value.get()) })
+    }
+
+    /// Puts the properties into the engine's memory.
+    fn allocate(ctx: *mut qjs::JSContext, properties: Properties) -> Result<NonNull<Self>, Fail> {
+        let count = properties.len();
+        let bytes = size_of::<Self>() + count * size_of::<Entry>();
+        // SAFETY: a plain allocation; the result is checked.
+        let Some(index) = NonNull::new(unsafe { qjs::js_malloc(ctx, bytes as _) }.cast::<Self>()) else {
+            return Err(Fail::Thrown);
+        };
+        let fresh =
+            |(atom, at)| Entry { value: Cell::new(qjs::JS_UNINITIALIZED), atom, at, head: NO_ENTRY, next: NO_ENTRY };
+        let mut entries: Vec<Entry> = properties.in_order().into_iter().map(fresh).collect();
+        for at in 0..count {
+            let bucket = entries[at].atom as usize % count;
+            entries[at].next = entries[bucket].head;
+            entries[bucket].head = at as u32;
+        }
+        // SAFETY: the memory has room for the header and `count` entries, which have no drop of their own.
+        unsafe {
+            index.write(Self { count });
+            ptr::copy_nonoverlapping(entries.as_ptr(), index.add(1).as_ptr().cast(), count);
+        }
+        Ok(index)
+    }
+
+    /// # Safety
+    /// `index` came from `allocate` on this runtime and is not used again.
+    unsafe fn free(index: *mut Self, rt: *mut qjs::JSRuntime) {
+        // SAFETY: as the caller promises.
+        for entry in unsafe { &*index }.entries() {
+            // SAFETY: the entry owns one reference of its value and of its atom.
+            unsafe {
+                qjs::JS_FreeValueRT(rt, entry.value.replace(qjs::JS_UNDEFINED));
+                qjs::JS_FreeAtomRT(rt, entry.atom);
+            }
+        }
+        // SAFETY: as the caller promises; entries need no drop of their own.
+        unsafe { qjs::js_free_rt(rt, index.cast()) };
+    }
+}
+
+impl Record {
+    /// A new object that stands for the JSON object at `start`; an exception if there is no memory.
+    pub(super) fn create(ctx: *mut qjs::JSContext, doc: &Doc, start: usize, shape: Shape) -> qjs::JSValue {
+        // SAFETY: a plain allocation; the result is checked.
+        let payload = unsafe { qjs::js_malloc(ctx, size_of::<Self>() as _) }.cast::<Self>();
+        if payload.is_null() {
+            return qjs::JS_EXCEPTION;
+        }
+        // SAFETY: the class is registered and has a prototype in this context.
+        let object = unsafe { qjs::JS_NewObjectClass(ctx, doc.class()) };
+        // SAFETY: only looks at the tag.
+        if unsafe { qjs::JS_IsException(object) } {
+            // SAFETY: nobody has seen the payload yet.
+            unsafe { qjs::js_free(ctx, payload.cast()) };
+            return object;
+        }
+        doc.retain();
+        let record = Self {
+            doc,
+            index: Cell::new(ptr::null_mut()),
+            start: start as u32,
+            shape: Cell::new(shape),
+            reads: Cell::new(0),
+        };
+        // SAFETY: the payload has room for a record; the object's finaliser frees it.
+        unsafe {
+            payload.write(record);
+            qjs::JS_SetOpaque(object, payload.cast());
+        }
+        object
+    }
+
+    pub(super) fn doc(&self) -> &Doc {
+        // SAFETY: a record holds a reference of its document as long as it lives.
+        unsafe { &*self.doc }
+    }
+
+    pub(super) fn start(&self) -> usize {
+        self.start as usize
+    }
+
+    /// The record's own index, if it has one.
+    #[inline]
+    pub(super) fn index(&self) -> Option<&Index> {
+        // SAFETY: null or made by `allocate`; freed only together with the record.
+        unsafe { self.index.get().as_ref() }
+    }
+
+    /// Whether the text still says all there is: no part was handed out that could have been changed.
+    pub(super) fn is_untouched(&self) -> bool {
+        !self.index().is_some_and(Index::has_children)
+    }
+
+    /// The shape, found out at the first need.
+    pub(super) fn shape(&self, ctx: *mut qjs::JSContext) -> Result<Shape, Fail> {
+        if self.shape.get() == UNKNOWN {
+            let (_, shape) = self.doc().recognise(ctx, self.start(), 0, UNKNOWN)?;
+            self.shape.set(shape);
+        }
+        Ok(self.shape.get())
+    }
+
+    /// Whether there is such a property.
+    pub(super) fn has(&self, ctx: *mut qjs::JSContext, atom: qjs::JSAtom) -> Result<bool, Fail> {
+        if let Some(index) = self.index() {
+            return Ok(index.find(atom).is_some());
+        }
+        match self.doc().template(self.shape(ctx)?) {
+            Some(template) => Ok(template.find(atom).is_some()),
+            None => Ok(self.indexed(ctx)?.find(atom).is_some()),
+        }
+    }
+
+    /// The value of a property as an owned reference; None if there is no such property.
+    #[inline]
+    pub(super) fn read(&self, ctx: *mut qjs::JSContext, atom: qjs::JSAtom) -> Result<Option<qjs::JSValue>, Fail> {
+        let doc = self.doc();
+        if self.index().is_none()
+            && let Some(template) = doc.template(self.shape(ctx)?)
+        {
+            let Some(field) = template.find(atom) else { return Ok(None) };
+            let at = doc.locate(self.start(), &template, field).ok_or(Fault::Syntax(self.start()))?;
+            // Objects and arrays must be the same at every read, so they need a place to be kept.
+            let nested = matches!(doc.text().get(at), Some(b'{' | b'['));
+            if !nested && self.reads.get() < READS_BEFORE_INDEX {
+                self.reads.set(self.reads.get() + 1);
+                return build::scalar(ctx, doc.text(), at).map(|(value, _)| Some(value));
+            }
+        }
+        match self.indexed(ctx)?.find(atom) {
+            Some(entry) => entry.read(ctx, doc).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The record's own index, made if need be.
+    pub(super) fn indexed(&self, ctx: *mut qjs::JSContext) -> Result<&Index, Fail> {
+        if self.index().is_none() {
+            let properties = match self.doc().template(self.shape(ctx)?) {
+                Some(template) => Properties::of_template(ctx, self.doc().text(), self.start(), &template)?,
+                None => Properties::scan(ctx, self.doc().text(), self.start())?.0,
+            };
+            self.index.set(Index::allocate(ctx, properties)?.as_ptr());
+        }
+        self.index().ok_or(Fail::Thrown)
+    }
+
+    /// Indexes a record of a text that nobody has scanned; gives where it ends.
+    pub(super) fn scan(&self, ctx: *mut qjs::JSContext) -> Result<usize, Fail> {
+        let (properties, end) = Properties::scan(ctx, self.doc().text(), self.start())?;
+        self.shape.set(IRREGULAR);
+        self.index.set(Index::allocate(ctx, properties)?.as_ptr());
+        Ok(end)
+    }
+
+    /// Reports to the garbage collector what the record refers to.
+    pub(super) fn mark(&self, rt: *mut qjs::JSRuntime, mark: qjs::JS_MarkFunc) {
+        for entry in self.index().map_or(&[][..], Index::entries) {
+            // SAFETY: the entry owns its value; the collector's own function is passed through.
+            unsafe { qjs::JS_MarkValue(rt, entry.value.get(), mark) };
+        }
+    }
+
+    /// # Safety
+    /// `record` came from `create` on this runtime, and its object no longer refers to it.
+    pub(super) unsafe fn free(record: *mut Self, rt: *mut qjs::JSRuntime) {
+        // SAFETY: as the caller promises.
+        let (index, doc) = unsafe { ((*record).index.get(), (*record).doc) };
+        if !index.is_null() {
+            // SAFETY: the index belongs to this record alone.
+            unsafe { Index::free(index, rt) };
+        }
+        // SAFETY: the record's own reference and memory, given back once.
+        unsafe {
+            Doc::release(doc, rt);
+            qjs::js_free_rt(rt, record.cast());
+        }
+    }
+}
