@@ -18,6 +18,8 @@ const EVENTS: usize = 1024;
 pub struct Backends {
     by_name: RwLock<BTreeMap<String, Backend>>,
     events: broadcast::Sender<BackendEvent>,
+    /// Configurations are brought in one after the other.
+    replacing: tokio::sync::Mutex<()>,
 }
 
 /// What a new configuration changed.
@@ -34,7 +36,8 @@ pub struct Changes {
 impl Backends {
     /// Starts them all at once, in the background. Of two with one name the later one counts.
     pub fn start_all(specs: impl IntoIterator<Item = BackendSpec>) -> Self {
-        let backends = Self { by_name: RwLock::default(), events: broadcast::channel(EVENTS).0 };
+        let backends =
+            Self { by_name: RwLock::default(), events: broadcast::channel(EVENTS).0, replacing: Default::default() };
         for spec in specs {
             backends.start(spec);
         }
@@ -78,6 +81,7 @@ impl Backends {
 
     /// Brings what runs in line with a new configuration: only what changed is ended or started.
     pub async fn replace(&self, specs: Vec<BackendSpec>) -> Changes {
+        let _turn = self.replacing.lock().await;
         let wanted: BTreeMap<String, BackendSpec> = specs.into_iter().map(|spec| (spec.name.clone(), spec)).collect();
         let mut changes = Changes::default();
         let stays = |backend: &Backend| {

@@ -34,6 +34,8 @@ const HEALTHY_LIFE: Duration = Duration::from_secs(30);
 /// The least time between two readings of a list of tools that keeps changing.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
 
+/// How much of a reason is shown, in characters.
+const LONGEST_REASON: usize = 500;
 /// How often a backend under suspicion is looked at.
 const GLANCE: Duration = Duration::from_millis(100);
 
@@ -161,8 +163,9 @@ fn connect(shared: &Shared) -> Result<Link, Trouble> {
     Ok(Link::new(wire, inbox))
 }
 
+/// The reason is shown to people, and parts of it are the backend's own words.
 fn trouble_of(error: LinkError, shared: &Shared) -> Trouble {
-    let reason = error.to_string();
+    let reason = error.to_string().chars().filter(|c| !c.is_control()).take(LONGEST_REASON).collect();
     match error {
         LinkError::Closed { closing, .. } => Trouble::Passing { reason, stderr: closing.stderr.clone(), died: true },
         _ => Trouble::Passing { reason, stderr: shared.stderr.shown(), died: false },

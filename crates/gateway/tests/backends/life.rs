@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use toolgate_gateway::backends::{BackendKind, BackendState, Backends, Changes, Era, Ready, ToolFilter};
+use toolgate_gateway::backends::{BackendKind, BackendState, Backends, Changes, Era, Probe, Ready, ToolFilter};
 
 use crate::fixture::{PATIENCE, members, spec, start, state, tools_with, up, up_as, value};
 
@@ -65,16 +65,36 @@ async fn a_slow_server_is_waited_for_by_calls() {
     let gate = folder.join("open");
     std::fs::create_dir_all(&folder).unwrap();
     let (backend, _) = start(spec(&["--gate", gate.to_str().unwrap()]));
-    let waiting = tokio::spawn({
+    let mut waiting = tokio::spawn({
         let backend = backend.clone();
         async move { value(&backend, "echo", json!({ "a": 1 })).await }
     });
     // Longer than the first opening is given, so that both are out.
-    tokio::time::sleep(Duration::from_millis(1200)).await;
-    assert!(!waiting.is_finished());
+    assert!(tokio::time::timeout(Duration::from_millis(1200), &mut waiting).await.is_err());
     std::fs::write(&gate, "").unwrap();
     assert_eq!(waiting.await.unwrap(), json!({ "a": 1 }));
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[tokio::test]
+async fn silence_is_looked_into_and_a_server_that_answers_is_kept() {
+    for era in ["legacy", "modern"] {
+        let mut spec = spec(&["--era", era]);
+        spec.probe = Probe { idle: Duration::from_millis(20), timeout: PATIENCE };
+        let backend = up_as(spec).await;
+        let mut watch = backend.watch();
+        let lost = tokio::time::timeout(Duration::from_millis(500), watch.wait_for(|state| !state.is_ready())).await;
+        assert!(lost.is_err(), "{era}");
+    }
+}
+
+#[tokio::test]
+async fn silence_is_looked_into_and_a_server_that_does_not_answer_is_replaced() {
+    let mut spec = spec(&["--deaf-after-start"]);
+    spec.probe = Probe { idle: Duration::from_millis(20), timeout: Duration::from_millis(50) };
+    let backend = up_as(spec).await;
+    let lost = state(&backend, |state| !state.is_ready()).await;
+    assert!(lost.to_string().ends_with("it no longer answers"), "{lost}");
 }
 
 #[tokio::test]

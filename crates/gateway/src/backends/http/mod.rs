@@ -10,6 +10,7 @@ pub(crate) mod headers;
 mod sse;
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -254,12 +255,9 @@ fn unreachable(error: reqwest::Error) -> LinkError {
 
 /// The innermost cause says what happened; the outer ones repeat the URL, which may hold a secret.
 fn describe(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
+    let Some(mut cause) = error.source() else { return "the request could not be made".to_owned() };
     while let Some(inner) = cause.source() {
         cause = inner;
-    }
-    if cause.source().is_none() && std::error::Error::source(error).is_none() {
-        return "the request could not be made".to_owned();
     }
     cause.to_string()
 }

@@ -103,7 +103,7 @@ impl Family {
         self.kill().await;
     }
 
-    /// Ends what is left of the group at once.
+    /// Ends what is left of the group at once. While a member lives its number can't be anyone else's.
     pub(super) async fn kill(&mut self) {
         self.strike(Blow::Kill);
         let _ = timeout(KILL_GRACE, self.child.wait()).await;

@@ -31,7 +31,7 @@ pub(crate) use self::child::Launch;
 pub(crate) use self::stderr::StderrTail;
 
 /// Lines that may wait to be written; more waits at the sender.
-const OUTBOX: usize = 64;
+const OUTBOX: usize = 1024;
 /// How long the last words of a dead child are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
