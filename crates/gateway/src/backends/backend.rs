@@ -1,0 +1,315 @@
+//! The handle to one backend: its state, its tools, and calls to them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::sync::{Notify, broadcast, watch};
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::call::{CallError, CallOptions, Reply, WhenUnready};
+use super::queue::{Full, Queue};
+use super::rpc::LinkError;
+use super::session::Session;
+use super::spec::BackendSpec;
+use super::state::{BackendEvent, BackendNews, BackendState, BackendStats};
+use super::stdio::StderrTail;
+use super::supervisor::supervise;
+use super::unwrap::{self, Wrapping};
+use crate::catalog::Tool;
+
+/// A backend that runs for as long as a handle to it exists. Cloning is cheap.
+#[derive(Debug, Clone)]
+pub struct Backend {
+    shared: Arc<Shared>,
+    _stop_with_the_last: Arc<DropGuard>,
+}
+
+/// What handles and the supervisor share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) name: Arc<str>,
+    pub(crate) spec: BackendSpec,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) stderr: Arc<StderrTail>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) restart: Notify,
+    pub(crate) suspicion: Notify,
+    pub(crate) restarts: AtomicU64,
+    /// Calls answered since the backend came up.
+    pub(crate) served: AtomicU64,
+    state: watch::Sender<BackendState>,
+    session: Mutex<Option<Arc<Session>>>,
+    toolbox: RwLock<Arc<Toolbox>>,
+    pid: AtomicU32,
+    events: broadcast::Sender<BackendEvent>,
+}
+
+impl Backend {
+    /// Starts a backend in the background. Needs a Tokio runtime.
+    pub fn start(spec: BackendSpec, events: broadcast::Sender<BackendEvent>) -> Self {
+        let stop = CancellationToken::new();
+        let shared = Arc::new(Shared {
+            name: spec.name.as_str().into(),
+            queue: Queue::new(spec.max_concurrent_calls, spec.max_queued_calls),
+            spec,
+            stderr: Arc::default(),
+            stop: stop.clone(),
+            restart: Notify::new(),
+            suspicion: Notify::new(),
+            restarts: AtomicU64::new(0),
+            served: AtomicU64::new(0),
+            state: watch::channel(BackendState::Starting).0,
+            session: Mutex::default(),
+            toolbox: RwLock::default(),
+            pid: AtomicU32::new(0),
+            events,
+        });
+        tokio::spawn(supervise(Arc::clone(&shared)));
+        Self { shared, _stop_with_the_last: Arc::new(stop.drop_guard()) }
+    }
+
+    /// The user's name for it.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// What the user asked for.
+    pub fn spec(&self) -> &BackendSpec {
+        &self.shared.spec
+    }
+
+    /// Where it is in its life.
+    pub fn state(&self) -> BackendState {
+        self.shared.state.borrow().clone()
+    }
+
+    /// Its state, and every change of it.
+    pub fn watch(&self) -> watch::Receiver<BackendState> {
+        self.shared.state.subscribe()
+    }
+
+    /// The tools it listed last; none before it first came up.
+    pub fn tools(&self) -> Arc<[Tool]> {
+        Arc::clone(&self.shared.toolbox().tools)
+    }
+
+    /// Counters for health pages and tests.
+    pub fn stats(&self) -> BackendStats {
+        let (in_flight, queued) = self.shared.queue.load();
+        let session = self.shared.session();
+        let count = |of: fn(&Session) -> &AtomicU64| {
+            session.as_deref().map_or(0, |session| of(session).load(Ordering::Relaxed))
+        };
+        BackendStats {
+            pid: Some(self.shared.pid.load(Ordering::Relaxed)).filter(|pid| *pid != 0),
+            in_flight,
+            queued,
+            restarts: self.shared.restarts.load(Ordering::Relaxed),
+            garbage: count(|session| &session.link.inbox.garbage),
+            stray_replies: count(|session| &session.link.inbox.stray),
+        }
+    }
+
+    /// The end of what it wrote to its standard error, safe to print.
+    pub fn stderr(&self) -> String {
+        self.shared.stderr.shown()
+    }
+
+    /// Starts it again now, whatever its state.
+    pub fn restart(&self) {
+        self.shared.restart.notify_one();
+    }
+
+    /// Ends it, and waits until no process of it is left.
+    pub async fn shut_down(&self) {
+        self.shared.stop.cancel();
+        let _ = self.watch().wait_for(|state| *state == BackendState::Stopped).await;
+    }
+
+    /// Waits until it answers calls, at most for `within`.
+    pub async fn ready(&self, within: Duration) -> Result<(), CallError> {
+        let mut state = self.watch();
+        let settled = timeout(within, state.wait_for(|state| state.is_ready() || !state.may_become_ready())).await;
+        match settled {
+            Ok(Ok(state)) if state.is_ready() => Ok(()),
+            _ => Err(self.not_ready()),
+        }
+    }
+
+    /// Calls a tool. Dropping the future cancels the call, as the token in `options` does.
+    pub async fn call(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        options: CallOptions,
+    ) -> Result<Reply, CallError> {
+        let cancel = options.cancel.clone();
+        let mut sent = false;
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => {}
+            outcome = self.call_in_turn(tool, arguments, options, &mut sent) => return outcome,
+        }
+        Err(CallError::Cancelled { sent })
+    }
+
+    async fn call_in_turn(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        options: CallOptions,
+        sent: &mut bool,
+    ) -> Result<Reply, CallError> {
+        let within = options.timeout.unwrap_or(self.shared.spec.timeout);
+        if options.unready == WhenUnready::Wait {
+            self.ready(within).await?;
+        }
+        let full = |Full(queued)| CallError::Overloaded { backend: Arc::clone(&self.shared.name), queued };
+        let _permit = self.shared.queue.enter(options.caller).await.map_err(full)?;
+        let session = self.shared.session().ok_or_else(|| self.not_ready())?;
+        let toolbox = self.shared.toolbox();
+        let unknown = || CallError::Unknown { backend: Arc::clone(&self.shared.name), tool: tool.to_owned() };
+        let tool = toolbox.get(tool).ok_or_else(unknown)?;
+        *sent = true;
+        let call = self.attempt(session, tool, arguments, &options);
+        let answer = match timeout(within, call).await {
+            Ok(answer) => answer.map_err(|error| self.explain(error))?,
+            Err(_) => {
+                self.shared.suspicion.notify_one();
+                return Err(CallError::Timeout { after: within });
+            }
+        };
+        self.shared.served.fetch_add(1, Ordering::Relaxed);
+        finish(answer, tool)
+    }
+
+    /// One try, and a second one after a new session if the server had forgotten ours: it did not serve the first.
+    async fn attempt(
+        &self,
+        session: Arc<Session>,
+        tool: &Tool,
+        arguments: Map<String, Value>,
+        options: &CallOptions,
+    ) -> Result<Value, LinkError> {
+        let saved = session.may_expire().then(|| arguments.clone());
+        let first = session.call(tool, arguments, options.progress.clone()).await;
+        let (Err(LinkError::SessionExpired), Some(saved)) = (&first, saved) else { return first };
+        let mut state = self.watch();
+        let renewed = |_: &BackendState| self.shared.session().is_some_and(|now| !Arc::ptr_eq(&now, &session));
+        let _ = state.wait_for(renewed).await;
+        let session = self.shared.session().ok_or(LinkError::SessionExpired)?;
+        session.call(tool, saved, options.progress.clone()).await
+    }
+
+    fn not_ready(&self) -> CallError {
+        CallError::NotReady { backend: Arc::clone(&self.shared.name), state: self.state() }
+    }
+
+    fn explain(&self, error: LinkError) -> CallError {
+        match error {
+            LinkError::Closed { sent: false, .. } | LinkError::SessionExpired => self.not_ready(),
+            LinkError::Closed { closing, sent: true } => {
+                CallError::Crashed { reason: closing.reason.clone(), stderr: closing.stderr.clone() }
+            }
+            LinkError::Unreachable(reason) => CallError::Unreachable { reason },
+            LinkError::Rejected(error) => {
+                CallError::Rejected { code: error.code, message: error.message, data: error.data }
+            }
+            LinkError::Http { status, message } => CallError::Http { status, message },
+            LinkError::TooLarge { limit } => CallError::TooLarge { limit },
+            LinkError::Protocol(reason) => CallError::Protocol { reason },
+        }
+    }
+}
+
+/// From a raw result to a reply or a fault.
+fn finish(mut result: Value, tool: &Tool) -> Result<Reply, CallError> {
+    match result.get("resultType").and_then(Value::as_str) {
+        Some("input_required") => {
+            let requests = result.get_mut("inputRequests").map(Value::take).unwrap_or_default();
+            return Err(CallError::InputRequired { requests });
+        }
+        Some("task") => {
+            return Err(CallError::Protocol { reason: "a task, which we did not ask for".to_owned() });
+        }
+        _ => {}
+    }
+    if let Some(fault) = unwrap::fault(&result) {
+        return Err(CallError::Tool(Box::new(fault)));
+    }
+    Ok(Reply::new(result, Wrapping::of_schema(tool.output_schema.as_ref())))
+}
+
+/// The tools of a backend, found by name in a list that may be long.
+#[derive(Debug, Default)]
+struct Toolbox {
+    tools: Arc<[Tool]>,
+    by_name: HashMap<String, usize>,
+}
+
+impl Toolbox {
+    fn new(tools: Vec<Tool>) -> Self {
+        let by_name = tools.iter().enumerate().map(|(index, tool)| (tool.name.clone(), index)).collect();
+        Self { tools: tools.into(), by_name }
+    }
+
+    fn get(&self, name: &str) -> Option<&Tool> {
+        self.by_name.get(name).and_then(|index| self.tools.get(*index))
+    }
+}
+
+impl Shared {
+    pub(crate) fn set_state(&self, state: BackendState) {
+        let changed = self.state.send_if_modified(|now| {
+            let differs = *now != state;
+            now.clone_from(&state);
+            differs
+        });
+        if changed {
+            self.tell(BackendNews::State(state));
+        }
+    }
+
+    /// Lets calls through.
+    pub(crate) fn publish(&self, session: &Arc<Session>) {
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(session));
+        self.set_state(BackendState::Ready(Arc::clone(&session.ready)));
+    }
+
+    /// Lets no more calls through.
+    pub(crate) fn retract(&self, state: Option<BackendState>) {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).take();
+        state.into_iter().for_each(|state| self.set_state(state));
+    }
+
+    pub(crate) fn set_pid(&self, pid: Option<u32>) {
+        self.pid.store(pid.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_tools(&self, tools: Vec<Tool>) {
+        if self.toolbox().tools[..] == tools[..] {
+            return;
+        }
+        let toolbox = Arc::new(Toolbox::new(tools));
+        let news = BackendNews::Tools(Arc::clone(&toolbox.tools));
+        *self.toolbox.write().unwrap_or_else(PoisonError::into_inner) = toolbox;
+        self.tell(news);
+    }
+
+    fn toolbox(&self) -> Arc<Toolbox> {
+        Arc::clone(&self.toolbox.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn session(&self) -> Option<Arc<Session>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Nobody may be listening, which is fine.
+    fn tell(&self, news: BackendNews) {
+        let _ = self.events.send(BackendEvent { backend: Arc::clone(&self.name), news });
+    }
+}

@@ -1,0 +1,203 @@
+//! One call: what the caller may ask for and every way in which it can end.
+//!
+//! Variants hold values; whether a call took effect is decided by [`CallError::effect`]
+//! and never by matching text.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::state::BackendState;
+use super::unwrap::{self, ToolFault, Wrapping};
+
+/// What a caller may ask of one call.
+#[derive(Debug, Clone, Default)]
+pub struct CallOptions {
+    /// How long the backend may take; its configured timeout if absent.
+    pub timeout: Option<Duration>,
+    /// Ends the call from outside.
+    pub cancel: CancellationToken,
+    /// Where progress goes; a full channel loses news rather than slow the backend down.
+    pub progress: Option<mpsc::Sender<Progress>>,
+    /// Who calls: callers that wait for one backend take turns, so that one can't starve the others.
+    pub caller: u64,
+    /// What to do when the backend isn't up yet.
+    pub unready: WhenUnready,
+}
+
+/// What to do with a call to a backend that isn't up yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WhenUnready {
+    /// Wait for it as long as the call may take.
+    #[default]
+    Wait,
+    /// Say so at once.
+    Fail,
+}
+
+/// One step of a call that takes long.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// How far it is.
+    pub progress: f64,
+    /// How far it will be in the end, where known.
+    pub total: Option<f64>,
+    /// What it is doing.
+    pub message: Option<String>,
+}
+
+/// What a tool gave back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reply {
+    raw: Value,
+    wrapping: Wrapping,
+}
+
+impl Reply {
+    pub(crate) fn new(raw: Value, wrapping: Wrapping) -> Self {
+        Self { raw, wrapping }
+    }
+
+    /// The result object as the backend sent it, for clients that want all of it.
+    pub fn raw(&self) -> &Value {
+        &self.raw
+    }
+
+    /// The result object as the backend sent it.
+    pub fn into_raw(self) -> Value {
+        self.raw
+    }
+
+    /// The value for code.
+    pub fn into_value(self) -> Value {
+        unwrap::value(self.raw, self.wrapping)
+    }
+}
+
+/// What is known about the effect of a call that gave no value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// The backend never had it: trying again is safe.
+    NotSent,
+    /// The backend had it and said that it failed.
+    Failed,
+    /// The backend had it, and what it did is unknown.
+    Unknown,
+}
+
+/// Why a call produced no value.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum CallError {
+    /// No such tool, or none for us.
+    #[error("{backend} has no tool named {tool}")]
+    Unknown {
+        /// The backend asked.
+        backend: Arc<str>,
+        /// The name asked for.
+        tool: String,
+    },
+    /// The tool ran and reported a failure.
+    #[error("{}", .0.message)]
+    Tool(Box<ToolFault>),
+    /// The backend answered with a protocol error instead of a result.
+    #[error("{message} (code {code})")]
+    Rejected {
+        /// The JSON-RPC code.
+        code: i64,
+        /// Its explanation.
+        message: String,
+        /// What came with it.
+        data: Option<Value>,
+    },
+    /// The tool wants to ask a person something, and there is nobody to ask.
+    #[error("the tool needs interactive input, which is not available here")]
+    InputRequired {
+        /// The questions, as sent.
+        requests: Value,
+    },
+    /// No answer in time.
+    #[error("no answer within {} ms", .after.as_millis())]
+    Timeout {
+        /// The time it had.
+        after: Duration,
+    },
+    /// The backend died while it had the call.
+    #[error("the backend was lost during the call: {reason}")]
+    Crashed {
+        /// How it ended.
+        reason: String,
+        /// The end of what it wrote to its standard error.
+        stderr: String,
+    },
+    /// The backend is not up.
+    #[error("{backend} is {state}")]
+    NotReady {
+        /// The backend asked.
+        backend: Arc<str>,
+        /// Where it is in its life.
+        state: BackendState,
+    },
+    /// The backend could not be reached, so it never had the call.
+    #[error("the backend can't be reached: {reason}")]
+    Unreachable {
+        /// What stood in the way.
+        reason: String,
+    },
+    /// The caller ended the call.
+    #[error("the call was cancelled")]
+    Cancelled {
+        /// Whether the backend had it by then.
+        sent: bool,
+    },
+    /// The answer was not what the protocol says.
+    #[error("the backend broke the protocol: {reason}")]
+    Protocol {
+        /// In which way.
+        reason: String,
+    },
+    /// The server refused at the HTTP level.
+    #[error("HTTP {status}: {message}")]
+    Http {
+        /// The status code.
+        status: u16,
+        /// The beginning of the body.
+        message: String,
+    },
+    /// The answer was larger than the backend may send.
+    #[error("the answer is larger than {limit} bytes")]
+    TooLarge {
+        /// The bound it broke.
+        limit: usize,
+    },
+    /// Too many calls wait for this backend already.
+    #[error("{queued} calls wait for {backend} already")]
+    Overloaded {
+        /// The backend asked.
+        backend: Arc<str>,
+        /// How many wait.
+        queued: usize,
+    },
+}
+
+impl CallError {
+    /// What is known about the call's effect. No wildcard arm on purpose: a new variant must choose.
+    pub fn effect(&self) -> Effect {
+        match self {
+            Self::Unknown { .. } | Self::NotReady { .. } | Self::Unreachable { .. } | Self::Overloaded { .. } => {
+                Effect::NotSent
+            }
+            Self::Cancelled { sent: false } => Effect::NotSent,
+            Self::Tool(_) | Self::Rejected { .. } | Self::InputRequired { .. } => Effect::Failed,
+            Self::Http { status, .. } if *status < 500 => Effect::Failed,
+            Self::Http { .. }
+            | Self::Timeout { .. }
+            | Self::Crashed { .. }
+            | Self::Cancelled { .. }
+            | Self::Protocol { .. }
+            | Self::TooLarge { .. } => Effect::Unknown,
+        }
+    }
+}

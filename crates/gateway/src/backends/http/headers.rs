@@ -1,0 +1,96 @@
+//! Headers that repeat parts of a modern request, so that proxies can route without reading it.
+//!
+//! A server compares them with the body and refuses a request where they differ, so a value that
+//! a header can't hold as it is travels in Base64 and is not changed.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use rmcp::transport::common::http_header::{
+    BASE64_HEADER_PREFIX, BASE64_HEADER_SUFFIX, HEADER_MCP_METHOD, HEADER_MCP_NAME, HEADER_MCP_PARAM_PREFIX,
+};
+use serde_json::{Map, Value};
+
+/// The headers of a request without a target.
+pub(crate) fn of_method(method: &str) -> Vec<(String, String)> {
+    vec![(HEADER_MCP_METHOD.to_owned(), method.to_owned())]
+}
+
+/// The headers of a tool call: its name, and the arguments that its schema wants to see there.
+pub(crate) fn of_call(tool: &str, schema: &Value, arguments: &Map<String, Value>) -> Vec<(String, String)> {
+    let mut headers = of_method("tools/call");
+    headers.push((HEADER_MCP_NAME.to_owned(), encode(tool)));
+    add_arguments(schema, arguments, &mut headers);
+    headers
+}
+
+fn add_arguments(schema: &Value, arguments: &Map<String, Value>, headers: &mut Vec<(String, String)>) {
+    let Some(Value::Object(properties)) = schema.get("properties") else { return };
+    for (name, property) in properties {
+        let Some(argument) = arguments.get(name) else { continue };
+        if let (Some(header), Some(text)) = (property.get("x-mcp-header").and_then(Value::as_str), plain(argument)) {
+            headers.push((format!("{HEADER_MCP_PARAM_PREFIX}{header}"), encode(&text)));
+        }
+        if let Value::Object(inner) = argument {
+            add_arguments(property, inner, headers);
+        }
+    }
+}
+
+fn plain(argument: &Value) -> Option<String> {
+    match argument {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(argument.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+fn encode(text: &str) -> String {
+    let printable = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    let trimmed = text.trim_matches(' ').len() == text.len();
+    let looks_encoded = text.starts_with(BASE64_HEADER_PREFIX) && text.ends_with(BASE64_HEADER_SUFFIX);
+    if printable && trimmed && !looks_encoded {
+        return text.to_owned();
+    }
+    format!("{BASE64_HEADER_PREFIX}{}{BASE64_HEADER_SUFFIX}", BASE64_STANDARD.encode(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(schema: Value, arguments: Value, expected: &[(&str, &str)]) {
+        let headers = of_call("t", &schema, arguments.as_object().unwrap());
+        let headers: Vec<_> = headers.iter().skip(2).map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(headers, expected);
+    }
+
+    #[test]
+    fn a_plain_name_stays_and_any_other_is_encoded() {
+        assert_eq!(encode("get_weather"), "get_weather");
+        assert_eq!(encode("größe"), "=?base64?Z3LDtsOfZQ==?=");
+        assert_eq!(encode(" pad"), "=?base64?IHBhZA==?=");
+        assert_eq!(encode("a\r\nX: y"), "=?base64?YQ0KWDogeQ==?=");
+        assert_eq!(encode("=?base64?eA==?="), "=?base64?PT9iYXNlNjQ/ZUE9PT89?=");
+    }
+
+    #[test]
+    fn an_annotated_argument_is_repeated_even_when_nested() {
+        let schema = json!({ "properties": {
+            "region": { "type": "string", "x-mcp-header": "Region" },
+            "page": { "properties": { "size": { "x-mcp-header": "Size" } } },
+            "quiet": { "type": "string" },
+        } });
+        check(
+            schema,
+            json!({ "region": "eu", "page": { "size": 5 }, "quiet": "x" }),
+            &[("Mcp-Param-Region", "eu"), ("Mcp-Param-Size", "5")],
+        );
+    }
+
+    #[test]
+    fn an_argument_that_is_absent_or_null_has_no_header() {
+        let schema = json!({ "properties": { "a": { "x-mcp-header": "A" }, "b": { "x-mcp-header": "B" } } });
+        check(schema, json!({ "a": null }), &[]);
+    }
+}

@@ -1,0 +1,142 @@
+//! What a backend says unasked: progress, changed lists, questions.
+//!
+//! Questions get an honest answer. We declare no client capability, so sampling, roots and
+//! elicitation are refused as unknown methods; only `ping` is served.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::sync::{Notify, mpsc};
+
+use super::call::Progress;
+
+/// The longest progress message that is passed on, in characters.
+const LONGEST_MESSAGE: usize = 1000;
+
+/// Everything that arrives on a connection besides answers.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    listeners: Mutex<HashMap<u64, mpsc::Sender<Progress>>>,
+    born: Instant,
+    /// When the last message came, in milliseconds of the inbox's life.
+    heard: AtomicU64,
+    /// Wakes when the list of tools changed; many changes may be one wake.
+    pub(crate) tools_changed: Notify,
+    pub(crate) garbage: AtomicU64,
+    pub(crate) stray: AtomicU64,
+}
+
+impl Default for Inbox {
+    fn default() -> Self {
+        Self {
+            listeners: Mutex::default(),
+            born: Instant::now(),
+            heard: AtomicU64::new(0),
+            tools_changed: Notify::new(),
+            garbage: AtomicU64::new(0),
+            stray: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Inbox {
+    /// Something readable came.
+    pub(crate) fn hear(&self) {
+        let now = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.heard.store(now, Ordering::Relaxed);
+    }
+
+    /// How long nothing came.
+    pub(crate) fn silence(&self) -> Duration {
+        self.born.elapsed().saturating_sub(Duration::from_millis(self.heard.load(Ordering::Relaxed)))
+    }
+
+    /// Passes progress of request `token` on until the guard is dropped.
+    pub(crate) fn listen(&self, token: u64, sink: Option<mpsc::Sender<Progress>>) -> Listening<'_> {
+        if let Some(sink) = sink {
+            self.lock().insert(token, sink);
+        }
+        Listening { inbox: self, token }
+    }
+
+    /// Takes a notification in.
+    pub(crate) fn notice(&self, method: &str, params: &Value) {
+        match method {
+            "notifications/tools/list_changed" => self.tools_changed.notify_one(),
+            "notifications/progress" => self.progress(params),
+            _ => tracing::trace!(method, "notification not used"),
+        }
+    }
+
+    /// Answers a question.
+    pub(crate) fn answer(&self, id: &Value, method: &str) -> Value {
+        if method == "ping" {
+            return json!({ "jsonrpc": "2.0", "id": id, "result": {} });
+        }
+        let error = json!({ "code": -32601, "message": "this client has no such method" });
+        json!({ "jsonrpc": "2.0", "id": id, "error": error })
+    }
+
+    fn progress(&self, params: &Value) {
+        let token = params.get("progressToken");
+        let token = token.and_then(|token| token.as_u64().or_else(|| token.as_str()?.parse().ok()));
+        let Some(progress) = params.get("progress").and_then(Value::as_f64) else { return };
+        let message = params.get("message").and_then(Value::as_str);
+        let news = Progress {
+            progress,
+            total: params.get("total").and_then(Value::as_f64),
+            message: message.map(|text| text.chars().take(LONGEST_MESSAGE).collect()),
+        };
+        if let Some(sink) = token.and_then(|token| self.lock().get(&token).cloned()) {
+            // A caller that can't keep up misses some news; the backend is not held up for it.
+            let _ = sink.try_send(news);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, mpsc::Sender<Progress>>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Progress of one request is passed on while this lives.
+#[derive(Debug)]
+pub(crate) struct Listening<'a> {
+    inbox: &'a Inbox,
+    token: u64,
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        self.inbox.lock().remove(&self.token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_goes_to_the_call_that_listens() {
+        let inbox = Inbox::default();
+        let (sink, mut news) = mpsc::channel(4);
+        let listening = inbox.listen(7, Some(sink));
+        inbox.notice("notifications/progress", &json!({ "progressToken": 8, "progress": 1 }));
+        inbox.notice("notifications/progress", &json!({ "progressToken": "7", "progress": 2, "total": 4 }));
+        drop(listening);
+        inbox.notice("notifications/progress", &json!({ "progressToken": 7, "progress": 3 }));
+        assert_eq!(news.try_recv(), Ok(Progress { progress: 2.0, total: Some(4.0), message: None }));
+        assert!(news.try_recv().is_err());
+    }
+
+    #[test]
+    fn only_a_ping_is_served() {
+        let inbox = Inbox::default();
+        assert_eq!(inbox.answer(&json!("a"), "ping"), json!({ "jsonrpc": "2.0", "id": "a", "result": {} }));
+        for method in ["sampling/createMessage", "elicitation/create", "roots/list"] {
+            assert_eq!(inbox.answer(&json!(1), method)["error"]["code"], json!(-32601));
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! A conversation with a backend that is up: its tools, calls, and signs of life.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::call::Progress;
+use super::http::headers;
+use super::link::{Link, Wire};
+use super::protocol::{self, Greeting};
+use super::rpc::{LinkError, Outgoing, Protocol};
+use super::spec::ToolFilter;
+use super::state::{Era, Ready};
+use crate::catalog::Tool;
+
+/// A backend that pages for ever is cut off here.
+const MOST_PAGES: usize = 1000;
+/// More tools than this are not kept.
+const MOST_TOOLS: usize = 20_000;
+/// A longer name is no name.
+const LONGEST_NAME: usize = 1024;
+/// The least time between two tries to hear news.
+const LISTEN_AGAIN: Duration = Duration::from_secs(5);
+
+/// A conversation with a backend that is up.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) link: Arc<Link>,
+    pub(crate) protocol: Protocol,
+    pub(crate) ready: Arc<Ready>,
+}
+
+impl Session {
+    /// Opens the conversation.
+    pub(crate) async fn open(link: Arc<Link>, hint: Option<Era>) -> Result<Self, LinkError> {
+        let Greeting { protocol, era, server } = protocol::greet(&link, hint).await?;
+        let ready = Arc::new(Ready { era, server, since: Instant::now() });
+        Ok(Self { link, protocol, ready })
+    }
+
+    /// Everything the backend lists that `filter` accepts, each name once.
+    pub(crate) async fn list_tools(&self, filter: &ToolFilter, page: Duration) -> Result<Vec<Tool>, LinkError> {
+        if self.capability("tools").is_none() {
+            return Ok(Vec::new());
+        }
+        let mut listed = Listed::default();
+        let mut cursor = None;
+        for _ in 0..MOST_PAGES {
+            let mut result = self.list_page(cursor.take(), page).await?;
+            let Some(Value::Array(tools)) = result.get_mut("tools").map(Value::take) else {
+                return Err(LinkError::Protocol("a list of tools without tools".to_owned()));
+            };
+            tools.into_iter().for_each(|tool| listed.add(tool, filter));
+            match result.get("nextCursor").and_then(Value::as_str) {
+                Some(next) if listed.is_news(next) => cursor = Some(next.to_owned()),
+                _ => break,
+            }
+        }
+        Ok(listed.tools)
+    }
+
+    async fn list_page(&self, cursor: Option<String>, within: Duration) -> Result<Value, LinkError> {
+        let mut params = Map::new();
+        params.extend(cursor.map(|cursor| ("cursor".to_owned(), Value::String(cursor))));
+        let request = self.draft("tools/list", params);
+        let late = |_| LinkError::Protocol("no list of tools in time".to_owned());
+        timeout(within, self.link.request(&request)).await.map_err(late)?
+    }
+
+    /// Calls a tool and gives the raw result. Dropping the future cancels the call.
+    pub(crate) async fn call(
+        &self,
+        tool: &Tool,
+        arguments: Map<String, Value>,
+        progress: Option<mpsc::Sender<Progress>>,
+    ) -> Result<Value, LinkError> {
+        let mut request = self.draft("tools/call", Map::new());
+        if self.is_modern_http() {
+            request.headers = headers::of_call(&tool.name, &tool.input_schema, &arguments);
+        }
+        if progress.is_some() {
+            let meta = request.params.entry("_meta").or_insert_with(|| json!({}));
+            if let Some(meta) = meta.as_object_mut() {
+                meta.insert("progressToken".to_owned(), request.id.into());
+            }
+        }
+        request.params.insert("name".to_owned(), Value::String(tool.name.clone()));
+        request.params.insert("arguments".to_owned(), Value::Object(arguments));
+        let _listening = self.link.inbox.listen(request.id, progress);
+        self.link.request(&request).await
+    }
+
+    /// Asks for a sign of life. A refusal is one.
+    pub(crate) async fn probe(&self, within: Duration) -> Result<(), LinkError> {
+        let method = match self.ready.era {
+            Era::Legacy => "ping",
+            Era::Modern => "server/discover",
+        };
+        let silent = |_| LinkError::Protocol("it no longer answers".to_owned());
+        match timeout(within, self.link.request(&self.draft(method, Map::new()))).await.map_err(silent)? {
+            Ok(_) | Err(LinkError::Rejected(_) | LinkError::Http { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps hearing about changed tools, where the backend says so only to those who listen.
+    pub(crate) async fn listen(&self) {
+        let announces = self.capability("tools").and_then(|tools| tools.get("listChanged")) == Some(&Value::Bool(true));
+        if !announces {
+            return;
+        }
+        loop {
+            let started = Instant::now();
+            let heard = match (&self.link.wire, self.ready.era) {
+                (_, Era::Modern) => self.subscribe().await,
+                (Wire::Http(link), Era::Legacy) => link.overhear(&self.protocol).await,
+                (Wire::Stdio(_), Era::Legacy) => return,
+            };
+            match heard {
+                Err(LinkError::Rejected(_) | LinkError::Http { .. } | LinkError::SessionExpired) => return,
+                // Between two streams a change may have gone by unheard.
+                _ => self.link.inbox.tools_changed.notify_one(),
+            }
+            tokio::time::sleep(LISTEN_AGAIN.saturating_sub(started.elapsed())).await;
+        }
+    }
+
+    async fn subscribe(&self) -> Result<(), LinkError> {
+        let mut params = Map::new();
+        params.insert("notifications".to_owned(), json!({ "toolsListChanged": true }));
+        self.link.request(&self.draft("subscriptions/listen", params)).await.map(drop)
+    }
+
+    fn draft(&self, method: &'static str, mut params: Map<String, Value>) -> Outgoing {
+        if self.ready.era == Era::Modern {
+            params.insert("_meta".to_owned(), Value::Object(protocol::modern_meta()));
+        }
+        let mut request = self.link.draft(method, params, self.protocol.clone());
+        if self.is_modern_http() {
+            request.headers = headers::of_method(method);
+        }
+        request
+    }
+
+    fn is_modern_http(&self) -> bool {
+        self.ready.era == Era::Modern && matches!(self.link.wire, Wire::Http(_))
+    }
+
+    /// Whether the backend may forget the session and refuse a call for that reason alone.
+    pub(crate) fn may_expire(&self) -> bool {
+        self.ready.era == Era::Legacy && matches!(self.link.wire, Wire::Http(_))
+    }
+
+    fn capability(&self, name: &str) -> Option<&Value> {
+        self.ready.server.capabilities.get(name)
+    }
+}
+
+/// Tools as they are listed, page by page.
+#[derive(Debug, Default)]
+struct Listed {
+    tools: Vec<Tool>,
+    names: HashSet<String>,
+    cursors: HashSet<String>,
+}
+
+impl Listed {
+    /// Keeps a tool that has a name of its own. The first of several with one name wins, always.
+    fn add(&mut self, raw: Value, filter: &ToolFilter) {
+        let Some(name) = raw.get("name").and_then(Value::as_str) else { return };
+        let usable = !name.is_empty() && name.len() <= LONGEST_NAME && filter.accepts(name);
+        if !usable || self.tools.len() >= MOST_TOOLS || !self.names.insert(name.to_owned()) {
+            return;
+        }
+        let object = |key| raw.get(key).filter(|schema: &&Value| schema.is_object()).cloned();
+        self.tools.push(Tool {
+            name: name.to_owned(),
+            description: raw.get("description").and_then(Value::as_str).map(str::to_owned),
+            input_schema: object("inputSchema").unwrap_or_else(|| json!({ "type": "object" })),
+            output_schema: object("outputSchema"),
+            raw,
+        });
+    }
+
+    /// A cursor that came before would lead in a circle.
+    fn is_news(&mut self, cursor: &str) -> bool {
+        self.cursors.insert(cursor.to_owned())
+    }
+}

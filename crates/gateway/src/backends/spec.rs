@@ -1,0 +1,157 @@
+//! What the user asked for: one backend, how to reach it and how far to trust its speed.
+//!
+//! Two equal specs need no restart when a configuration is reloaded, so everything that
+//! shapes a connection is part of the comparison.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::state::Era;
+
+/// One MCP server of the user's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BackendSpec {
+    /// The name the user gave it, unique within a configuration.
+    pub name: String,
+    /// How it is reached.
+    pub kind: BackendKind,
+    /// How long one call may take once the backend has it.
+    pub timeout: Duration,
+    /// How long a connection may take to answer for the first time; `npx` may download first.
+    pub start_timeout: Duration,
+    /// How many calls it works on at the same time; the rest wait their turn.
+    pub max_concurrent_calls: usize,
+    /// How many calls may wait before new ones are turned away.
+    pub max_queued_calls: usize,
+    /// The largest single message it may send, in bytes.
+    pub max_message: usize,
+    /// Which of its tools exist for us.
+    pub tools: ToolFilter,
+    /// The protocol era it spoke last time: tried first.
+    pub era_hint: Option<Era>,
+    /// When silence is looked into.
+    pub probe: Probe,
+}
+
+impl BackendSpec {
+    /// A backend with the usual bounds.
+    pub fn new(name: impl Into<String>, kind: BackendKind) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            timeout: Duration::from_secs(30),
+            start_timeout: Duration::from_secs(60),
+            max_concurrent_calls: 16,
+            max_queued_calls: 1024,
+            max_message: 64 << 20,
+            tools: ToolFilter::all(),
+            era_hint: None,
+            probe: Probe::default(),
+        }
+    }
+
+    /// Whether a running backend of `other` can serve this spec unchanged.
+    ///
+    /// The era hint only speeds up a start, so it does not count.
+    pub fn needs_no_restart_from(&self, other: &Self) -> bool {
+        let hintless = |spec: &Self| Self { era_hint: None, ..spec.clone() };
+        hintless(self) == hintless(other)
+    }
+}
+
+/// How a backend is reached.
+#[derive(Clone, PartialEq)]
+pub enum BackendKind {
+    /// A child process that speaks on its standard input and output.
+    Stdio {
+        /// The program, looked up in `PATH`.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Variables besides the few that every child inherits.
+        env: BTreeMap<String, String>,
+        /// Where it runs; ours if absent.
+        cwd: Option<PathBuf>,
+    },
+    /// A server that speaks Streamable HTTP.
+    Http {
+        /// The MCP endpoint.
+        url: String,
+        /// Sent with every request, such as `Authorization`.
+        headers: BTreeMap<String, String>,
+    },
+}
+
+/// Values of variables and headers are secrets as a rule, so only their names are shown.
+impl fmt::Debug for BackendKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio { command, args, env, cwd } => f
+                .debug_struct("Stdio")
+                .field("command", command)
+                .field("args", args)
+                .field("env", &env.keys())
+                .field("cwd", cwd)
+                .finish(),
+            Self::Http { url, headers } => {
+                f.debug_struct("Http").field("url", url).field("headers", &headers.keys()).finish()
+            }
+        }
+    }
+}
+
+/// When a silent backend is asked whether it still lives.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Probe {
+    /// Silence that long, with nothing in flight, is looked into.
+    pub idle: Duration,
+    /// A probe without an answer for that long means it is gone.
+    pub timeout: Duration,
+}
+
+impl Default for Probe {
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(60), timeout: Duration::from_secs(10) }
+    }
+}
+
+type Test = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// The user's choice among a backend's tools.
+#[derive(Clone)]
+pub struct ToolFilter {
+    rules: String,
+    test: Test,
+}
+
+impl ToolFilter {
+    /// Every tool.
+    pub fn all() -> Self {
+        Self::new("", |_| true)
+    }
+
+    /// The tools that `test` accepts. `rules` is its source text: filters with equal rules are equal.
+    pub fn new(rules: impl Into<String>, test: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self { rules: rules.into(), test: Arc::new(test) }
+    }
+
+    /// Whether the tool of that name exists for us.
+    pub fn accepts(&self, tool: &str) -> bool {
+        (self.test)(tool)
+    }
+}
+
+impl PartialEq for ToolFilter {
+    fn eq(&self, other: &Self) -> bool {
+        self.rules == other.rules
+    }
+}
+
+impl fmt::Debug for ToolFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ToolFilter").field(&self.rules).finish()
+    }
+}

@@ -1,0 +1,143 @@
+//! Where a backend is in its life, and the news about it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::catalog::Tool;
+
+/// Which of the two incompatible families of MCP revisions a backend speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Era {
+    /// 2025-11-25 and before: a session that opens with `initialize`.
+    Legacy,
+    /// 2026-07-28 and after: stateless, described by `server/discover`.
+    Modern,
+}
+
+impl fmt::Display for Era {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+        })
+    }
+}
+
+/// What a backend said about itself when it came up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerInfo {
+    /// Its own name, if it gave one.
+    pub name: String,
+    /// Its version, if it gave one.
+    pub version: String,
+    /// The protocol revision agreed on.
+    pub protocol: String,
+    /// How it wants to be used, in its words.
+    pub instructions: Option<String>,
+    /// Its capabilities, as sent.
+    pub capabilities: Value,
+}
+
+/// A backend that answers calls.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ready {
+    /// The era it speaks: worth remembering for the next start.
+    pub era: Era,
+    /// What it said about itself.
+    pub server: ServerInfo,
+    /// Since when.
+    pub since: Instant,
+}
+
+/// Where a backend is in its life.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BackendState {
+    /// On its way up for the first time.
+    Starting,
+    /// Answers calls.
+    Ready(Arc<Ready>),
+    /// Lost, and coming back.
+    Restarting {
+        /// How many starts failed in a row before this one.
+        attempt: u32,
+        /// When the next try begins, counted from the change of state.
+        delay: Duration,
+        /// Why it was lost.
+        reason: String,
+    },
+    /// Gave up for now; tried again now and then, or at once when asked to.
+    Failed {
+        /// Why it does not come up.
+        reason: String,
+        /// The end of what it wrote to its standard error.
+        stderr: String,
+    },
+    /// Ended by us, for good.
+    Stopped,
+}
+
+impl BackendState {
+    /// Whether calls are answered.
+    pub fn is_ready(&self) -> bool {
+        matches!(self, Self::Ready(_))
+    }
+
+    /// Whether waiting a little may be enough.
+    pub fn may_become_ready(&self) -> bool {
+        matches!(self, Self::Starting | Self::Ready(_) | Self::Restarting { .. })
+    }
+}
+
+impl fmt::Display for BackendState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Starting => f.write_str("still starting"),
+            Self::Ready(ready) => write!(f, "ready ({}, {})", ready.era, ready.server.protocol),
+            Self::Restarting { attempt, delay, reason } => {
+                write!(f, "restarting (try {} in {} ms): {reason}", attempt + 1, delay.as_millis())
+            }
+            Self::Failed { reason, .. } => write!(f, "not running: {reason}"),
+            Self::Stopped => f.write_str("stopped"),
+        }
+    }
+}
+
+/// Something that happened to a backend.
+#[derive(Debug, Clone)]
+pub struct BackendEvent {
+    /// Which backend.
+    pub backend: Arc<str>,
+    /// What happened.
+    pub news: BackendNews,
+}
+
+/// The kinds of news.
+#[derive(Debug, Clone)]
+pub enum BackendNews {
+    /// It moved to another state.
+    State(BackendState),
+    /// Its list of tools is another one than before.
+    Tools(Arc<[Tool]>),
+}
+
+/// Counters of one backend, for health pages and tests.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BackendStats {
+    /// The child process, if there is one now.
+    pub pid: Option<u32>,
+    /// Calls it works on now.
+    pub in_flight: usize,
+    /// Calls that wait their turn.
+    pub queued: usize,
+    /// How often it was started again.
+    pub restarts: u64,
+    /// Output lines that were no message.
+    pub garbage: u64,
+    /// Replies that nobody waited for: late, repeated or with an id of its own making.
+    pub stray_replies: u64,
+}

@@ -1,0 +1,103 @@
+//! Lines from a child that may send anything: bounded in memory, whatever comes.
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+
+use super::scan::IdScan;
+
+/// A buffer larger than this is given back after the line that needed it.
+const KEPT_BUFFER: usize = 1 << 20;
+
+/// One line.
+#[derive(Debug, PartialEq)]
+pub(super) enum Line<'a> {
+    /// Within bounds.
+    Whole(&'a [u8]),
+    /// Longer than allowed: thrown away, but for the id that was in it.
+    TooLong { id: Option<u64> },
+}
+
+/// Reads lines of at most `limit` bytes.
+#[derive(Debug)]
+pub(super) struct Lines<R> {
+    reader: BufReader<R>,
+    line: Vec<u8>,
+    limit: usize,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    pub(super) fn new(reader: R, limit: usize) -> Self {
+        Self { reader: BufReader::with_capacity(64 << 10, reader), line: Vec::new(), limit }
+    }
+
+    /// The next line without its end; none at the end of the stream.
+    ///
+    /// Dropping the future in the middle loses the beginning of the line.
+    pub(super) async fn next(&mut self) -> std::io::Result<Option<Line<'_>>> {
+        if self.line.capacity() > KEPT_BUFFER {
+            self.line = Vec::new();
+        }
+        self.line.clear();
+        let mut skipping: Option<IdScan> = None;
+        loop {
+            let chunk = self.reader.fill_buf().await?;
+            if chunk.is_empty() && self.line.is_empty() && skipping.is_none() {
+                return Ok(None);
+            }
+            let end = chunk.iter().position(|byte| *byte == b'\n');
+            let part = &chunk[..end.unwrap_or(chunk.len())];
+            let used = part.len() + usize::from(end.is_some());
+            let is_last = end.is_some() || chunk.is_empty();
+            if let Some(scan) = &mut skipping {
+                scan.feed(part);
+            } else if self.line.len() + part.len() > self.limit {
+                let mut scan = IdScan::default();
+                scan.feed(&self.line);
+                scan.feed(part);
+                self.line = Vec::new();
+                skipping = Some(scan);
+            } else {
+                self.line.extend_from_slice(part);
+            }
+            self.reader.consume(used);
+            if is_last {
+                return Ok(Some(match skipping {
+                    Some(scan) => Line::TooLong { id: scan.found() },
+                    None => Line::Whole(&self.line),
+                }));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn check(text: &str, limit: usize, expected: &[Line<'_>]) {
+        let mut lines = Lines::new(text.as_bytes(), limit);
+        for line in expected {
+            assert_eq!(lines.next().await.unwrap().as_ref(), Some(line));
+        }
+        assert_eq!(lines.next().await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn lines_end_with_a_newline_or_with_the_stream() {
+        check("a\n\nb", 9, &[Line::Whole(b"a"), Line::Whole(b""), Line::Whole(b"b")]).await;
+    }
+
+    #[tokio::test]
+    async fn a_line_over_the_limit_leaves_its_id_and_the_next_line() {
+        check("{\"result\":\"long\",\"id\":8}\nok\n", 10, &[Line::TooLong { id: Some(8) }, Line::Whole(b"ok")]).await;
+    }
+
+    #[tokio::test]
+    async fn a_line_over_the_limit_may_end_with_the_stream() {
+        check("{\"id\":1,\"x\":\"yyyyyy", 5, &[Line::TooLong { id: Some(1) }]).await;
+    }
+
+    #[tokio::test]
+    async fn a_line_at_the_limit_is_whole() {
+        check("12345\n", 5, &[Line::Whole(b"12345")]).await;
+    }
+}

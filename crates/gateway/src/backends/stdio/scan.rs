@@ -1,0 +1,146 @@
+//! Finds the id of a message that will not be decoded, because it is too long or not quite JSON.
+//!
+//! Without this the call that such a line answers would hang until its timeout. Follows nesting
+//! and strings only, in constant memory; says nothing about the rest of the text.
+
+/// A scan that is fed a line piece by piece.
+#[derive(Debug, Default)]
+pub(super) struct IdScan {
+    depth: u32,
+    string: Within,
+    /// The last string at the top level, cut where it can no longer be a key or an id we know.
+    last: Vec<u8>,
+    /// The value of `id` while it is read.
+    reading: bool,
+    found: Option<u64>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Within {
+    #[default]
+    Nothing,
+    String,
+    Escape,
+}
+
+/// The longest number in decimal, and room for a key.
+const LONGEST: usize = 20;
+
+impl IdScan {
+    /// The id in a whole line.
+    pub(super) fn of(line: &[u8]) -> Option<u64> {
+        let mut scan = Self::default();
+        scan.feed(line);
+        scan.found()
+    }
+
+    /// Reads on.
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.step(*byte);
+        }
+    }
+
+    /// The id, if the text so far had one.
+    pub(super) fn found(&self) -> Option<u64> {
+        self.found
+    }
+
+    fn step(&mut self, byte: u8) {
+        match (&self.string, byte) {
+            (Within::Escape, _) => self.string = Within::String,
+            (Within::String, b'\\') => self.string = Within::Escape,
+            (Within::String, b'"') => self.string = Within::Nothing,
+            (Within::String, _) => self.keep(byte),
+            (Within::Nothing, _) => self.step_outside(byte),
+        }
+    }
+
+    fn step_outside(&mut self, byte: u8) {
+        match byte {
+            b'"' => {
+                self.string = Within::String;
+                if self.depth == 1 {
+                    self.last.clear();
+                }
+            }
+            b'{' | b'[' => self.depth = self.depth.saturating_add(1),
+            b'}' | b']' => {
+                self.finish();
+                self.depth = self.depth.saturating_sub(1);
+            }
+            b':' if self.depth == 1 => {
+                self.reading = self.last == b"id";
+                self.last.clear();
+            }
+            b',' => self.finish(),
+            b'0'..=b'9' if self.reading => self.keep(byte),
+            _ => {}
+        }
+    }
+
+    fn keep(&mut self, byte: u8) {
+        if self.depth == 1 && self.last.len() <= LONGEST {
+            self.last.push(byte);
+        }
+    }
+
+    fn finish(&mut self) {
+        if self.depth == 1 && std::mem::take(&mut self.reading) {
+            self.found = std::str::from_utf8(&self.last).ok().and_then(|digits| digits.parse().ok());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, expected: Option<u64>) {
+        assert_eq!(IdScan::of(line.as_bytes()), expected, "{line}");
+    }
+
+    #[test]
+    fn the_id_is_found_first_or_last() {
+        check(r#"{"jsonrpc":"2.0","id":17,"result":{}}"#, Some(17));
+        check(r#"{"result":{"a":[1,{"b":"}"}]},"jsonrpc":"2.0","id": 17 }"#, Some(17));
+        check(r#"{"id":"17","result":{}}"#, Some(17));
+    }
+
+    #[test]
+    fn an_id_further_down_is_not_the_messages() {
+        check(r#"{"result":{"id":3},"id":4}"#, Some(4));
+        check(r#"{"result":{"id":3}}"#, None);
+        check(r#"[{"id":3}]"#, None);
+    }
+
+    #[test]
+    fn a_string_that_looks_like_an_id_is_text() {
+        check(r#"{"note":"\"id\":3,","id":5}"#, Some(5));
+        check(r#"{"a":"id","b":3}"#, None);
+    }
+
+    #[test]
+    fn an_id_that_is_no_number_of_ours_is_none() {
+        check(r#"{"id":null,"result":1}"#, None);
+        check(r#"{"id":99999999999999999999999999,"result":1}"#, None);
+    }
+
+    #[test]
+    fn text_that_ends_early_gives_what_it_had() {
+        check(r#"{"id":7,"result":{"broken"#, Some(7));
+        check("not json", None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn pieces_do_not_matter(id in 0u64.., text in ".*", cut in 0usize..64) {
+            let line = serde_json::json!({ "result": { "id": 1, "text": text }, "id": id }).to_string();
+            let cut = cut.min(line.len());
+            let mut scan = IdScan::default();
+            scan.feed(&line.as_bytes()[..cut]);
+            scan.feed(&line.as_bytes()[cut..]);
+            proptest::prop_assert_eq!(scan.found(), Some(id));
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Backends against servers that behave well, and against servers that do not.
+
+mod calls;
+mod faults;
+mod fixture;
+mod http;
+mod life;
+mod server;
