@@ -1,8 +1,7 @@
-//! What outlives a request: kept in memory, or shared through a database.
-
-pub mod sessions;
-//! What outlives a call.
+//! What outlives a request: in memory, on disk, or shared through a database.
 //!
 //! - [`results`]: whole results of which an answer showed a part
+//! - [`sessions`]: who may call which host functions from outside
 
 pub mod results;
+pub mod sessions;
