@@ -133,11 +133,9 @@ impl Backend {
     /// Waits until it answers calls, at most for `within`.
     pub async fn ready(&self, within: Duration) -> Result<(), CallError> {
         let mut state = self.watch();
-        let settled = timeout(within, state.wait_for(|state| state.is_ready() || !state.may_become_ready())).await;
-        match settled {
-            Ok(Ok(state)) if state.is_ready() => Ok(()),
-            _ => Err(self.not_ready()),
-        }
+        let is_settled = |state: &BackendState| self.shared.session().is_some() || !state.may_become_ready();
+        let settled = timeout(within, state.wait_for(is_settled)).await.is_ok_and(|state| state.is_ok());
+        if settled && self.shared.session().is_some() { Ok(()) } else { Err(self.not_ready()) }
     }
 
     /// Calls a tool. Dropping the future cancels the call, as the token in `options` does.
@@ -165,11 +163,11 @@ impl Backend {
         sent: &mut bool,
     ) -> Result<Reply, CallError> {
         let within = options.timeout.unwrap_or(self.shared.spec.timeout);
-        if options.unready == WhenUnready::Wait {
-            self.ready(within).await?;
-        }
+        self.wait_if_asked(&options, within).await?;
         let full = |Full(queued)| CallError::Overloaded { backend: Arc::clone(&self.shared.name), queued };
         let _permit = self.shared.queue.enter(options.caller).await.map_err(full)?;
+        // It may have been lost while the call waited for its turn.
+        self.wait_if_asked(&options, within).await?;
         let session = self.shared.session().ok_or_else(|| self.not_ready())?;
         let toolbox = self.shared.toolbox();
         let unknown = || CallError::Unknown { backend: Arc::clone(&self.shared.name), tool: tool.to_owned() };
@@ -187,6 +185,13 @@ impl Backend {
         finish(answer, tool)
     }
 
+    async fn wait_if_asked(&self, options: &CallOptions, within: Duration) -> Result<(), CallError> {
+        match options.unready {
+            WhenUnready::Wait if self.shared.session().is_none() => self.ready(within).await,
+            WhenUnready::Wait | WhenUnready::Fail => Ok(()),
+        }
+    }
+
     /// One try, and a second one after a new session if the server had forgotten ours: it did not serve the first.
     async fn attempt(
         &self,
@@ -199,8 +204,7 @@ impl Backend {
         let first = session.call(tool, arguments, options.progress.clone()).await;
         let (Err(LinkError::SessionExpired), Some(saved)) = (&first, saved) else { return first };
         let mut state = self.watch();
-        let renewed = |_: &BackendState| self.shared.session().is_some_and(|now| !Arc::ptr_eq(&now, &session));
-        let _ = state.wait_for(renewed).await;
+        let _ = state.wait_for(|_| self.shared.session().is_some()).await;
         let session = self.shared.session().ok_or(LinkError::SessionExpired)?;
         session.call(tool, saved, options.progress.clone()).await
     }
@@ -304,8 +308,10 @@ impl Shared {
         Arc::clone(&self.toolbox.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The conversation, if it is still of use: the supervisor may not have seen its end yet.
     fn session(&self) -> Option<Arc<Session>> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        session.filter(|session| !session.link.is_closed())
     }
 
     /// Nobody may be listening, which is fine.

@@ -63,6 +63,14 @@ impl Link {
         }
     }
 
+    /// Whether the connection is of no more use.
+    pub(crate) fn is_closed(&self) -> bool {
+        match &self.wire {
+            Wire::Stdio(link) => link.is_closed(),
+            Wire::Http(link) => link.is_closed(),
+        }
+    }
+
     /// Ends the connection, and with it a child process.
     pub(crate) async fn shut_down(&self, protocol: &Protocol) {
         match &self.wire {

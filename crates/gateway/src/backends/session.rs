@@ -23,6 +23,8 @@ const MOST_PAGES: usize = 1000;
 const MOST_TOOLS: usize = 20_000;
 /// A longer name is no name.
 const LONGEST_NAME: usize = 1024;
+/// How long a server that declares no tools may take to list some.
+const UNDECLARED: Duration = Duration::from_secs(2);
 /// The least time between two tries to hear news.
 const LISTEN_AGAIN: Duration = Duration::from_secs(5);
 
@@ -44,9 +46,14 @@ impl Session {
 
     /// Everything the backend lists that `filter` accepts, each name once.
     pub(crate) async fn list_tools(&self, filter: &ToolFilter, page: Duration) -> Result<Vec<Tool>, LinkError> {
-        if self.capability("tools").is_none() {
-            return Ok(Vec::new());
+        if self.capability("tools").is_some() {
+            return self.list_pages(filter, page).await;
         }
+        // Small servers forget to declare their tools; others have none and say so, or nothing.
+        Ok(self.list_pages(filter, page.min(UNDECLARED)).await.unwrap_or_default())
+    }
+
+    async fn list_pages(&self, filter: &ToolFilter, page: Duration) -> Result<Vec<Tool>, LinkError> {
         let mut listed = Listed::default();
         let mut cursor = None;
         for _ in 0..MOST_PAGES {

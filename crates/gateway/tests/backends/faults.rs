@@ -175,6 +175,22 @@ async fn pages_that_lead_in_a_circle_end() {
 }
 
 #[tokio::test]
+async fn tools_that_were_not_declared_are_found() {
+    let backend = up(&["--undeclared"]).await;
+    assert_eq!(value(&backend, "echo", json!({ "a": 1 })).await, json!({ "a": 1 }));
+}
+
+#[tokio::test]
+async fn a_call_that_waits_its_turn_outlives_a_crash_of_the_one_before() {
+    let mut spec = spec(&[]);
+    spec.max_concurrent_calls = 1;
+    let backend = up_as(spec).await;
+    let (crashed, echoed) = tokio::join!(call(&backend, "crash", json!({})), call(&backend, "echo", json!({ "a": 1 })));
+    assert!(matches!(crashed, Err(CallError::Crashed { .. })));
+    assert_eq!(echoed.unwrap().into_value(), json!({ "a": 1 }));
+}
+
+#[tokio::test]
 async fn a_schema_keeps_the_order_of_its_keys() {
     let backend = up(&[]).await;
     let tools = backend.tools();

@@ -158,6 +158,10 @@ impl HttpLink {
         self.close(closing_of("stopped by us"));
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.wire.closed.borrow().is_some()
+    }
+
     fn close(&self, closing: Arc<Closing>) {
         self.wire.closed.send_if_modified(|closed| {
             let first = closed.is_none();

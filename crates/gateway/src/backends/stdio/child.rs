@@ -19,6 +19,9 @@ const TERM_GRACE: Duration = Duration::from_secs(2);
 /// How long the kernel may take to end what was killed.
 const KILL_GRACE: Duration = Duration::from_secs(2);
 
+/// How long the others of the group are waited for. Whoever adopted them may never bury them.
+const BURIAL_GRACE: Duration = Duration::from_millis(200);
+
 /// What a child inherits from us: what it needs to find its way, and nothing that may be a secret.
 const INHERITED: [&str; 12] =
     ["HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "SYSTEMROOT"];
@@ -107,19 +110,41 @@ impl Family {
     pub(super) async fn kill(&mut self) {
         self.strike(Blow::Kill);
         let _ = timeout(KILL_GRACE, self.child.wait()).await;
+        let _ = timeout(BURIAL_GRACE, self.emptied()).await;
         // The leader is reaped: its number may soon belong to somebody else.
         self.alive = false;
     }
 
+    /// Waits until the group has no member. Only its leader is ours to wait for, so the others are watched.
+    async fn emptied(&self) {
+        while self.has_members() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    #[cfg(unix)]
+    fn leader(&self) -> Option<rustix::process::Pid> {
+        self.pid.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw)
+    }
+
+    #[cfg(unix)]
+    fn has_members(&self) -> bool {
+        self.leader().is_some_and(|leader| rustix::process::test_kill_process_group(leader).is_ok())
+    }
+
+    #[cfg(not(unix))]
+    fn has_members(&self) -> bool {
+        false
+    }
+
     #[cfg(unix)]
     fn strike(&mut self, blow: Blow) {
-        use rustix::process::{Pid, Signal, kill_process_group};
+        use rustix::process::{Signal, kill_process_group};
         let signal = match blow {
             Blow::Term => Signal::TERM,
             Blow::Kill => Signal::KILL,
         };
-        let leader = self.pid.and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-        if let Some(leader) = leader.filter(|_| self.alive) {
+        if let Some(leader) = self.leader().filter(|_| self.alive) {
             // An empty group is what we want, so there is nothing to do about an error.
             let _ = kill_process_group(leader, signal);
         }

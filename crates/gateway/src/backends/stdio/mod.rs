@@ -123,6 +123,10 @@ impl StdioLink {
         self.closed().await;
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.borrow().is_some()
+    }
+
     pub(crate) fn pid(&self) -> Option<u32> {
         self.pid
     }
@@ -265,8 +269,9 @@ impl Watcher {
         last_words(&mut self.listener).await;
         self.writer.abort();
         let closing = Arc::new(Closing { reason, stderr: self.tail.shown(), is_formal: false });
+        // In this order: a caller that sees its call fail must not find the connection open.
+        self.announce.send_replace(Some(Arc::clone(&closing)));
         self.reception.pending.close(&closing);
-        self.announce.send_replace(Some(closing));
     }
 
     /// A pipe ended: mostly because the process is about to exit, which tells more.
