@@ -11,7 +11,7 @@ use toolgate_wire::frame::End;
 use toolgate_wire::{Code, FromWorker, Profile, Start, ToWorker};
 
 use crate::channel::Channel;
-use crate::data::{self, Caps, DepthPolicy, SerialiseError};
+use crate::data::{self, Caps, DepthPolicy, ParseError, SerialiseError};
 use crate::globals::Resolvers;
 use crate::lockdown;
 use crate::memory::{Meter, Metered};
@@ -50,6 +50,7 @@ impl Sandbox {
         let (hooks, resolvers) = context.with(|ctx| {
             let resolvers = Resolvers::register(&ctx);
             data::install(&ctx)?;
+            data::install_structured_clone(&ctx)?;
             let natives = natives::object(&ctx, &state, &resolvers)?;
             Ok::<_, rquickjs::Error>((Persistent::save(&ctx, prelude(&ctx, natives)?), resolvers))
         })?;
@@ -75,8 +76,7 @@ impl Sandbox {
         state.begin(&start, channel, cancelled);
         self.runtime.set_max_stack_size(start.limits.stack as usize);
         state.meter.limit_to(start.limits.memory);
-        let incoming = start.data.as_ref().map_or(0, Vec::len) + start.code.len();
-        let end = if state.meter.charge(incoming as u64) {
+        let end = if state.meter.charge(start.code.len() as u64) {
             let hooks = self.hooks;
             self.context.with(|ctx| match hooks.restore(&ctx) {
                 Ok(hooks) => Run { ctx, hooks, state: &state }.to_end(start),
@@ -129,7 +129,7 @@ impl<'js> Run<'js, '_> {
     fn evaluate(&self, start: Start) -> std::result::Result<Value<'js>, End> {
         let data = match start.data {
             None => Value::new_undefined(self.ctx.clone()),
-            Some(text) => parse(&self.ctx, text).map_err(|_| self.bad_data())?,
+            Some(text) => parse(&self.ctx, text).map_err(|fault| self.bad_data(&fault))?,
         };
         let begin: Function<'js> = self.hook("begin")?;
         let functions = start.functions;
@@ -145,12 +145,12 @@ impl<'js> Run<'js, '_> {
         value.map_err(|_| self.thrown())
     }
 
-    fn bad_data(&self) -> End {
+    fn bad_data(&self, fault: &ParseError) -> End {
         drop(self.ctx.catch());
-        if self.state.check() == Some(Stop::Memory) {
-            return out_of_memory(self.state);
+        match self.state.check() {
+            Some(stop) => self.stopped(stop, None),
+            None => failed(Code::InvalidData, fault.to_string()),
         }
-        failed(Code::InvalidData, "the data is not JSON")
     }
 
     /// The planner checked the syntax, so what the interpreter refuses is new to it.
@@ -224,10 +224,7 @@ impl<'js> Run<'js, '_> {
                 self.state.call_ended();
                 let ok = body.is_ok();
                 let text = body.unwrap_or_else(|error| error);
-                if !self.state.meter.charge(text.len() as u64) {
-                    return Err(out_of_memory(self.state));
-                }
-                let value = parse(&self.ctx, text).map_err(|_| self.bad_data())?;
+                let value = parse(&self.ctx, text).map_err(|fault| self.bad_data(&fault))?;
                 self.hook("settle")?.call::<_, ()>((id.0, ok, value)).map_err(|_| self.thrown())
             }
             ToWorker::Fire { id, now } => {
@@ -305,8 +302,10 @@ impl<'js> Run<'js, '_> {
     }
 }
 
-fn parse<'js>(ctx: &Ctx<'js>, text: Vec<u8>) -> std::result::Result<Value<'js>, data::ParseError> {
-    data::from_json(ctx, std::str::from_utf8(&text).map_err(|_| data::ParseError::Thrown)?)
+/// The text is copied into the interpreter's memory, where the meter counts it.
+fn parse<'js>(ctx: &Ctx<'js>, text: Vec<u8>) -> std::result::Result<Value<'js>, ParseError> {
+    let text = std::str::from_utf8(&text).map_err(|error| ParseError::Syntax { at: error.valid_up_to() })?;
+    data::from_json(ctx, text)
 }
 
 fn out_of_memory(state: &State) -> End {

@@ -270,6 +270,7 @@ fn take_question(fields: &mut Fields<'_>) -> Result<Question, Malformed> {
         0 => Ok(Question::Backend),
         1 => Ok(Question::Interface),
         2 => Ok(Question::Backends),
+        3 => Ok(Question::Global),
         _ => Err(Malformed::Meaningless("question")),
     }
 }

@@ -58,12 +58,14 @@ pub enum ToWorker {
 /// What a worker may ask while its program stands still.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
-    /// The backend that a global name stands for, with its tools.
+    /// The backend under this key of `tools`, with its tools.
     Backend,
     /// The interface of one tool, by any of its names.
     Interface,
     /// The names of all backends.
     Backends,
+    /// The backend that a global variable of this name is, with its tools.
+    Global,
 }
 
 /// Which console a line belongs to.
