@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use toolgate_guest::lockdown::Without;
+use toolgate_plan::Program;
 use toolgate_wire::frame::Layers;
 use toolgate_wire::{Code, Failure, Isolation, LimitRequest, Limits, Logs, Outcome, Profile, Report, Start, Usage};
 
@@ -35,6 +36,8 @@ pub enum IsolationMode {
 pub struct Request {
     /// The program.
     pub code: String,
+    /// The same program, where the caller has compiled it already; makes a second parse unnecessary.
+    pub compiled: Option<Program>,
     /// The kind of run.
     pub profile: Profile,
     /// Changes to the profile's limits.
@@ -56,6 +59,7 @@ impl Request {
     pub fn new(profile: Profile, code: impl Into<String>) -> Self {
         Request {
             code: code.into(),
+            compiled: None,
             profile,
             limits: LimitRequest::default(),
             data: None,
@@ -211,7 +215,7 @@ impl Engine {
     }
 
     /// Everything that can be checked before anything is spent, in the documented order.
-    fn accept(&self, request: Request) -> Result<Accepted, Box<Report>> {
+    fn accept(&self, mut request: Request) -> Result<Accepted, Box<Report>> {
         let since = Instant::now();
         if self.0.disposed.load(Ordering::Acquire) {
             return Err(Box::new(refusal(Failure::new(Code::Unavailable, "this engine was disposed of"))));
@@ -222,7 +226,7 @@ impl Engine {
         let resolved = request.limits.resolve(request.profile);
         let resolved = resolved.map_err(|fault| Failure::new(Code::InvalidData, fault.to_string()));
         let checked = resolved.and_then(|resolved| {
-            let program = Compiled::new(&request.code, request.profile, &resolved.limits)?;
+            let program = Compiled::new(&request.code, request.compiled.take(), request.profile, &resolved.limits)?;
             Ok((resolved, program))
         });
         match checked {

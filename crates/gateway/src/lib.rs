@@ -1,9 +1,21 @@
 //! MCP and HTTP doors, the tool catalog, the bridge to backends and the output pipeline.
+//!
+//! # Layout
+//! - [`chain`]: one text from an agent, run on the cheapest road
+//! - [`bridge`]: the one way from a program to a tool
+//! - [`catalog`]: what tools there are: names, search, types, cache
+//! - [`backends`]: connections to MCP servers
+//! - [`functions`]: host functions and guarded HTTP
+//! - [`output`]: what comes back, shaped for a context window
+//! - [`store`]: results and sessions that outlive a request
+//! - [`config`]: the user's file, raw and checked
 
 #![forbid(unsafe_code)]
 
 pub mod backends;
+pub mod bridge;
 pub mod catalog;
+pub mod chain;
 pub mod config;
 pub mod functions;
 pub mod output;
