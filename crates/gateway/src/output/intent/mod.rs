@@ -113,7 +113,7 @@ mod tests {
         let text = format!("An error.\n\n{}", "x".repeat(4_989));
         assert_eq!(text.len(), 5_000);
         unchanged(&text, Form::Text, "error");
-        check(&(text + "x"), Form::Text, "error", "[1 of 2 sections match \"error\"]\n\n");
+        check(&(text + "x"), Form::Text, "error", "[1 of 11 sections match \"error\"]\n\n");
     }
 
     #[test]
