@@ -64,16 +64,21 @@ fn container(page: &mut Page, path: &str, value: Value<'_>, budget: usize, depth
         records.describe(page, path, budget, depth);
         return;
     }
-    let count = value.entries().count();
+    // One pass for both: at every level of deep nesting it is the whole text.
+    let mut rest = value.entries();
+    let first: Vec<_> = rest.by_ref().take(ONE_BY_ONE).collect();
+    let count = first.len() + rest.count();
     let before = page.room();
     if !path.is_empty() {
         page.line(&sized(path, value, count));
     }
     let budget = budget.saturating_sub(before - page.room());
-    if value.shape() == Shape::Array && count > ONE_BY_ONE {
+    if count == first.len() {
+        entries(page, path, first.into_iter(), budget, depth);
+    } else if value.shape() == Shape::Array {
         ranges(page, path, (value, count), budget, depth);
     } else {
-        entries(page, path, value, budget, depth);
+        entries(page, path, value.entries(), budget, depth);
     }
 }
 
@@ -110,9 +115,9 @@ fn sized(path: &str, value: Value<'_>, count: usize) -> String {
 }
 
 /// Every entry on its own, or those that fit and the names of the others.
-fn entries(page: &mut Page, path: &str, value: Value<'_>, budget: usize, depth: usize) {
+fn entries<'a>(page: &mut Page, path: &str, all: impl Iterator<Item = Entry<'a>>, budget: usize, depth: usize) {
     let mut shown = Vec::new();
-    let mut rest = value.entries().enumerate().peekable();
+    let mut rest = all.enumerate().peekable();
     let mut least = 0;
     while let Some((index, entry)) = rest.peek() {
         let path = child(path, *index, entry);

@@ -42,11 +42,11 @@ fn unescaped(written: &str) -> std::borrow::Cow<'_, str> {
 fn main_container(json: Value<'_>) -> Option<(usize, Value<'_>)> {
     let (mut offset, mut value) = (0, json);
     for _ in 0..MAX_DEPTH {
-        let mut largest = value.entries().next()?;
+        let mut others = value.entries();
+        let mut largest = others.next()?;
         // Most elements of most arrays are looked at once: two are enough to know that they are the sections.
-        let mut others = value.entries().skip(1).peekable();
         let dominates = if value.shape() == Shape::Array {
-            others.peek().is_none()
+            others.next().is_none()
         } else {
             largest = others.fold(largest, |one, other| if other.value.len() > one.value.len() { other } else { one });
             largest.value.len() > value.len() / 2

@@ -9,7 +9,7 @@ mod elements;
 mod sections;
 mod terms;
 
-use super::body::{Body, Form};
+use super::body::Body;
 use super::footer::WORTH;
 use terms::Terms;
 
@@ -63,6 +63,7 @@ fn header(matches: &Matches, intent: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::body::Form;
     use super::*;
 
     fn check(text: &str, form: Form, intent: &str, header: &str) -> String {

@@ -211,7 +211,7 @@ fn reading_is_bounded_whatever_is_asked() {
     let store = ResultStore::new(ResultLimits::default());
     let deep = "[".repeat(50_000) + &"]".repeat(50_000);
     let rows = format!("[{}]", vec![r#"{"a":"é x"}"#; 3_000].join(","));
-    for text in [deep.as_str(), rows.as_str(), &"\"a\"".repeat(1), &"é\n".repeat(20_000)] {
+    for text in [deep.as_str(), rows.as_str(), "\"a\"", &"é\n".repeat(20_000)] {
         let kind = if text.starts_with(['[', '"']) { Kind::Json } else { Kind::Text };
         let id = store.keep(Kept { kind, text: text.into() }).expect("it fits");
         for max_bytes in [0, 1, 50, 300, 5_000] {
