@@ -44,7 +44,7 @@ fn main_container(json: Value<'_>) -> Option<(usize, Value<'_>)> {
     for _ in 0..MAX_DEPTH {
         let mut others = value.entries();
         let mut largest = others.next()?;
-        // Most elements of most arrays are looked at once: two are enough to know that they are the sections.
+        // Two elements are enough to know that an array holds the sections.
         let dominates = if value.shape() == Shape::Array {
             others.next().is_none()
         } else {
