@@ -167,10 +167,8 @@ fn main_export(parsed: &Parsed<'_>, edits: &mut Edits) -> Result<Option<String>,
                 {
                     main = Some("return main();".to_owned());
                 }
-                Declaration::VariableDeclaration(variables) if !variables.declare => {
-                    if variables.declarations.iter().any(|one| is_main(one.id.get_binding_identifier())) {
-                        main = Some(call_or_value("main"));
-                    }
+                Declaration::VariableDeclaration(variables) if !variables.declare && declares_main(variables) => {
+                    main = Some(call_or_value("main"));
                 }
                 _ => {}
             },
@@ -192,6 +190,10 @@ fn main_export(parsed: &Parsed<'_>, edits: &mut Edits) -> Result<Option<String>,
 
 fn is_main(id: Option<&BindingIdentifier<'_>>) -> bool {
     id.is_some_and(|id| id.name == "main")
+}
+
+fn declares_main(variables: &VariableDeclaration<'_>) -> bool {
+    variables.declarations.iter().any(|one| is_main(one.id.get_binding_identifier()))
 }
 
 fn call_or_value(name: &str) -> String {
