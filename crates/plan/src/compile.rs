@@ -319,9 +319,12 @@ fn keep_line_breaks_countable(parsed: &Parsed<'_>, edits: &mut Edits) {
     }
     let mut literals = Literals::default();
     literals.visit_program(parsed.program);
+    literals.0.sort_by_key(|span| span.start);
     for (at, separator) in parsed.code.match_indices(SEPARATORS) {
         let at = u32::try_from(at).unwrap_or(u32::MAX);
-        if !literals.0.iter().any(|span| span.start <= at && at < span.end) {
+        let before = literals.0.partition_point(|span| span.start <= at);
+        let literal = before.checked_sub(1).and_then(|index| literals.0.get(index));
+        if literal.is_none_or(|span| at >= span.end) {
             edits.line_feed(at, at + separator.len() as u32);
         }
     }
