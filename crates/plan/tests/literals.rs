@@ -83,7 +83,7 @@ fn literal() -> impl Strategy<Value = String> {
         any::<i32>().prop_map(|n| n.to_string()),
         any::<u32>().prop_map(|n| format!("0x{n:x}")),
         (0u32..1000, 0u32..1000, -20i32..20).prop_map(|(a, b, e)| format!("{a}.{b}e{e}")),
-        (0u32..1000).prop_map(|n| format!("-{n}_000")),
+        (1u32..1000).prop_map(|n| format!("-{n}_000")),
     ];
     let leaf = prop_oneof![number, text(), Just("null".to_owned()), Just("true".to_owned()), Just("false".to_owned())];
     leaf.prop_recursive(4, 40, 5, |inner| {
