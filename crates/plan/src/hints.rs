@@ -11,7 +11,8 @@ use crate::{
     suggest::{nearest, question},
     tools::Tools,
 };
-use oxc::{ast::ast::*, ast_visit::Visit};
+use oxc::{ast::ast::*, ast_visit::Visit, str::Ident};
+use std::collections::HashSet;
 
 /// What is known about a failed run.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +27,11 @@ pub struct FailureFacts<'f> {
 
 /// A hint for a failed run, if one fits.
 pub fn hint_for(failure: &FailureFacts<'_>, tools: &dyn Tools) -> Option<String> {
-    with_parsed(failure.source, |parsed| Ok(choose(suspects(&parsed, tools), failure))).ok()?
+    with_parsed(failure.source, |parsed| {
+        let line = failure.position.map(|position| position.line);
+        Ok(choose(suspects(&parsed, tools, line), failure))
+    })
+    .ok()?
 }
 
 struct Suspect {
@@ -58,7 +63,7 @@ fn choose(mut suspects: Vec<Suspect>, failure: &FailureFacts<'_>) -> Option<Stri
     here.or_else(earlier).map(|suspect| suspect.hint.clone())
 }
 
-fn suspects(parsed: &Parsed<'_>, tools: &dyn Tools) -> Vec<Suspect> {
+fn suspects(parsed: &Parsed<'_>, tools: &dyn Tools, line: Option<u32>) -> Vec<Suspect> {
     let preflight = inspect(parsed, tools);
     let mut found: Vec<Suspect> = preflight
         .errors
@@ -74,7 +79,7 @@ fn suspects(parsed: &Parsed<'_>, tools: &dyn Tools) -> Vec<Suspect> {
             },
         })
         .collect();
-    let mut strangers = Strangers { parsed, tools, found: Vec::new() };
+    let mut strangers = Strangers { parsed, tools, line, seen: HashSet::new(), found: Vec::new() };
     strangers.visit_program(parsed.program);
     found.append(&mut strangers.found);
     found
@@ -84,20 +89,27 @@ fn suspects(parsed: &Parsed<'_>, tools: &dyn Tools) -> Vec<Suspect> {
 struct Strangers<'p, 'a> {
     parsed: &'p Parsed<'a>,
     tools: &'p dyn Tools,
+    /// The line of the failure, if it is known: no other matters then.
+    line: Option<u32>,
+    seen: HashSet<Ident<'a>>,
     found: Vec<Suspect>,
 }
 
-/// Enough to find the one at the place of the failure, and no more than a hostile text may cost.
-const MOST: usize = 200;
+/// Most names that are looked at. Each is compared with every tool there is.
+const MOST: usize = 20;
 
 impl<'a> Visit<'a> for Strangers<'_, 'a> {
     fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
         let name = it.name.as_str();
-        if self.found.len() >= MOST || !self.parsed.is_global(it) || self.tools.global(name).is_some() {
+        if self.seen.len() >= MOST || !self.parsed.is_global(it) || self.tools.global(name).is_some() {
+            return;
+        }
+        let position = self.parsed.position(it.span.start);
+        if self.line.is_some_and(|line| line != position.line) || !self.seen.insert(it.name) {
             return;
         }
         if let Some(hint) = stranger(name, self.tools) {
-            self.found.push(Suspect { position: self.parsed.position(it.span.start), hint, kind: Kind::Here });
+            self.found.push(Suspect { position, hint, kind: Kind::Here });
         }
     }
 }

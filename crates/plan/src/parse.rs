@@ -148,7 +148,7 @@ fn bare_function<'a>(source: &'a str, start: usize, code: &'a str, allocator: &'
 
 fn read<'a>(code: &'a str, allocator: &'a Allocator) -> Result<(&'a Program<'a>, Scoping), Diagnostics> {
     let options = ParseOptions { allow_return_outside_function: true, ..ParseOptions::default() };
-    let parsed = Parser::new(allocator, code, SourceType::ts()).with_options(options).parse();
+    let parsed = Parser::new(allocator, code, SourceType::ts().with_module(true)).with_options(options).parse();
     if parsed.panicked || parsed.diagnostics.has_errors() {
         return Err(parsed.diagnostics);
     }

@@ -6,6 +6,7 @@
 
 use crate::{
     direct,
+    erase::shorten,
     fault::SyntaxFault,
     literal::{Arguments, argument_start, arguments},
     parse::{Parsed, with_parsed},
@@ -23,10 +24,14 @@ use oxc::{
         symbol::{SymbolFlags, SymbolId},
     },
 };
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-/// Most calls and most findings of a kind that are listed.
-const LISTED: usize = 1_000;
+/// Most calls that are listed.
+const CALLS: usize = 1_000;
+/// Most errors and most warnings that are listed.
+const FINDINGS: usize = 100;
+/// Most names for which near ones are looked up: that costs time for every tool there is.
+const GUESSES: usize = 20;
 
 /// What can be known about a program's calls without running it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -117,6 +122,7 @@ pub(crate) fn inspect(parsed: &Parsed<'_>, tools: &dyn Tools) -> Preflight {
         promises: HashSet::new(),
         changed: HashSet::new(),
         probed: HashSet::new(),
+        guesses: HashMap::new(),
     };
     inspector.visit_program(parsed.program);
     inspector.find_shadows();
@@ -141,6 +147,8 @@ struct Inspector<'p, 'a> {
     changed: HashSet<String>,
     /// Tools whose existence the program may ask for: backend and name.
     probed: HashSet<(String, String)>,
+    /// What was guessed for a wrong name.
+    guesses: HashMap<(Option<String>, String), Option<String>>,
 }
 
 impl<'a> Inspector<'_, 'a> {
@@ -152,7 +160,7 @@ impl<'a> Inspector<'_, 'a> {
         }
         for list in [&mut self.preflight.errors, &mut self.preflight.warnings] {
             list.sort_by_key(|finding| finding.position);
-            list.truncate(LISTED);
+            list.truncate(FINDINGS);
         }
         self.preflight
     }
@@ -162,9 +170,17 @@ impl<'a> Inspector<'_, 'a> {
     }
 
     fn warn(&mut self, code: FindingCode, at: u32, message: String, suggestion: Option<String>) {
-        if self.preflight.warnings.len() < LISTED {
+        if self.preflight.warnings.len() < FINDINGS {
             let finding = self.finding(code, at, message, suggestion);
             self.preflight.warnings.push(finding);
+        }
+    }
+
+    /// An error, unless the program turns out to change what it calls.
+    fn accuse(&mut self, code: FindingCode, at: u32, message: String, suggestion: Option<String>, tool: (&str, &str)) {
+        if self.certain.len() < FINDINGS {
+            let finding = self.finding(code, at, message, suggestion);
+            self.certain.push((tool.0.to_owned(), tool.1.to_owned(), finding));
         }
     }
 
@@ -177,26 +193,39 @@ impl<'a> Inspector<'_, 'a> {
         self.reached(&call.callee).filter(|reached| matches!(reached.target, Target::Tool { .. }))
     }
 
+    /// "Did you mean …?" for a tool of a backend, or for a backend.
+    fn guess(&mut self, backend: Option<&str>, name: &str) -> Option<String> {
+        let key = (backend.map(str::to_owned), name.to_owned());
+        if let Some(known) = self.guesses.get(&key) {
+            return known.clone();
+        }
+        if self.guesses.len() >= GUESSES {
+            return None;
+        }
+        let names = backend.map_or_else(|| self.tools.backends(), |backend| self.tools.tools(backend));
+        let guess = question(&nearest(name, names.iter().map(String::as_str)));
+        self.guesses.insert(key, guess.clone());
+        guess
+    }
+
     fn check_call(&mut self, call: &CallExpression<'a>) {
         let Some(reached) = self.reached(&call.callee) else { return self.check_receiver(&call.callee) };
         let at = reached.name_span.start;
         match &reached.target {
             Target::Tool { backend, tool } => self.check_arguments(call, &reached, backend, tool),
             Target::NoSuchTool { backend } => {
-                let names = self.tools.tools(backend);
-                let suggestion = question(&nearest(&reached.name, names.iter().map(String::as_str)));
-                let message = format!("Backend `{}` has no tool `{}`", reached.receiver, reached.name);
-                let finding = self.finding(FindingCode::UnknownTool, at, message, suggestion);
+                let suggestion = self.guess(Some(backend), &reached.name);
+                let message =
+                    format!("Backend `{}` has no tool `{}`", shorten(&reached.receiver), shorten(&reached.name));
                 if call.optional {
-                    self.preflight.warnings.push(finding);
-                } else if self.certain.len() < LISTED {
-                    self.certain.push((backend.clone(), reached.name.clone(), finding));
+                    self.warn(FindingCode::UnknownTool, at, message, suggestion);
+                } else {
+                    self.accuse(FindingCode::UnknownTool, at, message, suggestion, (backend, &reached.name));
                 }
             }
             Target::NoSuchBackend => {
-                let names = self.tools.backends();
-                let suggestion = question(&nearest(&reached.receiver, names.iter().map(String::as_str)));
-                let message = format!("There is no backend `{}`", reached.receiver);
+                let suggestion = self.guess(None, &reached.receiver);
+                let message = format!("There is no backend `{}`", shorten(&reached.receiver));
                 self.warn(FindingCode::UnknownBackend, at, message, suggestion);
             }
         }
@@ -210,9 +239,8 @@ impl<'a> Inspector<'_, 'a> {
         if !self.parsed.is_global(id) || reach::BUILT_IN.contains(&name) {
             return;
         }
-        let names = self.tools.backends();
-        if let Some(suggestion) = question(&nearest(name, names.iter().map(String::as_str))) {
-            let message = format!("`{name}` is not defined");
+        if let Some(suggestion) = self.guess(None, name) {
+            let message = format!("`{}` is not defined", shorten(name));
             self.warn(FindingCode::UnknownBackend, id.span.start, message, Some(suggestion));
         }
     }
@@ -220,12 +248,12 @@ impl<'a> Inspector<'_, 'a> {
     fn check_arguments(&mut self, call: &CallExpression<'a>, reached: &Reached, backend: &str, tool: &str) {
         let known = arguments(call);
         let at = argument_start(call);
-        let written = format!("{}.{}", reached.receiver, reached.name);
+        let written = format!("{}.{}", shorten(&reached.receiver), shorten(&reached.name));
         match &known {
             Arguments::Known(value) => {
                 for problem in self.tools.check_arguments(backend, tool, value) {
-                    let finding = self.finding(FindingCode::InvalidArguments, at, tell(&written, &problem), None);
-                    self.certain.push((backend.to_owned(), reached.name.clone(), finding));
+                    let message = tell(&written, &problem);
+                    self.accuse(FindingCode::InvalidArguments, at, message, None, (backend, &reached.name));
                 }
             }
             Arguments::Partial { .. } => self.check_partial(&known, (backend, tool), &written, at),
@@ -235,7 +263,7 @@ impl<'a> Inspector<'_, 'a> {
             }
             Arguments::Unknown => {}
         }
-        if self.preflight.calls.len() < LISTED {
+        if self.preflight.calls.len() < CALLS {
             let position = Some(self.parsed.position(call.span.start));
             let planned =
                 PlannedCall { backend: backend.to_owned(), tool: tool.to_owned(), position, arguments: known };

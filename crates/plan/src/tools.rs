@@ -61,11 +61,14 @@ pub struct Call {
     pub arguments: Value,
 }
 
+/// Most dots at which a path is tried. Every try may cost as much as the path is long.
+const DOTS: usize = 64;
+
 /// Splits `backend.tool` where both halves are known. Names may contain dots, so every dot is tried; `Err` holds the
 /// number of ways that fit when that is not one.
 pub(crate) fn resolve_path(path: &str, tools: &dyn Tools) -> Result<(String, String), usize> {
     let mut found: Vec<(String, String)> = Vec::new();
-    for (dot, _) in path.match_indices('.') {
+    for (dot, _) in path.match_indices('.').take(DOTS) {
         let (Some(backend), Some(tool)) = (path.get(..dot), path.get(dot + 1..)) else { continue };
         let Some(backend) = tools.backend(backend) else { continue };
         let Some(tool) = tools.tool(&backend, tool) else { continue };
