@@ -1,6 +1,7 @@
 //! MCP and HTTP doors, the tool catalog, the bridge to backends and the output pipeline.
 //!
 //! # Layout
+//! - [`doors`]: how the outside comes in
 //! - [`chain`]: one text from an agent, run on the cheapest road
 //! - [`bridge`]: the one way from a program to a tool
 //! - [`catalog`]: what tools there are: names, search, types, cache
@@ -17,6 +18,7 @@ pub mod bridge;
 pub mod catalog;
 pub mod chain;
 pub mod config;
+pub mod doors;
 pub mod functions;
 pub mod output;
 pub mod store;
