@@ -57,8 +57,10 @@
   const known = new p.Map();
   const backend = (spelling) => {
     if (p.mapHas(known, spelling)) return p.mapGet(known, spelling);
+    // No name holds half a character, and no message can carry one.
+    if (!p.isWellFormed(spelling)) return undefined;
     const answer = native.ask(0, spelling);
-    const info = answer === null ? undefined : p.parseJson(answer);
+    const info = answer === undefined ? undefined : p.parseJson(answer);
     let object;
     if (info !== undefined) {
       object = p.mapGet(known, info.name) ?? backendObject(info);
@@ -95,8 +97,8 @@
   };
 
   const toolInterface = (name) => {
-    const answer = native.ask(1, `${name}`);
-    return answer === null ? null : p.parseJson(answer);
+    const answer = native.ask(1, p.toWellFormed(`${name}`));
+    return answer === undefined ? null : p.parseJson(answer);
   };
 
   const interfacesOf = (spelling) => {
