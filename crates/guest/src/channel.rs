@@ -21,6 +21,9 @@ pub enum Broken {
     /// The system refused.
     #[error("the socket failed: {0}")]
     Io(#[from] io::Error),
+    /// The host sent more than the run may hold.
+    #[error("no room for a frame of {0} bytes")]
+    NoRoom(usize),
     /// The host sent nonsense.
     #[error(transparent)]
     Malformed(#[from] Malformed),
@@ -51,10 +54,12 @@ pub(crate) struct Channel {
     incoming: RefCell<Incoming>,
 }
 
+/// Bytes that have arrived: those from `start` to `end` are not yet taken.
 #[derive(Default)]
 struct Incoming {
     buffer: Vec<u8>,
     start: usize,
+    end: usize,
 }
 
 impl Channel {
@@ -82,12 +87,15 @@ impl Channel {
         Ok(())
     }
 
-    /// Waits for the next frame, after sending what is in the queue.
-    pub(crate) fn receive(&self) -> Result<ToWorker, Broken> {
+    /// Waits for the next frame, after sending what is in the queue. A frame that `admits` has no room for is not read.
+    pub(crate) fn receive(&self, admits: impl Fn(usize) -> bool) -> Result<ToWorker, Broken> {
         self.flush()?;
         let mut incoming = self.incoming.borrow_mut();
         let header = *incoming.fill(&*self.socket, HEADER)?.first_chunk().ok_or(Malformed::Truncated)?;
         let length = codec::frame_length(header, MAX_TO_WORKER)?;
+        if !admits(length) {
+            return Err(Broken::NoRoom(length));
+        }
         let frame = codec::decode_to_worker(&incoming.fill(&*self.socket, HEADER + length)?[HEADER..])?;
         incoming.consume(HEADER + length);
         Ok(frame)
@@ -98,31 +106,30 @@ impl Incoming {
     /// The next `length` bytes, read as far as they are missing.
     fn fill(&mut self, socket: &dyn Socket, length: usize) -> Result<&[u8], Broken> {
         const CHUNK: usize = 8 * 1024;
-        let mut have = self.buffer.len() - self.start;
-        while have < length {
-            let filled = self.buffer.len();
-            self.buffer.resize(filled + CHUNK.max(length - have), 0);
-            let got = match socket.read(&mut self.buffer[filled..]) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+        while self.end - self.start < length {
+            // Grown once for a large frame, not with every piece of it.
+            let room = (self.start + length).max(self.end + CHUNK);
+            if self.buffer.len() < room {
+                self.buffer.resize(room, 0);
+            }
+            match socket.read(&mut self.buffer[self.end..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
                 Ok(0) => return Err(Broken::Closed),
-                Ok(got) => got,
-            };
-            self.buffer.truncate(filled + got);
-            have += got;
+                Ok(got) => self.end += got,
+            }
         }
         Ok(&self.buffer[self.start..self.start + length])
     }
 
     fn consume(&mut self, length: usize) {
         self.start += length;
-        if self.start == self.buffer.len() {
+        if self.start == self.end {
             // A large frame's room goes back: it counted against nothing while it was in transit.
             if self.buffer.capacity() > 64 * 1024 {
                 self.buffer = Vec::new();
             }
-            self.buffer.clear();
-            self.start = 0;
+            (self.start, self.end) = (0, 0);
         }
     }
 }

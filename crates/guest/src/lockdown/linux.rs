@@ -8,6 +8,7 @@ use landlock::{ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Rulese
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
+use toolgate_wire::Limits;
 use toolgate_wire::frame::Layers;
 
 use super::Without;
@@ -18,8 +19,11 @@ pub const SOCKET: RawFd = 0;
 /// The first of the user ids that workers of root take; nothing else on a usual system has one of these.
 const FIRST_PRIVATE_USER: u32 = 2_000_000_000;
 
-/// What no run may exceed, whatever its own limits say: the host lowers these for each run.
+/// What no run may exceed, whatever its own limits say.
 const MAX_ADDRESS_SPACE: u64 = 3 * 1024 * 1024 * 1024;
+
+/// Room beyond a run's own limit for the interpreter's code, stacks and buffers.
+const MEMORY_SLACK: u64 = 48 * 1024 * 1024;
 
 /// A compiled filter, ready to be put on.
 pub struct Filter(BpfProgram);
@@ -86,6 +90,19 @@ fn limit_resources() {
     }
 }
 
+/// Lowers the kernel's own bounds to one run's: called when its limits are known, before its code is looked at.
+///
+/// The worker does this itself, since a host without CAP_SYS_RESOURCE may not do it to another user's
+/// process. Nothing can be raised again: that takes a privilege which was given up.
+pub fn limit_run(limits: &Limits, data: usize) {
+    let memory = limits.memory.saturating_add(3 * data as u64).saturating_add(MEMORY_SLACK);
+    for (resource, value) in [(libc::RLIMIT_DATA, memory), (libc::RLIMIT_CPU, limits.wall.as_secs() + 2)] {
+        let cap = libc::rlimit { rlim_cur: value, rlim_max: value };
+        // SAFETY: `cap` is initialised and outlives the call, which only reads it; process 0 is this one.
+        unsafe { libc::prlimit(0, resource, &cap, std::ptr::null_mut()) };
+    }
+}
+
 /// A network, IPC and host name of its own. An extra layer: many systems refuse it.
 fn own_namespaces() -> bool {
     let spaces = libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
@@ -148,7 +165,7 @@ fn keep_only(socket: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// The allow-list: reading and writing the socket, anonymous memory, the clock, the end.
+/// The allow-list: reading and writing the socket, anonymous memory, the clock, its own bounds, the end.
 ///
 /// Everything else kills the process. Nothing on it opens, connects, executes or forks.
 pub fn filter() -> Option<Filter> {
@@ -165,6 +182,7 @@ pub fn filter() -> Option<Filter> {
         (libc::SYS_brk, any()),
         (libc::SYS_madvise, any()),
         (libc::SYS_clock_gettime, any()),
+        (libc::SYS_prlimit64, rules(vec![equal(0, 0)])),
         (libc::SYS_exit_group, any()),
         (libc::SYS_exit, any()),
         (libc::SYS_rt_sigreturn, any()),
