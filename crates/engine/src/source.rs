@@ -19,7 +19,7 @@ impl Compiled {
     ) -> Result<Self, Failure> {
         check_length(source, limits)?;
         if let Some(program) = compiled {
-            return Ok(Compiled(program));
+            return Ok(Compiled { program, profile });
         }
         let form = match profile {
             Profile::Compute => {
