@@ -417,7 +417,8 @@ impl Inner {
             Ok(pool) => pool,
             Err(missing) => return Done::failed(Failure::new(Code::Unavailable, missing)),
         };
-        let worker = match pool.take(accepted.deadline) {
+        let size = v8::Size::of(accepted.limits.memory);
+        let worker = match pool.take(size, accepted.deadline) {
             Ok(worker) => worker,
             Err(v8::NoWorker::Late) => return Done::failed(judge::timeout(&accepted.limits)),
             Err(v8::NoWorker::Start(error)) => {
@@ -430,7 +431,7 @@ impl Inner {
             return Done::failed(no_seccomp());
         }
         let _registered = accepted.on_cancel(worker.killer());
-        let (driven, ended) = worker.run(self.job(accepted), || pool.refill());
+        let (driven, ended) = worker.run(self.job(accepted), || pool.refill(size));
         Done { engine: "v8", ..self.judged(driven, ended, accepted, isolation) }
     }
 

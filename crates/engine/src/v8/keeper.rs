@@ -30,10 +30,43 @@ pub(super) struct Recipe {
     pub(super) jail: PathBuf,
     pub(super) deno: PathBuf,
     pub(super) without: Without,
-    /// Megabytes that V8's heap may grow to.
-    pub(super) heap: u64,
-    /// Bytes of private memory that the process may ever have.
-    pub(super) memory: u64,
+    /// Megabytes that V8's heap may grow to, whatever a run's own limit is.
+    pub(super) max_heap: u64,
+}
+
+impl Recipe {
+    /// Megabytes of V8's heap for runs of a size: what deno itself holds comes on top.
+    fn heap(&self, size: Size) -> u64 {
+        (size.0 + DENO_HEAP).min(self.max_heap)
+    }
+
+    /// Bytes of private memory that a process for runs of a size may ever have.
+    ///
+    /// It bounds what the heap's limit does not, such as typed arrays. The kernel counts reserved code space too.
+    fn memory(size: Size) -> u64 {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+        (RESERVED + threads * THREAD + size.0 + SLACK) * 1024 * 1024
+    }
+}
+
+/// Megabytes of heap that deno has before a program is there.
+const DENO_HEAP: u64 = 12;
+/// Megabytes that V8 maps writable without using them.
+const RESERVED: u64 = 576;
+/// Megabytes that a thread's stack and buffers take.
+const THREAD: u64 = 10;
+/// Megabytes for the young generation, the compiler and frames under way.
+const SLACK: u64 = 112;
+
+/// The megabytes of memory that a worker's run may use: a process is started for runs of one size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size(u64);
+
+impl Size {
+    /// The size of runs with this limit in bytes.
+    pub(crate) fn of(memory: u64) -> Self {
+        Size(memory.div_ceil(1024 * 1024))
+    }
 }
 
 /// A worker that was just started.
@@ -45,7 +78,7 @@ pub(super) struct Started {
 }
 
 enum Task {
-    Start(Sender<io::Result<Started>>),
+    Start(Size, Sender<io::Result<Started>>),
     Reap(Pid, OwnedFd),
 }
 
@@ -62,9 +95,9 @@ impl Keeper {
         Ok(Keeper(Mutex::new(Some((tasks, thread)))))
     }
 
-    pub(super) fn start(&self) -> io::Result<Started> {
+    pub(super) fn start(&self, size: Size) -> io::Result<Started> {
         let (answer, started) = channel();
-        self.task(Task::Start(answer));
+        self.task(Task::Start(size, answer));
         started.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
     }
 
@@ -96,8 +129,8 @@ impl Keeper {
 fn serve(recipe: &Recipe, inbox: &Receiver<Task>, patience: Duration, idle: impl Fn()) {
     loop {
         match inbox.recv_timeout(patience) {
-            Ok(Task::Start(answer)) => {
-                let _ = answer.send(start(recipe));
+            Ok(Task::Start(size, answer)) => {
+                let _ = answer.send(start(recipe, size));
             }
             Ok(Task::Reap(pid, handle)) => end(pid, &handle),
             Err(RecvTimeoutError::Timeout) => idle(),
@@ -114,16 +147,16 @@ fn end(pid: Pid, handle: &OwnedFd) {
     let _ = waitpid(Some(pid), WaitOptions::empty());
 }
 
-fn start(recipe: &Recipe) -> io::Result<Started> {
+fn start(recipe: &Recipe, size: Size) -> io::Result<Started> {
     let (ours, theirs) = UnixStream::pair()?;
     let (stderr, their_stderr) = io::pipe()?;
     rustix::io::ioctl_fionbio(&stderr, true)?;
     let child = Command::new(&recipe.jail)
         .arg0(toolgate_guest::JAIL)
         .arg(recipe.without.names())
-        .arg(recipe.memory.to_string())
+        .arg(Recipe::memory(size).to_string())
         .arg(&recipe.deno)
-        .args(script::arguments(recipe.heap))
+        .args(script::arguments(recipe.heap(size)))
         .env_clear()
         .current_dir("/")
         .stdin(OwnedFd::from(theirs.try_clone()?))

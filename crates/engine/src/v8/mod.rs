@@ -24,15 +24,13 @@ use std::time::Duration;
 use toolgate_guest::lockdown::Without;
 
 pub use find::{DENO_VARIABLE, V8Status};
+pub(crate) use keeper::Size;
 pub(crate) use pool::{NoWorker, Pool};
 pub(crate) use worker::{Idle, Ready};
 
 use crate::process::WorkerCommand;
 use find::NoDeno;
 use keeper::Recipe;
-
-/// Private memory of a V8 process that has not begun yet, and room for its threads.
-const BASE_MEMORY: u64 = 640 * 1024 * 1024;
 
 /// How V8 is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +47,7 @@ pub struct V8Settings {
 
 impl Default for V8Settings {
     fn default() -> Self {
-        V8Settings { deno: None, ahead: 1, heap_mb: 512, move_after: Duration::from_millis(50) }
+        V8Settings { deno: None, ahead: 1, heap_mb: 1024, move_after: Duration::from_millis(50) }
     }
 }
 
@@ -101,8 +99,6 @@ impl V8 {
     }
 
     fn recipe(&self, jail: PathBuf, deno: &Path) -> Recipe {
-        let heap = self.settings.heap_mb.max(16);
-        let memory = BASE_MEMORY + 2 * heap * 1024 * 1024;
-        Recipe { jail, deno: deno.to_owned(), without: self.without, heap, memory }
+        Recipe { jail, deno: deno.to_owned(), without: self.without, max_heap: self.settings.heap_mb.max(16) }
     }
 }

@@ -5,9 +5,11 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::keeper::{Keeper, Recipe};
+use super::keeper::{Keeper, Recipe, Size};
 use super::worker::{Idle, Ready, Unready};
 
+/// Sizes of run for which workers are kept at one time.
+const SIZES: usize = 3;
 /// Starts that may fail before a run gives up.
 const ATTEMPTS: u32 = 2;
 /// Characters of a failed worker's last words that are passed on.
@@ -24,7 +26,7 @@ pub(crate) struct Pool {
 
 #[derive(Default)]
 struct Shelf {
-    idle: VecDeque<Idle>,
+    idle: VecDeque<(Size, Idle)>,
     closed: bool,
 }
 
@@ -49,17 +51,17 @@ impl Pool {
         Ok(Pool { keeper: Arc::new(keeper), shelf, size })
     }
 
-    /// A worker, up or on its way up.
-    pub(crate) fn next(&self) -> io::Result<Idle> {
-        let waiting = lock(&self.shelf).idle.pop_front();
-        waiting.map_or_else(|| self.start(), Ok)
+    /// A worker for runs of a size, up or on its way up.
+    pub(crate) fn next(&self, size: Size) -> io::Result<Idle> {
+        let waiting = lock(&self.shelf).take(size);
+        waiting.map_or_else(|| self.start(size), Ok)
     }
 
     /// A worker that is ready for a program.
-    pub(crate) fn take(&self, deadline: Instant) -> Result<Ready, NoWorker> {
+    pub(crate) fn take(&self, size: Size, deadline: Instant) -> Result<Ready, NoWorker> {
         let mut last_words = String::new();
         for _ in 0..ATTEMPTS {
-            match self.next().map_err(NoWorker::Start)?.ready(deadline) {
+            match self.next(size).map_err(NoWorker::Start)?.ready(deadline) {
                 Ok(ready) => return Ok(ready),
                 Err(Unready::Late) => return Err(NoWorker::Late),
                 Err(Unready::Ended(words)) => last_words = words,
@@ -69,13 +71,13 @@ impl Pool {
         Err(NoWorker::Start(io::Error::other(format!("deno ended before it was ready: {said}"))))
     }
 
-    /// Brings the pool back to its size. What fails here fails again, with a reason, when a run needs it.
-    pub(crate) fn refill(&self) {
-        while self.has_room() {
-            match self.start() {
-                Ok(idle) => self.put(idle),
-                Err(_) => return,
-            }
+    /// Starts workers for the next runs of this size. What fails here fails again, with a reason, when a run
+    /// needs it.
+    pub(crate) fn refill(&self, size: Size) {
+        while lock(&self.shelf).wants(size, self.size) {
+            let Ok(idle) = self.start(size) else { return };
+            let unneeded = lock(&self.shelf).put(size, idle, self.size * SIZES);
+            drop(unneeded);
         }
     }
 
@@ -90,20 +92,28 @@ impl Pool {
         self.keeper.stop();
     }
 
-    fn start(&self) -> io::Result<Idle> {
-        Idle::new(self.keeper.start()?, self.keeper.clone())
+    fn start(&self, size: Size) -> io::Result<Idle> {
+        Idle::new(self.keeper.start(size)?, self.keeper.clone())
+    }
+}
+
+impl Shelf {
+    fn take(&mut self, size: Size) -> Option<Idle> {
+        let at = self.idle.iter().position(|(of, _)| *of == size)?;
+        self.idle.remove(at).map(|(_, idle)| idle)
     }
 
-    fn has_room(&self) -> bool {
-        let shelf = lock(&self.shelf);
-        !shelf.closed && shelf.idle.len() < self.size
+    fn wants(&self, size: Size, ahead: usize) -> bool {
+        !self.closed && self.idle.iter().filter(|(of, _)| *of == size).count() < ahead
     }
 
-    fn put(&self, idle: Idle) {
-        let mut shelf = lock(&self.shelf);
-        if !shelf.closed {
-            shelf.idle.push_back(idle);
+    /// Keeps the worker; gives back one that has to go for it.
+    fn put(&mut self, size: Size, idle: Idle, most: usize) -> Option<Idle> {
+        if self.closed {
+            return Some(idle);
         }
+        self.idle.push_back((size, idle));
+        if self.idle.len() > most { self.idle.pop_front().map(|(_, idle)| idle) } else { None }
     }
 }
 

@@ -14,8 +14,6 @@ use crate::clock::CpuClock;
 use crate::process::Ended;
 use crate::pump::{Driven, Job, Lost, Wire, drive};
 
-/// Room beyond a run's own limit for V8's young generation, its compiler and its buffers.
-const MEMORY_SLACK: u64 = 160 * 1024 * 1024;
 /// Bytes of its last words that are looked at.
 const MAX_LAST_WORDS: usize = 64 * 1024;
 
@@ -108,16 +106,13 @@ impl Ready {
         (driven, ended)
     }
 
-    /// The kernel's own bounds for this run. The process has its memory already, so what it may get
-    /// is counted from there. Best effort: the bound that it was started with holds in any case.
+    /// The kernel's own bound for this run's processor time. Best effort: a host may lack the right to set it.
+    ///
+    /// The compiler and the collector have threads of their own, which count too.
     pub(crate) fn limit(&self, start: &Start) {
-        let data = start.data.as_ref().map_or(0, Vec::len) as u64;
-        let run = start.limits.memory.saturating_add(3 * data).saturating_add(MEMORY_SLACK);
-        if let Some(held) = private_memory(self.process.pid) {
-            self.process.bound(Resource::Data, held.saturating_add(run));
-        }
-        // Its compiler and collector have threads of their own, which count too.
-        self.process.bound(Resource::Cpu, 4 * (start.limits.wall.as_secs() + 2));
+        let seconds = 4 * (start.limits.wall.as_secs() + 2);
+        let _ =
+            prlimit(Some(self.process.pid), Resource::Cpu, Rlimit { current: Some(seconds), maximum: Some(seconds) });
     }
 
     /// Why the worker closed its socket without a last word on it.
@@ -127,10 +122,6 @@ impl Ready {
 }
 
 impl Process {
-    fn bound(&self, resource: Resource, value: u64) {
-        let _ = prlimit(Some(self.pid), resource, Rlimit { current: Some(value), maximum: Some(value) });
-    }
-
     fn wait(&mut self) -> Ended {
         let Ok(Some((_, status))) = waitpid(Some(self.pid), WaitOptions::empty()) else { return Ended::Exit };
         self.waited_for = true;
@@ -168,12 +159,4 @@ impl Drop for Process {
             }
         }
     }
-}
-
-/// Bytes of private memory that a process has mapped.
-fn private_memory(pid: Pid) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmData:"))?;
-    let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
-    Some(kilobytes * 1024)
 }

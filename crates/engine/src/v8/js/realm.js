@@ -25,12 +25,21 @@
     const file = site.getFileName();
     if (file === "script") {
       const line = site.getLineNumber();
-      return `script:${line}:${site.getColumnNumber() - (line === 1 ? STRICT : 0)}`;
+      const column = site.getColumnNumber() - (line === 1 ? STRICT : 0);
+      return `script:${line}:${column + newBefore(line, column)}`;
     }
     if (site.isEval()) return "<input>";
     return site.isNative() || typeof file !== "string" ? "native" : null;
   };
   const STRICT = '"use strict";'.length;
+  // The other interpreter's place of a construction is that of the constructor's name.
+  let lines = [];
+  const { split, startsWith } = String.prototype;
+  const remember = (code) => { lines = apply(split, code, ["\n"]); };
+  const newBefore = (line, column) => {
+    const text = lines[line - 1];
+    return text !== undefined && apply(startsWith, text, ["new ", column - 1]) ? 4 : 0;
+  };
   const trace = (_, sites) => {
     let text = "";
     for (let at = 0; at < sites.length; at++) {
@@ -184,5 +193,5 @@
       },
     }));
   };
-  return { resolveGlobals };
+  return { resolveGlobals, remember };
 })

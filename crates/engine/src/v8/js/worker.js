@@ -28,7 +28,7 @@
   const MAX_LOG_BYTES = 1024 * 1024;
   const [MEMORY, SYNTAX, RUNTIME, OUTPUT_TOO_LARGE, INVALID_DATA, UNAVAILABLE] = [1, 2, 3, 4, 6, 7];
 
-  const { resolveGlobals } = makeRealm();
+  const { resolveGlobals, remember } = makeRealm();
   const { send, flush, receive, returned, failed } = makeCodec({ outside });
   const { toJson, isFault } = makeSerialiser({ isProxy: outside.isProxy, kindOf: outside.kind });
 
@@ -325,6 +325,7 @@
   const evaluate = (start) => {
     const input = start.data === null ? undefined : data(outside.decode(start.data));
     begin(start.profile, start.functions, start.tools, input);
+    remember(start.code);
     const compiled = outside.compile(start.code);
     if (compiled[0] === null) throw new End(SYNTAX, compiled[1], compiled[2], compiled[3]);
     const program = compiled[0];
