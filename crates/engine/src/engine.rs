@@ -270,10 +270,10 @@ struct Accepted {
 }
 
 impl Inner {
-    fn perform(&self, accepted: Accepted, place: Result<Place, NoPlace>) -> Report {
+    fn perform(&self, mut accepted: Accepted, place: Result<Place, NoPlace>) -> Report {
         let queued = accepted.since.elapsed();
         let done = match place {
-            Ok(_place) => self.execute(&accepted),
+            Ok(_place) => self.execute(&mut accepted),
             Err(NoPlace::Late) => Done::failed(judge::timeout(&accepted.limits)),
             Err(NoPlace::Closed) => Done::failed(Failure::new(Code::Unavailable, "this engine was disposed of")),
             Err(NoPlace::Full) => Done::failed(
@@ -293,11 +293,12 @@ impl Inner {
         }
     }
 
-    fn execute(&self, accepted: &Accepted) -> Done {
+    fn execute(&self, accepted: &mut Accepted) -> Done {
         match &self.executor {
             Executor::Process(pool) => self.in_process(pool, accepted),
             Executor::Thread => {
-                let driven = thread::run(self.job(accepted), &accepted.request.cancel);
+                let job = self.job(accepted);
+                let driven = thread::run(job, &accepted.request.cancel);
                 let isolation = Isolation { mode: "thread", ..Isolation::default() };
                 match driven {
                     Ok(driven) => judged(driven, Ended::Exit, accepted, isolation),
@@ -309,7 +310,7 @@ impl Inner {
         }
     }
 
-    fn in_process(&self, pool: &Pool, accepted: &Accepted) -> Done {
+    fn in_process(&self, pool: &Pool, accepted: &mut Accepted) -> Done {
         let worker = match pool.take(accepted.deadline) {
             Ok(worker) => worker,
             Err(NoWorker::Late) => return Done::failed(judge::timeout(&accepted.limits)),
@@ -327,7 +328,8 @@ impl Inner {
         judged(driven, ended, accepted, isolation)
     }
 
-    fn job(&self, accepted: &Accepted) -> Job {
+    fn job(&self, accepted: &mut Accepted) -> Job {
+        let data = accepted.request.data.take();
         let request = &accepted.request;
         let left = accepted.deadline.saturating_duration_since(Instant::now());
         Job {
@@ -337,10 +339,11 @@ impl Inner {
                 seed: request.seed.unwrap_or_else(random_seed),
                 now: wall_clock(),
                 code: accepted.program.js().to_owned(),
-                data: request.data.clone().map(String::into_bytes),
+                data: data.as_ref().map(|data| data.len() as u64),
                 functions: request.host.functions(),
                 tools: request.host.has_tools(),
             },
+            data,
             deadline: accepted.deadline,
             host: request.host.clone(),
             observer: request.observer.clone(),

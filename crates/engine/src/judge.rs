@@ -19,12 +19,15 @@ pub(crate) fn spoken(end: End, limits: &Limits, program: &Compiled, cancelled: b
     match end {
         End::Returned(json) => returned(json, limits),
         End::Failed { code: Code::Aborted, .. } if cancelled => Outcome::Failed(aborted()),
-        End::Failed { code, message, line, column } => Outcome::Failed(Failure {
-            code: believable(code),
-            message: message.chars().take(MAX_MESSAGE).collect(),
-            position: if line > 0 { program.position(line, column) } else { None },
-            hint: None,
-        }),
+        End::Failed { code, message, line, column } => {
+            let failure = match believable(code) {
+                // The worker knows only what was left of the time when it got the program.
+                Code::Timeout => timeout(limits),
+                code => Failure::new(code, message.chars().take(MAX_MESSAGE).collect::<String>()),
+            };
+            let position = if line > 0 { program.position(line, column) } else { None };
+            Outcome::Failed(Failure { position, ..failure })
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! A call's future is polled once on the spot; only one that is not ready goes to the async
 //! runtime, and its reply is written from there.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::pin::pin;
@@ -62,6 +62,8 @@ pub(crate) struct Finished {
 /// A program, its limits and its host.
 pub(crate) struct Job {
     pub(crate) start: Start,
+    /// The bytes that `start` announces.
+    pub(crate) data: Option<String>,
     pub(crate) deadline: Instant,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
@@ -78,14 +80,16 @@ pub(crate) struct Hello {
 /// The host's end of a worker's socket.
 pub(crate) struct Wire {
     stream: UnixStream,
+    /// Bytes that arrived: `buffer[start..end]`. What lies beyond is room, cleared once and used again.
     buffer: Vec<u8>,
     start: usize,
+    end: usize,
 }
 
 impl Wire {
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Wire { stream, buffer: Vec::new(), start: 0 })
+        Ok(Wire { stream, buffer: Vec::new(), start: 0, end: 0 })
     }
 
     /// The worker's first frame.
@@ -117,27 +121,29 @@ impl Wire {
     }
 
     fn decode(&mut self) -> Result<Option<FromWorker>, Lost> {
-        let waiting = self.buffer.get(self.start..).unwrap_or_default();
+        let waiting = self.buffer.get(self.start..self.end).unwrap_or_default();
         let Some(header) = waiting.first_chunk::<HEADER>() else { return Ok(None) };
         let length = codec::frame_length(*header, MAX_FROM_WORKER).map_err(|_| Lost::Breach("a frame too long"))?;
         let Some(payload) = waiting.get(HEADER..HEADER + length) else { return Ok(None) };
         let frame = codec::decode_from_worker(payload).map_err(|_| Lost::Breach("a frame that means nothing"))?;
         self.start += HEADER + length;
-        if self.start == self.buffer.len() {
-            self.buffer.clear();
-            self.start = 0;
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
         }
         Ok(Some(frame))
     }
 
     /// Reads what is there. The buffer grows with what has arrived, never with what was announced.
     fn read(&mut self) -> io::Result<usize> {
-        let filled = self.buffer.len();
-        let chunk = (filled - self.start).clamp(8 * 1024, 1024 * 1024);
-        self.buffer.resize(filled + chunk, 0);
-        let got = (&self.stream).read(&mut self.buffer[filled..]);
-        self.buffer.truncate(filled + got.as_ref().copied().unwrap_or(0));
-        got
+        const ROOM: usize = 16 * 1024;
+        if self.buffer.len() - self.end < ROOM {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            self.buffer.resize((2 * self.end).max(2 * ROOM), 0);
+        }
+        let got = (&self.stream).read(&mut self.buffer[self.end..])?;
+        self.end += got;
+        Ok(got)
     }
 
     fn wait(&self, left: Duration, outbox: Option<&Outbox>) {
@@ -159,8 +165,16 @@ impl Wire {
 /// Where replies are written, from the pump or from the async runtime. Never blocks.
 struct Outbox {
     stream: UnixStream,
-    backlog: Mutex<Vec<u8>>,
+    backlog: Mutex<Backlog>,
     wake: OwnedFd,
+}
+
+/// What the socket has not taken yet, in order.
+#[derive(Default)]
+struct Backlog {
+    waiting: VecDeque<Vec<u8>>,
+    /// Bytes of the first that are sent already.
+    sent: usize,
 }
 
 impl Outbox {
@@ -171,40 +185,44 @@ impl Outbox {
 
     /// Sends a frame, or keeps for the pump what the socket does not take at once.
     fn send(&self, frame: &ToWorker) {
+        let mut bytes = Vec::new();
+        codec::encode_to_worker(frame, &mut bytes);
+        self.send_bytes(bytes);
+    }
+
+    fn send_bytes(&self, bytes: Vec<u8>) {
         let mut backlog = lock(&self.backlog);
-        let waiting = !backlog.is_empty();
-        codec::encode_to_worker(frame, &mut backlog);
-        if !waiting {
-            self.write(&mut backlog);
-            if !backlog.is_empty() {
-                // Full counter or not: the pump is awake.
-                let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-            }
+        let idle = backlog.waiting.is_empty();
+        backlog.waiting.push_back(bytes);
+        if idle && self.write(&mut backlog) {
+            // Full counter or not: the pump is awake.
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
     }
 
     /// Writes what it can; whether something is left.
     fn push_backlog(&self) -> bool {
-        let mut backlog = lock(&self.backlog);
-        if !backlog.is_empty() {
-            self.write(&mut backlog);
-        }
-        !backlog.is_empty()
+        self.write(&mut lock(&self.backlog))
     }
 
-    fn write(&self, backlog: &mut Vec<u8>) {
-        let mut sent = 0;
-        while sent < backlog.len() {
+    fn write(&self, backlog: &mut Backlog) -> bool {
+        while let Some(first) = backlog.waiting.front() {
+            let rest = first.get(backlog.sent..).unwrap_or_default();
+            if rest.is_empty() {
+                backlog.waiting.pop_front();
+                backlog.sent = 0;
+                continue;
+            }
             let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;
-            match rustix::net::send(&self.stream, &backlog[sent..], flags) {
-                Ok(count) => sent += count,
+            match rustix::net::send(&self.stream, rest, flags) {
+                Ok(count) => backlog.sent += count,
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => break,
+                Err(rustix::io::Errno::AGAIN) => return true,
                 // The worker is gone: the pump reads the end of the stream and says so.
-                Err(_) => sent = backlog.len(),
+                Err(_) => backlog.waiting.clear(),
             }
         }
-        backlog.drain(..sent);
+        false
     }
 
     fn hush(&self) {
@@ -241,10 +259,13 @@ pub(crate) fn drive(wire: &mut Wire, job: Job, meanwhile: impl FnOnce()) -> Driv
         }
     };
     let shared = Arc::new(Shared { outbox, ledger: Mutex::default(), observer: job.observer.clone() });
-    let Job { start, deadline, host, observer, runtime } = job;
+    let Job { start, data, deadline, host, observer, runtime } = job;
     let limits = start.limits.clone();
     let _in_runtime = runtime.enter();
     shared.outbox.send(&ToWorker::Start(Box::new(start)));
+    if let Some(data) = data {
+        shared.outbox.send_bytes(data.into_bytes());
+    }
     meanwhile();
     let mut pump = Pump {
         limits,

@@ -11,7 +11,7 @@ use toolgate_wire::frame::End;
 use toolgate_wire::{Code, FromWorker, Profile, Start, ToWorker};
 
 use crate::channel::Channel;
-use crate::data::{self, Caps, DepthPolicy, ParseError, SerialiseError};
+use crate::data::{self, Caps, DepthPolicy, ParseError, SerialiseError, Text};
 use crate::globals::Resolvers;
 use crate::lockdown;
 use crate::memory::{Meter, Metered};
@@ -129,7 +129,7 @@ impl<'js> Run<'js, '_> {
     fn evaluate(&self, start: Start) -> std::result::Result<Value<'js>, End> {
         let data = match start.data {
             None => Value::new_undefined(self.ctx.clone()),
-            Some(text) => parse(&self.ctx, text).map_err(|fault| self.bad_data(&fault))?,
+            Some(length) => self.incoming_data(length)?,
         };
         let begin: Function<'js> = self.hook("begin")?;
         let functions = start.functions;
@@ -143,6 +143,16 @@ impl<'js> Run<'js, '_> {
             Profile::Chain | Profile::Snippet => main.call(()),
         };
         value.map_err(|_| self.thrown())
+    }
+
+    /// Reads the data straight into the interpreter's memory, where the meter counts it.
+    fn incoming_data(&self, length: u64) -> std::result::Result<Value<'js>, End> {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let mut text = Text::new(&self.ctx, length).map_err(|_| self.thrown())?;
+        if !self.state.read_into(text.bytes_mut()) {
+            return Err(self.thrown());
+        }
+        data::from_text(&self.ctx, text).map_err(|fault| self.bad_data(&fault))
     }
 
     fn bad_data(&self, fault: &ParseError) -> End {

@@ -76,6 +76,7 @@ fn work(socket: OwnedFd, sandbox: Sandbox, filter: Option<Filter>, mut layers: L
     // While it waits, it writes the pages that a program will write: copies made now cost the caller nothing.
     sandbox.warm_up();
     if let Ok(ToWorker::Start(start)) = channel.receive() {
+        lockdown::limit_run(start.limits.memory.saturating_add(start.data.unwrap_or(0)), start.limits.wall);
         let done = sandbox.run(*start, channel.clone(), None);
         let _ = channel.send(&done).and_then(|()| channel.flush());
     }

@@ -5,14 +5,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, pidfd_open, prlimit, waitpid};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, waitpid};
 use toolgate_wire::frame::Layers;
 
 use super::zygote::{StartError, Zygote, kill};
 use crate::pump::{Driven, Job, Lost, Wire, drive};
-
-/// Room beyond a run's own limit for the interpreter's code, stacks and buffers.
-const MEMORY_SLACK: u64 = 48 * 1024 * 1024;
 
 /// A worker that waits for a program, or will as soon as its fork is done.
 pub(crate) struct Idle {
@@ -72,7 +69,6 @@ impl Ready {
     ///
     /// `meanwhile` is called once, when the program is on its way.
     pub(crate) fn run(mut self, job: Job, meanwhile: impl FnOnce()) -> (Driven, Ended) {
-        self.limit(&job);
         let driven = drive(&mut self.wire, job, meanwhile);
         // Kill before answering: a worker that outlives its answer could still act in its run's name.
         kill(&self.handle);
@@ -81,16 +77,6 @@ impl Ready {
             _ => Ended::Exit,
         };
         (driven, ended)
-    }
-
-    /// The kernel's own bounds for this run, set from outside: the worker has no call that could raise them.
-    fn limit(&self, job: &Job) {
-        let data = job.start.data.as_ref().map_or(0, Vec::len) as u64;
-        let memory = job.start.limits.memory + 3 * data + MEMORY_SLACK;
-        let seconds = job.start.limits.wall.as_secs() + 2;
-        for (resource, value) in [(Resource::Data, memory), (Resource::Cpu, seconds)] {
-            let _ = prlimit(Some(self.pid), resource, Rlimit { current: Some(value), maximum: Some(value) });
-        }
     }
 
     /// Why a worker closed its socket without a last word.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use landlock::{ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope};
 use seccompiler::{
@@ -20,6 +21,12 @@ const FIRST_PRIVATE_USER: u32 = 2_000_000_000;
 
 /// What no run may exceed, whatever its own limits say: the host lowers these for each run.
 const MAX_ADDRESS_SPACE: u64 = 3 * 1024 * 1024 * 1024;
+
+/// Longer than any run may take, waiting for one included.
+const MAX_CPU_SECONDS: u64 = 700;
+
+/// Room beyond a run's own limit for the interpreter's code, stacks and buffers.
+const MEMORY_SLACK: u64 = 48 * 1024 * 1024;
 
 /// A compiled filter, ready to be put on.
 pub struct Filter(BpfProgram);
@@ -44,6 +51,14 @@ pub fn settle(without: Without) -> Layers {
         layers.landlock = landlock();
     }
     layers
+}
+
+/// Lowers the kernel's own bounds to those of one run. They can't be raised again.
+///
+/// The interpreter's meter is the exact limit; this one stops native code that has no meter.
+pub fn limit_run(memory: u64, wall: Duration) {
+    limit(libc::RLIMIT_DATA, memory.saturating_add(MEMORY_SLACK));
+    limit(libc::RLIMIT_CPU, wall.as_secs() + 2);
 }
 
 /// Gives up the rest: every descriptor but the socket, and every system call but a few.
@@ -78,12 +93,18 @@ fn limit_resources() {
         (libc::RLIMIT_MEMLOCK, 0),
         (libc::RLIMIT_MSGQUEUE, 0),
         (libc::RLIMIT_AS, MAX_ADDRESS_SPACE),
+        (libc::RLIMIT_DATA, MAX_ADDRESS_SPACE),
+        (libc::RLIMIT_CPU, MAX_CPU_SECONDS),
     ];
     for (resource, value) in caps {
-        let cap = libc::rlimit { rlim_cur: value, rlim_max: value };
-        // SAFETY: `cap` is initialised and outlives the call; setrlimit only reads it.
-        unsafe { libc::setrlimit(resource, &cap) };
+        limit(resource, value);
     }
+}
+
+fn limit(resource: libc::__rlimit_resource_t, value: u64) {
+    let cap = libc::rlimit { rlim_cur: value, rlim_max: value };
+    // SAFETY: `cap` is initialised and outlives the call; setrlimit only reads it.
+    unsafe { libc::setrlimit(resource, &cap) };
 }
 
 /// A network, IPC and host name of its own. An extra layer: many systems refuse it.
@@ -148,7 +169,7 @@ fn keep_only(socket: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// The allow-list: reading and writing the socket, anonymous memory, the clock, the end.
+/// The allow-list: reading and writing the socket, anonymous memory, its own limits, the clock, the end.
 ///
 /// Everything else kills the process. Nothing on it opens, connects, executes or forks.
 pub fn filter() -> Option<Filter> {
@@ -164,6 +185,8 @@ pub fn filter() -> Option<Filter> {
         (libc::SYS_munmap, any()),
         (libc::SYS_brk, any()),
         (libc::SYS_madvise, any()),
+        // Of itself only, where limits can be lowered and never raised.
+        (libc::SYS_prlimit64, rules(vec![equal(0, 0)])),
         (libc::SYS_clock_gettime, any()),
         (libc::SYS_exit_group, any()),
         (libc::SYS_exit, any()),

@@ -6,20 +6,29 @@
 (function (native) {
   const { call: callMethod, bind } = Function.prototype;
   const uncurry = bind.bind(callMethod);
+  const readStack = Object.getOwnPropertyDescriptor(Error.prototype, "stack")?.get ?? (() => "");
+  const { getOwnPropertyDescriptor } = Object;
+  const { apply } = Reflect;
   const p = {
     Array, Error, Map, Number, Object, Promise, Proxy, RangeError, Reflect, Set, String, Symbol, TypeError,
     isArray: Array.isArray,
     create: Object.create,
     defineProperty: Object.defineProperty,
-    descriptor: Object.getOwnPropertyDescriptor,
+    descriptor: getOwnPropertyDescriptor,
     freeze: Object.freeze,
     keys: Object.keys,
     ownKeys: Reflect.ownKeys,
-    apply: Reflect.apply,
+    apply,
     construct: Reflect.construct,
     prototypeOf: Object.getPrototypeOf,
     setPrototypeOf: Object.setPrototypeOf,
     isError: Error.isError,
+    // An accessor of Error.prototype in this engine, and an own property once someone has set it.
+    stackOf: (error) => {
+      const own = getOwnPropertyDescriptor(error, "stack");
+      const stack = own === undefined ? apply(readStack, error, []) : own.value;
+      return typeof stack === "string" ? stack : "";
+    },
     toWellFormed: uncurry(String.prototype.toWellFormed),
     slice: uncurry(String.prototype.slice),
     split: uncurry(String.prototype.split),
