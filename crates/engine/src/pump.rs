@@ -6,23 +6,25 @@
 //! A call's future is polled once on the spot; only one that is not ready goes to the async
 //! runtime, and its reply is written from there.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fd::OwnedFd;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use toolgate_wire::codec::{self, HEADER, MAX_FROM_WORKER};
-use toolgate_wire::frame::{End, Layers, Stream, Target};
+use toolgate_wire::frame::{End, Layers, Question, Stream, Target};
+use toolgate_wire::limits::MAX_ARGUMENTS;
 use toolgate_wire::{CallId, CallRecord, FromWorker, Limits, Logs, Start, ToWorker};
 
 use crate::host::{Host, HostCall, HostError, HostFuture};
 use crate::ledger::Ledger;
 use crate::observer::Observer;
+use crate::outbox::{Kind, Outbox};
 
 /// How long after the deadline a worker may take to report it by itself, with logs and position.
 const GRACE: Duration = Duration::from_millis(10);
@@ -30,6 +32,8 @@ const GRACE: Duration = Duration::from_millis(10);
 const MAX_TIMERS: usize = 20_000;
 /// Console lines and bytes that a host accepts beyond the run's own bound are none.
 const MAX_LOG_BYTES: usize = 2 * 1024 * 1024;
+/// Bytes of a name that a worker may call or ask about; catalogs have far shorter ones.
+const MAX_NAME: usize = 64 * 1024;
 
 /// Why a run ended without the worker saying so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,81 +156,13 @@ impl Wire {
         let interest = if backlog { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         let mut watched = vec![PollFd::new(&self.stream, interest)];
         if let Some(outbox) = outbox {
-            watched.push(PollFd::new(&outbox.wake, PollFlags::IN));
+            watched.push(PollFd::new(outbox.wake(), PollFlags::IN));
         }
         // An interrupted wait looks again; any other error shows at the next read.
         let _ = poll(&mut watched, Some(&timeout));
         if let Some(outbox) = outbox {
             outbox.hush();
         }
-    }
-}
-
-/// Where replies are written, from the pump or from the async runtime. Never blocks.
-struct Outbox {
-    stream: UnixStream,
-    backlog: Mutex<Backlog>,
-    wake: OwnedFd,
-}
-
-/// What the socket has not taken yet, in order.
-#[derive(Default)]
-struct Backlog {
-    waiting: VecDeque<Vec<u8>>,
-    /// Bytes of the first that are sent already.
-    sent: usize,
-}
-
-impl Outbox {
-    fn new(stream: &UnixStream) -> io::Result<Self> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Outbox { stream: stream.try_clone()?, backlog: Mutex::default(), wake })
-    }
-
-    /// Sends a frame, or keeps for the pump what the socket does not take at once.
-    fn send(&self, frame: &ToWorker) {
-        let mut bytes = Vec::new();
-        codec::encode_to_worker(frame, &mut bytes);
-        self.send_bytes(bytes);
-    }
-
-    fn send_bytes(&self, bytes: Vec<u8>) {
-        let mut backlog = lock(&self.backlog);
-        let idle = backlog.waiting.is_empty();
-        backlog.waiting.push_back(bytes);
-        if idle && self.write(&mut backlog) {
-            // Full counter or not: the pump is awake.
-            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-        }
-    }
-
-    /// Writes what it can; whether something is left.
-    fn push_backlog(&self) -> bool {
-        self.write(&mut lock(&self.backlog))
-    }
-
-    fn write(&self, backlog: &mut Backlog) -> bool {
-        while let Some(first) = backlog.waiting.front() {
-            let rest = first.get(backlog.sent..).unwrap_or_default();
-            if rest.is_empty() {
-                backlog.waiting.pop_front();
-                backlog.sent = 0;
-                continue;
-            }
-            let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;
-            match rustix::net::send(&self.stream, rest, flags) {
-                Ok(count) => backlog.sent += count,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => return true,
-                // The worker is gone: the pump reads the end of the stream and says so.
-                Err(_) => backlog.waiting.clear(),
-            }
-        }
-        false
-    }
-
-    fn hush(&self) {
-        let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
     }
 }
 
@@ -249,6 +185,33 @@ impl Shared {
     }
 }
 
+/// A reply that is owed. When the host's own code panics, the program learns that no answer will come.
+struct Promised {
+    shared: Arc<Shared>,
+    id: CallId,
+    target: Target,
+    kept: bool,
+}
+
+impl Promised {
+    fn keep(&mut self, answer: Result<String, HostError>) {
+        self.kept = true;
+        self.shared.reply(self.id, &self.target, answer);
+    }
+}
+
+impl Drop for Promised {
+    fn drop(&mut self) {
+        if !self.kept && std::thread::panicking() {
+            self.keep(Err(panicked()));
+        }
+    }
+}
+
+fn panicked() -> HostError {
+    HostError::unknown("INTERNAL", "the host failed while it carried out the call")
+}
+
 /// Sends the program and serves the worker until it ends. `meanwhile` runs while the worker starts on it.
 pub(crate) fn drive(wire: &mut Wire, job: Job, meanwhile: impl FnOnce()) -> Driven {
     let outbox = match Outbox::new(&wire.stream) {
@@ -264,7 +227,7 @@ pub(crate) fn drive(wire: &mut Wire, job: Job, meanwhile: impl FnOnce()) -> Driv
     let _in_runtime = runtime.enter();
     shared.outbox.send(&ToWorker::Start(Box::new(start)));
     if let Some(data) = data {
-        shared.outbox.send_bytes(data.into_bytes());
+        shared.outbox.send_data(data.into_bytes());
     }
     meanwhile();
     let mut pump = Pump {
@@ -311,7 +274,13 @@ impl Pump {
                     self.logs.dropped = self.logs.dropped.saturating_add(dropped);
                     return Ok(Finished { end, memory, cpu: Duration::from_micros(cpu) });
                 }
-                Some(frame) => self.take(frame)?,
+                Some(frame) => {
+                    self.take(frame)?;
+                    // A worker that never stops talking is never waited for, so its clock is looked at here.
+                    if Instant::now() >= last_moment {
+                        return Err(Lost::Deadline);
+                    }
+                }
                 None if Instant::now() >= last_moment => return Err(Lost::Deadline),
                 None => {
                     for id in self.timers.due(Instant::now()) {
@@ -325,29 +294,50 @@ impl Pump {
     fn take(&mut self, frame: FromWorker) -> Result<(), Lost> {
         match frame {
             FromWorker::Call { id, target, args } => self.call(id, target, args),
-            FromWorker::Timer { id, delay } => self.timers.arm(id, delay),
+            FromWorker::Timer { id, delay } => self.arm(id, delay),
             FromWorker::Cancel { id } => {
                 self.timers.disarm(id);
                 Ok(())
             }
-            FromWorker::Ask { question, name } => {
-                let answer = self.host.answer(question, &name);
-                self.shared.outbox.send(&ToWorker::Answer(answer.map(String::into_bytes)));
-                Ok(())
-            }
+            FromWorker::Ask { question, name } => self.ask(question, &name),
             FromWorker::Log { stream, text } => self.log(stream, text),
             FromWorker::Ready { .. } | FromWorker::Done { .. } => Err(Lost::Breach("a frame out of turn")),
         }
     }
 
+    fn arm(&mut self, id: CallId, delay: f64) -> Result<(), Lost> {
+        if self.timers.len() + self.shared.outbox.waiting(Kind::Fire) >= MAX_TIMERS {
+            return Err(Lost::Breach("more timers than allowed"));
+        }
+        self.timers.arm(id, delay)
+    }
+
+    /// A program stands still until it has its answer, so an honest worker has one question open.
+    fn ask(&mut self, question: Question, name: &str) -> Result<(), Lost> {
+        if name.len() > MAX_NAME {
+            return Err(Lost::Breach("a name too long"));
+        }
+        if self.shared.outbox.waiting(Kind::Answer) > 0 {
+            return Err(Lost::Breach("a question before the answer to the last"));
+        }
+        let answer = self.host.answer(question, name);
+        self.shared.outbox.send(&ToWorker::Answer(answer.map(String::into_bytes)));
+        Ok(())
+    }
+
     fn call(&mut self, id: CallId, target: Target, args: Vec<u8>) -> Result<(), Lost> {
+        if target.name_bytes() > MAX_NAME || args.len() > MAX_ARGUMENTS {
+            return Err(Lost::Breach("a call too long"));
+        }
         let args = String::from_utf8(args).map_err(|_| Lost::Breach("arguments that are not text"))?;
         {
             let mut ledger = lock(&self.shared.ledger);
             if ledger.is_open(id) {
                 return Err(Lost::Breach("a call number used twice"));
             }
-            if ledger.len() as u64 >= self.limits.calls || ledger.in_flight() as u64 >= self.limits.calls_in_flight {
+            // A reply that the worker has not taken is a call that it still has under way.
+            let under_way = ledger.in_flight() + self.shared.outbox.waiting(Kind::Reply);
+            if ledger.len() as u64 >= self.limits.calls || under_way as u64 >= self.limits.calls_in_flight {
                 return Err(Lost::Breach("more calls than allowed"));
             }
             ledger.begin(id, &target, args.len(), self.host.is_read_only(&target));
@@ -366,14 +356,19 @@ impl Pump {
     /// Polls once on the spot; what is not ready then goes to the runtime.
     fn answer(&mut self, id: CallId, target: Target, mut future: HostFuture) {
         let mut context = Context::from_waker(Waker::noop());
-        if let Poll::Ready(answer) = pin!(&mut future).poll(&mut context) {
-            return self.shared.reply(id, &target, answer);
+        let polled = catch_unwind(AssertUnwindSafe(|| pin!(&mut future).poll(&mut context)));
+        match polled {
+            Ok(Poll::Pending) => {}
+            Ok(Poll::Ready(answer)) => return self.shared.reply(id, &target, answer),
+            Err(_) => return self.shared.reply(id, &target, Err(panicked())),
         }
         let shared = self.shared.clone();
         let task = self.runtime.spawn(async move {
+            let mut promise = Promised { shared, id, target, kept: false };
             let answer = future.await;
-            shared.reply(id, &target, answer);
+            promise.keep(answer);
         });
+        self.tasks.retain(|task| !task.is_finished());
         self.tasks.push(task.abort_handle());
     }
 
@@ -403,8 +398,8 @@ struct Timers {
 
 impl Timers {
     fn arm(&mut self, id: CallId, delay: f64) -> Result<(), Lost> {
-        if self.at.len() >= MAX_TIMERS || self.at.contains_key(&id) {
-            return Err(Lost::Breach("more timers than allowed"));
+        if self.at.contains_key(&id) {
+            return Err(Lost::Breach("a timer number used twice"));
         }
         // A day is beyond every deadline; NaN and negatives fire at once.
         let at = Instant::now() + Duration::from_secs_f64(delay.clamp(0.0, 86_400_000.0).max(0.0) / 1e3);
@@ -417,6 +412,10 @@ impl Timers {
         if let Some(at) = self.at.remove(&id) {
             self.due.remove(&(at, id));
         }
+    }
+
+    fn len(&self) -> usize {
+        self.at.len()
     }
 
     fn next(&self) -> Option<Instant> {

@@ -21,6 +21,9 @@ pub enum Broken {
     /// The system refused.
     #[error("the socket failed: {0}")]
     Io(#[from] io::Error),
+    /// The host sent more than the run may hold.
+    #[error("no room for a frame of {0} bytes")]
+    NoRoom(usize),
     /// The host sent nonsense.
     #[error(transparent)]
     Malformed(#[from] Malformed),
@@ -89,12 +92,15 @@ impl Channel {
         self.incoming.borrow_mut().read_into(&*self.socket, target)
     }
 
-    /// Waits for the next frame, after sending what is in the queue.
-    pub(crate) fn receive(&self) -> Result<ToWorker, Broken> {
+    /// Waits for the next frame, after sending what is in the queue. A frame that `admits` has no room for is not read.
+    pub(crate) fn receive(&self, admits: impl Fn(usize) -> bool) -> Result<ToWorker, Broken> {
         self.flush()?;
         let mut incoming = self.incoming.borrow_mut();
         let header = *incoming.fill(&*self.socket, HEADER)?.first_chunk().ok_or(Malformed::Truncated)?;
         let length = codec::frame_length(header, MAX_TO_WORKER)?;
+        if !admits(length) {
+            return Err(Broken::NoRoom(length));
+        }
         let frame = codec::decode_to_worker(&incoming.fill(&*self.socket, HEADER + length)?[HEADER..])?;
         incoming.consume(HEADER + length);
         Ok(frame)

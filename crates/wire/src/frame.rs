@@ -92,6 +92,16 @@ pub enum Target {
     Function(String),
 }
 
+impl Target {
+    /// The length of its names.
+    pub fn name_bytes(&self) -> usize {
+        match self {
+            Target::Tool { backend, tool } => backend.len() + tool.len(),
+            Target::Function(name) => name.len(),
+        }
+    }
+}
+
 impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -23,6 +23,7 @@ pub(crate) struct Ready {
     handle: Arc<OwnedFd>,
     layers: Layers,
     zygote: Arc<Zygote>,
+    waited_for: bool,
 }
 
 /// How the process itself ended, when it ended without a word.
@@ -50,7 +51,14 @@ impl Idle {
             i32::try_from(hello.pid).ok().and_then(Pid::from_raw).ok_or(Lost::Breach("a worker without a number"))?;
         // The worker is this process's child and not yet waited for, so the number is still its own.
         let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(unstarted)?;
-        Ok(Ready { wire: self.wire, pid, handle: Arc::new(handle), layers: hello.layers, zygote: zygote.clone() })
+        Ok(Ready {
+            wire: self.wire,
+            pid,
+            handle: Arc::new(handle),
+            layers: hello.layers,
+            zygote: zygote.clone(),
+            waited_for: false,
+        })
     }
 }
 
@@ -80,9 +88,12 @@ impl Ready {
     }
 
     /// Why a worker closed its socket without a last word.
-    fn wait(&self) -> Ended {
+    fn wait(&mut self) -> Ended {
         match waitpid(Some(self.pid), WaitOptions::empty()) {
-            Ok(Some((_, status))) => status.terminating_signal().map_or(Ended::Exit, Ended::Signal),
+            Ok(Some((_, status))) => {
+                self.waited_for = true;
+                status.terminating_signal().map_or(Ended::Exit, Ended::Signal)
+            }
             _ => Ended::Exit,
         }
     }
@@ -102,7 +113,9 @@ impl Ended {
 
 impl Drop for Ready {
     fn drop(&mut self) {
-        kill(&self.handle);
-        self.zygote.reap(self.pid);
+        if !self.waited_for {
+            kill(&self.handle);
+            self.zygote.reap(self.pid);
+        }
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::time::Duration;
 
 use landlock::{ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
+use toolgate_wire::Limits;
 use toolgate_wire::frame::Layers;
 
 use super::Without;
@@ -19,7 +19,7 @@ pub const SOCKET: RawFd = 0;
 /// The first of the user ids that workers of root take; nothing else on a usual system has one of these.
 const FIRST_PRIVATE_USER: u32 = 2_000_000_000;
 
-/// What no run may exceed, whatever its own limits say: the host lowers these for each run.
+/// What no run may exceed, whatever its own limits say.
 const MAX_ADDRESS_SPACE: u64 = 3 * 1024 * 1024 * 1024;
 
 /// Longer than any run may take, waiting for one included.
@@ -53,12 +53,14 @@ pub fn settle(without: Without) -> Layers {
     layers
 }
 
-/// Lowers the kernel's own bounds to those of one run. They can't be raised again.
+/// Lowers the kernel's own bounds to one run's: called when its limits are known, before its code is looked at.
 ///
-/// The interpreter's meter is the exact limit; this one stops native code that has no meter.
-pub fn limit_run(memory: u64, wall: Duration) {
-    limit(libc::RLIMIT_DATA, memory.saturating_add(MEMORY_SLACK));
-    limit(libc::RLIMIT_CPU, wall.as_secs() + 2);
+/// The worker does this itself, since a host without CAP_SYS_RESOURCE may not do it to another user's
+/// process. Nothing can be raised again: that takes a privilege which was given up. The interpreter's
+/// meter is the exact limit; this one stops native code that has no meter.
+pub fn limit_run(limits: &Limits) {
+    limit(libc::RLIMIT_DATA, limits.memory.saturating_add(MEMORY_SLACK));
+    limit(libc::RLIMIT_CPU, limits.wall.as_secs() + 2);
 }
 
 /// Gives up the rest: every descriptor but the socket, and every system call but a few.
@@ -103,8 +105,8 @@ fn limit_resources() {
 
 fn limit(resource: libc::__rlimit_resource_t, value: u64) {
     let cap = libc::rlimit { rlim_cur: value, rlim_max: value };
-    // SAFETY: `cap` is initialised and outlives the call; setrlimit only reads it.
-    unsafe { libc::setrlimit(resource, &cap) };
+    // SAFETY: `cap` is initialised and outlives the call, which only reads it; process 0 is this one.
+    unsafe { libc::prlimit(0, resource, &cap, std::ptr::null_mut()) };
 }
 
 /// A network, IPC and host name of its own. An extra layer: many systems refuse it.

@@ -6,4 +6,4 @@ pub fn landlock_version() -> u32 {
 }
 
 /// Does nothing: there is no worker process to limit.
-pub fn limit_run(_memory: u64, _wall: std::time::Duration) {}
+pub fn limit_run(_: &toolgate_wire::Limits) {}

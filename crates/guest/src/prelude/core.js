@@ -6,9 +6,25 @@
 (function (native) {
   const { call: callMethod, bind } = Function.prototype;
   const uncurry = bind.bind(callMethod);
-  const readStack = Object.getOwnPropertyDescriptor(Error.prototype, "stack")?.get ?? (() => "");
-  const { getOwnPropertyDescriptor } = Object;
   const { apply } = Reflect;
+  const { getOwnPropertyDescriptor } = Object;
+  const { isError } = Error;
+  const domMessage = getOwnPropertyDescriptor(DOMException.prototype, "message").get;
+  const isDomException = (value) => {
+    try {
+      apply(domMessage, value, []);
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  // An error's stack is kept by the interpreter; a property of that name on the error itself goes before it.
+  const stackGetter = getOwnPropertyDescriptor(Error.prototype, "stack")?.get;
+  const stackOf = (error) => {
+    const own = getOwnPropertyDescriptor(error, "stack");
+    const stack = own === undefined && stackGetter !== undefined ? apply(stackGetter, error, []) : own?.value;
+    return typeof stack === "string" ? stack : "";
+  };
   const p = {
     Array, Error, Map, Number, Object, Promise, Proxy, RangeError, Reflect, Set, String, Symbol, TypeError,
     isArray: Array.isArray,
@@ -22,14 +38,10 @@
     construct: Reflect.construct,
     prototypeOf: Object.getPrototypeOf,
     setPrototypeOf: Object.setPrototypeOf,
-    isError: Error.isError,
-    // An accessor of Error.prototype in this engine, and an own property once someone has set it.
-    stackOf: (error) => {
-      const own = getOwnPropertyDescriptor(error, "stack");
-      const stack = own === undefined ? apply(readStack, error, []) : own.value;
-      return typeof stack === "string" ? stack : "";
-    },
+    isError: (value) => isError(value) || isDomException(value),
+    stackOf,
     toWellFormed: uncurry(String.prototype.toWellFormed),
+    isWellFormed: uncurry(String.prototype.isWellFormed),
     slice: uncurry(String.prototype.slice),
     split: uncurry(String.prototype.split),
     indexOf: uncurry(String.prototype.indexOf),
