@@ -98,12 +98,10 @@ impl Wire {
 
     /// The worker's first frame.
     pub(crate) fn hello(&mut self, deadline: Instant) -> Result<Hello, Lost> {
-        loop {
-            match self.next(deadline, None)? {
-                Some(FromWorker::Ready { pid, layers }) => return Ok(Hello { pid, layers }),
-                Some(_) => return Err(Lost::Breach("a worker spoke before it was ready")),
-                None => return Err(Lost::Deadline),
-            }
+        match self.next(deadline, None)? {
+            Some(FromWorker::Ready { pid, layers }) => Ok(Hello { pid, layers }),
+            Some(_) => Err(Lost::Breach("a worker spoke before it was ready")),
+            None => Err(Lost::Deadline),
         }
     }
 
