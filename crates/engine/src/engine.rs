@@ -320,7 +320,8 @@ impl Inner {
         let isolation = isolation(worker.layers());
         if !isolation.seccomp {
             let failure = Failure::new(Code::Unavailable, "this system gives no seccomp filter, so nothing is run");
-            return Done::failed(failure.with_hint(DOCTOR));
+            let isolation = Isolation { mode: "none", ..isolation };
+            return Done { isolation, ..Done::failed(failure.with_hint(DOCTOR)) };
         }
         let _registered = accepted.request.cancel.on_cancel(worker.killer());
         let (driven, ended) = worker.run(self.job(accepted), || pool.refill());
