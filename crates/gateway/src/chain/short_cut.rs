@@ -77,7 +77,7 @@ async fn replay(chain: &Chain, request: &ChainRequest, answer: Result<String, Ho
 /// The value as a program would return it, if that is certain: not when it is so large that a limit may be met.
 pub(super) fn plain(json: &str, limits: &Limits) -> Option<Box<RawValue>> {
     let certain = LARGE.min(usize::try_from(limits.memory / SPREAD).unwrap_or(usize::MAX));
-    if json.len() > certain {
+    if json.len() > certain || limits.result_depth.is_some() {
         return None;
     }
     let text = canonical::write(&serde_json::from_str::<Value>(json).ok()?);
