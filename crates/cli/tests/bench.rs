@@ -22,8 +22,12 @@ fn check(row: &Value, workload: &str, unit: &str) {
 
 #[test]
 fn every_row_is_measured_in_its_unit() {
-    let small =
-        ["cold", "warm", "calls", "parallel", "names", "data-1000", "kill", "kill-native", "memory", "throughput"];
+    let mut small =
+        vec!["cold", "warm", "calls", "parallel", "names", "data-1000", "kill", "kill-native", "throughput"];
+    // Looking into a sealed worker takes root.
+    if rustix::process::geteuid().is_root() {
+        small.insert(8, "memory");
+    }
     let rows = rows(&[&["--runs", "2"], &small[..]].concat());
     assert_eq!(rows.len(), small.len());
     for (row, name) in rows.iter().zip(small) {
