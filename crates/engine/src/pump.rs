@@ -27,7 +27,7 @@ use crate::observer::Observer;
 use crate::outbox::{Kind, Outbox};
 
 /// How long after the deadline a worker may take to report it by itself, with logs and position.
-const GRACE: Duration = Duration::from_millis(10);
+const GRACE: Duration = Duration::from_millis(12);
 /// Timers that a worker may have waiting; its own bound is lower.
 const MAX_TIMERS: usize = 20_000;
 /// Console lines and bytes that a host accepts beyond the run's own bound are none.
