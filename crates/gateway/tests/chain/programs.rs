@@ -221,7 +221,7 @@ pub(crate) const CALLS: [&str; 92] = [
     "Math_.max({ value: 1 })",
     "tools.Math.max({ value: 1 })",
     "globalThis.Math.max({ value: 1 })",
-    "Date.now()",
+    "(Date.now() > 1)",
     "tools.Date.now({ value: 1 })",
     "delete_.class({ value: 1 })",
     "delete_.class_({ value: 1 })",
