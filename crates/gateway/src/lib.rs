@@ -2,6 +2,8 @@
 //!
 //! # Layout
 //! - [`doors`]: how the outside comes in
+//! - [`agent`]: what an agent sees: tools, resources, prompts
+//! - [`gateway`]: the life of it all: configuration, backends, catalog, cache
 //! - [`chain`]: one text from an agent, run on the cheapest road
 //! - [`bridge`]: the one way from a program to a tool
 //! - [`catalog`]: what tools there are: names, search, types, cache
@@ -13,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod backends;
 pub mod bridge;
 pub mod catalog;
@@ -20,5 +23,6 @@ pub mod chain;
 pub mod config;
 pub mod doors;
 pub mod functions;
+pub mod gateway;
 pub mod output;
 pub mod store;
