@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
 type Stopper = Arc<dyn Fn() + Send + Sync>;
 
 /// Cancels the runs it was given to. Cloning gives another handle on the same wish.
@@ -54,6 +56,14 @@ impl Cancel {
             wish.stoppers.push((id, stop));
         }
         Registered { cancel: self.clone(), id }
+    }
+
+    /// Waits until the wish is made.
+    pub(crate) async fn cancelled(&self) {
+        let made = Arc::new(Notify::new());
+        let tell = made.clone();
+        let _registered = self.on_cancel(move || tell.notify_one());
+        made.notified().await;
     }
 
     fn wish(&self) -> MutexGuard<'_, Wish> {

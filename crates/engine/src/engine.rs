@@ -10,7 +10,7 @@ use toolgate_plan::Program;
 use toolgate_wire::frame::Layers;
 use toolgate_wire::{Code, Failure, Isolation, LimitRequest, Limits, Logs, Outcome, Profile, Report, Start, Usage};
 
-use crate::cancel::Cancel;
+use crate::cancel::{Cancel, Registered};
 use crate::host::{Functions, Host};
 use crate::judge;
 use crate::observer::Observer;
@@ -176,8 +176,8 @@ impl Engine {
             Ok(accepted) => accepted,
             Err(report) => return *report,
         };
-        let place = self.0.queue.enter(accepted.deadline).await;
-        let cancel = CancelOnDrop(Some(accepted.request.cancel.clone()));
+        let place = self.0.queue.enter(accepted.deadline, &accepted.request.cancel).await;
+        let cancel = CancelOnDrop(Some(accepted.abandoned.clone()));
         let inner = self.0.clone();
         let report = self.0.runtime.spawn_blocking(move || inner.perform(accepted, place)).await;
         cancel.disarm();
@@ -192,7 +192,7 @@ impl Engine {
         };
         let place = match self.0.queue.try_enter() {
             Some(place) => Ok(place),
-            None => self.0.runtime.block_on(self.0.queue.enter(accepted.deadline)),
+            None => self.0.runtime.block_on(self.0.queue.enter(accepted.deadline, &accepted.request.cancel)),
         };
         self.0.perform(accepted, place)
     }
@@ -218,10 +218,10 @@ impl Engine {
     fn accept(&self, mut request: Request) -> Result<Accepted, Box<Report>> {
         let since = Instant::now();
         if self.0.disposed.load(Ordering::Acquire) {
-            return Err(Box::new(refusal(Failure::new(Code::Unavailable, "this engine was disposed of"))));
+            return Err(Box::new(refusal(judge::disposed())));
         }
         if request.cancel.is_cancelled() {
-            return Err(Box::new(refusal(Failure::new(Code::Aborted, "cancelled before sandbox started"))));
+            return Err(Box::new(refusal(judge::cancelled_before())));
         }
         let resolved = request.limits.resolve(request.profile);
         let resolved = resolved.map_err(|fault| Failure::new(Code::InvalidData, fault.to_string()));
@@ -237,6 +237,7 @@ impl Engine {
                 warnings: resolved.warnings,
                 program,
                 request,
+                abandoned: Cancel::new(),
             }),
             Err(failure) => Err(Box::new(Report { elapsed: since.elapsed(), ..refusal(failure) })),
         }
@@ -267,15 +268,33 @@ struct Accepted {
     warnings: Vec<String>,
     since: Instant,
     deadline: Instant,
+    /// Made when nobody waits for this run any more. Apart from the caller's own wish, which other runs may share.
+    abandoned: Cancel,
+}
+
+impl Accepted {
+    fn is_cancelled(&self) -> bool {
+        self.request.cancel.is_cancelled() || self.abandoned.is_cancelled()
+    }
+
+    /// Calls `stop` when either wish is made.
+    fn on_cancel(&self, stop: impl Fn() + Send + Sync + 'static) -> [Registered; 2] {
+        let stop = Arc::new(stop);
+        [&self.request.cancel, &self.abandoned].map(|wish| {
+            let stop = stop.clone();
+            wish.on_cancel(move || stop())
+        })
+    }
 }
 
 impl Inner {
-    fn perform(&self, accepted: Accepted, place: Result<Place, NoPlace>) -> Report {
+    fn perform(&self, mut accepted: Accepted, place: Result<Place, NoPlace>) -> Report {
         let queued = accepted.since.elapsed();
         let done = match place {
-            Ok(_place) => self.execute(&accepted),
+            Ok(_place) => self.execute(&mut accepted),
             Err(NoPlace::Late) => Done::failed(judge::timeout(&accepted.limits)),
-            Err(NoPlace::Closed) => Done::failed(Failure::new(Code::Unavailable, "this engine was disposed of")),
+            Err(NoPlace::Cancelled) => Done::failed(judge::cancelled_before()),
+            Err(NoPlace::Closed) => Done::failed(judge::disposed()),
             Err(NoPlace::Full) => Done::failed(
                 Failure::new(Code::Unavailable, "too many runs are waiting already")
                     .with_hint("try again shortly, or allow more concurrent runs"),
@@ -293,14 +312,15 @@ impl Inner {
         }
     }
 
-    fn execute(&self, accepted: &Accepted) -> Done {
+    fn execute(&self, accepted: &mut Accepted) -> Done {
         match &self.executor {
             Executor::Process(pool) => self.in_process(pool, accepted),
             Executor::Thread => {
-                let driven = thread::run(self.job(accepted), &accepted.request.cancel);
+                let job = self.job(accepted);
+                let driven = thread::run(job, |stop| accepted.on_cancel(stop));
                 let isolation = Isolation { mode: "thread", ..Isolation::default() };
                 match driven {
-                    Ok(driven) => judged(driven, Ended::Exit, accepted, isolation),
+                    Ok(driven) => self.judged(driven, Ended::Exit, accepted, isolation),
                     Err(error) => {
                         Done::failed(Failure::new(Code::Unavailable, format!("no thread to run on: {error}")))
                     }
@@ -309,7 +329,7 @@ impl Inner {
         }
     }
 
-    fn in_process(&self, pool: &Pool, accepted: &Accepted) -> Done {
+    fn in_process(&self, pool: &Pool, accepted: &mut Accepted) -> Done {
         let worker = match pool.take(accepted.deadline) {
             Ok(worker) => worker,
             Err(NoWorker::Late) => return Done::failed(judge::timeout(&accepted.limits)),
@@ -320,14 +340,31 @@ impl Inner {
         let isolation = isolation(worker.layers());
         if !isolation.seccomp {
             let failure = Failure::new(Code::Unavailable, "this system gives no seccomp filter, so nothing is run");
-            return Done::failed(failure.with_hint(DOCTOR));
+            let isolation = Isolation { mode: "none", ..isolation };
+            return Done { isolation, ..Done::failed(failure.with_hint(DOCTOR)) };
         }
-        let _registered = accepted.request.cancel.on_cancel(worker.killer());
+        let _registered = accepted.on_cancel(worker.killer());
         let (driven, ended) = worker.run(self.job(accepted), || pool.refill());
-        judged(driven, ended, accepted, isolation)
+        self.judged(driven, ended, accepted, isolation)
     }
 
-    fn job(&self, accepted: &Accepted) -> Job {
+    fn judged(&self, driven: Driven, ended: Ended, accepted: &Accepted, isolation: Isolation) -> Done {
+        let cancelled = accepted.is_cancelled();
+        let mut usage = Usage::default();
+        let outcome = match driven.end {
+            Ok(finished) => {
+                usage.memory_bytes = finished.memory;
+                usage.cpu_ms = finished.cpu.as_secs_f64() * 1e3;
+                judge::spoken(finished.end, &accepted.limits, &accepted.program, cancelled)
+            }
+            Err(_) if !cancelled && self.disposed.load(Ordering::Acquire) => Outcome::Failed(judge::disposed()),
+            Err(lost) => Outcome::Failed(judge::unspoken(&lost, ended, &accepted.limits, cancelled)),
+        };
+        Done { outcome, logs: driven.logs, calls: driven.calls, usage, isolation }
+    }
+
+    fn job(&self, accepted: &mut Accepted) -> Job {
+        let data = accepted.request.data.take();
         let request = &accepted.request;
         let left = accepted.deadline.saturating_duration_since(Instant::now());
         Job {
@@ -337,10 +374,11 @@ impl Inner {
                 seed: request.seed.unwrap_or_else(random_seed),
                 now: wall_clock(),
                 code: accepted.program.js().to_owned(),
-                data: request.data.clone().map(String::into_bytes),
+                data: data.as_ref().map(|data| data.len() as u64),
                 functions: request.host.functions(),
                 tools: request.host.has_tools(),
             },
+            data,
             deadline: accepted.deadline,
             host: request.host.clone(),
             observer: request.observer.clone(),
@@ -385,21 +423,6 @@ impl Done {
             isolation: Isolation { mode: "none", ..Isolation::default() },
         }
     }
-}
-
-fn judged(driven: Driven, ended: Ended, accepted: &Accepted, isolation: Isolation) -> Done {
-    let cancelled = accepted.request.cancel.is_cancelled();
-    let limits = &accepted.limits;
-    let mut usage = Usage::default();
-    let outcome = match driven.end {
-        Ok(finished) => {
-            usage.memory_bytes = finished.memory;
-            usage.cpu_ms = finished.cpu.as_secs_f64() * 1e3;
-            judge::spoken(finished.end, limits, &accepted.program, cancelled)
-        }
-        Err(lost) => Outcome::Failed(judge::unspoken(&lost, ended, limits, cancelled)),
-    };
-    Done { outcome, logs: driven.logs, calls: driven.calls, usage, isolation }
 }
 
 fn isolation(layers: Layers) -> Isolation {

@@ -10,6 +10,7 @@ use toolgate_wire::{Code, Failure, Limits, Outcome};
 use crate::process::Ended;
 use crate::pump::Lost;
 use crate::source::Compiled;
+use crate::teach;
 
 /// Characters of a guest's message that are passed on.
 const MAX_MESSAGE: usize = 8_000;
@@ -19,13 +20,20 @@ pub(crate) fn spoken(end: End, limits: &Limits, program: &Compiled, cancelled: b
     match end {
         End::Returned(json) => returned(json, limits),
         End::Failed { code: Code::Aborted, .. } if cancelled => Outcome::Failed(aborted()),
-        End::Failed { code, message, line, column } => Outcome::Failed(Failure {
-            code: believable(code),
-            message: message.chars().take(MAX_MESSAGE).collect(),
-            position: if line > 0 { program.position(line, column) } else { None },
-            hint: None,
-        }),
+        End::Failed { code, message, line, column } => {
+            let position = if line > 0 { program.position(line, column) } else { None };
+            Outcome::Failed(Failure { position, ..told(believable(code), &message, limits, program) })
+        }
     }
+}
+
+/// The worker knows only what was left of the run's time when it started.
+fn told(code: Code, message: &str, limits: &Limits, program: &Compiled) -> Failure {
+    if code == Code::Timeout {
+        return timeout(limits);
+    }
+    let hint = teach::hint(code, message, program.profile());
+    Failure { hint, ..Failure::new(code, message.chars().take(MAX_MESSAGE).collect::<String>()) }
 }
 
 fn returned(json: Vec<u8>, limits: &Limits) -> Outcome {
@@ -78,6 +86,15 @@ fn breach(what: &str) -> Failure {
     Failure::new(Code::Runtime, format!("the sandbox was stopped: it sent {what}"))
 }
 
-pub(crate) fn aborted() -> Failure {
+/// The engine has ended, and the run with it if it was under way.
+pub(crate) fn disposed() -> Failure {
+    Failure::new(Code::Unavailable, "this engine was disposed of")
+}
+
+pub(crate) fn cancelled_before() -> Failure {
+    Failure::new(Code::Aborted, "cancelled before sandbox started")
+}
+
+fn aborted() -> Failure {
     Failure::new(Code::Aborted, "cancelled during sandbox execution")
 }

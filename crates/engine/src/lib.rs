@@ -4,10 +4,11 @@
 //! - [`Engine`]: takes a [`Request`], gives a report; the queue in front of it is `queue`
 //! - [`host`]: what a program may call
 //! - `source`: from the user's text to a worker's, and positions back
-//! - `pump`: drives one worker, believing nothing it says; `ledger` records its calls
+//! - `pump`: drives one worker, believing nothing it says; `outbox` is what it is sent, `ledger` what it called
 //! - `process`, `thread`: where workers come from
-//! - `judge`: from a worker's end to the one outcome
+//! - `judge`: from a worker's end to the one outcome; `teach`: what to use instead of what is not there
 //! - [`Cancel`], [`Observer`]: how a caller stops and watches a run
+//! - [`teaching`]: descriptions and errors for models, for embedders who publish tools
 
 #![forbid(unsafe_code)]
 
@@ -17,10 +18,13 @@ pub mod host;
 mod judge;
 mod ledger;
 mod observer;
+mod outbox;
 mod process;
 mod pump;
 mod queue;
 mod source;
+mod teach;
+pub mod teaching;
 mod thread;
 
 pub use cancel::Cancel;

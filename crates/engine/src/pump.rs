@@ -9,20 +9,22 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fd::OwnedFd;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use toolgate_wire::codec::{self, HEADER, MAX_FROM_WORKER};
-use toolgate_wire::frame::{End, Layers, Stream, Target};
+use toolgate_wire::frame::{End, Layers, Question, Stream, Target};
+use toolgate_wire::limits::MAX_ARGUMENTS;
 use toolgate_wire::{CallId, CallRecord, FromWorker, Limits, Logs, Start, ToWorker};
 
 use crate::host::{Host, HostCall, HostError, HostFuture};
 use crate::ledger::Ledger;
 use crate::observer::Observer;
+use crate::outbox::{Kind, Outbox};
 
 /// How long after the deadline a worker may take to report it by itself, with logs and position.
 const GRACE: Duration = Duration::from_millis(10);
@@ -30,6 +32,8 @@ const GRACE: Duration = Duration::from_millis(10);
 const MAX_TIMERS: usize = 20_000;
 /// Console lines and bytes that a host accepts beyond the run's own bound are none.
 const MAX_LOG_BYTES: usize = 2 * 1024 * 1024;
+/// Bytes of a name that a worker may call or ask about; catalogs have far shorter ones.
+const MAX_NAME: usize = 64 * 1024;
 
 /// Why a run ended without the worker saying so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +66,8 @@ pub(crate) struct Finished {
 /// A program, its limits and its host.
 pub(crate) struct Job {
     pub(crate) start: Start,
+    /// The bytes that `start` announces.
+    pub(crate) data: Option<String>,
     pub(crate) deadline: Instant,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
@@ -78,24 +84,24 @@ pub(crate) struct Hello {
 /// The host's end of a worker's socket.
 pub(crate) struct Wire {
     stream: UnixStream,
+    /// Bytes that arrived: `buffer[start..end]`. What lies beyond is room, cleared once and used again.
     buffer: Vec<u8>,
     start: usize,
+    end: usize,
 }
 
 impl Wire {
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Wire { stream, buffer: Vec::new(), start: 0 })
+        Ok(Wire { stream, buffer: Vec::new(), start: 0, end: 0 })
     }
 
     /// The worker's first frame.
     pub(crate) fn hello(&mut self, deadline: Instant) -> Result<Hello, Lost> {
-        loop {
-            match self.next(deadline, None)? {
-                Some(FromWorker::Ready { pid, layers }) => return Ok(Hello { pid, layers }),
-                Some(_) => return Err(Lost::Breach("a worker spoke before it was ready")),
-                None => return Err(Lost::Deadline),
-            }
+        match self.next(deadline, None)? {
+            Some(FromWorker::Ready { pid, layers }) => Ok(Hello { pid, layers }),
+            Some(_) => Err(Lost::Breach("a worker spoke before it was ready")),
+            None => Err(Lost::Deadline),
         }
     }
 
@@ -117,27 +123,29 @@ impl Wire {
     }
 
     fn decode(&mut self) -> Result<Option<FromWorker>, Lost> {
-        let waiting = self.buffer.get(self.start..).unwrap_or_default();
+        let waiting = self.buffer.get(self.start..self.end).unwrap_or_default();
         let Some(header) = waiting.first_chunk::<HEADER>() else { return Ok(None) };
         let length = codec::frame_length(*header, MAX_FROM_WORKER).map_err(|_| Lost::Breach("a frame too long"))?;
         let Some(payload) = waiting.get(HEADER..HEADER + length) else { return Ok(None) };
         let frame = codec::decode_from_worker(payload).map_err(|_| Lost::Breach("a frame that means nothing"))?;
         self.start += HEADER + length;
-        if self.start == self.buffer.len() {
-            self.buffer.clear();
-            self.start = 0;
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
         }
         Ok(Some(frame))
     }
 
     /// Reads what is there. The buffer grows with what has arrived, never with what was announced.
     fn read(&mut self) -> io::Result<usize> {
-        let filled = self.buffer.len();
-        let chunk = (filled - self.start).clamp(8 * 1024, 1024 * 1024);
-        self.buffer.resize(filled + chunk, 0);
-        let got = (&self.stream).read(&mut self.buffer[filled..]);
-        self.buffer.truncate(filled + got.as_ref().copied().unwrap_or(0));
-        got
+        const ROOM: usize = 16 * 1024;
+        if self.buffer.len() - self.end < ROOM {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            self.buffer.resize((2 * self.end).max(2 * ROOM), 0);
+        }
+        let got = (&self.stream).read(&mut self.buffer[self.end..])?;
+        self.end += got;
+        Ok(got)
     }
 
     fn wait(&self, left: Duration, outbox: Option<&Outbox>) {
@@ -146,69 +154,13 @@ impl Wire {
         let interest = if backlog { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         let mut watched = vec![PollFd::new(&self.stream, interest)];
         if let Some(outbox) = outbox {
-            watched.push(PollFd::new(&outbox.wake, PollFlags::IN));
+            watched.push(PollFd::new(outbox.wake(), PollFlags::IN));
         }
         // An interrupted wait looks again; any other error shows at the next read.
         let _ = poll(&mut watched, Some(&timeout));
         if let Some(outbox) = outbox {
             outbox.hush();
         }
-    }
-}
-
-/// Where replies are written, from the pump or from the async runtime. Never blocks.
-struct Outbox {
-    stream: UnixStream,
-    backlog: Mutex<Vec<u8>>,
-    wake: OwnedFd,
-}
-
-impl Outbox {
-    fn new(stream: &UnixStream) -> io::Result<Self> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Outbox { stream: stream.try_clone()?, backlog: Mutex::default(), wake })
-    }
-
-    /// Sends a frame, or keeps for the pump what the socket does not take at once.
-    fn send(&self, frame: &ToWorker) {
-        let mut backlog = lock(&self.backlog);
-        let waiting = !backlog.is_empty();
-        codec::encode_to_worker(frame, &mut backlog);
-        if !waiting {
-            self.write(&mut backlog);
-            if !backlog.is_empty() {
-                // Full counter or not: the pump is awake.
-                let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-            }
-        }
-    }
-
-    /// Writes what it can; whether something is left.
-    fn push_backlog(&self) -> bool {
-        let mut backlog = lock(&self.backlog);
-        if !backlog.is_empty() {
-            self.write(&mut backlog);
-        }
-        !backlog.is_empty()
-    }
-
-    fn write(&self, backlog: &mut Vec<u8>) {
-        let mut sent = 0;
-        while sent < backlog.len() {
-            let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;
-            match rustix::net::send(&self.stream, &backlog[sent..], flags) {
-                Ok(count) => sent += count,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => break,
-                // The worker is gone: the pump reads the end of the stream and says so.
-                Err(_) => sent = backlog.len(),
-            }
-        }
-        backlog.drain(..sent);
-    }
-
-    fn hush(&self) {
-        let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
     }
 }
 
@@ -231,6 +183,33 @@ impl Shared {
     }
 }
 
+/// A reply that is owed. When the host's own code panics, the program learns that no answer will come.
+struct Promised {
+    shared: Arc<Shared>,
+    id: CallId,
+    target: Target,
+    kept: bool,
+}
+
+impl Promised {
+    fn keep(&mut self, answer: Result<String, HostError>) {
+        self.kept = true;
+        self.shared.reply(self.id, &self.target, answer);
+    }
+}
+
+impl Drop for Promised {
+    fn drop(&mut self) {
+        if !self.kept && std::thread::panicking() {
+            self.keep(Err(panicked()));
+        }
+    }
+}
+
+fn panicked() -> HostError {
+    HostError::unknown("INTERNAL", "the host failed while it carried out the call")
+}
+
 /// Sends the program and serves the worker until it ends. `meanwhile` runs while the worker starts on it.
 pub(crate) fn drive(wire: &mut Wire, job: Job, meanwhile: impl FnOnce()) -> Driven {
     let outbox = match Outbox::new(&wire.stream) {
@@ -241,10 +220,13 @@ pub(crate) fn drive(wire: &mut Wire, job: Job, meanwhile: impl FnOnce()) -> Driv
         }
     };
     let shared = Arc::new(Shared { outbox, ledger: Mutex::default(), observer: job.observer.clone() });
-    let Job { start, deadline, host, observer, runtime } = job;
+    let Job { start, data, deadline, host, observer, runtime } = job;
     let limits = start.limits.clone();
     let _in_runtime = runtime.enter();
     shared.outbox.send(&ToWorker::Start(Box::new(start)));
+    if let Some(data) = data {
+        shared.outbox.send_data(data.into_bytes());
+    }
     meanwhile();
     let mut pump = Pump {
         limits,
@@ -290,7 +272,13 @@ impl Pump {
                     self.logs.dropped = self.logs.dropped.saturating_add(dropped);
                     return Ok(Finished { end, memory, cpu: Duration::from_micros(cpu) });
                 }
-                Some(frame) => self.take(frame)?,
+                Some(frame) => {
+                    self.take(frame)?;
+                    // A worker that never stops talking is never waited for, so its clock is looked at here.
+                    if Instant::now() >= last_moment {
+                        return Err(Lost::Deadline);
+                    }
+                }
                 None if Instant::now() >= last_moment => return Err(Lost::Deadline),
                 None => {
                     for id in self.timers.due(Instant::now()) {
@@ -304,29 +292,50 @@ impl Pump {
     fn take(&mut self, frame: FromWorker) -> Result<(), Lost> {
         match frame {
             FromWorker::Call { id, target, args } => self.call(id, target, args),
-            FromWorker::Timer { id, delay } => self.timers.arm(id, delay),
+            FromWorker::Timer { id, delay } => self.arm(id, delay),
             FromWorker::Cancel { id } => {
                 self.timers.disarm(id);
                 Ok(())
             }
-            FromWorker::Ask { question, name } => {
-                let answer = self.host.answer(question, &name);
-                self.shared.outbox.send(&ToWorker::Answer(answer.map(String::into_bytes)));
-                Ok(())
-            }
+            FromWorker::Ask { question, name } => self.ask(question, &name),
             FromWorker::Log { stream, text } => self.log(stream, text),
             FromWorker::Ready { .. } | FromWorker::Done { .. } => Err(Lost::Breach("a frame out of turn")),
         }
     }
 
+    fn arm(&mut self, id: CallId, delay: f64) -> Result<(), Lost> {
+        if self.timers.len() + self.shared.outbox.waiting(Kind::Fire) >= MAX_TIMERS {
+            return Err(Lost::Breach("more timers than allowed"));
+        }
+        self.timers.arm(id, delay)
+    }
+
+    /// A program stands still until it has its answer, so an honest worker has one question open.
+    fn ask(&mut self, question: Question, name: &str) -> Result<(), Lost> {
+        if name.len() > MAX_NAME {
+            return Err(Lost::Breach("a name too long"));
+        }
+        if self.shared.outbox.waiting(Kind::Answer) > 0 {
+            return Err(Lost::Breach("a question before the answer to the last"));
+        }
+        let answer = self.host.answer(question, name);
+        self.shared.outbox.send(&ToWorker::Answer(answer.map(String::into_bytes)));
+        Ok(())
+    }
+
     fn call(&mut self, id: CallId, target: Target, args: Vec<u8>) -> Result<(), Lost> {
+        if target.name_bytes() > MAX_NAME || args.len() > MAX_ARGUMENTS {
+            return Err(Lost::Breach("a call too long"));
+        }
         let args = String::from_utf8(args).map_err(|_| Lost::Breach("arguments that are not text"))?;
         {
             let mut ledger = lock(&self.shared.ledger);
             if ledger.is_open(id) {
                 return Err(Lost::Breach("a call number used twice"));
             }
-            if ledger.len() as u64 >= self.limits.calls || ledger.in_flight() as u64 >= self.limits.calls_in_flight {
+            // A reply that the worker has not taken is a call that it still has under way.
+            let under_way = ledger.in_flight() + self.shared.outbox.waiting(Kind::Reply);
+            if ledger.len() as u64 >= self.limits.calls || under_way as u64 >= self.limits.calls_in_flight {
                 return Err(Lost::Breach("more calls than allowed"));
             }
             ledger.begin(id, &target, args.len(), self.host.is_read_only(&target));
@@ -345,14 +354,19 @@ impl Pump {
     /// Polls once on the spot; what is not ready then goes to the runtime.
     fn answer(&mut self, id: CallId, target: Target, mut future: HostFuture) {
         let mut context = Context::from_waker(Waker::noop());
-        if let Poll::Ready(answer) = pin!(&mut future).poll(&mut context) {
-            return self.shared.reply(id, &target, answer);
+        let polled = catch_unwind(AssertUnwindSafe(|| pin!(&mut future).poll(&mut context)));
+        match polled {
+            Ok(Poll::Pending) => {}
+            Ok(Poll::Ready(answer)) => return self.shared.reply(id, &target, answer),
+            Err(_) => return self.shared.reply(id, &target, Err(panicked())),
         }
         let shared = self.shared.clone();
         let task = self.runtime.spawn(async move {
+            let mut promise = Promised { shared, id, target, kept: false };
             let answer = future.await;
-            shared.reply(id, &target, answer);
+            promise.keep(answer);
         });
+        self.tasks.retain(|task| !task.is_finished());
         self.tasks.push(task.abort_handle());
     }
 
@@ -382,8 +396,8 @@ struct Timers {
 
 impl Timers {
     fn arm(&mut self, id: CallId, delay: f64) -> Result<(), Lost> {
-        if self.at.len() >= MAX_TIMERS || self.at.contains_key(&id) {
-            return Err(Lost::Breach("more timers than allowed"));
+        if self.at.contains_key(&id) {
+            return Err(Lost::Breach("a timer number used twice"));
         }
         // A day is beyond every deadline; NaN and negatives fire at once.
         let at = Instant::now() + Duration::from_secs_f64(delay.clamp(0.0, 86_400_000.0).max(0.0) / 1e3);
@@ -396,6 +410,10 @@ impl Timers {
         if let Some(at) = self.at.remove(&id) {
             self.due.remove(&(at, id));
         }
+    }
+
+    fn len(&self) -> usize {
+        self.at.len()
     }
 
     fn next(&self) -> Option<Instant> {

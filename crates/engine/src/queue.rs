@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::cancel::Cancel;
+
 /// Places for runs, and a bounded line of those waiting for one.
 pub(crate) struct Queue {
     places: Arc<Semaphore>,
@@ -25,6 +27,8 @@ pub(crate) enum NoPlace {
     Late,
     /// The engine was disposed of.
     Closed,
+    /// The caller took the request back.
+    Cancelled,
 }
 
 impl Queue {
@@ -38,16 +42,16 @@ impl Queue {
     }
 
     /// A place, as soon as it is this run's turn.
-    pub(crate) async fn enter(&self, deadline: Instant) -> Result<Place, NoPlace> {
+    pub(crate) async fn enter(&self, deadline: Instant, cancel: &Cancel) -> Result<Place, NoPlace> {
         if let Some(place) = self.try_enter() {
             return Ok(place);
         }
         let _counted = self.stand_in_line()?;
-        let turn = self.places.clone().acquire_owned();
-        match tokio::time::timeout_at(deadline.into(), turn).await {
-            Ok(Ok(place)) => Ok(place),
-            Ok(Err(_)) => Err(NoPlace::Closed),
-            Err(_) => Err(NoPlace::Late),
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(NoPlace::Cancelled),
+            turn = self.places.clone().acquire_owned() => turn.map_err(|_| NoPlace::Closed),
+            () = tokio::time::sleep_until(deadline.into()) => Err(NoPlace::Late),
         }
     }
 

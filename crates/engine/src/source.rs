@@ -4,7 +4,10 @@ use toolgate_plan::{Form, Program, SyntaxFault, Violation};
 use toolgate_wire::{Code, Failure, Limits, Position, Profile};
 
 /// A program that may be sent to a worker.
-pub(crate) struct Compiled(Program);
+pub(crate) struct Compiled {
+    program: Program,
+    profile: Profile,
+}
 
 impl Compiled {
     /// Checks the length, the guard where there is one, and the syntax; strips types.
@@ -16,7 +19,7 @@ impl Compiled {
     ) -> Result<Self, Failure> {
         check_length(source, limits)?;
         if let Some(program) = compiled {
-            return Ok(Compiled(program));
+            return Ok(Compiled { program, profile });
         }
         let form = match profile {
             Profile::Compute => {
@@ -25,16 +28,22 @@ impl Compiled {
             }
             Profile::Chain | Profile::Snippet => Form::Script,
         };
-        toolgate_plan::compile(source, form).map(Compiled).map_err(not_a_program)
+        let program = toolgate_plan::compile(source, form).map_err(not_a_program)?;
+        Ok(Compiled { program, profile })
+    }
+
+    /// The kind of run that it was compiled for.
+    pub(crate) fn profile(&self) -> Profile {
+        self.profile
     }
 
     pub(crate) fn js(&self) -> &str {
-        &self.0.js
+        &self.program.js
     }
 
     /// Where in the user's text a place in the generated code is.
     pub(crate) fn position(&self, line: u32, column: u32) -> Option<Position> {
-        let at = self.0.source_position(line, column)?;
+        let at = self.program.source_position(line, column)?;
         Some(Position { line: at.line, column: at.column })
     }
 }

@@ -9,14 +9,18 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::cancel::Cancel;
 use crate::pump::{Driven, Job, Lost, Wire, drive};
 
 /// Room for the interpreter's own stack limit and for native recursion on top.
 const STACK: usize = 16 * 1024 * 1024;
 
+/// What ends the run from outside.
+pub(crate) type Stop = Box<dyn Fn() + Send + Sync>;
+
 /// Runs the program on a fresh thread. Cancelling raises a flag that the interpreter looks at.
-pub(crate) fn run(job: Job, cancel: &Cancel) -> std::io::Result<Driven> {
+///
+/// `on_cancel` registers what is to be done then, for as long as its result lives.
+pub(crate) fn run<R>(job: Job, on_cancel: impl FnOnce(Stop) -> R) -> std::io::Result<Driven> {
     let (ours, theirs) = UnixStream::pair()?;
     let abandoned = Arc::new(AtomicBool::new(false));
     let flag = abandoned.clone();
@@ -26,10 +30,10 @@ pub(crate) fn run(job: Job, cancel: &Cancel) -> std::io::Result<Driven> {
         let _ = toolgate_guest::run_on_this_thread(Box::new(socket), flag);
     })?;
     let (flag, stream) = (abandoned.clone(), ours.try_clone()?);
-    let _registered = cancel.on_cancel(move || {
+    let _registered = on_cancel(Box::new(move || {
         flag.store(true, Ordering::Relaxed);
         let _ = stream.shutdown(std::net::Shutdown::Both);
-    });
+    }));
     let mut wire = Wire::new(ours)?;
     let driven = match wire.hello(job.deadline) {
         Ok(_) => drive(&mut wire, job, || ()),

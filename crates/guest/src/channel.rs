@@ -21,6 +21,9 @@ pub enum Broken {
     /// The system refused.
     #[error("the socket failed: {0}")]
     Io(#[from] io::Error),
+    /// The host sent more than the run may hold.
+    #[error("no room for a frame of {0} bytes")]
+    NoRoom(usize),
     /// The host sent nonsense.
     #[error(transparent)]
     Malformed(#[from] Malformed),
@@ -51,10 +54,12 @@ pub(crate) struct Channel {
     incoming: RefCell<Incoming>,
 }
 
+/// Bytes that arrived: `buffer[start..end]`. What lies beyond is room, cleared once and used again.
 #[derive(Default)]
 struct Incoming {
     buffer: Vec<u8>,
     start: usize,
+    end: usize,
 }
 
 impl Channel {
@@ -82,12 +87,20 @@ impl Channel {
         Ok(())
     }
 
-    /// Waits for the next frame, after sending what is in the queue.
-    pub(crate) fn receive(&self) -> Result<ToWorker, Broken> {
+    /// Fills `target` with bytes that follow a frame.
+    pub(crate) fn read_into(&self, target: &mut [u8]) -> Result<(), Broken> {
+        self.incoming.borrow_mut().read_into(&*self.socket, target)
+    }
+
+    /// Waits for the next frame, after sending what is in the queue. A frame that `admits` has no room for is not read.
+    pub(crate) fn receive(&self, admits: impl Fn(usize) -> bool) -> Result<ToWorker, Broken> {
         self.flush()?;
         let mut incoming = self.incoming.borrow_mut();
         let header = *incoming.fill(&*self.socket, HEADER)?.first_chunk().ok_or(Malformed::Truncated)?;
         let length = codec::frame_length(header, MAX_TO_WORKER)?;
+        if !admits(length) {
+            return Err(Broken::NoRoom(length));
+        }
         let frame = codec::decode_to_worker(&incoming.fill(&*self.socket, HEADER + length)?[HEADER..])?;
         incoming.consume(HEADER + length);
         Ok(frame)
@@ -97,32 +110,46 @@ impl Channel {
 impl Incoming {
     /// The next `length` bytes, read as far as they are missing.
     fn fill(&mut self, socket: &dyn Socket, length: usize) -> Result<&[u8], Broken> {
-        const CHUNK: usize = 8 * 1024;
-        let mut have = self.buffer.len() - self.start;
-        while have < length {
-            let filled = self.buffer.len();
-            self.buffer.resize(filled + CHUNK.max(length - have), 0);
-            let got = match socket.read(&mut self.buffer[filled..]) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-                Err(error) => return Err(error.into()),
-                Ok(0) => return Err(Broken::Closed),
-                Ok(got) => got,
-            };
-            self.buffer.truncate(filled + got);
-            have += got;
+        const ROOM: usize = 16 * 1024;
+        if self.buffer.len() < self.start + length.max(ROOM) {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            self.buffer.resize(self.buffer.len().max(length).max(ROOM), 0);
+        }
+        while self.end - self.start < length {
+            self.end += read_some(socket, &mut self.buffer[self.end..])?;
         }
         Ok(&self.buffer[self.start..self.start + length])
     }
 
     fn consume(&mut self, length: usize) {
         self.start += length;
-        if self.start == self.buffer.len() {
-            // A large frame's room goes back: it counted against nothing while it was in transit.
-            if self.buffer.capacity() > 64 * 1024 {
-                self.buffer = Vec::new();
-            }
-            self.buffer.clear();
-            self.start = 0;
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Fills `target` with the next bytes, past the buffer as far as they are not in it.
+    fn read_into(&mut self, socket: &dyn Socket, target: &mut [u8]) -> Result<(), Broken> {
+        let ready = target.len().min(self.end - self.start);
+        let (front, mut rest) = target.split_at_mut(ready);
+        front.copy_from_slice(&self.buffer[self.start..self.start + ready]);
+        self.consume(ready);
+        while !rest.is_empty() {
+            let got = read_some(socket, rest)?;
+            rest = &mut rest[got..];
+        }
+        Ok(())
+    }
+}
+
+fn read_some(socket: &dyn Socket, target: &mut [u8]) -> Result<usize, Broken> {
+    loop {
+        match socket.read(target) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+            Ok(0) => return Err(Broken::Closed),
+            Ok(got) => return Ok(got),
         }
     }
 }

@@ -9,7 +9,7 @@
 //! - `sandbox`: the interpreter, from program to end; `prelude/` is its JavaScript side
 //! - `state`, `natives`: what a run has used, and what the prelude may call
 //! - [`data`]: JSON in and out
-//! - `globals`, `memory`, `random`, `web`: names, allocator, chance, URLs
+//! - `globals`, `memory`, `random`, `rejections`, `web`: names, allocator, chance, lost errors, URLs
 //! - `channel`: the worker's one socket
 
 #![deny(unsafe_code)]
@@ -32,6 +32,7 @@ pub mod lockdown;
 mod memory;
 mod natives;
 mod random;
+mod rejections;
 mod sandbox;
 mod state;
 mod web;
@@ -56,6 +57,22 @@ pub fn take_over_if_asked() {
     }
 }
 
+/// As [`take_over_if_asked`], but its workers hand the program's text to `act` instead of running it:
+/// sealed like every worker, with the socket as descriptor 0. It exists to test the seal from inside.
+#[cfg(target_os = "linux")]
+pub fn take_over_to_test_the_seal(act: fn(&str)) {
+    static ACT: std::sync::OnceLock<fn(&str)> = std::sync::OnceLock::new();
+    PREPARED.store(true, Ordering::Relaxed);
+    let _ = ACT.set(act);
+    if std::env::args_os().next().is_some_and(|name| name == ZYGOTE) {
+        zygote::serve(lockdown::Without::default(), |_sandbox, start, _channel| {
+            if let Some(act) = ACT.get() {
+                act(&start.code);
+            }
+        });
+    }
+}
+
 /// Whether this process called [`take_over_if_asked`], and so can be started again as a zygote.
 pub fn can_take_over() -> bool {
     PREPARED.load(Ordering::Relaxed)
@@ -63,7 +80,7 @@ pub fn can_take_over() -> bool {
 
 #[cfg(target_os = "linux")]
 fn become_zygote(without: lockdown::Without) {
-    zygote::serve(without)
+    zygote::serve(without, zygote::run)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -79,7 +96,7 @@ pub fn run_on_this_thread(socket: Box<dyn Socket>, cancelled: Arc<AtomicBool>) -
     let channel = Rc::new(channel::Channel::new(socket));
     let sandbox = sandbox::Sandbox::new().map_err(|_| Broken::Closed)?;
     channel.send(&FromWorker::Ready { pid: 0, layers: Default::default() })?;
-    if let ToWorker::Start(start) = channel.receive()? {
+    if let ToWorker::Start(start) = channel.receive(|_| true)? {
         let done = sandbox.run(*start, channel.clone(), Some(cancelled));
         channel.send(&done)?;
         channel.flush()?;

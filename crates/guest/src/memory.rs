@@ -39,7 +39,17 @@ impl Meter {
         true
     }
 
-    fn release(&self, bytes: u64) {
+    /// Whether so much could be charged now; if not, that is remembered like any refusal.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        let room = self.charge(bytes);
+        if room {
+            self.release(bytes);
+        }
+        room
+    }
+
+    /// Takes back what was charged.
+    pub(crate) fn release(&self, bytes: u64) {
         self.used.set(self.used.get().saturating_sub(bytes));
     }
 

@@ -6,15 +6,13 @@ use rquickjs::function::{Func, Opt};
 use rquickjs::{Ctx, Exception, Function, Object, Result, TypedArray, Value};
 use toolgate_wire::CallId;
 use toolgate_wire::frame::{Question, Stream, Target};
+use toolgate_wire::limits::MAX_ARGUMENTS;
 
 use crate::data::{self, Caps, DepthPolicy, SerialiseError};
 use crate::globals::Resolvers;
 use crate::memory;
 use crate::state::{Refused, State};
 use crate::web;
-
-/// The longest JSON text of one call's arguments.
-const MAX_ARGUMENTS: usize = 16 * 1024 * 1024;
 
 /// The object of native functions.
 pub(crate) fn object<'js>(ctx: &Ctx<'js>, state: &Rc<State>, resolvers: &Resolvers) -> Result<Object<'js>> {

@@ -7,15 +7,16 @@ use std::sync::atomic::AtomicBool;
 use rquickjs::context::EvalOptions;
 use rquickjs::promise::PromiseState;
 use rquickjs::{Context, Ctx, Function, Object, Persistent, Promise, Result, Runtime, Value};
-use toolgate_wire::frame::End;
+use toolgate_wire::frame::{End, Stream};
 use toolgate_wire::{Code, FromWorker, Profile, Start, ToWorker};
 
 use crate::channel::Channel;
-use crate::data::{self, Caps, DepthPolicy, ParseError, SerialiseError};
+use crate::data::{self, Caps, DepthPolicy, ParseError, SerialiseError, Text};
 use crate::globals::Resolvers;
 use crate::lockdown;
 use crate::memory::{Meter, Metered};
 use crate::natives;
+use crate::rejections::Rejections;
 use crate::state::{State, Stop};
 
 /// The file name that positions in guest code carry.
@@ -35,6 +36,7 @@ pub(crate) struct Sandbox {
     context: Context,
     runtime: Runtime,
     state: Rc<State>,
+    rejections: Rejections,
     _resolvers: Resolvers,
 }
 
@@ -54,7 +56,8 @@ impl Sandbox {
             let natives = natives::object(&ctx, &state, &resolvers)?;
             Ok::<_, rquickjs::Error>((Persistent::save(&ctx, prelude(&ctx, natives)?), resolvers))
         })?;
-        Ok(Sandbox { hooks, context, runtime, state, _resolvers: resolvers })
+        let rejections = Rejections::watch(&runtime);
+        Ok(Sandbox { hooks, context, runtime, state, rejections, _resolvers: resolvers })
     }
 
     /// Runs trusted code, so that the pages which a program will write are written already.
@@ -79,7 +82,7 @@ impl Sandbox {
         let end = if state.meter.charge(start.code.len() as u64) {
             let hooks = self.hooks;
             self.context.with(|ctx| match hooks.restore(&ctx) {
-                Ok(hooks) => Run { ctx, hooks, state: &state }.to_end(start),
+                Ok(hooks) => Run { ctx, hooks, state: &state, rejections: &self.rejections }.to_end(start),
                 Err(_) => failed(Code::Unavailable, "the sandbox lost its prelude"),
             })
         } else {
@@ -110,18 +113,37 @@ struct Run<'js, 'a> {
     ctx: Ctx<'js>,
     hooks: Object<'js>,
     state: &'a Rc<State>,
+    rejections: &'a Rejections,
 }
 
 impl<'js> Run<'js, '_> {
     fn to_end(&self, start: Start) -> End {
         let profile = start.profile;
-        let result = self.evaluate(start).and_then(|value| match profile {
+        let started = self.evaluate(start);
+        let program = started.as_ref().ok().and_then(|value| value.as_promise().cloned());
+        let result = started.and_then(|value| match profile {
             Profile::Compute => self.refuse_promise(value),
             Profile::Chain | Profile::Snippet => self.settle(value),
         });
-        match result {
+        let end = match result {
             Ok(value) => self.serialise(value),
             Err(end) => end,
+        };
+        self.tell_unheard(program.as_ref());
+        end
+    }
+
+    /// Errors that no `await` and no `catch` saw would be lost with the run.
+    fn tell_unheard(&self, program: Option<&Promise<'js>>) {
+        for reason in self.rejections.drain(&self.ctx, program) {
+            if self.state.check().is_some() {
+                continue;
+            }
+            let described =
+                self.hook("describe").ok().and_then(|describe| describe.call::<_, Vec<String>>((reason,)).ok());
+            let message =
+                described.as_deref().and_then(<[String]>::first).map_or("an error that cannot be shown", |text| text);
+            self.state.log(Stream::Stderr, &format!("unhandled rejection: {message}"));
         }
     }
 
@@ -129,7 +151,7 @@ impl<'js> Run<'js, '_> {
     fn evaluate(&self, start: Start) -> std::result::Result<Value<'js>, End> {
         let data = match start.data {
             None => Value::new_undefined(self.ctx.clone()),
-            Some(text) => parse(&self.ctx, text).map_err(|fault| self.bad_data(&fault))?,
+            Some(length) => self.incoming_data(length)?,
         };
         let begin: Function<'js> = self.hook("begin")?;
         let functions = start.functions;
@@ -143,6 +165,16 @@ impl<'js> Run<'js, '_> {
             Profile::Chain | Profile::Snippet => main.call(()),
         };
         value.map_err(|_| self.thrown())
+    }
+
+    /// Reads the data straight into the interpreter's memory, where the meter counts it.
+    fn incoming_data(&self, length: u64) -> std::result::Result<Value<'js>, End> {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let mut text = Text::new(&self.ctx, length).map_err(|_| self.thrown())?;
+        if !self.state.read_into(text.bytes_mut()) {
+            return Err(self.thrown());
+        }
+        data::from_text(&self.ctx, text).map_err(|fault| self.bad_data(&fault))
     }
 
     fn bad_data(&self, fault: &ParseError) -> End {
@@ -224,12 +256,18 @@ impl<'js> Run<'js, '_> {
                 self.state.call_ended();
                 let ok = body.is_ok();
                 let text = body.unwrap_or_else(|error| error);
-                let value = parse(&self.ctx, text).map_err(|fault| self.bad_data(&fault))?;
+                let length = text.len() as u64;
+                if !self.state.meter.charge(length) {
+                    return Err(out_of_memory(self.state));
+                }
+                let parsed = parse(&self.ctx, text);
+                self.state.meter.release(length);
+                let value = parsed.map_err(|fault| self.bad_data(&fault))?;
                 self.hook("settle")?.call::<_, ()>((id.0, ok, value)).map_err(|_| self.thrown())
             }
             ToWorker::Fire { id, now } => {
                 self.state.now.set(now);
-                self.state.timer_ended();
+                self.state.timer_ended(id);
                 self.hook("fire")?.call::<_, ()>((id.0,)).map_err(|_| self.thrown())
             }
             // Neither is ever sent at this point; a host that does is not worth answering.

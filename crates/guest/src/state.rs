@@ -1,7 +1,7 @@
 //! What one run knows and has used: shared by the native functions and the event loop.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::memory::Meter;
 use crate::random::Random;
 
 /// Timers that may wait at one time.
-const MAX_TIMERS: u32 = 10_000;
+const MAX_TIMERS: usize = 10_000;
 /// Bytes of console text that leave a run.
 const MAX_LOG_BYTES: usize = 1024 * 1024;
 /// How often gathered log lines leave while the program computes.
@@ -39,6 +39,8 @@ pub(crate) enum Refused {
     TooManyCalls(u64),
     #[error("this run may have {MAX_TIMERS} timers waiting at one time")]
     TooManyTimers,
+    #[error("there is no memory left for the arguments of this call")]
+    Memory,
     #[error("the host is gone")]
     Broken,
 }
@@ -56,8 +58,10 @@ pub(crate) struct State {
     next_id: Cell<u32>,
     calls_made: Cell<u64>,
     in_flight: Cell<u64>,
-    waiting_calls: RefCell<VecDeque<FromWorker>>,
-    timers: Cell<u32>,
+    /// Calls that must wait for their turn, and the bytes of their arguments.
+    waiting_calls: RefCell<VecDeque<(u64, FromWorker)>>,
+    /// The timers that are to go off. One that the program cleared may still be on its way here.
+    timers: RefCell<BTreeSet<CallId>>,
     /// Frames that arrived while the program stood still for an answer.
     inbox: RefCell<VecDeque<ToWorker>>,
     log_lines: Cell<u64>,
@@ -81,7 +85,7 @@ impl State {
             calls_made: Cell::new(0),
             in_flight: Cell::new(0),
             waiting_calls: RefCell::default(),
-            timers: Cell::new(0),
+            timers: RefCell::default(),
             inbox: RefCell::default(),
             log_lines: Cell::new(0),
             log_bytes: Cell::new(0),
@@ -129,7 +133,7 @@ impl State {
 
     /// Nothing will ever arrive that could wake the program.
     pub(crate) fn is_stranded(&self) -> bool {
-        self.in_flight.get() == 0 && self.timers.get() == 0 && self.inbox.borrow().is_empty()
+        self.in_flight.get() == 0 && self.timers.borrow().is_empty() && self.inbox.borrow().is_empty()
     }
 
     /// The next message, waiting for it if need be.
@@ -137,8 +141,18 @@ impl State {
         if let Some(frame) = self.inbox.borrow_mut().pop_front() {
             return Some(frame);
         }
-        let frame = self.with_channel(Channel::receive);
-        self.stop_if_broken(frame)
+        self.receive()
+    }
+
+    fn receive(&self) -> Option<ToWorker> {
+        let received = self.with_channel(|channel| channel.receive(|length| self.meter.has_room(length as u64)));
+        self.stop_if_broken(received)
+    }
+
+    /// Fills `target` with the bytes that follow the first frame; false, when the host is gone.
+    pub(crate) fn read_into(&self, target: &mut [u8]) -> bool {
+        let read = self.with_channel(|channel| channel.read_into(target));
+        self.stop_if_broken(read).is_some()
     }
 
     /// Sends a host call, or queues it while too many are under way.
@@ -149,9 +163,14 @@ impl State {
         }
         self.calls_made.set(self.calls_made.get() + 1);
         let id = self.new_id();
+        let length = args.len() as u64;
         let frame = FromWorker::Call { id, target, args: args.into_bytes() };
         if self.in_flight.get() >= limits.calls_in_flight {
-            self.waiting_calls.borrow_mut().push_back(frame);
+            // What waits here is the program's own memory.
+            if !self.meter.charge(length) {
+                return Err(Refused::Memory);
+            }
+            self.waiting_calls.borrow_mut().push_back((length, frame));
             return Ok(id);
         }
         self.in_flight.set(self.in_flight.get() + 1);
@@ -162,7 +181,8 @@ impl State {
     pub(crate) fn call_ended(&self) {
         let next = self.waiting_calls.borrow_mut().pop_front();
         match next {
-            Some(frame) => {
+            Some((length, frame)) => {
+                self.meter.release(length);
                 let _ = self.send(&frame);
             }
             None => self.in_flight.set(self.in_flight.get().saturating_sub(1)),
@@ -170,28 +190,29 @@ impl State {
     }
 
     pub(crate) fn timer(&self, delay: f64) -> Result<CallId, Refused> {
-        if self.timers.get() >= MAX_TIMERS {
+        if self.timers.borrow().len() >= MAX_TIMERS {
             return Err(Refused::TooManyTimers);
         }
-        self.timers.set(self.timers.get() + 1);
         let id = self.new_id();
+        self.timers.borrow_mut().insert(id);
         self.send(&FromWorker::Timer { id, delay }).map(|()| id).ok_or(Refused::Broken)
     }
 
     pub(crate) fn cancel_timer(&self, id: CallId) {
-        self.timer_ended();
-        let _ = self.send(&FromWorker::Cancel { id });
+        if self.timers.borrow_mut().remove(&id) {
+            let _ = self.send(&FromWorker::Cancel { id });
+        }
     }
 
-    pub(crate) fn timer_ended(&self) {
-        self.timers.set(self.timers.get().saturating_sub(1));
+    pub(crate) fn timer_ended(&self, id: CallId) {
+        self.timers.borrow_mut().remove(&id);
     }
 
     /// Asks and waits. Whatever else arrives meanwhile is kept for the event loop, in order.
     pub(crate) fn ask(&self, question: Question, name: String) -> Result<Option<Vec<u8>>, Refused> {
         self.send(&FromWorker::Ask { question, name }).ok_or(Refused::Broken)?;
         loop {
-            let frame = self.stop_if_broken(self.with_channel(Channel::receive)).ok_or(Refused::Broken)?;
+            let frame = self.receive().ok_or(Refused::Broken)?;
             match frame {
                 ToWorker::Answer(answer) => return Ok(answer),
                 other => self.inbox.borrow_mut().push_back(other),
@@ -239,8 +260,10 @@ impl State {
     }
 
     fn stop_if_broken<T>(&self, result: Result<T, Broken>) -> Option<T> {
-        if result.is_err() {
-            self.stop.set(Some(Stop::Abandoned));
+        match &result {
+            Ok(_) => {}
+            Err(Broken::NoRoom(_)) => self.stop.set(Some(Stop::Memory)),
+            Err(_) => self.stop.set(Some(Stop::Abandoned)),
         }
         result.ok()
     }

@@ -11,30 +11,33 @@ use std::rc::Rc;
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use toolgate_wire::frame::Layers;
-use toolgate_wire::{FromWorker, ToWorker};
+use toolgate_wire::{FromWorker, Start, ToWorker};
 
 use crate::channel::Channel;
 use crate::lockdown::{self, Filter, Side, Without};
 use crate::sandbox::Sandbox;
 
+/// What a worker does with its program. `run` in every real one.
+pub(crate) type Work = fn(Sandbox, Start, Rc<Channel>);
+
 /// Serves the control socket until the host closes it.
-pub(crate) fn serve(without: Without) -> ! {
+pub(crate) fn serve(without: Without, work: Work) -> ! {
     lockdown::shed_inheritance();
     let control = lockdown::control_socket();
     if let Ok(sandbox) = Sandbox::new() {
         sandbox.warm_up();
         let filter = if without.seccomp { None } else { lockdown::filter() };
         let layers = lockdown::settle(without);
-        fork_on_demand(&control, sandbox, filter, layers);
+        fork_on_demand(&control, sandbox, filter, layers, work);
     }
     lockdown::exit_now()
 }
 
-fn fork_on_demand(control: &OwnedFd, sandbox: Sandbox, filter: Option<Filter>, layers: Layers) {
+fn fork_on_demand(control: &OwnedFd, sandbox: Sandbox, filter: Option<Filter>, layers: Layers, work: Work) {
     while let Ok(Some(socket)) = next_socket(control) {
         // When the fork fails the socket closes, which is how the host learns of it.
         if let Ok(Side::Worker) = lockdown::fork_sibling() {
-            work(socket, sandbox, filter, layers);
+            live(socket, sandbox, filter, layers, work);
             lockdown::exit_now();
         }
     }
@@ -63,8 +66,8 @@ fn next_socket(control: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// One worker's life: seal, say so, wait for a program, run it, tell.
-fn work(socket: OwnedFd, sandbox: Sandbox, filter: Option<Filter>, mut layers: Layers) {
+/// One worker's life: seal, say so, wait for a program, bound it, do it.
+fn live(socket: OwnedFd, sandbox: Sandbox, filter: Option<Filter>, mut layers: Layers, work: Work) {
     let pid = lockdown::process_id();
     if lockdown::seal(socket, filter.as_ref(), &mut layers).is_err() {
         return;
@@ -75,8 +78,15 @@ fn work(socket: OwnedFd, sandbox: Sandbox, filter: Option<Filter>, mut layers: L
     }
     // While it waits, it writes the pages that a program will write: copies made now cost the caller nothing.
     sandbox.warm_up();
-    if let Ok(ToWorker::Start(start)) = channel.receive() {
-        let done = sandbox.run(*start, channel.clone(), None);
-        let _ = channel.send(&done).and_then(|()| channel.flush());
+    if let Ok(ToWorker::Start(start)) = channel.receive(|_| true) {
+        // Without a filter the host sends no program; with one, no byte of it was looked at yet.
+        lockdown::limit_run(&start.limits);
+        work(sandbox, *start, channel);
     }
+}
+
+/// Runs the program and tells how it ended.
+pub(crate) fn run(sandbox: Sandbox, start: Start, channel: Rc<Channel>) {
+    let done = sandbox.run(start, channel.clone(), None);
+    let _ = channel.send(&done).and_then(|()| channel.flush());
 }

@@ -4,6 +4,7 @@
 //! is never read, because the program itself can make it say anything. A hint is a guess and is worded as advice.
 
 use crate::{
+    hyphen,
     parse::{Parsed, with_parsed},
     position::Position,
     preflight::{FindingCode, inspect},
@@ -27,6 +28,10 @@ pub struct FailureFacts<'f> {
 
 /// A hint for a failed run, if one fits.
 pub fn hint_for(failure: &FailureFacts<'_>, tools: &dyn Tools) -> Option<String> {
+    // Its one call names a tool that exists; the tree of the text would be one of subtractions.
+    if hyphen::script(failure.source, tools).is_some() {
+        return None;
+    }
     with_parsed(failure.source, |parsed| {
         let line = failure.position.map(|position| position.line);
         Ok(choose(suspects(&parsed, tools, line), failure))

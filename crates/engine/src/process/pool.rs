@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::worker::{Idle, Ready};
 use super::zygote::{StartError, Zygote};
@@ -10,12 +10,20 @@ use crate::pump::Lost;
 
 /// Forks that may fail before a run gives up.
 const ATTEMPTS: u32 = 4;
+/// How long the end of an engine waits for a worker whose fork is still under way.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Idle workers, oldest first.
 pub(crate) struct Pool {
     zygote: Arc<Zygote>,
-    idle: Mutex<VecDeque<Idle>>,
+    shelf: Mutex<Shelf>,
     size: usize,
+}
+
+#[derive(Default)]
+struct Shelf {
+    idle: VecDeque<Idle>,
+    closed: bool,
 }
 
 /// Why a run got no worker.
@@ -29,19 +37,22 @@ pub(crate) enum NoWorker {
 
 impl Pool {
     pub(crate) fn new(zygote: Arc<Zygote>, size: usize) -> Self {
-        Pool { zygote, idle: Mutex::default(), size }
+        Pool { zygote, shelf: Mutex::default(), size }
     }
 
     /// A worker that is ready for a program. One whose fork failed or whose zygote died is replaced.
     pub(crate) fn take(&self, deadline: Instant) -> Result<Ready, NoWorker> {
+        // Those forked ahead may have lost their zygote all at once, so they count as no attempt.
+        while let Some(idle) = self.next_idle() {
+            match idle.ready(&self.zygote, deadline) {
+                Ok(ready) => return Ok(ready),
+                Err(Lost::Deadline) => return Err(NoWorker::Late),
+                Err(_) => {}
+            }
+        }
         let mut failure = None;
         for _ in 0..ATTEMPTS {
-            let waiting = self.lock().pop_front();
-            let idle = match waiting {
-                Some(idle) => idle,
-                None => self.fork().map_err(NoWorker::Start)?,
-            };
-            match idle.ready(&self.zygote, deadline) {
+            match self.fork().map_err(NoWorker::Start)?.ready(&self.zygote, deadline) {
                 Ok(ready) => return Ok(ready),
                 Err(Lost::Deadline) => return Err(NoWorker::Late),
                 Err(lost) => failure = Some(lost),
@@ -52,9 +63,9 @@ impl Pool {
 
     /// Brings the pool back to its size. What fails here fails again, with a reason, when a run needs it.
     pub(crate) fn refill(&self) {
-        while self.lock().len() < self.size {
+        while self.has_room() {
             match self.fork() {
-                Ok(idle) => self.lock().push_back(idle),
+                Ok(idle) => self.put(idle),
                 Err(_) => return,
             }
         }
@@ -62,7 +73,12 @@ impl Pool {
 
     /// Lets go of all idle workers and of the zygote.
     pub(crate) fn stop(&self) {
-        self.lock().clear();
+        let idle = {
+            let mut shelf = self.lock();
+            shelf.closed = true;
+            std::mem::take(&mut shelf.idle)
+        };
+        idle.into_iter().for_each(|idle| self.discard(idle));
         self.zygote.stop();
     }
 
@@ -70,7 +86,31 @@ impl Pool {
         Idle::new(self.zygote.fork()?)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Idle>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn next_idle(&self) -> Option<Idle> {
+        self.lock().idle.pop_front()
+    }
+
+    fn has_room(&self) -> bool {
+        let shelf = self.lock();
+        !shelf.closed && shelf.idle.len() < self.size
+    }
+
+    fn put(&self, idle: Idle) {
+        let mut shelf = self.lock();
+        if shelf.closed {
+            drop(shelf);
+            self.discard(idle);
+        } else {
+            shelf.idle.push_back(idle);
+        }
+    }
+
+    /// A worker is known by its process once it has said hello; only then can it be waited for.
+    fn discard(&self, idle: Idle) {
+        drop(idle.ready(&self.zygote, Instant::now() + PATIENCE));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,14 +5,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, pidfd_open, prlimit, waitpid};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, waitpid};
 use toolgate_wire::frame::Layers;
 
 use super::zygote::{StartError, Zygote, kill};
 use crate::pump::{Driven, Job, Lost, Wire, drive};
-
-/// Room beyond a run's own limit for the interpreter's code, stacks and buffers.
-const MEMORY_SLACK: u64 = 48 * 1024 * 1024;
 
 /// A worker that waits for a program, or will as soon as its fork is done.
 pub(crate) struct Idle {
@@ -26,6 +23,7 @@ pub(crate) struct Ready {
     handle: Arc<OwnedFd>,
     layers: Layers,
     zygote: Arc<Zygote>,
+    waited_for: bool,
 }
 
 /// How the process itself ended, when it ended without a word.
@@ -53,7 +51,14 @@ impl Idle {
             i32::try_from(hello.pid).ok().and_then(Pid::from_raw).ok_or(Lost::Breach("a worker without a number"))?;
         // The worker is this process's child and not yet waited for, so the number is still its own.
         let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(unstarted)?;
-        Ok(Ready { wire: self.wire, pid, handle: Arc::new(handle), layers: hello.layers, zygote: zygote.clone() })
+        Ok(Ready {
+            wire: self.wire,
+            pid,
+            handle: Arc::new(handle),
+            layers: hello.layers,
+            zygote: zygote.clone(),
+            waited_for: false,
+        })
     }
 }
 
@@ -72,7 +77,6 @@ impl Ready {
     ///
     /// `meanwhile` is called once, when the program is on its way.
     pub(crate) fn run(mut self, job: Job, meanwhile: impl FnOnce()) -> (Driven, Ended) {
-        self.limit(&job);
         let driven = drive(&mut self.wire, job, meanwhile);
         // Kill before answering: a worker that outlives its answer could still act in its run's name.
         kill(&self.handle);
@@ -83,20 +87,13 @@ impl Ready {
         (driven, ended)
     }
 
-    /// The kernel's own bounds for this run, set from outside: the worker has no call that could raise them.
-    fn limit(&self, job: &Job) {
-        let data = job.start.data.as_ref().map_or(0, Vec::len) as u64;
-        let memory = job.start.limits.memory + 3 * data + MEMORY_SLACK;
-        let seconds = job.start.limits.wall.as_secs() + 2;
-        for (resource, value) in [(Resource::Data, memory), (Resource::Cpu, seconds)] {
-            let _ = prlimit(Some(self.pid), resource, Rlimit { current: Some(value), maximum: Some(value) });
-        }
-    }
-
     /// Why a worker closed its socket without a last word.
-    fn wait(&self) -> Ended {
+    fn wait(&mut self) -> Ended {
         match waitpid(Some(self.pid), WaitOptions::empty()) {
-            Ok(Some((_, status))) => status.terminating_signal().map_or(Ended::Exit, Ended::Signal),
+            Ok(Some((_, status))) => {
+                self.waited_for = true;
+                status.terminating_signal().map_or(Ended::Exit, Ended::Signal)
+            }
             _ => Ended::Exit,
         }
     }
@@ -116,7 +113,9 @@ impl Ended {
 
 impl Drop for Ready {
     fn drop(&mut self) {
-        kill(&self.handle);
-        self.zygote.reap(self.pid);
+        if !self.waited_for {
+            kill(&self.handle);
+            self.zygote.reap(self.pid);
+        }
     }
 }

@@ -100,9 +100,11 @@ impl Zygote {
         Err(io::Error::from(io::ErrorKind::BrokenPipe).into())
     }
 
-    /// Waits for a dead worker in the background, so that no zombie stays.
+    /// Waits for a killed worker in the background, so that no zombie stays; here, if the keeper is gone.
     pub(crate) fn reap(&self, pid: Pid) {
-        self.task(Task::Reap(pid));
+        if !self.task(Task::Reap(pid)) {
+            wait_for(pid);
+        }
     }
 
     fn start(&self) -> Result<OwnedFd, StartError> {
@@ -111,11 +113,9 @@ impl Zygote {
         started.recv().unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::BrokenPipe).into()))
     }
 
-    fn task(&self, task: Task) {
-        if let Some((tasks, _)) = &*lock(&self.keeper) {
-            // A keeper that is gone took all its children with it.
-            let _ = tasks.send(task);
-        }
+    /// Gives the keeper something to do; false, when there is none any more.
+    fn task(&self, task: Task) -> bool {
+        lock(&self.keeper).as_ref().is_some_and(|(tasks, _)| tasks.send(task).is_ok())
     }
 
     /// Ends the zygote and waits for the keeper; every worker still there dies with it.
@@ -148,16 +148,11 @@ impl Keeper {
                 Task::Start(answer) => {
                     let _ = answer.send(self.start());
                 }
-                Task::Reap(pid) => {
-                    let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
-                }
+                Task::Reap(pid) => wait_for(pid),
             }
             self.zygotes.retain_mut(|zygote| matches!(zygote.try_wait(), Ok(None)));
         }
-        for mut zygote in self.zygotes {
-            let _ = zygote.kill();
-            let _ = zygote.wait();
-        }
+        self.zygotes.iter_mut().for_each(end_family);
     }
 
     fn start(&mut self) -> Result<OwnedFd, StartError> {
@@ -172,10 +167,29 @@ impl Keeper {
             .stdin(theirs)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
+            .process_group(0)
             .spawn()?;
         self.zygotes.push(zygote);
         Ok(ours)
     }
+}
+
+/// Ends a zygote and every fork of it, also those that died before they could say who they were.
+///
+/// A zygote leads a process group of its own; nobody else can have its number while it is not waited for.
+fn end_family(zygote: &mut Child) {
+    let group = i32::try_from(zygote.id()).ok().and_then(Pid::from_raw);
+    if let Some(group) = group {
+        let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    }
+    let _ = zygote.wait();
+    if let Some(group) = group {
+        while let Ok(Some(_)) = rustix::process::waitpgid(group, WaitOptions::empty()) {}
+    }
+}
+
+fn wait_for(pid: Pid) {
+    let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
 }
 
 fn send_socket(control: &OwnedFd, socket: &UnixStream) -> io::Result<()> {

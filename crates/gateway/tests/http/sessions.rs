@@ -91,7 +91,7 @@ async fn bad_sessions_and_calls_are_refused_with_a_pointer() {
         assert_eq!(call(&server, &session, "add", body).await.refusal(), refusal);
     }
     // The cap is for the whole body, and what is just below it is taken.
-    let large = format!(r#"{{"args": ["{}"]}}"#, "x".repeat(128 * 1024 - 12));
+    let large = format!(r#"{{"args": ["{}"]}}"#, "x".repeat(128 * 1024 - 14));
     assert_eq!((large.len(), call(&server, &session, "add", &large).await.status), (128 * 1024, 200));
 }
 

@@ -133,8 +133,8 @@
     } catch {
       head = "[an error that throws when shown]";
     }
-    const stack = p.descriptor(value, "stack")?.value;
-    const where = typeof stack === "string" && stack.length > 0 ? `\n${p.slice(stack, 0, 2000)}` : "";
+    const stack = p.stackOf(value);
+    const where = stack.length > 0 ? `\n${p.slice(stack, 0, 2000)}` : "";
     const extra = fields(value, state, (key) => key === "stack" || key === "message" || key === "name");
     const tail = extra.length > 0 ? ` ${wrap("{", extra, "}")}` : "";
     while (p.slice(head, -1) === "\n") head = p.slice(head, 0, -1);

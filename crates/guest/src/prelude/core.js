@@ -6,21 +6,42 @@
 (function (native) {
   const { call: callMethod, bind } = Function.prototype;
   const uncurry = bind.bind(callMethod);
+  const { apply } = Reflect;
+  const { getOwnPropertyDescriptor } = Object;
+  const { isError } = Error;
+  const domMessage = getOwnPropertyDescriptor(DOMException.prototype, "message").get;
+  const isDomException = (value) => {
+    try {
+      apply(domMessage, value, []);
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  // An error's stack is kept by the interpreter; a property of that name on the error itself goes before it.
+  const stackGetter = getOwnPropertyDescriptor(Error.prototype, "stack")?.get;
+  const stackOf = (error) => {
+    const own = getOwnPropertyDescriptor(error, "stack");
+    const stack = own === undefined && stackGetter !== undefined ? apply(stackGetter, error, []) : own?.value;
+    return typeof stack === "string" ? stack : "";
+  };
   const p = {
     Array, Error, Map, Number, Object, Promise, Proxy, RangeError, Reflect, Set, String, Symbol, TypeError,
     isArray: Array.isArray,
     create: Object.create,
     defineProperty: Object.defineProperty,
-    descriptor: Object.getOwnPropertyDescriptor,
+    descriptor: getOwnPropertyDescriptor,
     freeze: Object.freeze,
     keys: Object.keys,
     ownKeys: Reflect.ownKeys,
-    apply: Reflect.apply,
+    apply,
     construct: Reflect.construct,
     prototypeOf: Object.getPrototypeOf,
     setPrototypeOf: Object.setPrototypeOf,
-    isError: Error.isError,
+    isError: (value) => isError(value) || isDomException(value),
+    stackOf,
     toWellFormed: uncurry(String.prototype.toWellFormed),
+    isWellFormed: uncurry(String.prototype.isWellFormed),
     slice: uncurry(String.prototype.slice),
     split: uncurry(String.prototype.split),
     indexOf: uncurry(String.prototype.indexOf),

@@ -51,7 +51,7 @@
     new p.Promise((resolve, reject) => {
       const site = new p.Error();
       const id = native.call(backend, name, args);
-      p.mapSet(calls, id, { resolve, reject, failure, stack: site.stack });
+      p.mapSet(calls, id, { resolve, reject, failure, stack: p.stackOf(site) });
     });
 
   const settle = (id, ok, value) => {

@@ -26,9 +26,8 @@
   const describe = (thrown) => {
     try {
       if (!p.isError(thrown)) return [`thrown: ${p.slice(p.toWellFormed(show(thrown)), 0, 4000)}`, ""];
-      const stack = p.descriptor(thrown, "stack")?.value;
       const message = `${p.apply(errorToString, thrown, [])}`;
-      return [p.slice(p.toWellFormed(message), 0, 4000), typeof stack === "string" ? p.toWellFormed(stack) : ""];
+      return [p.slice(p.toWellFormed(message), 0, 4000), p.toWellFormed(p.stackOf(thrown))];
     } catch {
       return ["an error that throws when it is read", ""];
     }

@@ -57,8 +57,10 @@
   // One object a backend, whatever it is called by.
   const objects = new p.Map();
   const look = (question, spelling) => {
+    // No name holds half a character, and no message can carry one.
+    if (!p.isWellFormed(spelling)) return undefined;
     const answer = native.ask(question, spelling);
-    if (answer === null) return undefined;
+    if (answer === undefined) return undefined;
     const info = p.parseJson(answer);
     if (!p.mapHas(objects, info.name)) p.mapSet(objects, info.name, backendObject(info));
     return p.mapGet(objects, info.name);
@@ -100,8 +102,8 @@
   };
 
   const toolInterface = (name) => {
-    const answer = native.ask(INTERFACE, `${name}`);
-    return answer === null ? null : p.parseJson(answer);
+    const answer = native.ask(INTERFACE, p.toWellFormed(`${name}`));
+    return answer === undefined ? null : p.parseJson(answer);
   };
 
   const interfacesOf = (spelling) => {

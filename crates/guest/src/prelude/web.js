@@ -35,7 +35,7 @@
         ? new Uint8Array(input.buffer, input.byteOffset, input.byteLength)
         : new Uint8Array(input);
       const text = native.decodeUtf8(view, this.#fatal);
-      if (text === null) throw new p.TypeError("the bytes are not valid UTF-8");
+      if (text === undefined) throw new p.TypeError("the bytes are not valid UTF-8");
       return !this.#ignoreBom && p.charCodeAt(text, 0) === 0xfeff ? p.slice(text, 1) : text;
     }
   }
@@ -105,17 +105,17 @@
     #params = null;
     constructor(input, base) {
       const found = native.parseUrl(p.toWellFormed(`${input}`), base === undefined ? null : p.toWellFormed(`${base}`));
-      if (found === null) throw new p.TypeError(`Invalid URL: ${p.slice(`${input}`, 0, 200)}`);
+      if (found === undefined) throw new p.TypeError(`Invalid URL: ${p.slice(`${input}`, 0, 200)}`);
       this.#parts = p.parseJson(found);
     }
     static canParse(input, base) {
-      return native.parseUrl(p.toWellFormed(`${input}`), base === undefined ? null : p.toWellFormed(`${base}`)) !== null;
+      return native.parseUrl(p.toWellFormed(`${input}`), base === undefined ? null : p.toWellFormed(`${base}`)) !== undefined;
     }
     static parse(input, base) { return URL.canParse(input, base) ? new URL(input, base) : null; }
     static read(url, part) { return url.#parts[part]; }
     static write(url, part, value) {
       const found = native.setUrl(url.#parts.href, part, p.toWellFormed(`${value}`));
-      if (found === null) {
+      if (found === undefined) {
         if (part === "href") throw new p.TypeError(`Invalid URL: ${p.slice(`${value}`, 0, 200)}`);
         return;
       }

@@ -1,0 +1,193 @@
+//! What is on its way to a worker, from the pump or from the async runtime. Never blocks.
+//!
+//! A worker that does not read may not make its host hoard: frames that the socket has not taken
+//! are counted by kind, and the pump holds the counts against what an honest worker can have open.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::OwnedFd;
+use rustix::net::SendFlags;
+use toolgate_wire::{ToWorker, codec};
+
+/// The kinds of frame whose number is bounded while they wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The program.
+    Start,
+    /// The answer to a call.
+    Reply,
+    /// A timer that went off.
+    Fire,
+    /// The answer to a question.
+    Answer,
+    /// The data that follows the program.
+    Data,
+}
+
+impl Kind {
+    fn of(frame: &ToWorker) -> Self {
+        match frame {
+            ToWorker::Start(_) => Kind::Start,
+            ToWorker::Reply { .. } => Kind::Reply,
+            ToWorker::Fire { .. } => Kind::Fire,
+            ToWorker::Answer(_) => Kind::Answer,
+        }
+    }
+}
+
+/// Where frames to a worker are written.
+pub(crate) struct Outbox {
+    stream: UnixStream,
+    backlog: Mutex<Backlog>,
+    wake: OwnedFd,
+}
+
+/// What the socket has not taken, in order.
+#[derive(Default)]
+struct Backlog {
+    waiting: VecDeque<(Kind, Vec<u8>)>,
+    /// Bytes of the first that are sent already.
+    sent: usize,
+    counts: [usize; 5],
+}
+
+impl Backlog {
+    fn push(&mut self, kind: Kind, bytes: Vec<u8>) {
+        self.waiting.push_back((kind, bytes));
+        self.counts[kind as usize] += 1;
+    }
+
+    fn unsent(&self) -> Option<&[u8]> {
+        self.waiting.front().map(|(_, bytes)| bytes.get(self.sent..).unwrap_or_default())
+    }
+
+    fn took(&mut self, count: usize) {
+        self.sent += count;
+        while let Some((kind, bytes)) = self.waiting.front()
+            && bytes.len() <= self.sent
+        {
+            self.sent -= bytes.len();
+            self.counts[*kind as usize] -= 1;
+            self.waiting.pop_front();
+        }
+    }
+
+    fn clear(&mut self) {
+        *self = Backlog::default();
+    }
+}
+
+impl Outbox {
+    pub(crate) fn new(stream: &UnixStream) -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Outbox { stream: stream.try_clone()?, backlog: Mutex::default(), wake })
+    }
+
+    /// Sends a frame, or keeps for the pump what the socket does not take at once.
+    pub(crate) fn send(&self, frame: &ToWorker) {
+        let mut bytes = Vec::new();
+        codec::encode_to_worker(frame, &mut bytes);
+        self.put(Kind::of(frame), bytes);
+    }
+
+    /// Sends the bytes that the program's frame announced, without a copy of them.
+    pub(crate) fn send_data(&self, data: Vec<u8>) {
+        if !data.is_empty() {
+            self.put(Kind::Data, data);
+        }
+    }
+
+    fn put(&self, kind: Kind, bytes: Vec<u8>) {
+        let mut backlog = self.lock();
+        let idle = backlog.waiting.is_empty();
+        backlog.push(kind, bytes);
+        if idle && self.write(&mut backlog) {
+            // Full counter or not: the pump is awake.
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Writes what it can; whether something is left.
+    pub(crate) fn push_backlog(&self) -> bool {
+        self.write(&mut self.lock())
+    }
+
+    /// How many frames of a kind the socket has not taken whole.
+    pub(crate) fn waiting(&self, kind: Kind) -> usize {
+        self.lock().counts[kind as usize]
+    }
+
+    /// What wakes the pump when there is a backlog.
+    pub(crate) fn wake(&self) -> &OwnedFd {
+        &self.wake
+    }
+
+    /// Takes note of a wake-up.
+    pub(crate) fn hush(&self) {
+        let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+    }
+
+    fn write(&self, backlog: &mut Backlog) -> bool {
+        while let Some(unsent) = backlog.unsent() {
+            match rustix::net::send(&self.stream, unsent, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(count) => backlog.took(count),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => return true,
+                // The worker is gone: the pump reads the end of the stream and says so.
+                Err(_) => backlog.clear(),
+            }
+        }
+        false
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Backlog> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use toolgate_wire::CallId;
+
+    use super::*;
+
+    fn answer(bytes: usize) -> ToWorker {
+        ToWorker::Answer(Some(vec![b'x'; bytes]))
+    }
+
+    #[test]
+    fn a_frame_counts_until_the_socket_took_all_of_it() {
+        let (ours, mut theirs) = UnixStream::pair().expect("pair");
+        let outbox = Outbox::new(&ours).expect("outbox");
+        outbox.send(&answer(4 * 1024 * 1024));
+        outbox.send(&ToWorker::Fire { id: CallId(1), now: 0.0 });
+        assert_eq!((outbox.waiting(Kind::Answer), outbox.waiting(Kind::Fire)), (1, 1));
+        let reader = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            theirs.read_to_end(&mut all).expect("read");
+            all.len()
+        });
+        while outbox.push_backlog() {
+            std::thread::yield_now();
+        }
+        assert_eq!((outbox.waiting(Kind::Answer), outbox.waiting(Kind::Fire)), (0, 0));
+        drop((outbox, ours));
+        assert_eq!(reader.join().expect("reader"), 4 + 1 + 1 + 4 + 4 * 1024 * 1024 + 4 + 1 + 4 + 8);
+    }
+
+    #[test]
+    fn a_worker_that_is_gone_leaves_no_backlog() {
+        let (ours, theirs) = UnixStream::pair().expect("pair");
+        let outbox = Outbox::new(&ours).expect("outbox");
+        drop(theirs);
+        outbox.send(&answer(10));
+        assert!(!outbox.push_backlog());
+        assert_eq!(outbox.waiting(Kind::Answer), 0);
+    }
+}
