@@ -352,10 +352,10 @@ impl Accepted {
 }
 
 impl Inner {
-    fn perform(&self, accepted: Accepted, place: Result<Place, NoPlace>) -> Report {
+    fn perform(&self, mut accepted: Accepted, place: Result<Place, NoPlace>) -> Report {
         let queued = accepted.since.elapsed();
         let done = match place {
-            Ok(_place) => self.execute(&accepted),
+            Ok(_place) => self.execute(&mut accepted),
             Err(NoPlace::Late) => Done::failed(judge::timeout(&accepted.limits)),
             Err(NoPlace::Cancelled) => Done::failed(judge::cancelled_before()),
             Err(NoPlace::Closed) => Done::failed(judge::disposed()),
@@ -376,14 +376,15 @@ impl Inner {
         }
     }
 
-    fn execute(&self, accepted: &Accepted) -> Done {
+    fn execute(&self, accepted: &mut Accepted) -> Done {
         if accepted.request.engine.unwrap_or(self.engine) == EngineChoice::V8 {
             return self.on_v8(accepted);
         }
         match &self.executor {
             Executor::Process(pool) => self.in_process(pool, accepted),
             Executor::Thread => {
-                let driven = thread::run(self.job(accepted), |stop| accepted.on_cancel(stop));
+                let job = self.job(accepted);
+                let driven = thread::run(job, |stop| accepted.on_cancel(stop));
                 let isolation = Isolation { mode: "thread", ..Isolation::default() };
                 match driven {
                     Ok(driven) => self.judged(driven, Ended::Exit, accepted, isolation),
@@ -395,7 +396,7 @@ impl Inner {
         }
     }
 
-    fn in_process(&self, pool: &Pool, accepted: &Accepted) -> Done {
+    fn in_process(&self, pool: &Pool, accepted: &mut Accepted) -> Done {
         let worker = match pool.take(accepted.deadline) {
             Ok(worker) => worker,
             Err(NoWorker::Late) => return Done::failed(judge::timeout(&accepted.limits)),
@@ -405,14 +406,14 @@ impl Inner {
         };
         let isolation = isolation(worker.layers());
         if !isolation.seccomp {
-            return Done::failed(no_seccomp());
+            return no_seccomp(isolation);
         }
         let _registered = accepted.on_cancel(worker.killer());
         let (driven, ended) = worker.run(self.job(accepted), || pool.refill());
         self.judged(driven, ended, accepted, isolation)
     }
 
-    fn on_v8(&self, accepted: &Accepted) -> Done {
+    fn on_v8(&self, accepted: &mut Accepted) -> Done {
         let pool = match self.v8.pool() {
             Ok(pool) => pool,
             Err(missing) => return Done::failed(Failure::new(Code::Unavailable, missing)),
@@ -428,7 +429,7 @@ impl Inner {
         };
         let isolation = isolation(worker.layers());
         if !isolation.seccomp {
-            return Done::failed(no_seccomp());
+            return no_seccomp(isolation);
         }
         let _registered = accepted.on_cancel(worker.killer());
         let (driven, ended) = worker.run(self.job(accepted), || pool.refill(size));
@@ -450,20 +451,22 @@ impl Inner {
         Done { outcome, logs: driven.logs, calls: driven.calls, usage, isolation, engine: "quickjs" }
     }
 
-    fn job(&self, accepted: &Accepted) -> Job {
+    fn job(&self, accepted: &mut Accepted) -> Job {
+        let data = accepted.request.data.take();
         let request = &accepted.request;
         let left = accepted.deadline.saturating_duration_since(Instant::now());
         Job {
             start: Start {
                 profile: request.profile,
-                limits: Limits { wall: left.max(Duration::from_millis(1)), ..accepted.limits.clone() },
+                limits: Limits { wall: politely(left), ..accepted.limits.clone() },
                 seed: request.seed.unwrap_or_else(random_seed),
                 now: wall_clock(),
                 code: accepted.program.js().to_owned(),
-                data: request.data.clone().map(String::into_bytes),
+                data: data.as_ref().map(|data| data.len() as u64),
                 functions: request.host.functions(),
                 tools: request.host.has_tools(),
             },
+            data,
             deadline: accepted.deadline,
             host: request.host.clone(),
             observer: request.observer.clone(),
@@ -513,8 +516,10 @@ impl Done {
     }
 }
 
-fn no_seccomp() -> Failure {
-    Failure::new(Code::Unavailable, "this system gives no seccomp filter, so nothing is run").with_hint(DOCTOR)
+/// Nothing is run without a filter; the report says what there was.
+fn no_seccomp(isolation: Isolation) -> Done {
+    let failure = Failure::new(Code::Unavailable, "this system gives no seccomp filter, so nothing is run");
+    Done { isolation: Isolation { mode: "none", ..isolation }, ..Done::failed(failure.with_hint(DOCTOR)) }
 }
 
 fn isolation(layers: Layers) -> Isolation {
@@ -542,6 +547,13 @@ fn refusal(failure: Failure) -> Report {
         engine: "none",
         warnings: Vec::new(),
     }
+}
+
+/// The time that a worker is told: a little less than there is, so that it can say where it was stopped
+/// before it is killed.
+fn politely(left: Duration) -> Duration {
+    let margin = (left / 50).min(Duration::from_millis(5));
+    (left - margin).max(Duration::from_millis(1))
 }
 
 /// A seed that no program can know beforehand.

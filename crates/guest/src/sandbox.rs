@@ -11,7 +11,7 @@ use toolgate_wire::frame::{End, Stream};
 use toolgate_wire::{Code, FromWorker, Profile, Start, ToWorker};
 
 use crate::channel::Channel;
-use crate::data::{self, Caps, DepthPolicy, ParseError, SerialiseError};
+use crate::data::{self, Caps, DepthPolicy, ParseError, SerialiseError, Text};
 use crate::globals::Resolvers;
 use crate::lockdown;
 use crate::memory::{Meter, Metered};
@@ -144,7 +144,7 @@ impl<'js> Run<'js, '_> {
     fn evaluate(&self, start: Start) -> std::result::Result<Value<'js>, End> {
         let data = match start.data {
             None => Value::new_undefined(self.ctx.clone()),
-            Some(text) => parse(&self.ctx, text).map_err(|fault| self.bad_data(&fault))?,
+            Some(length) => self.incoming_data(length)?,
         };
         let begin: Function<'js> = self.hook("begin")?;
         let functions = start.functions;
@@ -158,6 +158,16 @@ impl<'js> Run<'js, '_> {
             Profile::Chain | Profile::Snippet => main.call(()),
         };
         value.map_err(|_| self.thrown())
+    }
+
+    /// Reads the data straight into the interpreter's memory, where the meter counts it.
+    fn incoming_data(&self, length: u64) -> std::result::Result<Value<'js>, End> {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let mut text = Text::new(&self.ctx, length).map_err(|_| self.thrown())?;
+        if !self.state.read_into(text.bytes_mut()) {
+            return Err(self.thrown());
+        }
+        data::from_text(&self.ctx, text).map_err(|fault| self.bad_data(&fault))
     }
 
     fn bad_data(&self, fault: &ParseError) -> End {
@@ -192,9 +202,10 @@ impl<'js> Run<'js, '_> {
     fn settle(&self, value: Value<'js>) -> std::result::Result<Value<'js>, End> {
         let Some(promise) = value.as_promise().cloned() else { return Ok(value) };
         loop {
-            self.run_jobs()?;
+            self.run_jobs();
             match promise.state() {
                 PromiseState::Resolved => return promise.finish().map_err(|_| self.thrown()),
+                // Also where an interrupt ends up: the rejection knows the place.
                 PromiseState::Rejected => return self.rejected(&promise),
                 PromiseState::Pending => self.wait()?,
             }
@@ -209,13 +220,8 @@ impl<'js> Run<'js, '_> {
     }
 
     /// Every job is followed by a look at the clock: an interrupt inside a job may be swallowed.
-    fn run_jobs(&self) -> std::result::Result<(), End> {
-        while self.ctx.execute_pending_job() {
-            if self.state.check().is_some() {
-                return Err(self.thrown());
-            }
-        }
-        Ok(())
+    fn run_jobs(&self) {
+        while self.state.check().is_none() && self.ctx.execute_pending_job() {}
     }
 
     fn wait(&self) -> std::result::Result<(), End> {
@@ -239,7 +245,13 @@ impl<'js> Run<'js, '_> {
                 self.state.call_ended();
                 let ok = body.is_ok();
                 let text = body.unwrap_or_else(|error| error);
-                let value = parse(&self.ctx, text).map_err(|fault| self.bad_data(&fault))?;
+                let length = text.len() as u64;
+                if !self.state.meter.charge(length) {
+                    return Err(out_of_memory(self.state));
+                }
+                let parsed = parse(&self.ctx, text);
+                self.state.meter.release(length);
+                let value = parsed.map_err(|fault| self.bad_data(&fault))?;
                 self.hook("settle")?.call::<_, ()>((id.0, ok, value)).map_err(|_| self.thrown())
             }
             ToWorker::Fire { id, now } => {

@@ -43,7 +43,11 @@ pub fn compile(source: &str, form: Form) -> Result<Program, SyntaxFault> {
 }
 
 pub(crate) fn compile_parsed(parsed: &Parsed<'_>, form: Form) -> Result<Program, SyntaxFault> {
-    let mut edits = Edits::default();
+    compile_edited(parsed, form, Edits::default())
+}
+
+/// The same, with changes of the caller's own.
+pub(crate) fn compile_edited(parsed: &Parsed<'_>, form: Form, mut edits: Edits) -> Result<Program, SyntaxFault> {
     let frame = match form {
         Form::Script => script_frame(parsed, &mut edits)?,
         Form::Compute => compute_frame(parsed)?,

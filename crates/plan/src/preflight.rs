@@ -8,12 +8,13 @@ use crate::{
     direct,
     erase::shorten,
     fault::SyntaxFault,
+    hyphen,
     literal::{Arguments, argument_start, arguments},
     parse::{Parsed, with_parsed},
     position::Position,
     reach::{self, Reached, Target, global_backend},
     suggest::{nearest, question},
-    tools::{ArgumentProblem, Tools},
+    tools::{ArgumentProblem, Call, Tools},
 };
 use oxc::{
     ast::ast::*,
@@ -77,6 +78,8 @@ pub enum FindingCode {
     UnknownTool,
     /// There is no such backend.
     UnknownBackend,
+    /// The backend's tools are not known yet.
+    NotReady,
     /// Arguments do not fit the tool's input schema.
     InvalidArguments,
     /// A call's promise is dropped.
@@ -93,6 +96,7 @@ impl FindingCode {
         match self {
             Self::UnknownTool => "unknown_tool",
             Self::UnknownBackend => "unknown_backend",
+            Self::NotReady => "not_ready",
             Self::InvalidArguments => "invalid_arguments",
             Self::NotAwaited => "not_awaited",
             Self::MissingAwait => "missing_await",
@@ -104,12 +108,29 @@ impl FindingCode {
 /// Inspects a text without running it: what `toolgate check` shows.
 pub fn preflight(source: &str, tools: &dyn Tools) -> Result<Preflight, SyntaxFault> {
     if let Some(direct) = direct::read(source, tools) {
-        let call = direct?;
-        let arguments = Arguments::Known(call.arguments);
-        let planned = PlannedCall { backend: call.backend, tool: call.tool, position: None, arguments };
-        return Ok(Preflight { calls: vec![planned], ..Preflight::default() });
+        return direct.map(|call| of_direct(call, tools));
+    }
+    if let Some(script) = hyphen::script(source, tools) {
+        return Ok(script.preflight);
     }
     with_parsed(source, |parsed| Ok(inspect(&parsed, tools)))
+}
+
+/// The text has no places to point at; its findings stand at its start.
+fn of_direct(call: Call, tools: &dyn Tools) -> Preflight {
+    let written = format!("{}.{}", shorten(&call.backend), shorten(&call.tool));
+    let position = Position { line: 1, column: 1 };
+    let problems = tools.check_arguments(&call.backend, &call.tool, &call.arguments);
+    let finding = |problem| Finding {
+        code: FindingCode::InvalidArguments,
+        message: tell(&written, &problem),
+        position,
+        suggestion: None,
+    };
+    let errors = problems.into_iter().map(finding).collect();
+    let arguments = Arguments::Known(call.arguments);
+    let planned = PlannedCall { backend: call.backend, tool: call.tool, position: None, arguments };
+    Preflight { calls: vec![planned], errors, warnings: Vec::new() }
 }
 
 pub(crate) fn inspect(parsed: &Parsed<'_>, tools: &dyn Tools) -> Preflight {
@@ -213,6 +234,9 @@ impl<'a> Inspector<'_, 'a> {
         let at = reached.name_span.start;
         match &reached.target {
             Target::Tool { backend, tool } => self.check_arguments(call, &reached, backend, tool),
+            Target::NoSuchTool { backend } if let Some(why) = self.tools.unready(backend) => {
+                self.accuse(FindingCode::NotReady, at, why, None, (backend, &reached.name));
+            }
             Target::NoSuchTool { backend } => {
                 let suggestion = self.guess(Some(backend), &reached.name);
                 let message =
@@ -328,16 +352,30 @@ impl<'a> Inspector<'_, 'a> {
         if is_promise_method(property) {
             return;
         }
-        let name = match object.get_inner_expression() {
+        let name = self.promise_name(object);
+        if let Some(name) = name {
+            let message = format!("`{name}` is a promise, so it has no `{property}`");
+            self.warn(FindingCode::MissingAwait, at, message, Some("Write `await` before the call.".into()));
+        }
+    }
+
+    /// `for (const x of p)` and `[...p]`.
+    fn check_looped_promise(&mut self, looped: &Expression<'a>) {
+        if let Some(name) = self.promise_name(looped) {
+            let message = format!("`{name}` is a promise, so it has no items");
+            let suggestion = Some("Write `await` before the call.".into());
+            self.warn(FindingCode::MissingAwait, looped.span().start, message, suggestion);
+        }
+    }
+
+    /// How the program writes an expression that is the promise of a call.
+    fn promise_name(&self, expression: &Expression<'a>) -> Option<String> {
+        match expression.get_inner_expression() {
             Expression::Identifier(id) => {
                 let symbol = id.reference_id.get().and_then(|it| self.parsed.scoping.get_reference(it).symbol_id());
                 symbol.filter(|symbol| self.promises.contains(symbol)).map(|_| id.name.to_string())
             }
-            _ => self.is_tool_call(object).map(|reached| format!("{}.{}(…)", reached.receiver, reached.name)),
-        };
-        if let Some(name) = name {
-            let message = format!("`{name}` is a promise, so it has no `{property}`");
-            self.warn(FindingCode::MissingAwait, at, message, Some("Write `await` before the call.".into()));
+            _ => self.is_tool_call(expression).map(|reached| format!("{}.{}(…)", reached.receiver, reached.name)),
         }
     }
 
@@ -418,6 +456,18 @@ impl<'a> Visit<'a> for Inspector<'_, 'a> {
             }
         }
         walk::walk_variable_declarator(self, it);
+    }
+
+    fn visit_for_of_statement(&mut self, it: &ForOfStatement<'a>) {
+        if !it.r#await {
+            self.check_looped_promise(&it.right);
+        }
+        walk::walk_for_of_statement(self, it);
+    }
+
+    fn visit_spread_element(&mut self, it: &SpreadElement<'a>) {
+        self.check_looped_promise(&it.argument);
+        walk::walk_spread_element(self, it);
     }
 
     fn visit_static_member_expression(&mut self, it: &StaticMemberExpression<'a>) {

@@ -22,8 +22,9 @@ pub struct Start {
     pub now: f64,
     /// JavaScript: an expression that is the function to call.
     pub code: String,
-    /// JSON text of the data to compute on, or of the global `context`.
-    pub data: Option<Vec<u8>>,
+    /// Bytes of JSON text that follow the frame: the data to compute on, or the global `context`.
+    /// They travel outside of it, so that neither side ever holds a second copy.
+    pub data: Option<u64>,
     /// Names of host functions, dotted for those under an object.
     pub functions: Vec<String>,
     /// Whether there are tools to ask about.

@@ -5,6 +5,8 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod machine;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,6 +51,9 @@ pub(crate) struct Case {
     /// The promise that a hostile case defends.
     #[serde(default)]
     pub(crate) promise: Option<String>,
+    /// Whether it may run on a thread of this process: nothing in it escapes the interrupt or needs the kernel.
+    #[serde(default)]
+    pub(crate) safe_in_thread: bool,
 }
 
 fn chain() -> String {
@@ -308,6 +313,13 @@ impl Case {
         }
     }
 
+    /// How long it may take until control is back: its own time, and a busy machine's.
+    pub(crate) fn patience(&self) -> Duration {
+        let profile: Profile = self.profile.parse().expect("a profile");
+        let resolved = self.limits.request().resolve(profile).map(|resolved| resolved.limits.wall);
+        resolved.unwrap_or_default() + Duration::from_secs(1)
+    }
+
     pub(crate) fn differs_on(&self, engine: &str) -> bool {
         self.engines.contains_key(engine)
     }
@@ -363,12 +375,12 @@ impl Host for Shop {
 
     fn answer(&self, question: Question, name: &str) -> Option<String> {
         match question {
-            Question::Backend if name == "shop" => Some(
+            Question::Backend | Question::Global if name == "shop" => Some(
                 json!({ "name": "shop", "tools": [{ "name": "price-of", "id": "price_of" }, { "name": "gone", "id": "gone" }] })
                     .to_string(),
             ),
             Question::Backends => Some(json!([{ "name": "shop", "id": "shop" }]).to_string()),
-            Question::Backend | Question::Interface => None,
+            Question::Backend | Question::Global | Question::Interface => None,
         }
     }
 

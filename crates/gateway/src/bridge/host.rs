@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use toolgate_engine::host::{Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 
-use super::{Asked, Bridge};
-use crate::catalog::{Backend, Catalog};
+use super::{Asked, Bridge, View};
+use crate::catalog::Catalog;
 use crate::functions::{CallContext, ErrorCode, Registry};
 
 /// Between a backend's spelling and a tool's, where a program asks for one interface of one backend.
@@ -41,8 +41,8 @@ impl RunHost {
         RunHost { tools: false, ..self }
     }
 
-    fn permitted(&self, backend: Option<&Backend>) -> Option<String> {
-        backend.filter(|backend| self.asked.access.permits(backend.name())).map(listing)
+    fn view(&self) -> View<'_> {
+        View::new(&self.catalog, &self.asked.access)
     }
 
     fn call_tool(&self, backend: String, tool: String, args: &str) -> HostFuture {
@@ -89,22 +89,18 @@ impl Host for RunHost {
     }
 
     fn answer(&self, question: Question, name: &str) -> Option<String> {
-        let names = self.catalog.backend_names();
+        let view = self.view();
         match question {
-            Question::Backend => self.permitted(self.catalog.backend(name)),
-            Question::Global => {
-                let index = names.resolve_variable(name)?;
-                self.permitted(self.catalog.backends().get(index))
-            }
+            Question::Backend => view.backend(name).map(View::listing),
+            Question::Global => view.variable(name).map(View::listing),
             Question::Backends => {
-                let permitted = self.catalog.backends().iter().filter(|it| self.asked.access.permits(it.name()));
-                let list = permitted.map(|it| json!({ "name": it.name(), "id": it.identifier() }));
+                let list = view.backends().map(|it| json!({ "name": it.name(), "id": it.identifier() }));
                 Some(Value::Array(list.collect()).to_string())
             }
             Question::Interface => {
                 let interface = match name.split_once(SEPARATOR) {
-                    Some((backend, tool)) => self.catalog.tool(backend, tool).map(|found| found.interface()),
-                    None => self.catalog.interface(name),
+                    Some((backend, tool)) => view.tool(backend, tool).map(|found| found.interface()),
+                    None => view.interface(name),
                 };
                 interface.map(|interface| interface.to_string())
             }
@@ -121,13 +117,7 @@ impl Host for RunHost {
 
     fn is_read_only(&self, target: &Target) -> bool {
         let Target::Tool { backend, tool } = target else { return false };
-        let found = self.catalog.tool(backend, tool);
+        let found = self.view().tool(backend, tool);
         found.is_some_and(|found| found.tool().raw["annotations"]["readOnlyHint"] == Value::Bool(true))
     }
-}
-
-/// A backend's tools, as the prelude reads them.
-fn listing(backend: &Backend) -> String {
-    let tools = backend.tools().iter().map(|entry| json!({ "name": entry.tool().name, "id": entry.identifier() }));
-    json!({ "name": backend.name(), "tools": tools.collect::<Vec<_>>() }).to_string()
 }

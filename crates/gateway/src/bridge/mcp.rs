@@ -4,8 +4,9 @@ use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
 use toolgate_wire::CallState;
 
-use super::{Answer, Asked, Provider, ProviderFuture};
-use crate::backends::{Backend, CallError, CallOptions, Effect, WhenUnready};
+use super::{Answer, Asked, Provider, ProviderFuture, unready};
+use crate::backends::{Backend, BackendState, CallError, CallOptions, Effect, WhenUnready};
+use crate::catalog::BackendState as Known;
 
 /// Calls go to this backend.
 pub struct McpProvider(Backend);
@@ -44,10 +45,10 @@ fn host_error(backend: &str, tool: &str, error: CallError) -> HostError {
     };
     let (code, data) = describe(&error);
     let message = match &error {
-        CallError::NotReady { state, .. } => format!(
-            "Backend '{backend}' is {state}. Tool '{tool}' is known, but the backend hasn't connected yet. \
-             The resource toolgate://backend/{backend} shows its state."
-        ),
+        CallError::NotReady { state: BackendState::Starting, .. } => unready(backend, Some(tool), &Known::Cached),
+        CallError::NotReady { state, .. } => {
+            format!("Backend '{backend}' is {state}. The resource toolgate://backend/{backend} shows its state.")
+        }
         error => error.to_string(),
     };
     HostError { code: code.to_owned(), message, data, state }

@@ -5,6 +5,7 @@
 //! a caller may not use looks to it as if it did not exist.
 //!
 //! # Layout
+//! - `view`: the part of the catalog that a caller may use
 //! - `provider`: what stands behind a backend's name
 //! - `mcp`, `scripted`: providers: a real MCP server, a scripted set of tools
 //! - `host`: the bridge as a running program sees it
@@ -13,19 +14,20 @@ mod host;
 mod mcp;
 mod provider;
 pub mod scripted;
+mod view;
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::{Map, Value};
 use toolgate_engine::HostError;
-use toolgate_wire::CallState;
 
-use crate::catalog::{ArgumentProblem, BackendState, Catalog, CatalogHandle, Misspelt};
+use crate::catalog::{ArgumentProblem, Backend, BackendState, Catalog, CatalogHandle};
 
 pub use host::RunHost;
 pub use mcp::McpProvider;
 pub use provider::{Answer, Asked, Provider, ProviderFuture};
+pub(crate) use view::View;
 
 /// Longest list of argument problems in one message.
 const SHOWN_PROBLEMS: usize = 5;
@@ -90,7 +92,10 @@ impl Bridge {
         arguments: Map<String, Value>,
         asked: Asked,
     ) -> Result<Answer, HostError> {
+        let arguments = Value::Object(arguments);
         let (provider, tool) = self.admit(backend, tool, &arguments, &asked)?;
+        // Checked as a value, sent as what a value of this kind holds.
+        let Value::Object(arguments) = arguments else { return Err(not_an_object()) };
         provider.call(tool, arguments, asked).await
     }
 
@@ -99,33 +104,42 @@ impl Bridge {
         &self,
         backend: &str,
         tool: &str,
-        arguments: &Map<String, Value>,
+        arguments: &Value,
         asked: &Asked,
     ) -> Result<(Arc<dyn Provider>, String), HostError> {
         let catalog = self.catalog.load();
-        let known = catalog.backend(backend).filter(|known| asked.access.permits(known.name()));
-        let Some(known) = known else { return Err(unknown_backend(&catalog, backend)) };
-        let Some(found) = known.tool(tool) else { return Err(unknown_tool(&catalog, known.name(), tool)) };
-        let problems = found.entry.check_arguments(&Value::Object(arguments.clone()));
+        let view = View::new(&catalog, &asked.access);
+        let Some(known) = view.backend(backend) else { return Err(unknown_backend(view, backend)) };
+        let Some(found) = known.tool(tool) else { return Err(unknown_tool(view, known, tool)) };
+        let problems = found.entry.check_arguments(arguments);
         if !problems.is_empty() {
             return Err(invalid_arguments(&found.path(), &problems));
         }
         let provider = self.providers.read().unwrap_or_else(PoisonError::into_inner).get(known.name()).cloned();
         match provider {
             Some(provider) => Ok((provider, found.tool().name.clone())),
-            None => Err(not_ready(known.name(), &found.tool().name, known.state())),
+            None => Err(not_ready(known.name(), Some(&found.tool().name), known.state())),
         }
     }
 }
 
-fn unknown_backend(catalog: &Catalog, backend: &str) -> HostError {
-    let near = catalog.suggest(Misspelt::Backend, backend);
+fn not_an_object() -> HostError {
+    HostError::not_sent("INVALID_ARGUMENTS", "the arguments are no object")
+}
+
+fn unknown_backend(view: View<'_>, backend: &str) -> HostError {
+    let near = view.near_backends(backend);
     HostError::not_sent("UNKNOWN_BACKEND", format!("there is no backend named {backend}{}", did_you_mean(&near)))
 }
 
-fn unknown_tool(catalog: &Catalog, backend: &str, tool: &str) -> HostError {
-    let near = catalog.suggest(Misspelt::ToolOf(backend), tool);
-    HostError::not_sent("UNKNOWN_TOOL", format!("{backend} has no tool named {tool}{}", did_you_mean(&near)))
+/// A backend that is not up may have more tools than are known.
+fn unknown_tool(view: View<'_>, backend: &Backend, tool: &str) -> HostError {
+    if *backend.state() != BackendState::Ready {
+        return not_ready(backend.name(), None, backend.state());
+    }
+    let near = view.near_tools(backend.name(), tool);
+    let message = format!("{} has no tool named {tool}{}", backend.name(), did_you_mean(&near));
+    HostError::not_sent("UNKNOWN_TOOL", message)
 }
 
 fn did_you_mean(near: &[String]) -> String {
@@ -133,28 +147,30 @@ fn did_you_mean(near: &[String]) -> String {
 }
 
 fn invalid_arguments(path: &str, problems: &[ArgumentProblem]) -> HostError {
-    let shown: Vec<String> = problems.iter().take(SHOWN_PROBLEMS).map(problem_text).collect();
+    let shown: Vec<&str> = problems.iter().take(SHOWN_PROBLEMS).map(|problem| problem.message.as_str()).collect();
     let message = format!("the arguments do not fit {path}: {}", shown.join("; "));
     let data = problems.iter().map(|problem| serde_json::json!({ "path": problem.path, "message": problem.message }));
     HostError::not_sent("INVALID_ARGUMENTS", message).with_data(data.collect())
 }
 
-fn problem_text(problem: &ArgumentProblem) -> String {
-    problem.message.clone()
+/// The backend cannot be called now.
+pub(crate) fn not_ready(backend: &str, tool: Option<&str>, state: &BackendState) -> HostError {
+    HostError::not_sent("NOT_READY", unready(backend, tool, state))
 }
 
-/// The backend is known by name only: it is starting, or failed to.
-pub(crate) fn not_ready(backend: &str, tool: &str, state: &BackendState) -> HostError {
-    let message = match state {
-        BackendState::Starting | BackendState::Cached => format!(
+/// In what state a backend is that cannot be called now, and what shows it.
+pub(crate) fn unready(backend: &str, tool: Option<&str>, state: &BackendState) -> String {
+    let shown = format!("The resource toolgate://backend/{backend} shows its state.");
+    match (state, tool) {
+        (BackendState::Starting | BackendState::Cached, Some(tool)) => format!(
             "Backend '{backend}' is still starting. Tool '{tool}' is cached but the backend hasn't connected yet. \
              Try again shortly."
         ),
-        BackendState::Ready => format!("Backend '{backend}' has just gone away. Try again shortly."),
-        BackendState::Failed { reason } => format!(
-            "Backend '{backend}' failed to start: {reason}. The resource toolgate://backend/{backend} shows its state."
-        ),
-        BackendState::Disabled => format!("Backend '{backend}' is disabled in the configuration."),
-    };
-    HostError { state: CallState::NotSent, ..HostError::new("NOT_READY", message) }
+        (BackendState::Starting | BackendState::Cached, None) => {
+            format!("Backend '{backend}' is still starting, and its tools are not all known yet. {shown}")
+        }
+        (BackendState::Ready, _) => format!("Backend '{backend}' has just gone away. Try again shortly. {shown}"),
+        (BackendState::Failed { reason }, _) => format!("Backend '{backend}' failed to start: {reason}. {shown}"),
+        (BackendState::Disabled, _) => format!("Backend '{backend}' is disabled in the configuration. {shown}"),
+    }
 }

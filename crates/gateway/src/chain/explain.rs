@@ -18,7 +18,7 @@ pub fn explain(report: &Report, source: &str) -> String {
         let _ =
             writeln!(text, "at line {}, column {}:\n{}", at.line, at.column, toolgate_plan::caret(source, position));
     }
-    if let Some(hint) = &failure.hint {
+    if let Some(hint) = failure.hint.as_ref().filter(|hint| !failure.message.contains(hint.as_str())) {
         let _ = writeln!(text, "hint: {hint}");
     }
     put_console(&mut text, report);

@@ -4,27 +4,23 @@ use serde_json::{Map, Value};
 use toolgate_plan::Query;
 
 use super::canonical;
-use super::tools::CatalogTools;
+use crate::bridge::View;
 use crate::catalog::Backend;
 
 /// The JSON text that the same program would return from the engine.
-pub(super) fn answer(query: &Query, tools: &CatalogTools<'_>) -> String {
-    let catalog = tools.catalog;
+pub(super) fn answer(query: &Query, tools: View<'_>) -> String {
     let value = match query {
-        Query::All => {
-            let permitted = catalog.backends().iter().filter(|it| tools.access.permits(it.name()));
-            Value::Object(permitted.map(|it| (it.identifier().to_owned(), interfaces(it))).collect())
-        }
-        Query::Backend(backend) => catalog.backend(backend).map_or(Value::Null, interfaces),
+        Query::All => Value::Object(tools.backends().map(|it| (it.identifier().to_owned(), interfaces(it))).collect()),
+        Query::Backend(backend) => tools.backend(backend).map_or(Value::Null, interfaces),
         Query::Tool { backend, tool } => interface(tools, backend, tool),
         Query::InputSchema { backend, tool } => interface(tools, backend, tool)["input_schema"].clone(),
-        Query::Find(name) => catalog.interface(name).unwrap_or(Value::Null),
+        Query::Find(name) => tools.interface(name).unwrap_or(Value::Null),
     };
     canonical::write(&value)
 }
 
-fn interface(tools: &CatalogTools<'_>, backend: &str, tool: &str) -> Value {
-    tools.catalog.tool(backend, tool).map_or(Value::Null, |found| found.interface())
+fn interface(tools: View<'_>, backend: &str, tool: &str) -> Value {
+    tools.tool(backend, tool).map_or(Value::Null, |found| found.interface())
 }
 
 fn interfaces(backend: &Backend) -> Value {

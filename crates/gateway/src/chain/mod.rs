@@ -18,14 +18,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use toolgate_engine::{Cancel, Engine, Host, Observer, Request};
-use toolgate_plan::{FailureFacts, Finding, Plan, Preflight, Program, Script};
-use toolgate_wire::{Code, Failure, Isolation, LimitRequest, Limits, Logs, Outcome, Position, Profile, Report, Usage};
+use toolgate_plan::{FailureFacts, Finding, Plan, Preflight, Program, Script, SyntaxFault};
+use toolgate_wire::{
+    CallState, Code, Failure, Isolation, LimitRequest, Limits, Logs, Outcome, Position, Profile, Report, Usage,
+};
 
-use crate::bridge::{Asked, Bridge, RunHost};
+use crate::bridge::{self, Asked, Bridge, RunHost, View};
+use crate::catalog::{Backend, BackendState, Catalog};
 use crate::functions::{CallContext, Registry};
 use crate::output::{self, OutputSettings, Response};
 use crate::store::results::ResultStore;
-use tools::CatalogTools;
+use tools::Reachable;
 
 pub use explain::explain;
 
@@ -116,48 +119,61 @@ impl Chain {
             Err(failure) => return refused(failure, Vec::new(), since),
         };
         let catalog = self.bridge.catalog();
-        let tools = CatalogTools { catalog: &catalog, access: &request.asked.access };
-        let plan = match (toolgate_plan::plan(&request.code, &tools), request.no_short_cuts) {
-            (Plan::OneCall(_) | Plan::Introspect(_), true) => match short_cut::as_script(&request.code, &tools) {
-                Ok(script) => Plan::Script(Box::new(script)),
-                Err(plan) => plan,
-            },
-            (plan, _) => plan,
-        };
-        match plan {
+        let tools = request.reachable(&catalog);
+        match planned(&request, &limits, tools) {
             Plan::Fault(fault) => refused(not_a_program(fault), Vec::new(), since),
-            Plan::Introspect(query) => {
-                let value = introspect::answer(&query, &tools);
-                ChainReport { report: returned(value, since), road: Road::Introspection }
-            }
+            Plan::Introspect(query) => match short_cut::plain(&introspect::answer(&query, tools.view), &limits) {
+                Some(value) => {
+                    let report = without_engine(Outcome::Returned(value), since);
+                    ChainReport { report, road: Road::Introspection }
+                }
+                None => self.program(&request, tools, since).await,
+            },
             Plan::Direct(call) => {
                 let report = short_cut::direct(self, &request, call, &limits, since).await;
-                ChainReport { report, road: Road::Direct }
+                ChainReport { report: with_hint(report, &request.code, tools), road: Road::Direct }
             }
             Plan::OneCall(call) => {
-                if let Some(stopped) = short_cut::stopped(&request.code, &call, &tools) {
-                    return refused(stopped, Vec::new(), since);
-                }
                 let report = short_cut::one_call(self, &request, call, &limits, since).await;
-                ChainReport { report: self.with_hint(report, &request.code, &tools), road: Road::OneCall }
+                ChainReport { report: with_hint(report, &request.code, tools), road: Road::OneCall }
             }
-            Plan::Script(script) => self.script(request, *script, since).await,
+            Plan::Script(script) => self.script(&request, *script, tools, since).await,
         }
     }
 
-    async fn script(&self, request: ChainRequest, script: Script, since: Instant) -> ChainReport {
+    /// Looks over a text without running it: the calls it would make and what is wrong with them.
+    ///
+    /// # Errors
+    /// If the text is no program.
+    pub fn check(&self, request: &ChainRequest) -> Result<Preflight, Failure> {
+        admitted(request)?;
+        let catalog = self.bridge.catalog();
+        toolgate_plan::preflight(&request.code, &request.reachable(&catalog)).map_err(not_a_program)
+    }
+
+    /// Runs a text in the engine, whatever cheaper road there is.
+    async fn program(&self, request: &ChainRequest, tools: Reachable<'_>, since: Instant) -> ChainReport {
+        match toolgate_plan::script(&request.code, &tools) {
+            Ok(script) => self.script(request, script, tools, since).await,
+            Err(fault) => refused(not_a_program(fault), Vec::new(), since),
+        }
+    }
+
+    async fn script(
+        &self,
+        request: &ChainRequest,
+        script: Script,
+        tools: Reachable<'_>,
+        since: Instant,
+    ) -> ChainReport {
         let warnings = script.preflight.warnings.iter().map(sentence).collect::<Vec<_>>();
         if let Some(stopped) = stopped_by(&script.preflight) {
             return refused(stopped, warnings, since);
         }
-        let host = Arc::new(self.host(&request));
-        let code = request.code.clone();
-        let access = request.asked.access.clone();
-        let mut report = self.in_engine(request, host, script.program).await;
+        let host = Arc::new(self.host(request));
+        let mut report = self.in_engine(request.clone(), host, script.program).await;
         report.warnings.extend(warnings);
-        let catalog = self.bridge.catalog();
-        let tools = CatalogTools { catalog: &catalog, access: &access };
-        ChainReport { report: self.with_hint(report, &code, &tools), road: Road::Script }
+        ChainReport { report: with_hint(report, &request.code, tools), road: Road::Script }
     }
 
     fn host(&self, request: &ChainRequest) -> RunHost {
@@ -177,20 +193,53 @@ impl Chain {
         };
         self.engine.run(run).await
     }
+}
 
-    /// Adds what the planner can say of a failure; it knows the tools, which the engine does not.
-    fn with_hint(&self, mut report: Report, code: &str, tools: &CatalogTools<'_>) -> Report {
-        if let Outcome::Failed(failure) = &mut report.outcome
-            && failure.code == Code::Runtime
-        {
-            let position = failure.position.map(|at| toolgate_plan::Position { line: at.line, column: at.column });
-            let facts = FailureFacts { source: code, error_name: error_name(&failure.message), position };
-            if let Some(hint) = toolgate_plan::hint_for(&facts, tools) {
-                failure.hint = Some(hint);
-            }
-        }
-        report
+impl ChainRequest {
+    fn reachable<'a>(&'a self, catalog: &'a Catalog) -> Reachable<'a> {
+        Reachable { view: View::new(catalog, &self.asked.access), functions: &self.functions }
     }
+}
+
+/// The road of a text; where short cuts are off, or a program may make no calls, only the engine's.
+fn planned(request: &ChainRequest, limits: &Limits, tools: Reachable<'_>) -> Plan {
+    let plan = toolgate_plan::plan(&request.code, &tools);
+    let short = match &plan {
+        Plan::OneCall(_) => !request.no_short_cuts && limits.calls > 0,
+        Plan::Introspect(_) => !request.no_short_cuts,
+        Plan::Direct(_) | Plan::Script(_) | Plan::Fault(_) => true,
+    };
+    if short {
+        return plan;
+    }
+    toolgate_plan::script(&request.code, &tools).map_or_else(Plan::Fault, |script| Plan::Script(Box::new(script)))
+}
+
+/// Adds what can be said of a failure by who knows the tools, which the engine does not.
+fn with_hint(mut report: Report, code: &str, tools: Reachable<'_>) -> Report {
+    let unready = unready_backend(&report, tools.view);
+    if let Outcome::Failed(failure) = &mut report.outcome
+        && failure.code == Code::Runtime
+    {
+        let position = failure.position.map(|at| toolgate_plan::Position { line: at.line, column: at.column });
+        let facts = FailureFacts { source: code, error_name: error_name(&failure.message), position };
+        if let Some(hint) = unready.or_else(|| toolgate_plan::hint_for(&facts, &tools)) {
+            failure.hint = Some(hint);
+        }
+    }
+    report
+}
+
+/// What is to say of the backend of the last call, if that was not sent because the backend is not up.
+fn unready_backend(report: &Report, view: View<'_>) -> Option<String> {
+    let last = report.calls.last().filter(|call| call.state == CallState::NotSent)?;
+    let named = |backend: &&Backend| {
+        let tool = last.name.strip_prefix(backend.name()).and_then(|rest| rest.strip_prefix('.'));
+        tool.is_some_and(|tool| backend.tool(tool).is_some())
+    };
+    let backend = view.backends().filter(|backend| *backend.state() != BackendState::Ready).find(named)?;
+    let tool = last.name.get(backend.name().len() + 1..);
+    Some(bridge::unready(backend.name(), tool, backend.state()))
 }
 
 /// Shapes a returned value for a context window; what is left out is kept whole.
@@ -220,13 +269,13 @@ fn admitted(request: &ChainRequest) -> Result<Limits, Failure> {
 }
 
 /// An engine's wish that is made when the caller's token is.
-struct Following {
-    cancel: Cancel,
+pub(crate) struct Following {
+    pub(crate) cancel: Cancel,
     task: tokio::task::AbortHandle,
 }
 
 impl Following {
-    fn new(asked: &Asked) -> Self {
+    pub(crate) fn new(asked: &Asked) -> Self {
         let cancel = Cancel::new();
         let (wish, token) = (cancel.clone(), asked.cancel.clone());
         let task = tokio::spawn(async move {
@@ -262,7 +311,7 @@ fn sentence(finding: &Finding) -> String {
     format!("{line}:{column}: {}{advice}", finding.message)
 }
 
-fn not_a_program(fault: toolgate_plan::SyntaxFault) -> Failure {
+fn not_a_program(fault: SyntaxFault) -> Failure {
     Failure {
         code: Code::Syntax,
         message: fault.message,
@@ -280,14 +329,6 @@ fn error_name(message: &str) -> Option<&str> {
 fn refused(failure: Failure, warnings: Vec<String>, since: Instant) -> ChainReport {
     let report = Report { warnings, ..without_engine(Outcome::Failed(failure), since) };
     ChainReport { report, road: Road::Refused }
-}
-
-fn returned(value: String, since: Instant) -> Report {
-    let outcome = match serde_json::value::RawValue::from_string(value) {
-        Ok(value) => Outcome::Returned(value),
-        Err(error) => Outcome::Failed(Failure::new(Code::Runtime, error.to_string())),
-    };
-    without_engine(outcome, since)
 }
 
 /// The report of a run that needed no engine.

@@ -6,19 +6,22 @@
 //! cannot depend on the road, and nothing is called twice.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use toolgate_engine::host::Target;
+use serde_json::value::RawValue;
+use toolgate_engine::host::{Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
-use toolgate_plan::{Call, Form, Plan, Script, Tools};
-use toolgate_wire::{CallRecord, CallState, Code, Failure, Limits, Outcome, Report};
+use toolgate_plan::Call;
+use toolgate_wire::{CallRecord, CallState, Code, Failure, LimitRequest, Limits, Outcome, Report};
 
-use super::tools::CatalogTools;
-use super::{Chain, ChainRequest, canonical, stopped_by, without_engine};
+use super::{Chain, ChainRequest, canonical, without_engine};
+use crate::bridge::RunHost;
 
 /// Answers longer than this go through the engine, whose memory limit they may exceed.
 const LARGE: usize = 1024 * 1024;
+/// An interpreter needs at most this many times its size for an answer that is only passed on.
+const SPREAD: u64 = 16;
 
 /// A text that is JSON: there is no program to run, so errors have no position.
 pub(super) async fn direct(
@@ -28,7 +31,7 @@ pub(super) async fn direct(
     limits: &Limits,
     since: Instant,
 ) -> Report {
-    let made = make(chain, request, call, limits).await;
+    let made = make(chain, request, call, limits, since).await;
     finished(made, limits, since)
 }
 
@@ -40,34 +43,48 @@ pub(super) async fn one_call(
     limits: &Limits,
     since: Instant,
 ) -> Report {
-    let made = make(chain, request, call, limits).await;
-    let plain = matches!(&made.answer, Ended::Answered(Ok(json)) if json.len() <= LARGE);
-    let program = if plain { None } else { toolgate_plan::compile(&request.code, Form::Script).ok() };
-    match (program, made.answer) {
-        (Some(program), Ended::Answered(answer)) => {
-            let host = Arc::new(Recorded { answer: Mutex::new(Some(answer)), real: chain.host(request) });
-            let replay = ChainRequest { observer: None, ..request.clone() };
-            let report = chain.in_engine(replay, host, program).await;
-            Report { elapsed: since.elapsed(), calls: vec![made.record], ..report }
+    let Made { answer, record } = make(chain, request, call, limits, since).await;
+    let answer = match answer {
+        Ended::Answered(Ok(json)) => match plain(&json, limits) {
+            Some(value) => {
+                return Report { calls: vec![record], ..without_engine(Outcome::Returned(value), since) };
+            }
+            None => Ok(json),
+        },
+        Ended::Answered(Err(error)) => Err(error),
+        ended => return finished(Made { answer: ended, record }, limits, since),
+    };
+    let report = replay(chain, request, answer, limits.wall.saturating_sub(since.elapsed())).await;
+    Report { elapsed: since.elapsed(), calls: vec![record], ..report }
+}
+
+/// Runs the program with the answer that was had already.
+async fn replay(chain: &Chain, request: &ChainRequest, answer: Result<String, HostError>, left: Duration) -> Report {
+    let limits = LimitRequest { wall: Some(left.max(Duration::from_millis(1))), ..request.limits.clone() };
+    let again = ChainRequest { observer: None, limits, ..request.clone() };
+    let catalog = chain.bridge().catalog();
+    let program = toolgate_plan::script(&request.code, &request.reachable(&catalog));
+    match program {
+        Ok(script) => {
+            let host = Recorded { answer: Mutex::new(Some(answer)), real: chain.host(request) };
+            chain.in_engine(again, Arc::new(host), script.program).await
         }
-        (_, answer) => finished(Made { answer, ..made }, limits, since),
+        // It was planned as a program a moment ago.
+        Err(fault) => without_engine(Outcome::Failed(super::not_a_program(fault)), Instant::now()),
     }
 }
 
-/// What the preflight of the same script would stop it for. Only wrong arguments can: the call itself is known.
-pub(super) fn stopped(code: &str, call: &Call, tools: &CatalogTools<'_>) -> Option<Failure> {
-    if tools.check_arguments(&call.backend, &call.tool, &call.arguments).is_empty() {
+/// The value as a program would return it, if that is certain: not when it is so large that a limit may be met.
+pub(super) fn plain(json: &str, limits: &Limits) -> Option<Box<RawValue>> {
+    let certain = LARGE.min(usize::try_from(limits.memory / SPREAD).unwrap_or(usize::MAX));
+    if json.len() > certain || limits.result_depth.is_some() {
         return None;
     }
-    stopped_by(&toolgate_plan::preflight(code, tools).ok()?)
-}
-
-/// The program for the engine, when short cuts are off. A text that is no JavaScript keeps its plan.
-pub(super) fn as_script(code: &str, tools: &CatalogTools<'_>) -> Result<Script, Plan> {
-    match (toolgate_plan::compile(code, Form::Script), toolgate_plan::preflight(code, tools)) {
-        (Ok(program), Ok(preflight)) => Ok(Script { program, preflight }),
-        _ => Err(toolgate_plan::plan(code, tools)),
+    let text = canonical::write(&serde_json::from_str::<Value>(json).ok()?);
+    if text.len() as u64 > limits.result {
+        return None;
     }
+    RawValue::from_string(text).ok()
 }
 
 /// A call that was made, and its line in the ledger.
@@ -82,7 +99,7 @@ enum Ended {
     Cancelled,
 }
 
-async fn make(chain: &Chain, request: &ChainRequest, call: Call, limits: &Limits) -> Made {
+async fn make(chain: &Chain, request: &ChainRequest, call: Call, limits: &Limits, begun: Instant) -> Made {
     let host = chain.host(request);
     let args = canonical::write(&call.arguments);
     let target = Target::Tool { backend: call.backend, tool: call.tool };
@@ -101,7 +118,7 @@ async fn make(chain: &Chain, request: &ChainRequest, call: Call, limits: &Limits
     let since = Instant::now();
     let answer = tokio::select! {
         answer = host.call(HostCall { target, args }) => Ended::Answered(answer),
-        () = tokio::time::sleep(limits.wall) => Ended::Late,
+        () = tokio::time::sleep_until((begun + limits.wall).into()) => Ended::Late,
         () = request.asked.cancel.cancelled() => Ended::Cancelled,
     };
     record.ms = since.elapsed().as_secs_f64() * 1e3;
@@ -125,7 +142,7 @@ async fn make(chain: &Chain, request: &ChainRequest, call: Call, limits: &Limits
 fn finished(made: Made, limits: &Limits, since: Instant) -> Report {
     let failed = |code, message: String| Outcome::Failed(Failure::new(code, message));
     let outcome = match made.answer {
-        Ended::Answered(Ok(json)) => returned(&json, limits),
+        Ended::Answered(Ok(json)) => returned(json, limits),
         Ended::Answered(Err(error)) => failed(Code::Runtime, format!("ToolError: {}", error.message)),
         Ended::Late => failed(Code::Timeout, format!("the run took longer than its {} ms", limits.wall.as_millis())),
         Ended::Cancelled => failed(Code::Aborted, "cancelled during sandbox execution".to_owned()),
@@ -133,40 +150,41 @@ fn finished(made: Made, limits: &Limits, since: Instant) -> Report {
     Report { calls: vec![made.record], ..without_engine(outcome, since) }
 }
 
-fn returned(json: &str, limits: &Limits) -> Outcome {
-    let value = match serde_json::from_str::<Value>(json) {
-        Ok(value) => value,
-        Err(error) => return Outcome::Failed(Failure::new(Code::Runtime, error.to_string())),
-    };
-    let text = canonical::write(&value);
+/// Hands the answer on as JavaScript would print it; one that cannot be read so deep is handed on as it is.
+fn returned(json: String, limits: &Limits) -> Outcome {
+    let text = serde_json::from_str::<Value>(&json).map_or(json, |value| canonical::write(&value));
     if text.len() as u64 > limits.result {
         let message = format!("the value is larger than {} bytes of JSON", limits.result);
         return Outcome::Failed(Failure::new(Code::OutputTooLarge, message));
     }
-    match serde_json::value::RawValue::from_string(text) {
+    match RawValue::from_string(text) {
         Ok(value) => Outcome::Returned(value),
-        Err(error) => Outcome::Failed(Failure::new(Code::Runtime, error.to_string())),
+        Err(error) => Outcome::Failed(Failure::new(Code::InvalidData, format!("the answer is not JSON: {error}"))),
     }
 }
 
 /// A host that has the answer already.
-struct Recorded<H> {
+struct Recorded {
     answer: Mutex<Option<Result<String, HostError>>>,
-    real: H,
+    real: RunHost,
 }
 
-impl<H: Host> Host for Recorded<H> {
+impl Host for Recorded {
     fn call(&self, _: HostCall) -> HostFuture {
         let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
         let once = || Err(HostError::not_sent("REPLAY", "a program of one call called twice"));
         Box::pin(std::future::ready(answer.unwrap_or_else(once)))
     }
 
-    fn answer(&self, question: toolgate_engine::host::Question, name: &str) -> Option<String> {
+    fn answer(&self, question: Question, name: &str) -> Option<String> {
         self.real.answer(question, name)
     }
 
+    fn functions(&self) -> Vec<String> {
+        self.real.functions()
+    }
+
     fn has_tools(&self) -> bool {
-        true
+        self.real.has_tools()
     }
 }

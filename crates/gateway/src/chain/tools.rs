@@ -3,47 +3,49 @@
 use serde_json::Value;
 use toolgate_plan::{ArgumentProblem, Parameters, Tools};
 
-use crate::bridge::Access;
-use crate::catalog::{Backend, Catalog};
+use crate::bridge::{View, unready};
+use crate::catalog::{Backend, BackendState};
+use crate::functions::Registry;
 
-/// The part of the catalog that one caller may use.
-pub(super) struct CatalogTools<'a> {
-    pub(super) catalog: &'a Catalog,
-    pub(super) access: &'a Access,
+/// What a program of one caller can reach.
+#[derive(Clone, Copy)]
+pub(super) struct Reachable<'a> {
+    pub(super) view: View<'a>,
+    pub(super) functions: &'a Registry,
 }
 
-impl CatalogTools<'_> {
-    fn permitted(&self, backend: Option<&Backend>) -> Option<String> {
-        backend.map(Backend::name).filter(|name| self.access.permits(name)).map(str::to_owned)
+impl Reachable<'_> {
+    /// A host function, or a group of them, hides a backend of its name.
+    fn is_function(&self, name: &str) -> bool {
+        let group = |function: &String| function.split('.').next() == Some(name);
+        self.functions.names().iter().any(group)
     }
 }
 
-impl Tools for CatalogTools<'_> {
+impl Tools for Reachable<'_> {
     fn global(&self, name: &str) -> Option<String> {
-        let index = self.catalog.backend_names().resolve_variable(name)?;
-        self.permitted(self.catalog.backends().get(index))
+        if self.is_function(name) { None } else { self.view.variable(name).map(owned_name) }
     }
 
     fn backend(&self, name: &str) -> Option<String> {
-        self.permitted(self.catalog.backend(name))
+        self.view.backend(name).map(owned_name)
     }
 
     fn tool(&self, backend: &str, name: &str) -> Option<String> {
-        Some(self.catalog.tool(backend, name)?.tool().name.clone())
+        Some(self.view.tool(backend, name)?.tool().name.clone())
     }
 
     fn backends(&self) -> Vec<String> {
-        let permitted = self.catalog.backends().iter().filter(|it| self.access.permits(it.name()));
-        permitted.map(|backend| backend.identifier().to_owned()).collect()
+        self.view.backends().map(|backend| backend.identifier().to_owned()).collect()
     }
 
     fn tools(&self, backend: &str) -> Vec<String> {
-        let Some(backend) = self.catalog.backend(backend) else { return Vec::new() };
+        let Some(backend) = self.view.backend(backend) else { return Vec::new() };
         backend.tools().iter().map(|entry| entry.identifier().to_owned()).collect()
     }
 
     fn parameters(&self, backend: &str, tool: &str) -> Option<Parameters> {
-        let found = self.catalog.tool(backend, tool)?;
+        let found = self.view.tool(backend, tool)?;
         if found.entry.unchecked_because().is_some() {
             return None;
         }
@@ -58,8 +60,27 @@ impl Tools for CatalogTools<'_> {
     }
 
     fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentProblem> {
-        let Some(found) = self.catalog.tool(backend, tool) else { return Vec::new() };
-        let problems = found.entry.check_arguments(arguments);
-        problems.into_iter().map(|it| ArgumentProblem { path: it.path, message: it.message }).collect()
+        let Some(found) = self.view.tool(backend, tool) else { return Vec::new() };
+        found.entry.check_arguments(arguments).into_iter().map(without_place).collect()
     }
+
+    fn functions(&self) -> Vec<String> {
+        self.functions.names()
+    }
+
+    fn unready(&self, backend: &str) -> Option<String> {
+        let backend = self.view.backend(backend)?;
+        (*backend.state() != BackendState::Ready).then(|| unready(backend.name(), None, backend.state()))
+    }
+}
+
+fn owned_name(backend: &Backend) -> String {
+    backend.name().to_owned()
+}
+
+/// The catalog's sentence names the place; the planner begins its own with it.
+fn without_place(problem: crate::catalog::ArgumentProblem) -> ArgumentProblem {
+    let place = format!("`{}` ", problem.path);
+    let message = problem.message.strip_prefix(&place).map(str::to_owned).unwrap_or(problem.message);
+    ArgumentProblem { path: problem.path, message }
 }
