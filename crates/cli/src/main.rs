@@ -1,1 +1,37 @@
-fn main() {}
+//! The `toolgate` command.
+//!
+//! # Layout
+//! - `args`: what can be typed; `units`: durations and sizes as people write them
+//! - `commands`: one file a command
+//! - `input`: files and standard input, bounded
+//! - `engine`: from flags to an engine and a report
+//! - `children`: worker processes, seen from outside
+//! - `print`: the only place that writes to a terminal
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod children;
+mod commands;
+mod engine;
+mod input;
+mod print;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    // Before any thread exists: the engine starts this same program again to get its zygote.
+    toolgate_guest::take_over_if_asked();
+    let end = match Cli::parse().command {
+        Command::Run(args) => commands::run::run(args),
+        Command::Compute(args) => commands::compute::compute(args),
+        Command::Doctor(args) => commands::doctor::doctor(&args),
+        Command::Bench(args) => commands::bench::bench(&args),
+    };
+    commands::exit_code(end)
+}

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use toolgate_guest::lockdown::Without;
+use toolgate_plan::Program;
 use toolgate_wire::frame::Layers;
 use toolgate_wire::{Code, Failure, Isolation, LimitRequest, Limits, Logs, Outcome, Profile, Report, Start, Usage};
 
@@ -35,6 +36,8 @@ pub enum IsolationMode {
 pub struct Request {
     /// The program.
     pub code: String,
+    /// The same program, where the caller has compiled it already; makes a second parse unnecessary.
+    pub compiled: Option<Program>,
     /// The kind of run.
     pub profile: Profile,
     /// Changes to the profile's limits.
@@ -56,6 +59,7 @@ impl Request {
     pub fn new(profile: Profile, code: impl Into<String>) -> Self {
         Request {
             code: code.into(),
+            compiled: None,
             profile,
             limits: LimitRequest::default(),
             data: None,
@@ -211,7 +215,7 @@ impl Engine {
     }
 
     /// Everything that can be checked before anything is spent, in the documented order.
-    fn accept(&self, request: Request) -> Result<Accepted, Box<Report>> {
+    fn accept(&self, mut request: Request) -> Result<Accepted, Box<Report>> {
         let since = Instant::now();
         if self.0.disposed.load(Ordering::Acquire) {
             return Err(Box::new(refusal(judge::disposed())));
@@ -222,7 +226,7 @@ impl Engine {
         let resolved = request.limits.resolve(request.profile);
         let resolved = resolved.map_err(|fault| Failure::new(Code::InvalidData, fault.to_string()));
         let checked = resolved.and_then(|resolved| {
-            let program = Compiled::new(&request.code, request.profile, &resolved.limits)?;
+            let program = Compiled::new(&request.code, request.compiled.take(), request.profile, &resolved.limits)?;
             Ok((resolved, program))
         });
         match checked {
@@ -284,10 +288,10 @@ impl Accepted {
 }
 
 impl Inner {
-    fn perform(&self, accepted: Accepted, place: Result<Place, NoPlace>) -> Report {
+    fn perform(&self, mut accepted: Accepted, place: Result<Place, NoPlace>) -> Report {
         let queued = accepted.since.elapsed();
         let done = match place {
-            Ok(_place) => self.execute(&accepted),
+            Ok(_place) => self.execute(&mut accepted),
             Err(NoPlace::Late) => Done::failed(judge::timeout(&accepted.limits)),
             Err(NoPlace::Cancelled) => Done::failed(judge::cancelled_before()),
             Err(NoPlace::Closed) => Done::failed(judge::disposed()),
@@ -308,11 +312,12 @@ impl Inner {
         }
     }
 
-    fn execute(&self, accepted: &Accepted) -> Done {
+    fn execute(&self, accepted: &mut Accepted) -> Done {
         match &self.executor {
             Executor::Process(pool) => self.in_process(pool, accepted),
             Executor::Thread => {
-                let driven = thread::run(self.job(accepted), |stop| accepted.on_cancel(stop));
+                let job = self.job(accepted);
+                let driven = thread::run(job, |stop| accepted.on_cancel(stop));
                 let isolation = Isolation { mode: "thread", ..Isolation::default() };
                 match driven {
                     Ok(driven) => self.judged(driven, Ended::Exit, accepted, isolation),
@@ -324,7 +329,7 @@ impl Inner {
         }
     }
 
-    fn in_process(&self, pool: &Pool, accepted: &Accepted) -> Done {
+    fn in_process(&self, pool: &Pool, accepted: &mut Accepted) -> Done {
         let worker = match pool.take(accepted.deadline) {
             Ok(worker) => worker,
             Err(NoWorker::Late) => return Done::failed(judge::timeout(&accepted.limits)),
@@ -335,7 +340,8 @@ impl Inner {
         let isolation = isolation(worker.layers());
         if !isolation.seccomp {
             let failure = Failure::new(Code::Unavailable, "this system gives no seccomp filter, so nothing is run");
-            return Done::failed(failure.with_hint(DOCTOR));
+            let isolation = Isolation { mode: "none", ..isolation };
+            return Done { isolation, ..Done::failed(failure.with_hint(DOCTOR)) };
         }
         let _registered = accepted.on_cancel(worker.killer());
         let (driven, ended) = worker.run(self.job(accepted), || pool.refill());
@@ -357,20 +363,22 @@ impl Inner {
         Done { outcome, logs: driven.logs, calls: driven.calls, usage, isolation }
     }
 
-    fn job(&self, accepted: &Accepted) -> Job {
+    fn job(&self, accepted: &mut Accepted) -> Job {
+        let data = accepted.request.data.take();
         let request = &accepted.request;
         let left = accepted.deadline.saturating_duration_since(Instant::now());
         Job {
             start: Start {
                 profile: request.profile,
-                limits: Limits { wall: left.max(Duration::from_millis(1)), ..accepted.limits.clone() },
+                limits: Limits { wall: politely(left), ..accepted.limits.clone() },
                 seed: request.seed.unwrap_or_else(random_seed),
                 now: wall_clock(),
                 code: accepted.program.js().to_owned(),
-                data: request.data.clone().map(String::into_bytes),
+                data: data.as_ref().map(|data| data.len() as u64),
                 functions: request.host.functions(),
                 tools: request.host.has_tools(),
             },
+            data,
             deadline: accepted.deadline,
             host: request.host.clone(),
             observer: request.observer.clone(),
@@ -442,6 +450,13 @@ fn refusal(failure: Failure) -> Report {
         engine: "none",
         warnings: Vec::new(),
     }
+}
+
+/// The time that a worker is told: a little less than there is, so that it can say where it was stopped
+/// before it is killed.
+fn politely(left: Duration) -> Duration {
+    let margin = (left / 50).min(Duration::from_millis(5));
+    (left - margin).max(Duration::from_millis(1))
 }
 
 /// A seed that no program can know beforehand.

@@ -13,9 +13,6 @@ use rustix::fd::OwnedFd;
 use rustix::net::SendFlags;
 use toolgate_wire::{ToWorker, codec};
 
-/// Room that an empty backlog may keep.
-const KEPT_ROOM: usize = 64 * 1024;
-
 /// The kinds of frame whose number is bounded while they wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -27,6 +24,8 @@ pub(crate) enum Kind {
     Fire,
     /// The answer to a question.
     Answer,
+    /// The data that follows the program.
+    Data,
 }
 
 impl Kind {
@@ -47,42 +46,38 @@ pub(crate) struct Outbox {
     wake: OwnedFd,
 }
 
-/// Bytes that the socket has not taken, and the frames that they are the rest of.
+/// What the socket has not taken, in order.
 #[derive(Default)]
 struct Backlog {
-    bytes: Vec<u8>,
+    waiting: VecDeque<(Kind, Vec<u8>)>,
+    /// Bytes of the first that are sent already.
     sent: usize,
-    /// Each frame's kind and where in `bytes` it ends.
-    frames: VecDeque<(Kind, usize)>,
-    counts: [usize; 4],
+    counts: [usize; 5],
 }
 
 impl Backlog {
-    fn push(&mut self, frame: &ToWorker) {
-        codec::encode_to_worker(frame, &mut self.bytes);
-        self.frames.push_back((Kind::of(frame), self.bytes.len()));
-        self.counts[Kind::of(frame) as usize] += 1;
+    fn push(&mut self, kind: Kind, bytes: Vec<u8>) {
+        self.waiting.push_back((kind, bytes));
+        self.counts[kind as usize] += 1;
     }
 
-    fn is_empty(&self) -> bool {
-        self.sent == self.bytes.len()
-    }
-
-    fn unsent(&self) -> &[u8] {
-        self.bytes.get(self.sent..).unwrap_or_default()
+    fn unsent(&self) -> Option<&[u8]> {
+        self.waiting.front().map(|(_, bytes)| bytes.get(self.sent..).unwrap_or_default())
     }
 
     fn took(&mut self, count: usize) {
-        self.sent = self.bytes.len().min(self.sent + count);
-        while let Some((kind, _)) = self.frames.front().copied().filter(|(_, end)| *end <= self.sent) {
-            self.frames.pop_front();
-            self.counts[kind as usize] -= 1;
+        self.sent += count;
+        while let Some((kind, bytes)) = self.waiting.front()
+            && bytes.len() <= self.sent
+        {
+            self.sent -= bytes.len();
+            self.counts[*kind as usize] -= 1;
+            self.waiting.pop_front();
         }
-        if self.is_empty() {
-            self.sent = 0;
-            self.bytes.clear();
-            self.bytes.shrink_to(KEPT_ROOM);
-        }
+    }
+
+    fn clear(&mut self) {
+        *self = Backlog::default();
     }
 }
 
@@ -94,23 +89,31 @@ impl Outbox {
 
     /// Sends a frame, or keeps for the pump what the socket does not take at once.
     pub(crate) fn send(&self, frame: &ToWorker) {
+        let mut bytes = Vec::new();
+        codec::encode_to_worker(frame, &mut bytes);
+        self.put(Kind::of(frame), bytes);
+    }
+
+    /// Sends the bytes that the program's frame announced, without a copy of them.
+    pub(crate) fn send_data(&self, data: Vec<u8>) {
+        if !data.is_empty() {
+            self.put(Kind::Data, data);
+        }
+    }
+
+    fn put(&self, kind: Kind, bytes: Vec<u8>) {
         let mut backlog = self.lock();
-        let waiting = !backlog.is_empty();
-        backlog.push(frame);
-        if !waiting {
-            self.write(&mut backlog);
-            if !backlog.is_empty() {
-                // Full counter or not: the pump is awake.
-                let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-            }
+        let idle = backlog.waiting.is_empty();
+        backlog.push(kind, bytes);
+        if idle && self.write(&mut backlog) {
+            // Full counter or not: the pump is awake.
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
     }
 
     /// Writes what it can; whether something is left.
     pub(crate) fn push_backlog(&self) -> bool {
-        let mut backlog = self.lock();
-        self.write(&mut backlog);
-        !backlog.is_empty()
+        self.write(&mut self.lock())
     }
 
     /// How many frames of a kind the socket has not taken whole.
@@ -128,17 +131,17 @@ impl Outbox {
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
     }
 
-    fn write(&self, backlog: &mut Backlog) {
-        while !backlog.is_empty() {
-            let sent = rustix::net::send(&self.stream, backlog.unsent(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
-            match sent {
+    fn write(&self, backlog: &mut Backlog) -> bool {
+        while let Some(unsent) = backlog.unsent() {
+            match rustix::net::send(&self.stream, unsent, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
                 Ok(count) => backlog.took(count),
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => return,
+                Err(rustix::io::Errno::AGAIN) => return true,
                 // The worker is gone: the pump reads the end of the stream and says so.
-                Err(_) => backlog.took(usize::MAX / 2),
+                Err(_) => backlog.clear(),
             }
         }
+        false
     }
 
     fn lock(&self) -> MutexGuard<'_, Backlog> {

@@ -27,15 +27,13 @@ use crate::observer::Observer;
 use crate::outbox::{Kind, Outbox};
 
 /// How long after the deadline a worker may take to report it by itself, with logs and position.
-const GRACE: Duration = Duration::from_millis(10);
+const GRACE: Duration = Duration::from_millis(12);
 /// Timers that a worker may have waiting; its own bound is lower.
 const MAX_TIMERS: usize = 20_000;
 /// Console lines and bytes that a host accepts beyond the run's own bound are none.
 const MAX_LOG_BYTES: usize = 2 * 1024 * 1024;
 /// Bytes of a name that a worker may call or ask about; catalogs have far shorter ones.
 const MAX_NAME: usize = 64 * 1024;
-/// Bytes already dealt with that a buffer may carry before they are moved out of it.
-const STALE: usize = 64 * 1024;
 
 /// Why a run ended without the worker saying so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +66,8 @@ pub(crate) struct Finished {
 /// A program, its limits and its host.
 pub(crate) struct Job {
     pub(crate) start: Start,
+    /// The bytes that `start` announces.
+    pub(crate) data: Option<String>,
     pub(crate) deadline: Instant,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
@@ -84,24 +84,24 @@ pub(crate) struct Hello {
 /// The host's end of a worker's socket.
 pub(crate) struct Wire {
     stream: UnixStream,
+    /// Bytes that arrived: `buffer[start..end]`. What lies beyond is room, cleared once and used again.
     buffer: Vec<u8>,
     start: usize,
+    end: usize,
 }
 
 impl Wire {
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Wire { stream, buffer: Vec::new(), start: 0 })
+        Ok(Wire { stream, buffer: Vec::new(), start: 0, end: 0 })
     }
 
     /// The worker's first frame.
     pub(crate) fn hello(&mut self, deadline: Instant) -> Result<Hello, Lost> {
-        loop {
-            match self.next(deadline, None)? {
-                Some(FromWorker::Ready { pid, layers }) => return Ok(Hello { pid, layers }),
-                Some(_) => return Err(Lost::Breach("a worker spoke before it was ready")),
-                None => return Err(Lost::Deadline),
-            }
+        match self.next(deadline, None)? {
+            Some(FromWorker::Ready { pid, layers }) => Ok(Hello { pid, layers }),
+            Some(_) => Err(Lost::Breach("a worker spoke before it was ready")),
+            None => Err(Lost::Deadline),
         }
     }
 
@@ -123,32 +123,29 @@ impl Wire {
     }
 
     fn decode(&mut self) -> Result<Option<FromWorker>, Lost> {
-        let waiting = self.buffer.get(self.start..).unwrap_or_default();
+        let waiting = self.buffer.get(self.start..self.end).unwrap_or_default();
         let Some(header) = waiting.first_chunk::<HEADER>() else { return Ok(None) };
         let length = codec::frame_length(*header, MAX_FROM_WORKER).map_err(|_| Lost::Breach("a frame too long"))?;
         let Some(payload) = waiting.get(HEADER..HEADER + length) else { return Ok(None) };
         let frame = codec::decode_from_worker(payload).map_err(|_| Lost::Breach("a frame that means nothing"))?;
         self.start += HEADER + length;
-        if self.start == self.buffer.len() {
-            self.buffer.clear();
-            self.start = 0;
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
         }
         Ok(Some(frame))
     }
 
     /// Reads what is there. The buffer grows with what has arrived, never with what was announced.
     fn read(&mut self) -> io::Result<usize> {
-        // A worker that always has half a frame under way must not make the buffer grow with all it ever sent.
-        if self.start > STALE && self.start > self.buffer.len() / 2 {
-            self.buffer.drain(..self.start);
-            self.start = 0;
+        const ROOM: usize = 16 * 1024;
+        if self.buffer.len() - self.end < ROOM {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            self.buffer.resize((2 * self.end).max(2 * ROOM), 0);
         }
-        let filled = self.buffer.len();
-        let chunk = (filled - self.start).clamp(8 * 1024, 1024 * 1024);
-        self.buffer.resize(filled + chunk, 0);
-        let got = (&self.stream).read(&mut self.buffer[filled..]);
-        self.buffer.truncate(filled + got.as_ref().copied().unwrap_or(0));
-        got
+        let got = (&self.stream).read(&mut self.buffer[self.end..])?;
+        self.end += got;
+        Ok(got)
     }
 
     fn wait(&self, left: Duration, outbox: Option<&Outbox>) {
@@ -223,10 +220,13 @@ pub(crate) fn drive(wire: &mut Wire, job: Job, meanwhile: impl FnOnce()) -> Driv
         }
     };
     let shared = Arc::new(Shared { outbox, ledger: Mutex::default(), observer: job.observer.clone() });
-    let Job { start, deadline, host, observer, runtime } = job;
+    let Job { start, data, deadline, host, observer, runtime } = job;
     let limits = start.limits.clone();
     let _in_runtime = runtime.enter();
     shared.outbox.send(&ToWorker::Start(Box::new(start)));
+    if let Some(data) = data {
+        shared.outbox.send_data(data.into_bytes());
+    }
     meanwhile();
     let mut pump = Pump {
         limits,

@@ -11,8 +11,16 @@ pub(crate) struct Compiled {
 
 impl Compiled {
     /// Checks the length, the guard where there is one, and the syntax; strips types.
-    pub(crate) fn new(source: &str, profile: Profile, limits: &Limits) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        source: &str,
+        compiled: Option<Program>,
+        profile: Profile,
+        limits: &Limits,
+    ) -> Result<Self, Failure> {
         check_length(source, limits)?;
+        if let Some(program) = compiled {
+            return Ok(Compiled { program, profile });
+        }
         let form = match profile {
             Profile::Compute => {
                 toolgate_plan::validate_code(source).map_err(refused)?;

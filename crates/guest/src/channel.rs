@@ -54,7 +54,7 @@ pub(crate) struct Channel {
     incoming: RefCell<Incoming>,
 }
 
-/// Bytes that have arrived: those from `start` to `end` are not yet taken.
+/// Bytes that arrived: `buffer[start..end]`. What lies beyond is room, cleared once and used again.
 #[derive(Default)]
 struct Incoming {
     buffer: Vec<u8>,
@@ -87,6 +87,11 @@ impl Channel {
         Ok(())
     }
 
+    /// Fills `target` with bytes that follow a frame.
+    pub(crate) fn read_into(&self, target: &mut [u8]) -> Result<(), Broken> {
+        self.incoming.borrow_mut().read_into(&*self.socket, target)
+    }
+
     /// Waits for the next frame, after sending what is in the queue. A frame that `admits` has no room for is not read.
     pub(crate) fn receive(&self, admits: impl Fn(usize) -> bool) -> Result<ToWorker, Broken> {
         self.flush()?;
@@ -105,19 +110,14 @@ impl Channel {
 impl Incoming {
     /// The next `length` bytes, read as far as they are missing.
     fn fill(&mut self, socket: &dyn Socket, length: usize) -> Result<&[u8], Broken> {
-        const CHUNK: usize = 8 * 1024;
+        const ROOM: usize = 16 * 1024;
+        if self.buffer.len() < self.start + length.max(ROOM) {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            self.buffer.resize(self.buffer.len().max(length).max(ROOM), 0);
+        }
         while self.end - self.start < length {
-            // Grown once for a large frame, not with every piece of it.
-            let room = (self.start + length).max(self.end + CHUNK);
-            if self.buffer.len() < room {
-                self.buffer.resize(room, 0);
-            }
-            match socket.read(&mut self.buffer[self.end..]) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-                Ok(0) => return Err(Broken::Closed),
-                Ok(got) => self.end += got,
-            }
+            self.end += read_some(socket, &mut self.buffer[self.end..])?;
         }
         Ok(&self.buffer[self.start..self.start + length])
     }
@@ -125,11 +125,31 @@ impl Incoming {
     fn consume(&mut self, length: usize) {
         self.start += length;
         if self.start == self.end {
-            // A large frame's room goes back: it counted against nothing while it was in transit.
-            if self.buffer.capacity() > 64 * 1024 {
-                self.buffer = Vec::new();
-            }
             (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Fills `target` with the next bytes, past the buffer as far as they are not in it.
+    fn read_into(&mut self, socket: &dyn Socket, target: &mut [u8]) -> Result<(), Broken> {
+        let ready = target.len().min(self.end - self.start);
+        let (front, mut rest) = target.split_at_mut(ready);
+        front.copy_from_slice(&self.buffer[self.start..self.start + ready]);
+        self.consume(ready);
+        while !rest.is_empty() {
+            let got = read_some(socket, rest)?;
+            rest = &mut rest[got..];
+        }
+        Ok(())
+    }
+}
+
+fn read_some(socket: &dyn Socket, target: &mut [u8]) -> Result<usize, Broken> {
+    loop {
+        match socket.read(target) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+            Ok(0) => return Err(Broken::Closed),
+            Ok(got) => return Ok(got),
         }
     }
 }

@@ -78,7 +78,8 @@ fn host<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
             let question = match question {
                 0 => Question::Backend,
                 1 => Question::Interface,
-                _ => Question::Backends,
+                2 => Question::Backends,
+                _ => Question::Global,
             };
             let answer = run.ask(question, name).map_err(|refused| throw(&ctx, &refused))?;
             Ok::<_, rquickjs::Error>(answer.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))

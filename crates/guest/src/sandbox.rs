@@ -11,7 +11,7 @@ use toolgate_wire::frame::{End, Stream};
 use toolgate_wire::{Code, FromWorker, Profile, Start, ToWorker};
 
 use crate::channel::Channel;
-use crate::data::{self, Caps, DepthPolicy, SerialiseError};
+use crate::data::{self, Caps, DepthPolicy, ParseError, SerialiseError, Text};
 use crate::globals::Resolvers;
 use crate::lockdown;
 use crate::memory::{Meter, Metered};
@@ -79,8 +79,7 @@ impl Sandbox {
         state.begin(&start, channel, cancelled);
         self.runtime.set_max_stack_size(start.limits.stack as usize);
         state.meter.limit_to(start.limits.memory);
-        let incoming = start.data.as_ref().map_or(0, Vec::len) + start.code.len();
-        let end = if state.meter.charge(incoming as u64) {
+        let end = if state.meter.charge(start.code.len() as u64) {
             let hooks = self.hooks;
             self.context.with(|ctx| match hooks.restore(&ctx) {
                 Ok(hooks) => Run { ctx, hooks, state: &state, rejections: &self.rejections }.to_end(start),
@@ -152,7 +151,7 @@ impl<'js> Run<'js, '_> {
     fn evaluate(&self, start: Start) -> std::result::Result<Value<'js>, End> {
         let data = match start.data {
             None => Value::new_undefined(self.ctx.clone()),
-            Some(text) => self.parse_charged(text)?,
+            Some(length) => self.incoming_data(length)?,
         };
         let begin: Function<'js> = self.hook("begin")?;
         let functions = start.functions;
@@ -168,20 +167,22 @@ impl<'js> Run<'js, '_> {
         value.map_err(|_| self.thrown())
     }
 
-    /// Makes a value of a text that was charged for while it lies outside the interpreter's heap.
-    fn parse_charged(&self, text: Vec<u8>) -> std::result::Result<Value<'js>, End> {
-        let length = text.len() as u64;
-        let parsed = parse(&self.ctx, text);
-        self.state.meter.release(length);
-        parsed.map_err(|_| self.bad_data())
+    /// Reads the data straight into the interpreter's memory, where the meter counts it.
+    fn incoming_data(&self, length: u64) -> std::result::Result<Value<'js>, End> {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let mut text = Text::new(&self.ctx, length).map_err(|_| self.thrown())?;
+        if !self.state.read_into(text.bytes_mut()) {
+            return Err(self.thrown());
+        }
+        data::from_text(&self.ctx, text).map_err(|fault| self.bad_data(&fault))
     }
 
-    fn bad_data(&self) -> End {
+    fn bad_data(&self, fault: &ParseError) -> End {
         drop(self.ctx.catch());
-        if self.state.check() == Some(Stop::Memory) {
-            return out_of_memory(self.state);
+        match self.state.check() {
+            Some(stop) => self.stopped(stop, None),
+            None => failed(Code::InvalidData, fault.to_string()),
         }
-        failed(Code::InvalidData, "the data is not JSON")
     }
 
     /// The planner checked the syntax, so what the interpreter refuses is new to it.
@@ -208,9 +209,10 @@ impl<'js> Run<'js, '_> {
     fn settle(&self, value: Value<'js>) -> std::result::Result<Value<'js>, End> {
         let Some(promise) = value.as_promise().cloned() else { return Ok(value) };
         loop {
-            self.run_jobs()?;
+            self.run_jobs();
             match promise.state() {
                 PromiseState::Resolved => return promise.finish().map_err(|_| self.thrown()),
+                // Also where an interrupt ends up: the rejection knows the place.
                 PromiseState::Rejected => return self.rejected(&promise),
                 PromiseState::Pending => self.wait()?,
             }
@@ -225,13 +227,8 @@ impl<'js> Run<'js, '_> {
     }
 
     /// Every job is followed by a look at the clock: an interrupt inside a job may be swallowed.
-    fn run_jobs(&self) -> std::result::Result<(), End> {
-        while self.ctx.execute_pending_job() {
-            if self.state.check().is_some() {
-                return Err(self.thrown());
-            }
-        }
-        Ok(())
+    fn run_jobs(&self) {
+        while self.state.check().is_none() && self.ctx.execute_pending_job() {}
     }
 
     fn wait(&self) -> std::result::Result<(), End> {
@@ -255,10 +252,13 @@ impl<'js> Run<'js, '_> {
                 self.state.call_ended();
                 let ok = body.is_ok();
                 let text = body.unwrap_or_else(|error| error);
-                if !self.state.meter.charge(text.len() as u64) {
+                let length = text.len() as u64;
+                if !self.state.meter.charge(length) {
                     return Err(out_of_memory(self.state));
                 }
-                let value = self.parse_charged(text)?;
+                let parsed = parse(&self.ctx, text);
+                self.state.meter.release(length);
+                let value = parsed.map_err(|fault| self.bad_data(&fault))?;
                 self.hook("settle")?.call::<_, ()>((id.0, ok, value)).map_err(|_| self.thrown())
             }
             ToWorker::Fire { id, now } => {
@@ -336,8 +336,10 @@ impl<'js> Run<'js, '_> {
     }
 }
 
-fn parse<'js>(ctx: &Ctx<'js>, text: Vec<u8>) -> std::result::Result<Value<'js>, data::ParseError> {
-    data::from_json(ctx, std::str::from_utf8(&text).map_err(|_| data::ParseError::Thrown)?)
+/// The text is copied into the interpreter's memory, where the meter counts it.
+fn parse<'js>(ctx: &Ctx<'js>, text: Vec<u8>) -> std::result::Result<Value<'js>, ParseError> {
+    let text = std::str::from_utf8(&text).map_err(|error| ParseError::Syntax { at: error.valid_up_to() })?;
+    data::from_json(ctx, text)
 }
 
 fn out_of_memory(state: &State) -> End {

@@ -149,6 +149,12 @@ impl State {
         self.stop_if_broken(received)
     }
 
+    /// Fills `target` with the bytes that follow the first frame; false, when the host is gone.
+    pub(crate) fn read_into(&self, target: &mut [u8]) -> bool {
+        let read = self.with_channel(|channel| channel.read_into(target));
+        self.stop_if_broken(read).is_some()
+    }
+
     /// Sends a host call, or queues it while too many are under way.
     pub(crate) fn call(&self, target: Target, args: String) -> Result<CallId, Refused> {
         let limits = self.limits.borrow();

@@ -80,7 +80,7 @@ fn live(socket: OwnedFd, sandbox: Sandbox, filter: Option<Filter>, mut layers: L
     sandbox.warm_up();
     if let Ok(ToWorker::Start(start)) = channel.receive(|_| true) {
         // Without a filter the host sends no program; with one, no byte of it was looked at yet.
-        lockdown::limit_run(&start.limits, start.data.as_ref().map_or(0, Vec::len));
+        lockdown::limit_run(&start.limits);
         work(sandbox, *start, channel);
     }
 }

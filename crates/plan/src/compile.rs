@@ -43,7 +43,11 @@ pub fn compile(source: &str, form: Form) -> Result<Program, SyntaxFault> {
 }
 
 pub(crate) fn compile_parsed(parsed: &Parsed<'_>, form: Form) -> Result<Program, SyntaxFault> {
-    let mut edits = Edits::default();
+    compile_edited(parsed, form, Edits::default())
+}
+
+/// The same, with changes of the caller's own.
+pub(crate) fn compile_edited(parsed: &Parsed<'_>, form: Form, mut edits: Edits) -> Result<Program, SyntaxFault> {
     let frame = match form {
         Form::Script => script_frame(parsed, &mut edits)?,
         Form::Compute => compute_frame(parsed)?,
@@ -167,10 +171,8 @@ fn main_export(parsed: &Parsed<'_>, edits: &mut Edits) -> Result<Option<String>,
                 {
                     main = Some("return main();".to_owned());
                 }
-                Declaration::VariableDeclaration(variables) if !variables.declare => {
-                    if variables.declarations.iter().any(|one| is_main(one.id.get_binding_identifier())) {
-                        main = Some(call_or_value("main"));
-                    }
+                Declaration::VariableDeclaration(variables) if !variables.declare && declares_main(variables) => {
+                    main = Some(call_or_value("main"));
                 }
                 _ => {}
             },
@@ -192,6 +194,10 @@ fn main_export(parsed: &Parsed<'_>, edits: &mut Edits) -> Result<Option<String>,
 
 fn is_main(id: Option<&BindingIdentifier<'_>>) -> bool {
     id.is_some_and(|id| id.name == "main")
+}
+
+fn declares_main(variables: &VariableDeclaration<'_>) -> bool {
+    variables.declarations.iter().any(|one| is_main(one.id.get_binding_identifier()))
 }
 
 fn call_or_value(name: &str) -> String {
@@ -317,9 +323,12 @@ fn keep_line_breaks_countable(parsed: &Parsed<'_>, edits: &mut Edits) {
     }
     let mut literals = Literals::default();
     literals.visit_program(parsed.program);
+    literals.0.sort_by_key(|span| span.start);
     for (at, separator) in parsed.code.match_indices(SEPARATORS) {
         let at = u32::try_from(at).unwrap_or(u32::MAX);
-        if !literals.0.iter().any(|span| span.start <= at && at < span.end) {
+        let before = literals.0.partition_point(|span| span.start <= at);
+        let literal = before.checked_sub(1).and_then(|index| literals.0.get(index));
+        if literal.is_none_or(|span| at >= span.end) {
             edits.line_feed(at, at + separator.len() as u32);
         }
     }

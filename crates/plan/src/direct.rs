@@ -57,3 +57,13 @@ fn unknown(path: &str, tools: &dyn Tools) -> SyntaxFault {
     fault.hint = question(&nearest(path, all.iter().map(String::as_str)));
     fault
 }
+
+#[cfg(test)]
+mod tests {
+    /// Holds only with the feature `float_roundtrip` of serde_json.
+    #[test]
+    fn numbers_in_json_are_read_exactly() {
+        let value: serde_json::Value = serde_json::from_str("85.104e-20").expect("a number");
+        assert_eq!(value.as_f64(), Some(85.104e-20));
+    }
+}

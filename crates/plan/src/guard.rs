@@ -100,13 +100,11 @@ struct Guard<'p, 'a> {
 
 impl<'a> Guard<'_, 'a> {
     fn forbid(&mut self, name: &'static str, span: Span) {
-        let position = self.parsed.position(span.start);
-        self.found.get_or_insert(Violation::Forbidden { name, position });
+        self.found.get_or_insert_with(|| Violation::Forbidden { name, position: self.parsed.position(span.start) });
     }
 
     fn refuse_async(&mut self, span: Span) {
-        let position = self.parsed.position(span.start);
-        self.found.get_or_insert(Violation::Async { position });
+        self.found.get_or_insert_with(|| Violation::Async { position: self.parsed.position(span.start) });
     }
 
     fn check_callee(&mut self, callee: &Expression<'a>, span: Span, constructed: bool) {

@@ -4,6 +4,7 @@
 //! is never read, because the program itself can make it say anything. A hint is a guess and is worded as advice.
 
 use crate::{
+    hyphen,
     parse::{Parsed, with_parsed},
     position::Position,
     preflight::{FindingCode, inspect},
@@ -11,7 +12,8 @@ use crate::{
     suggest::{nearest, question},
     tools::Tools,
 };
-use oxc::{ast::ast::*, ast_visit::Visit};
+use oxc::{ast::ast::*, ast_visit::Visit, str::Ident};
+use std::collections::HashSet;
 
 /// What is known about a failed run.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +28,15 @@ pub struct FailureFacts<'f> {
 
 /// A hint for a failed run, if one fits.
 pub fn hint_for(failure: &FailureFacts<'_>, tools: &dyn Tools) -> Option<String> {
-    with_parsed(failure.source, |parsed| Ok(choose(suspects(&parsed, tools), failure))).ok()?
+    // Its one call names a tool that exists; the tree of the text would be one of subtractions.
+    if hyphen::script(failure.source, tools).is_some() {
+        return None;
+    }
+    with_parsed(failure.source, |parsed| {
+        let line = failure.position.map(|position| position.line);
+        Ok(choose(suspects(&parsed, tools, line), failure))
+    })
+    .ok()?
 }
 
 struct Suspect {
@@ -58,7 +68,7 @@ fn choose(mut suspects: Vec<Suspect>, failure: &FailureFacts<'_>) -> Option<Stri
     here.or_else(earlier).map(|suspect| suspect.hint.clone())
 }
 
-fn suspects(parsed: &Parsed<'_>, tools: &dyn Tools) -> Vec<Suspect> {
+fn suspects(parsed: &Parsed<'_>, tools: &dyn Tools, line: Option<u32>) -> Vec<Suspect> {
     let preflight = inspect(parsed, tools);
     let mut found: Vec<Suspect> = preflight
         .errors
@@ -74,7 +84,7 @@ fn suspects(parsed: &Parsed<'_>, tools: &dyn Tools) -> Vec<Suspect> {
             },
         })
         .collect();
-    let mut strangers = Strangers { parsed, tools, found: Vec::new() };
+    let mut strangers = Strangers { parsed, tools, line, seen: HashSet::new(), found: Vec::new() };
     strangers.visit_program(parsed.program);
     found.append(&mut strangers.found);
     found
@@ -84,20 +94,27 @@ fn suspects(parsed: &Parsed<'_>, tools: &dyn Tools) -> Vec<Suspect> {
 struct Strangers<'p, 'a> {
     parsed: &'p Parsed<'a>,
     tools: &'p dyn Tools,
+    /// The line of the failure, if it is known: no other matters then.
+    line: Option<u32>,
+    seen: HashSet<Ident<'a>>,
     found: Vec<Suspect>,
 }
 
-/// Enough to find the one at the place of the failure, and no more than a hostile text may cost.
-const MOST: usize = 200;
+/// Most names that are looked at. Each is compared with every tool there is.
+const MOST: usize = 20;
 
 impl<'a> Visit<'a> for Strangers<'_, 'a> {
     fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
         let name = it.name.as_str();
-        if self.found.len() >= MOST || !self.parsed.is_global(it) || self.tools.global(name).is_some() {
+        if self.seen.len() >= MOST || !self.parsed.is_global(it) || self.tools.global(name).is_some() {
+            return;
+        }
+        let position = self.parsed.position(it.span.start);
+        if self.line.is_some_and(|line| line != position.line) || !self.seen.insert(it.name) {
             return;
         }
         if let Some(hint) = stranger(name, self.tools) {
-            self.found.push(Suspect { position: self.parsed.position(it.span.start), hint, kind: Kind::Here });
+            self.found.push(Suspect { position, hint, kind: Kind::Here });
         }
     }
 }
@@ -150,9 +167,10 @@ fn alternatives(calls: &[String]) -> String {
 /// Things of other runtimes that do not exist here, and the words by which a tool for the job can be found.
 fn missing_facility(name: &str, tools: &dyn Tools) -> Option<String> {
     let (what, words): (&str, &[&str]) = match name {
-        "fetch" | "XMLHttpRequest" | "axios" | "WebSocket" | "http" | "https" => {
-            ("There is no network in the sandbox", &["fetch", "http", "url", "web", "request", "crawl", "browse"])
-        }
+        "fetch" | "XMLHttpRequest" | "axios" | "WebSocket" | "http" | "https" => (
+            "There is no network in the sandbox",
+            &["fetch", "http", "url", "crawl", "scrape", "browse", "web", "request"],
+        ),
         "fs" | "Deno" | "Bun" | "path" => ("There is no file system in the sandbox", &["file", "read", "fs", "dir"]),
         "process" => ("There is no `process` and no environment in the sandbox", &["env", "exec", "shell", "command"]),
         "child_process" | "exec" | "spawn" => {
@@ -171,14 +189,19 @@ fn missing_facility(name: &str, tools: &dyn Tools) -> Option<String> {
         return None;
     }
     Some(match tool_for(words, tools) {
-        Some(call) => format!("{what}. A tool can do this: {call}."),
+        Some(call) => format!("{what}. This can do it: {call}."),
         None if words.is_empty() => format!("{what}."),
         None => format!("{what}. Use a backend's tool; `__interfaces` lists them."),
     })
 }
 
-/// The first tool whose name has one of the words, the words in order of preference.
+/// The first host function or tool whose name has one of the words, the words in order of preference.
 fn tool_for(words: &[&str], tools: &dyn Tools) -> Option<String> {
+    let functions = tools.functions();
+    let function = words.iter().find_map(|word| functions.iter().find(|name| name.to_lowercase().contains(word)));
+    if let Some(name) = function {
+        return Some(format!("`await {name}(…)`"));
+    }
     let all: Vec<(String, String)> = tools
         .backends()
         .into_iter()

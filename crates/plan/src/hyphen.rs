@@ -1,36 +1,142 @@
 //! `my-backend.my-tool({…})`: no JavaScript, or JavaScript for a subtraction, yet models write it.
 //!
 //! It counts only when the whole program is this one call and the name is a registered tool's. The name is found by
-//! reading the few tokens before the first bracket; what remains is then parsed with a plain name in its place.
+//! reading the few tokens before the first bracket. What is parsed then has a name of the same length in its place, so
+//! that every offset stays the user's own; what runs has `__backends["my-backend"]["my-tool"]` there.
 
 use crate::{
-    compile::unused_name,
+    compile::{Form, compile_edited},
+    edit::Edits,
     fence,
     literal::{Arguments, arguments},
-    one_call::only_call,
-    parse::{skip_trivia, with_parsed},
-    tools::{Call, Tools, resolve_path},
+    one_call::{self, only_call},
+    parse::{Parsed, skip_trivia, with_parsed_as},
+    plan::{Plan, Script},
+    preflight::inspect,
+    reach::{self, Target},
+    tools::{ArgumentProblem, Parameters, Tools, resolve_path, split_path},
 };
-use oxc::ast::ast::Expression;
+use oxc::span::{GetSpan, Span};
+use serde_json::Value;
 
-/// The call that the text is, if it is one by a name with hyphens.
-pub(crate) fn one_call(source: &str, tools: &dyn Tools) -> Option<Call> {
-    let (start, end) = fence::code_range(source);
-    let code = source.get(start..end)?;
-    let (from, to) = path_range(code)?;
-    let (backend, tool) = resolve_path(code.get(from..to)?, tools).ok()?;
-    let stand_in = unused_name(code, "__tool");
-    let plain = format!("{}{stand_in}{}", code.get(..from)?, code.get(to..)?);
-    let arguments = with_parsed(&plain, |parsed| {
-        let call = only_call(&parsed).filter(|call| {
-            matches!(call.callee.get_inner_expression(), Expression::Identifier(id) if id.name == stand_in.as_str())
-        });
-        Ok(call.map(arguments))
+/// How the text is to be run, if it is one call by a name with hyphens.
+pub(crate) fn plan(source: &str, tools: &dyn Tools) -> Option<Plan> {
+    read(source, tools, |parsed, spelt| match one_call::read(parsed, spelt) {
+        Some(call) => Some(Plan::OneCall(call)),
+        None => spelt.script(parsed).map(|script| Plan::Script(Box::new(script))),
+    })
+}
+
+/// The same text for an engine.
+pub(crate) fn script(source: &str, tools: &dyn Tools) -> Option<Script> {
+    read(source, tools, |parsed, spelt| spelt.script(parsed))
+}
+
+fn read<R: Send>(
+    source: &str,
+    tools: &dyn Tools,
+    use_it: impl FnOnce(&Parsed<'_>, &Spelt<'_>) -> Option<R> + Send,
+) -> Option<R> {
+    let (spelt, text) = Spelt::find(source, tools)?;
+    let used = with_parsed_as(source, &text, |parsed| {
+        Ok(if spelt.is_all_of(&parsed) { use_it(&parsed, &spelt) } else { None })
     });
-    match arguments.ok()?? {
-        Arguments::Known(arguments) if arguments.is_object() => Some(Call { backend, tool, arguments }),
-        _ => None,
+    used.ok()?
+}
+
+/// A name with hyphens, and the plain one that stands in for it.
+struct Spelt<'t> {
+    tools: &'t dyn Tools,
+    /// As the user wrote it.
+    path: String,
+    /// What stands in for the backend's and the tool's half.
+    receiver: String,
+    name: String,
+    /// Original names of the two.
+    backend: String,
+    tool: String,
+    /// The expression that reaches the tool.
+    reach: String,
+}
+
+impl<'t> Spelt<'t> {
+    /// The name, and the text with the stand-in.
+    fn find(source: &str, tools: &'t dyn Tools) -> Option<(Self, String)> {
+        let (start, end) = fence::code_range(source);
+        let code = source.get(start..end)?;
+        let (from, to) = path_range(code)?;
+        let path = code.get(from..to)?;
+        let (backend, tool) = resolve_path(path, tools).ok()?;
+        let (left, right) = split_path(path, (&backend, &tool), tools)?;
+        let receiver = stand_in(left, code)?;
+        let name = stand_in(right, code)?;
+        let text = format!("{}{receiver}.{name}{}", source.get(..start + from)?, source.get(start + to..)?);
+        // A path has letters, digits, `_`, `$`, `-` and `.` only: nothing that a string would have to escape.
+        let reach = format!("__backends[\"{left}\"][\"{right}\"]");
+        Some((Spelt { tools, path: path.to_owned(), receiver, name, backend, tool, reach }, text))
     }
+
+    /// Whether the program is one call of the stand-in with literal arguments.
+    fn is_all_of(&self, parsed: &Parsed<'_>) -> bool {
+        let Some(call) = only_call(parsed) else { return false };
+        let reached = reach::callee(parsed, &call.callee, self);
+        let meant = reached.is_some_and(|it| matches!(it.target, Target::Tool { .. }) && it.receiver == self.receiver);
+        meant && matches!(arguments(call), Arguments::Known(value) if value.is_object())
+    }
+
+    fn script(&self, parsed: &Parsed<'_>) -> Option<Script> {
+        let Span { start, end, .. } = only_call(parsed)?.callee.span();
+        let mut edits = Edits::default();
+        edits.replace(start, end, self.reach.clone());
+        let program = compile_edited(parsed, Form::Script, edits).ok()?;
+        let mut preflight = inspect(parsed, self);
+        let stand_in = format!("{}.{}", self.receiver, self.name);
+        for finding in preflight.errors.iter_mut().chain(&mut preflight.warnings) {
+            finding.message = finding.message.replace(&stand_in, &self.path);
+        }
+        Some(Script { program, preflight })
+    }
+}
+
+/// The tools, and the stand-in as a further name for one of them.
+impl Tools for Spelt<'_> {
+    fn global(&self, name: &str) -> Option<String> {
+        if name == self.receiver { Some(self.backend.clone()) } else { self.tools.global(name) }
+    }
+
+    fn backend(&self, name: &str) -> Option<String> {
+        self.tools.backend(name)
+    }
+
+    fn tool(&self, backend: &str, name: &str) -> Option<String> {
+        let meant = backend == self.backend && name == self.name;
+        if meant { Some(self.tool.clone()) } else { self.tools.tool(backend, name) }
+    }
+
+    fn backends(&self) -> Vec<String> {
+        self.tools.backends()
+    }
+
+    fn tools(&self, backend: &str) -> Vec<String> {
+        self.tools.tools(backend)
+    }
+
+    fn parameters(&self, backend: &str, tool: &str) -> Option<Parameters> {
+        self.tools.parameters(backend, tool)
+    }
+
+    fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentProblem> {
+        self.tools.check_arguments(backend, tool, arguments)
+    }
+
+    fn unready(&self, backend: &str) -> Option<String> {
+        self.tools.unready(backend)
+    }
+}
+
+/// An identifier of the same length that the code does not have.
+fn stand_in(name: &str, code: &str) -> Option<String> {
+    ('A'..='Z').map(|letter| letter.to_string().repeat(name.len())).find(|candidate| !code.contains(candidate))
 }
 
 /// Where a name with a hyphen and a dot stands between the start of a statement and its first bracket.

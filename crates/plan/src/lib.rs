@@ -41,7 +41,7 @@ pub use fault::SyntaxFault;
 pub use guard::{Violation, validate_code};
 pub use hints::{FailureFacts, hint_for};
 pub use literal::Arguments;
-pub use plan::{Plan, Script, plan};
+pub use plan::{Plan, Script, plan, script};
 pub use position::Position;
 pub use preflight::{Finding, FindingCode, PlannedCall, Preflight, preflight};
 pub use query::Query;

@@ -55,11 +55,13 @@ fn signed(it: &UnaryExpression<'_>) -> Option<Number> {
 
 /// Whole numbers become integers, as in the text that `JSON.stringify` writes; minus zero becomes zero.
 fn number(number: f64) -> Option<Number> {
-    const INTEGERS: f64 = 9_223_372_036_854_775_808.0; // 2^63
-    if number.fract() == 0.0 && number.abs() < INTEGERS {
-        return Some(Number::from(number as i64));
+    const LARGEST_SIGNED: f64 = 9_223_372_036_854_775_808.0; // 2^63
+    const LARGEST_UNSIGNED: f64 = 18_446_744_073_709_551_616.0; // 2^64
+    match number {
+        n if n.fract() == 0.0 && n.abs() < LARGEST_SIGNED => Some(Number::from(n as i64)),
+        n if n.fract() == 0.0 && n > 0.0 && n < LARGEST_UNSIGNED => Some(Number::from(n as u64)),
+        n => Number::from_f64(n),
     }
-    Number::from_f64(number)
 }
 
 fn object(it: &ObjectExpression<'_>, depth: usize) -> Option<Value> {

@@ -70,8 +70,17 @@ pub(crate) fn with_parsed<R: Send>(
     source: &str,
     use_it: impl FnOnce(Parsed<'_>) -> Result<R, SyntaxFault> + Send,
 ) -> Result<R, SyntaxFault> {
-    let (start, end) = fence::code_range(source);
-    let code = source.get(start..end).unwrap_or_default();
+    with_parsed_as(source, source, use_it)
+}
+
+/// The same, reading `text` in place of `source`: a text of the same length with something else in some places.
+pub(crate) fn with_parsed_as<R: Send>(
+    source: &str,
+    text: &str,
+    use_it: impl FnOnce(Parsed<'_>) -> Result<R, SyntaxFault> + Send,
+) -> Result<R, SyntaxFault> {
+    let (start, end) = fence::code_range(text);
+    let code = text.get(start..end).unwrap_or_default();
     let nesting = nesting::scan(code).map_err(|(excess, at)| refusal(excess).at(source, start + at))?;
     on_stack(nesting.stack, || {
         let allocator = Allocator::default();
@@ -148,7 +157,7 @@ fn bare_function<'a>(source: &'a str, start: usize, code: &'a str, allocator: &'
 
 fn read<'a>(code: &'a str, allocator: &'a Allocator) -> Result<(&'a Program<'a>, Scoping), Diagnostics> {
     let options = ParseOptions { allow_return_outside_function: true, ..ParseOptions::default() };
-    let parsed = Parser::new(allocator, code, SourceType::ts()).with_options(options).parse();
+    let parsed = Parser::new(allocator, code, SourceType::ts().with_module(true)).with_options(options).parse();
     if parsed.panicked || parsed.diagnostics.has_errors() {
         return Err(parsed.diagnostics);
     }

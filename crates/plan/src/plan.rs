@@ -46,8 +46,19 @@ pub fn plan(source: &str, tools: &dyn Tools) -> Plan {
     let planned = with_parsed(source, |parsed| plan_parsed(&parsed, tools));
     match planned {
         Ok(plan @ (Plan::Direct(_) | Plan::Introspect(_) | Plan::OneCall(_))) => plan,
-        Ok(script) => hyphen::one_call(source, tools).map_or(script, Plan::OneCall),
-        Err(fault) => hyphen::one_call(source, tools).map_or(Plan::Fault(fault), Plan::OneCall),
+        Ok(script) => hyphen::plan(source, tools).unwrap_or(script),
+        Err(fault) => hyphen::plan(source, tools).unwrap_or(Plan::Fault(fault)),
+    }
+}
+
+/// The same text for an engine, whatever cheaper road there is.
+///
+/// # Errors
+/// If it is no program.
+pub fn script(source: &str, tools: &dyn Tools) -> Result<Script, SyntaxFault> {
+    match hyphen::script(source, tools) {
+        Some(script) => Ok(script),
+        None => with_parsed(source, |parsed| script_parsed(&parsed, tools)),
     }
 }
 
@@ -58,7 +69,11 @@ fn plan_parsed(parsed: &Parsed<'_>, tools: &dyn Tools) -> Result<Plan, SyntaxFau
     if let Some(call) = one_call::read(parsed, tools) {
         return Ok(Plan::OneCall(call));
     }
+    Ok(Plan::Script(Box::new(script_parsed(parsed, tools)?)))
+}
+
+fn script_parsed(parsed: &Parsed<'_>, tools: &dyn Tools) -> Result<Script, SyntaxFault> {
     let preflight = inspect(parsed, tools);
     let program = compile_parsed(parsed, Form::Script)?;
-    Ok(Plan::Script(Box::new(Script { program, preflight })))
+    Ok(Script { program, preflight })
 }

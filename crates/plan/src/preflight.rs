@@ -6,13 +6,15 @@
 
 use crate::{
     direct,
+    erase::shorten,
     fault::SyntaxFault,
+    hyphen,
     literal::{Arguments, argument_start, arguments},
     parse::{Parsed, with_parsed},
     position::Position,
     reach::{self, Reached, Target, global_backend},
     suggest::{nearest, question},
-    tools::{ArgumentProblem, Tools},
+    tools::{ArgumentProblem, Call, Tools},
 };
 use oxc::{
     ast::ast::*,
@@ -23,10 +25,14 @@ use oxc::{
         symbol::{SymbolFlags, SymbolId},
     },
 };
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-/// Most calls and most findings of a kind that are listed.
-const LISTED: usize = 1_000;
+/// Most calls that are listed.
+const CALLS: usize = 1_000;
+/// Most errors and most warnings that are listed.
+const FINDINGS: usize = 100;
+/// Most names for which near ones are looked up: that costs time for every tool there is.
+const GUESSES: usize = 20;
 
 /// What can be known about a program's calls without running it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -72,6 +78,8 @@ pub enum FindingCode {
     UnknownTool,
     /// There is no such backend.
     UnknownBackend,
+    /// The backend's tools are not known yet.
+    NotReady,
     /// Arguments do not fit the tool's input schema.
     InvalidArguments,
     /// A call's promise is dropped.
@@ -88,6 +96,7 @@ impl FindingCode {
         match self {
             Self::UnknownTool => "unknown_tool",
             Self::UnknownBackend => "unknown_backend",
+            Self::NotReady => "not_ready",
             Self::InvalidArguments => "invalid_arguments",
             Self::NotAwaited => "not_awaited",
             Self::MissingAwait => "missing_await",
@@ -99,12 +108,29 @@ impl FindingCode {
 /// Inspects a text without running it: what `toolgate check` shows.
 pub fn preflight(source: &str, tools: &dyn Tools) -> Result<Preflight, SyntaxFault> {
     if let Some(direct) = direct::read(source, tools) {
-        let call = direct?;
-        let arguments = Arguments::Known(call.arguments);
-        let planned = PlannedCall { backend: call.backend, tool: call.tool, position: None, arguments };
-        return Ok(Preflight { calls: vec![planned], ..Preflight::default() });
+        return direct.map(|call| of_direct(call, tools));
+    }
+    if let Some(script) = hyphen::script(source, tools) {
+        return Ok(script.preflight);
     }
     with_parsed(source, |parsed| Ok(inspect(&parsed, tools)))
+}
+
+/// The text has no places to point at; its findings stand at its start.
+fn of_direct(call: Call, tools: &dyn Tools) -> Preflight {
+    let written = format!("{}.{}", shorten(&call.backend), shorten(&call.tool));
+    let position = Position { line: 1, column: 1 };
+    let problems = tools.check_arguments(&call.backend, &call.tool, &call.arguments);
+    let finding = |problem| Finding {
+        code: FindingCode::InvalidArguments,
+        message: tell(&written, &problem),
+        position,
+        suggestion: None,
+    };
+    let errors = problems.into_iter().map(finding).collect();
+    let arguments = Arguments::Known(call.arguments);
+    let planned = PlannedCall { backend: call.backend, tool: call.tool, position: None, arguments };
+    Preflight { calls: vec![planned], errors, warnings: Vec::new() }
 }
 
 pub(crate) fn inspect(parsed: &Parsed<'_>, tools: &dyn Tools) -> Preflight {
@@ -117,6 +143,7 @@ pub(crate) fn inspect(parsed: &Parsed<'_>, tools: &dyn Tools) -> Preflight {
         promises: HashSet::new(),
         changed: HashSet::new(),
         probed: HashSet::new(),
+        guesses: HashMap::new(),
     };
     inspector.visit_program(parsed.program);
     inspector.find_shadows();
@@ -141,6 +168,8 @@ struct Inspector<'p, 'a> {
     changed: HashSet<String>,
     /// Tools whose existence the program may ask for: backend and name.
     probed: HashSet<(String, String)>,
+    /// What was guessed for a wrong name.
+    guesses: HashMap<(Option<String>, String), Option<String>>,
 }
 
 impl<'a> Inspector<'_, 'a> {
@@ -152,7 +181,7 @@ impl<'a> Inspector<'_, 'a> {
         }
         for list in [&mut self.preflight.errors, &mut self.preflight.warnings] {
             list.sort_by_key(|finding| finding.position);
-            list.truncate(LISTED);
+            list.truncate(FINDINGS);
         }
         self.preflight
     }
@@ -162,9 +191,17 @@ impl<'a> Inspector<'_, 'a> {
     }
 
     fn warn(&mut self, code: FindingCode, at: u32, message: String, suggestion: Option<String>) {
-        if self.preflight.warnings.len() < LISTED {
+        if self.preflight.warnings.len() < FINDINGS {
             let finding = self.finding(code, at, message, suggestion);
             self.preflight.warnings.push(finding);
+        }
+    }
+
+    /// An error, unless the program turns out to change what it calls.
+    fn accuse(&mut self, code: FindingCode, at: u32, message: String, suggestion: Option<String>, tool: (&str, &str)) {
+        if self.certain.len() < FINDINGS {
+            let finding = self.finding(code, at, message, suggestion);
+            self.certain.push((tool.0.to_owned(), tool.1.to_owned(), finding));
         }
     }
 
@@ -177,26 +214,42 @@ impl<'a> Inspector<'_, 'a> {
         self.reached(&call.callee).filter(|reached| matches!(reached.target, Target::Tool { .. }))
     }
 
+    /// "Did you mean …?" for a tool of a backend, or for a backend.
+    fn guess(&mut self, backend: Option<&str>, name: &str) -> Option<String> {
+        let key = (backend.map(str::to_owned), name.to_owned());
+        if let Some(known) = self.guesses.get(&key) {
+            return known.clone();
+        }
+        if self.guesses.len() >= GUESSES {
+            return None;
+        }
+        let names = backend.map_or_else(|| self.tools.backends(), |backend| self.tools.tools(backend));
+        let guess = question(&nearest(name, names.iter().map(String::as_str)));
+        self.guesses.insert(key, guess.clone());
+        guess
+    }
+
     fn check_call(&mut self, call: &CallExpression<'a>) {
         let Some(reached) = self.reached(&call.callee) else { return self.check_receiver(&call.callee) };
         let at = reached.name_span.start;
         match &reached.target {
             Target::Tool { backend, tool } => self.check_arguments(call, &reached, backend, tool),
+            Target::NoSuchTool { backend } if let Some(why) = self.tools.unready(backend) => {
+                self.accuse(FindingCode::NotReady, at, why, None, (backend, &reached.name));
+            }
             Target::NoSuchTool { backend } => {
-                let names = self.tools.tools(backend);
-                let suggestion = question(&nearest(&reached.name, names.iter().map(String::as_str)));
-                let message = format!("Backend `{}` has no tool `{}`", reached.receiver, reached.name);
-                let finding = self.finding(FindingCode::UnknownTool, at, message, suggestion);
+                let suggestion = self.guess(Some(backend), &reached.name);
+                let message =
+                    format!("Backend `{}` has no tool `{}`", shorten(&reached.receiver), shorten(&reached.name));
                 if call.optional {
-                    self.preflight.warnings.push(finding);
-                } else if self.certain.len() < LISTED {
-                    self.certain.push((backend.clone(), reached.name.clone(), finding));
+                    self.warn(FindingCode::UnknownTool, at, message, suggestion);
+                } else {
+                    self.accuse(FindingCode::UnknownTool, at, message, suggestion, (backend, &reached.name));
                 }
             }
             Target::NoSuchBackend => {
-                let names = self.tools.backends();
-                let suggestion = question(&nearest(&reached.receiver, names.iter().map(String::as_str)));
-                let message = format!("There is no backend `{}`", reached.receiver);
+                let suggestion = self.guess(None, &reached.receiver);
+                let message = format!("There is no backend `{}`", shorten(&reached.receiver));
                 self.warn(FindingCode::UnknownBackend, at, message, suggestion);
             }
         }
@@ -210,9 +263,8 @@ impl<'a> Inspector<'_, 'a> {
         if !self.parsed.is_global(id) || reach::BUILT_IN.contains(&name) {
             return;
         }
-        let names = self.tools.backends();
-        if let Some(suggestion) = question(&nearest(name, names.iter().map(String::as_str))) {
-            let message = format!("`{name}` is not defined");
+        if let Some(suggestion) = self.guess(None, name) {
+            let message = format!("`{}` is not defined", shorten(name));
             self.warn(FindingCode::UnknownBackend, id.span.start, message, Some(suggestion));
         }
     }
@@ -220,12 +272,12 @@ impl<'a> Inspector<'_, 'a> {
     fn check_arguments(&mut self, call: &CallExpression<'a>, reached: &Reached, backend: &str, tool: &str) {
         let known = arguments(call);
         let at = argument_start(call);
-        let written = format!("{}.{}", reached.receiver, reached.name);
+        let written = format!("{}.{}", shorten(&reached.receiver), shorten(&reached.name));
         match &known {
             Arguments::Known(value) => {
                 for problem in self.tools.check_arguments(backend, tool, value) {
-                    let finding = self.finding(FindingCode::InvalidArguments, at, tell(&written, &problem), None);
-                    self.certain.push((backend.to_owned(), reached.name.clone(), finding));
+                    let message = tell(&written, &problem);
+                    self.accuse(FindingCode::InvalidArguments, at, message, None, (backend, &reached.name));
                 }
             }
             Arguments::Partial { .. } => self.check_partial(&known, (backend, tool), &written, at),
@@ -235,7 +287,7 @@ impl<'a> Inspector<'_, 'a> {
             }
             Arguments::Unknown => {}
         }
-        if self.preflight.calls.len() < LISTED {
+        if self.preflight.calls.len() < CALLS {
             let position = Some(self.parsed.position(call.span.start));
             let planned =
                 PlannedCall { backend: backend.to_owned(), tool: tool.to_owned(), position, arguments: known };
@@ -300,16 +352,30 @@ impl<'a> Inspector<'_, 'a> {
         if is_promise_method(property) {
             return;
         }
-        let name = match object.get_inner_expression() {
+        let name = self.promise_name(object);
+        if let Some(name) = name {
+            let message = format!("`{name}` is a promise, so it has no `{property}`");
+            self.warn(FindingCode::MissingAwait, at, message, Some("Write `await` before the call.".into()));
+        }
+    }
+
+    /// `for (const x of p)` and `[...p]`.
+    fn check_looped_promise(&mut self, looped: &Expression<'a>) {
+        if let Some(name) = self.promise_name(looped) {
+            let message = format!("`{name}` is a promise, so it has no items");
+            let suggestion = Some("Write `await` before the call.".into());
+            self.warn(FindingCode::MissingAwait, looped.span().start, message, suggestion);
+        }
+    }
+
+    /// How the program writes an expression that is the promise of a call.
+    fn promise_name(&self, expression: &Expression<'a>) -> Option<String> {
+        match expression.get_inner_expression() {
             Expression::Identifier(id) => {
                 let symbol = id.reference_id.get().and_then(|it| self.parsed.scoping.get_reference(it).symbol_id());
                 symbol.filter(|symbol| self.promises.contains(symbol)).map(|_| id.name.to_string())
             }
-            _ => self.is_tool_call(object).map(|reached| format!("{}.{}(…)", reached.receiver, reached.name)),
-        };
-        if let Some(name) = name {
-            let message = format!("`{name}` is a promise, so it has no `{property}`");
-            self.warn(FindingCode::MissingAwait, at, message, Some("Write `await` before the call.".into()));
+            _ => self.is_tool_call(expression).map(|reached| format!("{}.{}(…)", reached.receiver, reached.name)),
         }
     }
 
@@ -390,6 +456,18 @@ impl<'a> Visit<'a> for Inspector<'_, 'a> {
             }
         }
         walk::walk_variable_declarator(self, it);
+    }
+
+    fn visit_for_of_statement(&mut self, it: &ForOfStatement<'a>) {
+        if !it.r#await {
+            self.check_looped_promise(&it.right);
+        }
+        walk::walk_for_of_statement(self, it);
+    }
+
+    fn visit_spread_element(&mut self, it: &SpreadElement<'a>) {
+        self.check_looped_promise(&it.argument);
+        walk::walk_spread_element(self, it);
     }
 
     fn visit_static_member_expression(&mut self, it: &StaticMemberExpression<'a>) {

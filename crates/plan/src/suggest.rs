@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn typing_errors_case_and_hyphens_are_seen_through() {
-        check("web_serch", &["web_search"]);
+        check("web_serch", &["web_search", "web_fetch"]);
         check("websearch", &["web_search"]);
         check("Web-Search", &["web_search"]);
         check("web_saerch", &["web_search"]);

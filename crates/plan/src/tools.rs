@@ -28,6 +28,17 @@ pub trait Tools: Sync {
 
     /// What is certainly wrong with these arguments. Empty when they fit, or when that cannot be known.
     fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentProblem>;
+
+    /// The names of the host functions, as code writes them.
+    fn functions(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Why the tools of this backend are not all known now, and where its state is shown; `None` when they are.
+    fn unready(&self, backend: &str) -> Option<String> {
+        let _ = backend;
+        None
+    }
 }
 
 /// The top level of a tool's input schema.
@@ -46,7 +57,7 @@ pub struct Parameters {
 pub struct ArgumentProblem {
     /// The property, as in `filter.tags[0]`; empty for the argument itself.
     pub path: String,
-    /// What was expected there.
+    /// What was expected there: the rest of a sentence that begins with the path.
     pub message: String,
 }
 
@@ -61,11 +72,14 @@ pub struct Call {
     pub arguments: Value,
 }
 
+/// Most dots at which a path is tried. Every try may cost as much as the path is long.
+const DOTS: usize = 64;
+
 /// Splits `backend.tool` where both halves are known. Names may contain dots, so every dot is tried; `Err` holds the
 /// number of ways that fit when that is not one.
 pub(crate) fn resolve_path(path: &str, tools: &dyn Tools) -> Result<(String, String), usize> {
     let mut found: Vec<(String, String)> = Vec::new();
-    for (dot, _) in path.match_indices('.') {
+    for (dot, _) in path.match_indices('.').take(DOTS) {
         let (Some(backend), Some(tool)) = (path.get(..dot), path.get(dot + 1..)) else { continue };
         let Some(backend) = tools.backend(backend) else { continue };
         let Some(tool) = tools.tool(&backend, tool) else { continue };
@@ -78,4 +92,16 @@ pub(crate) fn resolve_path(path: &str, tools: &dyn Tools) -> Result<(String, Str
         Ok([pair]) => Ok(pair),
         Err(found) => Err(found.len()),
     }
+}
+
+/// The halves of `path` that mean this backend and this tool.
+pub(crate) fn split_path<'p>(path: &'p str, meant: (&str, &str), tools: &dyn Tools) -> Option<(&'p str, &'p str)> {
+    let halves =
+        path.match_indices('.').take(DOTS).filter_map(|(dot, _)| Some((path.get(..dot)?, path.get(dot + 1..)?)));
+    let mut fits = halves.filter(|(left, right)| {
+        tools.backend(left).is_some_and(|backend| {
+            backend == meant.0 && tools.tool(&backend, right).is_some_and(|tool| tool == meant.1)
+        })
+    });
+    fits.next()
 }

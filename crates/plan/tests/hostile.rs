@@ -1,7 +1,10 @@
 //! Text that is made to crash or to stall whoever reads it. A stack overflow would end this test process.
 
+mod support;
+
 use std::time::{Duration, Instant};
-use toolgate_plan::{Form, compile, validate_code};
+use support::Catalog;
+use toolgate_plan::{FailureFacts, Form, Position, compile, hint_for, plan, validate_code};
 
 const LARGEST: usize = 262_144;
 /// Generous: the suite is built without optimisation and shares its machine.
@@ -183,6 +186,41 @@ fn brackets_hidden_from_a_careless_reader_never_overflow() {
         survives(open, middle, close);
         survives(open, middle, "");
     }
+}
+
+#[test]
+fn many_of_anything_cost_no_more_than_their_length() {
+    for unit in [
+        "exa.nope({});",
+        "exa.web_search({});",
+        "exaa.x();",
+        "y.x();",
+        "eval();",
+        "import.meta;",
+        "enum E{A}",
+        "namespace N{export const a=1}",
+        "a as b;",
+        "'x';\u{2028}",
+        "let {exa}=x;{",
+        "class A{private x:number;constructor(public y){}}",
+        "db.find({}).x;",
+        "type A=1;",
+        "/**/",
+        "`${a}`;",
+    ] {
+        let source = unit.repeat(LARGEST / unit.len());
+        let started = Instant::now();
+        let _ = compile(&source, Form::Script);
+        let _ = validate_code(&source);
+        let _ = plan(&source, &Catalog);
+        let position = Some(Position { line: 1, column: 1_000 });
+        let _ = hint_for(&FailureFacts { source: &source, error_name: None, position }, &Catalog);
+        assert!(started.elapsed() < 2 * PATIENCE, "{unit}: {:?}", started.elapsed());
+    }
+    let started = Instant::now();
+    let _ = plan(&format!("{{\"tool\": \"{}\"}}", "db.".repeat(80_000)), &Catalog);
+    let _ = plan(&format!("{}b({{}})", "a-b.".repeat(60_000)), &Catalog);
+    assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
 }
 
 #[test]

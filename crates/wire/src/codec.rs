@@ -172,7 +172,8 @@ fn put_start(start: &Start, out: &mut Vec<u8>) {
     put_u64(out, start.seed);
     put_f64(out, start.now);
     put_bytes(out, start.code.as_bytes());
-    put_option(out, start.data.as_deref());
+    out.push(u8::from(start.data.is_some()));
+    put_u64(out, start.data.unwrap_or(0));
     put_u32(out, start.functions.len() as u32);
     for name in &start.functions {
         put_bytes(out, name.as_bytes());
@@ -193,10 +194,16 @@ fn take_start(fields: &mut Fields<'_>) -> Result<Start, Malformed> {
         seed: fields.u64()?,
         now: fields.f64()?,
         code: fields.text()?,
-        data: fields.option()?.map(<[u8]>::to_vec),
+        data: take_length(fields)?,
         functions: (0..fields.u32()?).map(|_| fields.text()).collect::<Result<_, _>>()?,
         tools: fields.flag()?,
     })
+}
+
+fn take_length(fields: &mut Fields<'_>) -> Result<Option<u64>, Malformed> {
+    let present = fields.flag()?;
+    let length = fields.u64()?;
+    Ok(present.then_some(length))
 }
 
 fn put_limits(limits: &Limits, out: &mut Vec<u8>) {
@@ -270,6 +277,7 @@ fn take_question(fields: &mut Fields<'_>) -> Result<Question, Malformed> {
         0 => Ok(Question::Backend),
         1 => Ok(Question::Interface),
         2 => Ok(Question::Backends),
+        3 => Ok(Question::Global),
         _ => Err(Malformed::Meaningless("question")),
     }
 }
@@ -440,7 +448,7 @@ mod tests {
             seed: 42,
             now: 1e12,
             code: "(async () => 1)".into(),
-            data: Some(b"[]".to_vec()),
+            data: Some(2),
             functions: vec!["api.fetch".into()],
             tools: true,
         };

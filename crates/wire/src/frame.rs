@@ -22,8 +22,9 @@ pub struct Start {
     pub now: f64,
     /// JavaScript: an expression that is the function to call.
     pub code: String,
-    /// JSON text of the data to compute on, or of the global `context`.
-    pub data: Option<Vec<u8>>,
+    /// Bytes of JSON text that follow the frame: the data to compute on, or the global `context`.
+    /// They travel outside of it, so that neither side ever holds a second copy.
+    pub data: Option<u64>,
     /// Names of host functions, dotted for those under an object.
     pub functions: Vec<String>,
     /// Whether there are tools to ask about.
@@ -58,12 +59,14 @@ pub enum ToWorker {
 /// What a worker may ask while its program stands still.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
-    /// The backend that a global name stands for, with its tools.
+    /// The backend under this key of `tools`, with its tools.
     Backend,
     /// The interface of one tool, by any of its names.
     Interface,
     /// The names of all backends.
     Backends,
+    /// The backend that a global variable of this name is, with its tools.
+    Global,
 }
 
 /// Which console a line belongs to.

@@ -374,12 +374,12 @@ impl Host for Shop {
 
     fn answer(&self, question: Question, name: &str) -> Option<String> {
         match question {
-            Question::Backend if name == "shop" => Some(
+            Question::Backend | Question::Global if name == "shop" => Some(
                 json!({ "name": "shop", "tools": [{ "name": "price-of", "id": "price_of" }, { "name": "gone", "id": "gone" }] })
                     .to_string(),
             ),
             Question::Backends => Some(json!([{ "name": "shop", "id": "shop" }]).to_string()),
-            Question::Backend | Question::Interface => None,
+            Question::Backend | Question::Global | Question::Interface => None,
         }
     }
 

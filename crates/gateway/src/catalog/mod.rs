@@ -28,6 +28,7 @@ mod suggest;
 mod tool;
 pub mod types;
 
+pub use arguments::ArgumentProblem;
 pub use backend::{Backend, BackendState, Listing, ToolEntry, ToolRef};
 pub use handle::CatalogHandle;
 pub use resolve::Resolution;

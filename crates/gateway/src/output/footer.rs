@@ -13,19 +13,25 @@ pub(crate) const WORTH: usize = 200;
 /// and more than the longest footer.
 pub(crate) const ROOM: usize = 208;
 
-/// The footer after `body` bytes, out of a text of `processed` bytes.
-pub(crate) fn footer(body: usize, processed: usize, result: Option<&ResultId>) -> String {
-    let mut text = write(body, processed, result);
+/// The footer below `body`, which is left of a text of `processed` bytes.
+pub(crate) fn footer(body: &str, processed: usize, result: Option<&ResultId>) -> String {
+    let break_line = if body.ends_with('\n') { "\n" } else { "\n\n" };
+    format!("{break_line}{}", settled(body.len() + break_line.len(), processed, result))
+}
+
+/// The text whose numbers count itself.
+fn settled(above: usize, processed: usize, result: Option<&ResultId>) -> String {
+    let mut text = write(above, processed, result);
     // The footer counts itself, and a digit more or less changes the count; it settles within a step or two.
     for _ in 0..3 {
-        text = write(body + text.len(), processed, result);
+        text = write(above + text.len(), processed, result);
     }
     text
 }
 
 fn write(returned: usize, processed: usize, result: Option<&ResultId>) -> String {
     let mut text = format!(
-        "\n\n[Output: {} returned, {} processed, {}% reduced]",
+        "[Output: {} returned, {} processed, {}% reduced]",
         Kb(returned),
         Kb(processed),
         percent_reduced(returned as u64, processed as u64)
@@ -52,7 +58,7 @@ mod tests {
     #[test]
     fn the_footer_counts_itself() {
         let id = ResultId::parse("res_00112233445566778899aabbccddeeff").expect("an id");
-        insta::assert_snapshot!(footer(10_000, 102_400, Some(&id)).trim_start(), @r"
+        insta::assert_snapshot!(settled(10_000, 102_400, Some(&id)), @r"
         [Output: 9.9KB returned, 100.0KB processed, 90% reduced]
         [Full result: res_00112233445566778899aabbccddeeff — read_result / query_result]
         ");
@@ -61,7 +67,7 @@ mod tests {
     #[test]
     fn the_longest_footer_fits_its_room() {
         let id = ResultId::parse("res_00112233445566778899aabbccddeeff").expect("an id");
-        assert!(footer(usize::MAX / 4, usize::MAX, Some(&id)).len() <= ROOM);
+        assert!(settled(usize::MAX / 4, usize::MAX, Some(&id)).len() + 2 <= ROOM);
         const { assert!(ROOM > WORTH) };
     }
 }

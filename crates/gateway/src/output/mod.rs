@@ -114,7 +114,7 @@ pub fn shape(
     if !stages.is_empty() {
         result_id = keep(raw.into_kept());
         if processed.saturating_sub(text.len()) > footer::WORTH {
-            let footer = footer::footer(text.len(), processed, result_id.as_ref());
+            let footer = footer::footer(&text, processed, result_id.as_ref());
             if text.len() + footer.len() <= settings.max_output_size {
                 text.push_str(&footer);
                 stages.push(Stage::Footer);

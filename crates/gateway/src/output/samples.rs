@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-fn scalar() -> impl Strategy<Value = Value> {
+/// Any scalar, some of them long.
+pub(crate) fn scalar() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -15,7 +16,7 @@ fn scalar() -> impl Strategy<Value = Value> {
 
 /// Any JSON value of moderate size.
 pub(crate) fn json() -> impl Strategy<Value = Value> {
-    scalar().prop_recursive(4, 64, 8, |inner| {
+    scalar().prop_recursive(4, 32, 6, |inner| {
         let key = prop_oneof![Just("id".to_owned()), Just("name".to_owned()), "[a-z.\\[> é\"]{0,6}"];
         let member = (key, inner.clone());
         prop_oneof![
@@ -28,7 +29,7 @@ pub(crate) fn json() -> impl Strategy<Value = Value> {
 
 /// Objects with the same keys.
 pub(crate) fn records() -> impl Strategy<Value = Vec<Value>> {
-    prop::collection::vec((scalar(), scalar(), scalar()), 0..40).prop_map(|rows| {
+    prop::collection::vec((scalar(), scalar(), scalar()), 0..20).prop_map(|rows| {
         let record = |(id, name, note)| {
             Value::Object(Map::from_iter([("id".to_owned(), id), ("name".to_owned(), name), ("note".to_owned(), note)]))
         };

@@ -117,7 +117,9 @@ mod tests {
         line 0006
         line 0007
         line 0008
-        ... [987 lines / 9.6KB truncated — showing first 8 + last 5 lines] ...
+        line 0009
+        ... [985 lines / 9.6KB truncated — showing first 9 + last 6 lines] ...
+        line 0995
         line 0996
         line 0997
         line 0998
@@ -143,7 +145,7 @@ mod tests {
     #[test]
     fn one_long_line_is_cut_inside() {
         let text = format!("{}{}", "a".repeat(5_000), "z".repeat(5_000));
-        let expected = format!("{}... [truncated middle — 9.6KB omitted] ...{}", "a".repeat(94), "z".repeat(63));
+        let expected = format!("{}... [truncated middle — 9.6KB omitted] ...{}", "a".repeat(93), "z".repeat(63));
         assert_eq!(cut(&text, 200, Cut::Middle), expected);
     }
 

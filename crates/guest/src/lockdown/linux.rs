@@ -22,6 +22,9 @@ const FIRST_PRIVATE_USER: u32 = 2_000_000_000;
 /// What no run may exceed, whatever its own limits say.
 const MAX_ADDRESS_SPACE: u64 = 3 * 1024 * 1024 * 1024;
 
+/// Longer than any run may take, waiting for one included.
+const MAX_CPU_SECONDS: u64 = 700;
+
 /// Room beyond a run's own limit for the interpreter's code, stacks and buffers.
 const MEMORY_SLACK: u64 = 48 * 1024 * 1024;
 
@@ -48,6 +51,16 @@ pub fn settle(without: Without) -> Layers {
         layers.landlock = landlock();
     }
     layers
+}
+
+/// Lowers the kernel's own bounds to one run's: called when its limits are known, before its code is looked at.
+///
+/// The worker does this itself, since a host without CAP_SYS_RESOURCE may not do it to another user's
+/// process. Nothing can be raised again: that takes a privilege which was given up. The interpreter's
+/// meter is the exact limit; this one stops native code that has no meter.
+pub fn limit_run(limits: &Limits) {
+    limit(libc::RLIMIT_DATA, limits.memory.saturating_add(MEMORY_SLACK));
+    limit(libc::RLIMIT_CPU, limits.wall.as_secs() + 2);
 }
 
 /// Gives up the rest: every descriptor but the socket, and every system call but a few.
@@ -82,25 +95,18 @@ fn limit_resources() {
         (libc::RLIMIT_MEMLOCK, 0),
         (libc::RLIMIT_MSGQUEUE, 0),
         (libc::RLIMIT_AS, MAX_ADDRESS_SPACE),
+        (libc::RLIMIT_DATA, MAX_ADDRESS_SPACE),
+        (libc::RLIMIT_CPU, MAX_CPU_SECONDS),
     ];
     for (resource, value) in caps {
-        let cap = libc::rlimit { rlim_cur: value, rlim_max: value };
-        // SAFETY: `cap` is initialised and outlives the call; setrlimit only reads it.
-        unsafe { libc::setrlimit(resource, &cap) };
+        limit(resource, value);
     }
 }
 
-/// Lowers the kernel's own bounds to one run's: called when its limits are known, before its code is looked at.
-///
-/// The worker does this itself, since a host without CAP_SYS_RESOURCE may not do it to another user's
-/// process. Nothing can be raised again: that takes a privilege which was given up.
-pub fn limit_run(limits: &Limits, data: usize) {
-    let memory = limits.memory.saturating_add(3 * data as u64).saturating_add(MEMORY_SLACK);
-    for (resource, value) in [(libc::RLIMIT_DATA, memory), (libc::RLIMIT_CPU, limits.wall.as_secs() + 2)] {
-        let cap = libc::rlimit { rlim_cur: value, rlim_max: value };
-        // SAFETY: `cap` is initialised and outlives the call, which only reads it; process 0 is this one.
-        unsafe { libc::prlimit(0, resource, &cap, std::ptr::null_mut()) };
-    }
+fn limit(resource: libc::__rlimit_resource_t, value: u64) {
+    let cap = libc::rlimit { rlim_cur: value, rlim_max: value };
+    // SAFETY: `cap` is initialised and outlives the call, which only reads it; process 0 is this one.
+    unsafe { libc::prlimit(0, resource, &cap, std::ptr::null_mut()) };
 }
 
 /// A network, IPC and host name of its own. An extra layer: many systems refuse it.
@@ -165,7 +171,7 @@ fn keep_only(socket: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// The allow-list: reading and writing the socket, anonymous memory, the clock, its own bounds, the end.
+/// The allow-list: reading and writing the socket, anonymous memory, its own limits, the clock, the end.
 ///
 /// Everything else kills the process. Nothing on it opens, connects, executes or forks.
 pub fn filter() -> Option<Filter> {
@@ -181,8 +187,9 @@ pub fn filter() -> Option<Filter> {
         (libc::SYS_munmap, any()),
         (libc::SYS_brk, any()),
         (libc::SYS_madvise, any()),
-        (libc::SYS_clock_gettime, any()),
+        // Of itself only, where limits can be lowered and never raised.
         (libc::SYS_prlimit64, rules(vec![equal(0, 0)])),
+        (libc::SYS_clock_gettime, any()),
         (libc::SYS_exit_group, any()),
         (libc::SYS_exit, any()),
         (libc::SYS_rt_sigreturn, any()),

@@ -4,3 +4,6 @@
 pub fn landlock_version() -> u32 {
     0
 }
+
+/// Does nothing: there is no worker process to limit.
+pub fn limit_run(_: &toolgate_wire::Limits) {}

@@ -45,33 +45,38 @@
     const object = p.create(null);
     const put = (key, value, enumerable) =>
       p.defineProperty(object, key, { value, enumerable, writable: false, configurable: false });
-    const made = new p.Map();
-    for (let i = 0; i < tools.length; i++) p.mapSet(made, tools[i].name, toolFunction(name, tools[i].name));
-    for (let i = 0; i < tools.length; i++) put(tools[i].name, p.mapGet(made, tools[i].name), tools[i].id === tools[i].name);
+    for (let i = 0; i < tools.length; i++) put(tools[i].id, toolFunction(name, tools[i].name), true);
     for (let i = 0; i < tools.length; i++) {
-      if (!p.hasOwn(object, tools[i].id)) put(tools[i].id, p.mapGet(made, tools[i].name), true);
+      if (!p.hasOwn(object, tools[i].name)) put(tools[i].name, object[tools[i].id], false);
     }
     return p.freeze(object);
   };
 
-  const known = new p.Map();
-  const backend = (spelling) => {
-    if (p.mapHas(known, spelling)) return p.mapGet(known, spelling);
+  const [BACKEND, INTERFACE, BACKENDS, GLOBAL] = [0, 1, 2, 3];
+
+  // One object a backend, whatever it is called by.
+  const objects = new p.Map();
+  const look = (question, spelling) => {
     // No name holds half a character, and no message can carry one.
     if (!p.isWellFormed(spelling)) return undefined;
-    const answer = native.ask(0, spelling);
-    const info = answer === undefined ? undefined : p.parseJson(answer);
-    let object;
-    if (info !== undefined) {
-      object = p.mapGet(known, info.name) ?? backendObject(info);
-      p.mapSet(known, info.name, object);
-    }
-    p.mapSet(known, spelling, object);
-    return object;
+    const answer = native.ask(question, spelling);
+    if (answer === undefined) return undefined;
+    const info = p.parseJson(answer);
+    if (!p.mapHas(objects, info.name)) p.mapSet(objects, info.name, backendObject(info));
+    return p.mapGet(objects, info.name);
   };
+  const lookOnce = (question) => {
+    const known = new p.Map();
+    return (spelling) => {
+      if (!p.mapHas(known, spelling)) p.mapSet(known, spelling, look(question, spelling));
+      return p.mapGet(known, spelling);
+    };
+  };
+  const backend = lookOnce(BACKEND);
+  const globalBackend = lookOnce(GLOBAL);
 
   let names;
-  const backendNames = () => (names ??= p.parseJson(native.ask(2, "")));
+  const backendNames = () => (names ??= p.parseJson(native.ask(BACKENDS, "")));
 
   // An object whose properties are looked up when they are read.
   const lazy = (read, list) =>
@@ -97,7 +102,7 @@
   };
 
   const toolInterface = (name) => {
-    const answer = native.ask(1, p.toWellFormed(`${name}`));
+    const answer = native.ask(INTERFACE, p.toWellFormed(`${name}`));
     return answer === undefined ? null : p.parseJson(answer);
   };
 
@@ -121,7 +126,7 @@
     define("__backends", backends);
     define("__interfaces", lazy(interfacesCached, identifiers));
     define("__getToolInterface", (name) => toolInterface(name));
-    native.resolveGlobals((name) => (p.hasOwn(objectPrototype, name) ? undefined : backend(name)));
+    native.resolveGlobals((name) => (p.hasOwn(objectPrototype, name) ? undefined : globalBackend(name)));
   };
 
   // Host functions take positional arguments; `api.fetch` is `fetch` under `api`.

@@ -24,7 +24,16 @@ use std::collections::HashSet;
 
 /// Records in `edits` what turns the program into JavaScript.
 pub(crate) fn erase(parsed: &Parsed<'_>, edits: &mut Edits) -> Result<(), SyntaxFault> {
-    let mut eraser = Eraser { parsed, edits, fault: None, blocks: 0, declared: HashSet::new(), namespaces: Vec::new() };
+    let mut eraser = Eraser {
+        parsed,
+        edits,
+        fault: None,
+        blocks: 0,
+        declared: HashSet::new(),
+        enum_name: None,
+        space_name: None,
+        namespaces: Vec::new(),
+    };
     eraser.visit_program(parsed.program);
     eraser.fault.map_or(Ok(()), Err)
 }
@@ -37,14 +46,16 @@ struct Eraser<'p, 'a, 'e> {
     blocks: usize,
     /// Enums and namespaces whose variable exists already.
     declared: HashSet<SymbolId>,
+    /// Names for the objects of enums and namespaces that the program does not use, once they are needed.
+    enum_name: Option<String>,
+    space_name: Option<String>,
     /// The names under which the open namespaces are known inside themselves.
     namespaces: Vec<String>,
 }
 
 impl<'a> Eraser<'_, 'a, '_> {
     fn fault(&mut self, at: u32, message: &str, hint: &str) {
-        let fault = self.parsed.fault(at, message).hint(hint);
-        self.fault.get_or_insert(fault);
+        self.fault.get_or_insert_with(|| self.parsed.fault(at, message).hint(hint));
     }
 
     fn text(&self, start: u32, end: u32) -> &'a str {

@@ -4,6 +4,7 @@
 //! members can name earlier ones. The text of initialisers stays where it is.
 
 use super::Eraser;
+use crate::compile::unused_name;
 use oxc::{
     ast::ast::*,
     ast_visit::{Visit, walk},
@@ -52,7 +53,7 @@ impl<'a> Eraser<'_, 'a, '_> {
     }
 
     pub(super) fn rewrite_enum(&mut self, it: &TSEnumDeclaration<'a>) {
-        let object = self.unused_name("__enum");
+        let object = self.enum_name.get_or_insert_with(|| unused_name(self.parsed.code, "__enum")).clone();
         let declaration = self.declare(&it.id);
         let members = &it.body.members;
         let first = members.first().map_or(it.body.span.end - 1, |member| member.span.start);
@@ -102,7 +103,7 @@ impl<'a> Eraser<'_, 'a, '_> {
     }
 
     pub(super) fn rewrite_namespace(&mut self, it: &TSNamespaceDeclaration<'a>) {
-        let object = self.unused_name("__space");
+        let object = self.space_name.get_or_insert_with(|| unused_name(self.parsed.code, "__space"));
         let object = format!("{object}{}", self.namespaces.len());
         let declaration = self.declare(&it.id);
         let (body_start, body_end) = (it.body.span().start, it.body.span().end);
@@ -148,11 +149,6 @@ impl<'a> Eraser<'_, 'a, '_> {
         }
         let assignments: String = names.iter().map(|name| format!("{object}.{name} = {name};")).collect();
         self.edits.insert(it.span.end, format!(";{assignments}"));
-    }
-
-    /// A name that does not occur in the program.
-    fn unused_name(&self, base: &str) -> String {
-        crate::compile::unused_name(self.parsed.code, base)
     }
 }
 

@@ -13,8 +13,20 @@ use super::uniform::Records;
 /// Deeper containers show their first bytes: the cost of an outline is depth times size.
 const MAX_DEPTH: usize = 10;
 
-/// The least an entry's line takes to tell something.
+/// The least a line takes to tell something.
 const MIN_LINE: usize = 48;
+
+/// Entries get at least this much, or are only named: a map without data helps little.
+const MIN_SHARE: usize = 160;
+
+/// So many entries get a line even if they get less than that.
+const MIN_SHOWN: usize = 4;
+
+/// Containers that get less than this show their first bytes instead of their entries.
+const MIN_NESTED: usize = 192;
+
+/// Larger containers are outlined even where there is room for them in full.
+const SMALL: usize = 1_024;
 
 /// Longer arrays are told by ranges.
 const ONE_BY_ONE: usize = 16;
@@ -31,6 +43,7 @@ const FIRST_ITEMS: usize = 3;
 /// Describes one value in about `budget` bytes.
 pub(super) fn describe(page: &mut Page, path: &str, value: Value<'_>, budget: usize, depth: usize) {
     let room = budget.saturating_sub(path.len() + 2);
+    let room = if value.is_container() { room.min(SMALL) } else { room };
     if let Some(small) = minified(value, room) {
         page.line(&labelled(path, ": ", &small));
         return;
@@ -39,14 +52,33 @@ pub(super) fn describe(page: &mut Page, path: &str, value: Value<'_>, budget: us
         excerpt(page, path, value, budget);
         return;
     }
-    if depth >= MAX_DEPTH || budget < 2 * MIN_LINE {
+    if depth < MAX_DEPTH && budget >= MIN_NESTED {
+        container(page, path, value, budget, depth);
+    } else {
         stub(page, path, value, budget);
+    }
+}
+
+fn container(page: &mut Page, path: &str, value: Value<'_>, budget: usize, depth: usize) {
+    if let Some(records) = Records::of(value) {
+        records.describe(page, path, budget, depth);
         return;
     }
-    match (value.shape(), Records::of(value)) {
-        (Shape::Array, Some(records)) => records.describe(page, path, budget, depth),
-        (Shape::Array, None) if value.entries().nth(ONE_BY_ONE).is_some() => ranges(page, path, value, budget, depth),
-        _ => entries(page, path, value, budget, depth),
+    // One pass for both: at every level of deep nesting it is the whole text.
+    let mut rest = value.entries();
+    let first: Vec<_> = rest.by_ref().take(ONE_BY_ONE).collect();
+    let count = first.len() + rest.count();
+    let before = page.room();
+    if !path.is_empty() {
+        page.line(&sized(path, value, count));
+    }
+    let budget = budget.saturating_sub(before - page.room());
+    if count == first.len() {
+        entries(page, path, first.into_iter(), budget, depth);
+    } else if value.shape() == Shape::Array {
+        ranges(page, path, (value, count), budget, depth);
+    } else {
+        entries(page, path, value.entries(), budget, depth);
     }
 }
 
@@ -64,7 +96,7 @@ fn excerpt(page: &mut Page, path: &str, value: Value<'_>, budget: usize) {
 
 /// A container's size and identity, and its first bytes if there is room for some.
 fn stub(page: &mut Page, path: &str, value: Value<'_>, budget: usize) {
-    let mut line = sized(path, value);
+    let mut line = sized(path, value, value.entries().count());
     if let Some(identity) = identity(value) {
         line.push(' ');
         line.push_str(&identity);
@@ -78,22 +110,25 @@ fn stub(page: &mut Page, path: &str, value: Value<'_>, budget: usize) {
     page.line(&line);
 }
 
-fn sized(path: &str, value: Value<'_>) -> String {
-    format!("{path} ({}, {})", described(value), Kb(value.len()))
+fn sized(path: &str, value: Value<'_>, count: usize) -> String {
+    format!("{path} ({}, {})", described(value, count), Kb(value.len()))
 }
 
 /// Every entry on its own, or those that fit and the names of the others.
-fn entries(page: &mut Page, path: &str, value: Value<'_>, budget: usize, depth: usize) {
-    let before = page.room();
-    if !path.is_empty() {
-        page.line(&sized(path, value));
+fn entries<'a>(page: &mut Page, path: &str, all: impl Iterator<Item = Entry<'a>>, budget: usize, depth: usize) {
+    let mut shown = Vec::new();
+    let mut rest = all.enumerate().peekable();
+    let mut least = 0;
+    while let Some((index, entry)) = rest.peek() {
+        let path = child(path, *index, entry);
+        least += (path.len() + 3 + entry.value.len()).min(path.len() + MIN_SHARE);
+        if least > budget / 4 * 3 && shown.len() >= MIN_SHOWN {
+            break;
+        }
+        shown.push((path, entry.value));
+        rest.next();
     }
-    let budget = budget.saturating_sub(before - page.room());
-    let most = budget / (MIN_LINE + path.len());
-    let mut rest = value.entries();
-    let shown: Vec<_> =
-        rest.by_ref().take(most).enumerate().map(|(index, entry)| (child(path, index, &entry), entry.value)).collect();
-    let others = unshown(rest, budget / 4);
+    let others = unshown(rest.map(|(_, entry)| entry), budget / 4);
     let budget = budget.saturating_sub(others.as_ref().map_or(0, |line| line.len() + path.len()));
     let needs: Vec<_> = shown.iter().map(|(path, value)| path.len() + 3 + value.len()).collect();
     let share = fair_share(&needs, budget);
@@ -144,11 +179,7 @@ fn fair_share(needs: &[usize], budget: usize) -> usize {
 }
 
 /// A long array of unlike items: the first ones, then ranges with sizes and identities.
-fn ranges(page: &mut Page, path: &str, array: Value<'_>, budget: usize, depth: usize) {
-    let count = array.entries().count();
-    if !path.is_empty() {
-        page.line(&sized(path, array));
-    }
+fn ranges(page: &mut Page, path: &str, (array, count): (Value<'_>, usize), budget: usize, depth: usize) {
     let scalars = array.entries().take(FIRST_ITEMS).all(|entry| !entry.value.is_container());
     if !scalars {
         for (index, entry) in array.entries().take(FIRST_ITEMS).enumerate() {

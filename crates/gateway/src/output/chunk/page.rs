@@ -48,7 +48,7 @@ pub(super) fn join(path: &str, step: &str) -> String {
 /// A key as a step of a path: bare if that is clear, else as written in JSON within brackets.
 pub(super) fn step(key: &str) -> Cow<'_, str> {
     let name = unquote(key);
-    let clear = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$' | ' ' | '/' | '@' | '#');
+    let clear = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | ' ' | '/' | '@' | '#');
     if !name.is_empty() && name.len() <= MAX_KEY && name.trim().len() == name.len() && name.chars().all(clear) {
         return name;
     }
@@ -73,6 +73,8 @@ pub(super) fn clipped(raw: &str, room: usize) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::results::{Kept, Kind, Reading, ResultStore};
+    use proptest::prelude::*;
 
     #[test]
     fn a_line_that_does_not_fit_is_not_taken() {
@@ -85,6 +87,20 @@ mod tests {
     fn unclear_keys_are_quoted() {
         let steps: Vec<_> = [r#""a""#, r#""my-key 2""#, r#""a.b""#, r#""""#, r#""é\n""#].map(step).into();
         assert_eq!(steps, ["a", "my-key 2", r#"["a.b"]"#, r#"[""]"#, r#"["é\n"]"#]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_step_can_be_read(outer in ".{0,12}", inner in "[a-c$ .>'\"\\[\\]0-9\\\\-]{0,6}") {
+            let json = serde_json::json!({ &outer: { &inner: [7] } }).to_string();
+            let quoted = |key: &str| serde_json::to_string(key).expect("a string");
+            let path = join(&join(&step(&quoted(&outer)), &step(&quoted(&inner))), "[0]");
+            let store = ResultStore::new(Default::default());
+            let id = store.keep(Kept { kind: Kind::Json, text: json.into() }).expect("it fits");
+            let path = path.parse().map_err(|error| TestCaseError::fail(format!("{path}: {error}")))?;
+            let reading = Reading { path: Some(path), ..Reading::default() };
+            prop_assert_eq!(store.read(id.as_str(), &reading), Ok("7".to_owned()));
+        }
     }
 
     #[test]

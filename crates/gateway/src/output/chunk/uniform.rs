@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::super::json::{Shape, Value};
+use super::super::json::{Shape, Value, is_space};
 use super::super::size::Kb;
 use super::identity::identity;
 use super::page::{Page, join, step};
@@ -27,7 +27,10 @@ pub(super) struct Records<'a> {
 impl<'a> Records<'a> {
     /// None unless all items are objects with the keys of the first, in any order.
     pub(super) fn of(array: Value<'a>) -> Option<Self> {
-        let first = array.element(0).filter(|first| first.shape() == Shape::Object)?;
+        // Looked at before it is skipped over: at every level of deep nesting that would be the whole text.
+        let inside = array.text().strip_prefix('[')?;
+        inside.trim_start_matches(is_space).strip_prefix('{')?;
+        let first = array.element(0)?;
         let keys: Vec<_> = first.entries().filter_map(|entry| entry.key).take(MAX_KEYS + 1).collect();
         if keys.is_empty() || keys.len() > MAX_KEYS {
             return None;

@@ -10,7 +10,7 @@ use super::Matches;
 use super::terms::Terms;
 
 /// Deeper down, no container is looked for.
-const MAX_DEPTH: usize = 16;
+const MAX_DEPTH: usize = 8;
 
 /// The JSON with the matching entries alone, or nothing if none or all match.
 pub(super) fn matching(json: Value<'_>, terms: &Terms) -> Option<Matches> {
@@ -42,10 +42,14 @@ fn unescaped(written: &str) -> std::borrow::Cow<'_, str> {
 fn main_container(json: Value<'_>) -> Option<(usize, Value<'_>)> {
     let (mut offset, mut value) = (0, json);
     for _ in 0..MAX_DEPTH {
-        let largest = value.entries().max_by_key(|entry| entry.value.len())?;
-        let dominates = match value.shape() {
-            Shape::Array => value.entries().nth(1).is_none(),
-            _ => largest.value.len() > value.len() / 2,
+        let mut others = value.entries();
+        let mut largest = others.next()?;
+        // Two elements are enough to know that an array holds the sections.
+        let dominates = if value.shape() == Shape::Array {
+            others.next().is_none()
+        } else {
+            largest = others.fold(largest, |one, other| if other.value.len() > one.value.len() { other } else { one });
+            largest.value.len() > value.len() / 2
         };
         if !dominates {
             return Some((offset, value));

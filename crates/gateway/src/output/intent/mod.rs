@@ -9,7 +9,7 @@ mod elements;
 mod sections;
 mod terms;
 
-use super::body::{Body, Form};
+use super::body::Body;
 use super::footer::WORTH;
 use terms::Terms;
 
@@ -63,6 +63,7 @@ fn header(matches: &Matches, intent: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::body::Form;
     use super::*;
 
     fn check(text: &str, form: Form, intent: &str, header: &str) -> String {
@@ -113,7 +114,7 @@ mod tests {
         let text = format!("An error.\n\n{}", "x".repeat(4_989));
         assert_eq!(text.len(), 5_000);
         unchanged(&text, Form::Text, "error");
-        check(&(text + "x"), Form::Text, "error", "[1 of 2 sections match \"error\"]\n\n");
+        check(&(text + "x"), Form::Text, "error", "[1 of 11 sections match \"error\"]\n\n");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use memchr::memchr;
+use memchr::{memchr, memrchr};
 
 use super::Matches;
 use super::terms::Terms;
@@ -53,9 +53,9 @@ impl<'a> Sections<'a> {
     }
 
     /// The place after the line that starts at `at`, line break included.
-    fn line_end(&self, at: usize, end: usize) -> usize {
-        let rest = self.text.as_bytes().get(at..end).unwrap_or_default();
-        memchr(b'\n', rest).map_or(end, |found| at + found + 1)
+    fn line_end(&self, at: usize) -> usize {
+        let rest = self.text.as_bytes().get(at..).unwrap_or_default();
+        memchr(b'\n', rest).map_or(self.text.len(), |found| at + found + 1)
     }
 
     fn is_blank(&self, line: Range<usize>) -> bool {
@@ -65,7 +65,7 @@ impl<'a> Sections<'a> {
     fn paragraph(&mut self) -> Option<Range<usize>> {
         let mut start = None;
         while self.at < self.text.len() {
-            let line = self.at..self.line_end(self.at, self.text.len());
+            let line = self.at..self.line_end(self.at);
             self.at = line.end;
             match (self.is_blank(line.clone()), start) {
                 (true, None) => {}
@@ -79,27 +79,19 @@ impl<'a> Sections<'a> {
 
     /// Takes the next group off the long paragraph.
     fn group(&mut self) -> Range<usize> {
-        let Range { start, end: limit } = self.long.clone();
-        let mut end = self.line_end(start, limit);
-        if end - start > MAX_PARAGRAPH {
-            end = self.word_end(start);
-        }
-        while end < limit {
-            let next = self.line_end(end, limit);
-            if next - start > GROUP {
-                break;
-            }
-            end = next;
-        }
+        let start = self.long.start;
+        let most = self.text.floor_char_boundary(start + GROUP).min(self.long.end);
+        let end = if most == self.long.end { most } else { self.cut(start, most) };
         self.long.start = end;
         start..end
     }
 
-    /// A place between words, a group's size after `start`, within a line much longer than that.
-    fn word_end(&self, start: usize) -> usize {
-        let most = self.text.floor_char_boundary(start + GROUP);
+    /// The best place to end a group: after a line, else after a word, else anywhere.
+    fn cut(&self, start: usize, most: usize) -> usize {
         let piece = self.text.get(start..most).unwrap_or_default();
-        piece.rfind(char::is_whitespace).filter(|&space| space > 0).map_or(most, |space| start + space)
+        let line = memrchr(b'\n', piece.as_bytes()).map(|at| at + 1);
+        let word = || piece.rfind(char::is_whitespace).filter(|&space| space > 0);
+        line.or_else(word).map_or(most, |end| start + end)
     }
 
     /// Without the line breaks at its end.
@@ -113,15 +105,22 @@ impl Iterator for Sections<'_> {
     type Item = Range<usize>;
 
     fn next(&mut self) -> Option<Range<usize>> {
-        if self.long.is_empty() {
-            self.long = self.paragraph()?;
-            if self.long.len() <= MAX_PARAGRAPH {
-                let whole = std::mem::replace(&mut self.long, 0..0);
-                return Some(self.trimmed(whole));
+        loop {
+            let section = if self.long.is_empty() {
+                let paragraph = self.paragraph()?;
+                if paragraph.len() > MAX_PARAGRAPH {
+                    self.long = paragraph;
+                    continue;
+                }
+                paragraph
+            } else {
+                self.group()
+            };
+            let section = self.trimmed(section);
+            if !section.is_empty() {
+                return Some(section);
             }
         }
-        let group = self.group();
-        Some(self.trimmed(group))
     }
 }
 

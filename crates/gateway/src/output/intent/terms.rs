@@ -4,6 +4,8 @@
 //! finds "Error" and "failed" finds "failing". Words of scripts that have no case,
 //! many of which have no spaces either, are looked for inside longer ones.
 
+use memchr::memmem::Finder;
+
 /// More terms than a sentence has.
 const MAX_TERMS: usize = 64;
 
@@ -21,8 +23,9 @@ const STOP_WORDS: &[&str] = &[
 pub(super) struct Terms {
     /// Stems to compare words with.
     stems: Vec<String>,
-    /// Words to look for anywhere.
+    /// Words to look for anywhere, and what finds them.
     inside: Vec<String>,
+    finders: Vec<Finder<'static>>,
     /// First bytes of stems: most words of a text are dismissed by theirs.
     first: [bool; 256],
 }
@@ -34,7 +37,7 @@ impl Terms {
         if words.iter().any(|word| !is_stop_word(word)) {
             words.retain(|word| !is_stop_word(word));
         }
-        let mut terms = Self { stems: Vec::new(), inside: Vec::new(), first: [false; 256] };
+        let mut terms = Self { stems: Vec::new(), inside: Vec::new(), finders: Vec::new(), first: [false; 256] };
         for word in words {
             let caseless = word.chars().all(|c| !c.is_ascii() && c.to_lowercase().eq(c.to_uppercase()));
             let (list, term) = if caseless { (&mut terms.inside, word) } else { (&mut terms.stems, stem(word)) };
@@ -44,6 +47,7 @@ impl Terms {
         }
         terms.stems.truncate(MAX_TERMS / 2);
         terms.inside.truncate(MAX_TERMS / 2);
+        terms.finders = terms.inside.iter().map(|term| Finder::new(term).into_owned()).collect();
         for byte in terms.stems.iter().filter_map(|term| term.bytes().next()) {
             terms.first[usize::from(byte)] = true;
         }
@@ -57,7 +61,7 @@ impl Terms {
     /// At least three in ten of the terms occur.
     pub(super) fn match_in(&self, text: &str) -> bool {
         let enough = (self.count() * SHARE.0).div_ceil(SHARE.1);
-        let mut found = self.inside.iter().filter(|term| text.contains(term.as_str())).count() as u32;
+        let mut found = self.finders.iter().filter(|finder| finder.find(text.as_bytes()).is_some()).count() as u32;
         let mut seen = 0u64;
         for part in words(text).flat_map(parts) {
             if found >= enough {

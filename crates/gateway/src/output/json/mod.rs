@@ -142,14 +142,15 @@ fn after_space(bytes: &[u8], mut at: usize) -> usize {
 /// The place after the string whose opening quote is at `at`.
 fn string_end(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
-    while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
-        at += found;
-        if bytes.get(at) == Some(&b'"') {
-            return at + 1;
+    loop {
+        // Looked at first: strings of nothing but escapes are slow to search in.
+        match bytes.get(at) {
+            None => return bytes.len(),
+            Some(b'"') => return at + 1,
+            Some(b'\\') => at += 2,
+            Some(_) => at += bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)).unwrap_or(bytes.len()),
         }
-        at += 2;
     }
-    bytes.len()
 }
 
 fn plain_end(bytes: &[u8], mut at: usize) -> usize {

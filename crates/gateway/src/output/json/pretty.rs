@@ -284,6 +284,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
         fn layout_changes_nothing_but_layout(value in crate::output::samples::json()) {
             let text = value.to_string();

@@ -15,8 +15,7 @@ pub(crate) fn unquote(raw: &str) -> Cow<'_, str> {
     }
     let mut text = String::with_capacity(inner.len());
     let mut rest = inner;
-    while let Some(found) = memchr(b'\\', rest.as_bytes()) {
-        let (plain, escape) = rest.split_at(found);
+    while let Some((plain, escape)) = split_at_escape(rest) {
         text.push_str(plain);
         let (character, length) = escaped(escape.as_bytes());
         text.push(character);
@@ -24,6 +23,12 @@ pub(crate) fn unquote(raw: &str) -> Cow<'_, str> {
     }
     text.push_str(rest);
     Cow::Owned(text)
+}
+
+fn split_at_escape(text: &str) -> Option<(&str, &str)> {
+    // Looked at first: runs of escapes are slow to search in.
+    let at = if text.starts_with('\\') { 0 } else { memchr(b'\\', text.as_bytes())? };
+    text.split_at_checked(at)
 }
 
 /// The character that an escape stands for, and the length of the escape.
@@ -54,8 +59,7 @@ fn unicode(bytes: &[u8]) -> (char, usize) {
 pub(crate) fn replace_lone_surrogates(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     let mut rest = json;
-    while let Some(found) = memchr(b'\\', rest.as_bytes()) {
-        let (plain, escape) = rest.split_at(found);
+    while let Some((plain, escape)) = split_at_escape(rest) {
         text.push_str(plain);
         let (character, length) = escaped(escape.as_bytes());
         let (written, after) = escape.split_at_checked(length).unwrap_or((escape, ""));

@@ -1,0 +1,247 @@
+//! What can be typed: commands, flags and the help that teaches them.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use toolgate_engine::{IsolationMode, Without};
+use toolgate_wire::{LimitRequest, Profile};
+
+use crate::input::Source;
+use crate::units::{duration, size};
+
+/// Runs code that an AI agent wrote, in a sealed process of its own.
+///
+/// The program gets no files, no network, no environment: only what it is given. It is killed at its deadline.
+#[derive(Debug, Parser)]
+#[command(name = "toolgate", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  toolgate run examples/hello.ts                       run a TypeScript file
+  echo 'return 6 * 7' | toolgate run -                 run what comes on standard input
+  toolgate compute '(d) => d.length' --data big.json   one function over data that stays here
+  toolgate doctor                                      what confines programs on this machine
+
+Exit codes: 0 the program returned, 1 it failed, 2 the command was used wrongly.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a JavaScript or TypeScript program and print its result
+    ///
+    /// The program is the body of an async function (`return` and `await` work), a module with `export default` or
+    /// `export function main`, or an async arrow function. Its result is printed as JSON on standard output, its console
+    /// on standard error.
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// Apply one function to JSON data and print its result
+    ///
+    /// The function runs where the data is; only its result leaves. It must be one plain (not async) function expression.
+    #[command(after_help = COMPUTE_EXAMPLES)]
+    Compute(ComputeArgs),
+    /// Show what confines programs on this machine, layer by layer
+    ///
+    /// Starts a real worker and looks at it from outside. Exit code 0 when programs can be run in a process of their own,
+    /// 1 when they cannot.
+    Doctor(DoctorArgs),
+    /// Measure speed and size on this machine
+    ///
+    /// Each row comes with `calibration`: the microseconds that a fixed loop took on this machine at that moment, so that
+    /// numbers of different machines and hours can be compared.
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(BenchArgs),
+}
+
+/// See [`Command::Run`].
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The program, or - for standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Source,
+    #[command(flatten)]
+    pub(crate) bounds: Bounds,
+    /// The kind of run: its globals and default limits
+    #[arg(long, value_enum, default_value = "chain")]
+    pub(crate) profile: RunProfile,
+    /// JSON that the program sees as `context`, from a file or - for standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) context: Option<Source>,
+    /// Where random numbers start; the same seed gives the same numbers
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  toolgate run script.ts --timeout 2s --memory 64MB
+  toolgate run script.ts --context order.json --seed 7
+  echo 'return crypto.randomUUID()' | toolgate run - --profile snippet
+  toolgate run script.ts --json | jq .usage            the whole report as one JSON object";
+
+/// See [`Command::Compute`].
+#[derive(Debug, Args)]
+pub(crate) struct ComputeArgs {
+    /// The function, such as '(data) => data.length'
+    #[arg(value_name = "CODE", allow_hyphen_values = true)]
+    pub(crate) code: String,
+    /// JSON data, from a file or - for standard input; `null` when absent
+    #[arg(long, value_name = "FILE")]
+    pub(crate) data: Option<Source>,
+    #[command(flatten)]
+    pub(crate) bounds: Bounds,
+    /// The most bytes that the result's JSON may have
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub(crate) max_output: Option<u64>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+const COMPUTE_EXAMPLES: &str = "\
+Examples:
+  toolgate compute '(data) => data.filter(d => d.risk > 90).map(d => d.name)' --data customers.json
+  curl -s https://example.com/items.json | toolgate compute '(d) => d.items.length' --data -
+  toolgate compute '() => 2 ** 32'";
+
+/// Flags that bound a run.
+#[derive(Debug, Args)]
+pub(crate) struct Bounds {
+    /// Wall time, such as 500ms, 2s or 1m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// Memory of everything the program allocates, such as 64MB
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: Option<u64>,
+    /// What keeps the program from the rest of the machine
+    #[arg(long, value_enum)]
+    isolation: Option<Isolation>,
+}
+
+impl Bounds {
+    /// The limits asked for.
+    pub(crate) fn limits(&self) -> LimitRequest {
+        LimitRequest { wall: self.timeout, memory: self.memory, ..LimitRequest::default() }
+    }
+
+    /// The isolation asked for, or the platform's default.
+    pub(crate) fn isolation(&self) -> IsolationMode {
+        match self.isolation {
+            Some(Isolation::Process) => IsolationMode::Process,
+            Some(Isolation::Thread) => IsolationMode::Thread,
+            None => IsolationMode::default(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Isolation {
+    /// A fresh process under an operating-system jail
+    Process,
+    /// A thread of this process: the interpreter alone
+    Thread,
+}
+
+/// Profiles that take a whole program.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum RunProfile {
+    /// Tool calls, timers, console: 30 s, 50 MB
+    Chain,
+    /// A quick snippet: 3 s, 16 MB
+    Snippet,
+}
+
+impl From<RunProfile> for Profile {
+    fn from(profile: RunProfile) -> Self {
+        match profile {
+            RunProfile::Chain => Profile::Chain,
+            RunProfile::Snippet => Profile::Snippet,
+        }
+    }
+}
+
+/// How the end of a run is shown.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Output {
+    /// Print one report object: outcome, logs, calls, usage, isolation
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// See [`Command::Doctor`].
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Leave a layer off, to see what doctor says when it is missing
+    #[arg(long, value_name = "LAYER", value_enum)]
+    pub(crate) without: Vec<Layer>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl DoctorArgs {
+    /// The layers to leave off.
+    pub(crate) fn left_off(&self) -> Without {
+        Without {
+            landlock: self.without.contains(&Layer::Landlock),
+            namespaces: self.without.contains(&Layer::Namespaces),
+            seccomp: self.without.contains(&Layer::Seccomp),
+        }
+    }
+}
+
+/// Layers that can be left off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Layer {
+    Landlock,
+    Namespaces,
+    Seccomp,
+}
+
+impl Layer {
+    /// Its name in doctor's answer.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Layer::Landlock => "landlock",
+            Layer::Namespaces => "namespaces",
+            Layer::Seccomp => "seccomp",
+        }
+    }
+}
+
+/// See [`Command::Bench`].
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// What to measure; everything when absent, `data` for its three sizes
+    #[arg(value_name = "WORKLOAD")]
+    pub(crate) workloads: Vec<String>,
+    /// Samples to take of each workload, instead of its own number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) runs: Option<u32>,
+    /// Use all cores for every row; otherwise all rows but `throughput` stay on one
+    #[arg(long)]
+    pub(crate) all_cores: bool,
+    /// List the workloads and what each measures
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  toolgate bench                      every workload, as a table
+  toolgate bench warm calls --json    two of them, one JSON object a line
+  toolgate bench data --runs 20       data-1000, data-10000 and data-100000, 20 samples each";
+
+/// From whatever was typed: a path need not be text.
+impl From<OsString> for Source {
+    fn from(name: OsString) -> Self {
+        if name == "-" { Source::Stdin } else { Source::File(name.into()) }
+    }
+}

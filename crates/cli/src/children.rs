@@ -1,0 +1,88 @@
+//! Worker processes as the kernel shows them to their parent: truth that does not pass through a worker.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+/// The processes that this one is the parent of, zygotes and workers alike.
+pub(crate) fn children() -> BTreeSet<u32> {
+    let us = std::process::id();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| parent_of(*pid) == Some(us))
+        .collect()
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything; after it come the state and the parent.
+    let (_, after_name) = stat.rsplit_once(") ")?;
+    after_name.split(' ').nth(1)?.parse().ok()
+}
+
+/// Bytes of memory that this process shares with no other. Reading it of a sealed worker takes root.
+pub(crate) fn private_memory(pid: u32) -> std::io::Result<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    let kilobytes =
+        ["Private_Clean", "Private_Dirty"].into_iter().filter_map(|name| number(&rollup, name)).sum::<u64>();
+    Ok(kilobytes * 1024)
+}
+
+/// What the kernel says about one worker. `None`: this kernel does not say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// A seccomp filter is in force.
+    pub(crate) seccomp: Option<bool>,
+    /// See `prctl(2)`, `PR_SET_NO_NEW_PRIVS`.
+    pub(crate) no_new_privs: Option<bool>,
+    /// The user it runs as.
+    pub(crate) user: Option<u64>,
+    /// Its bounds as the kernel enforces them: processor seconds, data bytes, file bytes, core bytes.
+    pub(crate) limits: Vec<(&'static str, u64)>,
+}
+
+/// Limits to look for, as `/proc/PID/limits` names them.
+const LIMITS: [&str; 4] = ["Max cpu time", "Max data size", "Max file size", "Max core file size"];
+
+/// Looks at a process.
+pub(crate) fn look_at(pid: u32) -> Seen {
+    let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let (status, limits) = (read("status"), read("limits"));
+    let limit = |name| limits.lines().find_map(|line| first_number(line.strip_prefix(name)?));
+    Seen {
+        seccomp: number(&status, "Seccomp").map(|mode| mode == 2),
+        no_new_privs: number(&status, "NoNewPrivs").map(|flag| flag == 1),
+        user: number(&status, "Uid"),
+        limits: LIMITS.into_iter().filter_map(|name| Some((name, limit(name)?))).collect(),
+    }
+}
+
+/// The number after `name:` at the start of a line.
+fn number(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| first_number(line.strip_prefix(name)?.strip_prefix(':')?))
+}
+
+fn first_number(text: &str) -> Option<u64> {
+    text.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_can_look_at_itself() {
+        let us = std::process::id();
+        assert!(look_at(us).user.is_some());
+        assert!(private_memory(us).is_ok_and(|bytes| bytes > 0));
+        assert!(parent_of(us).is_some());
+    }
+
+    #[test]
+    fn a_field_is_found_by_its_whole_name() {
+        let status = "Seccomp_filters:\t3\nSeccomp:\t2\nUid:\t7\t7\t7\t7\n";
+        assert_eq!(number(status, "Seccomp"), Some(2));
+        assert_eq!(number(status, "Uid"), Some(7));
+        assert_eq!(number(status, "Gid"), None);
+    }
+}

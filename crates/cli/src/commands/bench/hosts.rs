@@ -1,0 +1,69 @@
+//! What the programs of the benchmark call.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use toolgate_engine::host::Question;
+use toolgate_engine::{Host, HostCall, HostError, HostFuture};
+
+/// One function, `record`, that answers at once with a kilobyte.
+pub(super) struct Records(String);
+
+impl Records {
+    /// The length of `text` in a record.
+    pub(super) const TEXT: usize = 1_000;
+
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Records(json!({ "id": 1, "text": "x".repeat(Self::TEXT) }).to_string()))
+    }
+}
+
+impl Host for Records {
+    fn call(&self, _: HostCall) -> HostFuture {
+        let record = self.0.clone();
+        Box::pin(std::future::ready(Ok(record)))
+    }
+
+    fn functions(&self) -> Vec<String> {
+        vec!["record".into()]
+    }
+}
+
+/// Backends named `backend_0` and on, each with tools named `tool_0` and on, which nobody calls.
+pub(super) struct ManyTools {
+    backends: Vec<Value>,
+}
+
+impl ManyTools {
+    pub(super) fn new(backends: usize, tools: usize) -> Arc<Self> {
+        let tools: Vec<_> =
+            (0..tools).map(|n| format!("tool_{n}")).map(|name| json!({ "name": name, "id": name })).collect();
+        let backend = |n| json!({ "name": format!("backend_{n}"), "tools": tools });
+        Arc::new(ManyTools { backends: (0..backends).map(backend).collect() })
+    }
+}
+
+impl Host for ManyTools {
+    fn call(&self, call: HostCall) -> HostFuture {
+        let refusal = HostError::not_sent("UNKNOWN", format!("{} is only for looking at", call.target));
+        Box::pin(std::future::ready(Err(refusal)))
+    }
+
+    fn answer(&self, question: Question, name: &str) -> Option<String> {
+        match question {
+            Question::Backend | Question::Global => {
+                self.backends.iter().find(|backend| backend["name"] == name).map(Value::to_string)
+            }
+            Question::Backends => {
+                let names =
+                    self.backends.iter().map(|backend| json!({ "name": backend["name"], "id": backend["name"] }));
+                Some(Value::from_iter(names).to_string())
+            }
+            Question::Interface => None,
+        }
+    }
+
+    fn has_tools(&self) -> bool {
+        true
+    }
+}

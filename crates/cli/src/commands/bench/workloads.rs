@@ -1,0 +1,121 @@
+//! The rows of the benchmark, in the order they are measured.
+
+use super::meter::{Cores, Meter, Samples, Unit};
+use super::{data, kill, latency, memory, throughput};
+
+/// One row.
+#[derive(Debug)]
+pub(super) struct Workload {
+    /// Its name on the command line and in the output.
+    pub(super) name: &'static str,
+    /// A name that stands for several rows.
+    pub(super) group: Option<&'static str>,
+    /// What is measured.
+    pub(super) what: &'static str,
+    /// What its numbers count.
+    pub(super) unit: Unit,
+    /// Samples that are taken.
+    pub(super) runs: u32,
+    /// Where it runs.
+    pub(super) cores: Cores,
+    /// How it is measured.
+    pub(super) measure: fn(&Meter) -> anyhow::Result<Samples>,
+}
+
+impl Workload {
+    /// Whether this row is meant by a name.
+    pub(super) fn answers_to(&self, name: &str) -> bool {
+        self.name == name || self.group == Some(name)
+    }
+}
+
+/// What most rows have in common.
+const ROW: Workload = Workload {
+    name: "",
+    group: None,
+    what: "",
+    unit: Unit::Microseconds,
+    runs: 1_000,
+    cores: Cores::One,
+    measure: latency::warm,
+};
+
+/// Every row.
+pub(super) const WORKLOADS: &[Workload] = &[
+    Workload {
+        name: "cold",
+        what: "nothing forked ahead: from fork to the result of `return 1+1`",
+        runs: 500,
+        measure: latency::cold,
+        ..ROW
+    },
+    Workload { name: "warm", what: "the same with a worker forked ahead", runs: 2_000, measure: latency::warm, ..ROW },
+    Workload {
+        name: "calls",
+        what: "20 host calls one after another, each answered with 1 KB of JSON",
+        measure: latency::calls,
+        ..ROW
+    },
+    Workload { name: "parallel", what: "100 such calls at once", runs: 500, measure: latency::parallel, ..ROW },
+    Workload {
+        name: "names",
+        what: "`warm` with 50 backends of 20 tools, one of them touched",
+        measure: latency::names,
+        ..ROW
+    },
+    Workload {
+        name: "data-1000",
+        group: Some("data"),
+        what: "filter and map over 1,000 records of about 150 bytes, crossing included",
+        runs: 500,
+        measure: |meter| data::measure(meter, 1_000),
+        ..ROW
+    },
+    Workload {
+        name: "data-10000",
+        group: Some("data"),
+        what: "the same over 10,000 records",
+        runs: 200,
+        measure: |meter| data::measure(meter, 10_000),
+        ..ROW
+    },
+    Workload {
+        name: "data-100000",
+        group: Some("data"),
+        what: "the same over 100,000 records",
+        runs: 40,
+        measure: |meter| data::measure(meter, 100_000),
+        ..ROW
+    },
+    Workload {
+        name: "kill",
+        what: "time past a deadline of 100 ms until `while(true){}` is gone",
+        runs: 30,
+        measure: kill::polite,
+        ..ROW
+    },
+    Workload {
+        name: "kill-native",
+        what: "the same for a loop that the interpreter never looks up from",
+        runs: 30,
+        measure: kill::native,
+        ..ROW
+    },
+    Workload {
+        name: "memory",
+        what: "private memory of each of 50 sandboxes held alive",
+        unit: Unit::Bytes,
+        runs: 50,
+        measure: memory::measure,
+        ..ROW
+    },
+    Workload {
+        name: "throughput",
+        what: "runs of `calls` a second, 8 at a time, on all cores",
+        unit: Unit::PerSecond,
+        runs: 8_000,
+        cores: Cores::All,
+        measure: throughput::measure,
+        ..ROW
+    },
+];

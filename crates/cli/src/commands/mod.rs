@@ -1,0 +1,44 @@
+//! One file a command, and how each of them ends.
+
+pub(crate) mod bench;
+pub(crate) mod compute;
+pub(crate) mod doctor;
+pub(crate) mod run;
+
+use std::fmt;
+use std::process::ExitCode;
+
+use crate::print;
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It did what was asked.
+    Done,
+    /// It was carried out, and what was asked failed.
+    Failed,
+}
+
+/// The command was used wrongly: nothing was carried out.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// What the shell sees. Says on standard error what went wrong, unless the command did already.
+pub(crate) fn exit_code(end: anyhow::Result<Exit>) -> ExitCode {
+    match end {
+        Ok(Exit::Done) => ExitCode::SUCCESS,
+        Ok(Exit::Failed) => ExitCode::from(1),
+        Err(error) => {
+            print::error(&format!("{error:#}"));
+            ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+        }
+    }
+}

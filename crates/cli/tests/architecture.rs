@@ -1,0 +1,123 @@
+//! What docs/ARCHITECTURE.md says is absent is absent, and the tests that the documents name exist.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every Rust file below a folder, as a path from the root.
+fn sources(folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(root().join(folder)).into_iter().flatten().flatten();
+    entries
+        .flat_map(|entry| {
+            let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+            match entry.path() {
+                below if below.is_dir() => sources(&path),
+                file if file.extension().is_some_and(|extension| extension == "rs") => vec![path],
+                _ => Vec::new(),
+            }
+        })
+        .collect()
+}
+
+/// The crates of the workspace that a crate's manifest names outside its tests.
+fn named_by(manifest: &str) -> BTreeSet<String> {
+    let normal = manifest.split("[dev-dependencies]").next().unwrap_or_default();
+    let (_, dependencies) = normal.split_once("[dependencies]").expect("dependencies");
+    let names = dependencies.lines().filter_map(|line| line.strip_prefix("toolgate-"));
+    names.map(|rest| rest.chars().take_while(char::is_ascii_alphabetic).collect()).collect()
+}
+
+#[test]
+fn crates_depend_on_each_other_only_along_the_arrows() {
+    let arrows: [(&str, &[&str]); 6] = [
+        ("wire", &[]),
+        ("plan", &["wire"]),
+        ("guest", &["wire"]),
+        ("engine", &["guest", "plan", "wire"]),
+        ("gateway", &["engine", "guest", "plan", "wire"]),
+        ("cli", &["engine", "gateway", "guest", "plan", "wire"]),
+    ];
+    for (name, allowed) in arrows {
+        for used in named_by(&read(format!("crates/{name}/Cargo.toml"))) {
+            assert!(allowed.contains(&used.as_str()), "{name} may not depend on {used}");
+        }
+    }
+}
+
+#[test]
+fn the_guest_links_nothing_that_reaches_out() {
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--locked", "--package", "toolgate-guest", "--edges", "normal", "--prefix", "none"])
+        .current_dir(root())
+        .output()
+        .expect("cargo tree runs");
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let tree = String::from_utf8(tree.stdout).expect("UTF-8");
+    let linked: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(linked.contains("rquickjs-sys"), "{linked:?}");
+    let forbidden = [
+        "toolgate-plan",
+        "toolgate-engine",
+        "toolgate-gateway",
+        "tokio",
+        "mio",
+        "socket2",
+        "hyper",
+        "reqwest",
+        "rmcp",
+        "axum",
+        "redis",
+        "rustls",
+        "ring",
+        "toml",
+        "toml_edit",
+        "saphyr-parser",
+        "clap",
+    ];
+    for name in forbidden {
+        assert!(!linked.contains(name), "the guest links {name}");
+    }
+}
+
+#[test]
+fn unsafe_code_is_where_the_document_says() {
+    for name in ["wire", "plan", "engine", "gateway", "cli"] {
+        let entry = if name == "cli" { "main" } else { "lib" };
+        assert!(read(format!("crates/{name}/src/{entry}.rs")).contains("#![forbid(unsafe_code)]"), "{name}");
+    }
+    let allowed =
+        ["lockdown/", "memory.rs", "globals.rs", "data/exotic/"].map(|place| format!("crates/guest/src/{place}"));
+    for file in sources("crates/guest/src") {
+        let has_unsafe = read(&file).lines().any(|line| {
+            let code = line.split("//").next().unwrap_or_default();
+            ["unsafe {", "unsafe impl", "unsafe fn", "unsafe extern"].iter().any(|word| code.contains(word))
+        });
+        assert!(!has_unsafe || allowed.iter().any(|place| file.starts_with(place)), "unsafe code in {file}");
+    }
+}
+
+#[test]
+fn every_test_that_a_document_names_exists() {
+    let documents = ["README.md", "docs/ARCHITECTURE.md", "docs/SECURITY.md", "docs/SPECIFICATION.md"];
+    let mut named = 0;
+    for document in documents {
+        // Code spans are every second part; those that name a test look like `path/to/file.rs::name`.
+        let text = read(document);
+        for (file, test) in text.split('`').skip(1).step_by(2).filter_map(|span| span.split_once(".rs::")) {
+            let source = read(format!("{file}.rs"));
+            assert!(source.contains(&format!("fn {test}(")), "{document} names {file}.rs::{test}");
+            named += 1;
+        }
+    }
+    assert!(named > 20, "the documents name {named} tests");
+}

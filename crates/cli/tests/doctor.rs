@@ -1,0 +1,54 @@
+//! Doctor tells the truth, also when a layer is missing.
+
+mod support;
+
+use serde_json::Value;
+use support::toolgate;
+
+fn doctor(args: &[&str]) -> (i32, Value) {
+    let ran = toolgate(&[&["doctor", "--json"], args].concat());
+    (ran.code, serde_json::from_str(&ran.stdout).expect("one JSON object"))
+}
+
+fn layer<'a>(diagnosis: &'a Value, name: &str) -> &'a Value {
+    let layers = diagnosis["layers"].as_array().expect("a list");
+    layers.iter().find(|layer| layer["name"] == name).expect("a layer of that name")
+}
+
+#[test]
+fn a_machine_that_can_run_programs_is_told_so() {
+    let (code, diagnosis) = doctor(&[]);
+    assert_eq!((code, &diagnosis["ok"]), (0, &Value::Bool(true)), "{diagnosis:#}");
+    for required in ["process", "seccomp", "no_new_privs", "pidfd"] {
+        assert_eq!(layer(&diagnosis, required)["active"], true, "{diagnosis:#}");
+    }
+}
+
+#[test]
+fn a_missing_layer_is_told_and_the_others_still_hold() {
+    let (code, diagnosis) = doctor(&["--without", "landlock", "--without", "namespaces"]);
+    assert_eq!(code, 0);
+    for name in ["landlock", "namespaces"] {
+        assert_eq!(layer(&diagnosis, name)["active"], false);
+        assert_eq!(layer(&diagnosis, name)["note"], "Left off by --without.");
+    }
+    assert_eq!(layer(&diagnosis, "seccomp")["active"], true);
+}
+
+#[test]
+fn without_seccomp_nothing_runs_and_doctor_fails() {
+    let (code, diagnosis) = doctor(&["--without", "seccomp"]);
+    assert_eq!((code, &diagnosis["ok"]), (1, &Value::Bool(false)));
+    assert_eq!(layer(&diagnosis, "seccomp")["active"], false);
+    assert_eq!(layer(&diagnosis, "process")["active"], false);
+    assert_eq!(layer(&diagnosis, "no_new_privs")["active"], true, "what the worker still had is told");
+    assert!(diagnosis["error"].as_str().is_some_and(|error| error.starts_with("UNAVAILABLE")), "{diagnosis:#}");
+}
+
+#[test]
+fn for_a_person_there_is_a_line_a_layer() {
+    let ran = toolgate(&["doctor", "--without", "landlock"]);
+    assert!(ran.stdout.contains("\n  off  landlock        Left off by --without.\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("\n  on   seccomp  "), "{}", ran.stdout);
+    assert!(!ran.stdout.contains('\x1b'), "no colours in a pipe");
+}

@@ -1,0 +1,64 @@
+//! Processes: a run sees nothing of another one, and none outlives the command.
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use toolgate_engine::{Engine, Request, WorkerCommand};
+use toolgate_wire::Profile;
+
+/// The processes whose parent is this one.
+fn children_of(parent: u32) -> Vec<Pid> {
+    let numbers = fs::read_dir("/proc").expect("/proc").flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_child = |pid: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok()) == Some(parent)
+    };
+    numbers.filter(is_child).filter_map(Pid::from_raw).collect()
+}
+
+#[test]
+fn killing_the_command_leaves_no_process_behind() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"))
+        .args(["run", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let program = b"console.log('here'); await sleep(25000);";
+    command.stdin.take().expect("piped").write_all(program).expect("read");
+    let mut line = String::new();
+    BufReader::new(command.stderr.take().expect("piped")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "here\n");
+
+    let children = children_of(command.id());
+    assert!(children.len() >= 2, "a zygote and a worker: {children:?}");
+    let handles: Vec<_> = children.iter().map(|pid| pidfd_open(*pid, PidfdFlags::empty()).expect("alive")).collect();
+    command.kill().expect("killed");
+    command.wait().expect("gone");
+    for handle in &handles {
+        // Readable when the process is gone.
+        let gone = poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&Timespec { tv_sec: 10, tv_nsec: 0 }));
+        assert_eq!(gone, Ok(1), "a process outlived the command by ten seconds");
+    }
+}
+
+#[test]
+fn a_run_sees_nothing_of_the_one_before() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let worker = WorkerCommand::Program(env!("CARGO_BIN_EXE_toolgate").into());
+        let engine = Engine::builder().worker_command(worker).workers_ahead(2).build().expect("an engine");
+        let code =
+            "const seen = [globalThis.mark, [].mark]; globalThis.mark = 1; Array.prototype.mark = 2; return seen";
+        for _ in 0..8 {
+            let report = engine.run(Request::new(Profile::Chain, code)).await;
+            assert_eq!(report.value().expect("a value").get(), "[null,null]");
+        }
+    });
+}

@@ -1,0 +1,123 @@
+//! The bridge as one running program sees it.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use toolgate_engine::host::{Question, Target};
+use toolgate_engine::{Host, HostCall, HostError, HostFuture};
+
+use super::{Asked, Bridge, View};
+use crate::catalog::Catalog;
+use crate::functions::{CallContext, ErrorCode, Registry};
+
+/// Between a backend's spelling and a tool's, where a program asks for one interface of one backend.
+const SEPARATOR: char = '\0';
+
+/// What one run may call: the tools that its caller may use, and host functions.
+pub struct RunHost {
+    bridge: Arc<Bridge>,
+    catalog: Catalog,
+    functions: Registry,
+    context: CallContext,
+    asked: Asked,
+    tools: bool,
+}
+
+impl RunHost {
+    /// A host with tools and no functions. The catalog stays as it is now for the whole run.
+    pub fn new(bridge: Arc<Bridge>, asked: Asked) -> Self {
+        let catalog = bridge.catalog();
+        let context = CallContext { cancel: asked.cancel.clone(), ..CallContext::default() };
+        RunHost { bridge, catalog, functions: Registry::default(), context, asked, tools: true }
+    }
+
+    /// The same with host functions.
+    pub fn with_functions(self, functions: Registry, context: CallContext) -> Self {
+        RunHost { functions, context, ..self }
+    }
+
+    /// The same without tools.
+    pub fn without_tools(self) -> Self {
+        RunHost { tools: false, ..self }
+    }
+
+    fn view(&self) -> View<'_> {
+        View::new(&self.catalog, &self.asked.access)
+    }
+
+    fn call_tool(&self, backend: String, tool: String, args: &str) -> HostFuture {
+        let arguments = match serde_json::from_str::<Map<String, Value>>(args) {
+            Ok(arguments) => arguments,
+            Err(error) => return failed(HostError::not_sent("INVALID_ARGUMENTS", error.to_string())),
+        };
+        let (bridge, asked) = (self.bridge.clone(), self.asked.clone());
+        Box::pin(async move {
+            let answer = bridge.call(&backend, &tool, arguments, asked).await?;
+            Ok(answer.value.to_string())
+        })
+    }
+
+    fn call_function(&self, name: String, args: &str) -> HostFuture {
+        let args = match serde_json::from_str::<Vec<Value>>(args) {
+            Ok(args) => args,
+            Err(error) => return failed(HostError::not_sent("INVALID_ARGUMENTS", error.to_string())),
+        };
+        let (functions, context) = (self.functions.clone(), self.context.clone());
+        Box::pin(async move {
+            let answer = functions.call(&name, context, args).await;
+            answer.map(|value| value.to_string()).map_err(|error| {
+                let state = match error.code {
+                    ErrorCode::InvalidArguments | ErrorCode::UnknownFunction => toolgate_wire::CallState::NotSent,
+                    _ => toolgate_wire::CallState::Failed,
+                };
+                HostError { code: error.code.as_str().to_owned(), message: error.message, data: error.data, state }
+            })
+        })
+    }
+}
+
+fn failed(error: HostError) -> HostFuture {
+    Box::pin(std::future::ready(Err(error)))
+}
+
+impl Host for RunHost {
+    fn call(&self, call: HostCall) -> HostFuture {
+        match call.target {
+            Target::Tool { backend, tool } => self.call_tool(backend, tool, &call.args),
+            Target::Function(name) => self.call_function(name, &call.args),
+        }
+    }
+
+    fn answer(&self, question: Question, name: &str) -> Option<String> {
+        let view = self.view();
+        match question {
+            Question::Backend => view.backend(name).map(View::listing),
+            Question::Global => view.variable(name).map(View::listing),
+            Question::Backends => {
+                let list = view.backends().map(|it| json!({ "name": it.name(), "id": it.identifier() }));
+                Some(Value::Array(list.collect()).to_string())
+            }
+            Question::Interface => {
+                let interface = match name.split_once(SEPARATOR) {
+                    Some((backend, tool)) => view.tool(backend, tool).map(|found| found.interface()),
+                    None => view.interface(name),
+                };
+                interface.map(|interface| interface.to_string())
+            }
+        }
+    }
+
+    fn functions(&self) -> Vec<String> {
+        self.functions.names()
+    }
+
+    fn has_tools(&self) -> bool {
+        self.tools
+    }
+
+    fn is_read_only(&self, target: &Target) -> bool {
+        let Target::Tool { backend, tool } = target else { return false };
+        let found = self.view().tool(backend, tool);
+        found.is_some_and(|found| found.tool().raw["annotations"]["readOnlyHint"] == Value::Bool(true))
+    }
+}

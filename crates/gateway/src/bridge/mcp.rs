@@ -1,0 +1,74 @@
+//! A running MCP server as a provider.
+
+use serde_json::{Map, Value, json};
+use toolgate_engine::HostError;
+use toolgate_wire::CallState;
+
+use super::{Answer, Asked, Provider, ProviderFuture, unready};
+use crate::backends::{Backend, BackendState, CallError, CallOptions, Effect, WhenUnready};
+use crate::catalog::BackendState as Known;
+
+/// Calls go to this backend.
+pub struct McpProvider(Backend);
+
+impl McpProvider {
+    /// A provider over a backend that someone else starts and stops.
+    pub fn new(backend: Backend) -> Self {
+        McpProvider(backend)
+    }
+}
+
+impl Provider for McpProvider {
+    fn call(&self, tool: String, arguments: Map<String, Value>, asked: Asked) -> ProviderFuture {
+        let backend = self.0.clone();
+        Box::pin(async move {
+            let options = CallOptions {
+                timeout: asked.timeout,
+                cancel: asked.cancel,
+                progress: asked.progress,
+                caller: asked.caller,
+                unready: WhenUnready::Wait,
+            };
+            let reply = backend.call(&tool, arguments, options).await;
+            let reply = reply.map_err(|error| host_error(backend.name(), &tool, error))?;
+            let raw = reply.raw().clone();
+            Ok(Answer { value: reply.into_value(), raw: Some(raw) })
+        })
+    }
+}
+
+fn host_error(backend: &str, tool: &str, error: CallError) -> HostError {
+    let state = match error.effect() {
+        Effect::NotSent => CallState::NotSent,
+        Effect::Failed => CallState::Failed,
+        Effect::Unknown => CallState::Unknown,
+    };
+    let (code, data) = describe(&error);
+    let message = match &error {
+        CallError::NotReady { state: BackendState::Starting, .. } => unready(backend, Some(tool), &Known::Cached),
+        CallError::NotReady { state, .. } => {
+            format!("Backend '{backend}' is {state}. The resource toolgate://backend/{backend} shows its state.")
+        }
+        error => error.to_string(),
+    };
+    HostError { code: code.to_owned(), message, data, state }
+}
+
+/// A short name for the failure, and what a program may want to know of it. No wildcard arm: a new error must choose.
+fn describe(error: &CallError) -> (&'static str, Option<Value>) {
+    match error {
+        CallError::Unknown { .. } => ("UNKNOWN_TOOL", None),
+        CallError::Tool(fault) => ("TOOL_FAILED", fault.data.clone()),
+        CallError::Rejected { code, data, .. } => ("REJECTED", Some(json!({ "code": code, "data": data }))),
+        CallError::InputRequired { requests } => ("INPUT_REQUIRED", Some(requests.clone())),
+        CallError::Timeout { .. } => ("TIMEOUT", None),
+        CallError::Crashed { stderr, .. } => ("CRASHED", Some(json!({ "stderr": stderr }))),
+        CallError::NotReady { .. } => ("NOT_READY", None),
+        CallError::Unreachable { .. } => ("UNREACHABLE", None),
+        CallError::Cancelled { .. } => ("CANCELLED", None),
+        CallError::Protocol { .. } => ("PROTOCOL", None),
+        CallError::Http { status, .. } => ("HTTP", Some(json!({ "status": status }))),
+        CallError::TooLarge { .. } => ("TOO_LARGE", None),
+        CallError::Overloaded { .. } => ("OVERLOADED", None),
+    }
+}

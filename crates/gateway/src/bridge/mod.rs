@@ -1,0 +1,176 @@
+//! The one way from a program to a tool.
+//!
+//! Whatever wants a tool called, a script, a short cut or a pass-through client, comes through
+//! [`Bridge::call`]: the same look-up, policy, argument check and accounting for all. A tool that
+//! a caller may not use looks to it as if it did not exist.
+//!
+//! # Layout
+//! - `view`: the part of the catalog that a caller may use
+//! - `provider`: what stands behind a backend's name
+//! - `mcp`, `scripted`: providers: a real MCP server, a scripted set of tools
+//! - `host`: the bridge as a running program sees it
+
+mod host;
+mod mcp;
+mod provider;
+pub mod scripted;
+mod view;
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use serde_json::{Map, Value};
+use toolgate_engine::HostError;
+
+use crate::catalog::{ArgumentProblem, Backend, BackendState, Catalog, CatalogHandle};
+
+pub use host::RunHost;
+pub use mcp::McpProvider;
+pub use provider::{Answer, Asked, Provider, ProviderFuture};
+pub(crate) use view::View;
+
+/// Longest list of argument problems in one message.
+const SHOWN_PROBLEMS: usize = 5;
+
+/// Tools by name, and who answers for them.
+pub struct Bridge {
+    catalog: CatalogHandle,
+    providers: RwLock<HashMap<String, Arc<dyn Provider>>>,
+}
+
+/// Which backends a caller may use.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Access {
+    /// All of them.
+    #[default]
+    All,
+    /// These, by their own names.
+    Only(Vec<String>),
+}
+
+impl Access {
+    /// Whether this backend may be used.
+    pub fn permits(&self, backend: &str) -> bool {
+        match self {
+            Access::All => true,
+            Access::Only(names) => names.iter().any(|name| name == backend),
+        }
+    }
+}
+
+impl Bridge {
+    /// A bridge over a catalog that others keep up to date.
+    pub fn new(catalog: CatalogHandle) -> Self {
+        Bridge { catalog, providers: RwLock::default() }
+    }
+
+    /// What tools there are now.
+    pub fn catalog(&self) -> Catalog {
+        self.catalog.load()
+    }
+
+    /// The catalog's owner handle.
+    pub fn catalog_handle(&self) -> &CatalogHandle {
+        &self.catalog
+    }
+
+    /// Puts a provider behind a backend's own name, in place of an earlier one.
+    pub fn provide(&self, backend: impl Into<String>, provider: Arc<dyn Provider>) {
+        self.providers.write().unwrap_or_else(PoisonError::into_inner).insert(backend.into(), provider);
+    }
+
+    /// Takes the provider away.
+    pub fn withdraw(&self, backend: &str) {
+        self.providers.write().unwrap_or_else(PoisonError::into_inner).remove(backend);
+    }
+
+    /// Calls a tool, by any spelling of its names.
+    pub async fn call(
+        &self,
+        backend: &str,
+        tool: &str,
+        arguments: Map<String, Value>,
+        asked: Asked,
+    ) -> Result<Answer, HostError> {
+        let arguments = Value::Object(arguments);
+        let (provider, tool) = self.admit(backend, tool, &arguments, &asked)?;
+        // Checked as a value, sent as what a value of this kind holds.
+        let Value::Object(arguments) = arguments else { return Err(not_an_object()) };
+        provider.call(tool, arguments, asked).await
+    }
+
+    /// Everything that is decided before anything is sent.
+    fn admit(
+        &self,
+        backend: &str,
+        tool: &str,
+        arguments: &Value,
+        asked: &Asked,
+    ) -> Result<(Arc<dyn Provider>, String), HostError> {
+        let catalog = self.catalog.load();
+        let view = View::new(&catalog, &asked.access);
+        let Some(known) = view.backend(backend) else { return Err(unknown_backend(view, backend)) };
+        let Some(found) = known.tool(tool) else { return Err(unknown_tool(view, known, tool)) };
+        let problems = found.entry.check_arguments(arguments);
+        if !problems.is_empty() {
+            return Err(invalid_arguments(&found.path(), &problems));
+        }
+        let provider = self.providers.read().unwrap_or_else(PoisonError::into_inner).get(known.name()).cloned();
+        match provider {
+            Some(provider) => Ok((provider, found.tool().name.clone())),
+            None => Err(not_ready(known.name(), Some(&found.tool().name), known.state())),
+        }
+    }
+}
+
+fn not_an_object() -> HostError {
+    HostError::not_sent("INVALID_ARGUMENTS", "the arguments are no object")
+}
+
+fn unknown_backend(view: View<'_>, backend: &str) -> HostError {
+    let near = view.near_backends(backend);
+    HostError::not_sent("UNKNOWN_BACKEND", format!("there is no backend named {backend}{}", did_you_mean(&near)))
+}
+
+/// A backend that is not up may have more tools than are known.
+fn unknown_tool(view: View<'_>, backend: &Backend, tool: &str) -> HostError {
+    if *backend.state() != BackendState::Ready {
+        return not_ready(backend.name(), None, backend.state());
+    }
+    let near = view.near_tools(backend.name(), tool);
+    let message = format!("{} has no tool named {tool}{}", backend.name(), did_you_mean(&near));
+    HostError::not_sent("UNKNOWN_TOOL", message)
+}
+
+fn did_you_mean(near: &[String]) -> String {
+    if near.is_empty() { String::new() } else { format!(": did you mean {}?", near.join(" or ")) }
+}
+
+fn invalid_arguments(path: &str, problems: &[ArgumentProblem]) -> HostError {
+    let shown: Vec<&str> = problems.iter().take(SHOWN_PROBLEMS).map(|problem| problem.message.as_str()).collect();
+    let message = format!("the arguments do not fit {path}: {}", shown.join("; "));
+    let data = problems.iter().map(|problem| serde_json::json!({ "path": problem.path, "message": problem.message }));
+    HostError::not_sent("INVALID_ARGUMENTS", message).with_data(data.collect())
+}
+
+/// The backend cannot be called now.
+pub(crate) fn not_ready(backend: &str, tool: Option<&str>, state: &BackendState) -> HostError {
+    HostError::not_sent("NOT_READY", unready(backend, tool, state))
+}
+
+/// In what state a backend is that cannot be called now, and what shows it.
+pub(crate) fn unready(backend: &str, tool: Option<&str>, state: &BackendState) -> String {
+    let shown = format!("The resource toolgate://backend/{backend} shows its state.");
+    match (state, tool) {
+        (BackendState::Starting | BackendState::Cached, Some(tool)) => format!(
+            "Backend '{backend}' is still starting. Tool '{tool}' is cached but the backend hasn't connected yet. \
+             Try again shortly."
+        ),
+        (BackendState::Starting | BackendState::Cached, None) => {
+            format!("Backend '{backend}' is still starting, and its tools are not all known yet. {shown}")
+        }
+        (BackendState::Ready, _) => format!("Backend '{backend}' has just gone away. Try again shortly. {shown}"),
+        (BackendState::Failed { reason }, _) => format!("Backend '{backend}' failed to start: {reason}. {shown}"),
+        (BackendState::Disabled, _) => format!("Backend '{backend}' is disabled in the configuration. {shown}"),
+    }
+}

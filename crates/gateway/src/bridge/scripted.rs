@@ -1,0 +1,231 @@
+//! A scripted set of tools, read from a JSON file: for demonstrations, examples and tests.
+//!
+//! ```json
+//! { "backends": { "shop": { "tools": [
+//!   { "name": "find", "description": "Finds products", "inputSchema": { "type": "object" },
+//!     "reply": { "echo": "{{query}}" }, "delayMs": 5 },
+//!   { "name": "fail", "error": { "code": "NOT_FOUND", "message": "no {{id}}" } }
+//! ] } } }
+//! ```
+//!
+//! A text that is one `{{path}}` becomes the argument itself; inside a longer text the argument's
+//! own text is put. `replies` is a list of answers for one call after another, the last repeated.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use toolgate_engine::HostError;
+
+use super::{Answer, Asked, Provider, ProviderFuture};
+use crate::catalog::{BackendState, Catalog, Listing, Tool};
+
+/// The file as written.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Script {
+    /// Backends by name.
+    pub backends: BTreeMap<String, ScriptedBackend>,
+}
+
+/// One backend of the file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptedBackend {
+    /// Words that search may filter by.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// Its tools.
+    pub tools: Vec<ScriptedTool>,
+}
+
+/// One tool of the file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ScriptedTool {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// What it takes; anything when absent.
+    #[serde(default, alias = "input_schema")]
+    pub input_schema: Option<Value>,
+    /// What it gives.
+    #[serde(default, alias = "output_schema")]
+    pub output_schema: Option<Value>,
+    /// Hints such as `readOnlyHint`.
+    #[serde(default)]
+    pub annotations: Option<Value>,
+    /// The answer.
+    #[serde(default)]
+    pub reply: Option<Value>,
+    /// Answers for one call after another; the last is repeated.
+    #[serde(default)]
+    pub replies: Vec<Value>,
+    /// The failure, instead of an answer.
+    #[serde(default)]
+    pub error: Option<ScriptedError>,
+    /// Milliseconds until the answer.
+    #[serde(default, alias = "delay_ms", alias = "delay")]
+    pub delay_ms: u64,
+}
+
+/// A failure of the file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptedError {
+    /// Its code.
+    #[serde(default = "tool_failed")]
+    pub code: String,
+    /// Its message.
+    pub message: String,
+    /// More, for a program.
+    #[serde(default)]
+    pub data: Option<Value>,
+}
+
+fn tool_failed() -> String {
+    "TOOL_FAILED".to_owned()
+}
+
+impl Script {
+    /// Reads the file's text.
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// The catalog of these tools.
+    pub fn catalog(&self) -> Catalog {
+        let listings = self.backends.iter().map(|(name, backend)| Listing {
+            name: name.clone(),
+            state: BackendState::Ready,
+            tools: backend.tools.iter().map(ScriptedTool::described).collect(),
+            tags: backend.tags.clone(),
+        });
+        Catalog::new(listings.collect())
+    }
+
+    /// A provider for each backend.
+    pub fn providers(self) -> impl Iterator<Item = (String, Arc<dyn Provider>)> {
+        self.backends.into_iter().map(|(name, backend)| {
+            let tools =
+                backend.tools.into_iter().map(|tool| (tool.name.clone(), Arc::new(Played::new(tool)))).collect();
+            (name, Arc::new(ScriptedProvider(tools)) as Arc<dyn Provider>)
+        })
+    }
+}
+
+impl ScriptedTool {
+    fn described(&self) -> Tool {
+        let input_schema = self.input_schema.clone().unwrap_or_else(|| json!({ "type": "object" }));
+        let raw = json!({
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": input_schema,
+            "outputSchema": self.output_schema,
+            "annotations": self.annotations,
+        });
+        Tool {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            input_schema,
+            output_schema: self.output_schema.clone(),
+            raw,
+        }
+    }
+}
+
+struct ScriptedProvider(BTreeMap<String, Arc<Played>>);
+
+/// A tool and how often it was called.
+struct Played {
+    tool: ScriptedTool,
+    calls: AtomicUsize,
+}
+
+impl Played {
+    fn new(tool: ScriptedTool) -> Self {
+        Played { tool, calls: AtomicUsize::new(0) }
+    }
+
+    fn answer(&self, arguments: &Map<String, Value>) -> Result<Answer, HostError> {
+        let turn = self.calls.fetch_add(1, Ordering::Relaxed);
+        if let Some(error) = &self.tool.error {
+            let message = filled_text(&error.message, arguments);
+            let data = error.data.as_ref().map(|data| filled(data, arguments));
+            return Err(HostError { data, ..HostError::new(error.code.clone(), message) });
+        }
+        let last = self.tool.replies.len().saturating_sub(1);
+        let template = self.tool.replies.get(turn.min(last)).or(self.tool.reply.as_ref());
+        Ok(Answer::value(template.map_or(Value::Null, |template| filled(template, arguments))))
+    }
+}
+
+impl Provider for ScriptedProvider {
+    fn call(&self, tool: String, arguments: Map<String, Value>, asked: Asked) -> ProviderFuture {
+        let Some(played) = self.0.get(&tool).cloned() else {
+            let error = HostError::not_sent("UNKNOWN_TOOL", format!("no tool named {tool}"));
+            return Box::pin(std::future::ready(Err(error)));
+        };
+        if played.tool.delay_ms == 0 {
+            return Box::pin(std::future::ready(played.answer(&arguments)));
+        }
+        Box::pin(async move {
+            let delay = Duration::from_millis(played.tool.delay_ms);
+            let allowed = asked.timeout.unwrap_or(Duration::from_secs(30));
+            tokio::select! {
+                () = tokio::time::sleep(delay.min(allowed)) => {}
+                () = asked.cancel.cancelled() => return Err(HostError::unknown("CANCELLED", "the call was cancelled")),
+            }
+            if delay > allowed {
+                return Err(HostError::unknown("TIMEOUT", format!("no answer within {} ms", allowed.as_millis())));
+            }
+            played.answer(&arguments)
+        })
+    }
+}
+
+/// The template with arguments put in.
+fn filled(template: &Value, arguments: &Map<String, Value>) -> Value {
+    match template {
+        Value::String(text) => match text.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")) {
+            Some(path) if !path.contains("{{") => look_up(arguments, path).cloned().unwrap_or(Value::Null),
+            _ => Value::String(filled_text(text, arguments)),
+        },
+        Value::Array(items) => items.iter().map(|item| filled(item, arguments)).collect(),
+        Value::Object(fields) => {
+            Value::Object(fields.iter().map(|(key, value)| (key.clone(), filled(value, arguments))).collect())
+        }
+        plain => plain.clone(),
+    }
+}
+
+fn filled_text(text: &str, arguments: &Map<String, Value>) -> String {
+    let mut result = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let Some((path, tail)) = after.split_once("}}") else { break };
+        result.push_str(before);
+        match look_up(arguments, path) {
+            Some(Value::String(text)) => result.push_str(text),
+            Some(value) => result.push_str(&value.to_string()),
+            None => result.push_str("null"),
+        }
+        rest = tail;
+    }
+    result.push_str(rest);
+    result
+}
+
+fn look_up<'a>(arguments: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    let mut parts = path.trim().split('.');
+    let first = arguments.get(parts.next()?)?;
+    parts.try_fold(first, |value, part| match value {
+        Value::Array(items) => items.get(part.parse::<usize>().ok()?),
+        value => value.get(part),
+    })
+}

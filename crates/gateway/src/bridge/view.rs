@@ -1,0 +1,78 @@
+//! The part of a catalog that one caller may use.
+//!
+//! Everything that a program or its writer is told about tools comes through here: a tool that
+//! the caller may not use is not found, not listed and not suggested.
+
+use serde_json::{Value, json};
+
+use super::Access;
+use crate::catalog::{Backend, Catalog, Misspelt, Resolution, ToolRef};
+
+/// A catalog as one caller sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View<'a> {
+    catalog: &'a Catalog,
+    access: &'a Access,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(catalog: &'a Catalog, access: &'a Access) -> Self {
+        View { catalog, access }
+    }
+
+    fn permitted(&self, backend: Option<&'a Backend>) -> Option<&'a Backend> {
+        backend.filter(|backend| self.access.permits(backend.name()))
+    }
+
+    /// The backend that `spelling` means, original or identifier.
+    pub(crate) fn backend(&self, spelling: &str) -> Option<&'a Backend> {
+        self.permitted(self.catalog.backend(spelling))
+    }
+
+    /// The backend that a global variable of this name is.
+    pub(crate) fn variable(&self, name: &str) -> Option<&'a Backend> {
+        let index = self.catalog.backend_names().resolve_variable(name)?;
+        self.permitted(self.catalog.backends().get(index))
+    }
+
+    /// All backends, sorted by original name.
+    pub(crate) fn backends(&self) -> impl Iterator<Item = &'a Backend> {
+        self.catalog.backends().iter().filter(|backend| self.access.permits(backend.name()))
+    }
+
+    /// The tool of that backend, each in either spelling.
+    pub(crate) fn tool(&self, backend: &str, tool: &str) -> Option<ToolRef<'a>> {
+        self.backend(backend)?.tool(tool)
+    }
+
+    /// What `__getToolInterface` answers: `backend.tool`, or a tool name that only one backend has.
+    pub(crate) fn interface(&self, path: &str) -> Option<Value> {
+        let found = match self.catalog.resolve(path) {
+            Resolution::Found(found) => vec![found],
+            Resolution::Ambiguous(several) => several,
+            Resolution::Unknown => Vec::new(),
+        };
+        let mut permitted = found.into_iter().filter(|found| self.access.permits(found.backend.name()));
+        match (permitted.next(), permitted.next()) {
+            (Some(only), None) => Some(only.interface()),
+            _ => None,
+        }
+    }
+
+    /// `{name, tools: [{name, id}]}`, as the prelude reads it.
+    pub(crate) fn listing(backend: &Backend) -> String {
+        let tools = backend.tools().iter().map(|entry| json!({ "name": entry.tool().name, "id": entry.identifier() }));
+        json!({ "name": backend.name(), "tools": tools.collect::<Vec<_>>() }).to_string()
+    }
+
+    /// Backends that may have been meant.
+    pub(crate) fn near_backends(&self, written: &str) -> Vec<String> {
+        let near = self.catalog.suggest(Misspelt::Backend, written);
+        near.into_iter().filter(|name| self.backend(name).is_some()).collect()
+    }
+
+    /// Tools of this backend that may have been meant.
+    pub(crate) fn near_tools(&self, backend: &str, written: &str) -> Vec<String> {
+        self.catalog.suggest(Misspelt::ToolOf(backend), written)
+    }
+}

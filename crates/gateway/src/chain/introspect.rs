@@ -1,0 +1,33 @@
+//! Answers a text that only asks what tools there are.
+
+use serde_json::{Map, Value};
+use toolgate_plan::Query;
+
+use super::canonical;
+use crate::bridge::View;
+use crate::catalog::Backend;
+
+/// The JSON text that the same program would return from the engine.
+pub(super) fn answer(query: &Query, tools: View<'_>) -> String {
+    let value = match query {
+        Query::All => Value::Object(tools.backends().map(|it| (it.identifier().to_owned(), interfaces(it))).collect()),
+        Query::Backend(backend) => tools.backend(backend).map_or(Value::Null, interfaces),
+        Query::Tool { backend, tool } => interface(tools, backend, tool),
+        Query::InputSchema { backend, tool } => interface(tools, backend, tool)["input_schema"].clone(),
+        Query::Find(name) => tools.interface(name).unwrap_or(Value::Null),
+    };
+    canonical::write(&value)
+}
+
+fn interface(tools: View<'_>, backend: &str, tool: &str) -> Value {
+    tools.tool(backend, tool).map_or(Value::Null, |found| found.interface())
+}
+
+fn interfaces(backend: &Backend) -> Value {
+    let tools = backend.tools().iter();
+    let named = tools.filter_map(|entry| {
+        let found = backend.tool(&entry.tool().name)?;
+        Some((entry.identifier().to_owned(), found.interface()))
+    });
+    Value::Object(named.collect::<Map<_, _>>())
+}

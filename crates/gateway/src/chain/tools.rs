@@ -1,0 +1,86 @@
+//! The catalog as the planner asks it.
+
+use serde_json::Value;
+use toolgate_plan::{ArgumentProblem, Parameters, Tools};
+
+use crate::bridge::{View, unready};
+use crate::catalog::{Backend, BackendState};
+use crate::functions::Registry;
+
+/// What a program of one caller can reach.
+#[derive(Clone, Copy)]
+pub(super) struct Reachable<'a> {
+    pub(super) view: View<'a>,
+    pub(super) functions: &'a Registry,
+}
+
+impl Reachable<'_> {
+    /// A host function, or a group of them, hides a backend of its name.
+    fn is_function(&self, name: &str) -> bool {
+        let group = |function: &String| function.split('.').next() == Some(name);
+        self.functions.names().iter().any(group)
+    }
+}
+
+impl Tools for Reachable<'_> {
+    fn global(&self, name: &str) -> Option<String> {
+        if self.is_function(name) { None } else { self.view.variable(name).map(owned_name) }
+    }
+
+    fn backend(&self, name: &str) -> Option<String> {
+        self.view.backend(name).map(owned_name)
+    }
+
+    fn tool(&self, backend: &str, name: &str) -> Option<String> {
+        Some(self.view.tool(backend, name)?.tool().name.clone())
+    }
+
+    fn backends(&self) -> Vec<String> {
+        self.view.backends().map(|backend| backend.identifier().to_owned()).collect()
+    }
+
+    fn tools(&self, backend: &str) -> Vec<String> {
+        let Some(backend) = self.view.backend(backend) else { return Vec::new() };
+        backend.tools().iter().map(|entry| entry.identifier().to_owned()).collect()
+    }
+
+    fn parameters(&self, backend: &str, tool: &str) -> Option<Parameters> {
+        let found = self.view.tool(backend, tool)?;
+        if found.entry.unchecked_because().is_some() {
+            return None;
+        }
+        let schema = found.tool().input_schema.as_object()?;
+        let names = schema.get("properties").and_then(Value::as_object);
+        let required = schema.get("required").and_then(Value::as_array);
+        Some(Parameters {
+            names: names.map(|names| names.keys().cloned().collect()).unwrap_or_default(),
+            required: required.into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned)).collect(),
+            closed: schema.get("additionalProperties") == Some(&Value::Bool(false)),
+        })
+    }
+
+    fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentProblem> {
+        let Some(found) = self.view.tool(backend, tool) else { return Vec::new() };
+        found.entry.check_arguments(arguments).into_iter().map(without_place).collect()
+    }
+
+    fn functions(&self) -> Vec<String> {
+        self.functions.names()
+    }
+
+    fn unready(&self, backend: &str) -> Option<String> {
+        let backend = self.view.backend(backend)?;
+        (*backend.state() != BackendState::Ready).then(|| unready(backend.name(), None, backend.state()))
+    }
+}
+
+fn owned_name(backend: &Backend) -> String {
+    backend.name().to_owned()
+}
+
+/// The catalog's sentence names the place; the planner begins its own with it.
+fn without_place(problem: crate::catalog::ArgumentProblem) -> ArgumentProblem {
+    let place = format!("`{}` ", problem.path);
+    let message = problem.message.strip_prefix(&place).map(str::to_owned).unwrap_or(problem.message);
+    ArgumentProblem { path: problem.path, message }
+}

@@ -1,0 +1,199 @@
+//! What an MCP server offers, free of transport and era.
+//!
+//! Results are JSON in the form that both eras share; the door adds what an era asks for on top
+//! (`resultType`, `ttlMs`, session headers). Lists are complete; the door pages them.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use serde_json::{Map, Value};
+use tokio::sync::{broadcast, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::backends::Progress;
+use crate::bridge::Access;
+
+/// An answer on its way.
+pub type ServiceFuture<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
+
+/// Name, version and instructions, as a client is greeted with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The server's name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// How to use it, for a model.
+    pub instructions: String,
+}
+
+/// Which tools a client sees.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum View {
+    /// The gateway's own few tools.
+    #[default]
+    Code,
+    /// The backends' tools as `backend__tool`.
+    Direct,
+    /// All of them.
+    Both,
+}
+
+/// Who asks: decided by the door, from the transport and its credentials.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// Which tools the client sees.
+    pub view: View,
+    /// Which backends it may use.
+    pub access: Access,
+}
+
+/// One call of one tool.
+#[derive(Debug, Clone)]
+pub struct ToolCall {
+    /// The tool's name.
+    pub name: String,
+    /// Its arguments.
+    pub arguments: Map<String, Value>,
+    /// Who asks.
+    pub page: Page,
+    /// Ends the call: a cancel notification, a closed stream, a dropped connection.
+    pub cancel: CancellationToken,
+    /// Where progress goes, if the client wants it.
+    pub progress: Option<mpsc::Sender<Progress>>,
+    /// A number for the client, so that one cannot crowd out another.
+    pub caller: u64,
+    /// What the client said it can do, such as `sampling`. Legacy clients are not asked.
+    pub capabilities: Map<String, Value>,
+}
+
+/// A prompt with its arguments.
+#[derive(Debug, Clone)]
+pub struct PromptCall {
+    /// The prompt's name.
+    pub name: String,
+    /// Its arguments.
+    pub arguments: Map<String, Value>,
+}
+
+/// A value to be completed: `ref` as the client sent it, the argument's name and what is typed so far.
+#[derive(Debug, Clone)]
+pub struct Completion {
+    /// `{"type": "ref/resource", "uri": …}` or `{"type": "ref/prompt", "name": …}`.
+    pub reference: Value,
+    /// The argument's name.
+    pub argument: String,
+    /// What is typed so far.
+    pub typed: String,
+}
+
+/// What a client is told has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// The list of tools.
+    Tools,
+    /// The list of resources.
+    Resources,
+    /// The list of prompts.
+    Prompts,
+    /// One resource, by its URI.
+    Resource(String),
+}
+
+/// A request that the protocol answers with an error. A tool that fails is a result with `isError`, not this.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Fault {
+    /// There is no such tool, resource or prompt.
+    #[error("{0}")]
+    NotFound(String),
+    /// The parameters do not fit.
+    #[error("{0}")]
+    InvalidParams(String),
+    /// We failed.
+    #[error("{0}")]
+    Internal(String),
+    /// Another server's own error, passed on as it came.
+    #[error("{message}")]
+    Rejected {
+        /// Its code.
+        code: i64,
+        /// What it says.
+        message: String,
+        /// What it adds, if anything.
+        data: Option<Value>,
+    },
+}
+
+/// A server behind the door.
+pub trait Service: Send + Sync + 'static {
+    /// Who this is.
+    fn identity(&self) -> Identity;
+
+    /// Every tool of the page, as tool objects (`name`, `description`, `inputSchema`, …).
+    fn tools(&self, page: &Page) -> Vec<Value>;
+
+    /// One tool by its name. Worth its own answer where making the whole list is not free.
+    fn tool(&self, name: &str, page: &Page) -> Option<Value> {
+        let is_it = |tool: &Value| tool.get("name").and_then(Value::as_str) == Some(name);
+        self.tools(page).into_iter().find(is_it)
+    }
+
+    /// Calls a tool; gives a `CallToolResult`.
+    fn call(&self, call: ToolCall) -> ServiceFuture<Value>;
+
+    /// Every resource.
+    fn resources(&self, page: &Page) -> Vec<Value> {
+        let _ = page;
+        Vec::new()
+    }
+
+    /// Every resource template.
+    fn resource_templates(&self) -> Vec<Value> {
+        Vec::new()
+    }
+
+    /// Reads a resource; gives its list of `contents`.
+    fn read(&self, uri: String, page: &Page) -> ServiceFuture<Vec<Value>> {
+        let _ = page;
+        Box::pin(std::future::ready(Err(Fault::NotFound(format!("no resource {uri}")))))
+    }
+
+    /// Every prompt.
+    fn prompts(&self) -> Vec<Value> {
+        Vec::new()
+    }
+
+    /// Fills in a prompt; gives a `GetPromptResult`.
+    fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
+        Box::pin(std::future::ready(Err(Fault::NotFound(format!("no prompt {}", call.name)))))
+    }
+
+    /// Up to a hundred values that begin like what is typed.
+    fn complete(&self, completion: Completion) -> Vec<String> {
+        let _ = completion;
+        Vec::new()
+    }
+
+    /// Whether there are resources at all: what is not there is not declared.
+    fn has_resources(&self) -> bool {
+        false
+    }
+
+    /// See [`Service::has_resources`].
+    fn has_prompts(&self) -> bool {
+        false
+    }
+
+    /// Whether changes of single resources are announced, so that clients may ask to hear of them.
+    fn announces_resources(&self) -> bool {
+        false
+    }
+
+    /// Whether argument values are completed.
+    fn has_completions(&self) -> bool {
+        false
+    }
+
+    /// Hears of changes.
+    fn changes(&self) -> broadcast::Receiver<Change>;
+}

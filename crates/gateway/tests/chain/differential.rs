@@ -1,0 +1,137 @@
+//! Every text gives the same result, error and ledger with short cuts and without: invariant 4.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use toolgate_gateway::bridge::Asked;
+use toolgate_gateway::chain::{Chain, ChainRequest, Road};
+use toolgate_wire::LimitRequest;
+
+use crate::programs::{CALLS, RECEIVERS, SHAPES, TEXTS, VALUES, tools};
+use crate::runner::{Case, cases};
+use crate::world::{asking, chain, run, shown};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        differential::every_shape_with_every_receiver,
+        differential::every_shape_with_a_failing_tool,
+        differential::every_argument,
+        differential::every_call_in_three_shapes,
+        differential::every_text,
+        differential::short_cuts_are_taken,
+        differential::a_call_that_takes_too_long,
+        differential::a_cancelled_call,
+        differential::limits_of_the_run,
+    ]
+}
+
+pub(crate) static CHAIN: LazyLock<Chain> = LazyLock::new(|| chain(&tools()));
+
+/// The two accounts of one request, with short cuts and without.
+fn both(request: &ChainRequest) -> (String, String) {
+    let long = ChainRequest { no_short_cuts: true, ..request.clone() };
+    (shown(&run(&CHAIN, request.clone())), shown(&run(&CHAIN, long)))
+}
+
+/// The texts on which the roads differ.
+fn differences(texts: impl IntoIterator<Item = String>) -> Vec<String> {
+    let compared = texts.into_iter().map(|text| {
+        let (short, long) = both(&asking(text.as_str()));
+        (short != long).then(|| format!("{text}\n  short cut: {short}  engine:    {long}"))
+    });
+    compared.flatten().collect()
+}
+
+#[track_caller]
+fn agree(texts: impl IntoIterator<Item = String>) {
+    let differences = differences(texts);
+    assert!(differences.is_empty(), "{} texts differ:\n{}", differences.len(), differences.join("\n"));
+}
+
+pub(crate) fn agrees(text: &str) -> Result<(), String> {
+    differences([text.to_owned()]).pop().map_or(Ok(()), Err)
+}
+
+pub(crate) fn every_shape_with_every_receiver() {
+    let call = |receiver: &str| format!("{receiver}.find({{ query: 'tea' }})");
+    agree(SHAPES.iter().flat_map(|shape| RECEIVERS.iter().map(move |receiver| shape.replace('@', &call(receiver)))));
+}
+
+pub(crate) fn every_shape_with_a_failing_tool() {
+    agree(SHAPES.iter().map(|shape| shape.replace('@', "shop.fail({ value: 'it' })")));
+    agree(SHAPES.iter().map(|shape| shape.replace('@', "my-backend.my-tool({ value: [1] })")));
+    agree(SHAPES.iter().map(|shape| shape.replace('@', "other-one.strict-tool({ n: '1' })")));
+}
+
+pub(crate) fn every_argument() {
+    agree(VALUES.iter().flat_map(|value| {
+        [
+            format!("return shop.echo({{ value: {value} }})"),
+            format!("const r = await shop.echo({{ 'value': [{value}], }}); return r"),
+        ]
+    }));
+}
+
+pub(crate) fn every_call_in_three_shapes() {
+    let shapes = ["@", "const r = await @; return r", "return [await @]"];
+    agree(CALLS.iter().flat_map(|call| shapes.iter().map(move |shape| shape.replace('@', call))));
+}
+
+pub(crate) fn every_text() {
+    agree(TEXTS.iter().map(ToString::to_string));
+}
+
+/// The comparison would prove nothing if both sides took one road.
+pub(crate) fn short_cuts_are_taken() {
+    let road = |code: &str| run(&CHAIN, asking(code)).road;
+    let find = |receiver: &str| format!("const r = await {receiver}.find({{ query: 'a' }}); return r");
+    for receiver in RECEIVERS {
+        assert_eq!(road(&find(receiver)), Road::OneCall, "{receiver}");
+    }
+    assert_eq!(road("my-backend.my-tool({ value: 1 })"), Road::OneCall);
+    assert_eq!(road("return __interfaces.shop"), Road::Introspection);
+    assert_eq!(road("{\"tool\": \"shop.find\", \"arguments\": {\"query\": \"a\"}}"), Road::Direct);
+    assert_eq!(road("return Math.max(5)"), Road::Script);
+    let long = ChainRequest { no_short_cuts: true, ..asking(find("shop")) };
+    assert_eq!(run(&CHAIN, long).road, Road::Script);
+}
+
+#[track_caller]
+fn check(request: &ChainRequest, expected: &str) {
+    let (short, long) = both(request);
+    assert_eq!(short, long);
+    assert!(short.starts_with(expected), "{short}");
+}
+
+pub(crate) fn a_call_that_takes_too_long() {
+    let limits = LimitRequest { wall: Some(Duration::from_millis(150)), ..LimitRequest::default() };
+    check(
+        &ChainRequest { limits, ..asking("return shop.slow({})") },
+        "failed TIMEOUT: the run took longer than its 150 ms",
+    );
+}
+
+pub(crate) fn a_cancelled_call() {
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let asked = Asked { cancel, ..Asked::default() };
+    check(
+        &ChainRequest { asked, ..asking("return shop.slow({})") },
+        "failed ABORTED: cancelled before sandbox started",
+    );
+}
+
+pub(crate) fn limits_of_the_run() {
+    let check =
+        |code: &str, limits: LimitRequest, expected: &str| check(&ChainRequest { limits, ..asking(code) }, expected);
+    let none = LimitRequest::default;
+    check("return shop.yes({})", LimitRequest { calls: Some(0), ..none() }, "failed RUNTIME");
+    check("return shop.word({})", LimitRequest { result: Some(10), ..none() }, "failed OUTPUT_TOO_LARGE");
+    check("return __interfaces", LimitRequest { result: Some(10), ..none() }, "failed OUTPUT_TOO_LARGE");
+    check("return shop.long({})", LimitRequest { memory: Some(2 << 20), ..none() }, "failed MEMORY");
+    check("return shop.rows({})", LimitRequest { memory: Some(2 << 20), ..none() }, "returned [");
+    check("return shop.deep({})", LimitRequest { result_depth: Some(5), ..none() }, "returned ");
+    check("return shop.yes({})", LimitRequest { code: Some(5), ..none() }, "failed INVALID_CODE");
+    check("return shop.yes({})", LimitRequest { memory: Some(1), ..none() }, "failed INVALID_DATA");
+}

@@ -1,0 +1,24 @@
+//! `call_tool_chain` over in-memory tools: the same answer on every road, names, hints, preflight, access.
+//!
+//! # Layout
+//! - `runner`, `world`: a small harness, and a chain to test
+//! - `differential`, `programs`, `random`: every text with short cuts and without
+//! - `hints`, `names`: the folders of `specs/`
+//! - `calls`, `access`, `results`: what happens at the bridge, who may see what, what is kept
+
+mod differential;
+mod hints;
+mod names;
+mod programs;
+mod random;
+mod runner;
+mod world;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // Before any thread exists: the engine starts this same program again to get its zygote.
+    toolgate_engine::take_over_if_asked();
+    let cases = [differential::cases(), random::cases(), hints::cases(), names::cases()];
+    runner::run(cases.into_iter().flatten().collect())
+}
