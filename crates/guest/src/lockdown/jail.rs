@@ -21,7 +21,7 @@ use toolgate_wire::frame::Layers;
 
 use super::Without;
 use super::linux::{
-    die_with_parent, equal, landlock_version, masked, own_namespaces, prctl, private_user, process_id, rules, limit,
+    die_with_parent, equal, landlock_version, limit, masked, own_namespaces, prctl, private_user, process_id, rules,
 };
 
 /// Where a program's libraries are, and the loader's index of them.

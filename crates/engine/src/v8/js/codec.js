@@ -142,8 +142,8 @@
     const now = takeF64();
     const code = takeText();
     const hasData = takeU8() === 1;
-    const bytes = takeBytes();
-    const data = hasData ? bytes : null;
+    const length = takeU64();
+    const data = hasData ? length : null;
     const functions = [];
     for (let left = takeU32(); left > 0; left--) functions[functions.length] = takeText();
     return { __proto__: null, kind: 0, profile, limits, seed, now, code, data, functions, tools: takeU8() === 1 };
@@ -172,15 +172,25 @@
     if (!fill(4 + length)) return null;
     at = start + 4;
     const frame = takeFrame();
-    start += 4 + length;
-    if (start === filled) {
-      start = 0;
-      filled = 0;
-      // A large frame's room goes back; what was taken from it as bytes keeps the old buffer alive by itself.
-      if (buffer.length > 16 * CHUNK) buffer = new Bytes(CHUNK);
-    }
+    consume(4 + length);
     return frame;
   };
+  const consume = (count) => {
+    start += count;
+    if (start !== filled) return;
+    start = 0;
+    filled = 0;
+    // A large frame's room goes back; what was taken from it as bytes keeps the old buffer alive by itself.
+    if (buffer.length > 16 * CHUNK) buffer = new Bytes(CHUNK);
+  };
 
-  return { send, flush, receive, returned, failed };
+  // The bytes that follow a frame, as text; null when the host is gone.
+  const receiveText = (length) => {
+    if (!fill(length)) return null;
+    const text = outside.decode(apply(subarray, buffer, [start, start + length]));
+    consume(length);
+    return text;
+  };
+
+  return { send, flush, receive, receiveText, returned, failed };
 })
