@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use support::{deno, process_builder, show};
 use toolgate_engine::wire::{Destination, Profile, Report};
-use toolgate_engine::{Engine, EngineBuilder, EngineChoice, Functions, HostError, Request, V8Settings};
+use toolgate_engine::{Cancel, Engine, EngineBuilder, EngineChoice, Functions, HostError, Request, V8Settings};
 
 /// Processor time after which runs of one engine move.
 const THRESHOLDS: [Duration; 4] =
@@ -193,13 +193,16 @@ async fn a_moved_run_keeps_its_deadline() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_moved_run_can_be_cancelled() {
     let engine = moving_engine(Duration::from_millis(20));
-    let request = Request::new(Profile::Chain, "while (true) {}");
-    let cancel = request.cancel.clone();
-    let run = tokio::spawn(async move { engine.run(request).await });
-    tokio::time::sleep(Duration::from_millis(700)).await;
-    cancel.cancel();
-    let report = run.await.expect("a report");
+    let cancel = Cancel::new();
+    let wish = cancel.clone();
+    let host = Functions::new().with("stop", move |_| {
+        wish.cancel();
+        async { Ok(Value::Null) }
+    });
+    let code = format!("{SPIN} await stop(); while (true) {{}}");
+    let report = engine.run(Request { host: Arc::new(host), cancel, ..Request::new(Profile::Chain, code) }).await;
     assert_eq!(report.failure().expect("a failure").code.name(), "ABORTED");
+    assert_eq!(report.engine, "quickjs+v8");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
