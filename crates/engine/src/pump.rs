@@ -96,6 +96,13 @@ impl Wire {
         Ok(Wire { stream, buffer: Vec::new(), start: 0, end: 0 })
     }
 
+    /// Whether there is something to read: a frame, a part of one, or the end.
+    pub(crate) fn has_input(&mut self) -> bool {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut watched = [PollFd::new(&self.stream, PollFlags::IN)];
+        self.start < self.buffer.len() || matches!(poll(&mut watched, Some(&at_once)), Ok(1..))
+    }
+
     /// The worker's first frame.
     pub(crate) fn hello(&mut self, deadline: Instant) -> Result<Hello, Lost> {
         match self.next(deadline, None)? {
