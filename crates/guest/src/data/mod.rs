@@ -5,16 +5,19 @@
 //! - `serialise`: values out, to JSON text
 //! - `parse`: JSON text in
 //! - `lazy`: JSON text read in place
+//! - `clone`: `structuredClone`
 //! - `exotic`: the only place with unsafe code, safe functions over QuickJS's C interface
 //!
 //! It knows no frames, limits or profiles: callers pass plain caps.
 
+mod clone;
 mod exotic;
 mod lazy;
 mod parse;
 mod realm;
 mod serialise;
 
+pub use clone::install_structured_clone;
 pub use exotic::Text;
 pub use parse::{ParseError, from_json, from_text};
 pub use serialise::{Caps, DepthPolicy, HARD_DEPTH, SerialiseError, Unwritable, to_json};

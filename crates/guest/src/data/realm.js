@@ -50,13 +50,15 @@
     bufferBytes: (buffer) => new Bytes(buffer),
     viewBytes: (view) => new Bytes(apply(viewBuffer, view, none), apply(viewOffset, view, none), apply(viewLength, view, none)),
     samples: {
-      Plain: [{}],
+      // What `arguments` is differs by mode; both are plain to a reader.
+      Plain: [{}, (function () { "use strict"; return arguments; })(), Function("a", "return arguments")()],
       Array: [[]],
       Number: [Object(1)],
       String: [Object("")],
       Boolean: [Object(true)],
       BigInt: [Object(1n)],
       Date: [new Date(0)],
+      RegExp: [/(?:)/],
       Map: [new Map()],
       Set: [new Set()],
       Error: [new Error("")].concat(typeof DOMException === "function" ? [new DOMException("")] : []),

@@ -20,6 +20,7 @@ pub(crate) enum Kind {
     Boolean,
     BigInt,
     Date,
+    RegExp,
     Map,
     Set,
     Error,
@@ -33,7 +34,7 @@ pub(crate) enum Kind {
     Record,
 }
 
-const SAMPLED: [(&str, Kind); 16] = [
+const SAMPLED: [(&str, Kind); 17] = [
     ("Plain", Kind::Plain),
     ("Array", Kind::Array),
     ("Number", Kind::Number),
@@ -41,6 +42,7 @@ const SAMPLED: [(&str, Kind); 16] = [
     ("Boolean", Kind::Boolean),
     ("BigInt", Kind::BigInt),
     ("Date", Kind::Date),
+    ("RegExp", Kind::RegExp),
     ("Map", Kind::Map),
     ("Set", Kind::Set),
     ("Error", Kind::Error),

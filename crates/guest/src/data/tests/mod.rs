@@ -1,10 +1,12 @@
 //! The rules of `data`, each tried in a fresh context.
 
+mod clone;
+mod lazy;
 mod serialise;
 
 use rquickjs::{CatchResultExt as _, Context, Ctx, Runtime, Value};
 
-use super::{Caps, DepthPolicy, SerialiseError, install, to_json};
+use super::{Caps, DepthPolicy, SerialiseError, install, install_structured_clone, to_json};
 
 /// Runs `test` in a prepared context.
 pub(crate) fn with_realm<R>(test: impl for<'js> FnOnce(Ctx<'js>) -> R) -> R {
@@ -14,6 +16,7 @@ pub(crate) fn with_realm<R>(test: impl for<'js> FnOnce(Ctx<'js>) -> R) -> R {
     let context = Context::full(&runtime).expect("context");
     context.with(|ctx| {
         install(&ctx).expect("install");
+        install_structured_clone(&ctx).expect("install structuredClone");
         test(ctx)
     })
 }
