@@ -1,6 +1,6 @@
 // Random small programs over one value. Every step notes what guest code could
 // see; two values are the same to guest code if their notes are.
-((data, program) => {
+((everything) => (data, program) => {
   const pool = [data];
   const notes = [];
   const names = ["a", "b", "id", "name", "list", "__proto__", "0", "1", "7", "length", "é", "\ud800", "toJSON", "constructor", ""];
@@ -30,7 +30,9 @@
     return `${kind}${from}${Object.isExtensible(v) ? "" : "!"}{${own.join(",")}}`;
   };
   const note = (...what) => notes.push(what.map((w) => (typeof w === "string" ? w : look(w))).join(" "));
-  const keep = (v) => { if (isObject(v) && !pool.includes(v) && pool.length < 24) pool.push(v); return v; };
+  const shared = [Object.prototype, Array.prototype, Function.prototype];
+  const mayKeep = (v) => isObject(v) && (everything || (typeof v !== "function" && !shared.includes(v)));
+  const keep = (v) => { if (mayKeep(v) && !pool.includes(v) && pool.length < 24) pool.push(v); return v; };
 
   const steps = [
     (t, k) => { const v = t[k]; note("read", isObject(v) ? typeof v : v); keep(v); },
