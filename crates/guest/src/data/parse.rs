@@ -6,8 +6,8 @@ use super::exotic::Text;
 use super::lazy::scan::{Fault, MAX_DEPTH, expect_end, skip_space, skip_value};
 use super::realm::Realm;
 
-/// Text shorter than this is parsed at once, which is then faster than being lazy.
-const EAGER_BELOW: usize = 1_024;
+/// Text shorter than this is parsed at once: being lazy begins to win between 100 and 300 bytes.
+const EAGER_BELOW: usize = 256;
 
 /// Why a text did not become a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

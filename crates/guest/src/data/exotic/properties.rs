@@ -1,6 +1,7 @@
 //! The properties of one JSON object in the order that JavaScript gives them.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use rquickjs::qjs;
 
@@ -8,6 +9,27 @@ use super::super::lazy::scan::{Fault, Member, array_index, members};
 use super::super::lazy::template::Template;
 use super::super::lazy::unescape::{Unescaped, unescape};
 use super::build::{self, Fail};
+
+/// Where a key stands among the properties so far.
+type Places = HashMap<qjs::JSAtom, usize, BuildHasherDefault<Spread>>;
+
+/// Spreads key numbers. The engine hands them out itself, so nobody can choose them to collide.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(u32::from(byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
 
 /// Keys, each with a reference of its own, and where their values start.
 pub(super) struct Properties {
@@ -43,7 +65,7 @@ impl Properties {
     /// The properties of the object at `start`, and where it ends.
     pub(super) fn scan(ctx: *mut qjs::JSContext, text: &[u8], start: usize) -> Result<(Self, usize), Fail> {
         let mut properties = Self::new(ctx);
-        let mut places = HashMap::new();
+        let mut places = Places::default();
         let mut no_memory = false;
         let end = members(text, start, 0, |member| no_memory |= !properties.add(text, member, &mut places))?;
         if no_memory {
@@ -54,7 +76,7 @@ impl Properties {
     }
 
     /// Adds one member; of equal keys the last value wins, at the place of the first. False if memory ran out.
-    fn add(&mut self, text: &[u8], member: Member, places: &mut HashMap<qjs::JSAtom, usize>) -> bool {
+    fn add(&mut self, text: &[u8], member: Member, places: &mut Places) -> bool {
         let (atom, index) = key(self.ctx, member.key_text(text), member.escaped);
         if atom == qjs::JS_ATOM_NULL {
             return false;

@@ -2,6 +2,7 @@
 
 mod clone;
 mod lazy;
+mod records;
 mod serialise;
 
 use rquickjs::{CatchResultExt as _, Context, Ctx, Runtime, Value};
