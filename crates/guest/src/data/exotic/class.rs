@@ -9,7 +9,7 @@ use std::ffi::c_int;
 
 use rquickjs::{Ctx, Error, Function, Object, Result, Value, object::Property, qjs};
 
-use super::super::lazy::copy::{Copier, Left};
+use super::super::lazy::copy::{Copier, ToWalk};
 use super::super::lazy::scan::{Fault, expect_end, skip_space};
 use super::build::{self, Fail};
 use super::doc::{Doc, UNKNOWN};
@@ -116,10 +116,10 @@ impl RecordClass {
         out: &mut Vec<u8>,
         max_bytes: usize,
         max_depth: u32,
-    ) -> std::result::Result<(), Left> {
-        let record = self.record(value).filter(|record| record.is_untouched()).ok_or(Left::ToWalk)?;
+    ) -> std::result::Result<(), ToWalk> {
+        let record = self.record(value).filter(|record| record.is_untouched()).ok_or(ToWalk)?;
         let doc = record.doc();
-        let shape = record.shape(value.ctx().as_raw().as_ptr()).map_err(|_| Left::ToWalk)?;
+        let shape = record.shape(value.ctx().as_raw().as_ptr()).map_err(|_| ToWalk)?;
         let template = doc.template(shape);
         Copier { text: doc.text(), out, max_bytes, max_depth }.record(record.start(), template.as_deref())
     }
@@ -317,7 +317,8 @@ unsafe fn settle(ctx: *mut qjs::JSContext, obj: qjs::JSValue) -> std::result::Re
         | qjs::JS_PROP_HAS_CONFIGURABLE
         | qjs::JS_PROP_HAS_WRITABLE
         | qjs::JS_PROP_HAS_ENUMERABLE
-        | qjs::JS_PROP_NO_EXOTIC) as c_int;
+        | qjs::JS_PROP_NO_EXOTIC
+        | qjs::JS_PROP_THROW) as c_int;
     let index = record.indexed(ctx)?;
     // All values first: if memory runs out among them, the object is still as it was.
     for entry in index.entries() {

@@ -14,22 +14,17 @@ const MAX_KEYS: usize = 32;
 /// Deeper text is left to the walk, so that this may recurse.
 const MAX_NESTING: u32 = 16;
 
-/// Why text was not copied.
+/// The text was not copied: the walk over the value has to do it, and finds the reason if that is one.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Left {
-    /// The walk over the value has to do it.
-    ToWalk,
-    /// It does not fit into the room that is left.
-    TooLarge,
-}
+pub(crate) struct ToWalk;
 
-impl From<Fault> for Left {
+impl From<Fault> for ToWalk {
     fn from(_: Fault) -> Self {
-        Self::ToWalk
+        Self
     }
 }
 
-type Copied = Result<usize, Left>;
+type Copied = Result<usize, ToWalk>;
 
 /// Copies values from `text` to `out`, which may grow to `max_bytes`.
 pub(crate) struct Copier<'a> {
@@ -42,7 +37,7 @@ pub(crate) struct Copier<'a> {
 
 impl Copier<'_> {
     /// Copies the object at `at`; what was written is taken back if it must be left.
-    pub(crate) fn record(mut self, at: usize, template: Option<&Template>) -> Result<(), Left> {
+    pub(crate) fn record(mut self, at: usize, template: Option<&Template>) -> Result<(), ToWalk> {
         let before = self.out.len();
         let depth = self.max_depth.min(MAX_NESTING);
         let copied = match template {
@@ -56,14 +51,14 @@ impl Copier<'_> {
     }
 
     fn fitted(&mut self, start: usize, template: &Template, depth: u32) -> Copied {
-        let depth = depth.checked_sub(1).ok_or(Left::ToWalk)?;
-        let mut at = template.first(start).ok_or(Left::ToWalk)?;
+        let depth = depth.checked_sub(1).ok_or(ToWalk)?;
+        let mut at = template.first(start).ok_or(ToWalk)?;
         let mut end = at;
         for field in 0..template.keys().len() {
             if field > 0 {
-                at = template.after(end, field).ok_or(Left::ToWalk)?;
+                at = template.after(end, field).ok_or(ToWalk)?;
             }
-            self.out.extend_from_slice(template.lead(field).ok_or(Left::ToWalk)?);
+            self.out.extend_from_slice(template.lead(field).ok_or(ToWalk)?);
             end = self.value(at, depth)?;
         }
         self.out.push(b'}');
@@ -72,7 +67,7 @@ impl Copier<'_> {
 
     fn value(&mut self, at: usize, depth: u32) -> Copied {
         if self.out.len() > self.max_bytes {
-            return Err(Left::TooLarge);
+            return Err(ToWalk);
         }
         match self.text.get(at) {
             Some(b'"') => self.string(at),
@@ -81,12 +76,12 @@ impl Copier<'_> {
             Some(b'-' | b'0'..=b'9') => self.number(at),
             Some(b't' | b'n') => self.verbatim(at, at + 4),
             Some(b'f') => self.verbatim(at, at + 5),
-            _ => Err(Left::ToWalk),
+            _ => Err(ToWalk),
         }
     }
 
     fn verbatim(&mut self, at: usize, end: usize) -> Copied {
-        self.out.extend_from_slice(self.text.get(at..end).ok_or(Left::ToWalk)?);
+        self.out.extend_from_slice(self.text.get(at..end).ok_or(ToWalk)?);
         Ok(end)
     }
 
@@ -95,13 +90,13 @@ impl Copier<'_> {
         if !escaped {
             return self.verbatim(at, end);
         }
-        quote(self.out, &unescape_wtf8(self.text.get(at + 1..end - 1).ok_or(Left::ToWalk)?));
+        quote(self.out, &unescape_wtf8(self.text.get(at + 1..end - 1).ok_or(ToWalk)?));
         Ok(end)
     }
 
     fn number(&mut self, at: usize) -> Copied {
         let end = skip_number(self.text, at)?;
-        let digits = self.text.get(at..end).ok_or(Left::ToWalk)?;
+        let digits = self.text.get(at..end).ok_or(ToWalk)?;
         match parse_number(digits) {
             Number::Int(value) => integer(self.out, value),
             Number::Float(value) => number(self.out, value),
@@ -110,7 +105,7 @@ impl Copier<'_> {
     }
 
     fn array(&mut self, at: usize, depth: u32) -> Copied {
-        let depth = depth.checked_sub(1).ok_or(Left::ToWalk)?;
+        let depth = depth.checked_sub(1).ok_or(ToWalk)?;
         self.out.push(b'[');
         let mut at = skip_space(self.text, at + 1);
         if self.text.get(at) == Some(&b']') {
@@ -125,14 +120,14 @@ impl Copier<'_> {
                     self.out.push(b']');
                     return Ok(at + 1);
                 }
-                _ => return Err(Left::ToWalk),
+                _ => return Err(ToWalk),
             }
             at = skip_space(self.text, at + 1);
         }
     }
 
     fn object(&mut self, at: usize, depth: u32) -> Copied {
-        let depth = depth.checked_sub(1).ok_or(Left::ToWalk)?;
+        let depth = depth.checked_sub(1).ok_or(ToWalk)?;
         let mut seen = Seen { keys: [&[]; MAX_KEYS], count: 0 };
         self.out.push(b'{');
         let mut at = skip_space(self.text, at + 1);
@@ -143,8 +138,8 @@ impl Copier<'_> {
         loop {
             let (end, escaped) = skip_string(self.text, at)?;
             let text = self.text;
-            if escaped || !seen.is_new(text.get(at + 1..end - 1).ok_or(Left::ToWalk)?) {
-                return Err(Left::ToWalk);
+            if escaped || !seen.is_new(text.get(at + 1..end - 1).ok_or(ToWalk)?) {
+                return Err(ToWalk);
             }
             self.verbatim(at, end)?;
             self.out.push(b':');
@@ -156,7 +151,7 @@ impl Copier<'_> {
                     self.out.push(b'}');
                     return Ok(at + 1);
                 }
-                _ => return Err(Left::ToWalk),
+                _ => return Err(ToWalk),
             }
             at = skip_space(self.text, at + 1);
         }

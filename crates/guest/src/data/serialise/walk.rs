@@ -3,7 +3,6 @@
 use rquickjs::{Array, Value, function::This};
 
 use super::super::exotic::{Key, Keys, get_index, get_key, is_function, proxy_target, same_object, with_wtf8};
-use super::super::lazy::copy::Left;
 use super::super::realm::{Kind, Realm};
 use super::path::{Step, spell};
 use super::text::{integer, number, quote};
@@ -210,17 +209,7 @@ impl<'a, 'js> Walk<'a, 'js> {
         if let Some(int) = value.as_int() {
             integer(&mut self.out, i64::from(int));
         } else if value.is_string() {
-            let room = self.room();
-            let fits = with_wtf8(value, |text| {
-                let fits = text.len() <= room;
-                if fits {
-                    quote(&mut self.out, text);
-                }
-                fits
-            })?;
-            if !fits {
-                return Err(self.too_large());
-            }
+            self.string(value)?;
         } else if let Some(float) = value.as_float() {
             number(&mut self.out, float);
         } else if let Some(flag) = value.as_bool() {
@@ -233,6 +222,28 @@ impl<'a, 'js> Walk<'a, 'js> {
             self.out.extend_from_slice(b"null");
         }
         Ok(())
+    }
+
+    fn string(&mut self, value: &Value<'js>) -> Outcome {
+        let room = self.room();
+        let out = &mut self.out;
+        let fits = with_wtf8(value, |text| {
+            let fits = text.len() <= room;
+            if fits {
+                quote(out, text);
+            }
+            fits
+        });
+        match fits {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(self.too_large()),
+            // A string too large for the result may also be too large for the engine to convert.
+            Err(_) if self.realm.to_length(get_key(value, &self.realm.length)?)? > room as u64 => {
+                value.ctx().catch();
+                Err(self.too_large())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Opens a container, unless it is one that can't be written.
@@ -275,11 +286,7 @@ impl<'a, 'js> Walk<'a, 'js> {
             return Ok(false);
         }
         let depth = self.limit().saturating_sub(self.frames.len() as u32);
-        match self.realm.records.copy(record, &mut self.out, self.caps.max_bytes, depth) {
-            Ok(()) => Ok(true),
-            Err(Left::ToWalk) => Ok(false),
-            Err(Left::TooLarge) => Err(self.too_large()),
-        }
+        Ok(self.realm.records.copy(record, &mut self.out, self.caps.max_bytes, depth).is_ok())
     }
 
     fn list(&self, items: Value<'js>) -> Outcome<Body<'js>> {

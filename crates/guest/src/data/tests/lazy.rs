@@ -22,7 +22,7 @@ fn key() -> impl Strategy<Value = &'static str> {
         2 => prop::sample::select(vec![
             r#""__proto__""#, r#""0""#, r#""1""#, r#""7""#, r#""01""#, r#""4294967294""#, r#""4294967295""#, r#""-1""#,
             r#""é""#, r#""\u00e9""#, r#""\u0061""#, r#""\u0031""#, r#""\ud800""#, r#""toJSON""#, r#""constructor""#,
-            r#""""#, r#""a\nb""#, r#""\u0000""#, r#""length""#, r#""a longer key than sixteen bytes""#, r#""𝄞""#, r#""Ã©""#,
+            r#""""#, r#""a\nb""#, r#""\u0000""#, r#""a longer key than sixteen bytes""#, r#""𝄞""#, r#""Ã©""#,
         ]),
     ]
 }
