@@ -19,6 +19,8 @@ use super::text::Text;
 
 /// What one record takes of the engine's memory, about; only to time the garbage collector.
 const RECORD_BYTES: usize = 192;
+/// What a small realm takes by itself, about; only to time the garbage collector.
+const BASE_BYTES: usize = 1 << 20;
 
 /// The class of records in one runtime.
 #[derive(Clone, Copy)]
@@ -132,7 +134,7 @@ impl RecordClass {
     }
 }
 
-/// Builds with the collector held back: what is made of a text at once can't be garbage yet.
+/// Builds with the collector held back: what is made of a text at once can't be garbage yet, nor right after.
 ///
 /// # Safety
 /// `rt` is alive.
@@ -143,8 +145,10 @@ unsafe fn uncollected<T>(rt: *mut qjs::JSRuntime, doc: &Doc, build: impl FnOnce(
     unsafe { qjs::JS_SetGCThreshold(rt, qjs::size_t::MAX) };
     let built = build();
     let bytes = doc.text().len() + doc.records() * RECORD_BYTES;
+    // Not added up over several texts: they may be gone by then, and the collector must not wait for ever.
+    let enough = (bytes + bytes / 4 + BASE_BYTES) as qjs::size_t;
     // SAFETY: as above.
-    unsafe { qjs::JS_SetGCThreshold(rt, threshold.saturating_add((bytes + bytes / 4) as _)) };
+    unsafe { qjs::JS_SetGCThreshold(rt, threshold.max(enough)) };
     built
 }
 
