@@ -82,7 +82,7 @@ pub(crate) fn say(what: &str) {
             receive();
             done("both were answered");
         }
-        "calls-beyond-the-limit" => (0..).for_each(|id| send(&call(id, "echo", "[]"))),
+        "calls-beyond-the-limit" => for_ever(|id| send(&call(id, "echo", "[]"))),
         "calls-in-flight-beyond-the-limit" => (0..200).for_each(|id| send(&call(id, "never", "[]"))),
         "an-unknown-function" => {
             send(&call(1, "nothingOfThatName", "[]"));
@@ -93,15 +93,15 @@ pub(crate) fn say(what: &str) {
             send(&FromWorker::Call { id: CallId(1), target, args: b"{}".to_vec() });
             done(if receive().contains("UNKNOWN") { "refused" } else { "carried out" });
         }
-        "replies-never-read" => (0..).for_each(|id| send(&call(id, "big", "[1000000]"))),
+        "replies-never-read" => for_ever(|id| send(&call(id, "big", "[1000000]"))),
         "answers-never-read" => loop {
             send(&FromWorker::Ask { question: Question::Backend, name: "large".into() });
         },
         "a-question-too-long" => {
             send(&FromWorker::Ask { question: Question::Interface, name: "q".repeat(1024 * 1024) })
         }
-        "timers-for-ever" => (0..).for_each(|id| send(&FromWorker::Timer { id: CallId(id), delay: 1e9 })),
-        "timers-never-heard" => (0..).for_each(|id| send(&FromWorker::Timer { id: CallId(id), delay: 0.0 })),
+        "timers-for-ever" => for_ever(|id| send(&FromWorker::Timer { id: CallId(id), delay: 1e9 })),
+        "timers-never-heard" => for_ever(|id| send(&FromWorker::Timer { id: CallId(id), delay: 0.0 })),
         "a-timer-twice" => (0..2).for_each(|_| send(&FromWorker::Timer { id: CallId(1), delay: 1e9 })),
         "a-timer-of-no-time" => {
             [f64::NAN, f64::NEG_INFINITY, f64::INFINITY, -0.0, f64::MAX].iter().zip(1..).for_each(|(delay, id)| {
@@ -109,7 +109,7 @@ pub(crate) fn say(what: &str) {
             });
             done("armed");
         }
-        "cancels-for-ever" => (0..).for_each(|id| send(&FromWorker::Cancel { id: CallId(id) })),
+        "cancels-for-ever" => for_ever(|id| send(&FromWorker::Cancel { id: CallId(id) })),
         "half-a-frame-for-ever" => {
             // Never a moment at which the host's buffer is empty.
             let mut frames = Vec::new();
@@ -124,12 +124,21 @@ pub(crate) fn say(what: &str) {
             send(&FromWorker::Log { stream: Stream::Stdout, text: "again".into() });
         },
         "a-line-too-long" => send(&FromWorker::Log { stream: Stream::Stderr, text: "l".repeat(10 * 1024 * 1024) }),
-        other => return done(&format!("nothing named {other}")),
+        other => done(&format!("nothing named {other}")),
     }
 }
 
 fn call(id: u32, function: &str, args: &str) -> FromWorker {
     FromWorker::Call { id: CallId(id), target: Target::Function(function.into()), args: args.as_bytes().to_vec() }
+}
+
+/// Until the host has had enough.
+fn for_ever(say: impl Fn(u32)) {
+    let mut id = 0;
+    loop {
+        say(id);
+        id += 1;
+    }
 }
 
 /// A right answer, a byte at a time.
