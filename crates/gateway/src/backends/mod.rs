@@ -19,7 +19,7 @@ mod http;
 mod inbox;
 mod link;
 mod protocol;
-mod queue;
+pub(crate) mod queue;
 mod rpc;
 mod session;
 mod set;

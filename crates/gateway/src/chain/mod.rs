@@ -4,13 +4,14 @@
 //! - `tools`: the catalog as the planner asks it
 //! - `short_cut`: a text that is one call, without an engine; `canonical`: its answer as JavaScript would print it
 //! - `introspect`: a text that only asks what tools there are
-//! - `explain`: a failed run in words that teach
+//! - `explain`: a failed run in words that teach; `kept`: computing on what an answer left out
 //!
 //! Every road ends in the same [`Report`], and the planner can be switched off: the answers stay, slower.
 
 mod canonical;
 mod explain;
 mod introspect;
+mod kept;
 mod short_cut;
 mod tools;
 
@@ -31,6 +32,7 @@ use crate::store::results::ResultStore;
 use tools::Reachable;
 
 pub use explain::explain;
+pub use kept::query;
 
 /// Which road a text took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
