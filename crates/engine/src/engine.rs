@@ -370,7 +370,7 @@ impl Inner {
         Job {
             start: Start {
                 profile: request.profile,
-                limits: Limits { wall: left.max(Duration::from_millis(1)), ..accepted.limits.clone() },
+                limits: Limits { wall: politely(left), ..accepted.limits.clone() },
                 seed: request.seed.unwrap_or_else(random_seed),
                 now: wall_clock(),
                 code: accepted.program.js().to_owned(),
@@ -450,6 +450,13 @@ fn refusal(failure: Failure) -> Report {
         engine: "none",
         warnings: Vec::new(),
     }
+}
+
+/// The time that a worker is told: a little less than there is, so that it can say where it was stopped
+/// before it is killed.
+fn politely(left: Duration) -> Duration {
+    let margin = (left / 50).min(Duration::from_millis(5));
+    (left - margin).max(Duration::from_millis(1))
 }
 
 /// A seed that no program can know beforehand.

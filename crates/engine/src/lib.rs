@@ -8,6 +8,7 @@
 //! - `process`, `thread`: where workers come from
 //! - `judge`: from a worker's end to the one outcome; `teach`: what to use instead of what is not there
 //! - [`Cancel`], [`Observer`]: how a caller stops and watches a run
+//! - [`teaching`]: descriptions and errors for models, for embedders who publish tools
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,7 @@ mod pump;
 mod queue;
 mod source;
 mod teach;
+pub mod teaching;
 mod thread;
 
 pub use cancel::Cancel;

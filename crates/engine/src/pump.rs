@@ -27,7 +27,7 @@ use crate::observer::Observer;
 use crate::outbox::{Kind, Outbox};
 
 /// How long after the deadline a worker may take to report it by itself, with logs and position.
-const GRACE: Duration = Duration::from_millis(10);
+const GRACE: Duration = Duration::from_millis(12);
 /// Timers that a worker may have waiting; its own bound is lower.
 const MAX_TIMERS: usize = 20_000;
 /// Console lines and bytes that a host accepts beyond the run's own bound are none.
@@ -98,12 +98,10 @@ impl Wire {
 
     /// The worker's first frame.
     pub(crate) fn hello(&mut self, deadline: Instant) -> Result<Hello, Lost> {
-        loop {
-            match self.next(deadline, None)? {
-                Some(FromWorker::Ready { pid, layers }) => return Ok(Hello { pid, layers }),
-                Some(_) => return Err(Lost::Breach("a worker spoke before it was ready")),
-                None => return Err(Lost::Deadline),
-            }
+        match self.next(deadline, None)? {
+            Some(FromWorker::Ready { pid, layers }) => Ok(Hello { pid, layers }),
+            Some(_) => Err(Lost::Breach("a worker spoke before it was ready")),
+            None => Err(Lost::Deadline),
         }
     }
 

@@ -209,9 +209,10 @@ impl<'js> Run<'js, '_> {
     fn settle(&self, value: Value<'js>) -> std::result::Result<Value<'js>, End> {
         let Some(promise) = value.as_promise().cloned() else { return Ok(value) };
         loop {
-            self.run_jobs()?;
+            self.run_jobs();
             match promise.state() {
                 PromiseState::Resolved => return promise.finish().map_err(|_| self.thrown()),
+                // Also where an interrupt ends up: the rejection knows the place.
                 PromiseState::Rejected => return self.rejected(&promise),
                 PromiseState::Pending => self.wait()?,
             }
@@ -226,13 +227,8 @@ impl<'js> Run<'js, '_> {
     }
 
     /// Every job is followed by a look at the clock: an interrupt inside a job may be swallowed.
-    fn run_jobs(&self) -> std::result::Result<(), End> {
-        while self.ctx.execute_pending_job() {
-            if self.state.check().is_some() {
-                return Err(self.thrown());
-            }
-        }
-        Ok(())
+    fn run_jobs(&self) {
+        while self.state.check().is_none() && self.ctx.execute_pending_job() {}
     }
 
     fn wait(&self) -> std::result::Result<(), End> {

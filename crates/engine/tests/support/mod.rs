@@ -5,6 +5,8 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod machine;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,6 +50,9 @@ pub(crate) struct Case {
     /// The promise that a hostile case defends.
     #[serde(default)]
     pub(crate) promise: Option<String>,
+    /// Whether it may run on a thread of this process: nothing in it escapes the interrupt or needs the kernel.
+    #[serde(default)]
+    pub(crate) safe_in_thread: bool,
 }
 
 fn chain() -> String {
@@ -305,6 +310,13 @@ impl Case {
                 None
             }
         }
+    }
+
+    /// How long it may take until control is back: its own time, and a busy machine's.
+    pub(crate) fn patience(&self) -> Duration {
+        let profile: Profile = self.profile.parse().expect("a profile");
+        let resolved = self.limits.request().resolve(profile).map(|resolved| resolved.limits.wall);
+        resolved.unwrap_or_default() + Duration::from_secs(1)
     }
 
     pub(crate) fn differs_on(&self, engine: &str) -> bool {

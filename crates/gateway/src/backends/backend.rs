@@ -119,6 +119,11 @@ impl Backend {
         self.shared.stderr.shown()
     }
 
+    /// Changes how many calls it works on at the same time, without a restart.
+    pub fn resize(&self, max_concurrent_calls: usize) {
+        self.shared.queue.resize(max_concurrent_calls);
+    }
+
     /// Starts it again now, whatever its state.
     pub fn restart(&self) {
         self.shared.restart.notify_one();

@@ -5,6 +5,7 @@
 //! not the call's own: its timeout starts when it gets its permit.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
@@ -12,7 +13,7 @@ use tokio::sync::oneshot;
 /// The queue in front of one backend.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    limit: usize,
+    limit: AtomicUsize,
     capacity: usize,
     state: Mutex<State>,
 }
@@ -38,14 +39,14 @@ pub(crate) struct Full(pub(crate) usize);
 
 impl Queue {
     pub(crate) fn new(limit: usize, capacity: usize) -> Arc<Self> {
-        Arc::new(Self { limit: limit.max(1), capacity, state: Mutex::default() })
+        Arc::new(Self { limit: AtomicUsize::new(limit.max(1)), capacity, state: Mutex::default() })
     }
 
     /// Waits for this caller's turn. Dropping the future gives the place up.
     pub(crate) async fn enter(self: &Arc<Self>, caller: u64) -> Result<Permit, Full> {
         let turn = {
             let mut state = self.lock();
-            if state.running < self.limit {
+            if state.running < self.limit() {
                 state.running += 1;
                 return Ok(self.permit());
             }
@@ -58,6 +59,25 @@ impl Queue {
             state.line_up(caller)
         };
         turn.await.map_err(|_| Full(self.capacity))
+    }
+
+    /// Changes how many may run: more are let in at once; of too many, those that end next are not replaced.
+    pub(crate) fn resize(self: &Arc<Self>, limit: usize) {
+        self.limit.store(limit.max(1), Ordering::Relaxed);
+        loop {
+            {
+                let mut state = self.lock();
+                if state.running >= self.limit() || state.queued == 0 {
+                    return;
+                }
+                state.running += 1;
+            }
+            self.release();
+        }
+    }
+
+    fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
     }
 
     /// How many run and how many wait.
@@ -74,7 +94,7 @@ impl Queue {
         loop {
             let next = {
                 let mut state = self.lock();
-                let next = state.next();
+                let next = if state.running > self.limit() { None } else { state.next() };
                 if next.is_none() {
                     state.running -= 1;
                 }
@@ -189,6 +209,26 @@ mod tests {
         drop(quitter);
         drop(running);
         assert!(granted(&mut patient).is_some());
+    }
+
+    #[test]
+    fn a_wider_queue_lets_in_those_who_wait_and_a_narrower_one_fewer() {
+        let queue = Queue::new(1, 10);
+        let mut first: Turn<'_> = pin!(queue.enter(1));
+        let mut second: Turn<'_> = pin!(queue.enter(1));
+        let mut third: Turn<'_> = pin!(queue.enter(1));
+        let one = granted(&mut first);
+        assert!(poll(&mut second).is_pending());
+        assert!(poll(&mut third).is_pending());
+        queue.resize(2);
+        let two = granted(&mut second);
+        assert!(two.is_some());
+        assert!(poll(&mut third).is_pending());
+        queue.resize(1);
+        drop(one);
+        assert!(poll(&mut third).is_pending());
+        drop(two);
+        assert!(granted(&mut third).is_some());
     }
 
     #[test]

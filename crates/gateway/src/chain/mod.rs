@@ -271,13 +271,13 @@ fn admitted(request: &ChainRequest) -> Result<Limits, Failure> {
 }
 
 /// An engine's wish that is made when the caller's token is.
-struct Following {
-    cancel: Cancel,
+pub(crate) struct Following {
+    pub(crate) cancel: Cancel,
     task: tokio::task::AbortHandle,
 }
 
 impl Following {
-    fn new(asked: &Asked) -> Self {
+    pub(crate) fn new(asked: &Asked) -> Self {
         let cancel = Cancel::new();
         let (wish, token) = (cancel.clone(), asked.cancel.clone());
         let task = tokio::spawn(async move {

@@ -45,6 +45,11 @@ impl Hints {
         self.0.get(name)
     }
 
+    /// All of them as JSON text, for a program to see; none if there are none.
+    pub fn to_json(&self) -> Option<String> {
+        (!self.0.is_empty()).then(|| serde_json::to_string(&*self.0).unwrap_or_default())
+    }
+
     /// Where the request comes from: `location: {latitude, longitude}`, or the usual short spellings of the two.
     pub fn location(&self) -> Option<Coordinates> {
         let location = self.0.get("location")?;

@@ -244,7 +244,7 @@ pub fn control_socket() -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(0) }
 }
 
-/// Closes what an embedder may have left open for its children, and fixes the time zone.
+/// Closes what an embedder may have left open for its children, fixes the time zone, lets signals be what they are.
 pub fn shed_inheritance() {
     // SAFETY: single-threaded; descriptors above the control socket are used by nothing here, and
     // the environment is read by no other thread.
@@ -252,6 +252,9 @@ pub fn shed_inheritance() {
         libc::syscall(libc::SYS_close_range, 1u32, u32::MAX, 0);
         libc::setenv(c"TZ".as_ptr(), c"UTC0".as_ptr(), 1);
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        // A crash must end a worker as what it is: the runtime's own handler makes calls that the filter kills for.
+        libc::signal(libc::SIGSEGV, libc::SIG_DFL);
+        libc::signal(libc::SIGBUS, libc::SIG_DFL);
     }
 }
 

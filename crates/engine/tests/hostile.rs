@@ -1,0 +1,143 @@
+//! Hostile programs: every case under `specs/hostile` against the real process engine.
+//!
+//! After each one the host must be the same and healthy, the next harmless run right, nothing
+//! left behind, and nothing of the host or of another run in anything that came out.
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use support::machine::{children, descriptors, resident, threads};
+use support::{Case, eventually, load, process_builder, show, specs, thread_builder};
+use toolgate_engine::wire::{Profile, Report};
+use toolgate_engine::{Engine, Request};
+
+/// Only cases whose name has this in it are run, when it is set: for work on one of them.
+const ONLY: &str = "TOOLGATE_SPEC";
+/// An environment value that no program may ever see.
+const CANARY: &str = "canary-of-the-host-7c1f";
+/// What another run holds while a case runs.
+const MARKER: &str = "marker-of-a-neighbour-93ab";
+/// How far the host's memory may be above what it was: the largest reply and result of a case, and the allocator's habits.
+const GROWTH: u64 = 192 * 1024 * 1024;
+const LEAST_CASES: usize = 120;
+
+/// What the host holds when no program runs.
+struct Baseline {
+    descriptors: usize,
+    children: usize,
+    resident: u64,
+}
+
+impl Baseline {
+    async fn of(engine: &Engine) -> Self {
+        healthy(engine).await;
+        Baseline { descriptors: descriptors(), children: children().len(), resident: resident() }
+    }
+
+    /// Fails unless everything is as it was.
+    async fn check(&self, case: &str) {
+        eventually(&format!("{case}: its descriptors are closed"), || descriptors() <= self.descriptors).await;
+        eventually(&format!("{case}: its threads have ended"), || threads("toolgate-guest") == 0).await;
+        eventually(&format!("{case}: no zombie and no process stays"), || {
+            let now = children();
+            now.len() <= self.children && !now.iter().any(|child| child.is_zombie())
+        })
+        .await;
+        assert!(resident() < self.resident + GROWTH, "{case}: the host grew to {} bytes", resident());
+    }
+}
+
+/// A harmless run is right.
+async fn healthy(engine: &Engine) {
+    let request = Request {
+        data: Some(json!({ "marker": MARKER }).to_string()),
+        ..Request::new(Profile::Chain, "globalThis.kept = context.marker; return [1, 2, 3].map((x) => x * 2)")
+    };
+    let report = engine.run(request).await;
+    assert_eq!(report.value().map(|value| value.get()).ok(), Some("[2,4,6]"), "{}", show(&report));
+}
+
+/// What of the host or of a neighbour stands in a report.
+fn leaks(report: &Report) -> Vec<String> {
+    let text = serde_json::to_string(report).expect("a report");
+    let exe = std::env::current_exe().expect("a path").display().to_string();
+    let home = std::env::var("HOME").ok().filter(|home| home.len() > 1).map(|home| format!("{home}/"));
+    let mut secrets = vec![CANARY.to_owned(), MARKER.to_owned(), exe, env!("CARGO_MANIFEST_DIR").to_owned()];
+    secrets.extend(home);
+    secrets.extend(["toolgate-zygote", "root:x:0", ".cargo/registry"].map(str::to_owned));
+    secrets.into_iter().filter(|secret| text.contains(secret.as_str())).collect()
+}
+
+/// Every promise that the page lists.
+fn promises() -> BTreeSet<String> {
+    let page = std::fs::read_to_string(specs().join("hostile/PROMISES.md")).expect("the promises");
+    page.lines().filter_map(|line| line.strip_prefix("- `")?.split('`').next().map(str::to_owned)).collect()
+}
+
+async fn run(engine: &Engine, name: &str, case: &Case, faults: &mut Vec<String>) {
+    let Some(expect) = case.expected_on(name) else { return };
+    let report = engine.run(case.request()).await;
+    faults.extend(expect.faults(&report).into_iter().map(|fault| format!("{} [{name}] {fault}", case.name)));
+    faults.extend(leaks(&report).into_iter().map(|secret| format!("{} [{name}] gives away {secret}", case.name)));
+    if report.elapsed > case.patience() {
+        faults.push(format!("{} [{name}] took {:?}", case.name, report.elapsed));
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let only = std::env::var(ONLY).unwrap_or_default();
+    load(&specs().join("hostile")).into_iter().filter(|case| case.name.contains(&only)).collect()
+}
+
+async fn every_case() {
+    let host = std::process::id();
+    let engine = process_builder().build().expect("a process engine");
+    let baseline = Baseline::of(&engine).await;
+    let mut faults = Vec::new();
+    for case in cases() {
+        run(&engine, "process", &case, &mut faults).await;
+        healthy(&engine).await;
+        baseline.check(&case.name).await;
+    }
+    assert!(faults.is_empty(), "{} faults\n{}", faults.len(), faults.join("\n"));
+    assert_eq!(std::process::id(), host);
+    engine.dispose();
+    eventually("a disposed engine has no process", || children().is_empty()).await;
+}
+
+async fn every_case_that_is_safe_in_a_thread() {
+    let engine = thread_builder().build().expect("a thread engine");
+    let baseline = Baseline::of(&engine).await;
+    let mut faults = Vec::new();
+    for case in cases().into_iter().filter(|case| case.safe_in_thread) {
+        run(&engine, "thread", &case, &mut faults).await;
+        healthy(&engine).await;
+        baseline.check(&case.name).await;
+    }
+    assert!(faults.is_empty(), "{} faults\n{}", faults.len(), faults.join("\n"));
+}
+
+/// One test, so that nothing else in this process opens a descriptor or starts a child meanwhile.
+#[test]
+fn hostile_programs_are_contained() {
+    // SAFETY: the only test of this program, and no other thread reads the environment yet.
+    unsafe { std::env::set_var("TOOLGATE_TEST_CANARY", CANARY) };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("tokio");
+    runtime.block_on(async {
+        every_case().await;
+        every_case_that_is_safe_in_a_thread().await;
+    });
+}
+
+#[test]
+fn every_hostile_case_defends_a_promise() {
+    let promises = promises();
+    let cases = load(&specs().join("hostile"));
+    assert!(cases.len() >= LEAST_CASES, "{} cases", cases.len());
+    for case in &cases {
+        let promise = case.promise.as_ref().unwrap_or_else(|| panic!("{} names no promise", case.name));
+        assert!(promises.contains(promise), "{}: no promise {promise}", case.name);
+    }
+}

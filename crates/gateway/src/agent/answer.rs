@@ -1,0 +1,43 @@
+//! Results of tools, in the form that both eras share.
+
+use serde_json::{Value, json};
+
+use super::arguments::Complaint;
+use crate::output::{Body, Cut, Form, fit};
+
+/// A text block.
+pub(super) fn text_block(text: impl Into<String>) -> Value {
+    json!({ "type": "text", "text": text.into() })
+}
+
+/// A result that is one text.
+pub(super) fn text(text: impl Into<String>) -> Value {
+    json!({ "content": [text_block(text)] })
+}
+
+/// A result that is a JSON value, laid out for a reader.
+pub(super) fn pretty(value: &Value) -> Value {
+    text(serde_json::to_string_pretty(value).unwrap_or_default())
+}
+
+/// A result that is a JSON value for programs too.
+pub(super) fn structured(value: Value) -> Value {
+    let mut result = pretty(&value);
+    result["structuredContent"] = value;
+    result
+}
+
+/// A failure that the agent can read.
+pub(super) fn failure(message: impl Into<String>) -> Value {
+    json!({ "content": [text_block(message)], "isError": true })
+}
+
+/// The result, or the complaint as one.
+pub(super) fn or_complaint(result: Result<Value, Complaint>) -> Value {
+    result.unwrap_or_else(|Complaint(message)| failure(message))
+}
+
+/// The text within `room` bytes, its middle left out where it is longer.
+pub(super) fn bounded(text: String, room: usize) -> String {
+    if text.len() <= room { text } else { fit(&Body::new(text.into(), Form::Text), room, Cut::Middle) }
+}

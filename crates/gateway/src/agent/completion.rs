@@ -1,0 +1,27 @@
+//! Completes names in resource URIs.
+
+use super::Shared;
+use super::resources::{TOPICS, templates};
+use crate::doors::mcp::Completion;
+
+/// What the protocol allows in one answer.
+const MOST: usize = 100;
+
+/// The values that begin like what is typed.
+pub(super) fn complete(shared: &Shared, asked: &Completion) -> Vec<String> {
+    let Some(uri) = asked.reference.get("uri").and_then(|uri| uri.as_str()) else { return Vec::new() };
+    let known = templates().iter().any(|template| template["uriTemplate"] == uri);
+    if !known {
+        return Vec::new();
+    }
+    let catalog = shared.gateway.catalog();
+    let begins = |name: &String| name.to_lowercase().starts_with(&asked.typed.to_lowercase());
+    match uri {
+        "toolgate://backend/{name}" => {
+            catalog.backends().iter().map(|it| it.name().to_owned()).filter(begins).take(MOST).collect()
+        }
+        "toolgate://tool/{name}" => catalog.tools().map(|it| it.spelling()).filter(begins).take(MOST).collect(),
+        "toolgate://guide/{topic}" => TOPICS.iter().map(|(topic, ..)| (*topic).to_owned()).filter(begins).collect(),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,237 @@
+//! The backends' own tools as `backend__tool`, for clients without code mode.
+//!
+//! Calls go through the bridge like any other and come back as the backend sent them. A name is at most 64 characters
+//! of `A-Z a-z 0-9 _ -`, as the strictest clients want it. Where two tools would get one name, both get a number
+//! made from their own names: a new backend can make a name longer, never give it to another tool.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use ring::digest::{SHA256, digest};
+use serde_json::{Value, json};
+use toolgate_engine::HostError;
+use toolgate_wire::{CallRecord, CallState};
+
+use super::Shared;
+use super::answer::{failure, text};
+use super::session::Run;
+use super::tools::chain::execution_id;
+use crate::bridge::Asked;
+use crate::catalog::{Catalog, ToolRef};
+use crate::doors::mcp::{Page, ToolCall};
+
+/// Longest name.
+const MAX_NAME: usize = 64;
+/// Hexadecimal digits that tell apart what would look the same.
+const DIGITS: usize = 12;
+
+/// The names of one edition of the catalog.
+#[derive(Default)]
+pub(super) struct Direct(Mutex<Option<(u64, Arc<Names>)>>);
+
+/// From a name to the backend and tool it stands for.
+type Names = HashMap<String, (String, String)>;
+
+impl Direct {
+    /// The names that hold now; made anew only when tools changed.
+    fn names(&self, shared: &Shared) -> Arc<Names> {
+        let edition = shared.gateway.edition();
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*held {
+            Some((of, names)) if *of == edition => Arc::clone(names),
+            _ => {
+                let named = named(&shared.gateway.catalog()).into_iter();
+                let names: Arc<Names> = Arc::new(named.map(|(name, backend, tool)| (name, (backend, tool))).collect());
+                *held = Some((edition, Arc::clone(&names)));
+                names
+            }
+        }
+    }
+}
+
+/// The tools of a page.
+pub(super) fn list(shared: &Shared, page: &Page) -> Vec<Value> {
+    let catalog = shared.gateway.catalog();
+    let named = named(&catalog).into_iter().filter(|(_, backend, _)| page.access.permits(backend));
+    named.filter_map(|(name, backend, tool)| Some(object(name, catalog.tool(&backend, &tool)?))).collect()
+}
+
+/// The tool that a client means.
+pub(super) fn find(shared: &Shared, call: &ToolCall) -> Option<(String, String)> {
+    let names = shared.direct.names(shared);
+    names.get(&call.name).filter(|(backend, _)| call.page.access.permits(backend)).cloned()
+}
+
+/// Calls it; the result is the backend's own.
+pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: ToolCall) -> Value {
+    let asked = Asked {
+        access: call.page.access,
+        cancel: call.cancel,
+        progress: call.progress,
+        caller: call.caller,
+        ..Asked::default()
+    };
+    let since = Instant::now();
+    let request_bytes = serde_json::to_string(&call.arguments).map_or(0, |text| text.len() as u64);
+    let answer = shared.gateway.bridge().call(&backend, &tool, call.arguments, asked).await;
+    let (result, state, error) = match answer {
+        Ok(answer) => (passed_on(answer.raw, answer.value), CallState::Applied, None),
+        Err(error) => (failed(&error), error.state, Some(error.message)),
+    };
+    let bytes = result.to_string().len() as u64;
+    let ms = since.elapsed().as_secs_f64() * 1e3;
+    let name = format!("{backend}.{tool}");
+    let ok = state == CallState::Applied;
+    let record = CallRecord { name, state, ms, request_bytes, reply_bytes: bytes, read_only: false, error };
+    shared.session.record(Run {
+        id: execution_id(),
+        tool: "direct",
+        road: "direct",
+        ok,
+        ms,
+        calls: vec![record],
+        bytes_processed: bytes,
+        bytes_returned: bytes,
+    });
+    result
+}
+
+/// The door says what era a result is of.
+fn passed_on(raw: Option<Value>, value: Value) -> Value {
+    match raw {
+        Some(Value::Object(mut result)) => {
+            result.shift_remove("resultType");
+            if !result.get("content").is_some_and(Value::is_array) {
+                result.insert("content".to_owned(), json!([]));
+            }
+            Value::Object(result)
+        }
+        _ => text(match value {
+            Value::String(text) => text,
+            value => value.to_string(),
+        }),
+    }
+}
+
+fn failed(error: &HostError) -> Value {
+    let mut result = failure(error.message.clone());
+    if let Some(data) = error.data.as_ref().filter(|data| data.is_object() && error.code == "TOOL_FAILED") {
+        result["structuredContent"] = data.clone();
+    }
+    result
+}
+
+/// The tool as its backend lists it, under the name that it has here.
+fn object(name: String, tool: ToolRef<'_>) -> Value {
+    let mut object = tool.tool().raw.as_object().cloned().unwrap_or_default();
+    object.insert("name".to_owned(), Value::String(name));
+    // Clients refuse the whole list for one schema that is none.
+    let is_schema = |schema: Option<&Value>| schema.is_some_and(|it| it.get("type") == Some(&json!("object")));
+    if !is_schema(object.get("inputSchema")) {
+        object.insert("inputSchema".to_owned(), json!({ "type": "object" }));
+    }
+    if !is_schema(object.get("outputSchema")) {
+        object.shift_remove("outputSchema");
+    }
+    // Tasks are between a client and its server; we run none.
+    object.shift_remove("execution");
+    if object.get("description").is_some_and(|text| !text.is_string()) {
+        object.shift_remove("description");
+    }
+    Value::Object(object)
+}
+
+/// Every tool with its name, in the order of the catalog.
+fn named(catalog: &Catalog) -> Vec<(String, String, String)> {
+    let tools: Vec<(String, String, String)> = catalog
+        .tools()
+        .map(|it| (plain(it.backend.name(), &it.tool().name), it.backend.name().to_owned(), it.tool().name.clone()))
+        .collect();
+    let mut wanted: HashMap<&str, usize> = HashMap::new();
+    tools.iter().for_each(|(name, _, _)| *wanted.entry(name.as_str()).or_default() += 1);
+    let alone = |name: &str| wanted.get(name) == Some(&1) && name.len() <= MAX_NAME;
+    let mut named: Vec<(String, String, String)> = tools
+        .iter()
+        .map(|(name, backend, tool)| {
+            let name = if alone(name) { name.clone() } else { numbered(name, backend, tool) };
+            (name, backend.clone(), tool.clone())
+        })
+        .collect();
+    // Nobody finds two names of one number by chance; who did it on purpose loses the tool.
+    let mut seen = std::collections::HashSet::new();
+    named.retain(|(name, _, _)| seen.insert(name.clone()));
+    named
+}
+
+fn plain(backend: &str, tool: &str) -> String {
+    let fit = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
+    backend.chars().map(fit).chain("__".chars()).chain(tool.chars().map(fit)).collect()
+}
+
+fn numbered(name: &str, backend: &str, tool: &str) -> String {
+    let hash = digest(&SHA256, format!("{backend}\0{tool}").as_bytes());
+    let digits: String = hash.as_ref().iter().take(DIGITS / 2).map(|byte| format!("{byte:02x}")).collect();
+    // All ASCII by now, so every place is a boundary.
+    format!("{}_{digits}", name.get(..name.len().min(MAX_NAME - DIGITS - 1)).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{BackendState, Listing, Tool};
+
+    fn names(backends: &[(&str, &[&str])]) -> Vec<String> {
+        let listings = backends.iter().map(|(name, tools)| Listing {
+            name: (*name).to_owned(),
+            state: BackendState::Ready,
+            tools: tools.iter().filter_map(|name| Tool::from_raw(json!({ "name": name }))).collect(),
+            tags: Vec::new(),
+        });
+        named(&Catalog::new(listings.collect())).into_iter().map(|(name, _, _)| name).collect()
+    }
+
+    #[test]
+    fn a_plain_name_is_backend_and_tool() {
+        assert_eq!(names(&[("exa", &["web-search"])]), ["exa__web-search"]);
+    }
+
+    #[test]
+    fn names_that_would_be_one_are_told_apart_on_both_sides() {
+        let both = names(&[("a", &["b__c"]), ("a__b", &["c"])]);
+        assert!(both.iter().all(|name| name.starts_with("a__b__c_") && name.len() == 8 + DIGITS), "{both:?}");
+        assert_ne!(both[0], both[1]);
+        assert_eq!(names(&[("a", &["x y", "x_y"])]).len(), 2);
+    }
+
+    #[test]
+    fn a_long_or_odd_name_is_short_and_plain() {
+        let long = "x".repeat(10_000);
+        for name in names(&[("böse", &["\"];evil//", "🙂", &long, "__proto__", ""])]) {
+            assert!(name.len() <= MAX_NAME, "{name}");
+            assert!(name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_' || it == b'-'), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_same_tool_has_the_same_name_every_time() {
+        let long = "y".repeat(100);
+        let alone = names(&[("b", &[&long])]);
+        let among = names(&[("a", &["z"]), ("b", &[&long]), ("c", &["z"])]);
+        assert!(among.contains(&alone[0]));
+    }
+
+    #[test]
+    fn a_schema_that_is_none_is_replaced() {
+        let raw = json!({ "name": "t", "inputSchema": "x", "outputSchema": 7, "execution": {}, "description": 5 });
+        let listing = Listing {
+            name: "b".into(),
+            state: BackendState::Ready,
+            tools: Tool::from_raw(raw).into_iter().collect(),
+            tags: Vec::new(),
+        };
+        let catalog = Catalog::new(vec![listing]);
+        let found = object("b__t".into(), catalog.tool("b", "t").unwrap());
+        assert_eq!(found, json!({ "name": "b__t", "inputSchema": { "type": "object" } }));
+    }
+}

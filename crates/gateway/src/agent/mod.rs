@@ -1,0 +1,144 @@
+//! What an agent sees of a gateway: a handful of tools, resources that tell what is going on, and prompts.
+//!
+//! # Layout
+//! - [`Agent`]: the gateway as a [`Service`] behind the MCP door
+//! - `tools`: one file a tool, each with its name, description, schema, annotations and handler
+//! - `arguments`, `answer`, `content`: what comes in, what goes out, and pictures among it
+//! - `direct`: the backends' own tools as `backend__tool`
+//! - `progress`: a line for each tool call, while a chain runs
+//! - `session`: what was done and what it saved
+//! - `waiting`: for backends that are still on their way
+//! - `resources`, `prompts`, `completion`: the rest of the protocol
+//!
+//! Lists are the same every time, in the same order: a client's prompt cache depends on it.
+
+mod answer;
+mod arguments;
+mod completion;
+mod content;
+mod direct;
+mod progress;
+mod prompts;
+mod resources;
+mod session;
+mod tools;
+mod uri;
+mod waiting;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::sync::broadcast;
+
+use crate::doors::mcp::{
+    Change, Completion, Fault, Identity, Page, PromptCall, Service, ServiceFuture, ToolCall, View,
+};
+use crate::gateway::Gateway;
+
+use direct::Direct;
+use session::Session;
+
+/// What a model reads first.
+const INSTRUCTIONS: &str = "\
+Toolgate puts many MCP servers (backends) behind a few tools. Work in three steps:
+1. search_tools {task_description}: finds the tools for a task; every hit has a TypeScript signature and a ready call.
+2. tool_info {tool_name}: only when a signature is not enough.
+3. call_tool_chain {code}: one TypeScript program that calls as many tools as the task needs, as \
+`await backend.tool({ ... })`, in parallel with Promise.all where they do not depend on each other. Filter, join and \
+count in the program, and `return` only what you need: nothing else reaches your context. console.log is returned too.
+A result that was too long is kept: its footer names a result id for read_result and query_result. \
+The resource toolgate://guide/chain has more.";
+
+/// The gateway as an MCP server. Clones are the same one.
+#[derive(Clone)]
+pub struct Agent(Arc<Shared>);
+
+/// What tools and resources share.
+struct Shared {
+    gateway: Arc<Gateway>,
+    session: Session,
+    direct: Direct,
+}
+
+impl Agent {
+    /// The agent's view of a gateway, with statistics that start at zero.
+    pub fn new(gateway: Arc<Gateway>) -> Self {
+        Agent(Arc::new(Shared { gateway, session: Session::default(), direct: Direct::default() }))
+    }
+
+    /// The gateway behind it.
+    pub fn gateway(&self) -> &Arc<Gateway> {
+        &self.0.gateway
+    }
+}
+
+impl Service for Agent {
+    fn identity(&self) -> Identity {
+        Identity {
+            name: "toolgate".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            instructions: INSTRUCTIONS.to_owned(),
+        }
+    }
+
+    fn tools(&self, page: &Page) -> Vec<Value> {
+        let own = tools::available(&self.0).into_iter().map(|tool| tool.object(&self.0, page));
+        match page.view {
+            View::Code => own.collect(),
+            View::Direct => direct::list(&self.0, page),
+            View::Both => own.chain(direct::list(&self.0, page)).collect(),
+        }
+    }
+
+    fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
+        let shared = Arc::clone(&self.0);
+        let (own, passed_on) = match call.page.view {
+            View::Code => (true, false),
+            View::Direct => (false, true),
+            View::Both => (true, true),
+        };
+        if own && let Some(tool) = tools::available(&shared).into_iter().find(|tool| tool.name == call.name) {
+            return Box::pin(async move { Ok(answer::or_complaint((tool.call)(shared, call).await)) });
+        }
+        if passed_on && let Some((backend, tool)) = direct::find(&shared, &call) {
+            return Box::pin(async move { Ok(direct::call(&shared, backend, tool, call).await) });
+        }
+        Box::pin(std::future::ready(Err(Fault::NotFound(format!("there is no tool named {}", uri::shown(&call.name))))))
+    }
+
+    fn resources(&self, _: &Page) -> Vec<Value> {
+        resources::list()
+    }
+
+    fn resource_templates(&self) -> Vec<Value> {
+        resources::templates()
+    }
+
+    fn read(&self, uri: String, page: &Page) -> ServiceFuture<Vec<Value>> {
+        Box::pin(std::future::ready(resources::read(&self.0, &uri, page)))
+    }
+
+    fn prompts(&self) -> Vec<Value> {
+        prompts::list()
+    }
+
+    fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
+        Box::pin(std::future::ready(prompts::get(&call)))
+    }
+
+    fn complete(&self, completion: Completion) -> Vec<String> {
+        completion::complete(&self.0, &completion)
+    }
+
+    fn has_resources(&self) -> bool {
+        true
+    }
+
+    fn has_prompts(&self) -> bool {
+        true
+    }
+
+    fn changes(&self) -> broadcast::Receiver<Change> {
+        self.0.gateway.changes()
+    }
+}

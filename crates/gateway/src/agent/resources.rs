@@ -1,0 +1,228 @@
+//! Resources: what there is and what is going on, to be read without calling anything.
+
+use serde_json::{Value, json};
+
+use super::Shared;
+use super::tools::describe;
+use super::uri::{decode, encode, shown};
+use crate::backends::{Backend, BackendState};
+use crate::bridge::Access;
+use crate::catalog::search::one_line;
+use crate::catalog::{self, Catalog};
+use crate::doors::mcp::{Fault, Page};
+use crate::gateway::Origin;
+use crate::store::results::Reading;
+
+/// Guides: topic, title, text.
+pub(super) const TOPICS: [(&str, &str, &str); 4] = [
+    ("chain", "How to write a chain", include_str!("guide/chain.md")),
+    ("search", "How to find tools", include_str!("guide/search.md")),
+    ("results", "Long results", include_str!("guide/results.md")),
+    ("errors", "When something fails", include_str!("guide/errors.md")),
+];
+
+/// Most bytes of a list; beyond it there are pages.
+const MAX_LIST: usize = 200_000;
+
+/// Every resource that has a fixed address.
+pub(super) fn list() -> Vec<Value> {
+    let fixed = [
+        ("overview", "Overview", "What this gateway is and what is behind it.", "text/markdown"),
+        ("backends", "Backends", "Every backend: state, tools, restarts.", "application/json"),
+        ("tools", "Tools", "Every tool in one line.", "text/plain"),
+        ("recent", "Recent runs", "The last runs and what they called.", "application/json"),
+        ("stats", "Statistics", "Calls, bytes processed and returned, tokens saved, per tool.", "application/json"),
+        ("health", "Health", "Whether all is well, and what is not.", "application/json"),
+    ];
+    let fixed = fixed.map(|(name, title, description, mime)| {
+        json!({ "uri": format!("toolgate://{name}"), "name": name, "title": title, "description": description, "mimeType": mime })
+    });
+    let guides = TOPICS.map(|(topic, title, _)| {
+        json!({ "uri": format!("toolgate://guide/{topic}"), "name": format!("guide/{topic}"), "title": title, "mimeType": "text/markdown" })
+    });
+    fixed.into_iter().chain(guides).collect()
+}
+
+/// Every kind of resource that is named in its address.
+pub(super) fn templates() -> Vec<Value> {
+    let template = |uri: &str, name: &str, description: &str, mime: &str| json!({ "uriTemplate": uri, "name": name, "description": description, "mimeType": mime });
+    vec![
+        template(
+            "toolgate://backend/{name}",
+            "backend",
+            "One backend: state, tools, the end of its standard error.",
+            "application/json",
+        ),
+        template("toolgate://tool/{name}", "tool", "One tool: schema, types, a ready call.", "application/json"),
+        template("toolgate://result/{id}", "result", "A whole result of which an answer showed a part.", "text/plain"),
+        template("toolgate://guide/{topic}", "guide", "How to: chain, search, results, errors.", "text/markdown"),
+    ]
+}
+
+/// Reads one. `gatemini://` is another spelling of `toolgate://`.
+pub(super) fn read(shared: &Shared, uri: &str, page: &Page) -> Result<Vec<Value>, Fault> {
+    let unknown = || Fault::NotFound(format!("there is no resource {}", shown(uri)));
+    let path = uri.strip_prefix("toolgate://").or_else(|| uri.strip_prefix("gatemini://")).ok_or_else(unknown)?;
+    let (kind, name) = path.split_once('/').map_or((path, None), |(kind, name)| (kind, Some(decode(name))));
+    let (mime, text) = match (kind, name.as_deref()) {
+        ("overview", None) => ("text/markdown", overview(shared, &page.access)),
+        ("backends", None) => json_text(&backends(shared, &page.access)),
+        ("backend", Some(name)) => json_text(&backend(shared, name, &page.access).ok_or_else(unknown)?),
+        ("tools", None) => ("text/plain", tools(&shared.gateway.catalog(), &page.access)),
+        ("tool", Some(name)) => {
+            let catalog = shared.gateway.catalog();
+            let found = catalog.resolve(name).found().filter(|it| page.access.permits(it.backend.name()));
+            json_text(&describe(found.ok_or_else(unknown)?, true))
+        }
+        ("recent", None) => json_text(&shared.session.recent(&page.access)),
+        ("stats", None) => json_text(&shared.session.stats(&page.access)),
+        ("health", None) => json_text(&health(shared, &page.access)),
+        ("result", Some(id)) => {
+            let read = shared.gateway.results().read(id, &Reading::default());
+            ("text/plain", read.map_err(|error| Fault::NotFound(error.to_string()))?)
+        }
+        ("guide", Some(topic)) => {
+            let found = TOPICS.iter().find(|(name, ..)| *name == topic);
+            ("text/markdown", found.map(|(_, _, text)| (*text).to_owned()).ok_or_else(unknown)?)
+        }
+        _ => return Err(unknown()),
+    };
+    Ok(vec![json!({ "uri": uri, "mimeType": mime, "text": text })])
+}
+
+fn json_text(value: &Value) -> (&'static str, String) {
+    ("application/json", serde_json::to_string_pretty(value).unwrap_or_default())
+}
+
+fn overview(shared: &Shared, access: &Access) -> String {
+    let catalog = shared.gateway.catalog();
+    let mut text = format!("# Toolgate {}\n\n{}\n\n## Backends\n", env!("CARGO_PKG_VERSION"), super::INSTRUCTIONS);
+    for backend in permitted(&catalog, access) {
+        let tags = if backend.tags().is_empty() { String::new() } else { format!(" [{}]", backend.tags().join(", ")) };
+        text.push_str(&format!(
+            "- `{}`: {} tools, {}{tags}\n",
+            backend.identifier(),
+            backend.tools().len(),
+            one_line(&backend.state().to_string()),
+        ));
+    }
+    text
+}
+
+fn permitted<'a>(catalog: &'a Catalog, access: &'a Access) -> impl Iterator<Item = &'a catalog::Backend> {
+    catalog.backends().iter().filter(|backend| access.permits(backend.name()))
+}
+
+fn backends(shared: &Shared, access: &Access) -> Value {
+    let catalog = shared.gateway.catalog();
+    let rows: Vec<Value> = permitted(&catalog, access).map(|shown| row(shared, shown)).collect();
+    json!({ "backends": rows })
+}
+
+/// What fits into a table.
+fn row(shared: &Shared, shown: &catalog::Backend) -> Value {
+    let connection = shared.gateway.backend(shown.name());
+    let state = match (&connection, shown.state()) {
+        (Some(backend), catalog::BackendState::Disabled) | (Some(backend), _) => word(&backend.state()),
+        (None, catalog::BackendState::Disabled) => "disabled",
+        (None, _) => "stopped",
+    };
+    let mut row = json!({
+        "name": shown.name(),
+        "identifier": shown.identifier(),
+        "state": state,
+        "tools": shown.tools().len(),
+        "from_cache": *shown.state() == catalog::BackendState::Cached,
+        "uri": format!("toolgate://backend/{}", encode(shown.name())),
+    });
+    if !shown.tags().is_empty() {
+        row["tags"] = json!(shown.tags());
+    }
+    if shared.gateway.origin(shown.name()) == Some(Origin::Registered) {
+        row["registered_at_run_time"] = json!(true);
+    }
+    row
+}
+
+fn word(state: &BackendState) -> &'static str {
+    match state {
+        BackendState::Starting => "starting",
+        BackendState::Ready(_) => "ready",
+        BackendState::Restarting { .. } => "restarting",
+        BackendState::Failed { .. } => "failed",
+        BackendState::Stopped => "stopped",
+    }
+}
+
+fn backend(shared: &Shared, name: &str, access: &Access) -> Option<Value> {
+    let catalog = shared.gateway.catalog();
+    let shown = catalog.backend(name).filter(|shown| access.permits(shown.name()))?;
+    let mut about = row(shared, shown);
+    about["tool_names"] = shown.tools().iter().map(|entry| entry.identifier()).collect();
+    if let Some(connection) = shared.gateway.backend(shown.name()) {
+        connected(&mut about, &connection);
+    }
+    Some(about)
+}
+
+fn connected(about: &mut Value, backend: &Backend) {
+    let state = backend.state();
+    about["detail"] = json!(state.to_string());
+    if let BackendState::Ready(ready) = &state {
+        about["server"] = json!({
+            "name": ready.server.name, "version": ready.server.version, "protocol": ready.server.protocol,
+            "era": ready.era, "instructions": ready.server.instructions,
+        });
+        about["up_seconds"] = json!(ready.since.elapsed().as_secs());
+    }
+    let stats = backend.stats();
+    about["calls"] = json!({ "in_flight": stats.in_flight, "queued": stats.queued });
+    about["restarts"] = json!(stats.restarts);
+    about["stderr_tail"] = json!(backend.stderr());
+}
+
+fn tools(catalog: &Catalog, access: &Access) -> String {
+    let mut text = String::new();
+    let mut left = 0_usize;
+    for tool in catalog.tools().filter(|tool| access.permits(tool.backend.name())) {
+        let line =
+            format!("{}: {}\n", tool.spelling(), one_line(tool.tool().description.as_deref().unwrap_or_default()));
+        if text.len() + line.len() > MAX_LIST {
+            left += 1;
+        } else {
+            text.push_str(&line);
+        }
+    }
+    if left > 0 {
+        text.push_str(&format!("… {left} more: list_tools_meta gives all of them, page by page\n"));
+    }
+    text
+}
+
+fn health(shared: &Shared, access: &Access) -> Value {
+    let catalog = shared.gateway.catalog();
+    let mut counts = serde_json::Map::new();
+    let mut troubles = Vec::new();
+    for shown in permitted(&catalog, access) {
+        let row = row(shared, shown);
+        let state = row["state"].as_str().unwrap_or_default().to_owned();
+        if let catalog::BackendState::Failed { reason } = shown.state() {
+            troubles.push(json!({ "backend": shown.name(), "reason": reason }));
+        }
+        let count = counts.get(&state).and_then(Value::as_u64).unwrap_or(0);
+        counts.insert(state, json!(count + 1));
+    }
+    let problems: Vec<String> = shared.gateway.problems().iter().map(ToString::to_string).collect();
+    let status = match (troubles.is_empty() && problems.is_empty(), counts.contains_key("starting")) {
+        (false, _) => "degraded",
+        (true, true) => "starting",
+        (true, false) => "ok",
+    };
+    json!({
+        "status": status,
+        "backends": counts,
+        "tools": permitted(&catalog, access).map(|backend| backend.tools().len()).sum::<usize>(),
+        "troubles": troubles,
+        "configuration_problems": problems,
+    })
+}

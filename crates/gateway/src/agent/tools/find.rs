@@ -1,0 +1,82 @@
+//! `search_tools`: from a task to the tools that do it.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::super::arguments::{Arguments, Complaint};
+use super::super::{Shared, answer, waiting};
+use super::{Answering, Hints, Tool};
+use crate::catalog::search::Hit;
+use crate::doors::mcp::ToolCall;
+
+pub(super) static TOOL: Tool = Tool {
+    name: "search_tools",
+    title: "Search tools",
+    description: |_, _| DESCRIPTION.to_owned(),
+    schema,
+    hints: Hints::Reads,
+    call: |shared, call| -> Answering { Box::pin(search(shared, call)) },
+};
+
+const DESCRIPTION: &str = "\
+Finds the tools for a task, best first. Describe what you want to do in plain words, or give a tool's name. Every hit \
+has a TypeScript signature and a ready call to put into call_tool_chain. brief=false adds whole descriptions and \
+input schemas.";
+
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "task_description": { "type": "string", "description": "What you want to do, such as \"create a GitHub issue\"." },
+            "limit": { "type": "integer", "minimum": 1, "maximum": 100, "default": 10 },
+            "brief": { "type": "boolean", "default": true },
+            "tag": { "type": "string", "description": "Only tools of backends with this tag." },
+        },
+        "required": ["task_description"],
+        "additionalProperties": false,
+    })
+}
+
+async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
+    let arguments = Arguments::new(&call.arguments, &["task_description", "limit", "brief", "tag"])?;
+    let task = arguments.text("task_description")?;
+    let limit = arguments.count("limit", 1..=100)?.unwrap_or(10) as usize;
+    let brief = arguments.flag("brief", true)?;
+    let tag = arguments.optional_text("tag")?.filter(|tag| !tag.is_empty());
+    let access = &call.page.access;
+    waiting::for_all(&shared, access, &call.cancel).await;
+
+    let catalog = shared.gateway.catalog();
+    // Who may use a few backends must find as many of their tools as anyone else would.
+    let fetched = if *access == crate::bridge::Access::All { limit } else { catalog.tool_count() };
+    let hits = catalog.search(task, fetched, tag).into_iter().filter(|hit| access.permits(&hit.backend)).take(limit);
+    let hits: Vec<Value> = hits
+        .map(|hit| {
+            let found = catalog.tool(&hit.backend, &hit.tool);
+            let mut row = row(&hit, found.map(|found| found.spelling()));
+            if let Some(found) = found.filter(|_| !brief) {
+                row["description"] = json!(found.tool().description);
+                row["input_schema"] = found.tool().input_schema.clone();
+            }
+            row
+        })
+        .collect();
+    let mut result = json!({ "tools": hits });
+    if hits.is_empty() {
+        result["hint"] = json!("nothing fits; try other words, or list_tools_meta for everything there is");
+    }
+    if let Some(note) = waiting::note(&shared, access) {
+        result["note"] = json!(note);
+    }
+    Ok(answer::pretty(&result))
+}
+
+fn row(hit: &Hit, spelling: Option<String>) -> Value {
+    json!({
+        "tool": spelling.unwrap_or_else(|| format!("{}.{}", hit.backend, hit.tool)),
+        "description": hit.description,
+        "signature": hit.signature,
+        "call": hit.call,
+    })
+}

@@ -1,0 +1,58 @@
+//! `get_required_keys_for_tool`: what a tool needs to be told.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::super::arguments::{Arguments, Complaint};
+use super::super::{Shared, answer, waiting};
+use super::{Answering, Hints, Tool, named};
+use crate::doors::mcp::ToolCall;
+use crate::gateway::KeyName;
+
+pub(super) static TOOL: Tool = Tool {
+    name: "get_required_keys_for_tool",
+    title: "Keys that a tool needs",
+    description: |_, _| DESCRIPTION.to_owned(),
+    schema,
+    hints: Hints::Reads,
+    call: |shared, call| -> Answering { Box::pin(keys(shared, call)) },
+};
+
+const DESCRIPTION: &str = "\
+Names the keys that a tool depends on: the variables and headers that its backend was configured with (never their \
+values), and the arguments that a call must have.";
+
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": { "tool_name": { "type": "string", "description": "backend.tool, or the tool alone." } },
+        "required": ["tool_name"],
+        "additionalProperties": false,
+    })
+}
+
+async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
+    let arguments = Arguments::new(&call.arguments, &["tool_name"])?;
+    let name = arguments.text("tool_name")?;
+    waiting::for_all(&shared, &call.page.access, &call.cancel).await;
+    let catalog = shared.gateway.catalog();
+    let tool = named(&catalog, name, &call.page.access)?;
+    let keys: Vec<Value> = shared
+        .gateway
+        .key_names(tool.backend.name())
+        .into_iter()
+        .map(|key| match key {
+            KeyName::Variable(name) => json!({ "name": name, "kind": "variable", "set": true }),
+            KeyName::Header(name) => json!({ "name": name, "kind": "header", "set": true }),
+        })
+        .collect();
+    let required =
+        tool.tool().input_schema.get("required").cloned().filter(Value::is_array).unwrap_or_else(|| json!([]));
+    Ok(answer::pretty(&json!({
+        "tool": tool.spelling(),
+        "backend": tool.backend.name(),
+        "keys": keys,
+        "required_arguments": required,
+    })))
+}

@@ -1,0 +1,80 @@
+//! `list_tools_meta`: everything there is, a page at a time.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+
+use super::super::arguments::{Arguments, Complaint};
+use super::super::{Shared, answer, waiting};
+use super::{Answering, Hints, Tool};
+use crate::catalog::ToolRef;
+use crate::catalog::search::one_line;
+use crate::doors::mcp::ToolCall;
+
+pub(super) static TOOL: Tool = Tool {
+    name: "list_tools_meta",
+    title: "List all tools",
+    description: |_, _| DESCRIPTION.to_owned(),
+    schema,
+    hints: Hints::Reads,
+    call: |shared, call| -> Answering { Box::pin(list(shared, call)) },
+};
+
+const DESCRIPTION: &str = "\
+Lists the names and one-line descriptions of all tools, a page at a time: give next_cursor back as cursor for the \
+next page. To find a tool for a task, search_tools is better.";
+
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "cursor": { "type": "string", "description": "next_cursor of the page before." },
+            "page_size": { "type": "integer", "minimum": 1, "maximum": 500, "default": 50 },
+        },
+        "additionalProperties": false,
+    })
+}
+
+async fn list(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
+    let arguments = Arguments::new(&call.arguments, &["cursor", "page_size"])?;
+    let after = arguments.optional_text("cursor")?.filter(|cursor| !cursor.is_empty()).map(read).transpose()?;
+    let size = arguments.count("page_size", 1..=500)?.unwrap_or(50) as usize;
+    let access = &call.page.access;
+    waiting::for_all(&shared, access, &call.cancel).await;
+
+    let catalog = shared.gateway.catalog();
+    let permitted: Vec<ToolRef<'_>> = catalog.tools().filter(|it| access.permits(it.backend.name())).collect();
+    let begins = after.map_or(0, |(backend, tool)| {
+        permitted
+            .partition_point(|it| (it.backend.name(), it.tool().name.as_str()) <= (backend.as_str(), tool.as_str()))
+    });
+    let page: Vec<ToolRef<'_>> = permitted.iter().skip(begins).take(size).copied().collect();
+    let rows: Vec<Value> = page
+        .iter()
+        .map(|it| {
+            json!({ "tool": it.spelling(), "description": one_line(it.tool().description.as_deref().unwrap_or_default()) })
+        })
+        .collect();
+    let mut result = json!({ "tools": rows, "total": permitted.len() });
+    if let Some(last) = page.last().filter(|_| begins + page.len() < permitted.len()) {
+        result["next_cursor"] = json!(write(*last));
+    }
+    if let Some(note) = waiting::note(&shared, access) {
+        result["note"] = json!(note);
+    }
+    Ok(answer::pretty(&result))
+}
+
+/// A place by the names around it and not by a number: tools that come or go meanwhile move nothing else.
+fn write(last: ToolRef<'_>) -> String {
+    URL_SAFE_NO_PAD.encode(json!([last.backend.name(), last.tool().name]).to_string())
+}
+
+fn read(cursor: &str) -> Result<(String, String), Complaint> {
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok();
+    bytes
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .ok_or_else(|| Complaint::new("cursor: is not one of ours; leave it out for the first page"))
+}

@@ -1,0 +1,123 @@
+//! The tools, one file each or a few that belong together.
+
+pub(super) mod chain;
+mod find;
+mod info;
+mod keys;
+mod list;
+mod registration;
+mod results;
+mod snippet;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+pub(super) use info::describe;
+
+use super::Shared;
+use super::arguments::Complaint;
+use crate::bridge::Access;
+use crate::catalog::{Catalog, Misspelt, Resolution, ToolRef};
+use crate::doors::mcp::{Page, ToolCall};
+
+/// A result on its way.
+pub(super) type Answering = Pin<Box<dyn Future<Output = Result<Value, Complaint>> + Send>>;
+
+/// One tool of the agent's.
+pub(super) struct Tool {
+    pub(super) name: &'static str,
+    title: &'static str,
+    /// What a model reads.
+    description: fn(&Shared, &Page) -> String,
+    /// JSON Schema of the arguments.
+    schema: fn() -> Value,
+    hints: Hints,
+    pub(super) call: fn(Arc<Shared>, ToolCall) -> Answering,
+}
+
+/// What a client may rely on when it decides whether to ask its user.
+#[derive(Clone, Copy)]
+enum Hints {
+    /// Only looks at what the gateway knows.
+    Reads,
+    /// Runs a pure function over what the gateway keeps.
+    Computes,
+    /// Does whatever the tools it calls do.
+    Acts,
+    /// Changes the gateway itself.
+    Changes,
+}
+
+impl Tool {
+    /// The tool as clients list it.
+    pub(super) fn object(&self, shared: &Shared, page: &Page) -> Value {
+        json!({
+            "name": self.name,
+            "title": self.title,
+            "description": (self.description)(shared, page),
+            "inputSchema": (self.schema)(),
+            "annotations": annotations(self.title, self.hints),
+        })
+    }
+}
+
+fn annotations(title: &str, hints: Hints) -> Value {
+    let (reads, destroys, repeats, open) = match hints {
+        Hints::Reads | Hints::Computes => (true, false, true, false),
+        Hints::Acts => (false, true, false, true),
+        Hints::Changes => (false, true, false, true),
+    };
+    json!({
+        "title": title, "readOnlyHint": reads, "destructiveHint": destroys, "idempotentHint": repeats,
+        "openWorldHint": open,
+    })
+}
+
+static ALWAYS: [&Tool; 8] =
+    [&chain::TOOL, &find::TOOL, &info::TOOL, &list::TOOL, &keys::TOOL, &snippet::TOOL, &results::READ, &results::QUERY];
+
+/// The tools there are, in the order in which they are listed.
+pub(super) fn available(shared: &Shared) -> Vec<&'static Tool> {
+    let mut tools = ALWAYS.to_vec();
+    if shared.gateway.config().settings.allow_runtime_registration {
+        tools.extend([&registration::REGISTER, &registration::DEREGISTER]);
+    }
+    tools
+}
+
+/// The tool that a caller named, among those it may use.
+fn named<'a>(catalog: &'a Catalog, name: &str, access: &Access) -> Result<ToolRef<'a>, Complaint> {
+    let shown = super::uri::shown(name);
+    match catalog.resolve(name) {
+        Resolution::Found(found) if access.permits(found.backend.name()) => Ok(found),
+        Resolution::Ambiguous(several) => {
+            let mut permitted = several.into_iter().filter(|found| access.permits(found.backend.name()));
+            match (permitted.next(), permitted.next()) {
+                (Some(one), None) => Ok(one),
+                (Some(one), Some(two)) => {
+                    let names: Vec<String> = [one, two].into_iter().chain(permitted).map(|it| it.spelling()).collect();
+                    Err(Complaint(format!(
+                        "tool_name: several backends have {shown}: say which, as {}",
+                        names.join(" or ")
+                    )))
+                }
+                (None, _) => Err(unknown(catalog, name, access)),
+            }
+        }
+        Resolution::Found(_) | Resolution::Unknown => Err(unknown(catalog, name, access)),
+    }
+}
+
+fn unknown(catalog: &Catalog, name: &str, access: &Access) -> Complaint {
+    let may_be_named =
+        |near: &String| catalog.resolve(near).found().is_some_and(|it| access.permits(it.backend.name()));
+    let near: Vec<String> = catalog.suggest(Misspelt::Tool, name).into_iter().filter(may_be_named).collect();
+    let advice = match near.as_slice() {
+        [] => "; search_tools finds tools by what they do".to_owned(),
+        near => format!("; did you mean {}?", near.join(" or ")),
+    };
+    Complaint(format!("tool_name: there is no tool named {}{advice}", super::uri::shown(name)))
+}

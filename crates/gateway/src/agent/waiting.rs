@@ -1,0 +1,90 @@
+//! Waiting for backends of which nothing is known yet.
+//!
+//! With a cache nothing here takes time. Without one, a question asked right after the start would be answered
+//! with "there are no tools", and an agent believes what it is told.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::Shared;
+use crate::bridge::Access;
+use crate::catalog::BackendState;
+
+/// How long a question about tools waits for the first start of backends.
+const QUESTION: Duration = Duration::from_secs(5);
+
+/// Waits until something is known of every backend that the caller may use.
+pub(super) async fn for_all(shared: &Shared, access: &Access, cancel: &CancellationToken) {
+    let settled = shared.gateway.settled(QUESTION, |name| access.permits(name));
+    tokio::select! {
+        () = cancel.cancelled() => {}
+        () = settled => {}
+    }
+}
+
+/// Waits for the backends that a program seems to use. A name that is only mentioned costs time and nothing else.
+pub(super) async fn for_mentioned(
+    shared: &Shared,
+    code: &str,
+    access: &Access,
+    within: Duration,
+    cancel: &CancellationToken,
+) {
+    let catalog = shared.gateway.catalog();
+    let mentioned = |name: &str| {
+        let identifier = catalog.backend(name).map_or("", |backend| backend.identifier());
+        access.permits(name) && (code.contains(name) || code.contains(identifier))
+    };
+    tokio::select! {
+        () = cancel.cancelled() => {}
+        () = shared.gateway.settled(within, mentioned) => {}
+    }
+}
+
+/// What to add to an answer about tools that may not be all there are.
+pub(super) fn note(shared: &Shared, access: &Access) -> Option<String> {
+    let catalog = shared.gateway.catalog();
+    let permitted = catalog.backends().iter().filter(|backend| access.permits(backend.name()));
+    let mut starting = Vec::new();
+    let mut failed = Vec::new();
+    for backend in permitted {
+        match backend.state() {
+            BackendState::Starting => starting.push(backend.name()),
+            BackendState::Failed { .. } if backend.tools().is_empty() => failed.push(backend.name()),
+            _ => {}
+        }
+    }
+    let mut notes = Vec::new();
+    if !starting.is_empty() {
+        notes.push(format!(
+            "still starting, so their tools are missing here: {}; ask again shortly",
+            starting.join(", ")
+        ));
+    }
+    if !failed.is_empty() {
+        notes.push(format!("not running: {}; the resource toolgate://backends says why", failed.join(", ")));
+    }
+    (!notes.is_empty()).then(|| notes.join(". "))
+}
+
+/// What to add to a failed run that mentions a backend which is not there.
+pub(super) fn missing_in(shared: &Shared, code: &str, access: &Access) -> Vec<String> {
+    let catalog = shared.gateway.catalog();
+    let absent = catalog.backends().iter().filter(|backend| {
+        let mentioned = code.contains(backend.name()) || code.contains(backend.identifier());
+        access.permits(backend.name())
+            && mentioned
+            && backend.tools().is_empty()
+            && *backend.state() != BackendState::Ready
+    });
+    absent
+        .map(|backend| {
+            let name = backend.name();
+            format!(
+                "hint: backend '{name}' is {}; the resource toolgate://backend/{name} shows its state",
+                backend.state()
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,211 @@
+//! The life of a gateway: from a checked configuration to tools that can be called, and back to nothing.
+//!
+//! All backends start at once and in the background. Until one is up, its tools are those of the last time, from
+//! the cache on disk; then the catalog follows the backend. A saved configuration restarts only what changed.
+//!
+//! # Layout
+//! - `settings`: from configured values to what the engine, the output and the stores take
+//! - `spec`: from a configured server to a backend's spec and fingerprint
+//! - `members`: what is known of each backend beyond its connection
+//! - `step`: keeps catalog, cache and listeners in step with the backends
+//! - `provider`: a call to a backend that may not be up yet
+//! - `cache`: the tools of the last time
+//! - `reload`, `register`: changes while it runs, by the file and by an agent
+//! - `functions`: host functions, built in and configured
+//!
+//! It knows no protocol towards clients: what an agent sees is [`agent`](crate::agent)'s.
+
+mod cache;
+mod functions;
+mod members;
+mod provider;
+mod register;
+mod reload;
+mod settings;
+mod spec;
+mod step;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use toolgate_engine::Engine;
+
+use crate::backends::{Backend, Backends};
+use crate::bridge::{Access, Bridge};
+use crate::catalog::{Catalog, CatalogHandle};
+use crate::chain::Chain;
+use crate::config::{Checked, Problem};
+use crate::doors::mcp::Change;
+use crate::functions::Registry;
+use crate::store::results::ResultStore;
+
+pub use members::{KeyName, Origin};
+pub use register::{Registration, RegistrationError};
+pub use settings::{chain_limits, compute_limits, engine_builder, output_settings, snippet_limits};
+
+use cache::CacheFile;
+use functions::Granted;
+use members::Members;
+
+/// News that a slow listener may fall behind by.
+const CHANGES: usize = 256;
+
+/// A running gateway.
+pub struct Gateway {
+    config: RwLock<Arc<Checked>>,
+    problems: RwLock<Vec<Problem>>,
+    backends: Backends,
+    members: Mutex<Members>,
+    chain: Chain,
+    results: ResultStore,
+    functions: RwLock<Arc<Granted>>,
+    cache: RwLock<Option<Arc<CacheFile>>>,
+    changes: broadcast::Sender<Change>,
+    /// Grows with every change of any tool, so that what is derived from the catalog knows when it is old.
+    edition: AtomicU64,
+    /// Reloads and registrations come one after the other.
+    turn: tokio::sync::Mutex<()>,
+    stop: CancellationToken,
+}
+
+impl Gateway {
+    /// Starts all backends of a configuration, in the background, and answers at once from the cache.
+    /// Needs a Tokio runtime.
+    pub fn start(config: Checked, engine: Engine) -> Arc<Self> {
+        // Whoever came first may have chosen another provider; both serve.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let bridge = Arc::new(Bridge::new(CatalogHandle::default()));
+        let functions = Granted::new(&config.settings, &bridge);
+        let cache = CacheFile::of(&config).map(Arc::new);
+        let gateway = Arc::new(Gateway {
+            problems: RwLock::default(),
+            backends: Backends::start_all([]),
+            members: Mutex::default(),
+            results: ResultStore::new(settings::result_limits(&config.settings)),
+            functions: RwLock::new(Arc::new(functions)),
+            cache: RwLock::new(cache),
+            changes: broadcast::channel(CHANGES).0,
+            edition: AtomicU64::new(0),
+            turn: tokio::sync::Mutex::default(),
+            stop: CancellationToken::new(),
+            chain: Chain::new(engine, bridge),
+            config: RwLock::new(Arc::new(config)),
+        });
+        let events = gateway.backends.events();
+        gateway.open();
+        tokio::spawn(step::keep_in_step(Arc::downgrade(&gateway), events, gateway.stop.clone()));
+        gateway
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Checked> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What is wrong with the configuration file as it is now; empty while it can be used.
+    pub fn problems(&self) -> Vec<Problem> {
+        self.problems.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What tools there are now.
+    pub fn catalog(&self) -> Catalog {
+        self.bridge().catalog()
+    }
+
+    /// A number that grows with every change of any tool. Read it before the catalog.
+    pub fn edition(&self) -> u64 {
+        self.edition.load(Ordering::Acquire)
+    }
+
+    /// Runs texts.
+    pub fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    /// The one way to a tool.
+    pub fn bridge(&self) -> &Arc<Bridge> {
+        self.chain.bridge()
+    }
+
+    /// Where what an answer left out is kept.
+    pub fn results(&self) -> &ResultStore {
+        &self.results
+    }
+
+    /// The host functions that a caller of these backends may use.
+    pub fn functions(&self, access: &Access) -> Registry {
+        let granted = Arc::clone(&self.functions.read().unwrap_or_else(PoisonError::into_inner));
+        granted.for_access(access)
+    }
+
+    /// The connections, by name.
+    pub fn backends(&self) -> Vec<Backend> {
+        self.backends.all()
+    }
+
+    /// The connection of that name.
+    pub fn backend(&self, name: &str) -> Option<Backend> {
+        self.backends.get(name)
+    }
+
+    /// Where a backend came from, if there is one of that name.
+    pub fn origin(&self, name: &str) -> Option<Origin> {
+        self.members().get(name).map(|member| member.origin)
+    }
+
+    /// The names of the secrets that a backend was configured with, never their values.
+    pub fn key_names(&self, name: &str) -> Vec<KeyName> {
+        self.members().get(name).map(|member| member.keys.clone()).unwrap_or_default()
+    }
+
+    /// Hears of changes from now on.
+    pub fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    /// Waits until every backend that `asked_for` names is up, has failed or has tools from the cache, at most for `within`.
+    pub async fn settled(&self, within: Duration, asked_for: impl Fn(&str) -> bool) {
+        let waiting: Vec<Backend> =
+            self.backends().into_iter().filter(|backend| asked_for(backend.name()) && self.is_blank(backend)).collect();
+        if waiting.is_empty() {
+            return;
+        }
+        let mut catalog = self.bridge().catalog_handle().subscribe();
+        let all = catalog.wait_for(|_| !waiting.iter().any(|backend| self.is_blank(backend)));
+        let _ = tokio::time::timeout(within, all).await;
+    }
+
+    /// Whether nothing is known of a backend yet: it is on its way up, and there was no cache.
+    pub fn is_blank(&self, backend: &Backend) -> bool {
+        let catalog = self.catalog();
+        let shown = catalog.backend(backend.name()).filter(|shown| shown.name() == backend.name());
+        shown.is_some_and(|shown| *shown.state() == crate::catalog::BackendState::Starting)
+    }
+
+    /// Ends all backends and the engine; returns when no process is left.
+    pub async fn shut_down(&self) {
+        self.stop.cancel();
+        let _turn = self.turn.lock().await;
+        self.flush_cache().await;
+        self.backends.shut_down().await;
+        self.chain.engine().dispose();
+    }
+
+    fn members(&self) -> std::sync::MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody may be listening, which is fine.
+    fn tell(&self, change: Change) {
+        let _ = self.changes.send(change);
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}

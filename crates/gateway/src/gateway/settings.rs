@@ -1,0 +1,79 @@
+//! From configured values to what the engine, the output pipeline and the stores take.
+
+use toolgate_engine::{Engine, EngineBuilder, IsolationMode};
+use toolgate_wire::LimitRequest;
+use toolgate_wire::limits::range;
+
+use crate::config::checked::{ProfileLimits, Settings};
+use crate::config::values::Isolation;
+use crate::output::OutputSettings;
+use crate::store::results::ResultLimits;
+
+/// An engine as the configuration wants it; the worker program is the caller's to name.
+pub fn engine_builder(settings: &Settings) -> EngineBuilder {
+    let mut builder = Engine::builder().max_waiting_runs(settings.limits.max_queued_runs);
+    builder = match settings.sandbox.isolation {
+        Some(Isolation::Process) => builder.isolation(IsolationMode::Process),
+        Some(Isolation::Thread) => builder.isolation(IsolationMode::Thread),
+        None => builder,
+    };
+    if let Some(runs) = settings.sandbox.max_concurrent_runs {
+        builder = builder.max_concurrent_runs(runs);
+    }
+    if let Some(ahead) = settings.sandbox.pool {
+        builder = builder.workers_ahead(ahead);
+    }
+    builder
+}
+
+/// The configured limits of chains.
+pub fn chain_limits(settings: &Settings) -> LimitRequest {
+    limits(&settings.sandbox.limits.chain)
+}
+
+/// The configured limits of snippets.
+pub fn snippet_limits(settings: &Settings) -> LimitRequest {
+    limits(&settings.sandbox.limits.snippet)
+}
+
+/// The configured limits of computations.
+pub fn compute_limits(settings: &Settings) -> LimitRequest {
+    limits(&settings.sandbox.limits.compute)
+}
+
+/// A file may ask for more than the engine ever gives; then it gets the most there is.
+fn limits(asked: &ProfileLimits) -> LimitRequest {
+    let count = |count: Option<usize>, most: u64| count.map(|count| (count as u64).min(most));
+    let memory = |bytes: u64| bytes.clamp(*range::MEMORY.start(), *range::MEMORY.end());
+    LimitRequest {
+        wall: asked.timeout,
+        memory: asked.memory.map(|size| memory(size.get())),
+        stack: asked.stack.map(|size| size.get().min(*range::STACK.end())),
+        code: count(asked.code, *range::CODE.end()),
+        result: asked.result.map(|size| size.get().min(*range::RESULT.end())),
+        result_depth: None,
+        log_lines: count(asked.log_lines, *range::LOG_LINES.end()),
+        calls: count(asked.calls, *range::CALLS.end()),
+        calls_in_flight: count(asked.calls_in_flight, *range::CALLS_IN_FLIGHT.end()),
+    }
+}
+
+/// How results are shaped.
+pub fn output_settings(settings: &Settings) -> OutputSettings {
+    let output = &settings.output;
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    OutputSettings {
+        intent: output.intent,
+        auto_chunk_json: output.auto_chunk_json,
+        smart_truncation: output.smart_truncation,
+        chunk_threshold: size(output.chunk_threshold.get()),
+        max_output_size: size(output.max_output_size.get()),
+    }
+}
+
+pub(super) fn result_limits(settings: &Settings) -> ResultLimits {
+    ResultLimits {
+        max_bytes: usize::try_from(settings.limits.result_store.get()).unwrap_or(usize::MAX),
+        time_to_live: settings.limits.result_ttl,
+    }
+}

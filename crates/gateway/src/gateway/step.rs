@@ -1,0 +1,219 @@
+//! Keeps catalog, cache and listeners in step with the backends.
+//!
+//! News only say where to look: what is shown is always read from the backend itself, so news that were lost or
+//! came late cannot leave the catalog wrong.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio_util::sync::CancellationToken;
+
+use super::Gateway;
+use super::cache::hint;
+use super::members::{Member, Origin};
+use super::provider::Patient;
+use super::spec::{fingerprint, key_names, spec};
+use crate::backends::{Backend, BackendEvent, BackendState, Era};
+use crate::catalog::cache::ToolCache;
+use crate::catalog::{self, Catalog, Listing, Tool};
+use crate::config::checked;
+use crate::doors::mcp::Change;
+
+/// How a backend's life looks in the catalog.
+pub(super) fn shown_state(state: &BackendState, tools_known: bool) -> catalog::BackendState {
+    match state {
+        BackendState::Ready(_) => catalog::BackendState::Ready,
+        BackendState::Starting | BackendState::Restarting { .. } if tools_known => catalog::BackendState::Cached,
+        BackendState::Starting | BackendState::Restarting { .. } => catalog::BackendState::Starting,
+        BackendState::Failed { reason, .. } => catalog::BackendState::Failed { reason: reason.clone() },
+        BackendState::Stopped => catalog::BackendState::Failed { reason: "it was stopped".to_owned() },
+    }
+}
+
+/// Follows the news until the gateway ends.
+pub(super) async fn keep_in_step(
+    gateway: Weak<Gateway>,
+    mut events: broadcast::Receiver<BackendEvent>,
+    stop: CancellationToken,
+) {
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            event = events.recv() => event,
+        };
+        let Some(gateway) = gateway.upgrade() else { return };
+        match event {
+            Ok(event) => gateway.follow(&event.backend),
+            Err(RecvError::Lagged(_)) => gateway.backends().iter().for_each(|backend| gateway.follow(backend.name())),
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+impl Gateway {
+    /// Shows what the cache knows and starts every configured backend.
+    pub(super) fn open(&self) {
+        let config = self.config();
+        let cache = self.load_cache();
+        let mut listings = Vec::new();
+        let mut eras = Vec::new();
+        for (name, backend) in &config.backends {
+            let member = member_of(backend, Origin::Configured);
+            let cached = cache.get(name.as_str(), &member.fingerprint);
+            listings.push(first_listing(name.as_str(), &member, cached.map(|cached| cached.tools())));
+            eras.push(cached.and_then(hint));
+            self.members().insert(name.to_string(), member);
+        }
+        listings.extend(config.disabled.iter().map(|name| disabled(name.as_str())));
+        self.bridge().catalog_handle().replace(Catalog::new(listings));
+        for ((name, backend), era) in config.backends.iter().zip(eras) {
+            self.start_backend(name.as_str(), backend, era);
+        }
+    }
+
+    /// Adds one backend to those that run: shown first, then started, so that no news finds it unknown.
+    pub(super) fn enrol(&self, name: &str, backend: &checked::Backend, origin: Origin) -> Backend {
+        let member = member_of(backend, origin);
+        let cache = self.load_cache();
+        let cached = cache.get(name, &member.fingerprint).filter(|_| origin == Origin::Configured);
+        let listing = first_listing(name, &member, cached.map(|cached| cached.tools()));
+        self.members().insert(name.to_owned(), member);
+        self.bridge().catalog_handle().update(|catalog| catalog.with(listing));
+        self.start_backend(name, backend, cached.and_then(hint))
+    }
+
+    /// Takes one backend away, to the last process.
+    pub(super) async fn dismiss(&self, name: &str) {
+        self.bridge().withdraw(name);
+        self.members().remove(name);
+        self.bridge().catalog_handle().update(|catalog| catalog.without(name));
+        self.backends.stop(name).await;
+    }
+
+    fn start_backend(&self, name: &str, backend: &checked::Backend, era: Option<Era>) -> Backend {
+        let config = self.config();
+        let spec = spec(name, &backend.transport, &backend.policy, &config.settings, era);
+        let running = self.backends.start(spec);
+        self.bridge().provide(name, Arc::new(Patient::new(running.clone(), backend.policy.timeout)));
+        running
+    }
+
+    fn load_cache(&self) -> ToolCache {
+        let file = self.cache.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        file.map(|file| file.load()).unwrap_or_default()
+    }
+
+    /// Gives a running backend another policy.
+    pub(super) fn retune(&self, name: &str, policy: &checked::Policy) {
+        let Some(backend) = self.backend(name) else { return };
+        backend.resize(policy.max_concurrent_calls);
+        self.bridge().provide(name, Arc::new(Patient::new(backend.clone(), policy.timeout)));
+        if let Some(member) = self.members().get_mut(name) {
+            member.policy = policy.clone();
+            // Whatever was shown was chosen by another policy.
+            member.shown = None;
+        }
+        let known = !backend.tools().is_empty() || backend.state().is_ready();
+        let tools: Vec<Tool> = if known { backend.tools().to_vec() } else { self.cached_tools(name) };
+        self.show(name, &backend.state(), &tools);
+    }
+
+    fn cached_tools(&self, name: &str) -> Vec<Tool> {
+        let fingerprint = self.members().get(name).map(|member| member.fingerprint.clone()).unwrap_or_default();
+        self.load_cache().get(name, &fingerprint).map(|cached| cached.tools()).unwrap_or_default()
+    }
+
+    /// Brings the catalog in line with one backend.
+    fn follow(self: &Arc<Self>, name: &str) {
+        let Some(backend) = self.backend(name) else { return };
+        let (state, tools) = (backend.state(), backend.tools());
+        let known = state.is_ready() || !tools.is_empty();
+        let fresh = match self.members().get_mut(name) {
+            None => return,
+            Some(member) if known => {
+                let same = member.shown.as_ref().is_some_and(|shown| Arc::ptr_eq(shown, &tools));
+                member.shown = Some(Arc::clone(&tools));
+                !same
+            }
+            Some(_) => false,
+        };
+        if fresh {
+            self.show(name, &state, &tools);
+        } else {
+            self.show_state(name, &state);
+        }
+        if state.is_ready() && fresh {
+            self.remember(name);
+        }
+    }
+
+    /// Shows a backend with a choice of these tools; where the choice is what is shown already, only its state changes.
+    fn show(&self, name: &str, state: &BackendState, tools: &[Tool]) {
+        let Some((chosen, tags)) =
+            self.members().get(name).map(|member| (member.choice(tools), member.policy.tags.clone()))
+        else {
+            return;
+        };
+        let catalog = self.catalog();
+        let before = catalog.backend(name).filter(|before| before.name() == name);
+        if before.is_some_and(|before| before.tags() == tags && same_tools(before, &chosen)) {
+            return self.show_state(name, state);
+        }
+        let listing =
+            Listing { name: name.to_owned(), state: shown_state(state, !chosen.is_empty()), tools: chosen, tags };
+        self.bridge().catalog_handle().update(|catalog| catalog.with(listing));
+        self.tools_changed();
+        self.backend_changed(name);
+    }
+
+    fn show_state(&self, name: &str, state: &BackendState) {
+        let catalog = self.catalog();
+        let Some(before) = catalog.backend(name).filter(|before| before.name() == name) else { return };
+        let state = shown_state(state, !before.tools().is_empty());
+        if *before.state() != state {
+            self.bridge().catalog_handle().update(|catalog| catalog.with_state(name, state));
+            self.backend_changed(name);
+        }
+    }
+
+    pub(super) fn tools_changed(&self) {
+        self.edition.fetch_add(1, Ordering::AcqRel);
+        self.tell(Change::Tools);
+        self.tell(Change::Resource("toolgate://tools".to_owned()));
+    }
+
+    pub(super) fn backend_changed(&self, name: &str) {
+        self.tell(Change::Resource("toolgate://backends".to_owned()));
+        self.tell(Change::Resource(format!("toolgate://backend/{name}")));
+    }
+}
+
+fn member_of(backend: &checked::Backend, origin: Origin) -> Member {
+    Member {
+        origin,
+        policy: backend.policy.clone(),
+        fingerprint: fingerprint(&backend.transport),
+        keys: key_names(&backend.transport),
+        shown: None,
+    }
+}
+
+fn first_listing(name: &str, member: &Member, cached: Option<Vec<Tool>>) -> Listing {
+    let state = if cached.is_some() { catalog::BackendState::Cached } else { catalog::BackendState::Starting };
+    let tools = member.choice(&cached.unwrap_or_default());
+    Listing { name: name.to_owned(), state, tools, tags: member.policy.tags.clone() }
+}
+
+pub(super) fn disabled(name: &str) -> Listing {
+    Listing { name: name.to_owned(), state: catalog::BackendState::Disabled, tools: Vec::new(), tags: Vec::new() }
+}
+
+/// Whether the catalog shows just these tools already. Its list is sorted, and of equal names has the first.
+fn same_tools(before: &catalog::Backend, chosen: &[Tool]) -> bool {
+    let mut names = std::collections::HashSet::new();
+    let mut sorted: Vec<&Tool> = chosen.iter().filter(|tool| names.insert(tool.name.as_str())).collect();
+    sorted.sort_by(|a, b| a.name.cmp(&b.name));
+    before.tools().len() == sorted.len() && before.tools().iter().zip(sorted).all(|(old, new)| old.tool() == new)
+}
