@@ -165,8 +165,8 @@ impl Played {
         Played { tool, calls: AtomicUsize::new(0) }
     }
 
-    fn answer(&self, arguments: &Map<String, Value>) -> Result<Answer, HostError> {
-        let turn = self.calls.fetch_add(1, Ordering::Relaxed);
+    /// The answer of the call that came as number `turn`.
+    fn answer(&self, turn: usize, arguments: &Map<String, Value>) -> Result<Answer, HostError> {
         if let Some(error) = &self.tool.error {
             let message = filled_text(&error.message, arguments);
             let data = error.data.as_ref().map(|data| filled(data, arguments));
@@ -184,41 +184,41 @@ impl Provider for ScriptedProvider {
             let error = HostError::not_sent("UNKNOWN_TOOL", format!("no tool named {tool}"));
             return Box::pin(std::future::ready(Err(error)));
         };
+        let turn = played.calls.fetch_add(1, Ordering::Relaxed);
         if played.tool.delay_ms == 0 && self.queue.is_none() {
-            return Box::pin(std::future::ready(played.answer(&arguments)));
+            return Box::pin(std::future::ready(played.answer(turn, &arguments)));
         }
         let queue = self.queue.clone();
         Box::pin(async move {
-            let cancel = asked.cancel.clone();
+            let delayed = async {
+                let _permit = match &queue {
+                    Some(queue) => Some(queue.enter(asked.caller).await.map_err(overloaded)?),
+                    None => None,
+                };
+                played.wait(asked.timeout.unwrap_or(TIMEOUT)).await?;
+                played.answer(turn, &arguments)
+            };
             tokio::select! {
-                answer = played.in_turn(queue, &arguments, asked.caller, asked.timeout) => answer,
-                () = cancel.cancelled() => Err(HostError::unknown("CANCELLED", "the call was cancelled")),
+                answer = delayed => answer,
+                () = asked.cancel.cancelled() => Err(HostError::unknown("CANCELLED", "the call was cancelled")),
             }
         })
     }
 }
 
+fn overloaded(Full(waiting): Full) -> HostError {
+    HostError::not_sent("OVERLOADED", format!("{waiting} calls wait already"))
+}
+
 impl Played {
-    /// The call's own time starts when its turn comes.
-    async fn in_turn(
-        &self,
-        queue: Option<Arc<Queue>>,
-        arguments: &Map<String, Value>,
-        caller: u64,
-        timeout: Option<Duration>,
-    ) -> Result<Answer, HostError> {
-        let full = |Full(waiting)| HostError::not_sent("OVERLOADED", format!("{waiting} calls wait already"));
-        let _permit = match &queue {
-            Some(queue) => Some(queue.enter(caller).await.map_err(full)?),
-            None => None,
-        };
+    /// Takes the tool's time, which starts when its turn comes, but no more than is allowed.
+    async fn wait(&self, allowed: Duration) -> Result<(), HostError> {
         let delay = Duration::from_millis(self.tool.delay_ms);
-        let allowed = timeout.unwrap_or(TIMEOUT);
         tokio::time::sleep(delay.min(allowed)).await;
         if delay > allowed {
             return Err(HostError::unknown("TIMEOUT", format!("no answer within {} ms", allowed.as_millis())));
         }
-        self.answer(arguments)
+        Ok(())
     }
 }
 

@@ -143,16 +143,6 @@ impl Chain {
         }
     }
 
-    /// Looks over a text without running it: the calls it would make and what is wrong with them.
-    ///
-    /// # Errors
-    /// If the text is no program.
-    pub fn check(&self, request: &ChainRequest) -> Result<Preflight, Failure> {
-        admitted(request)?;
-        let catalog = self.bridge.catalog();
-        toolgate_plan::preflight(&request.code, &request.reachable(&catalog)).map_err(not_a_program)
-    }
-
     /// Runs a text in the engine, whatever cheaper road there is.
     async fn program(&self, request: &ChainRequest, tools: Reachable<'_>, since: Instant) -> ChainReport {
         match toolgate_plan::script(&request.code, &tools) {
@@ -195,6 +185,16 @@ impl Chain {
         };
         self.engine.run(run).await
     }
+}
+
+/// Looks over a text without running it: the calls it would make and what is wrong with them.
+///
+/// # Errors
+/// If the text is no program.
+pub fn check(bridge: &Bridge, request: &ChainRequest) -> Result<Preflight, Failure> {
+    admitted(request)?;
+    let catalog = bridge.catalog();
+    toolgate_plan::preflight(&request.code, &request.reachable(&catalog)).map_err(not_a_program)
 }
 
 impl ChainRequest {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio::sync::Barrier;
 use toolgate_gateway::bridge::{Answer, Asked, Provider, ProviderFuture};
-use toolgate_gateway::chain::{Chain, ChainRequest, Road};
+use toolgate_gateway::chain::{self, Chain, ChainRequest, Road};
 use toolgate_wire::{CallState, LimitRequest};
 
 use crate::runner::{Case, cases};
@@ -197,12 +197,12 @@ pub(crate) fn a_check_lists_the_calls_and_makes_none() {
     let meeting = Meeting::of(1);
     let chain = chain_with(&meeting);
     let code = "for (const q of ['a', 'b']) await shop.find({ query: q });\nawait shop.note({});";
-    let preflight = chain.check(&asking(code)).expect("a program");
+    let preflight = chain::check(chain.bridge(), &asking(code)).expect("a program");
     let calls: Vec<_> =
         preflight.calls.iter().map(|call| (call.tool.as_str(), call.position.map(|at| at.line))).collect();
     assert_eq!(calls, [("find", Some(1)), ("note", Some(2))]);
     assert!(preflight.errors.is_empty() && meeting.arguments().is_empty());
-    assert_eq!(chain.check(&asking("shop.find({})")).expect("a program").errors.len(), 1);
-    assert_eq!(chain.check(&asking("{\"tool\":\"shop.find\"}")).expect("a call").errors.len(), 1);
-    assert_eq!(chain.check(&asking("shop.(")).expect_err("no program").code.name(), "SYNTAX");
+    assert_eq!(chain::check(chain.bridge(), &asking("shop.find({})")).expect("a program").errors.len(), 1);
+    assert_eq!(chain::check(chain.bridge(), &asking("{\"tool\":\"shop.find\"}")).expect("a call").errors.len(), 1);
+    assert_eq!(chain::check(chain.bridge(), &asking("shop.(")).expect_err("no program").code.name(), "SYNTAX");
 }
