@@ -1,13 +1,21 @@
 //! The demo server: what it promises is what it does.
 
-use serde_json::{Value, json};
 use std::sync::Arc;
+
+use serde_json::{Value, json};
 use toolgate_gateway::demo::Demo;
 
 use crate::peer::{Pipe, assert_fits, notification, request};
 
+/// The result of a call; what is announced meanwhile is passed over.
 async fn call(pipe: &mut Pipe, tool: &str, arguments: Value) -> Value {
-    pipe.ask(request(1, "tools/call", json!({ "name": tool, "arguments": arguments }))).await["result"].take()
+    pipe.send(request("call", "tools/call", json!({ "name": tool, "arguments": arguments }))).await;
+    loop {
+        let mut message = pipe.receive().await;
+        if message["id"] == "call" {
+            return message["result"].take();
+        }
+    }
 }
 
 #[tokio::test]

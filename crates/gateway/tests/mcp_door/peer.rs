@@ -59,9 +59,20 @@ fn fits(found: &Value, expected: &Value) -> bool {
     }
 }
 
+/// What comes out of a pipe.
+pub(crate) struct Reading(BufReader<ReadHalf<UnixStream>>);
+
+impl Reading {
+    pub(crate) async fn receive(&mut self) -> Value {
+        let mut line = String::new();
+        soon(self.0.read_line(&mut line)).await.unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("not a message: {line:?}"))
+    }
+}
+
 /// A client at the other end of a pipe.
 pub(crate) struct Pipe {
-    reader: BufReader<ReadHalf<UnixStream>>,
+    reader: Option<Reading>,
     pub(crate) writer: WriteHalf<UnixStream>,
     pub(crate) server: JoinHandle<std::io::Result<()>>,
     pub(crate) shutdown: CancellationToken,
@@ -75,7 +86,7 @@ impl Pipe {
         let server =
             tokio::spawn(mcp::serve_stdio(service, Page::default(), server_reads, server_writes, shutdown.clone()));
         let (reader, writer) = tokio::io::split(ours);
-        Self { reader: BufReader::new(reader), writer, server, shutdown }
+        Self { reader: Some(Reading(BufReader::new(reader))), writer, server, shutdown }
     }
 
     /// One that a legacy client has been greeted on.
@@ -95,9 +106,12 @@ impl Pipe {
     }
 
     pub(crate) async fn receive(&mut self) -> Value {
-        let mut line = String::new();
-        soon(self.reader.read_line(&mut line)).await.unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|_| panic!("not a message: {line:?}"))
+        self.reader.as_mut().unwrap().receive().await
+    }
+
+    /// The reading end alone, so that writing may go on elsewhere.
+    pub(crate) fn split_off(&mut self) -> Reading {
+        self.reader.take().unwrap()
     }
 
     pub(crate) async fn ask(&mut self, message: Value) -> Value {
@@ -109,7 +123,7 @@ impl Pipe {
     pub(crate) async fn is_silent(mut self) -> bool {
         soon(self.writer.shutdown()).await.unwrap();
         let mut rest = String::new();
-        soon(self.reader.read_to_string(&mut rest)).await.unwrap();
+        soon(self.split_off().0.read_to_string(&mut rest)).await.unwrap();
         rest.is_empty()
     }
 }

@@ -88,7 +88,7 @@ impl Service for Sample {
             "rejected" => Box::pin(async {
                 Err(Fault::Rejected { code: -32077, message: "theirs".to_owned(), data: Some(json!({ "a": 1 })) })
             }),
-            "large" => Box::pin(async { Ok(json!({ "content": [{ "type": "text", "text": "x".repeat(100_000) }] })) }),
+            "large" => Box::pin(async { Ok(json!({ "content": [{ "type": "text", "text": "x".repeat(10_000) }] })) }),
             name => Box::pin(std::future::ready(Err(Fault::NotFound(format!("there is no tool {name}"))))),
         }
     }

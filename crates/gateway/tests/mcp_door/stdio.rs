@@ -1,5 +1,7 @@
 //! What happens in time, over a pipe: cancelling, progress, changes, load, the end.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use toolgate_gateway::doors::mcp::Change;
@@ -167,18 +169,21 @@ async fn an_id_in_flight_is_not_taken_twice() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_can_not_ask_for_ever() {
+async fn a_client_that_does_not_read_is_not_read_from_until_it_does() {
+    const COUNT: usize = 3000;
     let mut pipe = Pipe::open(Sample::new());
-    let flood = async {
-        for id in 0.. {
-            pipe.writer
-                .write_all(format!("{}\n", modern(id, "tools/call", json!({ "name": "large" }))).as_bytes())
-                .await
-                .unwrap();
+    let mut reading = pipe.split_off();
+    let mut flood = tokio::spawn(async move {
+        for id in 0..COUNT {
+            pipe.send(modern(id, "tools/call", json!({ "name": "large" }))).await;
         }
-    };
-    let held_up = tokio::time::timeout(std::time::Duration::from_secs(5), flood).await;
+    });
+    let held_up = tokio::time::timeout(Duration::from_secs(2), &mut flood).await;
     assert!(held_up.is_err(), "the server took everything");
+    for _ in 0..COUNT {
+        assert!(reading.receive().await["id"].is_number());
+    }
+    flood.await.unwrap();
 }
 
 #[tokio::test]
