@@ -12,6 +12,7 @@
 //! - [`output`]: what comes back, shaped for a context window
 //! - [`store`]: results and sessions that outlive a request
 //! - [`config`]: the user's file, raw and checked
+//! - [`demo`]: a small MCP server of our own, to try everything with
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ pub mod bridge;
 pub mod catalog;
 pub mod chain;
 pub mod config;
+pub mod demo;
 pub mod doors;
 pub mod functions;
 pub mod gateway;

@@ -15,17 +15,17 @@
 
 mod backend;
 mod call;
-mod http;
+pub(crate) mod http;
 mod inbox;
 mod link;
-mod protocol;
+pub(crate) mod protocol;
 mod queue;
-mod rpc;
+pub(crate) mod rpc;
 mod session;
 mod set;
 mod spec;
 mod state;
-mod stdio;
+pub(crate) mod stdio;
 mod supervisor;
 pub mod unwrap;
 

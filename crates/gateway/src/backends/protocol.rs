@@ -19,6 +19,14 @@ use super::state::{Era, ServerInfo};
 
 /// The stateless revision we speak.
 pub(crate) const MODERN: &str = "2026-07-28";
+/// Where a modern request says which revision it is written in, who asks, and what the client can do.
+pub(crate) const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(crate) const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+pub(crate) const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// Where a modern server says who it is.
+pub(crate) const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
+/// Where a notification says which `subscriptions/listen` it belongs to.
+pub(crate) const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 /// How long the modern opening is given before the legacy one goes out as well.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a server's words about itself may be, in characters.
@@ -82,7 +90,7 @@ async fn discover(link: &Link) -> Result<Greeting, LinkError> {
     if !versions.is_some_and(|versions| versions.iter().any(|version| version == MODERN)) {
         return Err(LinkError::Protocol("no protocol revision in common".to_owned()));
     }
-    let info = found.pointer("/_meta/io.modelcontextprotocol~1serverInfo").or(found.get("serverInfo"));
+    let info = found.get("_meta").and_then(|meta| meta.get(META_SERVER)).or(found.get("serverInfo"));
     let server = server_info(info, MODERN, &found);
     Ok(Greeting { protocol: Protocol::Modern, era: Era::Modern, server })
 }
@@ -104,9 +112,9 @@ async fn initialize(link: &Link) -> Result<Greeting, LinkError> {
 /// What every modern request says about us.
 pub(crate) fn modern_meta() -> Map<String, Value> {
     let mut meta = Map::new();
-    meta.insert("io.modelcontextprotocol/protocolVersion".to_owned(), MODERN.into());
-    meta.insert("io.modelcontextprotocol/clientInfo".to_owned(), client_info());
-    meta.insert("io.modelcontextprotocol/clientCapabilities".to_owned(), json!({}));
+    meta.insert(META_VERSION.to_owned(), MODERN.into());
+    meta.insert(META_CLIENT.to_owned(), client_info());
+    meta.insert(META_CAPABILITIES.to_owned(), json!({}));
     meta
 }
 

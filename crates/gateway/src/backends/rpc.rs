@@ -111,7 +111,8 @@ fn reply(id: Option<Value>, mut message: Map<String, Value>) -> Incoming {
 }
 
 /// Our ids are numbers; some servers turn them into strings on the way back.
-fn number(id: &Value) -> Option<u64> {
+/// An id of ours, however it came back.
+pub(crate) fn number(id: &Value) -> Option<u64> {
     id.as_u64().or_else(|| id.as_str().and_then(|text| text.parse().ok()))
 }
 

@@ -36,7 +36,8 @@ fn add_arguments(schema: &Value, arguments: &Map<String, Value>, headers: &mut V
     }
 }
 
-fn plain(argument: &Value) -> Option<String> {
+/// How a plain argument is written in a header; none for the others.
+pub(crate) fn plain(argument: &Value) -> Option<String> {
     match argument {
         Value::String(text) => Some(text.clone()),
         Value::Bool(_) | Value::Number(_) => Some(argument.to_string()),
@@ -52,6 +53,13 @@ fn encode(text: &str) -> String {
         return text.to_owned();
     }
     format!("{BASE64_HEADER_PREFIX}{}{BASE64_HEADER_SUFFIX}", BASE64_STANDARD.encode(text))
+}
+
+/// Reads a value that [`of_call`] may have encoded; none if the encoding is broken.
+pub(crate) fn decode(value: &str) -> Option<String> {
+    let inner = value.strip_prefix(BASE64_HEADER_PREFIX).and_then(|rest| rest.strip_suffix(BASE64_HEADER_SUFFIX));
+    let Some(inner) = inner else { return Some(value.to_owned()) };
+    String::from_utf8(BASE64_STANDARD.decode(inner).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -72,6 +80,14 @@ mod tests {
         assert_eq!(encode(" pad"), "=?base64?IHBhZA==?=");
         assert_eq!(encode("a\r\nX: y"), "=?base64?YQ0KWDogeQ==?=");
         assert_eq!(encode("=?base64?eA==?="), "=?base64?PT9iYXNlNjQ/ZUE9PT89?=");
+    }
+
+    #[test]
+    fn what_is_encoded_can_be_read_back() {
+        for text in ["plain", "größe", " pad", "a\r\nX: y", "=?base64?eA==?="] {
+            assert_eq!(decode(&encode(text)).as_deref(), Some(text));
+        }
+        assert_eq!(decode("=?base64?!?="), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Lines from a child that may send anything: bounded in memory, whatever comes.
+//! Lines from a process that may send anything: bounded in memory, whatever comes.
 
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 use super::scan::IdScan;
@@ -9,30 +10,30 @@ const KEPT_BUFFER: usize = 1 << 20;
 
 /// One line.
 #[derive(Debug, PartialEq)]
-pub(super) enum Line<'a> {
+pub(crate) enum Line<'a> {
     /// Within bounds.
     Whole(&'a [u8]),
     /// Longer than allowed: thrown away, but for the id that was in it.
-    TooLong { id: Option<u64> },
+    TooLong { id: Option<Value> },
 }
 
 /// Reads lines of at most `limit` bytes.
 #[derive(Debug)]
-pub(super) struct Lines<R> {
+pub(crate) struct Lines<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
     limit: usize,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(super) fn new(reader: R, limit: usize) -> Self {
+    pub(crate) fn new(reader: R, limit: usize) -> Self {
         Self { reader: BufReader::with_capacity(64 << 10, reader), line: Vec::new(), limit }
     }
 
     /// The next line without its end; none at the end of the stream.
     ///
     /// Dropping the future in the middle loses the beginning of the line.
-    pub(super) async fn next(&mut self) -> std::io::Result<Option<Line<'_>>> {
+    pub(crate) async fn next(&mut self) -> std::io::Result<Option<Line<'_>>> {
         if self.line.capacity() > KEPT_BUFFER {
             self.line = Vec::new();
         }
@@ -88,12 +89,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_over_the_limit_leaves_its_id_and_the_next_line() {
-        check("{\"result\":\"long\",\"id\":8}\nok\n", 10, &[Line::TooLong { id: Some(8) }, Line::Whole(b"ok")]).await;
+        check(
+            "{\"result\":\"long\",\"id\":8}\nok\n",
+            10,
+            &[Line::TooLong { id: Some(Value::from(8)) }, Line::Whole(b"ok")],
+        )
+        .await;
     }
 
     #[tokio::test]
     async fn a_line_over_the_limit_may_end_with_the_stream() {
-        check("{\"id\":1,\"x\":\"yyyyyy", 5, &[Line::TooLong { id: Some(1) }]).await;
+        check("{\"id\":1,\"x\":\"yyyyyy", 5, &[Line::TooLong { id: Some(Value::from(1)) }]).await;
     }
 
     #[tokio::test]

@@ -5,8 +5,8 @@
 //! place and tells the server that nobody waits any more.
 
 mod child;
-mod lines;
-mod scan;
+pub(crate) mod lines;
+pub(crate) mod scan;
 mod stderr;
 
 use std::sync::Arc;
@@ -168,7 +168,7 @@ async fn read(stdout: ChildStdout, reception: Arc<Reception>) {
     while let Ok(Some(line)) = lines.next().await {
         match line {
             Line::Whole(text) => reception.take_line(text),
-            Line::TooLong { id } => reception.refuse(id),
+            Line::TooLong { id } => reception.refuse(id.as_ref().and_then(rpc::number)),
         }
     }
 }
@@ -217,7 +217,7 @@ impl Reception {
     /// A print statement left in a server is common and harmless; a reply we can't read is not.
     fn take_garbage(&self, text: &[u8], error: &serde_json::Error) {
         count(&self.inbox.garbage);
-        if let Some(id) = IdScan::of(text) {
+        if let Some(id) = IdScan::of(text).as_ref().and_then(rpc::number) {
             let reason = format!("an answer is not readable JSON: {error}");
             self.pending.settle(id, Err(LinkError::Protocol(reason)));
         }

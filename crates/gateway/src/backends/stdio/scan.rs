@@ -3,16 +3,21 @@
 //! Without this the call that such a line answers would hang until its timeout. Follows nesting
 //! and strings only, in constant memory; says nothing about the rest of the text.
 
+use serde_json::Value;
+
 /// A scan that is fed a line piece by piece.
 #[derive(Debug, Default)]
-pub(super) struct IdScan {
+pub(crate) struct IdScan {
     depth: u32,
     string: Within,
-    /// The last string at the top level, cut where it can no longer be a key or an id we know.
+    /// The last string at the top level, cut where it can no longer be a key or an id.
     last: Vec<u8>,
+    /// Whether `last` was in quotes, and whether it was more than plain characters.
+    quoted: bool,
+    escaped: bool,
     /// The value of `id` while it is read.
     reading: bool,
-    found: Option<u64>,
+    found: Option<Value>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -23,33 +28,36 @@ enum Within {
     Escape,
 }
 
-/// The longest number in decimal, and room for a key.
-const LONGEST: usize = 20;
+/// The longest id that is found; a number in decimal and a UUID are shorter.
+const LONGEST: usize = 64;
 
 impl IdScan {
     /// The id in a whole line.
-    pub(super) fn of(line: &[u8]) -> Option<u64> {
+    pub(crate) fn of(line: &[u8]) -> Option<Value> {
         let mut scan = Self::default();
         scan.feed(line);
         scan.found()
     }
 
     /// Reads on.
-    pub(super) fn feed(&mut self, bytes: &[u8]) {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.step(*byte);
         }
     }
 
     /// The id, if the text so far had one.
-    pub(super) fn found(&self) -> Option<u64> {
-        self.found
+    pub(crate) fn found(&self) -> Option<Value> {
+        self.found.clone()
     }
 
     fn step(&mut self, byte: u8) {
         match (&self.string, byte) {
             (Within::Escape, _) => self.string = Within::String,
-            (Within::String, b'\\') => self.string = Within::Escape,
+            (Within::String, b'\\') => {
+                self.escaped = true;
+                self.string = Within::Escape;
+            }
             (Within::String, b'"') => self.string = Within::Nothing,
             (Within::String, _) => self.keep(byte),
             (Within::Nothing, _) => self.step_outside(byte),
@@ -62,6 +70,8 @@ impl IdScan {
                 self.string = Within::String;
                 if self.depth == 1 {
                     self.last.clear();
+                    self.quoted = true;
+                    self.escaped = false;
                 }
             }
             b'{' | b'[' => self.depth = self.depth.saturating_add(1),
@@ -72,6 +82,7 @@ impl IdScan {
             b':' if self.depth == 1 => {
                 self.reading = self.last == b"id";
                 self.last.clear();
+                self.quoted = false;
             }
             b',' => self.finish(),
             b'0'..=b'9' if self.reading => self.keep(byte),
@@ -85,9 +96,18 @@ impl IdScan {
         }
     }
 
+    fn value(&self) -> Option<Value> {
+        let text = std::str::from_utf8(&self.last).ok().filter(|text| text.len() <= LONGEST)?;
+        match self.quoted {
+            true if self.escaped => None,
+            true => Some(Value::String(text.to_owned())),
+            false => text.parse::<u64>().ok().map(Value::from),
+        }
+    }
+
     fn finish(&mut self) {
         if self.depth == 1 && std::mem::take(&mut self.reading) {
-            self.found = std::str::from_utf8(&self.last).ok().and_then(|digits| digits.parse().ok());
+            self.found = self.value();
         }
     }
 }
@@ -97,14 +117,20 @@ mod tests {
     use super::*;
 
     fn check(line: &str, expected: Option<u64>) {
-        assert_eq!(IdScan::of(line.as_bytes()), expected, "{line}");
+        assert_eq!(IdScan::of(line.as_bytes()), expected.map(Value::from), "{line}");
+    }
+
+    #[test]
+    fn an_id_in_quotes_stays_a_text() {
+        assert_eq!(IdScan::of(br#"{"id":"17","method":"x"}"#), Some(Value::from("17")));
+        assert_eq!(IdScan::of(br#"{"id":"0b4e7a0c-95d1","method":"x"}"#), Some(Value::from("0b4e7a0c-95d1")));
+        assert_eq!(IdScan::of(br#"{"id":"a\nb","method":"x"}"#), None);
     }
 
     #[test]
     fn the_id_is_found_first_or_last() {
         check(r#"{"jsonrpc":"2.0","id":17,"result":{}}"#, Some(17));
         check(r#"{"result":{"a":[1,{"b":"}"}]},"jsonrpc":"2.0","id": 17 }"#, Some(17));
-        check(r#"{"id":"17","result":{}}"#, Some(17));
     }
 
     #[test]
@@ -140,7 +166,7 @@ mod tests {
             let mut scan = IdScan::default();
             scan.feed(&line.as_bytes()[..cut]);
             scan.feed(&line.as_bytes()[cut..]);
-            proptest::prop_assert_eq!(scan.found(), Some(id));
+            proptest::prop_assert_eq!(scan.found(), Some(Value::from(id)));
         }
     }
 }

@@ -63,6 +63,8 @@ pub struct ToolCall {
     pub progress: Option<mpsc::Sender<Progress>>,
     /// A number for the client, so that one cannot crowd out another.
     pub caller: u64,
+    /// What the client said it can do, such as `sampling`. Legacy clients are not asked.
+    pub capabilities: Map<String, Value>,
 }
 
 /// A prompt with its arguments.
@@ -110,6 +112,16 @@ pub enum Fault {
     /// We failed.
     #[error("{0}")]
     Internal(String),
+    /// Another server's own error, passed on as it came.
+    #[error("{message}")]
+    Rejected {
+        /// Its code.
+        code: i64,
+        /// What it says.
+        message: String,
+        /// What it adds, if anything.
+        data: Option<Value>,
+    },
 }
 
 /// A server behind the door.
@@ -119,6 +131,12 @@ pub trait Service: Send + Sync + 'static {
 
     /// Every tool of the page, as tool objects (`name`, `description`, `inputSchema`, …).
     fn tools(&self, page: &Page) -> Vec<Value>;
+
+    /// One tool by its name. Worth its own answer where making the whole list is not free.
+    fn tool(&self, name: &str, page: &Page) -> Option<Value> {
+        let is_it = |tool: &Value| tool.get("name").and_then(Value::as_str) == Some(name);
+        self.tools(page).into_iter().find(is_it)
+    }
 
     /// Calls a tool; gives a `CallToolResult`.
     fn call(&self, call: ToolCall) -> ServiceFuture<Value>;
@@ -156,13 +174,23 @@ pub trait Service: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Whether there are resources, prompts and completions at all: what is not there is not declared.
+    /// Whether there are resources at all: what is not there is not declared.
     fn has_resources(&self) -> bool {
         false
     }
 
     /// See [`Service::has_resources`].
     fn has_prompts(&self) -> bool {
+        false
+    }
+
+    /// Whether changes of single resources are announced, so that clients may ask to hear of them.
+    fn announces_resources(&self) -> bool {
+        false
+    }
+
+    /// Whether argument values are completed.
+    fn has_completions(&self) -> bool {
         false
     }
 

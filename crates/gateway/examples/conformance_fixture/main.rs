@@ -1,0 +1,132 @@
+//! What the MCP conformance suite expects a server to offer, behind our own door.
+//!
+//! `conformance_fixture stdio` serves it as a backend; `conformance_fixture http 127.0.0.1:3900`
+//! serves it at `/mcp` and prints where, once it listens. It offers what the suite asks for by
+//! name, except what would need a client to sample, to be asked, to list roots or to keep a log.
+
+mod offers;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use toolgate_gateway::backends::Progress;
+use toolgate_gateway::doors::mcp::{
+    self, Change, Completion, Fault, HttpOptions, Identity, Page, PromptCall, Service, ServiceFuture, ToolCall,
+};
+
+#[tokio::main]
+async fn main() -> std::io::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let service = Arc::new(Fixture { changes: broadcast::channel(64).0 });
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["stdio"] => {
+            let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+            mcp::serve_stdio(service, Page::default(), input, output, CancellationToken::new()).await
+        }
+        ["http", address] => {
+            let listener = tokio::net::TcpListener::bind(address).await?;
+            println!("http://{}/mcp", listener.local_addr()?);
+            axum::serve(listener, mcp::router(service, HttpOptions::default())).await
+        }
+        _ => Err(std::io::Error::other("usage: conformance_fixture stdio | http ADDRESS")),
+    }
+}
+
+struct Fixture {
+    changes: broadcast::Sender<Change>,
+}
+
+impl Service for Fixture {
+    fn identity(&self) -> Identity {
+        let text = str::to_owned;
+        Identity { name: text("conformance-fixture"), version: text("1.0.0"), instructions: String::new() }
+    }
+
+    fn tools(&self, _: &Page) -> Vec<Value> {
+        offers::tools()
+    }
+
+    fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
+        match call.name.as_str() {
+            "test_tool_with_progress" => return Box::pin(in_steps(call)),
+            "test_trigger_tool_change" => drop(self.changes.send(Change::Tools)),
+            "test_trigger_prompt_change" => drop(self.changes.send(Change::Prompts)),
+            "test_missing_capability" if !call.capabilities.contains_key("sampling") => {
+                return ready(Err(Fault::Rejected {
+                    code: -32021,
+                    message: "the client can't sample".to_owned(),
+                    data: Some(json!({ "requiredCapabilities": { "sampling": {} } })),
+                }));
+            }
+            _ => {}
+        }
+        let unknown = || Fault::NotFound(format!("there is no tool {}", call.name));
+        ready(offers::result_of(&call.name).ok_or_else(unknown))
+    }
+
+    fn resources(&self, _: &Page) -> Vec<Value> {
+        offers::resources()
+    }
+
+    fn resource_templates(&self) -> Vec<Value> {
+        vec![json!({
+            "uriTemplate": "test://template/{id}/data", "name": "template",
+            "description": "Data by its id.", "mimeType": "application/json",
+        })]
+    }
+
+    fn read(&self, uri: String, _: &Page) -> ServiceFuture<Vec<Value>> {
+        ready(offers::contents_of(&uri).ok_or_else(|| Fault::NotFound(format!("there is no resource {uri}"))))
+    }
+
+    fn prompts(&self) -> Vec<Value> {
+        offers::prompts()
+    }
+
+    fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
+        let unknown = || Fault::NotFound(format!("there is no prompt {}", call.name));
+        ready(offers::messages_of(&call.name, &call.arguments).ok_or_else(unknown))
+    }
+
+    fn complete(&self, completion: Completion) -> Vec<String> {
+        let values = ["paris", "park", "party", "test"];
+        values.iter().filter(|value| value.starts_with(&completion.typed)).map(|value| (*value).to_owned()).collect()
+    }
+
+    fn has_resources(&self) -> bool {
+        true
+    }
+
+    fn has_prompts(&self) -> bool {
+        true
+    }
+
+    fn has_completions(&self) -> bool {
+        true
+    }
+
+    fn announces_resources(&self) -> bool {
+        true
+    }
+
+    fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+}
+
+async fn in_steps(call: ToolCall) -> Result<Value, Fault> {
+    for progress in [0.0, 50.0, 100.0] {
+        if let Some(sink) = &call.progress {
+            let _ = sink.try_send(Progress { progress, total: Some(100.0), message: None });
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(offers::text("The work is done."))
+}
+
+fn ready<T: Send + 'static>(outcome: Result<T, Fault>) -> ServiceFuture<T> {
+    Box::pin(std::future::ready(outcome))
+}

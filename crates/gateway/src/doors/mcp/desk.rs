@@ -1,0 +1,225 @@
+//! One request in, one answer out, whatever carried it here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::ErrorCode;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::era::Era;
+use super::list;
+use super::message::{Request, RpcError, error, invalid_params, no_such_method, reply};
+use super::offer::{self, LIST_TTL};
+use super::party::{Flight, Party};
+use super::service::{Completion, Fault, Page, PromptCall, Service};
+use super::{call, news};
+
+/// How long a cancelled request may take to tidy up before it is dropped.
+const TIDY_UP: Duration = Duration::from_secs(1);
+/// The most values of one completion, by the protocol.
+const MOST_VALUES: usize = 100;
+
+/// Where requests are served, for all clients of one door.
+pub(super) struct Desk {
+    pub(super) service: Arc<dyn Service>,
+    /// Nothing new is begun, and what would run for ever ends.
+    pub(super) closing: CancellationToken,
+}
+
+/// Where the messages on the way to an answer go; nowhere, if the client can't take them.
+#[derive(Debug, Clone)]
+pub(super) struct Outlet(Option<mpsc::Sender<Value>>);
+
+impl Outlet {
+    pub(super) fn to(queue: mpsc::Sender<Value>) -> Self {
+        Self(Some(queue))
+    }
+
+    pub(super) fn none() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Sends when there is room; false if nobody takes messages any more.
+    pub(super) async fn send(&self, message: Value) -> bool {
+        match &self.0 {
+            Some(queue) => queue.send(message).await.is_ok(),
+            None => false,
+        }
+    }
+}
+
+/// A request with everything it needs to be served.
+pub(super) struct Asked {
+    pub(super) request: Request,
+    pub(super) era: Era,
+    pub(super) party: Arc<Party>,
+    pub(super) page: Page,
+    pub(super) outlet: Outlet,
+    pub(super) cancel: CancellationToken,
+}
+
+impl Desk {
+    /// The answer; none if the request was cancelled. Dropping the future drops the work.
+    pub(super) async fn reply(
+        self: &Arc<Self>,
+        request: Request,
+        era: Era,
+        flight: Flight,
+        outlet: Outlet,
+    ) -> Option<Value> {
+        let id = request.id.clone();
+        let cancel = flight.cancel.clone();
+        let unanswered = cancel.clone().drop_guard();
+        let (party, page) = (Arc::clone(flight.party()), flight.page.clone());
+        let asked = Asked { request, era, party, page, outlet, cancel: cancel.clone() };
+        let desk = Arc::clone(self);
+        // A task of its own, so that a service that panics costs one answer and not the connection.
+        let mut work = AbortOnDropHandle::new(tokio::spawn(async move { desk.serve(&asked).await }));
+        let outcome = tokio::select! {
+            biased;
+            outcome = &mut work => outcome,
+            () = cancel.cancelled() => {
+                let _ = timeout(TIDY_UP, &mut work).await;
+                return None;
+            }
+        };
+        if cancel.is_cancelled() {
+            return None;
+        }
+        let _ = unanswered.disarm();
+        let outcome = outcome.unwrap_or_else(|_| Err(error(ErrorCode::INTERNAL_ERROR, "the server failed")));
+        Some(reply(&id, outcome))
+    }
+
+    async fn serve(&self, asked: &Asked) -> Result<Value, RpcError> {
+        let result = match asked.era {
+            Era::Legacy => self.serve_legacy(asked).await?,
+            Era::Modern => self.serve_modern(asked).await?,
+        };
+        Ok(dressed(result, asked.era))
+    }
+
+    async fn serve_legacy(&self, asked: &Asked) -> Result<Value, RpcError> {
+        let request = &asked.request;
+        let empty = || Value::Object(Map::new());
+        match request.method.as_str() {
+            "initialize" => {
+                let version = request.params.get("protocolVersion").and_then(Value::as_str);
+                Ok(offer::initialize(&*self.service, version))
+            }
+            "ping" => Ok(empty()),
+            // Clients set a level whether or not there is a log; there is none.
+            "logging/setLevel" => request.text("level").map(|_| empty()),
+            "resources/subscribe" if self.service.announces_resources() => {
+                asked.party.watch(request.text("uri")?).map(|()| empty())
+            }
+            "resources/unsubscribe" if self.service.announces_resources() => {
+                asked.party.unwatch(request.text("uri")?);
+                Ok(empty())
+            }
+            _ => self.serve_common(asked).await,
+        }
+    }
+
+    async fn serve_modern(&self, asked: &Asked) -> Result<Value, RpcError> {
+        match asked.request.method.as_str() {
+            "server/discover" => Ok(offer::discover(&*self.service)),
+            "subscriptions/listen" => news::listen(self, asked).await,
+            _ => self.serve_common(asked).await,
+        }
+    }
+
+    async fn serve_common(&self, asked: &Asked) -> Result<Value, RpcError> {
+        let (service, request, page) = (&self.service, &asked.request, &asked.page);
+        match request.method.as_str() {
+            "tools/list" => listed(service.tools(page), "tools", "name", asked),
+            "tools/call" => call::call(self, asked).await?.map_err(refused),
+            "resources/list" if service.has_resources() => listed(service.resources(page), "resources", "uri", asked),
+            "resources/templates/list" if service.has_resources() => {
+                listed(service.resource_templates(), "resourceTemplates", "uriTemplate", asked)
+            }
+            "resources/read" if service.has_resources() => self.read(asked).await,
+            "prompts/list" if service.has_prompts() => listed(service.prompts(), "prompts", "name", asked),
+            "prompts/get" if service.has_prompts() => {
+                let name = request.text("name")?.to_owned();
+                let arguments = request.object("arguments")?;
+                service.prompt(PromptCall { name, arguments }).await.map_err(refused)
+            }
+            "completion/complete" if service.has_completions() => self.complete(request),
+            method => Err(no_such_method(method)),
+        }
+    }
+
+    async fn read(&self, asked: &Asked) -> Result<Value, RpcError> {
+        let uri = asked.request.text("uri")?;
+        let outcome = self.service.read(uri.to_owned(), &asked.page).await;
+        let contents = outcome.map_err(|fault| match (fault, asked.era) {
+            (Fault::NotFound(message), Era::Legacy) => not_there(ErrorCode::RESOURCE_NOT_FOUND, message, uri),
+            (Fault::NotFound(message), Era::Modern) => not_there(ErrorCode::INVALID_PARAMS, message, uri),
+            (fault, _) => refused(fault),
+        })?;
+        let mut result = Map::new();
+        result.insert("contents".to_owned(), Value::Array(contents));
+        if asked.era == Era::Modern {
+            offer::add_ttl(&mut result, 0);
+        }
+        Ok(Value::Object(result))
+    }
+
+    fn complete(&self, request: &Request) -> Result<Value, RpcError> {
+        let argument = request.object("argument")?;
+        let part = |key: &str| argument.get(key).and_then(Value::as_str).map(str::to_owned);
+        let (Some(name), Some(typed)) = (part("name"), part("value")) else {
+            return Err(invalid_params("`argument` needs the strings `name` and `value`"));
+        };
+        let reference = request.object("ref")?;
+        let kind = reference.get("type").and_then(Value::as_str);
+        if !matches!(kind, Some("ref/prompt" | "ref/resource")) {
+            return Err(invalid_params("`ref` is of type ref/prompt or ref/resource"));
+        }
+        let completion = Completion { reference: Value::Object(reference), argument: name, typed };
+        let mut values = self.service.complete(completion);
+        let total = values.len();
+        values.truncate(MOST_VALUES);
+        Ok(json!({ "completion": { "values": values, "total": total, "hasMore": total > values.len() } }))
+    }
+}
+
+fn listed(entries: Vec<Value>, key: &str, name: &str, asked: &Asked) -> Result<Value, RpcError> {
+    let mut result = list::page(entries, key, name, asked.request.params.get("cursor"))?;
+    if asked.era == Era::Modern {
+        offer::add_ttl(&mut result, LIST_TTL);
+    }
+    Ok(Value::Object(result))
+}
+
+/// Every modern result says that it is complete, and no legacy one does, whatever a backend wrote there.
+fn dressed(mut result: Value, era: Era) -> Value {
+    if let Some(result) = result.as_object_mut() {
+        result.shift_remove("resultType");
+        if era == Era::Modern {
+            result.insert("resultType".to_owned(), "complete".into());
+        }
+    }
+    result
+}
+
+fn refused(fault: Fault) -> RpcError {
+    match fault {
+        Fault::NotFound(message) | Fault::InvalidParams(message) => invalid_params(message),
+        Fault::Internal(message) => error(ErrorCode::INTERNAL_ERROR, message),
+        Fault::Rejected { code, message, data } => RpcError { code, message, data },
+    }
+}
+
+fn not_there(code: ErrorCode, message: String, uri: &str) -> RpcError {
+    RpcError { data: Some(json!({ "uri": uri })), ..error(code, message) }
+}

@@ -1,0 +1,90 @@
+//! Requests that are turned away, each with its status and a reason in JSON-RPC.
+
+use axum::Json;
+use axum::http::header::{ALLOW, WWW_AUTHENTICATE};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use rmcp::model::ErrorCode;
+use serde_json::Value;
+
+use super::super::message::{RpcError, error, reply, too_large};
+use super::Unauthorized;
+
+/// A request that is turned away.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    id: Value,
+    error: RpcError,
+    header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, error: RpcError) -> Self {
+        Self { status, id: Value::Null, error, header: None }
+    }
+
+    fn because(status: StatusCode, reason: &str) -> Self {
+        Self::new(status, error(ErrorCode::INVALID_REQUEST, reason))
+    }
+
+    pub(super) fn bad(error: RpcError) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error)
+    }
+
+    pub(super) fn forbidden(reason: &str) -> Self {
+        Self::because(StatusCode::FORBIDDEN, reason)
+    }
+
+    pub(super) fn unauthorized(refused: Unauthorized) -> Self {
+        let challenge = refused.challenge.and_then(|challenge| HeaderValue::from_str(&challenge).ok());
+        let challenge = challenge.unwrap_or(HeaderValue::from_static("Bearer"));
+        let refusal = Self::because(StatusCode::UNAUTHORIZED, "no valid credentials");
+        Self { header: Some((WWW_AUTHENTICATE, challenge)), ..refusal }
+    }
+
+    pub(super) fn too_large(limit: usize) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, too_large(limit))
+    }
+
+    pub(super) fn broken_body() -> Self {
+        Self::because(StatusCode::BAD_REQUEST, "the body broke off")
+    }
+
+    pub(super) fn wrong_type() -> Self {
+        Self::because(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json")
+    }
+
+    pub(super) fn not_acceptable(reason: &str) -> Self {
+        Self::because(StatusCode::NOT_ACCEPTABLE, reason)
+    }
+
+    pub(super) fn only_post() -> Self {
+        let refusal = Self::because(StatusCode::METHOD_NOT_ALLOWED, "this revision of the protocol only knows POST");
+        Self { header: Some((ALLOW, HeaderValue::from_static("POST"))), ..refusal }
+    }
+
+    pub(super) fn no_session() -> Self {
+        Self::because(StatusCode::BAD_REQUEST, "send initialize first, and Mcp-Session-Id from then on")
+    }
+
+    pub(super) fn unknown_session() -> Self {
+        let error = RpcError { code: -32001, message: "no such session".to_owned(), data: None };
+        Self::new(StatusCode::NOT_FOUND, error)
+    }
+
+    /// The same, as an answer to `id`.
+    pub(super) fn to(self, id: &Value) -> Self {
+        Self { id: id.clone(), ..self }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(reply(&self.id, Err(self.error)))).into_response();
+        if let Some((name, value)) = self.header {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}
