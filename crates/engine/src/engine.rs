@@ -19,6 +19,7 @@ use crate::pump::{Driven, Job, wall_clock};
 use crate::queue::{NoPlace, Place, Queue};
 use crate::source::Compiled;
 use crate::thread;
+use crate::v8::{self, V8, V8Settings, V8Status};
 
 /// What keeps a program from the rest of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,6 +30,43 @@ pub enum IsolationMode {
     /// A thread of this process: nothing but the interpreter itself.
     #[cfg_attr(not(target_os = "linux"), default)]
     Thread,
+}
+
+/// The interpreter that a run is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EngineChoice {
+    /// QuickJS first; a run that computes for long moves to V8, if there is one.
+    #[default]
+    Auto,
+    /// QuickJS only.
+    QuickJs,
+    /// V8 only; `UNAVAILABLE` where there is none.
+    V8,
+}
+
+impl EngineChoice {
+    /// The name used on the command line, in requests and in configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineChoice::Auto => "auto",
+            EngineChoice::QuickJs => "quickjs",
+            EngineChoice::V8 => "v8",
+        }
+    }
+}
+
+/// The text names no engine.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not an engine: use auto, quickjs or v8")]
+pub struct UnknownEngine(String);
+
+impl std::str::FromStr for EngineChoice {
+    type Err = UnknownEngine;
+
+    fn from_str(text: &str) -> Result<Self, UnknownEngine> {
+        let all = [EngineChoice::Auto, EngineChoice::QuickJs, EngineChoice::V8];
+        all.into_iter().find(|choice| choice.name() == text).ok_or_else(|| UnknownEngine(text.to_owned()))
+    }
 }
 
 /// One run that is asked for.
@@ -52,6 +90,8 @@ pub struct Request {
     pub observer: Option<Arc<dyn Observer>>,
     /// Where random numbers start; chosen at random when absent.
     pub seed: Option<u64>,
+    /// The interpreter; the engine's own choice when absent.
+    pub engine: Option<EngineChoice>,
 }
 
 impl Request {
@@ -67,6 +107,7 @@ impl Request {
             cancel: Cancel::new(),
             observer: None,
             seed: None,
+            engine: None,
         }
     }
 }
@@ -75,6 +116,8 @@ impl Request {
 #[derive(Debug, Clone)]
 pub struct EngineBuilder {
     isolation: IsolationMode,
+    engine: EngineChoice,
+    v8: V8Settings,
     worker: WorkerCommand,
     without: Without,
     concurrent: usize,
@@ -87,6 +130,8 @@ impl Default for EngineBuilder {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         EngineBuilder {
             isolation: IsolationMode::default(),
+            engine: EngineChoice::default(),
+            v8: V8Settings::default(),
             worker: WorkerCommand::default(),
             without: Without::default(),
             concurrent: (2 * cores).max(8),
@@ -100,6 +145,16 @@ impl EngineBuilder {
     /// Process or thread.
     pub fn isolation(self, isolation: IsolationMode) -> Self {
         EngineBuilder { isolation, ..self }
+    }
+
+    /// The interpreter of runs that do not choose one.
+    pub fn engine(self, engine: EngineChoice) -> Self {
+        EngineBuilder { engine, ..self }
+    }
+
+    /// How V8 is used.
+    pub fn v8(self, v8: V8Settings) -> Self {
+        EngineBuilder { v8, ..self }
     }
 
     /// The program that is started as the zygote.
@@ -129,6 +184,7 @@ impl EngineBuilder {
 
     /// Makes the engine. Needs a tokio runtime around it, for host calls that wait.
     pub fn build(self) -> Result<Engine, StartError> {
+        let v8 = V8::new(self.v8, &self.worker, self.without);
         let executor = match self.isolation {
             IsolationMode::Process => {
                 let pool = Pool::new(Zygote::new(self.worker, self.without)?, self.ahead);
@@ -139,7 +195,8 @@ impl EngineBuilder {
         };
         let runtime = Handle::try_current().map_err(|error| StartError::Io(std::io::Error::other(error)))?;
         let queue = Queue::new(self.concurrent, self.waiting);
-        Ok(Engine(Arc::new(Inner { executor, queue, runtime, disposed: AtomicBool::new(false) })))
+        let disposed = AtomicBool::new(false);
+        Ok(Engine(Arc::new(Inner { executor, v8, engine: self.engine, queue, runtime, disposed })))
     }
 }
 
@@ -149,6 +206,8 @@ pub struct Engine(Arc<Inner>);
 
 struct Inner {
     executor: Executor,
+    v8: V8,
+    engine: EngineChoice,
     queue: Queue,
     runtime: Handle,
     disposed: AtomicBool,
@@ -207,6 +266,11 @@ impl Engine {
     /// [`Engine::compute`] on this thread. Must not be called from async code.
     pub fn compute_blocking(&self, code: &str, data: impl Into<String>, options: ComputeOptions) -> Report {
         self.run_blocking(options.request(code, data.into()))
+    }
+
+    /// Whether programs can be run on V8 here; asks deno for its version, so not for every run.
+    pub fn v8_status(&self) -> V8Status {
+        self.0.v8.status()
     }
 
     /// Ends the workers; every later run is `UNAVAILABLE`. Doing it again does nothing.
@@ -307,12 +371,15 @@ impl Inner {
             calls: done.calls,
             usage: Usage { queued_ms: queued.as_secs_f64() * 1e3, ..done.usage },
             isolation: done.isolation,
-            engine: "quickjs",
+            engine: done.engine,
             warnings: accepted.warnings,
         }
     }
 
     fn execute(&self, accepted: &mut Accepted) -> Done {
+        if accepted.request.engine.unwrap_or(self.engine) == EngineChoice::V8 {
+            return self.on_v8(accepted);
+        }
         match &self.executor {
             Executor::Process(pool) => self.in_process(pool, accepted),
             Executor::Thread => {
@@ -339,13 +406,35 @@ impl Inner {
         };
         let isolation = isolation(worker.layers());
         if !isolation.seccomp {
-            let failure = Failure::new(Code::Unavailable, "this system gives no seccomp filter, so nothing is run");
             let isolation = Isolation { mode: "none", ..isolation };
-            return Done { isolation, ..Done::failed(failure.with_hint(DOCTOR)) };
+            return Done { isolation, ..Done::failed(no_seccomp()) };
         }
         let _registered = accepted.on_cancel(worker.killer());
         let (driven, ended) = worker.run(self.job(accepted), || pool.refill());
         self.judged(driven, ended, accepted, isolation)
+    }
+
+    fn on_v8(&self, accepted: &mut Accepted) -> Done {
+        let pool = match self.v8.pool() {
+            Ok(pool) => pool,
+            Err(missing) => return Done::failed(Failure::new(Code::Unavailable, missing)),
+        };
+        let size = v8::Size::of(accepted.limits.memory);
+        let worker = match pool.take(size, accepted.deadline) {
+            Ok(worker) => worker,
+            Err(v8::NoWorker::Late) => return Done::failed(judge::timeout(&accepted.limits)),
+            Err(v8::NoWorker::Start(error)) => {
+                let failure = Failure::new(Code::Unavailable, format!("no V8 worker: {error}"));
+                return Done::failed(failure.with_hint(DOCTOR));
+            }
+        };
+        let isolation = isolation(worker.layers());
+        if !isolation.seccomp {
+            return Done::failed(no_seccomp());
+        }
+        let _registered = accepted.on_cancel(worker.killer());
+        let (driven, ended) = worker.run(self.job(accepted), || pool.refill(size));
+        Done { engine: "v8", ..self.judged(driven, ended, accepted, isolation) }
     }
 
     fn judged(&self, driven: Driven, ended: Ended, accepted: &Accepted, isolation: Isolation) -> Done {
@@ -360,7 +449,7 @@ impl Inner {
             Err(_) if !cancelled && self.disposed.load(Ordering::Acquire) => Outcome::Failed(judge::disposed()),
             Err(lost) => Outcome::Failed(judge::unspoken(&lost, ended, &accepted.limits, cancelled)),
         };
-        Done { outcome, logs: driven.logs, calls: driven.calls, usage, isolation }
+        Done { outcome, logs: driven.logs, calls: driven.calls, usage, isolation, engine: "quickjs" }
     }
 
     fn job(&self, accepted: &mut Accepted) -> Job {
@@ -370,7 +459,7 @@ impl Inner {
         Job {
             start: Start {
                 profile: request.profile,
-                limits: Limits { wall: left.max(Duration::from_millis(1)), ..accepted.limits.clone() },
+                limits: Limits { wall: politely(left), ..accepted.limits.clone() },
                 seed: request.seed.unwrap_or_else(random_seed),
                 now: wall_clock(),
                 code: accepted.program.js().to_owned(),
@@ -392,6 +481,7 @@ impl Inner {
             if let Executor::Process(pool) = &self.executor {
                 pool.stop();
             }
+            self.v8.stop();
         }
     }
 }
@@ -411,6 +501,7 @@ struct Done {
     calls: Vec<toolgate_wire::CallRecord>,
     usage: Usage,
     isolation: Isolation,
+    engine: &'static str,
 }
 
 impl Done {
@@ -421,8 +512,13 @@ impl Done {
             calls: Vec::new(),
             usage: Usage::default(),
             isolation: Isolation { mode: "none", ..Isolation::default() },
+            engine: "none",
         }
     }
+}
+
+fn no_seccomp() -> Failure {
+    Failure::new(Code::Unavailable, "this system gives no seccomp filter, so nothing is run").with_hint(DOCTOR)
 }
 
 fn isolation(layers: Layers) -> Isolation {
@@ -450,6 +546,13 @@ fn refusal(failure: Failure) -> Report {
         engine: "none",
         warnings: Vec::new(),
     }
+}
+
+/// The time that a worker is told: a little less than there is, so that it can say where it was stopped
+/// before it is killed.
+fn politely(left: Duration) -> Duration {
+    let margin = (left / 50).min(Duration::from_millis(5));
+    (left - margin).max(Duration::from_millis(1))
 }
 
 /// A seed that no program can know beforehand.

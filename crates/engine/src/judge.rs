@@ -71,10 +71,16 @@ pub(crate) fn unspoken(lost: &Lost, ended: Ended, limits: &Limits, cancelled: bo
             Failure::new(Code::Memory, "the system killed the sandbox, as it does when memory runs out")
         }
         Lost::Closed { .. } => match ended {
+            Ended::OutOfMemory => out_of_memory(limits),
             Ended::Signal(signal) => Failure::new(Code::Runtime, format!("the sandbox died of signal {signal}")),
             Ended::Exit => Failure::new(Code::Runtime, "the sandbox ended without an answer"),
         },
     }
+}
+
+fn out_of_memory(limits: &Limits) -> Failure {
+    let megabytes = limits.memory as f64 / (1024.0 * 1024.0);
+    Failure::new(Code::Memory, format!("the run needed more than its {megabytes} MB of memory"))
 }
 
 pub(crate) fn timeout(limits: &Limits) -> Failure {

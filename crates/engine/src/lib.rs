@@ -5,13 +5,15 @@
 //! - [`host`]: what a program may call
 //! - `source`: from the user's text to a worker's, and positions back
 //! - `pump`: drives one worker, believing nothing it says; `outbox` is what it is sent, `ledger` what it called
-//! - `process`, `thread`: where workers come from
+//! - `process`, `thread`, `v8`: where workers come from
 //! - `judge`: from a worker's end to the one outcome; `teach`: what to use instead of what is not there
 //! - [`Cancel`], [`Observer`]: how a caller stops and watches a run
+//! - [`teaching`]: descriptions and errors for models, for embedders who publish tools
 
 #![forbid(unsafe_code)]
 
 mod cancel;
+mod clock;
 mod engine;
 pub mod host;
 mod judge;
@@ -23,13 +25,16 @@ mod pump;
 mod queue;
 mod source;
 mod teach;
+pub mod teaching;
 mod thread;
+mod v8;
 
 pub use cancel::Cancel;
-pub use engine::{ComputeOptions, Engine, EngineBuilder, IsolationMode, Request};
+pub use engine::{ComputeOptions, Engine, EngineBuilder, EngineChoice, IsolationMode, Request, UnknownEngine};
 pub use host::{Functions, Host, HostCall, HostError, HostFuture};
 pub use observer::Observer;
 pub use process::{StartError, WorkerCommand};
 pub use toolgate_guest::{lockdown::Without, take_over_if_asked};
 pub use toolgate_plan::{Violation, validate_code};
 pub use toolgate_wire as wire;
+pub use v8::{DENO_VARIABLE, V8Settings, V8Status};

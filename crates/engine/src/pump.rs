@@ -27,7 +27,7 @@ use crate::observer::Observer;
 use crate::outbox::{Kind, Outbox};
 
 /// How long after the deadline a worker may take to report it by itself, with logs and position.
-const GRACE: Duration = Duration::from_millis(10);
+const GRACE: Duration = Duration::from_millis(12);
 /// Timers that a worker may have waiting; its own bound is lower.
 const MAX_TIMERS: usize = 20_000;
 /// Console lines and bytes that a host accepts beyond the run's own bound are none.
@@ -94,6 +94,13 @@ impl Wire {
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Wire { stream, buffer: Vec::new(), start: 0, end: 0 })
+    }
+
+    /// Whether there is something to read: a frame, a part of one, or the end.
+    pub(crate) fn has_input(&mut self) -> bool {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut watched = [PollFd::new(&self.stream, PollFlags::IN)];
+        self.start < self.buffer.len() || matches!(poll(&mut watched, Some(&at_once)), Ok(1..))
     }
 
     /// The worker's first frame.

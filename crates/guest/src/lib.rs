@@ -31,6 +31,7 @@ pub mod lockdown;
 #[allow(unsafe_code)]
 mod memory;
 mod natives;
+pub mod prelude;
 mod random;
 mod rejections;
 mod sandbox;
@@ -42,19 +43,23 @@ mod zygote;
 /// The name that a zygote is started under, as its first argument.
 pub const ZYGOTE: &str = "toolgate-zygote";
 
+/// The name that a jail is started under, as its first argument; then the layers to leave off, the bytes
+/// of private memory, the program to become, and what that is given.
+pub const JAIL: &str = "toolgate-jail";
+
 static PREPARED: AtomicBool = AtomicBool::new(false);
 
-/// Becomes the zygote, if this process was started as one; otherwise returns at once.
+/// Becomes the zygote or a jail, if this process was started as one; otherwise returns at once.
 ///
 /// The first line of `main` in every program that runs code in processes of its own: the engine
 /// starts that same program again to get its zygote.
 pub fn take_over_if_asked() {
     PREPARED.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os();
-    if arguments.next().is_some_and(|name| name == ZYGOTE) {
-        let without = arguments.next().map(|names| names.to_string_lossy().into_owned()).unwrap_or_default();
-        become_zygote(lockdown::Without::parse(&without));
-    }
+    let Some(name) = arguments.next().filter(|name| name == ZYGOTE || name == JAIL) else { return };
+    let without = arguments.next().map(|names| names.to_string_lossy().into_owned()).unwrap_or_default();
+    let without = lockdown::Without::parse(&without);
+    if name == ZYGOTE { become_zygote(without) } else { become_jail(without, arguments) }
 }
 
 /// As [`take_over_if_asked`], but its workers hand the program's text to `act` instead of running it:
@@ -69,6 +74,7 @@ pub fn take_over_to_test_the_seal(act: fn(&str)) {
             if let Some(act) = ACT.get() {
                 act(&start.code);
             }
+            lockdown::exit_now()
         });
     }
 }
@@ -83,8 +89,23 @@ fn become_zygote(without: lockdown::Without) {
     zygote::serve(without, zygote::run)
 }
 
+#[cfg(target_os = "linux")]
+fn become_jail(without: lockdown::Without, mut arguments: std::env::ArgsOs) {
+    let memory = arguments.next().and_then(|bytes| bytes.to_string_lossy().parse().ok());
+    if let (Some(memory), Some(program)) = (memory, arguments.next()) {
+        let inmate = lockdown::jail::Inmate { program, arguments: arguments.collect(), memory };
+        eprintln!("{}", lockdown::jail::enter(inmate, without));
+    }
+    std::process::exit(1)
+}
+
 #[cfg(not(target_os = "linux"))]
 fn become_zygote(_: lockdown::Without) {
+    std::process::exit(1)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn become_jail(_: lockdown::Without, _: std::env::ArgsOs) {
     std::process::exit(1)
 }
 

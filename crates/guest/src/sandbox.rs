@@ -16,19 +16,12 @@ use crate::globals::Resolvers;
 use crate::lockdown;
 use crate::memory::{Meter, Metered};
 use crate::natives;
+use crate::prelude;
 use crate::rejections::Rejections;
 use crate::state::{State, Stop};
 
 /// The file name that positions in guest code carry.
 const SCRIPT: &str = "script";
-
-/// Source files of the prelude and what each is given, in order.
-const CORE: &str = include_str!("prelude/core.js");
-const CONSOLE: &str = include_str!("prelude/console.js");
-const EVENTS: &str = include_str!("prelude/events.js");
-const TOOLS: &str = include_str!("prelude/tools.js");
-const WEB: &str = include_str!("prelude/web.js");
-const MAIN: &str = include_str!("prelude/main.js");
 
 /// An interpreter that has not seen any guest code yet. `run` eats it.
 pub(crate) struct Sandbox {
@@ -54,7 +47,7 @@ impl Sandbox {
             data::install(&ctx)?;
             data::install_structured_clone(&ctx)?;
             let natives = natives::object(&ctx, &state, &resolvers)?;
-            Ok::<_, rquickjs::Error>((Persistent::save(&ctx, prelude(&ctx, natives)?), resolvers))
+            Ok::<_, rquickjs::Error>((Persistent::save(&ctx, load_prelude(&ctx, natives)?), resolvers))
         })?;
         let rejections = Rejections::watch(&runtime);
         Ok(Sandbox { hooks, context, runtime, state, rejections, _resolvers: resolvers })
@@ -94,18 +87,18 @@ impl Sandbox {
 }
 
 /// Evaluates the prelude's files and gives the hooks of the last.
-fn prelude<'js>(ctx: &Ctx<'js>, natives: Object<'js>) -> Result<Object<'js>> {
+fn load_prelude<'js>(ctx: &Ctx<'js>, natives: Object<'js>) -> Result<Object<'js>> {
     let load = |name: &str, source: &str| -> Result<Function<'js>> {
         let mut options = EvalOptions::default();
         options.filename = Some(format!("toolgate:{name}"));
         ctx.eval_with_options(source, options)
     };
-    let core: Object<'js> = load("core", CORE)?.call((natives,))?;
-    let console: Object<'js> = load("console", CONSOLE)?.call((core.clone(),))?;
-    let events: Object<'js> = load("events", EVENTS)?.call((core.clone(),))?;
-    let tools: Object<'js> = load("tools", TOOLS)?.call((core.clone(), events.clone()))?;
-    let web: Object<'js> = load("web", WEB)?.call((core.clone(),))?;
-    load("main", MAIN)?.call((core, console, events, tools, web))
+    let core: Object<'js> = load("core", prelude::CORE)?.call((natives,))?;
+    let console: Object<'js> = load("console", prelude::CONSOLE)?.call((core.clone(),))?;
+    let events: Object<'js> = load("events", prelude::EVENTS)?.call((core.clone(),))?;
+    let tools: Object<'js> = load("tools", prelude::TOOLS)?.call((core.clone(), events.clone()))?;
+    let web: Object<'js> = load("web", prelude::WEB)?.call((core.clone(),))?;
+    load("main", prelude::MAIN)?.call((core, console, events, tools, web))
 }
 
 /// One program on its way to its end.
@@ -209,9 +202,10 @@ impl<'js> Run<'js, '_> {
     fn settle(&self, value: Value<'js>) -> std::result::Result<Value<'js>, End> {
         let Some(promise) = value.as_promise().cloned() else { return Ok(value) };
         loop {
-            self.run_jobs()?;
+            self.run_jobs();
             match promise.state() {
                 PromiseState::Resolved => return promise.finish().map_err(|_| self.thrown()),
+                // Also where an interrupt ends up: the rejection knows the place.
                 PromiseState::Rejected => return self.rejected(&promise),
                 PromiseState::Pending => self.wait()?,
             }
@@ -226,13 +220,8 @@ impl<'js> Run<'js, '_> {
     }
 
     /// Every job is followed by a look at the clock: an interrupt inside a job may be swallowed.
-    fn run_jobs(&self) -> std::result::Result<(), End> {
-        while self.ctx.execute_pending_job() {
-            if self.state.check().is_some() {
-                return Err(self.thrown());
-            }
-        }
-        Ok(())
+    fn run_jobs(&self) {
+        while self.state.check().is_none() && self.ctx.execute_pending_job() {}
     }
 
     fn wait(&self) -> std::result::Result<(), End> {
@@ -378,7 +367,7 @@ mod tests {
             let resolvers = Resolvers::register(&ctx);
             let built = data::install(&ctx)
                 .and_then(|()| natives::object(&ctx, &state, &resolvers))
-                .and_then(|natives| prelude(&ctx, natives));
+                .and_then(|natives| load_prelude(&ctx, natives));
             std::mem::forget(resolvers);
             built.err().map(|_| format!("{:?}", ctx.catch()))
         })

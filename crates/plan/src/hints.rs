@@ -167,9 +167,10 @@ fn alternatives(calls: &[String]) -> String {
 /// Things of other runtimes that do not exist here, and the words by which a tool for the job can be found.
 fn missing_facility(name: &str, tools: &dyn Tools) -> Option<String> {
     let (what, words): (&str, &[&str]) = match name {
-        "fetch" | "XMLHttpRequest" | "axios" | "WebSocket" | "http" | "https" => {
-            ("There is no network in the sandbox", &["fetch", "http", "url", "web", "request", "crawl", "browse"])
-        }
+        "fetch" | "XMLHttpRequest" | "axios" | "WebSocket" | "http" | "https" => (
+            "There is no network in the sandbox",
+            &["fetch", "http", "url", "crawl", "scrape", "browse", "web", "request"],
+        ),
         "fs" | "Deno" | "Bun" | "path" => ("There is no file system in the sandbox", &["file", "read", "fs", "dir"]),
         "process" => ("There is no `process` and no environment in the sandbox", &["env", "exec", "shell", "command"]),
         "child_process" | "exec" | "spawn" => {
@@ -188,14 +189,19 @@ fn missing_facility(name: &str, tools: &dyn Tools) -> Option<String> {
         return None;
     }
     Some(match tool_for(words, tools) {
-        Some(call) => format!("{what}. A tool can do this: {call}."),
+        Some(call) => format!("{what}. This can do it: {call}."),
         None if words.is_empty() => format!("{what}."),
         None => format!("{what}. Use a backend's tool; `__interfaces` lists them."),
     })
 }
 
-/// The first tool whose name has one of the words, the words in order of preference.
+/// The first host function or tool whose name has one of the words, the words in order of preference.
 fn tool_for(words: &[&str], tools: &dyn Tools) -> Option<String> {
+    let functions = tools.functions();
+    let function = words.iter().find_map(|word| functions.iter().find(|name| name.to_lowercase().contains(word)));
+    if let Some(name) = function {
+        return Some(format!("`await {name}(…)`"));
+    }
     let all: Vec<(String, String)> = tools
         .backends()
         .into_iter()

@@ -352,16 +352,30 @@ impl<'a> Inspector<'_, 'a> {
         if is_promise_method(property) {
             return;
         }
-        let name = match object.get_inner_expression() {
+        let name = self.promise_name(object);
+        if let Some(name) = name {
+            let message = format!("`{name}` is a promise, so it has no `{property}`");
+            self.warn(FindingCode::MissingAwait, at, message, Some("Write `await` before the call.".into()));
+        }
+    }
+
+    /// `for (const x of p)` and `[...p]`.
+    fn check_looped_promise(&mut self, looped: &Expression<'a>) {
+        if let Some(name) = self.promise_name(looped) {
+            let message = format!("`{name}` is a promise, so it has no items");
+            let suggestion = Some("Write `await` before the call.".into());
+            self.warn(FindingCode::MissingAwait, looped.span().start, message, suggestion);
+        }
+    }
+
+    /// How the program writes an expression that is the promise of a call.
+    fn promise_name(&self, expression: &Expression<'a>) -> Option<String> {
+        match expression.get_inner_expression() {
             Expression::Identifier(id) => {
                 let symbol = id.reference_id.get().and_then(|it| self.parsed.scoping.get_reference(it).symbol_id());
                 symbol.filter(|symbol| self.promises.contains(symbol)).map(|_| id.name.to_string())
             }
-            _ => self.is_tool_call(object).map(|reached| format!("{}.{}(…)", reached.receiver, reached.name)),
-        };
-        if let Some(name) = name {
-            let message = format!("`{name}` is a promise, so it has no `{property}`");
-            self.warn(FindingCode::MissingAwait, at, message, Some("Write `await` before the call.".into()));
+            _ => self.is_tool_call(expression).map(|reached| format!("{}.{}(…)", reached.receiver, reached.name)),
         }
     }
 
@@ -442,6 +456,18 @@ impl<'a> Visit<'a> for Inspector<'_, 'a> {
             }
         }
         walk::walk_variable_declarator(self, it);
+    }
+
+    fn visit_for_of_statement(&mut self, it: &ForOfStatement<'a>) {
+        if !it.r#await {
+            self.check_looped_promise(&it.right);
+        }
+        walk::walk_for_of_statement(self, it);
+    }
+
+    fn visit_spread_element(&mut self, it: &SpreadElement<'a>) {
+        self.check_looped_promise(&it.argument);
+        walk::walk_spread_element(self, it);
     }
 
     fn visit_static_member_expression(&mut self, it: &StaticMemberExpression<'a>) {

@@ -29,6 +29,11 @@ pub trait Tools: Sync {
     /// What is certainly wrong with these arguments. Empty when they fit, or when that cannot be known.
     fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentProblem>;
 
+    /// The names of the host functions, as code writes them.
+    fn functions(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Why the tools of this backend are not all known now, and where its state is shown; `None` when they are.
     fn unready(&self, backend: &str) -> Option<String> {
         let _ = backend;

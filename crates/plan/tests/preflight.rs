@@ -207,7 +207,7 @@ fn a_failure_teaches() {
     hint(
         "return await fetch('x')",
         Some((1, 14)),
-        Some("There is no network in the sandbox. A tool can do this: `exa.fetch_page({…})`."),
+        Some("There is no network in the sandbox. This can do it: `exa.fetch_page({…})`."),
     );
     hint(
         "const fs = require('fs')",
@@ -217,7 +217,7 @@ fn a_failure_teaches() {
     hint(
         "return fs.readFileSync('x')",
         Some((1, 8)),
-        Some("There is no file system in the sandbox. A tool can do this: `db.read_file({…})`."),
+        Some("There is no file system in the sandbox. This can do it: `db.read_file({…})`."),
     );
     hint(
         "return process.env",

@@ -25,4 +25,4 @@ pub use frame::{CallId, FromWorker, Start, ToWorker};
 pub use limits::{LimitFault, LimitRequest, Limits};
 pub use outcome::{Code, Failure, Outcome, Position};
 pub use profile::Profile;
-pub use report::{CallRecord, CallState, Isolation, Logs, Report, Usage};
+pub use report::{CallRecord, CallState, Destination, Isolation, Logs, Moved, Report, Usage};

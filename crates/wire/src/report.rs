@@ -155,6 +155,33 @@ pub struct Usage {
     pub memory_bytes: u64,
     /// Milliseconds spent waiting for a free place.
     pub queued_ms: f64,
+    /// That the run was moved to another interpreter, or that this was tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved: Option<Moved>,
+}
+
+/// A run's move from one interpreter to another while it went on.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Moved {
+    /// What came of it.
+    pub to: Destination,
+    /// Milliseconds from the run's start to the moment when the first interpreter was stopped.
+    pub at_ms: f64,
+    /// Milliseconds from then until the second had repeated everything that the first had done.
+    pub cost_ms: f64,
+}
+
+/// Where a run that was moved went on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Destination {
+    /// On V8.
+    V8,
+    /// Where it had been: on V8 it did something else than before.
+    StayedDiverged,
+    /// Where it had been: V8 did not catch up in time, or ended.
+    StayedLost,
 }
 
 /// What confined a run, layer by layer.

@@ -31,6 +31,8 @@ pub(crate) struct Ready {
 pub(crate) enum Ended {
     /// Killed by a signal that nobody here sent.
     Signal(i32),
+    /// Its interpreter or its allocator ended it when memory ran out.
+    OutOfMemory,
     /// It exited, or nothing is known.
     Exit,
 }

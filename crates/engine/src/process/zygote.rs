@@ -47,7 +47,7 @@ pub enum WorkerCommand {
 }
 
 impl WorkerCommand {
-    fn path(&self) -> Result<PathBuf, StartError> {
+    pub(crate) fn path(&self) -> Result<PathBuf, StartError> {
         match self {
             WorkerCommand::Program(path) => Ok(path.clone()),
             WorkerCommand::ThisProgram if toolgate_guest::can_take_over() => Ok("/proc/self/exe".into()),

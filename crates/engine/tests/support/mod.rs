@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use toolgate_engine::host::{Question, Target};
 use toolgate_engine::wire::{Code, LimitRequest, Outcome, Profile, Report};
 use toolgate_engine::{
-    Engine, EngineBuilder, Functions, Host, HostCall, HostError, HostFuture, IsolationMode, Request, WorkerCommand,
+    DENO_VARIABLE, Engine, EngineBuilder, EngineChoice, Functions, Host, HostCall, HostError, HostFuture, IsolationMode,
+    Request, V8Settings, WorkerCommand,
 };
 
 /// One program and what must come of it.
@@ -442,7 +443,23 @@ pub(crate) fn engines() -> Vec<(&'static str, Engine)> {
     vec![
         ("process", process_builder().build().expect("a process engine")),
         ("thread", thread_builder().build().expect("a thread engine")),
+        ("v8", v8_builder().engine(EngineChoice::V8).build().expect("a V8 engine")),
     ]
+}
+
+/// An engine that has a deno.
+pub(crate) fn v8_builder() -> EngineBuilder {
+    process_builder().v8(V8Settings { deno: Some(deno()), ahead: 2, ..V8Settings::default() })
+}
+
+/// The deno of the tests: named by the variable, on the search path, or installed by `./check`.
+pub(crate) fn deno() -> PathBuf {
+    let named = std::env::var_os(DENO_VARIABLE).map(PathBuf::from);
+    let on_path = std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
+    let on_path = on_path.map(|folder| folder.join("deno"));
+    let installed = specs().join("../.check/deno/node_modules/deno/deno");
+    let found = named.into_iter().chain(on_path).chain([installed]).find(|path| path.is_file());
+    found.expect("a deno: `./check` installs one, or name yours in TOOLGATE_DENO")
 }
 
 /// Waits until `done` says so, looking again and again; fails when it takes too long.

@@ -64,6 +64,10 @@ impl Tools for Reachable<'_> {
         found.entry.check_arguments(arguments).into_iter().map(without_place).collect()
     }
 
+    fn functions(&self) -> Vec<String> {
+        self.functions.names()
+    }
+
     fn unready(&self, backend: &str) -> Option<String> {
         let backend = self.view.backend(backend)?;
         (*backend.state() != BackendState::Ready).then(|| unready(backend.name(), None, backend.state()))

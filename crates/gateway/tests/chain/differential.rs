@@ -66,7 +66,10 @@ pub(crate) fn every_shape_with_a_failing_tool() {
 
 pub(crate) fn every_argument() {
     agree(VALUES.iter().flat_map(|value| {
-        [format!("return shop.echo({{ value: {value} }})"), format!("const r = await shop.echo({{ 'value': [{value}], }}); return r")]
+        [
+            format!("return shop.echo({{ value: {value} }})"),
+            format!("const r = await shop.echo({{ 'value': [{value}], }}); return r"),
+        ]
     }));
 }
 
@@ -103,18 +106,25 @@ fn check(request: &ChainRequest, expected: &str) {
 
 pub(crate) fn a_call_that_takes_too_long() {
     let limits = LimitRequest { wall: Some(Duration::from_millis(150)), ..LimitRequest::default() };
-    check(&ChainRequest { limits, ..asking("return shop.slow({})") }, "failed TIMEOUT: the run took longer than its 150 ms");
+    check(
+        &ChainRequest { limits, ..asking("return shop.slow({})") },
+        "failed TIMEOUT: the run took longer than its 150 ms",
+    );
 }
 
 pub(crate) fn a_cancelled_call() {
     let cancel = CancellationToken::new();
     cancel.cancel();
     let asked = Asked { cancel, ..Asked::default() };
-    check(&ChainRequest { asked, ..asking("return shop.slow({})") }, "failed ABORTED: cancelled before sandbox started");
+    check(
+        &ChainRequest { asked, ..asking("return shop.slow({})") },
+        "failed ABORTED: cancelled before sandbox started",
+    );
 }
 
 pub(crate) fn limits_of_the_run() {
-    let check = |code: &str, limits: LimitRequest, expected: &str| check(&ChainRequest { limits, ..asking(code) }, expected);
+    let check =
+        |code: &str, limits: LimitRequest, expected: &str| check(&ChainRequest { limits, ..asking(code) }, expected);
     let none = LimitRequest::default;
     check("return shop.yes({})", LimitRequest { calls: Some(0), ..none() }, "failed RUNTIME");
     check("return shop.word({})", LimitRequest { result: Some(10), ..none() }, "failed OUTPUT_TOO_LARGE");

@@ -7,6 +7,8 @@
 //! - `calls`, `access`, `results`: what happens at the bridge, who may see what, what is kept
 
 mod differential;
+mod hints;
+mod names;
 mod programs;
 mod random;
 mod runner;
@@ -17,6 +19,6 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // Before any thread exists: the engine starts this same program again to get its zygote.
     toolgate_engine::take_over_if_asked();
-    let cases = [differential::cases(), random::cases()];
+    let cases = [differential::cases(), random::cases(), hints::cases(), names::cases()];
     runner::run(cases.into_iter().flatten().collect())
 }

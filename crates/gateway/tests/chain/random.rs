@@ -11,7 +11,10 @@ use crate::runner::{Case, cases};
 const PROGRAMS: u32 = 400;
 
 pub(crate) fn cases() -> Vec<Case> {
-    cases![random::programs_give_the_same_answer_on_both_roads, random::damaged_programs_give_the_same_answer_on_both_roads]
+    cases![
+        random::programs_give_the_same_answer_on_both_roads,
+        random::damaged_programs_give_the_same_answer_on_both_roads
+    ]
 }
 
 /// The same programs every time, so that a failure is found again.
@@ -28,7 +31,9 @@ pub(crate) fn programs_give_the_same_answer_on_both_roads() {
 
 /// One place is cut out, doubled, or replaced by something else.
 pub(crate) fn damaged_programs_give_the_same_answer_on_both_roads() {
-    let damage = prop::sample::select(vec!["", ";", ")", "(", "...", "await ", "?", ".", ",", "'", "\n", "shop", "/*", "1", "-", "=>"]);
+    let damage = prop::sample::select(vec![
+        "", ";", ")", "(", "...", "await ", "?", ".", ",", "'", "\n", "shop", "/*", "1", "-", "=>",
+    ]);
     compare((program(), any::<prop::sample::Index>(), 0..4_usize, damage).prop_map(|(program, at, length, by)| {
         let chars: Vec<char> = program.chars().collect();
         let start = at.index(chars.len() + 1);
@@ -52,11 +57,12 @@ fn trivia() -> impl Strategy<Value = &'static str> {
 
 fn call() -> impl Strategy<Value = String> {
     let receiver = prop::sample::select(RECEIVERS.to_vec());
-    let tool = prop::sample::select(vec![".echo", "['echo']", ".fail", ".find", ".keys", ".nope", "[`echo`]", ".numbers"]);
+    let tool =
+        prop::sample::select(vec![".echo", "['echo']", ".fail", ".find", ".keys", ".nope", "[`echo`]", ".numbers"]);
     prop_oneof![
         6 => (receiver, tool, arguments()).prop_map(|(receiver, tool, arguments)| format!("{receiver}{tool}({arguments})")),
         1 => arguments().prop_map(|arguments| format!("my-backend.my-tool({arguments})")),
-        1 => prop::sample::select(CALLS.to_vec()).prop_map(str::to_owned),
+        1 => prop::sample::select(CALLS.iter().filter(|call| !call.contains("Date")).copied().collect::<Vec<_>>()).prop_map(str::to_owned),
     ]
 }
 

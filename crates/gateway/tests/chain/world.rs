@@ -86,7 +86,13 @@ pub(crate) fn shown(ran: &ChainReport) -> String {
             call.name, call.state, call.request_bytes, call.reply_bytes, call.read_only, call.error
         );
     }
-    let _ = writeln!(text, "safe to retry {}, logs {:?}, warnings {:?}", report.safe_to_retry(), report.logs, report.warnings);
+    let _ = writeln!(
+        text,
+        "safe to retry {}, logs {:?}, warnings {:?}",
+        report.safe_to_retry(),
+        report.logs,
+        report.warnings
+    );
     text
 }
 

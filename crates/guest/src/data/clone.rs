@@ -13,7 +13,7 @@ pub fn install_structured_clone(ctx: &Ctx<'_>) -> Result<()> {
     let kind_of = Function::new(ctx.clone(), kind_of)?;
     let mut options = EvalOptions::default();
     options.filename = Some("toolgate:data".into());
-    let make: Function<'_> = ctx.eval_with_options(include_str!("clone.js"), options)?;
+    let make: Function<'_> = ctx.eval_with_options(crate::prelude::CLONE, options)?;
     let clone: Function<'_> = make.call((kind_of,))?;
     let globals: Object<'_> = ctx.globals();
     globals.prop("structuredClone", Property::from(clone).writable().configurable().enumerable())

@@ -59,8 +59,8 @@ pub fn settle(without: Without) -> Layers {
 /// process. Nothing can be raised again: that takes a privilege which was given up. The interpreter's
 /// meter is the exact limit; this one stops native code that has no meter.
 pub fn limit_run(limits: &Limits) {
-    limit(libc::RLIMIT_DATA, limits.memory.saturating_add(MEMORY_SLACK));
-    limit(libc::RLIMIT_CPU, limits.wall.as_secs() + 2);
+    set_limit(libc::RLIMIT_DATA, limits.memory.saturating_add(MEMORY_SLACK));
+    set_limit(libc::RLIMIT_CPU, limits.wall.as_secs() + 2);
 }
 
 /// Gives up the rest: every descriptor but the socket, and every system call but a few.
@@ -79,12 +79,12 @@ pub fn seal(socket: OwnedFd, filter: Option<&Filter>, layers: &mut Layers) -> io
 const PR_SET_MDWE: libc::c_int = 65;
 const PR_MDWE_REFUSE_EXEC_GAIN: libc::c_ulong = 1;
 
-fn prctl(option: libc::c_int, value: libc::c_ulong) -> bool {
+pub(super) fn prctl(option: libc::c_int, value: libc::c_ulong) -> bool {
     // SAFETY: these options take plain numbers and change only this process's own attributes.
     unsafe { libc::prctl(option, value, 0, 0, 0) == 0 }
 }
 
-fn die_with_parent() {
+pub(super) fn die_with_parent() {
     prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
 }
 
@@ -99,25 +99,25 @@ fn limit_resources() {
         (libc::RLIMIT_CPU, MAX_CPU_SECONDS),
     ];
     for (resource, value) in caps {
-        limit(resource, value);
+        set_limit(resource, value);
     }
 }
 
-fn limit(resource: libc::__rlimit_resource_t, value: u64) {
+pub(super) fn set_limit(resource: libc::__rlimit_resource_t, value: u64) {
     let cap = libc::rlimit { rlim_cur: value, rlim_max: value };
     // SAFETY: `cap` is initialised and outlives the call, which only reads it; process 0 is this one.
     unsafe { libc::prlimit(0, resource, &cap, std::ptr::null_mut()) };
 }
 
 /// A network, IPC and host name of its own. An extra layer: many systems refuse it.
-fn own_namespaces() -> bool {
+pub(super) fn own_namespaces() -> bool {
     let spaces = libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
     // SAFETY: unshare takes flags only; the process is single-threaded.
     unsafe { libc::unshare(spaces) == 0 || libc::unshare(libc::CLONE_NEWUSER | spaces) == 0 }
 }
 
 /// As root: a user that owns nothing. Otherwise the user stays, and the other layers hold.
-fn private_user() -> bool {
+pub(super) fn private_user() -> bool {
     // SAFETY: these calls take plain numbers; setgroups reads no list when its length is zero.
     unsafe {
         if libc::geteuid() != 0 {
@@ -202,15 +202,15 @@ pub fn filter() -> Option<Filter> {
     BpfProgram::try_from(filter).ok().map(Filter)
 }
 
-fn rules(conditions: Vec<SeccompCondition>) -> Vec<SeccompRule> {
+pub(super) fn rules(conditions: Vec<SeccompCondition>) -> Vec<SeccompRule> {
     SeccompRule::new(conditions).into_iter().collect()
 }
 
-fn equal(argument: u8, value: u64) -> SeccompCondition {
+pub(super) fn equal(argument: u8, value: u64) -> SeccompCondition {
     condition(argument, SeccompCmpOp::Eq, value)
 }
 
-fn masked(argument: u8, mask: u64, value: u64) -> SeccompCondition {
+pub(super) fn masked(argument: u8, mask: u64, value: u64) -> SeccompCondition {
     condition(argument, SeccompCmpOp::MaskedEq(mask), value)
 }
 
@@ -244,7 +244,7 @@ pub fn control_socket() -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(0) }
 }
 
-/// Closes what an embedder may have left open for its children, and fixes the time zone.
+/// Closes what an embedder may have left open for its children, fixes the time zone, lets signals be what they are.
 pub fn shed_inheritance() {
     // SAFETY: single-threaded; descriptors above the control socket are used by nothing here, and
     // the environment is read by no other thread.
@@ -252,6 +252,9 @@ pub fn shed_inheritance() {
         libc::syscall(libc::SYS_close_range, 1u32, u32::MAX, 0);
         libc::setenv(c"TZ".as_ptr(), c"UTC0".as_ptr(), 1);
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        // A crash must end a worker as what it is: the runtime's own handler makes calls that the filter kills for.
+        libc::signal(libc::SIGSEGV, libc::SIG_DFL);
+        libc::signal(libc::SIGBUS, libc::SIG_DFL);
     }
 }
 

@@ -5,6 +5,8 @@
 //! is where the guest crate talks to the kernel; everything platform-specific is in one file.
 
 #[cfg(target_os = "linux")]
+pub(crate) mod jail;
+#[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
 pub use linux::*;

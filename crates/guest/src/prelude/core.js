@@ -18,11 +18,14 @@
       return false;
     }
   };
-  // An error's stack is kept by the interpreter; a property of that name on the error itself goes before it.
-  const stackGetter = getOwnPropertyDescriptor(Error.prototype, "stack")?.get;
+  // An error's stack is kept by the interpreter, behind an accessor of the prototype or of the error itself;
+  // another property of that name goes before it.
+  const accessor = getOwnPropertyDescriptor(Error.prototype, "stack") ?? getOwnPropertyDescriptor(new Error(), "stack");
+  const stackGetter = accessor?.get;
   const stackOf = (error) => {
     const own = getOwnPropertyDescriptor(error, "stack");
-    const stack = own === undefined && stackGetter !== undefined ? apply(stackGetter, error, []) : own?.value;
+    const kept = stackGetter !== undefined && (own === undefined || own.get === stackGetter);
+    const stack = kept ? apply(stackGetter, error, []) : own?.value;
     return typeof stack === "string" ? stack : "";
   };
   const p = {

@@ -51,7 +51,9 @@ impl Host for ManyTools {
 
     fn answer(&self, question: Question, name: &str) -> Option<String> {
         match question {
-            Question::Backend | Question::Global => self.backends.iter().find(|backend| backend["name"] == name).map(Value::to_string),
+            Question::Backend | Question::Global => {
+                self.backends.iter().find(|backend| backend["name"] == name).map(Value::to_string)
+            }
             Question::Backends => {
                 let names =
                     self.backends.iter().map(|backend| json!({ "name": backend["name"], "id": backend["name"] }));

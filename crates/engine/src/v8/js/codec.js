@@ -1,0 +1,200 @@
+// Frames as bytes, in the form of the codec that both sides share: a length, a kind, the fields.
+// The worker's end of its one channel; outgoing frames are gathered and leave together.
+(function ({ outside }) {
+  const { apply } = Reflect;
+  const typed = Object.getPrototypeOf(Uint8Array.prototype);
+  const { set, subarray } = typed;
+  const Bytes = Uint8Array;
+  const FLUSH_AT = 16 * 1024;
+  const CHUNK = 64 * 1024;
+
+  const float = new Float64Array(1);
+  const floatBytes = new Uint8Array(float.buffer);
+
+  // Outgoing.
+  let out = new Bytes(CHUNK);
+  let end = 0;
+  const room = (count) => {
+    if (end + count <= out.length) return;
+    const larger = new Bytes(2 * (end + count));
+    apply(set, larger, [apply(subarray, out, [0, end])]);
+    out = larger;
+  };
+  const u8 = (n) => { room(1); out[end++] = n; };
+  const u32At = (at, n) => {
+    out[at] = n;
+    out[at + 1] = n >>> 8;
+    out[at + 2] = n >>> 16;
+    out[at + 3] = n >>> 24;
+  };
+  const u32 = (n) => { room(4); u32At(end, n); end += 4; };
+  const u64 = (n) => { u32(n >>> 0); u32((n / 4294967296) >>> 0); };
+  const f64 = (n) => {
+    room(8);
+    float[0] = n;
+    for (let at = 0; at < 8; at++) out[end++] = floatBytes[at];
+  };
+  const blob = (bytes) => {
+    u32(bytes.length);
+    room(bytes.length);
+    apply(set, out, [bytes, end]);
+    end += bytes.length;
+  };
+  const text = (string) => blob(outside.encode(string));
+
+  let open = 0;
+  const frame = (kind) => {
+    open = end;
+    u32(0);
+    u8(kind);
+  };
+  const flush = () => {
+    for (let at = 0; at < end;) at += outside.write(apply(subarray, out, [at, end]));
+    end = 0;
+    if (out.length > 16 * CHUNK) out = new Bytes(CHUNK);
+  };
+  const close = () => {
+    u32At(open, end - open - 4);
+    if (end >= FLUSH_AT) flush();
+  };
+
+  const send = {
+    __proto__: null,
+    ready(pid, layers) {
+      frame(0);
+      u32(pid);
+      u32(layers.landlock);
+      for (let at = 0; at < 5; at++) u8(layers.flags[at]);
+      close();
+    },
+    call(id, backend, name, args) {
+      frame(1);
+      u32(id);
+      u8(backend === null ? 1 : 0);
+      if (backend !== null) text(backend);
+      text(name);
+      text(args);
+      close();
+    },
+    timer(id, delay) { frame(2); u32(id); f64(delay); close(); },
+    cancel(id) { frame(3); u32(id); close(); },
+    ask(question, name) { frame(4); u8(question); text(name); close(); },
+    log(stream, bytes) { frame(5); u8(stream); blob(bytes); close(); },
+    done(memory, dropped, finish) {
+      frame(6);
+      u64(memory);
+      u64(0);
+      u64(dropped);
+      finish();
+      close();
+    },
+  };
+  const returned = (bytes) => { u8(255); blob(bytes); };
+  const failed = (code, message, line, column) => { u8(code); text(message); u32(line); u32(column); };
+
+  // Incoming.
+  let buffer = new Bytes(CHUNK);
+  let start = 0;
+  let filled = 0;
+  const fill = (count) => {
+    if (start + count > buffer.length) {
+      const larger = new Bytes(filled - start + count + CHUNK);
+      apply(set, larger, [apply(subarray, buffer, [start, filled])]);
+      filled -= start;
+      start = 0;
+      buffer = larger;
+    }
+    while (filled - start < count) {
+      const got = outside.read(apply(subarray, buffer, [filled]));
+      if (got === 0) return false;
+      filled += got;
+    }
+    return true;
+  };
+
+  let at = 0;
+  const takeU8 = () => buffer[at++];
+  const takeU32 = () => {
+    const n = (buffer[at] | (buffer[at + 1] << 8) | (buffer[at + 2] << 16) | (buffer[at + 3] << 24)) >>> 0;
+    at += 4;
+    return n;
+  };
+  const takeU64 = () => { const low = takeU32(); return low + takeU32() * 4294967296; };
+  const takeF64 = () => {
+    for (let i = 0; i < 8; i++) floatBytes[i] = buffer[at++];
+    return float[0];
+  };
+  const takeBytes = () => {
+    const length = takeU32();
+    at += length;
+    return apply(subarray, buffer, [at - length, at]);
+  };
+  const takeText = () => outside.decode(takeBytes());
+  const PROFILES = ["compute", "chain", "snippet"];
+
+  const takeStart = () => {
+    const profile = PROFILES[takeU8()];
+    const limits = {
+      __proto__: null, wall: takeU64(), memory: takeU64(), stack: takeU64(), code: takeU64(), result: takeU64(),
+      resultDepth: takeU32(), logLines: takeU64(), calls: takeU64(), callsInFlight: takeU64(),
+    };
+    const seed = { __proto__: null, low: takeU32(), high: takeU32() };
+    const now = takeF64();
+    const code = takeText();
+    const hasData = takeU8() === 1;
+    const length = takeU64();
+    const data = hasData ? length : null;
+    const functions = [];
+    for (let left = takeU32(); left > 0; left--) functions[functions.length] = takeText();
+    return { __proto__: null, kind: 0, profile, limits, seed, now, code, data, functions, tools: takeU8() === 1 };
+  };
+
+  const takeFrame = () => {
+    const kind = takeU8();
+    switch (kind) {
+      case 0: return takeStart();
+      case 1: return { __proto__: null, kind, id: takeU32(), now: takeF64(), ok: takeU8() === 1, body: takeText() };
+      case 2: return { __proto__: null, kind, id: takeU32(), now: takeF64() };
+      default: {
+        const present = takeU8() === 1;
+        const body = takeText();
+        return { __proto__: null, kind, body: present ? body : null };
+      }
+    }
+  };
+
+  // The next frame, after sending what waits; null when the host is gone.
+  const receive = () => {
+    flush();
+    if (!fill(4)) return null;
+    at = start;
+    const length = takeU32();
+    if (!fill(4 + length)) return null;
+    at = start + 4;
+    const frame = takeFrame();
+    start += 4 + length;
+    if (start === filled) {
+      start = 0;
+      filled = 0;
+      // A large frame's room goes back; what was taken from it as bytes keeps the old buffer alive by itself.
+      if (buffer.length > 16 * CHUNK) buffer = new Bytes(CHUNK);
+    }
+    return frame;
+  };
+
+  // The bytes that follow a frame; null when the host is gone.
+  const follow = (length) => {
+    const bytes = new Bytes(length);
+    const ready = filled - start < length ? filled - start : length;
+    apply(set, bytes, [apply(subarray, buffer, [start, start + ready])]);
+    start += ready;
+    for (let have = ready; have < length;) {
+      const got = outside.read(apply(subarray, bytes, [have]));
+      if (got === 0) return null;
+      have += got;
+    }
+    return bytes;
+  };
+
+  return { send, flush, receive, follow, returned, failed };
+})

@@ -1,0 +1,103 @@
+// The main module of a V8 worker, in Deno's own realm: makes an empty realm for the program, hands
+// it the few functions that it cannot have by itself, and takes everything else away.
+//
+// The program's realm comes from node:vm without an import callback, so `import()` is refused there,
+// and nothing of Deno ever existed in it. What is deleted here is deleted for the case that a
+// program finds a way back into this realm: it is a second line, and the process around it the third.
+import vm from "node:vm";
+
+const { core } = Deno[Deno.internal];
+const exit = Deno.exit;
+const layers = Deno.args[0];
+const { DataView, Object, Reflect, URL, URLSearchParams, Uint8Array } = globalThis;
+const { parse, stringify } = JSON;
+const { Script } = vm;
+const realm = vm.createContext(vm.constants.DONT_CONTEXTIFY);
+
+for (const key of Reflect.ownKeys(globalThis)) {
+  if (key !== "globalThis" && Object.getOwnPropertyDescriptor(globalThis, key).configurable) delete globalThis[key];
+}
+
+const load = (text, filename) => new Script(text, { filename }).runInContext(realm);
+
+const PARTS = ["href", "origin", "protocol", "username", "password", "host", "hostname", "port", "pathname", "search", "hash"];
+const parts = (url) => {
+  const found = {};
+  for (const part of PARTS) found[part] = url[part];
+  return stringify(found);
+};
+
+const outside = {
+  __proto__: null,
+  read: (buffer) => core.readSync(0, buffer) ?? 0,
+  write: (buffer) => core.writeSync(1, buffer),
+  encode: (text) => core.encode(text),
+  decode: (bytes) => core.decode(bytes),
+  runJobs: () => core.runMicrotasks(),
+  promiseState: (promise) => core.getPromiseDetails(promise)[0],
+  promiseResult: (promise) => core.getPromiseDetails(promise)[1],
+  isProxy: (value) => core.isProxy(value),
+  isPromise: (value) => core.isPromise(value),
+  // What an object is by its internal slots, which no program can fake.
+  kind: (value) => {
+    if (core.isDate(value)) return "Date";
+    if (core.isMap(value)) return "Map";
+    if (core.isSet(value)) return "Set";
+    if (core.isNativeError(value)) return "Error";
+    if (core.isTypedArray(value)) return "Typed";
+    if (core.isArrayBuffer(value)) return "Buffer";
+    if (core.isDataView(value)) return "View";
+    if (core.isPromise(value)) return "Promise";
+    if (core.isRegExp(value)) return "RegExp";
+    if (core.isNumberObject(value)) return "Number";
+    if (core.isStringObject(value)) return "String";
+    if (core.isBooleanObject(value)) return "Boolean";
+    if (core.isBigIntObject(value)) return "BigInt";
+    const other = core.isSymbolObject(value) || core.isWeakMap(value) || core.isWeakSet(value)
+      || core.isMapIterator(value) || core.isSetIterator(value) || core.isGeneratorObject(value);
+    return other ? "Other" : "Plain";
+  },
+  memory: () => {
+    const { heapUsed, external } = core.memoryUsage();
+    return heapUsed + external;
+  },
+  // The program's function, or why it could not be compiled: [function, message, line, column].
+  compile: (text) => {
+    try {
+      return [load(`"use strict";${text}`, "script"), "", 0, 0];
+    } catch (error) {
+      const place = /script:(\d+)(?::(\d+))?/.exec(`${error?.stack}`) ?? [];
+      return [null, `${error?.name}: ${error?.message}`, +(place[1] ?? 0), +(place[2] ?? 0)];
+    }
+  },
+  parseUrl: (input, base) => {
+    const url = URL.parse(input, base ?? undefined);
+    return url === null ? undefined : parts(url);
+  },
+  setUrl: (href, part, value) => {
+    const url = URL.parse(href);
+    if (url === null) return undefined;
+    if (part === "href") return outside.parseUrl(value, null);
+    url[part] = value;
+    return parts(url);
+  },
+  parseQuery: (query) => stringify([...new URLSearchParams(query)]),
+  writeQuery: (pairs) => `${new URLSearchParams(parse(pairs))}`,
+};
+
+const readExactly = (length) => {
+  const bytes = new Uint8Array(length);
+  for (let at = 0; at < length;) {
+    const got = core.readSync(0, bytes.subarray(at));
+    if (!got) exit(1);
+    at += got;
+  }
+  return bytes;
+};
+
+// The host's first message is the rest of this program: a length, then a JSON list of [name, text].
+const header = readExactly(4);
+const files = parse(core.decode(readExactly(new DataView(header.buffer).getUint32(0, true))));
+const loaded = files.map(({ 0: name, 1: text }) => load(`"use strict";${text}`, `toolgate:${name}`));
+loaded[0](outside, layers, ...loaded.slice(1));
+exit(0);

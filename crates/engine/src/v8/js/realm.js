@@ -1,0 +1,197 @@
+// Makes the program's realm the one that the other interpreter has: the same globals, the same
+// texts for dates and numbers, the same form of `stack`. What V8 has beyond that is taken away, so
+// that a program takes the same path on both and can be moved from one to the other.
+(function () {
+  const { apply, get, ownKeys, getPrototypeOf, setPrototypeOf } = Reflect;
+  const { defineProperty, create } = Object;
+  const put = (object, key, value) =>
+    defineProperty(object, key, { __proto__: null, value, writable: true, enumerable: false, configurable: true });
+
+  const KEPT = {
+    __proto__: null, Object, Function, Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError,
+    AggregateError, SuppressedError, Iterator, Array, parseInt, parseFloat, isNaN, isFinite, decodeURI,
+    decodeURIComponent, encodeURI, encodeURIComponent, escape, unescape, Infinity, NaN, undefined, eval, Number, Boolean,
+    String, Math, Reflect, Symbol, DisposableStack, globalThis, BigInt, Date, RegExp, JSON, Proxy, Map, Set, WeakMap,
+    WeakSet, ArrayBuffer, Uint8ClampedArray, Int8Array, Uint8Array, Int16Array, Uint16Array, Int32Array, Uint32Array,
+    BigInt64Array, BigUint64Array, Float16Array, Float32Array, Float64Array, DataView, Promise, AsyncDisposableStack,
+    WeakRef, FinalizationRegistry,
+  };
+  const names = ownKeys(globalThis);
+  for (let at = 0; at < names.length; at++) if (!(names[at] in KEPT)) delete globalThis[names[at]];
+  put(globalThis, Symbol.toStringTag, "global");
+
+  // `stack` without the message, and without the frames of whoever started the program.
+  const place = (site) => {
+    const file = site.getFileName();
+    if (file === "script") {
+      const line = site.getLineNumber();
+      const column = site.getColumnNumber() - (line === 1 ? STRICT : 0);
+      return `script:${line}:${column + newBefore(line, column)}`;
+    }
+    if (site.isEval()) return "<input>";
+    return site.isNative() || typeof file !== "string" ? "native" : null;
+  };
+  const STRICT = '"use strict";'.length;
+  // The other interpreter's place of a construction is that of the constructor's name.
+  let lines = [];
+  const { split, startsWith } = String.prototype;
+  const remember = (code) => { lines = apply(split, code, ["\n"]); };
+  const newBefore = (line, column) => {
+    const text = lines[line - 1];
+    return text !== undefined && apply(startsWith, text, ["new ", column - 1]) ? 4 : 0;
+  };
+  const trace = (_, sites) => {
+    let text = "";
+    for (let at = 0; at < sites.length; at++) {
+      const where = place(sites[at]);
+      if (where !== null) text += `    at ${sites[at].getFunctionName() ?? "<anonymous>"} (${where})\n`;
+    }
+    return text;
+  };
+  defineProperty(Error, "prepareStackTrace", { __proto__: null, get: () => trace, set() {}, enumerable: false, configurable: false });
+
+  // There are no locales here: texts compare by code point and print in one way.
+  const { normalize, toLowerCase, toUpperCase, codePointAt } = String.prototype;
+  const none = [];
+  const compare = (a, b) => {
+    for (let at = 0; at < a.length && at < b.length; at++) {
+      const x = apply(codePointAt, a, [at]);
+      const y = apply(codePointAt, b, [at]);
+      if (x !== y) return x < y ? -1 : 1;
+      if (x > 0xffff) at++;
+    }
+    return a.length === b.length ? 0 : a.length < b.length ? -1 : 1;
+  };
+  const text = (value) => {
+    if (value === null || value === undefined) throw new TypeError("cannot convert null or undefined to a string");
+    return `${value}`;
+  };
+  const strings = {
+    localeCompare(other) { return compare(apply(normalize, text(this), none), apply(normalize, `${other}`, none)); },
+    toLocaleLowerCase() { return apply(toLowerCase, text(this), none); },
+    toLocaleUpperCase() { return apply(toUpperCase, text(this), none); },
+  };
+  for (const key of ["localeCompare", "toLocaleLowerCase", "toLocaleUpperCase"]) put(String.prototype, key, strings[key]);
+  const { toString: numberText } = Number.prototype;
+  const { toString: bigText } = BigInt.prototype;
+  put(Number.prototype, "toLocaleString", { toLocaleString() { return apply(numberText, this, none); } }.toLocaleString);
+  put(BigInt.prototype, "toLocaleString", { toLocaleString() { return apply(bigText, this, none); } }.toLocaleString);
+
+  const { toString: dateText, toTimeString: timeText, getTime, toISOString } = Date.prototype;
+  const { slice, indexOf } = String.prototype;
+  const withoutZone = (whole) => {
+    const at = apply(indexOf, whole, [" ("]);
+    return at < 0 ? whole : apply(slice, whole, [0, at]);
+  };
+  const day = (iso) => `${apply(slice, iso, [5, 7])}/${apply(slice, iso, [8, 10])}/${apply(slice, iso, [0, 4])}`;
+  const clock = (iso) => {
+    const hour = +apply(slice, iso, [11, 13]);
+    const shown = hour % 12 === 0 ? 12 : hour % 12;
+    return `${shown < 10 ? "0" : ""}${shown}${apply(slice, iso, [13, 19])} ${hour < 12 ? "AM" : "PM"}`;
+  };
+  const local = (write) => (date) => {
+    const time = apply(getTime, date, none);
+    return time === time ? write(apply(toISOString, date, none)) : "Invalid Date";
+  };
+  const both = local((iso) => `${day(iso)}, ${clock(iso)}`);
+  const dates = {
+    toString() { return withoutZone(apply(dateText, this, none)); },
+    toTimeString() { return withoutZone(apply(timeText, this, none)); },
+    toLocaleString() { return both(this); },
+    toLocaleDateString() { return local(day)(this); },
+    toLocaleTimeString() { return local(clock)(this); },
+  };
+  for (const key of ["toString", "toTimeString", "toLocaleString", "toLocaleDateString", "toLocaleTimeString"]) {
+    put(Date.prototype, key, dates[key]);
+  }
+
+  class InternalError extends Error {}
+  put(InternalError.prototype, "name", "InternalError");
+  put(globalThis, "InternalError", InternalError);
+
+  const CODES = { __proto__: null, InvalidCharacterError: 5, DataCloneError: 25 };
+  class DOMException extends Error {
+    #name;
+    #message;
+    constructor(message = "", name = "Error") {
+      super();
+      this.#message = `${message}`;
+      this.#name = `${name}`;
+    }
+    get name() { return this.#name; }
+    get message() { return this.#message; }
+    get code() { return CODES[this.#name] ?? 0; }
+  }
+  put(globalThis, "DOMException", DOMException);
+
+  const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const { charCodeAt } = String.prototype;
+  const { fromCharCode } = String;
+  const unit = (string, at) => apply(charCodeAt, string, [at]);
+  const refuse = (message) => { throw new DOMException(message, "InvalidCharacterError"); };
+  const base64 = {
+    btoa(data) {
+      const whole = `${data}`;
+      let out = "";
+      for (let at = 0; at < whole.length; at += 3) {
+        const bytes = [unit(whole, at), unit(whole, at + 1), unit(whole, at + 2)];
+        if (bytes[0] > 255 || bytes[1] > 255 || bytes[2] > 255) refuse("String contains an invalid character");
+        const bits = (bytes[0] << 16) | (bytes[1] << 8) | bytes[2];
+        out += ALPHABET[bits >> 18] + ALPHABET[(bits >> 12) & 63]
+          + (at + 1 < whole.length ? ALPHABET[(bits >> 6) & 63] : "=") + (at + 2 < whole.length ? ALPHABET[bits & 63] : "=");
+      }
+      return out;
+    },
+    atob(data) {
+      let digits = "";
+      const whole = `${data}`;
+      for (let at = 0; at < whole.length; at++) {
+        const c = whole[at];
+        if (c !== " " && c !== "\t" && c !== "\n" && c !== "\f" && c !== "\r") digits += c;
+      }
+      if (digits.length % 4 === 0) {
+        if (digits[digits.length - 1] === "=") digits = apply(slice, digits, [0, -1]);
+        if (digits.length % 4 === 3 && digits[digits.length - 1] === "=") digits = apply(slice, digits, [0, -1]);
+      }
+      if (digits.length % 4 === 1) refuse("The string to be decoded is not correctly encoded");
+      let out = "";
+      let bits = 0;
+      for (let at = 0; at < digits.length; at++) {
+        const value = apply(indexOf, ALPHABET, [digits[at]]);
+        if (value < 0) refuse("The string to be decoded is not correctly encoded");
+        bits = ((bits << 6) | value) & 0xffffff;
+        if (at % 4 !== 0) out += fromCharCode((bits >> (6 - 2 * (at % 4))) & 255);
+      }
+      return out;
+    },
+  };
+  put(globalThis, "btoa", base64.btoa);
+  put(globalThis, "atob", base64.atob);
+
+  // A job that throws is nobody's failure, as on the other interpreter.
+  const { then } = Promise.prototype;
+  const done = Promise.resolve();
+  const forget = () => {};
+  put(globalThis, "queueMicrotask", {
+    queueMicrotask(job) {
+      if (typeof job !== "function") throw new TypeError("queueMicrotask needs a function to call");
+      apply(then, apply(then, done, [() => { job(); }]), [undefined, forget]);
+    },
+  }.queueMicrotask);
+
+  // Global names that are looked up when they are first used.
+  const resolveGlobals = (resolve) => {
+    const above = getPrototypeOf(globalThis);
+    const known = (key) => (typeof key === "string" ? resolve(key) : undefined);
+    setPrototypeOf(globalThis, new Proxy(create(above), {
+      __proto__: null,
+      has: (target, key) => known(key) !== undefined || key in target,
+      get: (target, key, receiver) => known(key) ?? get(target, key, receiver),
+      getOwnPropertyDescriptor: (_, key) => {
+        const value = known(key);
+        return value === undefined ? undefined : { value, writable: true, enumerable: true, configurable: true };
+      },
+    }));
+  };
+  return { resolveGlobals, remember };
+})

@@ -1,0 +1,212 @@
+// Values out of the sandbox: the rules of the guest's native serialiser, over captured functions.
+// The walk keeps its own stack and stops at its bounds; what a value throws is the program's own.
+(function ({ isProxy, kindOf }) {
+  const { apply } = Reflect;
+  const { keys, getOwnPropertyDescriptor, getPrototypeOf, defineProperty } = Object;
+  const { isArray } = Array;
+  const { stringify, isRawJSON } = JSON;
+  const none = [];
+  const getter = (owner, name) => getOwnPropertyDescriptor(owner, name).get;
+  const objectPrototype = Object.prototype;
+  const { getTime, toISOString } = Date.prototype;
+  const mapEntries = Map.prototype.entries;
+  const mapNext = getPrototypeOf(new Map().entries()).next;
+  const setValues = Set.prototype.values;
+  const setNext = getPrototypeOf(new Set().values()).next;
+  const booleanValue = Boolean.prototype.valueOf;
+  const bigIntValue = BigInt.prototype.valueOf;
+  const typedLength = getter(getPrototypeOf(Uint8Array.prototype), "length");
+  const Bytes = Uint8Array;
+  const viewBuffer = getter(DataView.prototype, "buffer");
+  const viewOffset = getter(DataView.prototype, "byteOffset");
+  const viewLength = getter(DataView.prototype, "byteLength");
+  const { slice, codePointAt } = String.prototype;
+  const { test } = RegExp.prototype;
+  const { min, floor } = Math;
+  const HARD_DEPTH = 1000;
+  const SHOWN = 12;
+  const KEY_CHARS = 60;
+  const PLAIN_NAME = /^[A-Za-z_$][A-Za-z0-9_$]*$/;
+
+  // Why a value has no text. No program ever holds one, so being one is proof.
+  class Fault {
+    #own = true;
+    constructor(kind, message) {
+      put(this, "kind", kind);
+      put(this, "message", message);
+    }
+    static is(thrown) { return typeof thrown === "object" && thrown !== null && #own in thrown; }
+  }
+
+  const put = (list, at, value) =>
+    defineProperty(list, at, { __proto__: null, value, writable: true, enumerable: true, configurable: true });
+  const drain = (start, next) => (collection) => {
+    const steps = apply(start, collection, none);
+    const list = [];
+    for (let at = 0; ; at++) {
+      const step = apply(next, steps, none);
+      if (step.done) return list;
+      put(list, at, step.value);
+    }
+  };
+  const entriesOf = drain(mapEntries, mapNext);
+  const valuesOf = drain(setValues, setNext);
+
+  const kind = (value) => {
+    if (isProxy(value)) return isArray(value) ? "Array" : "Proxy";
+    if (isArray(value)) return "Array";
+    const above = getPrototypeOf(value);
+    // A built-in that was given another prototype is a plain object here.
+    if (above === objectPrototype || above === null) return isRawJSON(value) ? "RawJson" : "Plain";
+    return kindOf(value);
+  };
+
+  const spellKey = (key) => {
+    if (key.length <= KEY_CHARS && apply(test, PLAIN_NAME, [key])) return `.${key}`;
+    let end = 0;
+    for (let count = 0; count < KEY_CHARS && end < key.length; count++) {
+      end += apply(codePointAt, key, [end]) > 0xffff ? 2 : 1;
+    }
+    return `[${stringify(apply(slice, key, [0, end]))}${end < key.length ? "…" : ""}]`;
+  };
+  const spellStep = (frame) => {
+    const at = frame.next - 1;
+    if (frame.keys !== null) return spellKey(`${frame.keys[at]}`);
+    if (frame.pairs !== null) return spellKey(frame.pairs[at][0]);
+    return `[${at}]`;
+  };
+  const spell = (root, frames, count) => {
+    let path = root;
+    for (let at = 0; at < count; at++) {
+      if (count > 2 * SHOWN && at === SHOWN) {
+        path += "…";
+        at = count - SHOWN;
+      }
+      path += spellStep(frames[at]);
+    }
+    return path;
+  };
+
+  const lengthOf = (items) => {
+    const length = +items.length;
+    return length > 0 ? min(floor(length), Number_MAX) : 0;
+  };
+  const Number_MAX = Number.MAX_SAFE_INTEGER;
+
+  const MARKERS = { __proto__: null, Array: "array", Map: "Map", Set: "Set", Error: "Error", Typed: "bytes", Buffer: "bytes", View: "bytes" };
+
+  const toJson = (root, caps) => {
+    const frames = [];
+    let depth = 0;
+    let out = "";
+    const path = () => spell(caps.root, frames, depth);
+    const refuse = (what) => { throw new Fault("unwritable", `${path()} ${what}`); };
+    const tooLarge = () => { throw new Fault("large", `the value is larger than ${caps.maxBytes} bytes of JSON`); };
+    const limit = min(caps.maxDepth ?? HARD_DEPTH, HARD_DEPTH);
+
+    const lead = (key) => {
+      if (depth === 0) return;
+      const frame = frames[depth - 1];
+      if (frame.wrote) out += ",";
+      frame.wrote = true;
+      if (key !== null) out += `${stringify(key)}:`;
+    };
+    const open = (of, items, length, ownKeys, pairs) => {
+      out += ownKeys === null && pairs === null ? "[" : "{";
+      put(frames, depth++, { __proto__: null, of, items, length, keys: ownKeys, pairs, next: 0, wrote: false });
+    };
+    const mayNest = (what) => {
+      if (depth < limit) return true;
+      if (depth >= HARD_DEPTH || caps.depthIsError) throw new Fault("deep", `${path()} is nested deeper than ${limit} levels`);
+      out += `"[depth limit reached: ${MARKERS[what] ?? "object"}]"`;
+      return false;
+    };
+    const openMap = (value) => {
+      const pairs = entriesOf(value);
+      for (let at = 0; at < pairs.length; at++) {
+        if (typeof pairs[at][0] !== "string") return open(value, pairs, pairs.length, null, null);
+      }
+      open(value, null, pairs.length, null, pairs);
+    };
+    const typed = (value, items) => open(value, items, apply(typedLength, items, none), null, null);
+    const coerced = (value, otherwise) => stringify(value === undefined ? otherwise : `${value}`);
+
+    const container = (value) => {
+      const what = kind(value);
+      if (what === "Promise") refuse("is a Promise; await it first");
+      if (typeof value === "function") refuse("is a function; call it or leave it out");
+      if (what === "RawJson") { out += value.rawJSON; return; }
+      for (let at = 0; at < depth; at++) {
+        if (frames[at].of === value) refuse(`is a cycle back to ${spell(caps.root, frames, at)}; return a tree`);
+      }
+      if (!mayNest(what)) return;
+      switch (what) {
+        case "Error": out += `{"name":${coerced(value.name, "Error")},"message":${coerced(value.message, "")}}`; return;
+        case "Array": return open(value, value, lengthOf(value), null, null);
+        case "Typed": return typed(value, value);
+        case "Buffer": return typed(value, new Bytes(value));
+        case "View": return typed(value, new Bytes(apply(viewBuffer, value, none), apply(viewOffset, value, none), apply(viewLength, value, none)));
+        case "Set": { const items = valuesOf(value); return open(value, items, items.length, null, null); }
+        case "Map": return openMap(value);
+        default: { const own = keys(value); return open(value, null, own.length, own, null); }
+      }
+    };
+
+    // Boxed primitives and dates as the primitive that they stand for.
+    const plain = (value) => {
+      if (value === null || typeof value !== "object") return value;
+      const above = isProxy(value) || isArray(value) ? objectPrototype : getPrototypeOf(value);
+      if (above === objectPrototype || above === null) return value;
+      switch (kindOf(value)) {
+        case "Number": return +value;
+        case "String": return `${value}`;
+        case "Boolean": return apply(booleanValue, value, none);
+        case "BigInt": return apply(bigIntValue, value, none);
+        case "Date": { const time = apply(getTime, value, none); return time === time ? apply(toISOString, value, none) : null; }
+        default: return value;
+      }
+    };
+
+    const write = (given, key, slot) => {
+      let value = given;
+      if ((typeof value === "object" && value !== null) || typeof value === "bigint" || typeof value === "function") {
+        const method = value.toJSON;
+        if (typeof method === "function") value = apply(method, value, [slot]);
+        value = plain(value);
+      }
+      if (value === undefined && key !== null) return;
+      lead(key);
+      switch (typeof value) {
+        case "string": out += stringify(value); break;
+        case "number": out += value - value === 0 ? (value === 0 ? "0" : `${value}`) : "null"; break;
+        case "boolean": out += value ? "true" : "false"; break;
+        case "bigint": refuse("is a BigInt; use String(x) or Number(x)"); break;
+        case "symbol": refuse("is a Symbol; use its description or a string"); break;
+        case "undefined": out += "null"; break;
+        default: if (value === null) out += "null"; else container(value);
+      }
+      if (out.length > caps.maxBytes) tooLarge();
+    };
+
+    write(root, null, "");
+    while (depth > 0) {
+      const frame = frames[depth - 1];
+      const at = frame.next++;
+      if (at >= frame.length) {
+        out += frame.keys === null && frame.pairs === null ? "]" : "}";
+        depth--;
+        frames.length = depth;
+      } else if (frame.keys !== null) {
+        const key = frame.keys[at];
+        write(frame.of[key], key, key);
+      } else if (frame.pairs !== null) {
+        write(frame.pairs[at][1], frame.pairs[at][0], frame.pairs[at][0]);
+      } else {
+        write(frame.items[at], null, `${at}`);
+      }
+    }
+    if (out.length > caps.maxBytes) tooLarge();
+    return out;
+  };
+  return { toJson, isFault: Fault.is };
+})

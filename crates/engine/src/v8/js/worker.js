@@ -1,0 +1,404 @@
+// A V8 worker's main program, inside the program's own realm: the natives that the prelude builds
+// on, and one run from its first frame to its last. The counterpart of the guest crate's `state`,
+// `natives` and `sandbox`: whatever those do, this does in the same order with the same frames.
+(function (given, layers, makeRealm, makeSerialiser, makeCodec, makeClone, core, console, events, tools, web, main) {
+  const { apply } = Reflect;
+  const { parse } = JSON;
+  const { RangeError, TypeError, Math, Object, Uint8Array } = globalThis;
+  const { slice, indexOf, charCodeAt } = String.prototype;
+  const { exec } = RegExp.prototype;
+
+  // Functions of the other realm are only called, and what they throw never gets out: an error of
+  // that realm would lead a program to it.
+  const outside = { __proto__: null };
+  for (const key of Reflect.ownKeys(given)) {
+    const foreign = given[key];
+    outside[key] = (a, b, c) => {
+      try {
+        return foreign(a, b, c);
+      } catch {
+        throw new RangeError("the sandbox has no room left for this operation");
+      }
+    };
+  }
+
+  const MAX_ARGUMENTS = 16 * 1024 * 1024;
+  const MAX_DEPTH = 1000;
+  const MAX_TIMERS = 10000;
+  const MAX_LOG_BYTES = 1024 * 1024;
+  const [MEMORY, SYNTAX, RUNTIME, OUTPUT_TOO_LARGE, INVALID_DATA, UNAVAILABLE] = [1, 2, 3, 4, 6, 7];
+
+  const { resolveGlobals, remember } = makeRealm();
+  const { send, flush, receive, follow, returned, failed } = makeCodec({ outside });
+  const { toJson, isFault } = makeSerialiser({ isProxy: outside.isProxy, kindOf: outside.kind });
+
+  // The run.
+  let limits;
+  let now = 0;
+  let nextId = 1;
+  let callsMade = 0;
+  let inFlight = 0;
+  let timers = 0;
+  let logLines = 0;
+  let logBytes = 0;
+  let dropped = 0;
+  let base = 0;
+  let peak = 0;
+  const queue = () => {
+    let [head, tail] = [0, 0];
+    const items = Object.create(null);
+    return {
+      __proto__: null,
+      push(item) { items[tail++] = item; },
+      shift() {
+        if (head === tail) return undefined;
+        const item = items[head];
+        delete items[head++];
+        return item;
+      },
+      isEmpty: () => head === tail,
+    };
+  };
+  const waitingCalls = queue();
+  const inbox = queue();
+
+  // SplitMix64 in halves of 32 bits: the same numbers from the same seed as on the other interpreter.
+  let high = 0;
+  let low = 0;
+  let [zHigh, zLow] = [0, 0];
+  const { imul } = Math;
+  const multiply = (byHigh, byLow) => {
+    const aL = zLow & 0xffff;
+    const aH = zLow >>> 16;
+    const bL = byLow & 0xffff;
+    const bH = byLow >>> 16;
+    const ll = aL * bL;
+    const middle = aH * bL + (ll >>> 16);
+    const cross = aL * bH + (middle & 0xffff);
+    const carry = aH * bH + Math_floor(middle / 65536) + Math_floor(cross / 65536);
+    zHigh = (carry + imul(zHigh, byLow) + imul(zLow, byHigh)) >>> 0;
+    zLow = (((cross & 0xffff) << 16) | (ll & 0xffff)) >>> 0;
+  };
+  const Math_floor = Math.floor;
+  const fold = (shift) => {
+    zLow = (zLow ^ ((zLow >>> shift) | (zHigh << (32 - shift)))) >>> 0;
+    zHigh = (zHigh ^ (zHigh >>> shift)) >>> 0;
+  };
+  const step = () => {
+    const sum = low + 0x7f4a7c15;
+    high = (high + 0x9e3779b9 + (sum > 0xffffffff ? 1 : 0)) >>> 0;
+    low = sum >>> 0;
+    zHigh = high;
+    zLow = low;
+    fold(30);
+    multiply(0xbf58476d, 0x1ce4e5b9);
+    fold(27);
+    multiply(0x94d049bb, 0x133111eb);
+    fold(31);
+  };
+  const random = () => {
+    step();
+    return (zHigh * 2097152 + (zLow >>> 11)) / 9007199254740992;
+  };
+  const randomBytes = (count) => {
+    const bytes = new Uint8Array(count < 65536 ? count : 65536);
+    for (let at = 0; at < bytes.length; at++) {
+      if (at % 8 === 0) step();
+      bytes[at] = (at % 8 < 4 ? zLow : zHigh) >>> (8 * (at % 4));
+    }
+    return bytes;
+  };
+
+  const newId = () => nextId++;
+  const call = (backend, name, args) => {
+    if (callsMade >= limits.calls) {
+      throw new RangeError(`this run may make ${limits.calls} host calls in all: batch the work, or ask for less`);
+    }
+    callsMade++;
+    const id = newId();
+    if (inFlight >= limits.callsInFlight) {
+      waitingCalls.push(() => send.call(id, backend, name, args));
+    } else {
+      inFlight++;
+      send.call(id, backend, name, args);
+    }
+    return id;
+  };
+  const callEnded = () => {
+    const next = waitingCalls.shift();
+    if (next === undefined) inFlight--;
+    else next();
+  };
+  const timer = (delay) => {
+    if (timers >= MAX_TIMERS) throw new RangeError(`this run may have ${MAX_TIMERS} timers waiting at one time`);
+    timers++;
+    const id = newId();
+    send.timer(id, delay);
+    return id;
+  };
+  const cancel = (id) => {
+    timers--;
+    send.cancel(id);
+  };
+
+  // The host is gone; like an end, thrown by our own code and known by its brand.
+  class Gone {
+    #own = true;
+    static is(thrown) { return typeof thrown === "object" && thrown !== null && #own in thrown; }
+  }
+  const next = () => {
+    const frame = receive();
+    if (frame === null) throw new Gone();
+    return frame;
+  };
+  const ask = (question, name) => {
+    send.ask(question, name);
+    for (;;) {
+      const frame = next();
+      if (frame.kind === 3) return frame.body ?? undefined;
+      inbox.push(frame);
+    }
+  };
+  const logLine = (stream, line) => {
+    const bytes = outside.encode(line);
+    if (logLines >= limits.logLines || logBytes + bytes.length > MAX_LOG_BYTES) {
+      dropped++;
+      return;
+    }
+    logLines++;
+    logBytes += bytes.length;
+    send.log(stream, bytes);
+  };
+  // Sent at once: this interpreter cannot be told to do so later, and a killed one says nothing more.
+  const log = (stream, text) => {
+    for (let at = 0; ;) {
+      const end = apply(indexOf, text, ["\n", at]);
+      logLine(stream, apply(slice, text, [at, end < 0 ? undefined : end]));
+      if (end < 0) break;
+      at = end + 1;
+    }
+    flush();
+  };
+
+  const stringify = (value, what) => {
+    try {
+      return toJson(value, { __proto__: null, maxBytes: MAX_ARGUMENTS, maxDepth: null, depthIsError: true, root: what ?? "value" });
+    } catch (thrown) {
+      throw isFault(thrown) ? new TypeError(thrown.message) : thrown;
+    }
+  };
+
+  const bytesOf = (foreign) => new Uint8Array(foreign);
+  const native = {
+    now: () => now,
+    random,
+    randomBytes,
+    call,
+    timer,
+    cancel,
+    ask,
+    log,
+    parse,
+    stringify,
+    isPromise: outside.isPromise,
+    resolveGlobals,
+    parseUrl: outside.parseUrl,
+    setUrl: outside.setUrl,
+    parseQuery: outside.parseQuery,
+    writeQuery: outside.writeQuery,
+    encodeUtf8: (text) => bytesOf(outside.encode(text)),
+    decodeUtf8: (bytes, fatal) => {
+      const text = outside.decode(bytes);
+      return fatal && apply(indexOf, text, ["\ufffd"]) >= 0 && !isUtf8(bytes, text) ? undefined : text;
+    },
+  };
+  // Whether the replacement characters in the text stood in the bytes already.
+  const isUtf8 = (bytes, text) => {
+    const again = outside.encode(text);
+    if (again.length !== bytes.length) return false;
+    for (let at = 0; at < bytes.length; at++) if (again[at] !== bytes[at]) return false;
+    return true;
+  };
+
+  const { isArray } = Array;
+  const structuredClone = makeClone((value) => {
+    if (outside.isProxy(value)) return "";
+    const kind = isArray(value) ? "Array" : outside.kind(value);
+    return kind === "Promise" || kind === "Other" ? "" : kind;
+  });
+  Object.defineProperty(globalThis, "structuredClone", { value: structuredClone, writable: true, enumerable: true, configurable: true });
+
+  const prelude = core(native);
+  const shown = console(prelude);
+  const happening = events(prelude);
+  const hooks = main(prelude, shown, happening, tools(prelude, happening), web(prelude));
+  const { begin, settle, fire, describe } = hooks;
+
+  // A run that is over, and how that is told.
+  class End {
+    #finish;
+    constructor(code, message, line = 0, column = 0) {
+      this.#finish = () => failed(code, message, line, column);
+    }
+    static is(thrown) { return typeof thrown === "object" && thrown !== null && #finish in thrown; }
+    static finish(end) { return end.#finish; }
+  }
+  const isEnd = End.is;
+  const finishOf = End.finish;
+  const isGone = Gone.is;
+  const PLACE = /script:(\d+):(\d+)/;
+  const thrown = (error) => {
+    if (isEnd(error) || isGone(error)) return error;
+    checkMemory();
+    const described = describe(error);
+    const place = apply(exec, PLACE, [described[1]]);
+    return new End(RUNTIME, described[0], place === null ? 0 : +place[1], place === null ? 0 : +place[2]);
+  };
+  const checkMemory = () => {
+    const used = outside.memory() - base;
+    if (used > peak) peak = used;
+    if (used > limits.memory) {
+      throw new End(MEMORY, `the run needed more than its ${limits.memory / (1024 * 1024)} MB of memory`);
+    }
+  };
+
+  // As deep as the other interpreter goes, and not deeper.
+  const checkDepth = (text) => {
+    let depth = 0;
+    let quoted = false;
+    for (let at = 0; at < text.length; at++) {
+      const unit = apply(charCodeAt, text, [at]);
+      if (quoted) {
+        if (unit === 92) at++;
+        else if (unit === 34) quoted = false;
+      } else if (unit === 34) quoted = true;
+      else if (unit === 91 || unit === 123) {
+        if (++depth > MAX_DEPTH) throw new End(INVALID_DATA, `the text is nested deeper than ${MAX_DEPTH} levels`);
+      } else if (unit === 93 || unit === 125) depth--;
+    }
+  };
+  const POSITION = /position (\d+)/;
+  const data = (text) => {
+    if (text.length > MAX_DEPTH) checkDepth(text);
+    try {
+      return parse(text);
+    } catch (error) {
+      checkMemory();
+      const place = apply(exec, POSITION, [`${error.message}`]);
+      const before = place === null ? text : apply(slice, text, [0, +place[1]]);
+      throw new End(INVALID_DATA, `the text is not JSON (at byte ${outside.encode(before).length})`);
+    }
+  };
+
+  const deliver = (frame) => {
+    if (frame.kind === 1) {
+      now = frame.now;
+      callEnded();
+      settle(frame.id, frame.ok, data(frame.body));
+    } else if (frame.kind === 2) {
+      now = frame.now;
+      timers--;
+      fire(frame.id);
+    } else {
+      throw new End(UNAVAILABLE, "the host lost its place");
+    }
+  };
+
+  const [PENDING, , REJECTED] = [0, 1, 2];
+  const settled = (promise) => {
+    for (;;) {
+      outside.runJobs();
+      const state = outside.promiseState(promise);
+      if (state !== PENDING) {
+        const result = outside.promiseResult(promise);
+        if (state === REJECTED) throw thrown(result);
+        return result;
+      }
+      checkMemory();
+      if (inFlight === 0 && timers === 0 && inbox.isEmpty()) {
+        throw new End(RUNTIME, "the program waits for a promise that nothing can settle: no call, timer or job is left");
+      }
+      deliver(inbox.shift() ?? next());
+    }
+  };
+
+  const incoming = (length) => {
+    const bytes = follow(length);
+    if (bytes === null) throw new Gone();
+    return data(outside.decode(bytes));
+  };
+
+  const evaluate = (start) => {
+    const input = start.data === null ? undefined : incoming(start.data);
+    begin(start.profile, start.functions, start.tools, input);
+    remember(start.code);
+    const compiled = outside.compile(start.code);
+    if (compiled[0] === null) throw new End(SYNTAX, compiled[1], compiled[2], compiled[3]);
+    const program = compiled[0];
+    if (start.profile !== "compute") {
+      const value = program();
+      return outside.isPromise(value) ? settled(value) : value;
+    }
+    const value = program(input);
+    if (outside.isPromise(value)) {
+      throw new End(RUNTIME, "the function gave a Promise: a computation must give its value at once");
+    }
+    return value;
+  };
+
+  const result = (value) => {
+    let text;
+    try {
+      const maxDepth = limits.resultDepth === 0 ? null : limits.resultDepth;
+      text = toJson(value, { __proto__: null, maxBytes: limits.result, maxDepth, depthIsError: false, root: "result" });
+    } catch (fault) {
+      if (!isFault(fault)) throw fault;
+      throw new End(fault.kind === "large" ? OUTPUT_TOO_LARGE : RUNTIME, fault.message);
+    }
+    checkMemory();
+    const bytes = outside.encode(text);
+    if (bytes.length > limits.result) {
+      throw new End(OUTPUT_TOO_LARGE, `the value is larger than ${limits.result} bytes of JSON`);
+    }
+    return () => returned(bytes);
+  };
+
+  const run = (start) => {
+    limits = start.limits;
+    now = start.now;
+    high = start.seed.high;
+    low = start.seed.low;
+    base = outside.memory();
+    try {
+      return result(evaluate(start));
+    } catch (error) {
+      let end;
+      try {
+        end = thrown(error);
+      } catch (worse) {
+        end = isEnd(worse) ? worse : new End(RUNTIME, "an error that cannot be shown");
+      }
+      return isGone(end) ? null : finishOf(end);
+    }
+  };
+
+  // Compiles what a run will use while nobody waits for it.
+  const warmUp = () => {
+    toJson([{ a: 1, b: ["x", null, true] }, new Map([["k", 1]])], { __proto__: null, maxBytes: 1000, maxDepth: null, depthIsError: false, root: "" });
+    describe(new TypeError("warm"));
+    random();
+  };
+
+  const flags = [];
+  for (let at = 0; at < 5; at++) flags[at] = layers[at] === "1" ? 1 : 0;
+  warmUp();
+  send.ready(1, { __proto__: null, landlock: +apply(slice, layers, [5]), flags });
+  const start = receive();
+  if (start === null) return;
+  const finish = run(start);
+  if (finish === null) return;
+  send.done(peak, dropped, finish);
+  flush();
+  // Stays until it is killed: whatever the program left behind does not run.
+  while (receive() !== null) {}
+})

@@ -1,0 +1,122 @@
+//! V8 workers started ahead of their work: none before the first one is needed, none when nobody needs one.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::keeper::{Keeper, Recipe, Size};
+use super::worker::{Idle, Ready, Unready};
+
+/// Sizes of run for which workers are kept at one time.
+const SIZES: usize = 3;
+/// Starts that may fail before a run gives up.
+const ATTEMPTS: u32 = 2;
+/// Characters of a failed worker's last words that are passed on.
+const MAX_SAID: usize = 400;
+/// Idle workers are let go when nobody needed one for so long.
+const IDLE: Duration = Duration::from_secs(120);
+
+/// Idle workers, oldest first.
+pub(crate) struct Pool {
+    keeper: Arc<Keeper>,
+    shelf: Arc<Mutex<Shelf>>,
+    size: usize,
+}
+
+#[derive(Default)]
+struct Shelf {
+    idle: VecDeque<(Size, Idle)>,
+    closed: bool,
+}
+
+/// Why a run got no worker.
+#[derive(Debug)]
+pub(crate) enum NoWorker {
+    /// None could be started.
+    Start(io::Error),
+    /// None was ready in time.
+    Late,
+}
+
+impl Pool {
+    pub(super) fn new(recipe: Recipe, size: usize) -> io::Result<Self> {
+        let shelf = Arc::new(Mutex::new(Shelf::default()));
+        let idle = shelf.clone();
+        let keeper = Keeper::new(recipe, IDLE, move || {
+            let unneeded = std::mem::take(&mut lock(&idle).idle);
+            // What falls here is reaped by the thread that is running this, as its next task.
+            drop(unneeded);
+        })?;
+        Ok(Pool { keeper: Arc::new(keeper), shelf, size })
+    }
+
+    /// A worker for runs of a size, up or on its way up.
+    pub(crate) fn next(&self, size: Size) -> io::Result<Idle> {
+        let waiting = lock(&self.shelf).take(size);
+        waiting.map_or_else(|| self.start(size), Ok)
+    }
+
+    /// A worker that is ready for a program.
+    pub(crate) fn take(&self, size: Size, deadline: Instant) -> Result<Ready, NoWorker> {
+        let mut last_words = String::new();
+        for _ in 0..ATTEMPTS {
+            match self.next(size).map_err(NoWorker::Start)?.ready(deadline) {
+                Ok(ready) => return Ok(ready),
+                Err(Unready::Late) => return Err(NoWorker::Late),
+                Err(Unready::Ended(words)) => last_words = words,
+            }
+        }
+        let said: String = last_words.trim().chars().take(MAX_SAID).collect();
+        Err(NoWorker::Start(io::Error::other(format!("deno ended before it was ready: {said}"))))
+    }
+
+    /// Starts workers for the next runs of this size. What fails here fails again, with a reason, when a run
+    /// needs it.
+    pub(crate) fn refill(&self, size: Size) {
+        while lock(&self.shelf).wants(size, self.size) {
+            let Ok(idle) = self.start(size) else { return };
+            let unneeded = lock(&self.shelf).put(size, idle, self.size * SIZES);
+            drop(unneeded);
+        }
+    }
+
+    /// Lets go of all workers.
+    pub(crate) fn stop(&self) {
+        let idle = {
+            let mut shelf = lock(&self.shelf);
+            shelf.closed = true;
+            std::mem::take(&mut shelf.idle)
+        };
+        drop(idle);
+        self.keeper.stop();
+    }
+
+    fn start(&self, size: Size) -> io::Result<Idle> {
+        Idle::new(self.keeper.start(size)?, self.keeper.clone())
+    }
+}
+
+impl Shelf {
+    fn take(&mut self, size: Size) -> Option<Idle> {
+        let at = self.idle.iter().position(|(of, _)| *of == size)?;
+        self.idle.remove(at).map(|(_, idle)| idle)
+    }
+
+    fn wants(&self, size: Size, ahead: usize) -> bool {
+        !self.closed && self.idle.iter().filter(|(of, _)| *of == size).count() < ahead
+    }
+
+    /// Keeps the worker; gives back one that has to go for it.
+    fn put(&mut self, size: Size, idle: Idle, most: usize) -> Option<Idle> {
+        if self.closed {
+            return Some(idle);
+        }
+        self.idle.push_back((size, idle));
+        if self.idle.len() > most { self.idle.pop_front().map(|(_, idle)| idle) } else { None }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

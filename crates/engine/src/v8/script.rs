@@ -1,0 +1,90 @@
+//! What a V8 worker is started with: deno's arguments, and the texts that it reads first.
+
+use serde_json::json;
+use toolgate_guest::prelude;
+
+const OUTER: &str = include_str!("js/outer.js");
+
+/// The rest of the worker's program, in the order in which its first file takes them.
+const INNER: [(&str, &str); 11] = [
+    ("worker", include_str!("js/worker.js")),
+    ("realm", include_str!("js/realm.js")),
+    ("serialise", include_str!("js/serialise.js")),
+    ("codec", include_str!("js/codec.js")),
+    ("clone", prelude::CLONE),
+    ("core", prelude::CORE),
+    ("console", prelude::CONSOLE),
+    ("events", prelude::EVENTS),
+    ("tools", prelude::TOOLS),
+    ("web", prelude::WEB),
+    ("main", prelude::MAIN),
+];
+
+/// Everything that can be denied is; there is nobody to ask, nothing to load and nothing to remember.
+const FLAGS: [&str; 17] = [
+    "run",
+    "--quiet",
+    "--no-prompt",
+    "--no-remote",
+    "--no-npm",
+    "--no-config",
+    "--no-lock",
+    "--no-check",
+    "--no-code-cache",
+    "--deny-read",
+    "--deny-write",
+    "--deny-net",
+    "--deny-env",
+    "--deny-sys",
+    "--deny-run",
+    "--deny-ffi",
+    "--deny-import",
+];
+
+/// The arguments of a worker whose heap may grow to `heap` megabytes.
+pub(super) fn arguments(heap: u64) -> Vec<String> {
+    let mut arguments: Vec<String> = FLAGS.iter().map(|flag| (*flag).to_owned()).collect();
+    arguments.push(format!("--v8-flags=--max-old-space-size={heap}"));
+    // The program is in its own address: there is no file whose path an error could show.
+    arguments.push(format!("data:application/javascript,{}", percent_encoded(OUTER)));
+    arguments
+}
+
+/// The host's first message: a length, then a JSON list of names and texts.
+pub(super) fn first_message() -> Vec<u8> {
+    let files: Vec<_> = INNER.iter().map(|(name, text)| json!([name, text])).collect();
+    let text = serde_json::Value::from(files).to_string().into_bytes();
+    let mut message = (text.len() as u32).to_le_bytes().to_vec();
+    message.extend(text);
+    message
+}
+
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len() * 2);
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.!~*'();/?:@&=+$,".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_fits_in_one_argument() {
+        const MAX_ARG_STRLEN: usize = 128 * 1024;
+        assert!(arguments(64).iter().all(|argument| argument.len() < MAX_ARG_STRLEN));
+    }
+
+    #[test]
+    fn every_permission_is_denied() {
+        for denied in ["read", "write", "net", "env", "sys", "run", "ffi", "import"] {
+            assert!(arguments(64).contains(&format!("--deny-{denied}")), "{denied}");
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! How engines, zygotes and workers end: nothing is lost, nothing stays, nobody else notices.
+
+mod support;
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use support::machine::{Child, children, children_of};
+use support::{eventually, process_builder, show, thread_builder};
+use tokio::sync::Notify;
+use toolgate_engine::wire::{Code, LimitRequest, Profile, Report};
+use toolgate_engine::{Cancel, ComputeOptions, Engine, Functions, Request};
+
+/// Tests here look at this process's children, so one runs at a time.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+fn code(report: &Report) -> Option<Code> {
+    report.failure().map(|failure| failure.code)
+}
+
+fn message(report: &Report) -> &str {
+    report.failure().map_or("", |failure| &failure.message)
+}
+
+fn value(report: &Report) -> &str {
+    report.value().map_or("failed", |value| value.get())
+}
+
+/// A host function that says when it is called and then never answers.
+fn held() -> (Arc<Functions>, Arc<Notify>) {
+    let called = Arc::new(Notify::new());
+    let tell = called.clone();
+    let functions = Functions::new().with("hold", move |_| {
+        tell.notify_one();
+        std::future::pending()
+    });
+    (Arc::new(functions), called)
+}
+
+/// A run that stands in a host call, and what cancels it.
+async fn standing(engine: &Engine) -> (tokio::task::JoinHandle<Report>, Cancel) {
+    let (host, called) = held();
+    let cancel = Cancel::new();
+    let request = Request { host, cancel: cancel.clone(), ..Request::new(Profile::Chain, "await hold()") };
+    let engine = engine.clone();
+    let run = tokio::spawn(async move { engine.run(request).await });
+    called.notified().await;
+    (run, cancel)
+}
+
+/// A run that burns the processor, known to have started.
+async fn burning(engine: &Engine) -> (tokio::task::JoinHandle<Report>, Cancel) {
+    let started = Arc::new(Notify::new());
+    let tell = started.clone();
+    let host = Functions::new().with("started", move |_| {
+        tell.notify_one();
+        async { Ok(json!(null)) }
+    });
+    let cancel = Cancel::new();
+    let code = "await started(); for (;;) (3n ** 20000n) ** 2n";
+    let request = Request { host: Arc::new(host), cancel: cancel.clone(), ..Request::new(Profile::Chain, code) };
+    let engine = engine.clone();
+    let run = tokio::spawn(async move { engine.run(request).await });
+    started.notified().await;
+    (run, cancel)
+}
+
+async fn one_more(engine: &Engine) {
+    let report = engine.run(Request::new(Profile::Chain, "return 1 + 1")).await;
+    assert_eq!(value(&report), "2", "{}", show(&report));
+}
+
+fn zygotes() -> Vec<Child> {
+    // A zygote leads its process group; its forks are members of it.
+    let leads = |child: &Child| {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.pid)).unwrap_or_default();
+        let group = stat.rsplit_once(')').and_then(|(_, tail)| tail.split_whitespace().nth(2)?.parse::<u32>().ok());
+        group == Some(child.pid)
+    };
+    children().into_iter().filter(|child| !child.is_zombie() && leads(child)).collect()
+}
+
+/// One that is gone already needs no killing.
+fn kill(pid: u32) {
+    Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status().expect("kill");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killing_the_zygote_under_load_loses_no_run() {
+    let _alone = ALONE.lock().await;
+    let engine = process_builder().max_concurrent_runs(4).build().expect("engine");
+    one_more(&engine).await;
+    let done = Arc::new(AtomicUsize::new(0));
+    let runs: Vec<_> = (0..300)
+        .map(|n| {
+            let (engine, done) = (engine.clone(), done.clone());
+            tokio::spawn(async move {
+                let report = engine.run(Request::new(Profile::Chain, format!("return {n} * 2"))).await;
+                done.fetch_add(1, Ordering::Relaxed);
+                (n, report)
+            })
+        })
+        .collect();
+    for round in 1..=5 {
+        eventually("some runs are done", || done.load(Ordering::Relaxed) >= round * 40).await;
+        let mut found = Vec::new();
+        eventually("there is a zygote to kill", || {
+            found = zygotes();
+            !found.is_empty()
+        })
+        .await;
+        found.iter().for_each(|zygote| kill(zygote.pid));
+    }
+    for run in runs {
+        let (n, report) = run.await.expect("joined");
+        assert_eq!(value(&report), (n * 2).to_string(), "run {n}: {}", show(&report));
+    }
+    engine.dispose();
+    eventually("nothing is left", || children().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dispose_ends_everything_and_may_be_repeated() {
+    let _alone = ALONE.lock().await;
+    let engine = process_builder().build().expect("engine");
+    one_more(&engine).await;
+    assert!(!children().is_empty());
+    engine.dispose();
+    engine.dispose();
+    engine.clone().dispose();
+    eventually("nothing is left", || children().is_empty()).await;
+    let report = engine.run(Request::new(Profile::Chain, "return 1")).await;
+    assert_eq!((code(&report), message(&report)), (Some(Code::Unavailable), "this engine was disposed of"));
+    let report = engine.compute("not even code", "not even data", ComputeOptions::default()).await;
+    assert_eq!(code(&report), Some(Code::Unavailable), "disposed is looked at first");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dispose_takes_runs_under_way_with_it() {
+    let _alone = ALONE.lock().await;
+    let engine = process_builder().max_concurrent_runs(1).build().expect("engine");
+    let (running, _) = standing(&engine).await;
+    let waiting = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(Request::new(Profile::Chain, "return 1")).await }
+    });
+    tokio::task::yield_now().await;
+    engine.dispose();
+    for run in [running, waiting] {
+        let report = run.await.expect("joined");
+        assert_eq!(code(&report), Some(Code::Unavailable), "{}", show(&report));
+    }
+    eventually("nothing is left", || children().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropping_an_engine_disposes_of_it() {
+    let _alone = ALONE.lock().await;
+    let engine = process_builder().build().expect("engine");
+    one_more(&engine).await;
+    drop(engine);
+    eventually("nothing is left", || children().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancelling_before_the_start_starts_nothing() {
+    let _alone = ALONE.lock().await;
+    let engine = process_builder().workers_ahead(0).build().expect("engine");
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let options = ComputeOptions { cancel, ..ComputeOptions::default() };
+    let report = engine.compute("not even code", "not even data", options).await;
+    assert_eq!((code(&report), message(&report)), (Some(Code::Aborted), "cancelled before sandbox started"));
+    assert_eq!(children(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancelling_a_run_kills_it_at_once_and_twice_is_harmless() {
+    let _alone = ALONE.lock().await;
+    for engine in [process_builder(), thread_builder()].map(|builder| builder.build().expect("engine")) {
+        let (run, cancel) = standing(&engine).await;
+        cancel.cancel();
+        cancel.cancel();
+        let report = run.await.expect("joined");
+        assert_eq!((code(&report), message(&report)), (Some(Code::Aborted), "cancelled during sandbox execution"));
+        cancel.cancel();
+        one_more(&engine).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancelling_reaches_code_that_no_interrupt_sees() {
+    let _alone = ALONE.lock().await;
+    let engine = process_builder().build().expect("engine");
+    let (run, cancel) = burning(&engine).await;
+    cancel.cancel();
+    assert_eq!(code(&run.await.expect("joined")), Some(Code::Aborted));
+    one_more(&engine).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancelling_after_the_end_does_nothing() {
+    let _alone = ALONE.lock().await;
+    let engine = process_builder().build().expect("engine");
+    let cancel = Cancel::new();
+    let request = Request { cancel: cancel.clone(), ..Request::new(Profile::Chain, "return 'done'") };
+    let report = engine.run(request).await;
+    cancel.cancel();
+    assert_eq!(value(&report), "\"done\"");
+    one_more(&engine).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancelling_in_the_queue_does_not_wait_for_a_place() {
+    let _alone = ALONE.lock().await;
+    let engine = process_builder().max_concurrent_runs(1).build().expect("engine");
+    let (running, running_cancel) = standing(&engine).await;
+    let cancel = Cancel::new();
+    let waiting = tokio::spawn({
+        let (engine, cancel) = (engine.clone(), cancel.clone());
+        async move { engine.run(Request { cancel, ..Request::new(Profile::Chain, "return 1") }).await }
+    });
+    tokio::task::yield_now().await;
+    cancel.cancel();
+    let report = waiting.await.expect("joined");
+    assert_eq!((code(&report), message(&report)), (Some(Code::Aborted), "cancelled before sandbox started"));
+    assert!(!running.is_finished());
+    running_cancel.cancel();
+    running.await.expect("joined");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropping_a_run_kills_it_and_not_those_that_share_its_handle() {
+    let _alone = ALONE.lock().await;
+    let engine = process_builder().workers_ahead(0).build().expect("engine");
+    let (host, called) = held();
+    let cancel = Cancel::new();
+    let request =
+        Request { host: host.clone(), cancel: cancel.clone(), ..Request::new(Profile::Chain, "await hold()") };
+    let dropped = tokio::spawn({
+        let (engine, request) = (engine.clone(), request.clone());
+        async move { engine.run(request).await }
+    });
+    called.notified().await;
+    let kept = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(request).await }
+    });
+    called.notified().await;
+    dropped.abort();
+    eventually("only the zygote and one worker are left", || children().len() == 2).await;
+    assert!(!kept.is_finished() && !cancel.is_cancelled());
+    cancel.cancel();
+    assert_eq!(code(&kept.await.expect("joined")), Some(Code::Aborted));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn neighbours_are_never_disturbed() {
+    let _alone = ALONE.lock().await;
+    let engine = process_builder().build().expect("engine");
+    let (host, release) = {
+        let release = Arc::new(Notify::new());
+        let wait = release.clone();
+        let functions = Functions::new().with("wait", move |_| {
+            let wait = wait.clone();
+            async move {
+                wait.notified().await;
+                Ok(json!("released"))
+            }
+        });
+        (Arc::new(functions), release)
+    };
+    let request = Request { host, ..Request::new(Profile::Chain, "return await wait()") };
+    let neighbour = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(request).await }
+    });
+    let limits = LimitRequest { wall: Some(Duration::from_millis(200)), ..LimitRequest::default() };
+    let timeout = Request { limits, ..Request::new(Profile::Chain, "for (;;);") };
+    assert_eq!(code(&engine.run(timeout).await), Some(Code::Timeout));
+    let hungry = Request::new(Profile::Chain, "const a = []; for (;;) a.push(new Array(1000).fill(0))");
+    assert_eq!(code(&engine.run(hungry).await), Some(Code::Memory));
+    let (run, cancel) = burning(&engine).await;
+    cancel.cancel();
+    assert_eq!(code(&run.await.expect("joined")), Some(Code::Aborted));
+    assert!(!neighbour.is_finished());
+    release.notify_one();
+    assert_eq!(value(&neighbour.await.expect("joined")), "\"released\"");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_queue_is_unavailable_at_once() {
+    let _alone = ALONE.lock().await;
+    let engine = process_builder().max_concurrent_runs(1).max_waiting_runs(0).build().expect("engine");
+    let (running, cancel) = standing(&engine).await;
+    let since = Instant::now();
+    let report = engine.run(Request::new(Profile::Chain, "return 1")).await;
+    assert_eq!((code(&report), message(&report)), (Some(Code::Unavailable), "too many runs are waiting already"));
+    assert!(since.elapsed() < Duration::from_secs(5));
+    cancel.cancel();
+    running.await.expect("joined");
+    one_more(&engine).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_counts_against_the_deadline() {
+    let _alone = ALONE.lock().await;
+    let engine = process_builder().max_concurrent_runs(1).build().expect("engine");
+    let (running, cancel) = standing(&engine).await;
+    let limits = LimitRequest { wall: Some(Duration::from_millis(100)), ..LimitRequest::default() };
+    let report = engine.run(Request { limits, ..Request::new(Profile::Chain, "return 1") }).await;
+    assert_eq!((code(&report), message(&report)), (Some(Code::Timeout), "the run took longer than its 100 ms"));
+    assert!(report.usage.queued_ms >= 99.0, "{}", report.usage.queued_ms);
+    assert!(!running.is_finished());
+    cancel.cancel();
+    running.await.expect("joined");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_queue_is_first_come_first_served() {
+    let _alone = ALONE.lock().await;
+    let engine = process_builder().max_concurrent_runs(1).build().expect("engine");
+    let (running, cancel) = standing(&engine).await;
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut waiting = Vec::new();
+    for n in 0..10 {
+        let seen = order.clone();
+        let host = Functions::new().with("here", move |_| {
+            seen.lock().expect("lock").push(n);
+            async { Ok(json!(null)) }
+        });
+        let request = Request { host: Arc::new(host), ..Request::new(Profile::Chain, "await here()") };
+        let mut run = Box::pin({
+            let engine = engine.clone();
+            async move { engine.run(request).await }
+        });
+        // Polled once, it stands in the line; the next one comes after it.
+        assert!(std::future::poll_fn(|context| std::task::Poll::Ready(run.as_mut().poll(context).is_pending())).await);
+        waiting.push(tokio::spawn(run));
+    }
+    cancel.cancel();
+    running.await.expect("joined");
+    for run in waiting {
+        run.await.expect("joined");
+    }
+    assert_eq!(*order.lock().expect("lock"), (0..10).collect::<Vec<_>>());
+}
+
+/// The environment variable that makes this test program the host that is to be killed.
+const BE_THE_HOST: &str = "TOOLGATE_TEST_BE_THE_HOST";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killing_the_host_leaves_no_process_behind() {
+    if std::env::var_os(BE_THE_HOST).is_some() {
+        be_the_host().await;
+    }
+    let _alone = ALONE.lock().await;
+    let mut host = Command::new(std::env::current_exe().expect("path"))
+        .args(["killing_the_host_leaves_no_process_behind", "--exact", "--nocapture"])
+        .env(BE_THE_HOST, "1")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .expect("a host");
+    let mut says = std::io::BufReader::new(host.stdout.take().expect("piped"));
+    let mut line = String::new();
+    while !line.contains("the host runs") {
+        line.clear();
+        assert!(std::io::BufRead::read_line(&mut says, &mut line).expect("read") > 0, "the host ended early");
+    }
+    let family = children_of(host.id());
+    assert!(family.len() >= 3, "a zygote, a burning worker and idle ones: {family:?}");
+    host.kill().expect("killed");
+    host.wait().expect("waited");
+    let alive = |child: &Child| {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.pid)).unwrap_or_default();
+        !stat.is_empty() && !stat.contains(") Z ")
+    };
+    eventually("every process of the dead host is gone", || !family.iter().any(alive)).await;
+}
+
+/// Burns in one worker, says so and waits to be killed.
+async fn be_the_host() {
+    let engine = process_builder().build().expect("engine");
+    let (run, _) = burning(&engine).await;
+    println!("the host runs");
+    let _ = run.await;
+}

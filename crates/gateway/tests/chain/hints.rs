@@ -1,0 +1,123 @@
+//! The table "Errors that teach", row by row, from `specs/hints`, on every engine.
+//!
+//! A file has `tools` (as `--tools` reads them), `states` of backends that are not up, and `rows`. A row has `code` and
+//! what must be found: the failure's `error` code, parts of its `hint`, of the `text` that an agent gets, of `warnings`,
+//! and the tools `called`.
+
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use toolgate_gateway::catalog::BackendState;
+use toolgate_gateway::chain::{Chain, explain};
+
+use crate::runner::{Case, cases};
+use crate::world::{asking, chain_on, engines, run, specs};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![hints::every_row_of_the_table_holds_on_every_engine, hints::the_error_text_says_everything]
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Spec {
+    mistake: String,
+    tools: Value,
+    #[serde(default)]
+    states: BTreeMap<String, State>,
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    Starting,
+    Cached,
+    Failed(String),
+    Disabled,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    code: String,
+    #[serde(default)]
+    error: Option<String>,
+    #[serde(default)]
+    hint: Vec<String>,
+    #[serde(default)]
+    text: Vec<String>,
+    #[serde(default)]
+    warnings: Vec<String>,
+    #[serde(default)]
+    called: Vec<String>,
+}
+
+pub(crate) fn every_row_of_the_table_holds_on_every_engine() {
+    let mut wrong = Vec::new();
+    for (name, spec) in specs("hints") {
+        let spec: Spec = serde_json::from_value(spec).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for (engine, running) in engines() {
+            let chain = chain_on(running, &spec.tools);
+            unsettle(&chain, &spec.states);
+            let place = |row: &Row| format!("{name} ({}) on {engine}:\n{}", spec.mistake, row.code);
+            wrong.extend(spec.rows.iter().filter_map(|row| Some(format!("{}\n{}", place(row), row.fault(&chain)?))));
+        }
+    }
+    assert!(wrong.is_empty(), "{} rows are wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Takes backends down, as far as their state says.
+fn unsettle(chain: &Chain, states: &BTreeMap<String, State>) {
+    for (backend, state) in states {
+        let state = match state {
+            State::Starting => BackendState::Starting,
+            State::Cached => BackendState::Cached,
+            State::Failed(reason) => BackendState::Failed { reason: reason.clone() },
+            State::Disabled => BackendState::Disabled,
+        };
+        chain.bridge().withdraw(backend);
+        chain.bridge().catalog_handle().update(|catalog| catalog.with_state(backend, state));
+    }
+}
+
+impl Row {
+    /// What does not hold.
+    fn fault(&self, chain: &Chain) -> Option<String> {
+        let report = run(chain, asking(self.code.as_str())).report;
+        let text = explain(&report, &self.code);
+        let error = report.failure().map(|it| it.code.name());
+        let hint = report.failure().and_then(|it| it.hint.as_deref()).unwrap_or_default();
+        let called: Vec<&str> = report.calls.iter().map(|call| call.name.as_str()).collect();
+        let warnings = report.warnings.join("\n");
+        let mut parts = [(hint, &self.hint), (text.as_str(), &self.text), (&warnings, &self.warnings)].into_iter();
+        let holds = error == self.error.as_deref()
+            && called == self.called
+            && parts.all(|(found, parts)| parts.iter().all(|part| found.contains(part.as_str())));
+        (!holds).then(|| format!("gives {error:?}, hint {hint:?}, calls {called:?}, warnings {warnings:?}\n{text}"))
+    }
+}
+
+pub(crate) fn the_error_text_says_everything() {
+    let tools = serde_json::json!({ "backends": { "exa": { "tools": [
+        { "name": "search", "reply": [1] }, { "name": "count", "reply": 1, "annotations": { "readOnlyHint": true } }] } } });
+    let code = "const found = await exa.search({ query: 'tea' });\nconsole.log('found', found.length);\nconst n = exa.count({});\nreturn n.value.size;";
+    for (_, running) in engines() {
+        let report = run(&chain_on(running, &tools), asking(code)).report;
+        assert_eq!(explain(&report, code), ERROR_TEXT);
+    }
+}
+
+const ERROR_TEXT: &str = "\
+RUNTIME: TypeError: cannot read property 'size' of undefined
+at line 4, column 8:
+4 | return n.value.size;
+  |        ^
+hint: `n` is a promise, so it has no `value`. Write `await` before the call.
+console:
+  found 1
+already called:
+  exa.search (applied)
+  exa.count (applied)
+safe to retry: no, something was or may have been changed
+warning: 4:10: `n` is a promise, so it has no `value` (Write `await` before the call.)
+";

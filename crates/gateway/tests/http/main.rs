@@ -1,0 +1,27 @@
+//! The HTTP service over real sockets, with a real engine behind it.
+//!
+//! The engine starts this program again as its zygote, which the usual test harness can't be. So it has a small one of
+//! its own; and it is also, where a test needs one, a second server process and a crowd of clients that do nothing.
+
+mod gate;
+mod harness;
+mod processes;
+mod replicas;
+mod runs;
+mod server;
+mod sessions;
+mod sockets;
+mod support;
+
+use harness::Case;
+
+fn main() -> std::process::ExitCode {
+    toolgate_guest::take_over_if_asked();
+    if processes::is_one() {
+        return processes::play();
+    }
+    let all: Vec<Case> =
+        [runs::cases(), gate::cases(), sessions::cases(), replicas::cases(), sockets::cases(), server::cases()]
+            .concat();
+    harness::run(&all)
+}

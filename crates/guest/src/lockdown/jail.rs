@@ -1,0 +1,290 @@
+//! The jail of a program that is not ours: a stock `deno`, started as a V8 worker.
+//!
+//! It needs threads, executable memory and its own files, so its jail is wider than a fork's: reading
+//! is confined by landlock to the program and the system's libraries, nothing can be written, and the
+//! filter knows no socket, no ptrace, no new process and no execution but of an open descriptor.
+//! What it does not do is set one run's own limits: the process is started before its run is known.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule, TargetArch};
+use toolgate_wire::frame::Layers;
+
+use super::Without;
+use super::linux::{
+    die_with_parent, equal, landlock_version, masked, own_namespaces, prctl, private_user, process_id, rules, set_limit,
+};
+
+/// Where a program's libraries are, and the loader's index of them.
+const LIBRARIES: [&str; 6] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"];
+
+/// Files that a V8 worker may have open at one time.
+const MAX_FILES: u64 = 128;
+
+/// A program to start in a jail, and its bounds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Inmate {
+    /// The program.
+    pub(crate) program: OsString,
+    /// What it is given; the layers that hold are added as the last.
+    pub(crate) arguments: Vec<OsString>,
+    /// Bytes of private memory that it may ever have.
+    pub(crate) memory: u64,
+}
+
+/// Gives up everything but what the program needs, and becomes it. Comes back only with an error.
+pub(crate) fn enter(inmate: Inmate, without: Without) -> io::Error {
+    match become_inmate(inmate, without) {
+        Ok(never) => match never {},
+        Err(error) => error,
+    }
+}
+
+fn become_inmate(inmate: Inmate, without: Without) -> io::Result<std::convert::Infallible> {
+    let program = open_path(Path::new(&inmate.program))?;
+    let libraries: Vec<_> = LIBRARIES.iter().filter_map(|path| PathFd::new(path).ok()).collect();
+    close_others(&program)?;
+    limit_resources(inmate.memory);
+    let mut layers = Layers::default();
+    if !without.namespaces {
+        layers.namespaces = own_namespaces();
+    }
+    layers.private_user = private_user();
+    layers.no_new_privs = prctl(libc::PR_SET_NO_NEW_PRIVS, 1);
+    die_with_parent();
+    if !without.landlock {
+        layers.landlock = landlock(&program, libraries);
+    }
+    layers.seccomp = !without.seccomp;
+    let mut arguments = vec![inmate.program];
+    arguments.extend(inmate.arguments);
+    arguments.push(spell(layers).into());
+    let arguments = arguments.iter().map(|text| CString::new(text.as_bytes())).collect::<Result<Vec<_>, _>>()?;
+    if layers.seccomp {
+        filter().ok_or_else(|| io::Error::other("no filter for this machine"))?.apply()?;
+    }
+    Err(execute(&program, &arguments))
+}
+
+/// Five flags in the order of the frame, then the version of landlock.
+fn spell(layers: Layers) -> String {
+    let flags = [layers.seccomp, layers.no_new_privs, layers.no_exec_memory, layers.namespaces, layers.private_user];
+    let mut text: String = flags.iter().map(|flag| if *flag { '1' } else { '0' }).collect();
+    text.push_str(&layers.landlock.to_string());
+    text
+}
+
+fn open_path(path: &Path) -> io::Result<OwnedFd> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the path is a C string that outlives the call; the new descriptor is owned by nobody else.
+    unsafe {
+        match libc::open(path.as_ptr(), libc::O_PATH | libc::O_CLOEXEC) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
+    }
+}
+
+/// Marks everything but the standard three for closing: what an embedder left open does not get through.
+fn close_others(program: &OwnedFd) -> io::Result<()> {
+    debug_assert!(program.as_raw_fd() > 2);
+    // SAFETY: marks descriptors only; nothing is closed before the program is executed.
+    let marked = unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if marked < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn limit_resources(memory: u64) {
+    set_limit(libc::RLIMIT_CORE, 0);
+    set_limit(libc::RLIMIT_FSIZE, 0);
+    set_limit(libc::RLIMIT_MEMLOCK, 0);
+    set_limit(libc::RLIMIT_MSGQUEUE, 0);
+    set_limit(libc::RLIMIT_NOFILE, MAX_FILES);
+    set_limit(libc::RLIMIT_DATA, memory);
+}
+
+/// Lets the program be read and executed, and the libraries read; denies every other file and every port.
+fn landlock(program: &OwnedFd, libraries: Vec<PathFd>) -> u32 {
+    match restrict(program, libraries) {
+        Ok(true) => landlock_version(),
+        _ => 0,
+    }
+}
+
+fn restrict(program: &OwnedFd, libraries: Vec<PathFd>) -> Result<bool, landlock::RulesetError> {
+    let newest = ABI::V6;
+    let rules = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(newest))?
+        .handle_access(AccessNet::from_all(newest))?
+        .scope(Scope::from_all(newest))?
+        .create()?
+        .add_rule(PathBeneath::new(program, AccessFs::Execute | AccessFs::ReadFile))?;
+    let with_library = |rules: RulesetCreated, library: PathFd| {
+        rules.add_rule(PathBeneath::new(library, AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir))
+    };
+    let rules = libraries.into_iter().try_fold(rules, with_library)?;
+    Ok(rules.restrict_self()?.ruleset != RulesetStatus::NotEnforced)
+}
+
+struct Filters {
+    refused: BpfProgram,
+    allowed: BpfProgram,
+}
+
+impl Filters {
+    fn apply(&self) -> io::Result<()> {
+        seccompiler::apply_filter(&self.refused).map_err(io::Error::other)?;
+        seccompiler::apply_filter(&self.allowed).map_err(io::Error::other)
+    }
+}
+
+/// Whatever is not on the list fails with EPERM: a stock program asks for things that it can do without.
+fn filter() -> Option<Filters> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
+    let listed = SeccompFilter::new(allowed(), SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow, arch);
+    // The flags of `clone3` are in memory, which no filter sees; without it the C library uses `clone`.
+    let hidden = SeccompFilter::new(
+        BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::ENOSYS as u32),
+        arch,
+    );
+    Some(Filters { refused: hidden.ok()?.try_into().ok()?, allowed: listed.ok()?.try_into().ok()? })
+}
+
+fn allowed() -> BTreeMap<i64, Vec<SeccompRule>> {
+    let thread = libc::CLONE_THREAD as u64;
+    let mut calls: BTreeMap<i64, Vec<SeccompRule>> = ANY.iter().map(|call| (*call, Vec::new())).collect();
+    calls.extend([
+        (libc::SYS_clone, rules(vec![masked(0, thread, thread)])),
+        // Allowed here, so that the other filter's answer is the one that counts.
+        (libc::SYS_clone3, Vec::new()),
+        (libc::SYS_execveat, rules(vec![equal(4, libc::AT_EMPTY_PATH as u64)])),
+        (libc::SYS_socketpair, rules(vec![equal(0, libc::AF_UNIX as u64)])),
+        (libc::SYS_prlimit64, rules(vec![equal(2, 0)])),
+        (libc::SYS_tgkill, rules(vec![equal(0, u64::from(process_id()))])),
+        (
+            libc::SYS_prctl,
+            [libc::PR_SET_NAME, PR_SET_VMA].iter().flat_map(|name| rules(vec![equal(0, *name as u64)])).collect(),
+        ),
+    ]);
+    calls
+}
+
+const PR_SET_VMA: libc::c_int = 0x5356_4d41;
+
+/// Memory, threads, clocks, and files as far as landlock lets it.
+const ANY: &[i64] = &[
+    libc::SYS_brk,
+    libc::SYS_clock_getres,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_close,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_eventfd2,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_fcntl,
+    libc::SYS_fstat,
+    libc::SYS_futex,
+    libc::SYS_getcwd,
+    libc::SYS_getegid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getrandom,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_ioctl,
+    libc::SYS_lseek,
+    libc::SYS_madvise,
+    libc::SYS_membarrier,
+    libc::SYS_mincore,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_nanosleep,
+    libc::SYS_newfstatat,
+    libc::SYS_openat,
+    libc::SYS_pipe2,
+    libc::SYS_pkey_alloc,
+    libc::SYS_pkey_free,
+    libc::SYS_pkey_mprotect,
+    libc::SYS_ppoll,
+    libc::SYS_pread64,
+    libc::SYS_read,
+    libc::SYS_readlinkat,
+    libc::SYS_readv,
+    libc::SYS_restart_syscall,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
+    libc::SYS_sigaltstack,
+    libc::SYS_statx,
+    libc::SYS_sysinfo,
+    libc::SYS_uname,
+    libc::SYS_write,
+    libc::SYS_writev,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_access,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_arch_prctl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lstat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_open,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_readlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_stat,
+];
+
+/// Executes the open program with an environment of three fixed variables; comes back with the reason why not.
+fn execute(program: &OwnedFd, arguments: &[CString]) -> io::Error {
+    let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|text| text.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    // No cache directory can be made below a file, so there is none, whatever else holds.
+    let variables = [c"PATH=/usr/bin:/bin", c"DENO_DIR=/dev/null/deno", c"NO_COLOR=1"];
+    let mut environment = variables.map(|text| text.as_ptr()).to_vec();
+    environment.push(std::ptr::null());
+    // SAFETY: both lists end with null and point to C strings that outlive the call; the path is an empty C string.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            program.as_raw_fd(),
+            c"".as_ptr(),
+            pointers.as_ptr(),
+            environment.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        );
+    }
+    io::Error::last_os_error()
+}

@@ -1,0 +1,110 @@
+//! System calls that a worker must not have. Whoever comes back from one says so to the host.
+
+use std::ffi::c_long;
+
+use crate::frames::done;
+
+/// A system call by its number, with arguments that hurt nothing if it is let through.
+pub(crate) fn by_number(number: c_long) {
+    let got = call(number, [0; 6]);
+    done(&format!("system call {number} came back with {got}"));
+}
+
+/// An attack by its name.
+pub(crate) fn by_name(attack: &str) {
+    let page = 4096;
+    let (rwx, rw) = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC, libc::PROT_READ | libc::PROT_WRITE);
+    let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let got = match attack {
+        "map-rwx" => call(libc::SYS_mmap, [0, page, rwx as c_long, anonymous as c_long, -1, 0]),
+        "map-exec" => call(libc::SYS_mmap, [0, page, libc::PROT_EXEC as c_long, anonymous as c_long, -1, 0]),
+        "map-the-socket" => call(libc::SYS_mmap, [0, page, rw as c_long, libc::MAP_SHARED as c_long, 0, 0]),
+        "make-code-executable" => {
+            let at = call(libc::SYS_mmap, [0, page, rw as c_long, anonymous as c_long, -1, 0]);
+            call(libc::SYS_mprotect, [at, page, rwx as c_long, 0, 0, 0])
+        }
+        "make-code-writable" => {
+            let at = (by_name as *const () as c_long) & !(page - 1);
+            call(libc::SYS_mprotect, [at, page, rwx as c_long, 0, 0, 0])
+        }
+        "open" => open(c"/etc/passwd"),
+        "open-own-memory" => open(c"/proc/self/mem"),
+        "open-own-maps" => open(c"/proc/self/maps"),
+        "open-parents-environment" => open(c"/proc/self/../1/environ"),
+        "open-by-old-number" => call(OPEN, [c"/etc/passwd".as_ptr() as c_long, 0, 0, 0, 0, 0]),
+        "socket" => call(libc::SYS_socket, [libc::AF_INET as c_long, libc::SOCK_STREAM as c_long, 0, 0, 0, 0]),
+        "pass-a-descriptor" => call(libc::SYS_recvmsg, [0, 0, 0, 0, 0, 0]),
+        "kill-parent" => call(libc::SYS_kill, [1, libc::SIGKILL as c_long, 0, 0, 0, 0]),
+        "kill-group" => call(libc::SYS_kill, [0, libc::SIGKILL as c_long, 0, 0, 0, 0]),
+        "trace-parent" => call(libc::SYS_ptrace, [libc::PTRACE_ATTACH as c_long, 1, 0, 0, 0, 0]),
+        "read-parents-memory" => call(libc::SYS_process_vm_readv, [1, 0, 0, 0, 0, 0]),
+        "execute" => call(libc::SYS_execve, [c"/bin/sh".as_ptr() as c_long, 0, 0, 0, 0, 0]),
+        "fork" => call(libc::SYS_clone, [libc::SIGCHLD as c_long, 0, 0, 0, 0, 0]),
+        "thread" => call(
+            libc::SYS_clone,
+            [(libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND) as c_long, 0, 0, 0, 0, 0],
+        ),
+        "another-filter" => call(libc::SYS_seccomp, [1, 0, 0, 0, 0, 0]),
+        "read-descriptor-1" => call(libc::SYS_read, [1, 0, 0, 0, 0, 0]),
+        "read-descriptor-3" => call(libc::SYS_read, [3, 0, 0, 0, 0, 0]),
+        "write-descriptor-2" => call(libc::SYS_write, [2, c"x".as_ptr() as c_long, 1, 0, 0, 0]),
+        "write-descriptor-with-high-bits" => call(libc::SYS_write, [1 << 32, c"x".as_ptr() as c_long, 1, 0, 0, 0]),
+        "close-the-socket" => call(libc::SYS_close, [0, 0, 0, 0, 0, 0]),
+        "limits-of-parent" => call(libc::SYS_prlimit64, [1, libc::RLIMIT_CPU as c_long, 0, 0, 0, 0]),
+        "raise-memory" => return raised(libc::RLIMIT_DATA as c_long),
+        "raise-time" => return raised(libc::RLIMIT_CPU as c_long),
+        "raise-processes" => return raised(libc::RLIMIT_AS as c_long),
+        "use-all-memory" => return hoard(),
+        "crash" => call_nothing(),
+        "abort" => std::process::abort(),
+        "spin" => loop {
+            std::hint::spin_loop();
+        },
+        other => return done(&format!("no attack named {other}")),
+    };
+    done(&format!("{attack} came back with {got}"));
+}
+
+#[cfg(target_arch = "x86_64")]
+const OPEN: c_long = libc::SYS_open;
+#[cfg(not(target_arch = "x86_64"))]
+const OPEN: c_long = libc::SYS_openat;
+
+fn open(path: &std::ffi::CStr) -> c_long {
+    call(libc::SYS_openat, [libc::AT_FDCWD as c_long, path.as_ptr() as c_long, libc::O_RDONLY as c_long, 0, 0, 0])
+}
+
+/// Whether a bound of the kernel's could be raised to no bound at all.
+fn raised(resource: c_long) {
+    let none = libc::rlimit64 { rlim_cur: libc::RLIM64_INFINITY, rlim_max: libc::RLIM64_INFINITY };
+    let rc = call(libc::SYS_prlimit64, [0, resource, &raw const none as c_long, 0, 0, 0]);
+    done(if rc == 0 { "the limit was raised" } else { "refused" });
+}
+
+static MEGABYTE: [u8; 1024 * 1024] = [1; 1024 * 1024];
+
+/// Takes memory past every limit of the run, as native code that knows no meter.
+fn hoard() {
+    let mut kept: Vec<Vec<u8>> = Vec::new();
+    for megabytes in 0..4096 {
+        let mut block: Vec<u8> = Vec::new();
+        if block.try_reserve_exact(1024 * 1024).is_err() {
+            drop(kept);
+            return done(if megabytes < 200 { "refused" } else { "too late" });
+        }
+        block.extend_from_slice(&MEGABYTE);
+        kept.push(block);
+    }
+    done("no limit at all");
+}
+
+fn call_nothing() -> c_long {
+    // SAFETY: none; dying of it is the point.
+    unsafe { std::ptr::without_provenance::<c_long>(64).read_volatile() }
+}
+
+fn call(number: c_long, arguments: [c_long; 6]) -> c_long {
+    let [a, b, c, d, e, f] = arguments;
+    // SAFETY: none is claimed; a call that the filter lets through is the defect that the test looks for.
+    unsafe { libc::syscall(number, a, b, c, d, e, f) }
+}
