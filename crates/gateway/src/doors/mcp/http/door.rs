@@ -135,7 +135,7 @@ impl Door {
         let party = Arc::new(Party::new(Party::number()));
         let flight = party.board(&request.id, visit.page).map_err(Refusal::bad)?;
         let changes = self.desk.service.changes();
-        let reply = self.desk.reply(request, Era::Legacy, flight, Outlet::none()).await;
+        let reply = self.desk.reply(request, Era::Legacy, &flight, Outlet::none()).await;
         let failed = || Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error(ErrorCode::INTERNAL_ERROR, "no session"));
         let name = self.sessions.open(party, visit.holder, changes).ok_or_else(failed)?;
         let mut response = Json(reply).into_response();
@@ -180,7 +180,7 @@ impl Door {
                 Message::Request(request) => match session.party.board(&request.id, visit.page.clone()) {
                     Ok(flight) => {
                         let desk = Arc::clone(&self.desk);
-                        running.spawn(async move { desk.reply(request, Era::Legacy, flight, Outlet::none()).await });
+                        running.spawn(async move { desk.reply(request, Era::Legacy, &flight, Outlet::none()).await });
                     }
                     Err(error) => replies.push(reply(&request.id, Err(error))),
                 },
