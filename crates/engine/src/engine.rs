@@ -406,8 +406,7 @@ impl Inner {
         };
         let isolation = isolation(worker.layers());
         if !isolation.seccomp {
-            let isolation = Isolation { mode: "none", ..isolation };
-            return Done { isolation, ..Done::failed(no_seccomp()) };
+            return no_seccomp(isolation);
         }
         let _registered = accepted.on_cancel(worker.killer());
         let (driven, ended) = worker.run(self.job(accepted), || pool.refill());
@@ -430,7 +429,7 @@ impl Inner {
         };
         let isolation = isolation(worker.layers());
         if !isolation.seccomp {
-            return Done::failed(no_seccomp());
+            return no_seccomp(isolation);
         }
         let _registered = accepted.on_cancel(worker.killer());
         let (driven, ended) = worker.run(self.job(accepted), || pool.refill(size));
@@ -517,8 +516,10 @@ impl Done {
     }
 }
 
-fn no_seccomp() -> Failure {
-    Failure::new(Code::Unavailable, "this system gives no seccomp filter, so nothing is run").with_hint(DOCTOR)
+/// Nothing is run without a filter; the report says what there was.
+fn no_seccomp(isolation: Isolation) -> Done {
+    let failure = Failure::new(Code::Unavailable, "this system gives no seccomp filter, so nothing is run");
+    Done { isolation: Isolation { mode: "none", ..isolation }, ..Done::failed(failure.with_hint(DOCTOR)) }
 }
 
 fn isolation(layers: Layers) -> Isolation {

@@ -10,10 +10,11 @@ pub(crate) fn hint(code: Code, message: &str, profile: Profile) -> Option<String
     if code != Code::Runtime {
         return None;
     }
-    let what = message.strip_prefix("ReferenceError: ")?;
-    if what.starts_with("could not load module") {
+    let no_module = ["ReferenceError: could not load module", "TypeError: A dynamic import callback was not specified"];
+    if no_module.iter().any(|start| message.starts_with(start)) {
         return Some(format!("There are no modules and no dynamic import in the sandbox. {}", plain_objects(profile)));
     }
+    let what = message.strip_prefix("ReferenceError: ")?;
     advice(what.strip_suffix(" is not defined")?, profile)
 }
 

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use toolgate_engine::host::{Question, Target};
 use toolgate_engine::wire::{Code, LimitRequest, Outcome, Profile, Report};
 use toolgate_engine::{
-    DENO_VARIABLE, Engine, EngineBuilder, EngineChoice, Functions, Host, HostCall, HostError, HostFuture, IsolationMode,
-    Request, V8Settings, WorkerCommand,
+    DENO_VARIABLE, Engine, EngineBuilder, EngineChoice, Functions, Host, HostCall, HostError, HostFuture,
+    IsolationMode, Request, V8Settings, WorkerCommand,
 };
 
 /// One program and what must come of it.
@@ -277,7 +277,8 @@ pub(crate) fn show(report: &Report) -> String {
         Outcome::Failed(failure) => {
             // A loop is stopped where it happens to be.
             let place = failure.position.filter(|_| failure.code != Code::Timeout);
-            let at = place.map_or(String::new(), |at| format!(" at {}:{}", at.line, at.column));
+            // Interpreters put an expression's column at different ends of it; where it matters the case names it.
+            let at = place.map_or(String::new(), |at| format!(" at line {}", at.line));
             format!("{failure}{at}{}", failure.hint.as_ref().map_or(String::new(), |hint| format!(" ({hint})")))
         }
     };
@@ -455,7 +456,8 @@ pub(crate) fn v8_builder() -> EngineBuilder {
 /// The deno of the tests: named by the variable, on the search path, or installed by `./check`.
 pub(crate) fn deno() -> PathBuf {
     let named = std::env::var_os(DENO_VARIABLE).map(PathBuf::from);
-    let on_path = std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
+    let on_path =
+        std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
     let on_path = on_path.map(|folder| folder.join("deno"));
     let installed = specs().join("../.check/deno/node_modules/deno/deno");
     let found = named.into_iter().chain(on_path).chain([installed]).find(|path| path.is_file());

@@ -21,7 +21,7 @@ use toolgate_wire::frame::Layers;
 
 use super::Without;
 use super::linux::{
-    die_with_parent, equal, landlock_version, masked, own_namespaces, prctl, private_user, process_id, rules, set_limit,
+    die_with_parent, equal, landlock_version, limit, masked, own_namespaces, prctl, private_user, process_id, rules,
 };
 
 /// Where a program's libraries are, and the loader's index of them.
@@ -103,12 +103,12 @@ fn close_others(program: &OwnedFd) -> io::Result<()> {
 }
 
 fn limit_resources(memory: u64) {
-    set_limit(libc::RLIMIT_CORE, 0);
-    set_limit(libc::RLIMIT_FSIZE, 0);
-    set_limit(libc::RLIMIT_MEMLOCK, 0);
-    set_limit(libc::RLIMIT_MSGQUEUE, 0);
-    set_limit(libc::RLIMIT_NOFILE, MAX_FILES);
-    set_limit(libc::RLIMIT_DATA, memory);
+    limit(libc::RLIMIT_CORE, 0);
+    limit(libc::RLIMIT_FSIZE, 0);
+    limit(libc::RLIMIT_MEMLOCK, 0);
+    limit(libc::RLIMIT_MSGQUEUE, 0);
+    limit(libc::RLIMIT_NOFILE, MAX_FILES);
+    limit(libc::RLIMIT_DATA, memory);
 }
 
 /// Lets the program be read and executed, and the libraries read; denies every other file and every port.

@@ -62,8 +62,8 @@ pub fn settle(without: Without) -> Layers {
 pub fn limit_run(limits: &Limits) {
     // A result or a call's arguments are text on their way out: written, doubled while it grows, framed.
     let outgoing = 3 * limits.result.max(if limits.calls > 0 { MAX_ARGUMENTS as u64 } else { 0 });
-    set_limit(libc::RLIMIT_DATA, limits.memory.saturating_add(outgoing).saturating_add(MEMORY_SLACK));
-    set_limit(libc::RLIMIT_CPU, limits.wall.as_secs() + 2);
+    limit(libc::RLIMIT_DATA, limits.memory.saturating_add(outgoing).saturating_add(MEMORY_SLACK));
+    limit(libc::RLIMIT_CPU, limits.wall.as_secs() + 2);
 }
 
 /// Gives up the rest: every descriptor but the socket, and every system call but a few.
@@ -102,11 +102,11 @@ fn limit_resources() {
         (libc::RLIMIT_CPU, MAX_CPU_SECONDS),
     ];
     for (resource, value) in caps {
-        set_limit(resource, value);
+        limit(resource, value);
     }
 }
 
-pub(super) fn set_limit(resource: libc::__rlimit_resource_t, value: u64) {
+pub(super) fn limit(resource: libc::__rlimit_resource_t, value: u64) {
     let cap = libc::rlimit { rlim_cur: value, rlim_max: value };
     // SAFETY: `cap` is initialised and outlives the call, which only reads it; process 0 is this one.
     unsafe { libc::prlimit(0, resource, &cap, std::ptr::null_mut()) };

@@ -172,29 +172,25 @@
     if (!fill(4 + length)) return null;
     at = start + 4;
     const frame = takeFrame();
-    start += 4 + length;
-    if (start === filled) {
-      start = 0;
-      filled = 0;
-      // A large frame's room goes back; what was taken from it as bytes keeps the old buffer alive by itself.
-      if (buffer.length > 16 * CHUNK) buffer = new Bytes(CHUNK);
-    }
+    consume(4 + length);
     return frame;
   };
-
-  // The bytes that follow a frame; null when the host is gone.
-  const follow = (length) => {
-    const bytes = new Bytes(length);
-    const ready = filled - start < length ? filled - start : length;
-    apply(set, bytes, [apply(subarray, buffer, [start, start + ready])]);
-    start += ready;
-    for (let have = ready; have < length;) {
-      const got = outside.read(apply(subarray, bytes, [have]));
-      if (got === 0) return null;
-      have += got;
-    }
-    return bytes;
+  const consume = (count) => {
+    start += count;
+    if (start !== filled) return;
+    start = 0;
+    filled = 0;
+    // A large frame's room goes back; what was taken from it as bytes keeps the old buffer alive by itself.
+    if (buffer.length > 16 * CHUNK) buffer = new Bytes(CHUNK);
   };
 
-  return { send, flush, receive, follow, returned, failed };
+  // The bytes that follow a frame, as text; null when the host is gone.
+  const receiveText = (length) => {
+    if (!fill(length)) return null;
+    const text = outside.decode(apply(subarray, buffer, [start, start + length]));
+    consume(length);
+    return text;
+  };
+
+  return { send, flush, receive, receiveText, returned, failed };
 })

@@ -4,17 +4,24 @@
 // The program's realm comes from node:vm without an import callback, so `import()` is refused there,
 // and nothing of Deno ever existed in it. What is deleted here is deleted for the case that a
 // program finds a way back into this realm: it is a second line, and the process around it the third.
+import v8 from "node:v8";
 import vm from "node:vm";
 
 const { core } = Deno[Deno.internal];
 const exit = Deno.exit;
+const turn = core.ops.op_void_async_deferred;
+// A realm that is made while the collector is exposed has it; the program's realm is made after that.
+v8.setFlagsFromString("--expose-gc");
+const collect = vm.runInNewContext("gc");
+v8.setFlagsFromString("--no-expose-gc");
 const layers = Deno.args[0];
-const { DataView, Object, Reflect, URL, URLSearchParams, Uint8Array } = globalThis;
+const { DataView, Object, URL, URLSearchParams, Uint8Array } = globalThis;
 const { parse, stringify } = JSON;
 const { Script } = vm;
 const realm = vm.createContext(vm.constants.DONT_CONTEXTIFY);
 
-for (const key of Reflect.ownKeys(globalThis)) {
+// Keys that are symbols are how Deno knows its own objects.
+for (const key of Object.getOwnPropertyNames(globalThis)) {
   if (key !== "globalThis" && Object.getOwnPropertyDescriptor(globalThis, key).configurable) delete globalThis[key];
 }
 
@@ -32,7 +39,8 @@ const outside = {
   read: (buffer) => core.readSync(0, buffer) ?? 0,
   write: (buffer) => core.writeSync(1, buffer),
   encode: (text) => core.encode(text),
-  decode: (bytes) => core.decode(bytes),
+  // The decoder takes a byte order mark for a mark; here it is a character.
+  decode: (bytes) => (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? "\ufeff" : "") + core.decode(bytes),
   runJobs: () => core.runMicrotasks(),
   promiseState: (promise) => core.getPromiseDetails(promise)[0],
   promiseResult: (promise) => core.getPromiseDetails(promise)[1],
@@ -57,6 +65,7 @@ const outside = {
       || core.isMapIterator(value) || core.isSetIterator(value) || core.isGeneratorObject(value);
     return other ? "Other" : "Plain";
   },
+  collect: () => collect(),
   memory: () => {
     const { heapUsed, external } = core.memoryUsage();
     return heapUsed + external;
@@ -99,5 +108,21 @@ const readExactly = (length) => {
 const header = readExactly(4);
 const files = parse(core.decode(readExactly(new DataView(header.buffer).getUint32(0, true))));
 const loaded = files.map(({ 0: name, 1: text }) => load(`"use strict";${text}`, `toolgate:${name}`));
-loaded[0](outside, layers, ...loaded.slice(1));
+
+// Rejections that nobody heard are told to this handler when the event loop turns, which it does once, at the end.
+const unheard = [];
+core.setUnhandledPromiseRejectionHandler((promise, reason) => {
+  unheard.push({ promise, reason });
+  return true;
+});
+let finish;
+try {
+  finish = loaded[0](outside, layers, ...loaded.slice(1));
+} catch (error) {
+  core.writeSync(2, core.encode(`the worker's own program failed: ${error?.message}\n${error?.stack}`));
+  exit(1);
+}
+if (finish === undefined) exit(0);
+for (let turns = 0; turns < 2; turns++) await turn();
+finish(unheard);
 exit(0);

@@ -1,7 +1,7 @@
 // Makes the program's realm the one that the other interpreter has: the same globals, the same
 // texts for dates and numbers, the same form of `stack`. What V8 has beyond that is taken away, so
 // that a program takes the same path on both and can be moved from one to the other.
-(function () {
+(function (encode) {
   const { apply, get, ownKeys, getPrototypeOf, setPrototypeOf } = Reflect;
   const { defineProperty, create } = Object;
   const put = (object, key, value) =>
@@ -26,7 +26,7 @@
     if (file === "script") {
       const line = site.getLineNumber();
       const column = site.getColumnNumber() - (line === 1 ? STRICT : 0);
-      return `script:${line}:${column + newBefore(line, column)}`;
+      return `script:${line}:${inBytes(line, column + newBefore(line, column))}`;
     }
     if (site.isEval()) return "<input>";
     return site.isNative() || typeof file !== "string" ? "native" : null;
@@ -34,7 +34,12 @@
   const STRICT = '"use strict";'.length;
   // The other interpreter's place of a construction is that of the constructor's name.
   let lines = [];
-  const { split, startsWith } = String.prototype;
+  const { indexOf, slice, split, startsWith } = String.prototype;
+  // Columns count bytes there, and units here.
+  const inBytes = (line, column) => {
+    const text = lines[line - 1];
+    return text === undefined ? column : encode(apply(slice, text, [0, column - 1])).length + 1;
+  };
   const remember = (code) => { lines = apply(split, code, ["\n"]); };
   const newBefore = (line, column) => {
     const text = lines[line - 1];
@@ -78,7 +83,6 @@
   put(BigInt.prototype, "toLocaleString", { toLocaleString() { return apply(bigText, this, none); } }.toLocaleString);
 
   const { toString: dateText, toTimeString: timeText, getTime, toISOString } = Date.prototype;
-  const { slice, indexOf } = String.prototype;
   const withoutZone = (whole) => {
     const at = apply(indexOf, whole, [" ("]);
     return at < 0 ? whole : apply(slice, whole, [0, at]);

@@ -5,6 +5,8 @@
   const { apply } = Reflect;
   const { parse } = JSON;
   const { RangeError, TypeError, Math, Object, Uint8Array } = globalThis;
+  const { isError } = Error;
+  const { getPrototypeOf } = Object;
   const { slice, indexOf, charCodeAt } = String.prototype;
   const { exec } = RegExp.prototype;
 
@@ -25,11 +27,12 @@
   const MAX_ARGUMENTS = 16 * 1024 * 1024;
   const MAX_DEPTH = 1000;
   const MAX_TIMERS = 10000;
+  const MAX_UNHEARD = 100;
   const MAX_LOG_BYTES = 1024 * 1024;
   const [MEMORY, SYNTAX, RUNTIME, OUTPUT_TOO_LARGE, INVALID_DATA, UNAVAILABLE] = [1, 2, 3, 4, 6, 7];
 
-  const { resolveGlobals, remember } = makeRealm();
-  const { send, flush, receive, follow, returned, failed } = makeCodec({ outside });
+  const { resolveGlobals, remember } = makeRealm(outside.encode);
+  const { send, flush, receive, receiveText, returned, failed } = makeCodec({ outside });
   const { toJson, isFault } = makeSerialiser({ isProxy: outside.isProxy, kindOf: outside.kind });
 
   // The run.
@@ -42,6 +45,7 @@
   let logLines = 0;
   let logBytes = 0;
   let dropped = 0;
+  let own;
   let base = 0;
   let peak = 0;
   const queue = () => {
@@ -249,17 +253,25 @@
   const PLACE = /script:(\d+):(\d+)/;
   const thrown = (error) => {
     if (isEnd(error) || isGone(error)) return error;
-    checkMemory();
+    // An allocation that the system refused is a RangeError, and leaves what filled the memory behind.
+    if (kindOfError(error) && held() > limits.memory) throw outOfMemory();
     const described = describe(error);
     const place = apply(exec, PLACE, [described[1]]);
     return new End(RUNTIME, described[0], place === null ? 0 : +place[1], place === null ? 0 : +place[2]);
   };
-  const checkMemory = () => {
+  const rangeError = RangeError.prototype;
+  const kindOfError = (error) => isError(error) && getPrototypeOf(error) === rangeError;
+  const outOfMemory = () => new End(MEMORY, `the run needed more than its ${limits.memory / (1024 * 1024)} MB of memory`);
+  const held = () => {
     const used = outside.memory() - base;
     if (used > peak) peak = used;
-    if (used > limits.memory) {
-      throw new End(MEMORY, `the run needed more than its ${limits.memory / (1024 * 1024)} MB of memory`);
-    }
+    return used;
+  };
+  // What is garbage does not count, so it is collected before a run is ended for it.
+  const checkMemory = () => {
+    if (held() <= limits.memory) return;
+    outside.collect();
+    if (outside.memory() - base > limits.memory) throw outOfMemory();
   };
 
   // As deep as the other interpreter goes, and not deeper.
@@ -279,6 +291,7 @@
   };
   const POSITION = /position (\d+)/;
   const data = (text) => {
+    if (text.length > limits.memory) throw outOfMemory();
     if (text.length > MAX_DEPTH) checkDepth(text);
     try {
       return parse(text);
@@ -322,14 +335,14 @@
     }
   };
 
-  const incoming = (length) => {
-    const bytes = follow(length);
-    if (bytes === null) throw new Gone();
-    return data(outside.decode(bytes));
+  const received = (length) => {
+    const text = receiveText(length);
+    if (text === null) throw new Gone();
+    return text;
   };
 
   const evaluate = (start) => {
-    const input = start.data === null ? undefined : incoming(start.data);
+    const input = start.data === null ? undefined : data(received(start.data));
     begin(start.profile, start.functions, start.tools, input);
     remember(start.code);
     const compiled = outside.compile(start.code);
@@ -337,7 +350,9 @@
     const program = compiled[0];
     if (start.profile !== "compute") {
       const value = program();
-      return outside.isPromise(value) ? settled(value) : value;
+      if (!outside.isPromise(value)) return value;
+      own = value;
+      return settled(value);
     }
     const value = program(input);
     if (outside.isPromise(value)) {
@@ -394,11 +409,17 @@
   warmUp();
   send.ready(1, { __proto__: null, landlock: +apply(slice, layers, [5]), flags });
   const start = receive();
-  if (start === null) return;
+  if (start === null) return undefined;
   const finish = run(start);
-  if (finish === null) return;
-  send.done(peak, dropped, finish);
-  flush();
-  // Stays until it is killed: whatever the program left behind does not run.
-  while (receive() !== null) {}
+  if (finish === null) return undefined;
+  // Errors that no `await` and no `catch` saw would be lost with the run.
+  return (unheard) => {
+    for (let at = 0; at < unheard.length && at < MAX_UNHEARD; at++) {
+      if (unheard[at].promise !== own) log(1, `unhandled rejection: ${describe(unheard[at].reason)[0]}`);
+    }
+    send.done(peak, dropped, finish);
+    flush();
+    // Stays until it is killed: whatever the program left behind does not run.
+    while (receive() !== null) {}
+  };
 })
