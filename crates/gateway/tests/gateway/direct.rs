@@ -21,6 +21,9 @@ async fn results_come_as_the_backend_sent_them() {
     assert_eq!(hologram["content"], json!([{ "type": "hologram", "beams": 3 }]));
     let failed = direct(&world, "f__fail", json!({})).await.unwrap();
     assert_eq!(failed, json!({ "content": [{ "type": "text", "text": "no such record" }], "isError": true }));
+    let refused = direct(&world, "f__refuse", json!({})).await;
+    let data = Some(json!({ "field": "x" }));
+    assert_eq!(refused, Err(Fault::Rejected { code: -32602, message: "bad arguments".into(), data }));
     world.gateway.shut_down().await;
 }
 
@@ -36,7 +39,7 @@ async fn a_view_lists_and_calls_only_its_own_tools() {
     assert_eq!(both, [code, direct_names].concat());
     assert!(direct(&world, "call_tool_chain", json!({ "code": "1" })).await.is_err());
     assert!(world.agent.call(call("f__echo", json!({}))).await.is_err());
-    let confined = Page { view: View::Direct, access: Access::Only(vec![]) };
+    let confined = Page { view: View::Direct, access: Access::Only(vec![]), ..Page::default() };
     assert_eq!(world.agent.tools(&confined), Vec::<Value>::new());
     let asked = ToolCall { page: confined, ..call("f__echo", json!({})) };
     assert!(world.agent.call(asked).await.is_err());

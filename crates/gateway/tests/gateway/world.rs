@@ -96,6 +96,7 @@ pub(crate) fn call(name: &str, arguments: Value) -> ToolCall {
         cancel: CancellationToken::new(),
         progress: None,
         caller: 1,
+        capabilities: Map::new(),
     }
 }
 

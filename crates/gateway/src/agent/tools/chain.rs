@@ -127,7 +127,7 @@ async fn perform(shared: &Shared, call: &ToolCall, code: &str, mut limits: Limit
             timeout: None,
             deadline: Some(deadline),
         },
-        functions: shared.gateway.functions(access),
+        functions: shared.functions(&call.page),
         context: CallContext { cancel: call.cancel.clone(), deadline: Some(deadline.into()), ..CallContext::default() },
         observer: steps.map(|steps| steps as Arc<dyn Observer>),
         no_short_cuts: false,

@@ -82,9 +82,11 @@ impl Door {
     /// Who comes in at all.
     fn admit(&self, parts: Parts) -> Result<Visit, Refusal> {
         guard::check_way_in(&parts, &self.options)?;
-        let mut page = match &self.options.authenticate {
-            Some(authenticate) => authenticate(&parts.headers).map_err(Refusal::unauthorized)?,
-            None => self.options.page.clone(),
+        let mut page = match (parts.extensions.get::<Page>(), &self.options.authenticate) {
+            // A guard in front of this door has decided already.
+            (Some(page), _) => page.clone(),
+            (None, Some(authenticate)) => authenticate(&parts.headers).map_err(Refusal::unauthorized)?,
+            (None, None) => self.options.page.clone(),
         };
         if let Some(view) = guard::view(&parts.uri)? {
             page.view = view;
