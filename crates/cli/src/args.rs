@@ -133,7 +133,7 @@ pub(crate) struct ResultArgs {
     /// Only these lines, such as 10-40
     #[arg(long, value_name = "LINES")]
     pub(crate) lines: Option<LineRange>,
-    /// Only lines that contain this, in any case
+    /// Only what contains this, in any case
     #[arg(long, value_name = "TEXT")]
     pub(crate) grep: Option<String>,
     /// The most bytes to print

@@ -62,7 +62,7 @@ mod tests {
             [call("shop.find", CallState::Applied, None), call("b.t\x1b[2J", CallState::Failed, Some("no\nway"))];
         insta::assert_snapshot!(table(&calls, Style::plain()), @r"
         2 calls
-          shop.find        applied       12.3 ms      15 B -> 200 B
+          shop.find     applied       12.3 ms      15 B -> 200 B
           b.t\u{1b}[2J  failed        12.3 ms      15 B -> 200 B  no\u{a}way
         ");
     }

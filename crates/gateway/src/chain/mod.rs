@@ -187,6 +187,18 @@ impl Chain {
     }
 }
 
+/// The road that a text would take, without taking it. A script that would be stopped is a script.
+pub fn plan(bridge: &Bridge, request: &ChainRequest) -> Road {
+    let catalog = bridge.catalog();
+    match admitted(request).map(|limits| planned(request, &limits, request.reachable(&catalog))) {
+        Err(_) | Ok(Plan::Fault(_)) => Road::Refused,
+        Ok(Plan::Direct(_)) => Road::Direct,
+        Ok(Plan::Introspect(_)) => Road::Introspection,
+        Ok(Plan::OneCall(_)) => Road::OneCall,
+        Ok(Plan::Script(_)) => Road::Script,
+    }
+}
+
 /// Looks over a text without running it: the calls it would make and what is wrong with them.
 ///
 /// # Errors
