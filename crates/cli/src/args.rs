@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use toolgate_engine::{IsolationMode, Without};
+use toolgate_gateway::store::results::{KeyPath, LineRange};
 use toolgate_wire::{LimitRequest, Profile};
 
 use crate::input::Source;
@@ -38,6 +39,16 @@ pub(crate) enum Command {
     /// on standard error.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Look over a program's tool calls without running it
+    ///
+    /// Lists the calls on standard output and what is wrong with them on standard error. Exit code 0 when nothing must go
+    /// wrong, 1 otherwise.
+    Check(CheckArgs),
+    /// Read a result of which `run --tools` showed a part
+    ///
+    /// Results are kept for an hour, 64 MB of them. Path, lines and text each narrow what the one before left.
+    #[command(after_help = RESULT_EXAMPLES)]
+    Result(ResultArgs),
     /// Apply one function to JSON data and print its result
     ///
     /// The function runs where the data is; only its result leaves. It must be one plain (not async) function expression.
@@ -67,6 +78,17 @@ pub(crate) struct RunArgs {
     /// The kind of run: its globals and default limits
     #[arg(long, value_enum, default_value = "chain")]
     pub(crate) profile: RunProfile,
+    /// Tools that the program can call, as a JSON file describes and plays them
+    ///
+    /// The result is then shaped for a context window, and the calls are listed on standard error.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["profile", "context", "seed"])]
+    pub(crate) tools: Option<Source>,
+    /// With --tools: keep only the parts of a long result that have to do with this
+    #[arg(long, value_name = "TEXT", requires = "tools")]
+    pub(crate) intent: Option<String>,
+    /// With --tools: the most bytes of result to print; the rest is kept
+    #[arg(long, value_name = "BYTES", value_parser = size, requires = "tools")]
+    pub(crate) max_output: Option<u64>,
     /// JSON that the program sees as `context`, from a file or - for standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) context: Option<Source>,
@@ -81,8 +103,49 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   toolgate run script.ts --timeout 2s --memory 64MB
   toolgate run script.ts --context order.json --seed 7
+  toolgate run examples/chain.ts --tools examples/demo.json
   echo 'return crypto.randomUUID()' | toolgate run - --profile snippet
   toolgate run script.ts --json | jq .usage            the whole report as one JSON object";
+
+/// See [`Command::Check`].
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The program, or - for standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Source,
+    /// Tools that the program can call, as for `run`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tools: Option<Source>,
+    /// Print one JSON object: calls, errors, warnings
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// See [`Command::Result`].
+#[derive(Debug, Args)]
+pub(crate) struct ResultArgs {
+    /// The id that the footer of the result names
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Only the value at this path, such as results.items[3]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) path: Option<KeyPath>,
+    /// Only these lines, such as 10-40
+    #[arg(long, value_name = "LINES")]
+    pub(crate) lines: Option<LineRange>,
+    /// Only what contains this, in any case
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) grep: Option<String>,
+    /// The most bytes to print
+    #[arg(long, value_name = "BYTES", value_parser = size, default_value = "200000")]
+    pub(crate) max_output: u64,
+}
+
+const RESULT_EXAMPLES: &str = "\
+Examples:
+  toolgate result res_00112233445566778899aabbccddeeff
+  toolgate result res_00112233445566778899aabbccddeeff --path 'results.items[3]'
+  toolgate result res_00112233445566778899aabbccddeeff --lines 10-40 --grep error";
 
 /// See [`Command::Compute`].
 #[derive(Debug, Args)]

@@ -13,7 +13,14 @@ use crate::commands::Usage;
 pub(crate) struct Started {
     // Before the runtime: fields are dropped in this order, and workers end before what answers them.
     pub(crate) engine: Engine,
-    _runtime: Runtime,
+    runtime: Runtime,
+}
+
+impl Started {
+    /// Waits for what needs the runtime.
+    pub(crate) fn wait<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
+    }
 }
 
 /// Starts an engine. The calling thread stays outside the runtime, so it may block.
@@ -23,7 +30,7 @@ pub(crate) fn start(builder: EngineBuilder) -> anyhow::Result<Started> {
         let _inside = runtime.enter();
         builder.build()?
     };
-    Ok(Started { engine, _runtime: runtime })
+    Ok(Started { engine, runtime })
 }
 
 /// One run on an engine of its own.

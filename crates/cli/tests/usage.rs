@@ -89,6 +89,8 @@ fn help_teaches() {
     };
     insta::assert_snapshot!("help", help(&["--help"]));
     insta::assert_snapshot!("help-run", help(&["run", "--help"]));
+    insta::assert_snapshot!("help-check", help(&["check", "--help"]));
+    insta::assert_snapshot!("help-result", help(&["result", "--help"]));
     insta::assert_snapshot!("help-compute", help(&["compute", "--help"]));
     insta::assert_snapshot!("help-doctor", help(&["doctor", "--help"]));
     insta::assert_snapshot!("help-bench", help(&["bench", "--help"]));

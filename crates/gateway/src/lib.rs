@@ -2,6 +2,7 @@
 //!
 //! # Layout
 //! - [`doors`]: how the outside comes in
+//! - [`front`]: the doors of one gateway, opened together
 //! - [`agent`]: what an agent sees: tools, resources, prompts
 //! - [`gateway`]: the life of it all: configuration, backends, catalog, cache
 //! - [`chain`]: one text from an agent, run on the cheapest road
@@ -24,6 +25,7 @@ pub mod chain;
 pub mod config;
 pub mod demo;
 pub mod doors;
+pub mod front;
 pub mod functions;
 pub mod gateway;
 pub mod output;

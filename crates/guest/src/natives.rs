@@ -20,7 +20,7 @@ pub(crate) fn object<'js>(ctx: &Ctx<'js>, state: &Rc<State>, resolvers: &Resolve
     clock_and_chance(&natives, state)?;
     host(&natives, state)?;
     values(&natives, state)?;
-    web_platform(&natives)?;
+    web_platform(&natives, state)?;
     let resolvers = resolvers.clone();
     natives.set(
         "resolveGlobals",
@@ -120,20 +120,69 @@ fn values<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
     natives.set("isPromise", Func::from(|value: Value<'js>| value.is_promise()))
 }
 
-fn web_platform<'js>(natives: &Object<'js>) -> Result<()> {
-    natives.set("parseUrl", Func::from(|input: String, base: Option<String>| web::parse(&input, base.as_deref())))?;
-    natives.set("setUrl", Func::from(|href: String, part: String, value: String| web::set(&href, &part, &value)))?;
-    natives.set("parseQuery", Func::from(|query: String| web::parse_query(&query)))?;
-    natives.set("writeQuery", Func::from(|pairs: String| web::write_query(&pairs).unwrap_or_default()))?;
+/// How many times a text's own length these functions may need for a moment, at worst.
+mod room {
+    pub(super) const URL: u64 = 12;
+    pub(super) const QUERY: u64 = 48;
+    pub(super) const PAIRS: u64 = 16;
+    pub(super) const BYTES: u64 = 4;
+}
+
+/// Throws unless the run could hold `times` the length: what these functions use is not the interpreter's to count.
+fn need_room(ctx: &Ctx<'_>, run: &State, length: usize, times: u64) -> Result<()> {
+    let fits = run.meter.has_room(times.saturating_mul(length as u64));
+    if fits { Ok(()) } else { Err(throw(ctx, &Refused::Memory)) }
+}
+
+fn web_platform<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
+    let run = state.clone();
+    natives.set(
+        "parseUrl",
+        Func::from(move |ctx: Ctx<'js>, input: String, base: Option<String>| {
+            need_room(&ctx, &run, input.len() + base.as_ref().map_or(0, String::len), room::URL)?;
+            Ok::<_, rquickjs::Error>(web::parse(&input, base.as_deref()))
+        }),
+    )?;
+    let run = state.clone();
+    natives.set(
+        "setUrl",
+        Func::from(move |ctx: Ctx<'js>, href: String, part: String, value: String| {
+            need_room(&ctx, &run, href.len() + value.len(), room::URL)?;
+            Ok::<_, rquickjs::Error>(web::set(&href, &part, &value))
+        }),
+    )?;
+    let run = state.clone();
+    natives.set(
+        "parseQuery",
+        Func::from(move |ctx: Ctx<'js>, query: String| {
+            need_room(&ctx, &run, query.len(), room::QUERY)?;
+            Ok::<_, rquickjs::Error>(web::parse_query(&query))
+        }),
+    )?;
+    let run = state.clone();
+    natives.set(
+        "writeQuery",
+        Func::from(move |ctx: Ctx<'js>, pairs: String| {
+            need_room(&ctx, &run, pairs.len(), room::PAIRS)?;
+            Ok::<_, rquickjs::Error>(web::write_query(&pairs).unwrap_or_default())
+        }),
+    )?;
     natives.set(
         "encodeUtf8",
         Func::from(|ctx: Ctx<'js>, text: String| TypedArray::<u8>::new_copy(ctx, text.as_bytes())),
     )?;
-    natives.set("decodeUtf8", Func::from(decode_utf8))
+    let run = state.clone();
+    natives.set(
+        "decodeUtf8",
+        Func::from(move |ctx: Ctx<'js>, bytes: TypedArray<'js, u8>, fatal: bool| {
+            need_room(&ctx, &run, bytes.len(), room::BYTES)?;
+            Ok::<_, rquickjs::Error>(decode_utf8(&bytes, fatal))
+        }),
+    )
 }
 
 /// The text, or nothing when it must be valid and is not.
-fn decode_utf8(bytes: TypedArray<'_, u8>, fatal: bool) -> Option<String> {
-    let bytes = memory::copy_of(&bytes);
+fn decode_utf8(bytes: &TypedArray<'_, u8>, fatal: bool) -> Option<String> {
+    let bytes = memory::copy_of(bytes);
     if fatal { String::from_utf8(bytes).ok() } else { Some(String::from_utf8_lossy(&bytes).into_owned()) }
 }

@@ -299,8 +299,12 @@ impl<'js> Run<'js, '_> {
             let texts = describe.call::<_, Vec<String>>((thrown,));
             texts.map_err(|_| failed(Code::Runtime, "an error that cannot be shown"))
         });
+        // Telling of an error can be what a run has no memory or time left for.
+        if let Some(stop) = self.state.check() {
+            return self.stopped(stop, None);
+        }
         match described.as_deref() {
-            Err(end) => self.state.check().map_or(end.clone(), |stop| self.stopped(stop, None)),
+            Err(end) => end.clone(),
             Ok([message, stack]) => {
                 let (line, column) = position(stack);
                 End::Failed { code: Code::Runtime, message: message.clone(), line, column }

@@ -39,7 +39,7 @@ pub(crate) enum Refused {
     TooManyCalls(u64),
     #[error("this run may have {MAX_TIMERS} timers waiting at one time")]
     TooManyTimers,
-    #[error("there is no memory left for the arguments of this call")]
+    #[error("there is no memory left for this")]
     Memory,
     #[error("the host is gone")]
     Broken,

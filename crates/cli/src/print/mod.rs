@@ -8,11 +8,12 @@
 //! - `pretty`: JSON text, indented as text
 //! - `excerpt`: a source line and a caret
 //! - `console`: a program's console, as it comes
-//! - `report`: the end of a run
+//! - `report`: the end of a run; `ledger`: its calls
 
 pub(crate) mod console;
 pub(crate) mod escape;
 pub(crate) mod excerpt;
+pub(crate) mod ledger;
 pub(crate) mod pretty;
 pub(crate) mod report;
 

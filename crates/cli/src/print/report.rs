@@ -32,19 +32,24 @@ impl Shown {
     }
 
     fn print_for_a_person(&self) -> anyhow::Result<()> {
+        self.warn();
+        match self.report.value() {
+            Ok(value) => out(escape::json(&pretty::pretty(value.get()))),
+            Err(failure) => {
+                note(describe(failure, &self.origin, Style::stderr()));
+                Ok(())
+            }
+        }
+    }
+
+    /// What a person should know besides the result.
+    pub(crate) fn warn(&self) {
         let style = Style::stderr();
         if self.report.logs.dropped > 0 {
             note(style.faint(format_args!("({} more console lines were not kept)", self.report.logs.dropped)));
         }
         for warning in &self.report.warnings {
             note(format_args!("{} {}", style.warn("warning:"), escape::text(warning)));
-        }
-        match self.report.value() {
-            Ok(value) => out(escape::json(&pretty::pretty(value.get()))),
-            Err(failure) => {
-                note(describe(failure, &self.origin, style));
-                Ok(())
-            }
         }
     }
 }

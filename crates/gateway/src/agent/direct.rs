@@ -19,7 +19,7 @@ use super::session::Run;
 use super::tools::chain::execution_id;
 use crate::bridge::Asked;
 use crate::catalog::{Catalog, ToolRef};
-use crate::doors::mcp::{Page, ToolCall};
+use crate::doors::mcp::{Fault, Page, ToolCall};
 
 /// Longest name.
 const MAX_NAME: usize = 64;
@@ -58,13 +58,19 @@ pub(super) fn list(shared: &Shared, page: &Page) -> Vec<Value> {
 }
 
 /// The tool that a client means.
-pub(super) fn find(shared: &Shared, call: &ToolCall) -> Option<(String, String)> {
+pub(super) fn find(shared: &Shared, name: &str, page: &Page) -> Option<(String, String)> {
     let names = shared.direct.names(shared);
-    names.get(&call.name).filter(|(backend, _)| call.page.access.permits(backend)).cloned()
+    names.get(name).filter(|(backend, _)| page.access.permits(backend)).cloned()
 }
 
-/// Calls it; the result is the backend's own.
-pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: ToolCall) -> Value {
+/// One tool of a page.
+pub(super) fn one(shared: &Shared, name: &str, page: &Page) -> Option<Value> {
+    let (backend, tool) = find(shared, name, page)?;
+    Some(object(name.to_owned(), shared.gateway.catalog().tool(&backend, &tool)?))
+}
+
+/// Calls it; the result, or the error, is the backend's own.
+pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: ToolCall) -> Result<Value, Fault> {
     let asked = Asked {
         access: call.page.access,
         cancel: call.cancel,
@@ -76,10 +82,10 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
     let request_bytes = serde_json::to_string(&call.arguments).map_or(0, |text| text.len() as u64);
     let answer = shared.gateway.bridge().call(&backend, &tool, call.arguments, asked).await;
     let (result, state, error) = match answer {
-        Ok(answer) => (passed_on(answer.raw, answer.value), CallState::Applied, None),
+        Ok(answer) => (Ok(passed_on(answer.raw, answer.value)), CallState::Applied, None),
         Err(error) => (failed(&error), error.state, Some(error.message)),
     };
-    let bytes = result.to_string().len() as u64;
+    let bytes = result.as_ref().map_or(0, |result| result.to_string().len() as u64);
     let ms = since.elapsed().as_secs_f64() * 1e3;
     let name = format!("{backend}.{tool}");
     let ok = state == CallState::Applied;
@@ -114,12 +120,20 @@ fn passed_on(raw: Option<Value>, value: Value) -> Value {
     }
 }
 
-fn failed(error: &HostError) -> Value {
+/// A tool that failed is a result; a backend that refused the call is its own error.
+fn failed(error: &HostError) -> Result<Value, Fault> {
+    if error.code == "REJECTED"
+        && let Some(code) = error.data.as_ref().and_then(|data| data["code"].as_i64())
+    {
+        let message = error.message.strip_suffix(&format!(" (code {code})")).unwrap_or(&error.message).to_owned();
+        let data = error.data.as_ref().map(|data| data["data"].clone()).filter(|data| !data.is_null());
+        return Err(Fault::Rejected { code, message, data });
+    }
     let mut result = failure(error.message.clone());
     if let Some(data) = error.data.as_ref().filter(|data| data.is_object() && error.code == "TOOL_FAILED") {
         result["structuredContent"] = data.clone();
     }
-    result
+    Ok(result)
 }
 
 /// The tool as its backend lists it, under the name that it has here.

@@ -33,6 +33,7 @@ use tokio::sync::broadcast;
 use crate::doors::mcp::{
     Change, Completion, Fault, Identity, Page, PromptCall, Service, ServiceFuture, ToolCall, View,
 };
+use crate::functions::Registry;
 use crate::gateway::Gateway;
 
 use direct::Direct;
@@ -58,6 +59,19 @@ struct Shared {
     gateway: Arc<Gateway>,
     session: Session,
     direct: Direct,
+}
+
+impl Shared {
+    /// The host functions that programs of this page may use.
+    fn functions(&self, page: &Page) -> Registry {
+        let functions = self.gateway.functions(&page.access);
+        match &page.functions {
+            None => functions,
+            Some(names) => {
+                functions.iter().filter(|it| names.iter().any(|name| name == it.name().as_str())).cloned().collect()
+            }
+        }
+    }
 }
 
 impl Agent {
@@ -90,6 +104,15 @@ impl Service for Agent {
         }
     }
 
+    fn tool(&self, name: &str, page: &Page) -> Option<Value> {
+        let own = || Some(tools::available(&self.0).into_iter().find(|tool| tool.name == name)?.object(&self.0, page));
+        match page.view {
+            View::Code => own(),
+            View::Direct => direct::one(&self.0, name, page),
+            View::Both => own().or_else(|| direct::one(&self.0, name, page)),
+        }
+    }
+
     fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
         let shared = Arc::clone(&self.0);
         let (own, passed_on) = match call.page.view {
@@ -100,8 +123,8 @@ impl Service for Agent {
         if own && let Some(tool) = tools::available(&shared).into_iter().find(|tool| tool.name == call.name) {
             return Box::pin(async move { Ok(answer::or_complaint((tool.call)(shared, call).await)) });
         }
-        if passed_on && let Some((backend, tool)) = direct::find(&shared, &call) {
-            return Box::pin(async move { Ok(direct::call(&shared, backend, tool, call).await) });
+        if passed_on && let Some((backend, tool)) = direct::find(&shared, &call.name, &call.page) {
+            return Box::pin(async move { direct::call(&shared, backend, tool, call).await });
         }
         Box::pin(std::future::ready(Err(Fault::NotFound(format!("there is no tool named {}", uri::shown(&call.name))))))
     }
@@ -135,6 +158,14 @@ impl Service for Agent {
     }
 
     fn has_prompts(&self) -> bool {
+        true
+    }
+
+    fn announces_resources(&self) -> bool {
+        true
+    }
+
+    fn has_completions(&self) -> bool {
         true
     }
 

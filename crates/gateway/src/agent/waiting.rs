@@ -67,24 +67,3 @@ pub(super) fn note(shared: &Shared, access: &Access) -> Option<String> {
     }
     (!notes.is_empty()).then(|| notes.join(". "))
 }
-
-/// What to add to a failed run that mentions a backend which is not there.
-pub(super) fn missing_in(shared: &Shared, code: &str, access: &Access) -> Vec<String> {
-    let catalog = shared.gateway.catalog();
-    let absent = catalog.backends().iter().filter(|backend| {
-        let mentioned = code.contains(backend.name()) || code.contains(backend.identifier());
-        access.permits(backend.name())
-            && mentioned
-            && backend.tools().is_empty()
-            && *backend.state() != BackendState::Ready
-    });
-    absent
-        .map(|backend| {
-            let name = backend.name();
-            format!(
-                "hint: backend '{name}' is {}; the resource toolgate://backend/{name} shows its state",
-                backend.state()
-            )
-        })
-        .collect()
-}

@@ -19,7 +19,7 @@ pub(crate) mod http;
 mod inbox;
 mod link;
 pub(crate) mod protocol;
-mod queue;
+pub(crate) mod queue;
 pub(crate) mod rpc;
 mod session;
 mod set;

@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
 
 use super::{Answer, Asked, Provider, ProviderFuture};
+use crate::backends::queue::{Full, Queue};
 use crate::catalog::{BackendState, Catalog, Listing, Tool};
 
 /// The file as written.
@@ -33,11 +34,14 @@ pub struct Script {
 
 /// One backend of the file.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ScriptedBackend {
     /// Words that search may filter by.
     #[serde(default)]
     pub tags: Vec<String>,
+    /// Calls that it carries out at one time; the others wait. As many as there are when absent.
+    #[serde(default)]
+    pub max_concurrent: Option<usize>,
     /// Its tools.
     pub tools: Vec<ScriptedTool>,
 }
@@ -112,9 +116,10 @@ impl Script {
     /// A provider for each backend.
     pub fn providers(self) -> impl Iterator<Item = (String, Arc<dyn Provider>)> {
         self.backends.into_iter().map(|(name, backend)| {
-            let tools =
-                backend.tools.into_iter().map(|tool| (tool.name.clone(), Arc::new(Played::new(tool)))).collect();
-            (name, Arc::new(ScriptedProvider(tools)) as Arc<dyn Provider>)
+            let played = |tool: ScriptedTool| (tool.name.clone(), Arc::new(Played::new(tool)));
+            let tools = backend.tools.into_iter().map(played).collect();
+            let queue = backend.max_concurrent.map(|limit| Queue::new(limit, WAITING));
+            (name, Arc::new(ScriptedProvider { tools, queue }) as Arc<dyn Provider>)
         })
     }
 }
@@ -139,7 +144,15 @@ impl ScriptedTool {
     }
 }
 
-struct ScriptedProvider(BTreeMap<String, Arc<Played>>);
+/// Calls that may wait for their turn.
+const WAITING: usize = 10_000;
+/// The time of a call that has none of its own.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+struct ScriptedProvider {
+    tools: BTreeMap<String, Arc<Played>>,
+    queue: Option<Arc<Queue>>,
+}
 
 /// A tool and how often it was called.
 struct Played {
@@ -152,8 +165,8 @@ impl Played {
         Played { tool, calls: AtomicUsize::new(0) }
     }
 
-    fn answer(&self, arguments: &Map<String, Value>) -> Result<Answer, HostError> {
-        let turn = self.calls.fetch_add(1, Ordering::Relaxed);
+    /// The answer of the call that came as number `turn`.
+    fn answer(&self, turn: usize, arguments: &Map<String, Value>) -> Result<Answer, HostError> {
         if let Some(error) = &self.tool.error {
             let message = filled_text(&error.message, arguments);
             let data = error.data.as_ref().map(|data| filled(data, arguments));
@@ -167,25 +180,45 @@ impl Played {
 
 impl Provider for ScriptedProvider {
     fn call(&self, tool: String, arguments: Map<String, Value>, asked: Asked) -> ProviderFuture {
-        let Some(played) = self.0.get(&tool).cloned() else {
+        let Some(played) = self.tools.get(&tool).cloned() else {
             let error = HostError::not_sent("UNKNOWN_TOOL", format!("no tool named {tool}"));
             return Box::pin(std::future::ready(Err(error)));
         };
-        if played.tool.delay_ms == 0 {
-            return Box::pin(std::future::ready(played.answer(&arguments)));
+        let turn = played.calls.fetch_add(1, Ordering::Relaxed);
+        if played.tool.delay_ms == 0 && self.queue.is_none() {
+            return Box::pin(std::future::ready(played.answer(turn, &arguments)));
         }
+        let queue = self.queue.clone();
         Box::pin(async move {
-            let delay = Duration::from_millis(played.tool.delay_ms);
-            let allowed = asked.timeout.unwrap_or(Duration::from_secs(30));
+            let delayed = async {
+                let _permit = match &queue {
+                    Some(queue) => Some(queue.enter(asked.caller).await.map_err(overloaded)?),
+                    None => None,
+                };
+                played.wait(asked.timeout.unwrap_or(TIMEOUT)).await?;
+                played.answer(turn, &arguments)
+            };
             tokio::select! {
-                () = tokio::time::sleep(delay.min(allowed)) => {}
-                () = asked.cancel.cancelled() => return Err(HostError::unknown("CANCELLED", "the call was cancelled")),
+                answer = delayed => answer,
+                () = asked.cancel.cancelled() => Err(HostError::unknown("CANCELLED", "the call was cancelled")),
             }
-            if delay > allowed {
-                return Err(HostError::unknown("TIMEOUT", format!("no answer within {} ms", allowed.as_millis())));
-            }
-            played.answer(&arguments)
         })
+    }
+}
+
+fn overloaded(Full(waiting): Full) -> HostError {
+    HostError::not_sent("OVERLOADED", format!("{waiting} calls wait already"))
+}
+
+impl Played {
+    /// Takes the tool's time, which starts when its turn comes, but no more than is allowed.
+    async fn wait(&self, allowed: Duration) -> Result<(), HostError> {
+        let delay = Duration::from_millis(self.tool.delay_ms);
+        tokio::time::sleep(delay.min(allowed)).await;
+        if delay > allowed {
+            return Err(HostError::unknown("TIMEOUT", format!("no answer within {} ms", allowed.as_millis())));
+        }
+        Ok(())
     }
 }
 

@@ -4,13 +4,14 @@
 //! - `tools`: the catalog as the planner asks it
 //! - `short_cut`: a text that is one call, without an engine; `canonical`: its answer as JavaScript would print it
 //! - `introspect`: a text that only asks what tools there are
-//! - `explain`: a failed run in words that teach
+//! - `explain`: a failed run in words that teach; `kept`: computing on what an answer left out
 //!
 //! Every road ends in the same [`Report`], and the planner can be switched off: the answers stay, slower.
 
 mod canonical;
 mod explain;
 mod introspect;
+mod kept;
 mod short_cut;
 mod tools;
 
@@ -31,6 +32,7 @@ use crate::store::results::ResultStore;
 use tools::Reachable;
 
 pub use explain::explain;
+pub use kept::query;
 
 /// Which road a text took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,16 +143,6 @@ impl Chain {
         }
     }
 
-    /// Looks over a text without running it: the calls it would make and what is wrong with them.
-    ///
-    /// # Errors
-    /// If the text is no program.
-    pub fn check(&self, request: &ChainRequest) -> Result<Preflight, Failure> {
-        admitted(request)?;
-        let catalog = self.bridge.catalog();
-        toolgate_plan::preflight(&request.code, &request.reachable(&catalog)).map_err(not_a_program)
-    }
-
     /// Runs a text in the engine, whatever cheaper road there is.
     async fn program(&self, request: &ChainRequest, tools: Reachable<'_>, since: Instant) -> ChainReport {
         match toolgate_plan::script(&request.code, &tools) {
@@ -193,6 +185,28 @@ impl Chain {
         };
         self.engine.run(run).await
     }
+}
+
+/// The road that a text would take, without taking it. A script that would be stopped is a script.
+pub fn plan(bridge: &Bridge, request: &ChainRequest) -> Road {
+    let catalog = bridge.catalog();
+    match admitted(request).map(|limits| planned(request, &limits, request.reachable(&catalog))) {
+        Err(_) | Ok(Plan::Fault(_)) => Road::Refused,
+        Ok(Plan::Direct(_)) => Road::Direct,
+        Ok(Plan::Introspect(_)) => Road::Introspection,
+        Ok(Plan::OneCall(_)) => Road::OneCall,
+        Ok(Plan::Script(_)) => Road::Script,
+    }
+}
+
+/// Looks over a text without running it: the calls it would make and what is wrong with them.
+///
+/// # Errors
+/// If the text is no program.
+pub fn check(bridge: &Bridge, request: &ChainRequest) -> Result<Preflight, Failure> {
+    admitted(request)?;
+    let catalog = bridge.catalog();
+    toolgate_plan::preflight(&request.code, &request.reachable(&catalog)).map_err(not_a_program)
 }
 
 impl ChainRequest {

@@ -141,6 +141,11 @@ impl Gateway {
         granted.for_access(access)
     }
 
+    /// All host functions, whoever asks.
+    pub fn all_functions(&self) -> Registry {
+        self.functions(&Access::All)
+    }
+
     /// The connections, by name.
     pub fn backends(&self) -> Vec<Backend> {
         self.backends.all()

@@ -40,7 +40,7 @@ impl Provider for Patient {
                 up = backend.ready(patience) => up.is_ok(),
             };
             if !up {
-                return Err(not_ready(backend.name(), &tool, &shown_state(&backend.state(), true)));
+                return Err(not_ready(backend.name(), Some(&tool), &shown_state(&backend.state(), true)));
             }
             inner.call(tool, arguments, asked).await
         })

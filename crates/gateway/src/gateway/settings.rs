@@ -1,11 +1,11 @@
 //! From configured values to what the engine, the output pipeline and the stores take.
 
-use toolgate_engine::{Engine, EngineBuilder, IsolationMode};
+use toolgate_engine::{Engine, EngineBuilder, EngineChoice, IsolationMode, V8Settings};
 use toolgate_wire::LimitRequest;
 use toolgate_wire::limits::range;
 
 use crate::config::checked::{ProfileLimits, Settings};
-use crate::config::values::Isolation;
+use crate::config::values::{self, Isolation};
 use crate::output::OutputSettings;
 use crate::store::results::ResultLimits;
 
@@ -17,6 +17,19 @@ pub fn engine_builder(settings: &Settings) -> EngineBuilder {
         Some(Isolation::Thread) => builder.isolation(IsolationMode::Thread),
         None => builder,
     };
+    builder = match settings.sandbox.engine {
+        Some(values::Engine::Auto) => builder.engine(EngineChoice::Auto),
+        Some(values::Engine::QuickJs) => builder.engine(EngineChoice::QuickJs),
+        Some(values::Engine::V8) => builder.engine(EngineChoice::V8),
+        None => builder,
+    };
+    let v8 = &settings.v8;
+    builder = builder.v8(V8Settings {
+        deno: v8.deno.clone().or(V8Settings::default().deno),
+        ahead: v8.pool,
+        move_after: v8.threshold,
+        ..V8Settings::default()
+    });
     if let Some(runs) = settings.sandbox.max_concurrent_runs {
         builder = builder.max_concurrent_runs(runs);
     }

@@ -6,11 +6,14 @@
 //! - `hints`, `names`: the folders of `specs/`
 //! - `calls`, `access`, `results`: what happens at the bridge, who may see what, what is kept
 
+mod access;
+mod calls;
 mod differential;
 mod hints;
 mod names;
 mod programs;
 mod random;
+mod results;
 mod runner;
 mod world;
 
@@ -19,6 +22,14 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // Before any thread exists: the engine starts this same program again to get its zygote.
     toolgate_engine::take_over_if_asked();
-    let cases = [differential::cases(), random::cases(), hints::cases(), names::cases()];
+    let cases = [
+        differential::cases(),
+        random::cases(),
+        hints::cases(),
+        names::cases(),
+        calls::cases(),
+        access::cases(),
+        results::cases(),
+    ];
     runner::run(cases.into_iter().flatten().collect())
 }

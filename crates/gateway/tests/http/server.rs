@@ -144,7 +144,8 @@ async fn a_connection_serves_many_requests() {
 }
 
 async fn ten_thousand_idle_connections_disturb_nobody() {
-    let server = start(Setup::default()).await;
+    let server = ServerLimits { head_time: Duration::from_secs(60), ..ServerLimits::default() };
+    let server = start(Setup { server, ..Setup::default() }).await;
     let crowd = processes::start(format!("idle 10000 {}", server.at)).await;
     assert_eq!(crowd.line, "10000", "this system gives too few descriptors (ulimit -Hn)");
     let mut times = Vec::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use toolgate_engine::{Engine, EngineBuilder};
@@ -13,7 +13,7 @@ use toolgate_gateway::bridge::{Bridge, scripted::Script};
 use toolgate_gateway::catalog::CatalogHandle;
 use toolgate_gateway::config::checked::{Http, Key, Profiles};
 use toolgate_gateway::config::values::{Glob, KeyHash, Rate, Setting};
-use toolgate_gateway::doors::http::{Ending, Parts, Rules, ServerLimits, Service, ServiceLimits, serve};
+use toolgate_gateway::doors::http::{Ending, Parts, Rules, ServerLimits, Service, ServiceLimits, listen, serve};
 use toolgate_gateway::functions::{HostFunction, Registry};
 use toolgate_gateway::store::sessions::{MemoryStore, Sessions, SystemClock};
 
@@ -143,7 +143,7 @@ pub(crate) async fn start(setup: Setup) -> Server {
         limits: setup.service,
         public_url: None,
     });
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let listener = listen(([127, 0, 0, 1], 0).into()).expect("a free port");
     let at = listener.local_addr().expect("an address");
     let served = tokio::spawn(serve(listener, service.router(), ending.clone(), setup.server));
     Server { at, service, ending, served }

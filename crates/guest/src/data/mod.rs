@@ -24,7 +24,8 @@ pub use serialise::{Caps, DepthPolicy, HARD_DEPTH, SerialiseError, Unwritable, t
 
 use rquickjs::{Ctx, Result};
 
-/// Prepares a context: once, before any guest code runs in it. Safe before a fork.
+/// Prepares a context: once, before guest code and before a prelude captures `Object.freeze` and its kin, which are
+/// wrapped here. Safe before a fork. A runtime holds one prepared context: what is captured belongs to the runtime.
 pub fn install(ctx: &Ctx<'_>) -> Result<()> {
     let realm = realm::Realm::capture(ctx)?;
     ctx.store_userdata(realm).map_err(|_| rquickjs::Error::Unknown)?;

@@ -10,6 +10,7 @@ use seccompiler::{
 };
 use toolgate_wire::Limits;
 use toolgate_wire::frame::Layers;
+use toolgate_wire::limits::MAX_ARGUMENTS;
 
 use super::Without;
 
@@ -59,7 +60,9 @@ pub fn settle(without: Without) -> Layers {
 /// process. Nothing can be raised again: that takes a privilege which was given up. The interpreter's
 /// meter is the exact limit; this one stops native code that has no meter.
 pub fn limit_run(limits: &Limits) {
-    limit(libc::RLIMIT_DATA, limits.memory.saturating_add(MEMORY_SLACK));
+    // A result or a call's arguments are text on their way out: written, doubled while it grows, framed.
+    let outgoing = 3 * limits.result.max(if limits.calls > 0 { MAX_ARGUMENTS as u64 } else { 0 });
+    limit(libc::RLIMIT_DATA, limits.memory.saturating_add(outgoing).saturating_add(MEMORY_SLACK));
     limit(libc::RLIMIT_CPU, limits.wall.as_secs() + 2);
 }
 

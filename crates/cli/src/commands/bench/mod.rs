@@ -4,8 +4,9 @@
 //! - `workloads`: the rows, in one table that grows by one line a row
 //! - `meter`: samples, statistics, calibration, cores
 //! - `hosts`: what the programs of the rows call
-//! - `latency`, `data`, `kill`, `memory`, `throughput`: how each row is measured
+//! - `latency`, `chain`, `data`, `kill`, `memory`, `throughput`: how each row is measured
 
+mod chain;
 mod data;
 mod hosts;
 mod kill;

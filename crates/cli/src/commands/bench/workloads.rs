@@ -1,7 +1,7 @@
 //! The rows of the benchmark, in the order they are measured.
 
 use super::meter::{Cores, Meter, Samples, Unit};
-use super::{data, kill, latency, memory, throughput};
+use super::{chain, data, kill, latency, memory, throughput};
 
 /// One row.
 #[derive(Debug)]
@@ -61,6 +61,35 @@ pub(super) const WORKLOADS: &[Workload] = &[
         name: "names",
         what: "`warm` with 50 backends of 20 tools, one of them touched",
         measure: latency::names,
+        ..ROW
+    },
+    Workload {
+        name: "plan-script",
+        group: Some("chain"),
+        what: "planning a script of 20 lines, at 1,000 registered tools",
+        measure: chain::plan_script,
+        ..ROW
+    },
+    Workload {
+        name: "direct-json",
+        group: Some("chain"),
+        what: "from a text that is JSON to the dispatched call, at 1,000 registered tools",
+        measure: chain::direct_json,
+        ..ROW
+    },
+    Workload {
+        name: "one-call",
+        group: Some("chain"),
+        what: "the same for a program that is one call",
+        measure: chain::one_call,
+        ..ROW
+    },
+    Workload {
+        name: "pipeline-1mb",
+        group: Some("chain"),
+        what: "a megabyte of JSON through the output pipeline",
+        runs: 100,
+        measure: chain::pipeline,
         ..ROW
     },
     Workload {

@@ -14,7 +14,7 @@ use super::super::session::Run;
 use super::super::{Shared, content, waiting};
 use super::{Answering, Hints, Tool};
 use crate::bridge::Asked;
-use crate::chain::{ChainReport, ChainRequest, Road, explain};
+use crate::chain::{ChainReport, ChainRequest, explain};
 use crate::doors::mcp::ToolCall;
 use crate::functions::CallContext;
 use crate::gateway::{chain_limits, output_settings};
@@ -37,7 +37,8 @@ tools with search_tools first.
 - `return` what you need, and only that: filter, join, sort and count in the program. console.log is returned too.
 - Use `Promise.all([...])` for calls that do not depend on each other.
 - A failing tool throws a ToolError with backend, tool, code, message and data; catch it to go on.
-- `__getToolInterface(\"backend.tool\")` gives a tool's schema. There are no imports, no fetch, no files.
+- `__getToolInterface(\"backend.tool\")` gives a tool's schema. There are no imports, no files and no fetch; \
+`await httpCall({ url })` reaches public addresses.
 - A returned image, audio or resource block (or a list of them) is shown as such.
 
 Example:
@@ -91,7 +92,7 @@ async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
 
     let report = perform(&shared, &call, code, limits).await;
     let id = execution_id();
-    let answer = answer(&shared, &call, &report, &id, code, &settings, intent);
+    let answer = answer(&shared, &report, &id, code, &settings, intent);
     shared.session.record(Run {
         id,
         tool: TOOL.name,
@@ -126,7 +127,7 @@ async fn perform(shared: &Shared, call: &ToolCall, code: &str, mut limits: Limit
             timeout: None,
             deadline: Some(deadline),
         },
-        functions: shared.gateway.functions(access),
+        functions: shared.functions(&call.page),
         context: CallContext { cancel: call.cancel.clone(), deadline: Some(deadline.into()), ..CallContext::default() },
         observer: steps.map(|steps| steps as Arc<dyn Observer>),
         no_short_cuts: false,
@@ -146,22 +147,17 @@ struct Answer {
 
 fn answer(
     shared: &Shared,
-    call: &ToolCall,
     done: &ChainReport,
     id: &str,
     code: &str,
     settings: &OutputSettings,
     intent: Option<&str>,
 ) -> Answer {
-    let ChainReport { report, road } = done;
+    let report = &done.report;
     let mut meta = report_meta(done, id);
     let (mut blocks, processed) = match report.value() {
         Err(_) => {
-            let mut text = explain(report, code);
-            if *road == Road::Refused || report.calls.is_empty() {
-                let hints = waiting::missing_in(shared, code, &call.page.access);
-                hints.iter().for_each(|hint| text.extend([hint.as_str(), "\n"]));
-            }
+            let text = explain(report, code);
             let processed = text.len();
             (vec![text_block(bounded(text, settings.max_output_size))], processed)
         }

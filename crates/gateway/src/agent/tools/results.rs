@@ -14,7 +14,7 @@ use crate::chain::{Following, explain};
 use crate::doors::mcp::ToolCall;
 use crate::gateway::{compute_limits, output_settings};
 use crate::output;
-use crate::store::results::{KeyPath, Kind, LineRange, Reading};
+use crate::store::results::{KeyPath, LineRange, Reading};
 
 pub(super) static READ: Tool = Tool {
     name: "read_result",
@@ -94,15 +94,11 @@ async fn query(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> 
     let arguments = Arguments::new(&call.arguments, &["result_id", "code"])?;
     let id = arguments.text("result_id")?;
     let code = arguments.text("code")?;
-    let whole = shared.gateway.results().get(id).map_err(|error| Complaint(format!("result_id: {error}")))?;
-    let data = match whole.kind {
-        Kind::Json => whole.text.to_string(),
-        Kind::Text => Value::String(whole.text.to_string()).to_string(),
-    };
     let settings = shared.gateway.config().settings.clone();
     let following = Following::new(&Asked { cancel: call.cancel.clone(), ..Asked::default() });
     let options = ComputeOptions { limits: compute_limits(&settings), cancel: following.cancel.clone() };
-    let report = shared.gateway.chain().engine().compute(code, data, options).await;
+    let asked = crate::chain::query(shared.gateway.chain().engine(), shared.gateway.results(), id, code, options);
+    let report = asked.await.map_err(|error| Complaint(format!("result_id: {error}")))?;
     let settings = output_settings(&settings);
     let Ok(value) = report.value() else {
         return Ok(failure(bounded(explain(&report, code), settings.max_output_size)));

@@ -32,7 +32,7 @@ const LANGUAGES: [&str; 2] = ["javascript", "typescript"];
 
 /// From the registry, so that it says what there is.
 fn description(shared: &Shared, page: &Page) -> String {
-    let functions = docs::for_model(&shared.gateway.functions(&page.access));
+    let functions = docs::for_model(&shared.functions(page));
     format!(
         "Runs a short JavaScript or TypeScript snippet in a sealed sandbox and returns its result, output and errors. \
          `return` the result; console.log goes to stdout, console.error to stderr. No imports, no files, no tools (use \
@@ -126,7 +126,7 @@ async fn perform(shared: &Shared, call: &ToolCall, code: String, limits: LimitRe
         ..Asked::default()
     };
     let following = Following::new(&asked);
-    let functions = shared.gateway.functions(&call.page.access);
+    let functions = shared.functions(&call.page);
     let hints = context.hints.clone();
     let host = RunHost::new(shared.gateway.bridge().clone(), asked).with_functions(functions, context).without_tools();
     let request = Request {

@@ -17,7 +17,7 @@
 //!
 //! # Layout
 //! - [`Service`]: what stands behind the door; [`Ending`]: how it is closed
-//! - [`serve`]: sockets: how many, how slow, how they end
+//! - [`listen`], [`serve`]: sockets: how many, how slow, how they end
 //! - `gate`, `caller`: who is let in; `refusal`: how the others are told
 //! - `body`, `messages`, `limits`: what comes in and goes out
 //! - `run`, `sessions`, `socket`, `about`, `openapi`: the endpoints
@@ -37,5 +37,5 @@ mod sessions;
 mod socket;
 
 pub use caller::Caller;
-pub use server::{ServerLimits, serve};
+pub use server::{ServerLimits, listen, serve};
 pub use service::{Ending, Parts, Rules, Service, ServiceLimits};

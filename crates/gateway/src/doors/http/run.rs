@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
 use toolgate_engine::{Cancel, Observer, Request};
 use toolgate_wire::{Code, LimitRequest, Limits, Outcome, Profile, Report};
 
@@ -110,8 +111,9 @@ impl Service {
     pub(super) async fn perform(&self, caller: &Caller, job: Job) -> Result<RunReply, Refusal> {
         let execution_id = execution_id()?;
         let abort = &self.ending().abort;
-        let over = abort.child_token();
-        // Whatever calls are under way when the run ends are ended with it.
+        // Whatever calls are under way when the run ends are ended with it, and not before it: a program must not see
+        // its calls fail and go on.
+        let over = CancellationToken::new();
         let _calls = over.clone().drop_guard();
         let wall = job.limits.resolve(job.profile).map_or(Limits::of(job.profile).wall, |it| it.limits.wall);
         let deadline = Instant::now() + wall;

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::HeaderMap;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
@@ -13,7 +14,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use url::Url;
 
 use super::body::{BodyLimits, Budget};
-use super::caller::{Keys, Rates};
+use super::caller::{Caller, Keys, Rates};
 use super::refusal::Refusal;
 use super::{about, gate, run, sessions, socket};
 use crate::bridge::Bridge;
@@ -163,6 +164,11 @@ impl Service {
         door.route_layer(from_fn_with_state(self.clone(), gate::by_key))
             .layer(from_fn_with_state(self.clone(), gate::by_place))
             .layer(CatchPanicLayer::custom(|_| -> Response { Refusal::Internal.into_response() }))
+    }
+
+    /// Whose key these headers carry, if the caller may be here; for doors that ask by themselves.
+    pub fn caller(&self, headers: &HeaderMap) -> Option<Caller> {
+        self.rules().keys.holder(headers).ok()
     }
 
     /// Follows a changed configuration: from the next request on.

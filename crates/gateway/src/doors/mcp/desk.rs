@@ -68,11 +68,14 @@ pub(super) struct Asked {
 
 impl Desk {
     /// The answer; none if the request was cancelled. Dropping the future drops the work.
+    ///
+    /// The request stays in flight until whoever sends the answer has done so: answers that nobody
+    /// fetches count against the client.
     pub(super) async fn reply(
         self: &Arc<Self>,
         request: Request,
         era: Era,
-        flight: Flight,
+        flight: &Flight,
         outlet: Outlet,
     ) -> Option<Value> {
         let id = request.id.clone();

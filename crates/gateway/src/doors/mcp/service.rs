@@ -46,6 +46,8 @@ pub struct Page {
     pub view: View,
     /// Which backends it may use.
     pub access: Access,
+    /// Which host functions its programs may use; none means all.
+    pub functions: Option<Vec<String>>,
 }
 
 /// One call of one tool.

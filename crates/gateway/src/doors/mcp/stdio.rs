@@ -138,7 +138,7 @@ impl Connection {
         let (desk, queue) = (Arc::clone(&self.desk), self.queue.clone());
         self.tasks.spawn(async move {
             let outlet = Outlet::to(queue.clone());
-            if let Some(reply) = desk.reply(request, era, flight, outlet).await {
+            if let Some(reply) = desk.reply(request, era, &flight, outlet).await {
                 let _ = queue.send(reply).await;
             }
         });

@@ -1,9 +1,8 @@
-//! The class of records: how the engine asks for their properties, and when they become ordinary objects.
+//! The class of records, as the rest of `data` uses it.
 //!
-//! A record answers reads from its text. The first write, delete or define
-//! gives it real properties ("settles" it); from then on its hooks have
-//! nothing to say. The hooks that only look must not settle it: the engine
-//! asks them in the middle of walking the object's own shape.
+//! A record answers reads from its text (`hooks`). The first write, delete or
+//! define gives it real properties (`settle`); from then on it is an ordinary
+//! object of a class that nothing shows.
 
 use std::ffi::c_int;
 
@@ -13,23 +12,15 @@ use super::super::lazy::copy::{Copier, ToWalk};
 use super::super::lazy::scan::{Fault, expect_end, skip_space};
 use super::build::{self, Fail};
 use super::doc::{Doc, UNKNOWN};
+use super::hooks::{HOOKS, finalize, mark, payload};
 use super::record::Record;
+use super::settle::settled_call;
 use super::text::Text;
 
-/// A chain of Proxies of Proxies longer than this is not followed.
-const PROXY_CHAIN: usize = 1_000;
 /// What one record takes of the engine's memory, about; only to time the garbage collector.
 const RECORD_BYTES: usize = 192;
-
-static HOOKS: qjs::JSClassExoticMethods = qjs::JSClassExoticMethods {
-    get_own_property: Some(get_own_property),
-    get_own_property_names: Some(get_own_property_names),
-    delete_property: Some(delete_property),
-    define_own_property: Some(define_own_property),
-    has_property: None,
-    get_property: None,
-    set_property: None,
-};
+/// What a small realm takes by itself, about; only to time the garbage collector.
+const BASE_BYTES: usize = 1 << 20;
 
 /// The class of records in one runtime.
 #[derive(Clone, Copy)]
@@ -143,7 +134,7 @@ impl RecordClass {
     }
 }
 
-/// Builds with the collector held back: what is made of a text at once can't be garbage yet.
+/// Builds with the collector held back: what is made of a text at once can't be garbage yet, nor right after.
 ///
 /// # Safety
 /// `rt` is alive.
@@ -154,8 +145,10 @@ unsafe fn uncollected<T>(rt: *mut qjs::JSRuntime, doc: &Doc, build: impl FnOnce(
     unsafe { qjs::JS_SetGCThreshold(rt, qjs::size_t::MAX) };
     let built = build();
     let bytes = doc.text().len() + doc.records() * RECORD_BYTES;
+    // Not added up over several texts: they may be gone by then, and the collector must not wait for ever.
+    let enough = (bytes + bytes / 4 + BASE_BYTES) as qjs::size_t;
     // SAFETY: as above.
-    unsafe { qjs::JS_SetGCThreshold(rt, threshold.saturating_add((bytes + bytes / 4) as _)) };
+    unsafe { qjs::JS_SetGCThreshold(rt, threshold.max(enough)) };
     built
 }
 
@@ -185,241 +178,4 @@ fn discard(ctx: *mut qjs::JSContext, value: qjs::JSValue, fail: Fail) -> Fail {
     // SAFETY: the caller owns the value and does not use it again.
     unsafe { qjs::JS_FreeValue(ctx, value) };
     fail
-}
-
-/// The record behind an object; None once it is settled.
-///
-/// # Safety
-/// `obj` is a record's object, or no object at all.
-unsafe fn payload<'a>(obj: qjs::JSValue) -> Option<&'a Record> {
-    let mut class = 0;
-    // SAFETY: as the caller promises; the payload is null once the record is settled.
-    unsafe { qjs::JS_GetAnyOpaque(obj, &mut class).cast::<Record>().as_ref() }
-}
-
-/// Leaves an exception for what failed; hooks report it as -1.
-fn throw(ctx: *mut qjs::JSContext, fail: Fail) -> c_int {
-    if let Fail::Text(_) = fail {
-        // SAFETY: a constant format without arguments.
-        unsafe { qjs::JS_ThrowSyntaxError(ctx, c"invalid JSON".as_ptr()) };
-    }
-    -1
-}
-
-unsafe extern "C" fn get_own_property(
-    ctx: *mut qjs::JSContext,
-    desc: *mut qjs::JSPropertyDescriptor,
-    obj: qjs::JSValue,
-    prop: qjs::JSAtom,
-) -> c_int {
-    // SAFETY: the engine calls this for objects of the class only, and keeps the object alive meanwhile.
-    let Some(record) = (unsafe { payload(obj) }) else { return 0 };
-    if desc.is_null() {
-        return record.has(ctx, prop).map_or_else(|fail| throw(ctx, fail), c_int::from);
-    }
-    match record.read(ctx, prop) {
-        Ok(Some(value)) => {
-            let flags = qjs::JS_PROP_C_W_E as c_int;
-            let found =
-                qjs::JSPropertyDescriptor { flags, value, getter: qjs::JS_UNDEFINED, setter: qjs::JS_UNDEFINED };
-            // SAFETY: not null, so it is the engine's place for the answer.
-            unsafe { desc.write(found) };
-            1
-        }
-        Ok(None) => 0,
-        Err(fail) => throw(ctx, fail),
-    }
-}
-
-unsafe extern "C" fn get_own_property_names(
-    ctx: *mut qjs::JSContext,
-    table: *mut *mut qjs::JSPropertyEnum,
-    len: *mut u32,
-    obj: qjs::JSValue,
-) -> c_int {
-    // SAFETY: both are the engine's places for the answer.
-    unsafe {
-        table.write(std::ptr::null_mut());
-        len.write(0);
-    }
-    // SAFETY: as in `get_own_property`.
-    let Some(record) = (unsafe { payload(obj) }) else { return 0 };
-    let entries = match record.indexed(ctx) {
-        Ok(index) => index.entries(),
-        Err(fail) => return throw(ctx, fail),
-    };
-    if entries.is_empty() {
-        return 0;
-    }
-    // SAFETY: a plain allocation; the result is checked.
-    let names = unsafe { qjs::js_malloc(ctx, (entries.len() * size_of::<qjs::JSPropertyEnum>()) as _) };
-    let names = names.cast::<qjs::JSPropertyEnum>();
-    if names.is_null() {
-        return -1;
-    }
-    for (at, entry) in entries.iter().enumerate() {
-        // SAFETY: there is room for all entries; each name is a reference of its own, freed by the engine.
-        unsafe {
-            let atom = qjs::JS_DupAtom(ctx, entry.atom());
-            names.add(at).write(qjs::JSPropertyEnum { is_enumerable: true, atom });
-        }
-    }
-    // SAFETY: both are the engine's places for the answer.
-    unsafe {
-        table.write(names);
-        len.write(entries.len() as u32);
-    }
-    0
-}
-
-unsafe extern "C" fn delete_property(ctx: *mut qjs::JSContext, obj: qjs::JSValue, prop: qjs::JSAtom) -> c_int {
-    // SAFETY: as in `get_own_property`.
-    let Some(record) = (unsafe { payload(obj) }) else { return 1 };
-    match record.has(ctx, prop) {
-        Ok(false) => 1,
-        // SAFETY: the object is a record; once settled, the engine deletes a real property.
-        Ok(true) => match unsafe { settle(ctx, obj) } {
-            // SAFETY: the object and the atom are alive for the call.
-            Ok(()) => unsafe { qjs::JS_DeleteProperty(ctx, obj, prop, 0) },
-            Err(fail) => throw(ctx, fail),
-        },
-        Err(fail) => throw(ctx, fail),
-    }
-}
-
-unsafe extern "C" fn define_own_property(
-    ctx: *mut qjs::JSContext,
-    obj: qjs::JSValue,
-    prop: qjs::JSAtom,
-    value: qjs::JSValue,
-    getter: qjs::JSValue,
-    setter: qjs::JSValue,
-    flags: c_int,
-) -> c_int {
-    // SAFETY: the engine calls this for objects of the class only.
-    if let Err(fail) = unsafe { settle(ctx, obj) } {
-        return throw(ctx, fail);
-    }
-    let flags = flags | qjs::JS_PROP_NO_EXOTIC as c_int;
-    // SAFETY: all arguments are the engine's own; the flag keeps it from asking this hook again.
-    unsafe { qjs::JS_DefineProperty(ctx, obj, prop, value, getter, setter, flags) }
-}
-
-/// Gives a record real properties; from then on it is an ordinary object.
-///
-/// # Safety
-/// `obj` is an object of the class, and the engine is not in the middle of walking its shape.
-unsafe fn settle(ctx: *mut qjs::JSContext, obj: qjs::JSValue) -> std::result::Result<(), Fail> {
-    // SAFETY: as the caller promises.
-    let Some(record) = (unsafe { payload(obj) }) else { return Ok(()) };
-    let flags = (qjs::JS_PROP_C_W_E
-        | qjs::JS_PROP_HAS_VALUE
-        | qjs::JS_PROP_HAS_CONFIGURABLE
-        | qjs::JS_PROP_HAS_WRITABLE
-        | qjs::JS_PROP_HAS_ENUMERABLE
-        | qjs::JS_PROP_NO_EXOTIC
-        | qjs::JS_PROP_THROW) as c_int;
-    let index = record.indexed(ctx)?;
-    // All values first: if memory runs out among them, the object is still as it was.
-    for entry in index.entries() {
-        let value = entry.read(ctx, record.doc())?;
-        // SAFETY: the reference that `read` gave; the entry keeps its own.
-        unsafe { qjs::JS_FreeValue(ctx, value) };
-    }
-    for entry in index.entries() {
-        let value = entry.read(ctx, record.doc())?;
-        // SAFETY: the engine duplicates what it keeps; the reference from `read` is freed after.
-        let rc = unsafe {
-            let none = qjs::JS_UNDEFINED;
-            let rc = qjs::JS_DefineProperty(ctx, obj, entry.atom(), value, none, none, flags);
-            qjs::JS_FreeValue(ctx, value);
-            rc
-        };
-        if rc < 0 {
-            return Err(Fail::Thrown);
-        }
-    }
-    // SAFETY: the object lets go of its payload, which is then freed once.
-    unsafe {
-        let record = std::ptr::from_ref(record).cast_mut();
-        qjs::JS_SetOpaque(obj, std::ptr::null_mut());
-        Record::free(record, qjs::JS_GetRuntime(ctx));
-    }
-    Ok(())
-}
-
-/// `Object.freeze` and its kin: settles the record that the first argument is or stands for, then does as always.
-unsafe extern "C" fn settled_call(
-    ctx: *mut qjs::JSContext,
-    this: qjs::JSValue,
-    argc: c_int,
-    argv: *mut qjs::JSValue,
-    class: c_int,
-    data: *mut qjs::JSValue,
-) -> qjs::JSValue {
-    if argc > 0 {
-        // SAFETY: the engine passes `argc` values, alive for the call.
-        let target = unsafe { *argv };
-        // SAFETY: as above; a settled or foreign object is left alone.
-        if let Err(fail) = unsafe { settle_behind(ctx, target, class as qjs::JSClassID) } {
-            throw(ctx, fail);
-            return qjs::JS_EXCEPTION;
-        }
-    }
-    // SAFETY: the one value in `data` is the original function, and the arguments are passed through.
-    unsafe { qjs::JS_Call(ctx, *data, this, argc, argv) }
-}
-
-/// Settles the record at the end of a chain of Proxies.
-///
-/// # Safety
-/// `target` is alive for the call.
-unsafe fn settle_behind(
-    ctx: *mut qjs::JSContext,
-    target: qjs::JSValue,
-    class: qjs::JSClassID,
-) -> std::result::Result<(), Fail> {
-    // SAFETY: a reference of our own, freed below.
-    let mut value = unsafe { qjs::JS_DupValue(ctx, target) };
-    let mut result = Ok(());
-    for _ in 0..PROXY_CHAIN {
-        // SAFETY: the value is alive; the calls only look.
-        let (id, proxy) = unsafe { (qjs::JS_GetClassID(value), qjs::JS_IsProxy(value)) };
-        if id == class {
-            // SAFETY: an object of the class, and no engine code is walking it: this is a call from guest code.
-            result = unsafe { settle(ctx, value) };
-        }
-        if !proxy {
-            break;
-        }
-        // SAFETY: a Proxy, checked above; its reference is freed once the next one is held.
-        unsafe {
-            let next = qjs::JS_GetProxyTarget(ctx, value);
-            qjs::JS_FreeValue(ctx, value);
-            value = next;
-            if qjs::JS_IsException(value) {
-                // A revoked Proxy: the original function says so itself.
-                qjs::JS_FreeValue(ctx, qjs::JS_GetException(ctx));
-                break;
-            }
-        }
-    }
-    // SAFETY: the reference held above.
-    unsafe { qjs::JS_FreeValue(ctx, value) };
-    result
-}
-
-unsafe extern "C" fn finalize(rt: *mut qjs::JSRuntime, obj: qjs::JSValue) {
-    // SAFETY: the engine finalises objects of the class only, each once.
-    if let Some(record) = unsafe { payload(obj) } {
-        // SAFETY: the object is going away, so nobody else refers to the payload.
-        unsafe { Record::free(std::ptr::from_ref(record).cast_mut(), rt) };
-    }
-}
-
-unsafe extern "C" fn mark(rt: *mut qjs::JSRuntime, obj: qjs::JSValue, mark: qjs::JS_MarkFunc) {
-    // SAFETY: the engine marks objects of the class only.
-    if let Some(record) = unsafe { payload(obj) } {
-        record.mark(rt, mark);
-    }
 }

@@ -4,13 +4,20 @@
 //! surrogates, atoms as raw keys, class ids, and classes whose own properties
 //! are computed (its exotic classes have no `define_own_property`). Each of
 //! these gets a safe function here, so that the rest of `data` needs no unsafe.
+//!
+//! - `value`: single calls (keys, elements, text, class ids)
+//! - `text`: memory that counts against the run's limit
+//! - `doc`, `properties`, `record`, `build`: a text, and the values made of it
+//! - `hooks`, `settle`, `class`: the face that records show to the engine
 #![allow(unsafe_code)]
 
 mod build;
 mod class;
 mod doc;
+mod hooks;
 mod properties;
 mod record;
+mod settle;
 mod text;
 mod value;
 

@@ -48,6 +48,28 @@ pub(crate) fn quote(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
+/// Appends a quoted string of at most `room` bytes; false, with nothing appended, if it is longer.
+pub(crate) fn quote_within(out: &mut Vec<u8>, text: &[u8], room: usize) -> bool {
+    // Only a text near the bound is measured: escapes can make it six times as long.
+    let fits = text.len() < room && (text.len() < room / 8 || quoted_length(text) <= room);
+    if fits {
+        quote(out, text);
+    }
+    fits
+}
+
+fn quoted_length(text: &[u8]) -> usize {
+    let escaped = |(at, byte): (usize, &u8)| match ESCAPES[*byte as usize] {
+        0 => 1,
+        b'u' => 6,
+        // Three bytes become six, and two of them are counted as they come.
+        b's' if text.get(at + 1).is_some_and(|second| *second >= 0xa0) => 4,
+        b's' => 1,
+        _ => 2,
+    };
+    2 + text.iter().enumerate().map(escaped).sum::<usize>()
+}
+
 /// Handles the character that starts with 0xED at `at`; gives its length. U+D000 to U+D7FF are ordinary and stay.
 fn escape_surrogate(out: &mut Vec<u8>, text: &[u8], plain: &mut usize, at: usize) -> usize {
     let (Some(&second), Some(&third)) = (text.get(at + 1), text.get(at + 2)) else { return 1 };

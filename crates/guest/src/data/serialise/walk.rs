@@ -5,7 +5,7 @@ use rquickjs::{Array, Value, function::This};
 use super::super::exotic::{Key, Keys, get_index, get_key, is_function, proxy_target, same_object, with_wtf8};
 use super::super::realm::{Kind, Realm};
 use super::path::{Step, spell};
-use super::text::{integer, number, quote};
+use super::text::{integer, number, quote, quote_within};
 use super::{Caps, DepthPolicy, HARD_DEPTH, SerialiseError, Unwritable};
 
 type Outcome<T = ()> = Result<T, SerialiseError>;
@@ -55,8 +55,9 @@ struct KeyCache<'js> {
 impl<'js> KeyCache<'js> {
     const LINES: usize = 64;
 
-    fn write(&mut self, out: &mut Vec<u8>, keys: &Keys<'js>, at: usize) -> Outcome {
-        let Some(number) = keys.number(at) else { return Ok(()) };
+    /// Appends a key; false, if it is longer than `room`.
+    fn write(&mut self, out: &mut Vec<u8>, keys: &Keys<'js>, at: usize, room: usize) -> Outcome<bool> {
+        let Some(number) = keys.number(at) else { return Ok(true) };
         if self.lines.is_empty() {
             self.lines.resize_with(Self::LINES, || None);
         }
@@ -65,15 +66,17 @@ impl<'js> KeyCache<'js> {
             && key.number() == number
         {
             out.extend_from_slice(quoted);
-            return Ok(());
+            return Ok(true);
         }
-        let Some(key) = keys.key(at) else { return Ok(()) };
+        let Some(key) = keys.key(at) else { return Ok(true) };
         let mut quoted = Vec::new();
-        with_wtf8(&key.to_value()?, |text| quote(&mut quoted, text))?;
+        if !with_wtf8(&key.to_value()?, |text| quote_within(&mut quoted, text, room))? {
+            return Ok(false);
+        }
         quoted.push(b':');
         out.extend_from_slice(&quoted);
         *line = Some((key, quoted.into_boxed_slice()));
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -147,20 +150,22 @@ impl<'a, 'js> Walk<'a, 'js> {
 
     /// What stands before a value: comma and key.
     fn lead(&mut self, slot: Slot<'_, 'js>) -> Outcome {
+        let room = self.room();
         let Some(frame) = self.frames.last_mut() else { return Ok(()) };
         if frame.wrote {
             self.out.push(b',');
         }
         frame.wrote = true;
-        match (slot, &frame.body) {
-            (Slot::Property(at), Body::Object(keys)) => self.keys.write(&mut self.out, keys, at),
+        let fits = match (slot, &frame.body) {
+            (Slot::Property(at), Body::Object(keys)) => self.keys.write(&mut self.out, keys, at, room)?,
             (Slot::Entry(key), _) => {
-                with_wtf8(key, |text| quote(&mut self.out, text))?;
+                let fits = with_wtf8(key, |text| quote_within(&mut self.out, text, room))?;
                 self.out.push(b':');
-                Ok(())
+                fits
             }
-            _ => Ok(()),
-        }
+            _ => true,
+        };
+        if fits { Ok(()) } else { Err(self.too_large()) }
     }
 
     /// The value after its `toJSON`, if it has one.
@@ -227,14 +232,7 @@ impl<'a, 'js> Walk<'a, 'js> {
     fn string(&mut self, value: &Value<'js>) -> Outcome {
         let room = self.room();
         let out = &mut self.out;
-        let fits = with_wtf8(value, |text| {
-            let fits = text.len() <= room;
-            if fits {
-                quote(out, text);
-            }
-            fits
-        });
-        match fits {
+        match with_wtf8(value, |text| quote_within(out, text, room)) {
             Ok(true) => Ok(()),
             Ok(false) => Err(self.too_large()),
             // A string too large for the result may also be too large for the engine to convert.
@@ -329,7 +327,10 @@ impl<'a, 'js> Walk<'a, 'js> {
             quote(&mut self.out, default.as_bytes());
             return Ok(());
         }
-        with_wtf8(value, |text| quote(&mut self.out, text))?;
+        let room = self.room();
+        if !with_wtf8(value, |text| quote_within(&mut self.out, text, room))? {
+            return Err(self.too_large());
+        }
         self.check_size()
     }
 

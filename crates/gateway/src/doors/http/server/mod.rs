@@ -23,7 +23,7 @@ use hyper::server::conn::http1;
 use hyper::service::Service as _;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::Ending;
@@ -35,6 +35,8 @@ use places::{Place, Places};
 const HEAD_BYTES: usize = 64 * 1024;
 /// Descriptors for everything that is no connection.
 const OTHER_DESCRIPTORS: u64 = 1024;
+/// Connections that may wait to be accepted; the system may allow fewer.
+const BACKLOG: u32 = 4096;
 /// How long answers that say `ABORTED` may take to be sent.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// After an error that is not one connection's own, such as no descriptors left.
@@ -65,6 +67,16 @@ impl Default for ServerLimits {
             grace: Duration::from_secs(10),
         }
     }
+}
+
+/// Listens, with a line long enough for a crowd to arrive at once: whoever finds the usual one full tries again only
+/// after a second.
+pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if at.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // Without it a restarted server would have to wait for its predecessor's last connections.
+    socket.set_reuseaddr(true)?;
+    socket.bind(at)?;
+    socket.listen(BACKLOG)
 }
 
 /// Serves until `ending.begin` and for what is under way then; `ending.abort` is cancelled once the grace is over.

@@ -82,9 +82,11 @@ impl Door {
     /// Who comes in at all.
     fn admit(&self, parts: Parts) -> Result<Visit, Refusal> {
         guard::check_way_in(&parts, &self.options)?;
-        let mut page = match &self.options.authenticate {
-            Some(authenticate) => authenticate(&parts.headers).map_err(Refusal::unauthorized)?,
-            None => self.options.page.clone(),
+        let mut page = match (parts.extensions.get::<Page>(), &self.options.authenticate) {
+            // A guard in front of this door has decided already.
+            (Some(page), _) => page.clone(),
+            (None, Some(authenticate)) => authenticate(&parts.headers).map_err(Refusal::unauthorized)?,
+            (None, None) => self.options.page.clone(),
         };
         if let Some(view) = guard::view(&parts.uri)? {
             page.view = view;
@@ -135,7 +137,7 @@ impl Door {
         let party = Arc::new(Party::new(Party::number()));
         let flight = party.board(&request.id, visit.page).map_err(Refusal::bad)?;
         let changes = self.desk.service.changes();
-        let reply = self.desk.reply(request, Era::Legacy, flight, Outlet::none()).await;
+        let reply = self.desk.reply(request, Era::Legacy, &flight, Outlet::none()).await;
         let failed = || Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error(ErrorCode::INTERNAL_ERROR, "no session"));
         let name = self.sessions.open(party, visit.holder, changes).ok_or_else(failed)?;
         let mut response = Json(reply).into_response();
@@ -180,7 +182,7 @@ impl Door {
                 Message::Request(request) => match session.party.board(&request.id, visit.page.clone()) {
                     Ok(flight) => {
                         let desk = Arc::clone(&self.desk);
-                        running.spawn(async move { desk.reply(request, Era::Legacy, flight, Outlet::none()).await });
+                        running.spawn(async move { desk.reply(request, Era::Legacy, &flight, Outlet::none()).await });
                     }
                     Err(error) => replies.push(reply(&request.id, Err(error))),
                 },

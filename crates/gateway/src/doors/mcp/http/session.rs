@@ -47,8 +47,9 @@ impl Session {
         next
     }
 
-    fn idle(&self) -> Duration {
-        if self.party.is_busy() { Duration::ZERO } else { lock(&self.used).elapsed() }
+    /// When it was used last; a busy one is in use.
+    fn last_used(&self, now: Instant) -> Instant {
+        if self.party.is_busy() { now } else { *lock(&self.used) }
     }
 
     fn close(&self) {
@@ -92,15 +93,16 @@ impl Sessions {
 }
 
 fn make_room(table: &mut HashMap<String, Arc<Session>>) {
+    let now = Instant::now();
     table.retain(|_, session| {
-        let stays = session.idle() < IDLE;
+        let stays = now.duration_since(session.last_used(now)) < IDLE;
         if !stays {
             session.close();
         }
         stays
     });
     if table.len() >= MOST {
-        let longest = table.iter().max_by_key(|(_, session)| session.idle()).map(|(name, _)| name.clone());
+        let longest = table.iter().min_by_key(|(_, session)| session.last_used(now)).map(|(name, _)| name.clone());
         if let Some(session) = longest.and_then(|name| table.remove(&name)) {
             session.close();
         }

@@ -37,7 +37,7 @@ pub(super) async fn respond(
     let outlet = if accepts.events { Outlet::to(queue.clone()) } else { Outlet::none() };
     let desk = Arc::clone(desk);
     tokio::spawn(async move {
-        if let Some(reply) = desk.reply(request, era, flight, outlet).await {
+        if let Some(reply) = desk.reply(request, era, &flight, outlet).await {
             let _ = queue.send(reply).await;
         }
     });

@@ -1,0 +1,69 @@
+//! `toolgate run --tools`: a program with tools, its result shaped, its calls listed.
+
+use std::sync::Arc;
+
+use toolgate_engine::Engine;
+use toolgate_gateway::chain::{Chain, ChainRequest};
+use toolgate_gateway::output::{self, OutputSettings};
+use toolgate_wire::{Profile, Report};
+
+use super::Exit;
+use crate::args::RunArgs;
+use crate::engine;
+use crate::print::console::Console;
+use crate::print::report::{Origin, Shown};
+use crate::print::{Style, error, escape, ledger, note, out};
+use crate::tools;
+
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
+    let limits = args.bounds.limits();
+    engine::memory_of(&limits, Profile::Chain)?;
+    let code = args.file.code()?;
+    let bridge = tools::bridge(args.tools.as_ref())?;
+    let console = (!args.output.json).then(Console::start).transpose()?;
+    let request = ChainRequest {
+        code: code.clone(),
+        limits,
+        observer: console.as_ref().map(|console| Arc::new(console.observer()) as _),
+        ..ChainRequest::default()
+    };
+    // Nothing ahead: a second worker would be forked for nobody.
+    let started = engine::start(Engine::builder().isolation(args.bounds.isolation()).workers_ahead(0))?;
+    let chain = Chain::new(started.engine.clone(), bridge);
+    let report = started.wait(chain.run(request)).report;
+    if let Some(console) = console {
+        console.finish();
+    }
+    let shown = Shown { report, origin: Origin { name: args.file.to_string(), code } };
+    if args.output.json {
+        return shown.print(args.output);
+    }
+    note(ledger::table(&shown.report.calls, Style::stderr()));
+    if shown.report.value().is_err() {
+        return shown.print(args.output);
+    }
+    shown.warn();
+    print(&shown.report, args)?;
+    Ok(Exit::Done)
+}
+
+/// The text that an agent would get.
+fn print(report: &Report, args: &RunArgs) -> anyhow::Result<()> {
+    let Ok(value) = report.value() else { return Ok(()) };
+    let default = OutputSettings::default();
+    let max = args.max_output.map_or(default.max_output_size, |max| usize::try_from(max).unwrap_or(usize::MAX));
+    let settings = OutputSettings { max_output_size: max, ..default };
+    let mut keep = |kept: toolgate_gateway::store::results::Kept<'_>| match tools::results() {
+        Ok(results) => results.keep(kept),
+        Err(fault) => {
+            error(&format!("{fault:#}"));
+            None
+        }
+    };
+    let response = output::shape(value.get(), &settings, args.intent.as_deref(), &mut keep);
+    out(escape::text(&response.text))?;
+    if let Some(id) = response.result_id {
+        note(Style::stderr().faint(format_args!("the whole result: toolgate result {id}")));
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! `toolgate check`: what a program would call, and what is wrong with that, without running it.
+
+use serde_json::{Value, json};
+use toolgate_gateway::chain::{self, ChainRequest};
+use toolgate_plan::{Arguments, Finding, PlannedCall, Position, Preflight};
+use toolgate_wire::Failure;
+
+use super::Exit;
+use crate::args::CheckArgs;
+use crate::print::report::Origin;
+use crate::print::{Style, escape, excerpt, note, out};
+use crate::tools;
+
+/// Characters of a call's arguments that are listed.
+const SHOWN: usize = 100;
+
+pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
+    let bridge = tools::bridge(args.tools.as_ref())?;
+    let code = args.file.code()?;
+    let request = ChainRequest { code: code.clone(), ..ChainRequest::default() };
+    let origin = Origin { name: args.file.to_string(), code };
+    let checked = Checked::from(chain::check(&bridge, &request));
+    if args.json {
+        out(escape::json(&checked.to_json().to_string()))?;
+    } else {
+        checked.print(&origin)?;
+    }
+    Ok(if checked.errors.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+struct Checked {
+    calls: Vec<PlannedCall>,
+    errors: Vec<Problem>,
+    warnings: Vec<Problem>,
+}
+
+struct Problem {
+    code: String,
+    message: String,
+    position: Option<Position>,
+    suggestion: Option<String>,
+}
+
+impl From<Result<Preflight, Failure>> for Checked {
+    fn from(checked: Result<Preflight, Failure>) -> Self {
+        let problems = |findings: Vec<Finding>| findings.into_iter().map(Problem::from).collect();
+        match checked {
+            Ok(found) => {
+                Checked { calls: found.calls, errors: problems(found.errors), warnings: problems(found.warnings) }
+            }
+            Err(failure) => Checked { calls: Vec::new(), errors: vec![failure.into()], warnings: Vec::new() },
+        }
+    }
+}
+
+impl From<Finding> for Problem {
+    fn from(it: Finding) -> Self {
+        let code = it.code.as_str().to_owned();
+        Problem { code, message: it.message, position: Some(it.position), suggestion: it.suggestion }
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(it: Failure) -> Self {
+        let position = it.position.map(|at| Position { line: at.line, column: at.column });
+        Problem { code: it.code.name().to_owned(), message: it.message, position, suggestion: it.hint }
+    }
+}
+
+impl Checked {
+    fn print(&self, origin: &Origin) -> anyhow::Result<()> {
+        for call in &self.calls {
+            out(escape::line(&listed(call)))?;
+        }
+        let style = Style::stderr();
+        for problem in &self.warnings {
+            note(problem.text(&style.warn(format_args!("warning[{}]:", problem.code)), origin, style));
+        }
+        for problem in &self.errors {
+            note(problem.text(&style.bad(format_args!("error[{}]:", problem.code)), origin, style));
+        }
+        Ok(())
+    }
+
+    fn to_json(&self) -> Value {
+        let list = |problems: &[Problem]| problems.iter().map(Problem::to_json).collect::<Vec<_>>();
+        json!({
+            "ok": self.errors.is_empty(),
+            "calls": self.calls.iter().map(call_json).collect::<Vec<_>>(),
+            "errors": list(&self.errors),
+            "warnings": list(&self.warnings),
+        })
+    }
+}
+
+impl Problem {
+    fn text(&self, label: &str, origin: &Origin, style: Style) -> String {
+        let mut text = format!("{label} {}", escape::text(&self.message));
+        if let Some(at) = self.position {
+            text += &format!("\n  {} {}:{}:{}", style.faint("-->"), origin.name, at.line, at.column);
+            let at = toolgate_wire::Position { line: at.line, column: at.column };
+            if let Some(lines) = excerpt::excerpt(&origin.code, at) {
+                text += &format!("\n{lines}");
+            }
+        }
+        if let Some(suggestion) = &self.suggestion {
+            text += &format!("\n{} {}", style.strong("hint:"), escape::text(suggestion));
+        }
+        text
+    }
+
+    fn to_json(&self) -> Value {
+        let (line, column) = (self.position.map(|at| at.line), self.position.map(|at| at.column));
+        json!({ "code": self.code, "message": self.message, "line": line, "column": column, "suggestion": self.suggestion })
+    }
+}
+
+/// `2:9 shop.find {"query":"tea"}`
+fn listed(call: &PlannedCall) -> String {
+    let place = call.position.map(|at| format!("{}:{} ", at.line, at.column)).unwrap_or_default();
+    let arguments: String = match &call.arguments {
+        Arguments::Known(value) => clipped(&value.to_string()),
+        Arguments::Partial { literals, dynamic, open } => {
+            let known = literals.iter().map(|(key, value)| format!("{key}: {value}"));
+            let unknown = dynamic.iter().map(|key| format!("{key}: …"));
+            let more = open.then(|| "…".to_owned());
+            clipped(&format!("{{ {} }}", known.chain(unknown).chain(more).collect::<Vec<_>>().join(", ")))
+        }
+        Arguments::Unknown => "…".to_owned(),
+    };
+    format!("{place}{}.{} {arguments}", call.backend, call.tool)
+}
+
+fn clipped(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+fn call_json(call: &PlannedCall) -> Value {
+    let arguments = if let Arguments::Known(value) = &call.arguments { value.clone() } else { Value::Null };
+    let (line, column) = (call.position.map(|at| at.line), call.position.map(|at| at.column));
+    json!({ "backend": call.backend, "tool": call.tool, "line": line, "column": column, "arguments": arguments })
+}

@@ -1,0 +1,208 @@
+//! What happens to calls: checked, parallel, bounded, failing, refused before the first one.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::sync::Barrier;
+use toolgate_gateway::bridge::{Answer, Asked, Provider, ProviderFuture};
+use toolgate_gateway::chain::{self, Chain, ChainRequest, Road};
+use toolgate_wire::{CallState, LimitRequest};
+
+use crate::runner::{Case, cases};
+use crate::world::{asking, chain, engines, run, shown, value};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        calls::arguments_are_checked_before_anything_is_sent,
+        calls::a_failing_tool_throws_an_error_that_can_be_caught,
+        calls::calls_made_at_once_run_at_once,
+        calls::a_run_has_so_many_calls_under_way_and_no_more,
+        calls::waiting_for_a_turn_does_not_eat_the_calls_own_time,
+        calls::what_must_go_wrong_stops_the_run_before_its_first_call,
+        calls::what_may_go_wrong_is_a_warning,
+        calls::a_check_lists_the_calls_and_makes_none,
+    ]
+}
+
+fn shop() -> Value {
+    json!({ "backends": { "shop": { "tools": [
+        { "name": "find", "reply": ["{{query}}"], "inputSchema": {
+            "type": "object", "required": ["query"], "additionalProperties": false,
+            "properties": { "query": { "type": "string" }, "where": { "type": "object", "properties": {
+                "tags": { "type": "array", "items": { "enum": ["a", "b"] } } } } } } },
+        { "name": "fail", "error": { "code": "NOT_FOUND", "message": "no {{id}}", "data": { "id": "{{id}}" } } },
+        { "name": "note", "reply": "noted" },
+    ] } } })
+}
+
+/// A provider that counts, and answers when as many calls have come together as it waits for.
+struct Meeting {
+    barrier: Barrier,
+    inside: AtomicUsize,
+    most: AtomicUsize,
+    seen: Mutex<VecDeque<Map<String, Value>>>,
+}
+
+impl Meeting {
+    fn of(size: usize) -> Arc<Self> {
+        let barrier = Barrier::new(size);
+        Arc::new(Meeting { barrier, inside: AtomicUsize::new(0), most: AtomicUsize::new(0), seen: Mutex::default() })
+    }
+
+    fn arguments(&self) -> Vec<Map<String, Value>> {
+        self.seen.lock().expect("not poisoned").iter().cloned().collect()
+    }
+}
+
+struct Met(Arc<Meeting>);
+
+impl Provider for Met {
+    fn call(&self, _: String, arguments: Map<String, Value>, _: Asked) -> ProviderFuture {
+        let meeting = self.0.clone();
+        Box::pin(async move {
+            meeting.seen.lock().expect("not poisoned").push_back(arguments);
+            let inside = meeting.inside.fetch_add(1, Ordering::SeqCst) + 1;
+            meeting.most.fetch_max(inside, Ordering::SeqCst);
+            meeting.barrier.wait().await;
+            meeting.inside.fetch_sub(1, Ordering::SeqCst);
+            Ok(Answer::value(json!(1)))
+        })
+    }
+}
+
+fn chain_with(meeting: &Arc<Meeting>) -> Chain {
+    let chain = chain(&shop());
+    chain.bridge().provide("shop", Arc::new(Met(meeting.clone())));
+    chain
+}
+
+pub(crate) fn arguments_are_checked_before_anything_is_sent() {
+    let meeting = Meeting::of(1);
+    let chain = chain_with(&meeting);
+    let check = |argument: &str, path: &str, message: &str| {
+        // Nothing that the planner could know.
+        let code = format!(
+            "const given = {argument}; try {{ await shop.find(given) }} catch (e) {{ return [e.name, e.code, e.message, e.data] }}"
+        );
+        let ran = run(&chain, asking(code)).report;
+        let sentence = format!("the arguments do not fit shop.find: {message}");
+        let data = json!([{ "path": path, "message": message }]);
+        let expected = json!(["ToolError", "INVALID_ARGUMENTS", sentence, data]);
+        assert_eq!(ran.value().map(|value| value.get()), Ok(expected.to_string().as_str()));
+        assert_eq!(ran.calls.iter().map(|call| call.state).collect::<Vec<_>>(), [CallState::NotSent]);
+        assert!(ran.safe_to_retry());
+    };
+    check("{}", "query", "`query` is required (string)");
+    check("{ query: 5 }", "query", "`query` must be a string, got a number");
+    check("{ query: 'x', qury: 1 }", "qury", "`qury` is not a known property; did you mean `query`?");
+    check(
+        "{ query: 'x', where: { tags: ['a', 'c'] } }",
+        "where.tags[1]",
+        "`where.tags[1]` must be one of \"a\", \"b\"",
+    );
+    assert!(meeting.arguments().is_empty());
+    assert_eq!(value(&chain, "const query = 'tea'; return await shop.find({ query, where: undefined })"), "1");
+    assert_eq!(meeting.arguments(), [json!({ "query": "tea" }).as_object().expect("an object").clone()]);
+}
+
+pub(crate) fn a_failing_tool_throws_an_error_that_can_be_caught() {
+    let chain = chain(&shop());
+    let caught = "try { await shop.fail({ id: 7 }) } catch (e) { \
+                  return [e instanceof ToolError, e instanceof Error, e.name, e.backend, e.tool, e.code, e.message, e.data, await shop.note({})] }";
+    assert_eq!(value(&chain, caught), r#"[true,true,"ToolError","shop","fail","NOT_FOUND","no 7",{"id":7},"noted"]"#);
+    let settled = "const all = await Promise.allSettled([shop.note({}), shop.fail({ id: 1 })]); return all.map(one => one.status)";
+    assert_eq!(value(&chain, settled), r#"["fulfilled","rejected"]"#);
+    let thrown = run(&chain, asking("await shop.note({});\nawait shop.fail({ id: 7 })"));
+    let [first, second] = thrown.report.calls.as_slice() else { panic!("two calls: {thrown:?}") };
+    assert_eq!((first.state, second.state), (CallState::Applied, CallState::Failed));
+    assert!(shown(&thrown).starts_with("failed RUNTIME: ToolError: no 7 at Some(\"2:"), "{}", shown(&thrown));
+}
+
+/// Nobody leaves before all three have come: one after another they would wait for ever.
+pub(crate) fn calls_made_at_once_run_at_once() {
+    let meeting = Meeting::of(3);
+    let chain = chain_with(&meeting);
+    assert_eq!(value(&chain, "return (await Promise.all([1, 2, 3].map(n => shop.note({ n })))).length"), "3");
+    assert_eq!(meeting.most.load(Ordering::SeqCst), 3);
+}
+
+pub(crate) fn a_run_has_so_many_calls_under_way_and_no_more() {
+    let meeting = Meeting::of(2);
+    let chain = chain_with(&meeting);
+    let limits = LimitRequest { calls_in_flight: Some(2), ..LimitRequest::default() };
+    let code = "return (await Promise.all(Array.from({ length: 8 }, (_, n) => shop.note({ n })))).length";
+    let ran = run(&chain, ChainRequest { limits, ..asking(code) });
+    assert_eq!(ran.report.value().map(|value| value.get()), Ok("8"));
+    assert_eq!(meeting.most.load(Ordering::SeqCst), 2);
+}
+
+/// Each call takes 60 ms of its 100; the fourth has waited 180 by then.
+pub(crate) fn waiting_for_a_turn_does_not_eat_the_calls_own_time() {
+    let chain = chain(
+        &json!({ "backends": { "one": { "maxConcurrent": 1, "tools": [{ "name": "step", "reply": 1, "delayMs": 60 }] } } }),
+    );
+    let asked = Asked { timeout: Some(Duration::from_millis(100)), ..Asked::default() };
+    let code = "return (await Promise.all([1, 2, 3, 4].map(() => one.step({})))).length";
+    let ran = run(&chain, ChainRequest { asked, ..asking(code) }).report;
+    assert_eq!(ran.value().map(|value| value.get()), Ok("4"));
+    let waited = ran.calls.iter().map(|call| call.ms).fold(0.0, f64::max);
+    assert!(waited >= 240.0, "the last call took {waited} ms in all");
+}
+
+pub(crate) fn what_must_go_wrong_stops_the_run_before_its_first_call() {
+    let check = |code: &str, expected: &str| {
+        for (engine, running) in engines() {
+            let chain = crate::world::chain_on(running, &shop());
+            let ran = run(&chain, asking(code));
+            assert_eq!(ran.road, Road::Refused, "{engine}: {code}");
+            let text = shown(&ran);
+            assert!(text.starts_with(expected), "{engine}: {code}\n{text}");
+            assert!(ran.report.calls.is_empty() && ran.report.safe_to_retry(), "{text}");
+        }
+    };
+    check(
+        "await shop.note({});\nawait shop.finds({ query: 'x' })",
+        "failed INVALID_CODE: Backend `shop` has no tool `finds`; nothing was called at Some(\"2:12\"), hint Some(\"Did you mean `find`?\")",
+    );
+    check(
+        "await shop.note({});\nif (Date.now() < 0) await shop.find({ query: 5 })",
+        "failed INVALID_CODE: shop.find: `query` must be a string, got a number; nothing was called at Some(\"2:",
+    );
+    check(
+        "await shop.find({ query: 'x', colour: 'red' }); shop.find()",
+        "failed INVALID_CODE: shop.find: `colour` is not a known property",
+    );
+    check("shop-x.find(", "failed SYNTAX");
+}
+
+pub(crate) fn what_may_go_wrong_is_a_warning() {
+    let chain = chain(&shop());
+    let check = |code: &str, warning: &str| {
+        let ran = run(&chain, asking(code)).report;
+        assert!(ran.warnings.iter().any(|one| one.contains(warning)), "{code}\n{:?}", ran.warnings);
+        assert_eq!(ran.value().map(|value| value.get()).ok(), Some("1"), "{code}");
+    };
+    check("shop.note({}); return 1", "1:1: The call of shop.note is never awaited");
+    check("const note = shop.note({}); return 1", "never awaited");
+    check("const shop = 1; return shop", "`shop` is a backend, and this variable hides it (Call it `shopResult`.)");
+    check("if (shop.nope) await shop.nope({}); return 1", "Backend `shop` has no tool `nope`");
+    check("try { const q = 1; await shop.find({ qury: q }) } catch {} return 1", "`query` is required");
+    check("try { await shopp.find({}) } catch {} return 1", "`shopp` is not defined (Did you mean `shop`?)");
+}
+
+pub(crate) fn a_check_lists_the_calls_and_makes_none() {
+    let meeting = Meeting::of(1);
+    let chain = chain_with(&meeting);
+    let code = "for (const q of ['a', 'b']) await shop.find({ query: q });\nawait shop.note({});";
+    let preflight = chain::check(chain.bridge(), &asking(code)).expect("a program");
+    let calls: Vec<_> =
+        preflight.calls.iter().map(|call| (call.tool.as_str(), call.position.map(|at| at.line))).collect();
+    assert_eq!(calls, [("find", Some(1)), ("note", Some(2))]);
+    assert!(preflight.errors.is_empty() && meeting.arguments().is_empty());
+    assert_eq!(chain::check(chain.bridge(), &asking("shop.find({})")).expect("a program").errors.len(), 1);
+    assert_eq!(chain::check(chain.bridge(), &asking("{\"tool\":\"shop.find\"}")).expect("a call").errors.len(), 1);
+    assert_eq!(chain::check(chain.bridge(), &asking("shop.(")).expect_err("no program").code.name(), "SYNTAX");
+}

@@ -1,0 +1,62 @@
+//! The backends' own tools, passed through.
+
+use serde_json::{Value, json};
+use toolgate_gateway::bridge::Access;
+use toolgate_gateway::doors::mcp::{Fault, Page, Service, ToolCall, View};
+
+use crate::world::{World, call, fixture, page};
+
+async fn direct(world: &World, tool: &str, arguments: Value) -> Result<Value, Fault> {
+    world.agent.call(ToolCall { page: page(View::Direct), ..call(tool, arguments) }).await
+}
+
+#[tokio::test]
+async fn results_come_as_the_backend_sent_them() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let echoed = direct(&world, "f__echo", json!({ "n": 1 })).await.unwrap();
+    let expected =
+        json!({ "content": [{ "type": "text", "text": "see structuredContent" }], "structuredContent": { "n": 1 } });
+    assert_eq!(echoed, expected);
+    let hologram = direct(&world, "f__hologram", json!({})).await.unwrap();
+    assert_eq!(hologram["content"], json!([{ "type": "hologram", "beams": 3 }]));
+    let failed = direct(&world, "f__fail", json!({})).await.unwrap();
+    assert_eq!(failed, json!({ "content": [{ "type": "text", "text": "no such record" }], "isError": true }));
+    let refused = direct(&world, "f__refuse", json!({})).await;
+    let data = Some(json!({ "field": "x" }));
+    assert_eq!(refused, Err(Fault::Rejected { code: -32602, message: "bad arguments".into(), data }));
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_view_lists_and_calls_only_its_own_tools() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let names = |view: View| -> Vec<String> {
+        let tools = world.agent.tools(&page(view));
+        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let (code, direct_names, both) = (names(View::Code), names(View::Direct), names(View::Both));
+    assert!(code.iter().all(|name| !name.contains("__")) && direct_names.iter().all(|name| name.starts_with("f__")));
+    assert_eq!(both, [code, direct_names].concat());
+    assert!(direct(&world, "call_tool_chain", json!({ "code": "1" })).await.is_err());
+    assert!(world.agent.call(call("f__echo", json!({}))).await.is_err());
+    let confined = Page { view: View::Direct, access: Access::Only(vec![]), ..Page::default() };
+    assert_eq!(world.agent.tools(&confined), Vec::<Value>::new());
+    let asked = ToolCall { page: confined, ..call("f__echo", json!({})) };
+    assert!(world.agent.call(asked).await.is_err());
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn cancelling_reaches_the_backend() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let (sender, mut progress) = tokio::sync::mpsc::channel(4);
+    let busy = ToolCall { page: page(View::Direct), progress: Some(sender), ..call("f__busy", json!({})) };
+    let cancel = busy.cancel.clone();
+    let ending = tokio::spawn(world.agent.call(busy));
+    assert_eq!(progress.recv().await.unwrap().message.as_deref(), Some("begun"));
+    cancel.cancel();
+    assert_eq!(ending.await.unwrap().unwrap()["isError"], true);
+    let heard = direct(&world, "f__was_cancelled", json!({})).await.unwrap();
+    assert_eq!(heard["content"][0]["text"], "busy");
+    world.gateway.shut_down().await;
+}

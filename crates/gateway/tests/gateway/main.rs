@@ -1,0 +1,11 @@
+//! The gateway over real backend processes, as an agent meets it.
+//!
+//! Runs are in threads here: a test harness cannot be started again as a worker. The command line's own tests run
+//! the same over confined processes.
+
+mod agent;
+mod direct;
+mod hostile;
+mod life;
+mod registration;
+mod world;

@@ -1,0 +1,87 @@
+//! Backends that an agent adds.
+
+use serde_json::{Value, json};
+use toolgate_gateway::bridge::Access;
+use toolgate_gateway::doors::mcp::{Page, Service, ToolCall};
+
+use crate::world::{World, call, first_text, fixture, members};
+
+fn named(name: &str, server: &Value) -> Value {
+    let mut arguments = server.clone();
+    arguments["name"] = json!(name);
+    arguments
+}
+
+async fn allowing() -> World {
+    World::up_with(json!({ "my-search": fixture(&[]) }), json!({ "allow_runtime_registration": true })).await
+}
+
+#[tokio::test]
+async fn without_leave_there_is_no_such_tool() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    assert!(world.agent.call(call("register_manual", named("x", &fixture(&[])))).await.is_err());
+    let names = world.agent.tools(&Page::default());
+    assert!(names.iter().all(|tool| !tool["name"].as_str().unwrap().ends_with("register_manual")));
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn an_added_backend_serves_until_it_is_removed() {
+    let world = allowing().await;
+    let answer: Value =
+        serde_json::from_str(&world.text("register_manual", named("extra", &fixture(&[]))).await).unwrap();
+    assert_eq!(answer["registered"], "extra");
+    assert_eq!(world.chain("return await extra.echo({ n: 1 })").await, json!({ "n": 1 }));
+    let group = world.pid("extra").unwrap();
+    world.call("deregister_manual", json!({ "name": "extra" })).await;
+    assert_eq!(members(group), Vec::<u32>::new());
+    assert!(world.gateway.catalog().backend("extra").is_none());
+    let again = world.call("deregister_manual", json!({ "name": "my-search" })).await;
+    assert_eq!(again["isError"], true);
+    assert_eq!(world.chain("return await my_search.echo({ n: 2 })").await, json!({ "n": 2 }));
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_configured_backend_can_not_be_replaced_under_any_spelling() {
+    let world = allowing().await;
+    for name in ["my-search", "my_search", "my.search", "my search"] {
+        let result = world.call("register_manual", named(name, &fixture(&[]))).await;
+        assert!(first_text(&result).contains("is taken by the backend 'my-search'"), "{name}: {result}");
+    }
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn what_can_not_be_added_says_why_and_leaves_nothing() {
+    let world = allowing().await;
+    for (arguments, expected) in [
+        (json!({ "name": "x" }), "command: is missing"),
+        (json!({ "name": "x", "command": "a", "url": "http://b" }), "command, url: give one"),
+        (json!({ "name": "x", "url": "ftp://b" }), "url: "),
+        (json!({ "name": "x", "url": "http://127.0.0.1:9/mcp", "headers": { "a": "b\nc" } }), "headers: "),
+        (json!({ "name": "x", "command": "toolgate", "args": ["serve"] }), "command: starts Toolgate inside of itself"),
+        (json!({ "name": " ", "command": "a" }), "name: "),
+        (json!({ "name": "x", "command": "/no/such/program" }), "'x' did not come up"),
+    ] {
+        let result = world.call("register_manual", arguments.clone()).await;
+        assert!(first_text(&result).starts_with(expected), "{arguments}: {result}");
+    }
+    assert!(world.gateway.catalog().backend("x").is_none() && world.gateway.backend("x").is_none());
+    let page = Page { access: Access::Only(vec!["my-search".into()]), ..Page::default() };
+    let confined = ToolCall { page, ..call("register_manual", named("x", &fixture(&[]))) };
+    assert_eq!(world.agent.call(confined).await.unwrap()["isError"], true);
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn the_file_takes_a_name_back() {
+    let world = allowing().await;
+    world.call("register_manual", named("extra", &fixture(&[]))).await;
+    let group = world.pid("extra").unwrap();
+    let servers = json!({ "my-search": fixture(&[]), "extra": fixture(&["--tools", "1"]) });
+    world.gateway.reload(world.config(servers, json!({ "allow_runtime_registration": true }))).await;
+    assert_eq!(members(group), Vec::<u32>::new());
+    assert_eq!(world.chain("return await extra.tool_0({ n: 1 })").await, json!({ "n": 1 }));
+    world.gateway.shut_down().await;
+}

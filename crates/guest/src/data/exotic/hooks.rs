@@ -1,0 +1,155 @@
+//! The engine's questions to records, answered from their text.
+//!
+//! The hooks that only look must not settle a record: the engine asks them in
+//! the middle of walking the object's own shape. No hook runs guest code.
+
+use std::ffi::c_int;
+
+use rquickjs::qjs;
+
+use super::build::Fail;
+use super::record::Record;
+use super::settle::settle;
+
+pub(super) static HOOKS: qjs::JSClassExoticMethods = qjs::JSClassExoticMethods {
+    get_own_property: Some(get_own_property),
+    get_own_property_names: Some(get_own_property_names),
+    delete_property: Some(delete_property),
+    define_own_property: Some(define_own_property),
+    has_property: None,
+    get_property: None,
+    set_property: None,
+};
+
+/// The record behind an object; None once it is settled.
+///
+/// # Safety
+/// `obj` is a record's object, or no object at all.
+pub(super) unsafe fn payload<'a>(obj: qjs::JSValue) -> Option<&'a Record> {
+    let mut class = 0;
+    // SAFETY: as the caller promises; the payload is null once the record is settled.
+    unsafe { qjs::JS_GetAnyOpaque(obj, &mut class).cast::<Record>().as_ref() }
+}
+
+/// Leaves an exception for what failed; hooks report it as -1.
+pub(super) fn throw(ctx: *mut qjs::JSContext, fail: Fail) -> c_int {
+    if let Fail::Text(_) = fail {
+        // SAFETY: a constant format without arguments.
+        unsafe { qjs::JS_ThrowSyntaxError(ctx, c"invalid JSON".as_ptr()) };
+    }
+    -1
+}
+
+unsafe extern "C" fn get_own_property(
+    ctx: *mut qjs::JSContext,
+    desc: *mut qjs::JSPropertyDescriptor,
+    obj: qjs::JSValue,
+    prop: qjs::JSAtom,
+) -> c_int {
+    // SAFETY: the engine calls this for objects of the class only, and keeps the object alive meanwhile.
+    let Some(record) = (unsafe { payload(obj) }) else { return 0 };
+    if desc.is_null() {
+        return record.has(ctx, prop).map_or_else(|fail| throw(ctx, fail), c_int::from);
+    }
+    match record.read(ctx, prop) {
+        Ok(Some(value)) => {
+            let flags = qjs::JS_PROP_C_W_E as c_int;
+            let found =
+                qjs::JSPropertyDescriptor { flags, value, getter: qjs::JS_UNDEFINED, setter: qjs::JS_UNDEFINED };
+            // SAFETY: not null, so it is the engine's place for the answer.
+            unsafe { desc.write(found) };
+            1
+        }
+        Ok(None) => 0,
+        Err(fail) => throw(ctx, fail),
+    }
+}
+
+unsafe extern "C" fn get_own_property_names(
+    ctx: *mut qjs::JSContext,
+    table: *mut *mut qjs::JSPropertyEnum,
+    len: *mut u32,
+    obj: qjs::JSValue,
+) -> c_int {
+    // SAFETY: both are the engine's places for the answer.
+    unsafe {
+        table.write(std::ptr::null_mut());
+        len.write(0);
+    }
+    // SAFETY: as in `get_own_property`.
+    let Some(record) = (unsafe { payload(obj) }) else { return 0 };
+    let entries = match record.indexed(ctx) {
+        Ok(index) => index.entries(),
+        Err(fail) => return throw(ctx, fail),
+    };
+    if entries.is_empty() {
+        return 0;
+    }
+    // SAFETY: a plain allocation; the result is checked.
+    let names = unsafe { qjs::js_malloc(ctx, (entries.len() * size_of::<qjs::JSPropertyEnum>()) as _) };
+    let names = names.cast::<qjs::JSPropertyEnum>();
+    if names.is_null() {
+        return -1;
+    }
+    for (at, entry) in entries.iter().enumerate() {
+        // SAFETY: there is room for all entries; each name is a reference of its own, freed by the engine.
+        unsafe {
+            let atom = qjs::JS_DupAtom(ctx, entry.atom());
+            names.add(at).write(qjs::JSPropertyEnum { is_enumerable: true, atom });
+        }
+    }
+    // SAFETY: both are the engine's places for the answer.
+    unsafe {
+        table.write(names);
+        len.write(entries.len() as u32);
+    }
+    0
+}
+
+unsafe extern "C" fn delete_property(ctx: *mut qjs::JSContext, obj: qjs::JSValue, prop: qjs::JSAtom) -> c_int {
+    // SAFETY: as in `get_own_property`.
+    let Some(record) = (unsafe { payload(obj) }) else { return 1 };
+    match record.has(ctx, prop) {
+        Ok(false) => 1,
+        // SAFETY: the object is a record; once settled, the engine deletes a real property.
+        Ok(true) => match unsafe { settle(ctx, obj) } {
+            // SAFETY: the object and the atom are alive for the call.
+            Ok(()) => unsafe { qjs::JS_DeleteProperty(ctx, obj, prop, 0) },
+            Err(fail) => throw(ctx, fail),
+        },
+        Err(fail) => throw(ctx, fail),
+    }
+}
+
+unsafe extern "C" fn define_own_property(
+    ctx: *mut qjs::JSContext,
+    obj: qjs::JSValue,
+    prop: qjs::JSAtom,
+    value: qjs::JSValue,
+    getter: qjs::JSValue,
+    setter: qjs::JSValue,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the engine calls this for objects of the class only.
+    if let Err(fail) = unsafe { settle(ctx, obj) } {
+        return throw(ctx, fail);
+    }
+    let flags = flags | qjs::JS_PROP_NO_EXOTIC as c_int;
+    // SAFETY: all arguments are the engine's own; the flag keeps it from asking this hook again.
+    unsafe { qjs::JS_DefineProperty(ctx, obj, prop, value, getter, setter, flags) }
+}
+
+pub(super) unsafe extern "C" fn finalize(rt: *mut qjs::JSRuntime, obj: qjs::JSValue) {
+    // SAFETY: the engine finalises objects of the class only, each once.
+    if let Some(record) = unsafe { payload(obj) } {
+        // SAFETY: the object is going away, so nobody else refers to the payload.
+        unsafe { Record::free(std::ptr::from_ref(record).cast_mut(), rt) };
+    }
+}
+
+pub(super) unsafe extern "C" fn mark(rt: *mut qjs::JSRuntime, obj: qjs::JSValue, mark: qjs::JS_MarkFunc) {
+    // SAFETY: the engine marks objects of the class only.
+    if let Some(record) = unsafe { payload(obj) } {
+        record.mark(rt, mark);
+    }
+}

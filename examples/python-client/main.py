@@ -1,0 +1,36 @@
+"""python3 main.py [http://127.0.0.1:7878]"""
+
+import json
+import sys
+
+from toolgate import run
+
+STOCK = {"tea": 3, "coffee": 0}
+
+
+def count_of(item):
+    if item not in STOCK:
+        raise KeyError(f"no {item} here")
+    return STOCK[item]
+
+
+report = run(
+    sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:7878",
+    """
+    const counts: Record<string, number> = {};
+    for (const item of context.items) {
+      counts[item] = await countOf(item).catch((error: Error) => { console.error(error.message); return -1 });
+    }
+    console.log("counted", context.items.length, "items");
+    return { counts, total: await addNumbers(...Object.values(counts)) };
+    """,
+    context={"items": ["tea", "coffee", "cocoa"]},
+    functions={
+        "countOf": ({"params": {"item": "string"}, "description": "How many of an item are in stock."}, count_of),
+        "addNumbers": ({"params": [{"name": "numbers", "schema": "number", "rest": True}]}, lambda *n: sum(n)),
+    },
+    on_log=lambda line, stream: print(f"{stream}: {line}"),
+)
+
+print(json.dumps(report["result"] if report["ok"] else {"code": report["code"], "error": report["error"]}))
+sys.exit(0 if report["ok"] else 1)
