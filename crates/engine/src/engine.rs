@@ -8,13 +8,16 @@ use tokio::runtime::Handle;
 use toolgate_guest::lockdown::Without;
 use toolgate_plan::Program;
 use toolgate_wire::frame::Layers;
-use toolgate_wire::{Code, Failure, Isolation, LimitRequest, Limits, Logs, Outcome, Profile, Report, Start, Usage};
+use toolgate_wire::{
+    Code, Destination, Failure, Isolation, LimitRequest, Limits, Logs, Outcome, Profile, Report, Start, Usage,
+};
 
 use crate::cancel::{Cancel, Registered};
 use crate::host::{Functions, Host};
 use crate::judge;
+use crate::moving::Coming;
 use crate::observer::Observer;
-use crate::process::{Ended, NoWorker, Pool, StartError, WorkerCommand, Zygote};
+use crate::process::{Ended, Moves, NoWorker, Pool, StartError, WorkerCommand, Zygote};
 use crate::pump::{Driven, Job, wall_clock};
 use crate::queue::{NoPlace, Place, Queue};
 use crate::source::Compiled;
@@ -118,6 +121,7 @@ pub struct EngineBuilder {
     isolation: IsolationMode,
     engine: EngineChoice,
     v8: V8Settings,
+    rehearse: bool,
     worker: WorkerCommand,
     without: Without,
     concurrent: usize,
@@ -132,6 +136,7 @@ impl Default for EngineBuilder {
             isolation: IsolationMode::default(),
             engine: EngineChoice::default(),
             v8: V8Settings::default(),
+            rehearse: false,
             worker: WorkerCommand::default(),
             without: Without::default(),
             concurrent: (2 * cores).max(8),
@@ -155,6 +160,12 @@ impl EngineBuilder {
     /// How V8 is used.
     pub fn v8(self, v8: V8Settings) -> Self {
         EngineBuilder { v8, ..self }
+    }
+
+    /// Moves runs to a second QuickJS worker instead of V8: the same road, without its cost. For tests of moving.
+    #[doc(hidden)]
+    pub fn rehearse_moves(self) -> Self {
+        EngineBuilder { rehearse: true, ..self }
     }
 
     /// The program that is started as the zygote.
@@ -196,7 +207,15 @@ impl EngineBuilder {
         let runtime = Handle::try_current().map_err(|error| StartError::Io(std::io::Error::other(error)))?;
         let queue = Queue::new(self.concurrent, self.waiting);
         let disposed = AtomicBool::new(false);
-        Ok(Engine(Arc::new(Inner { executor, v8, engine: self.engine, queue, runtime, disposed })))
+        Ok(Engine(Arc::new(Inner {
+            executor,
+            v8,
+            engine: self.engine,
+            rehearse: self.rehearse,
+            queue,
+            runtime,
+            disposed,
+        })))
     }
 }
 
@@ -208,6 +227,7 @@ struct Inner {
     executor: Executor,
     v8: V8,
     engine: EngineChoice,
+    rehearse: bool,
     queue: Queue,
     runtime: Handle,
     disposed: AtomicBool,
@@ -409,8 +429,44 @@ impl Inner {
             return no_seccomp(isolation);
         }
         let _registered = accepted.on_cancel(worker.killer());
-        let (driven, ended) = worker.run(self.job(accepted), || pool.refill());
-        self.judged(driven, ended, accepted, isolation)
+        let job = self.job(accepted);
+        let accepted = &*accepted;
+        let on_cancel = |stop: Box<dyn Fn() + Send + Sync>| accepted.on_cancel(stop);
+        let start = || self.second_worker(pool, accepted);
+        let threshold = self.v8.settings().move_after;
+        let moves = self.may_move(accepted).then_some(Moves { threshold, start: &start, on_cancel: &on_cancel });
+        let (driven, ended) = worker.run(job, moves, || pool.refill());
+        let moved = driven.moved;
+        let done = self.judged(driven, ended, accepted, isolation);
+        if moved.is_some() && !self.rehearse {
+            self.warm_up_again(accepted);
+        }
+        match moved.map(|moved| moved.to) {
+            Some(Destination::V8) => Done { engine: "quickjs+v8", ..done },
+            _ => done,
+        }
+    }
+
+    /// Whether a run may go on elsewhere: it was left to the engine, and there is an elsewhere.
+    fn may_move(&self, accepted: &Accepted) -> bool {
+        let choice = accepted.request.engine.unwrap_or(self.engine);
+        choice == EngineChoice::Auto && (self.rehearse || self.v8.pool().is_ok())
+    }
+
+    /// Where a run that computes for long goes on.
+    fn second_worker(&self, pool: &Pool, accepted: &Accepted) -> std::io::Result<Box<dyn Coming>> {
+        if self.rehearse {
+            return pool.understudy();
+        }
+        let v8 = self.v8.pool().map_err(std::io::Error::other)?;
+        v8.second(v8::Size::of(accepted.limits.memory))
+    }
+
+    /// The next run that moves finds a worker that is up.
+    fn warm_up_again(&self, accepted: &Accepted) {
+        if let Ok(v8) = self.v8.pool() {
+            v8.refill(v8::Size::of(accepted.limits.memory));
+        }
     }
 
     fn on_v8(&self, accepted: &mut Accepted) -> Done {
@@ -438,7 +494,7 @@ impl Inner {
 
     fn judged(&self, driven: Driven, ended: Ended, accepted: &Accepted, isolation: Isolation) -> Done {
         let cancelled = accepted.is_cancelled();
-        let mut usage = Usage::default();
+        let mut usage = Usage { moved: driven.moved, ..Usage::default() };
         let outcome = match driven.end {
             Ok(finished) => {
                 usage.memory_bytes = finished.memory;

@@ -4,7 +4,9 @@
 //! - [`Engine`]: takes a [`Request`], gives a report; the queue in front of it is `queue`
 //! - [`host`]: what a program may call
 //! - `source`: from the user's text to a worker's, and positions back
-//! - `pump`: drives one worker, believing nothing it says; `outbox` is what it is sent, `ledger` what it called
+//! - `pump`: drives one worker, believing nothing it says; `socket` and `outbox` are the way from and to it,
+//!   `ledger` is what it called, `timers` what it waits for
+//! - `moving`: from one worker to another while the run goes on
 //! - `process`, `thread`, `v8`: where workers come from
 //! - `judge`: from a worker's end to the one outcome; `teach`: what to use instead of what is not there
 //! - [`Cancel`], [`Observer`]: how a caller stops and watches a run
@@ -18,15 +20,18 @@ mod engine;
 pub mod host;
 mod judge;
 mod ledger;
+mod moving;
 mod observer;
 mod outbox;
 mod process;
 mod pump;
 mod queue;
+mod socket;
 mod source;
 mod teach;
 pub mod teaching;
 mod thread;
+mod timers;
 mod v8;
 
 pub use cancel::Cancel;

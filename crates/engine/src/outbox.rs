@@ -6,12 +6,12 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::net::SendFlags;
-use toolgate_wire::{ToWorker, codec};
+use toolgate_wire::ToWorker;
 
 /// The kinds of frame whose number is bounded while they wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn of(frame: &ToWorker) -> Self {
+    pub(crate) fn of(frame: &ToWorker) -> Self {
         match frame {
             ToWorker::Start(_) => Kind::Start,
             ToWorker::Reply { .. } => Kind::Reply,
@@ -49,14 +49,14 @@ pub(crate) struct Outbox {
 /// What the socket has not taken, in order.
 #[derive(Default)]
 struct Backlog {
-    waiting: VecDeque<(Kind, Vec<u8>)>,
+    waiting: VecDeque<(Kind, Arc<Vec<u8>>)>,
     /// Bytes of the first that are sent already.
     sent: usize,
     counts: [usize; 5],
 }
 
 impl Backlog {
-    fn push(&mut self, kind: Kind, bytes: Vec<u8>) {
+    fn push(&mut self, kind: Kind, bytes: Arc<Vec<u8>>) {
         self.waiting.push_back((kind, bytes));
         self.counts[kind as usize] += 1;
     }
@@ -87,28 +87,23 @@ impl Outbox {
         Ok(Outbox { stream: stream.try_clone()?, backlog: Mutex::default(), wake })
     }
 
-    /// Sends a frame, or keeps for the pump what the socket does not take at once.
-    pub(crate) fn send(&self, frame: &ToWorker) {
-        let mut bytes = Vec::new();
-        codec::encode_to_worker(frame, &mut bytes);
-        self.put(Kind::of(frame), bytes);
-    }
-
-    /// Sends the bytes that the program's frame announced, without a copy of them.
-    pub(crate) fn send_data(&self, data: Vec<u8>) {
-        if !data.is_empty() {
-            self.put(Kind::Data, data);
+    /// Sends a frame's bytes, or keeps for the pump what the socket does not take at once.
+    pub(crate) fn put(&self, kind: Kind, bytes: Arc<Vec<u8>>) {
+        if bytes.is_empty() {
+            return;
         }
-    }
-
-    fn put(&self, kind: Kind, bytes: Vec<u8>) {
         let mut backlog = self.lock();
         let idle = backlog.waiting.is_empty();
         backlog.push(kind, bytes);
         if idle && self.write(&mut backlog) {
-            // Full counter or not: the pump is awake.
-            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+            self.ring();
         }
+    }
+
+    /// Wakes whoever waits with this outbox.
+    pub(crate) fn ring(&self) {
+        // Full counter or not: the pump is awake.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
     /// Writes what it can; whether something is left.

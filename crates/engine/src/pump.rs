@@ -6,25 +6,24 @@
 //! A call's future is polled once on the spot; only one that is not ready goes to the async
 //! runtime, and its reply is written from there.
 
-use std::collections::{BTreeSet, HashMap};
-use std::io::{self, Read};
-use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use toolgate_wire::codec::{self, HEADER, MAX_FROM_WORKER};
-use toolgate_wire::frame::{End, Layers, Question, Stream, Target};
+use toolgate_wire::frame::{End, Question, Stream, Target};
 use toolgate_wire::limits::MAX_ARGUMENTS;
-use toolgate_wire::{CallId, CallRecord, FromWorker, Limits, Logs, Start, ToWorker};
+use toolgate_wire::{CallId, CallRecord, Destination, FromWorker, Limits, Logs, Moved, Start, ToWorker};
 
 use crate::host::{Host, HostCall, HostError, HostFuture};
 use crate::ledger::Ledger;
+use crate::moving::{Attempt, GivenUp, Line, Mover, Second};
 use crate::observer::Observer;
-use crate::outbox::{Kind, Outbox};
+use crate::outbox::Kind;
+use crate::process::Ended;
+use crate::socket::Wire;
+use crate::timers::Timers;
 
 /// How long after the deadline a worker may take to report it by itself, with logs and position.
 const GRACE: Duration = Duration::from_millis(12);
@@ -54,6 +53,17 @@ pub(crate) struct Driven {
     pub(crate) end: Result<Finished, Lost>,
     pub(crate) logs: Logs,
     pub(crate) calls: Vec<CallRecord>,
+    /// That the run was moved to another worker, or that this was tried.
+    pub(crate) moved: Option<Moved>,
+    /// How that other worker's process ended, when it ended without a word.
+    pub(crate) ended: Option<Ended>,
+}
+
+impl Driven {
+    /// A worker that was never driven.
+    pub(crate) fn lost(lost: Lost) -> Self {
+        Driven { end: Err(lost), logs: Logs::default(), calls: Vec::new(), moved: None, ended: None }
+    }
 }
 
 /// The worker's own words.
@@ -74,106 +84,9 @@ pub(crate) struct Job {
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
-/// A worker's first words.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Hello {
-    pub(crate) pid: u32,
-    pub(crate) layers: Layers,
-}
-
-/// The host's end of a worker's socket.
-pub(crate) struct Wire {
-    stream: UnixStream,
-    /// Bytes that arrived: `buffer[start..end]`. What lies beyond is room, cleared once and used again.
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
-}
-
-impl Wire {
-    pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        Ok(Wire { stream, buffer: Vec::new(), start: 0, end: 0 })
-    }
-
-    /// Whether there is something to read: a frame, a part of one, or the end.
-    pub(crate) fn has_input(&mut self) -> bool {
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut watched = [PollFd::new(&self.stream, PollFlags::IN)];
-        self.start < self.buffer.len() || matches!(poll(&mut watched, Some(&at_once)), Ok(1..))
-    }
-
-    /// The worker's first frame.
-    pub(crate) fn hello(&mut self, deadline: Instant) -> Result<Hello, Lost> {
-        match self.next(deadline, None)? {
-            Some(FromWorker::Ready { pid, layers }) => Ok(Hello { pid, layers }),
-            Some(_) => Err(Lost::Breach("a worker spoke before it was ready")),
-            None => Err(Lost::Deadline),
-        }
-    }
-
-    /// The next frame, or nothing at `until`.
-    fn next(&mut self, until: Instant, outbox: Option<&Outbox>) -> Result<Option<FromWorker>, Lost> {
-        loop {
-            if let Some(frame) = self.decode()? {
-                return Ok(Some(frame));
-            }
-            match self.read() {
-                Ok(0) => return Err(Lost::Closed { started: true }),
-                Ok(_) => continue,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return Err(Lost::Closed { started: true }),
-            }
-            let Some(left) = until.checked_duration_since(Instant::now()) else { return Ok(None) };
-            self.wait(left, outbox);
-        }
-    }
-
-    fn decode(&mut self) -> Result<Option<FromWorker>, Lost> {
-        let waiting = self.buffer.get(self.start..self.end).unwrap_or_default();
-        let Some(header) = waiting.first_chunk::<HEADER>() else { return Ok(None) };
-        let length = codec::frame_length(*header, MAX_FROM_WORKER).map_err(|_| Lost::Breach("a frame too long"))?;
-        let Some(payload) = waiting.get(HEADER..HEADER + length) else { return Ok(None) };
-        let frame = codec::decode_from_worker(payload).map_err(|_| Lost::Breach("a frame that means nothing"))?;
-        self.start += HEADER + length;
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        }
-        Ok(Some(frame))
-    }
-
-    /// Reads what is there. The buffer grows with what has arrived, never with what was announced.
-    fn read(&mut self) -> io::Result<usize> {
-        const ROOM: usize = 16 * 1024;
-        if self.buffer.len() - self.end < ROOM {
-            self.buffer.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-            self.buffer.resize((2 * self.end).max(2 * ROOM), 0);
-        }
-        let got = (&self.stream).read(&mut self.buffer[self.end..])?;
-        self.end += got;
-        Ok(got)
-    }
-
-    fn wait(&self, left: Duration, outbox: Option<&Outbox>) {
-        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        let backlog = outbox.is_some_and(Outbox::push_backlog);
-        let interest = if backlog { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        let mut watched = vec![PollFd::new(&self.stream, interest)];
-        if let Some(outbox) = outbox {
-            watched.push(PollFd::new(outbox.wake(), PollFlags::IN));
-        }
-        // An interrupted wait looks again; any other error shows at the next read.
-        let _ = poll(&mut watched, Some(&timeout));
-        if let Some(outbox) = outbox {
-            outbox.hush();
-        }
-    }
-}
-
 /// What calls under way and the pump share.
 struct Shared {
-    outbox: Outbox,
+    line: Line,
     ledger: Mutex<Ledger>,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -186,7 +99,7 @@ impl Shared {
             observer.call_ended(record);
         }
         let body = answer.map(String::into_bytes).map_err(|error| error.to_json(target).into_bytes());
-        self.outbox.send(&ToWorker::Reply { id, now: wall_clock(), body });
+        self.line.tell(&ToWorker::Reply { id, now: wall_clock(), body });
     }
 }
 
@@ -218,21 +131,18 @@ fn panicked() -> HostError {
 }
 
 /// Sends the program and serves the worker until it ends. `meanwhile` runs while the worker starts on it.
-pub(crate) fn drive(wire: &mut Wire, job: Job, meanwhile: impl FnOnce()) -> Driven {
-    let outbox = match Outbox::new(&wire.stream) {
-        Ok(outbox) => outbox,
-        Err(_) => {
-            let end = Err(Lost::Closed { started: false });
-            return Driven { end, logs: Logs::default(), calls: Vec::new() };
-        }
-    };
-    let shared = Arc::new(Shared { outbox, ledger: Mutex::default(), observer: job.observer.clone() });
+///
+/// With a mover, the run may go on with another worker; that one is gone when this comes back.
+pub(crate) fn drive(wire: &mut Wire, job: Job, mover: Option<Mover<'_>>, meanwhile: impl FnOnce()) -> Driven {
+    let Ok(outbox) = wire.outbox() else { return Driven::lost(Lost::Closed { started: false }) };
+    let line = Line::new(outbox, mover.is_some());
+    let shared = Arc::new(Shared { line, ledger: Mutex::default(), observer: job.observer.clone() });
     let Job { start, data, deadline, host, observer, runtime } = job;
     let limits = start.limits.clone();
     let _in_runtime = runtime.enter();
-    shared.outbox.send(&ToWorker::Start(Box::new(start)));
+    shared.line.tell(&ToWorker::Start(Box::new(start)));
     if let Some(data) = data {
-        shared.outbox.send_data(data.into_bytes());
+        shared.line.tell_data(data.into_bytes());
     }
     meanwhile();
     let mut pump = Pump {
@@ -246,16 +156,37 @@ pub(crate) fn drive(wire: &mut Wire, job: Job, meanwhile: impl FnOnce()) -> Driv
         timers: Timers::default(),
         logs: Logs::default(),
         log_bytes: 0,
+        moved: None,
+        ended: None,
     };
-    let end = pump.serve(wire);
+    let end = pump.serve(wire, mover.map(Attempt::new));
     for task in pump.tasks.drain(..) {
         task.abort();
     }
     let calls = lock(&shared.ledger).close();
-    Driven { end, logs: pump.logs, calls }
+    Driven { end, logs: pump.logs, calls, moved: pump.moved, ended: pump.ended }
 }
 
-struct Pump {
+/// Processor time up to a move.
+struct Before {
+    /// The first worker's.
+    used: Duration,
+    /// The second's, before it was given the program.
+    warm_up: Duration,
+}
+
+/// What came of looking whether it is time to move.
+enum Looked<'a> {
+    /// Not yet.
+    Again(Attempt<'a>),
+    /// It will not move.
+    Stays,
+    /// It moved, or ended on the way.
+    Ended(Result<Finished, Lost>),
+}
+
+/// One run, from the host's side.
+pub(crate) struct Pump {
     limits: Limits,
     deadline: Instant,
     host: Arc<dyn Host>,
@@ -266,32 +197,156 @@ struct Pump {
     timers: Timers,
     logs: Logs,
     log_bytes: usize,
+    moved: Option<Moved>,
+    ended: Option<Ended>,
 }
 
 impl Pump {
-    fn serve(&mut self, wire: &mut Wire) -> Result<Finished, Lost> {
-        let last_moment = self.deadline + GRACE;
+    fn serve(&mut self, wire: &mut Wire, mut attempt: Option<Attempt<'_>>) -> Result<Finished, Lost> {
         loop {
-            let until = self.timers.next().map_or(last_moment, |due| due.min(last_moment));
-            let shared = self.shared.clone();
-            match wire.next(until, Some(&shared.outbox))? {
-                Some(FromWorker::Done { end, memory, cpu, dropped }) => {
-                    self.logs.dropped = self.logs.dropped.saturating_add(dropped);
-                    return Ok(Finished { end, memory, cpu: Duration::from_micros(cpu) });
+            let look = attempt.as_ref().map(Attempt::next_look);
+            let until = look.map_or(self.next_moment(), |look| look.min(self.next_moment()));
+            let outbox = self.shared.line.outbox();
+            if let Some(frame) = wire.next(until, Some(&outbox))?
+                && let Some(finished) = self.hear(frame)?
+            {
+                return Ok(finished);
+            }
+            let now = Instant::now();
+            // A worker that never stops talking is never waited for, so its clock is looked at in any case.
+            if now >= self.last_moment() {
+                return Err(Lost::Deadline);
+            }
+            self.fire_due();
+            if look.is_some_and(|look| look <= now)
+                && let Some(looking) = attempt.take()
+            {
+                match self.look(wire, looking, now) {
+                    Looked::Again(looking) => attempt = Some(looking),
+                    Looked::Stays => self.shared.line.stay(),
+                    Looked::Ended(end) => return end,
                 }
-                Some(frame) => {
-                    self.take(frame)?;
-                    // A worker that never stops talking is never waited for, so its clock is looked at here.
-                    if Instant::now() >= last_moment {
-                        return Err(Lost::Deadline);
-                    }
-                }
-                None if Instant::now() >= last_moment => return Err(Lost::Deadline),
-                None => {
-                    for id in self.timers.due(Instant::now()) {
-                        self.shared.outbox.send(&ToWorker::Fire { id, now: wall_clock() });
-                    }
-                }
+            }
+        }
+    }
+
+    /// Does what a frame asks for; gives the worker's last words when they are that.
+    fn hear(&mut self, frame: FromWorker) -> Result<Option<Finished>, Lost> {
+        if let FromWorker::Done { end, memory, cpu, dropped } = frame {
+            self.logs.dropped = self.logs.dropped.saturating_add(dropped);
+            return Ok(Some(Finished { end, memory, cpu: Duration::from_micros(cpu) }));
+        }
+        // Lines are counted, not compared.
+        if !matches!(frame, FromWorker::Log { .. }) {
+            self.shared.line.heard(&frame);
+        }
+        self.take(frame).map(|()| None)
+    }
+
+    /// Looks whether it is time to move, and does it.
+    fn look<'a>(&mut self, wire: &mut Wire, mut attempt: Attempt<'a>, now: Instant) -> Looked<'a> {
+        if !self.shared.line.can_move() {
+            return Looked::Stays;
+        }
+        match attempt.look(now) {
+            Ok(Some(second)) => self.go(wire, &attempt, second).map_or(Looked::Stays, Looked::Ended),
+            Ok(None) => Looked::Again(attempt),
+            Err(_) => Looked::Stays,
+        }
+    }
+
+    /// Moves the run; gives its end, or nothing when it stays where it was.
+    fn go(
+        &mut self,
+        wire: &mut Wire,
+        attempt: &Attempt<'_>,
+        mut second: Box<dyn Second>,
+    ) -> Option<Result<Finished, Lost>> {
+        let first = attempt.mover.first;
+        let _registered = (attempt.mover.on_cancel)(second.killer());
+        first.stop().ok()?;
+        let stopped = Instant::now();
+        if let Some(end) = self.hear_the_rest(wire) {
+            return Some(end);
+        }
+        let used = first.clock().read();
+        let warm_up = second.clock().read();
+        let repeated = self.repeat(&mut *second, used);
+        let caught_up = repeated.as_ref().map_or_else(|_| Instant::now(), |repeated| repeated.caught_up);
+        let to = match &repeated {
+            Ok(_) | Err(GivenUp::Over { caught_up: true, .. }) => Destination::V8,
+            Err(GivenUp::Diverged) => Destination::StayedDiverged,
+            Err(GivenUp::Lost | GivenUp::Over { .. }) => Destination::StayedLost,
+        };
+        self.moved = Some(attempt.told(to, stopped, caught_up));
+        match repeated {
+            Ok(repeated) => {
+                first.kill();
+                let before = Before { used, warm_up };
+                Some(self.go_on(second, repeated.frame, before))
+            }
+            Err(GivenUp::Over { lost, .. }) => Some(Err(lost)),
+            Err(GivenUp::Diverged | GivenUp::Lost) => {
+                first.resume();
+                None
+            }
+        }
+    }
+
+    /// What a worker said before it was stopped counts as said; gives the run's end when that was among it.
+    fn hear_the_rest(&mut self, wire: &mut Wire) -> Option<Result<Finished, Lost>> {
+        loop {
+            match wire.arrived() {
+                Ok(None) => return None,
+                Ok(Some(frame)) => match self.hear(frame) {
+                    Ok(None) => {}
+                    Ok(Some(finished)) => return Some(Ok(finished)),
+                    Err(lost) => return Some(Err(lost)),
+                },
+                Err(lost) => return Some(Err(lost)),
+            }
+        }
+    }
+
+    /// Goes on with the second worker, whose first new words are these.
+    fn go_on(&mut self, mut second: Box<dyn Second>, frame: FromWorker, before: Before) -> Result<Finished, Lost> {
+        let clock = second.clock();
+        let end = match self.hear(frame) {
+            Ok(None) => self.serve(second.wire(), None),
+            Ok(Some(finished)) => Ok(finished),
+            Err(lost) => Err(lost),
+        };
+        if matches!(end, Err(Lost::Closed { .. })) {
+            self.ended = Some(second.ended());
+        }
+        end.map(|finished| Finished { cpu: before.used + clock.read().saturating_sub(before.warm_up), ..finished })
+    }
+
+    pub(crate) fn line(&self) -> &Line {
+        &self.shared.line
+    }
+
+    /// When the run is over in any case.
+    pub(crate) fn last_moment(&self) -> Instant {
+        self.deadline + GRACE
+    }
+
+    /// When there is something to do by itself.
+    pub(crate) fn next_moment(&self) -> Instant {
+        self.timers.next().map_or(self.last_moment(), |due| due.min(self.last_moment()))
+    }
+
+    /// Console lines so far.
+    pub(crate) fn lines_logged(&self) -> u64 {
+        (self.logs.stdout.len() + self.logs.stderr.len()) as u64
+    }
+
+    /// Tells the worker of every timer whose time has come.
+    pub(crate) fn fire_due(&mut self) {
+        let now = Instant::now();
+        if self.timers.next().is_some_and(|due| due <= now) {
+            for id in self.timers.due(now) {
+                self.shared.line.tell(&ToWorker::Fire { id, now: wall_clock() });
             }
         }
     }
@@ -311,7 +366,7 @@ impl Pump {
     }
 
     fn arm(&mut self, id: CallId, delay: f64) -> Result<(), Lost> {
-        if self.timers.len() + self.shared.outbox.waiting(Kind::Fire) >= MAX_TIMERS {
+        if self.timers.len() + self.shared.line.outbox().waiting(Kind::Fire) >= MAX_TIMERS {
             return Err(Lost::Breach("more timers than allowed"));
         }
         self.timers.arm(id, delay)
@@ -322,11 +377,11 @@ impl Pump {
         if name.len() > MAX_NAME {
             return Err(Lost::Breach("a name too long"));
         }
-        if self.shared.outbox.waiting(Kind::Answer) > 0 {
+        if self.shared.line.outbox().waiting(Kind::Answer) > 0 {
             return Err(Lost::Breach("a question before the answer to the last"));
         }
         let answer = self.host.answer(question, name);
-        self.shared.outbox.send(&ToWorker::Answer(answer.map(String::into_bytes)));
+        self.shared.line.tell(&ToWorker::Answer(answer.map(String::into_bytes)));
         Ok(())
     }
 
@@ -341,7 +396,7 @@ impl Pump {
                 return Err(Lost::Breach("a call number used twice"));
             }
             // A reply that the worker has not taken is a call that it still has under way.
-            let under_way = ledger.in_flight() + self.shared.outbox.waiting(Kind::Reply);
+            let under_way = ledger.in_flight() + self.shared.line.outbox().waiting(Kind::Reply);
             if ledger.len() as u64 >= self.limits.calls || under_way as u64 >= self.limits.calls_in_flight {
                 return Err(Lost::Breach("more calls than allowed"));
             }
@@ -378,7 +433,7 @@ impl Pump {
     }
 
     fn log(&mut self, stream: Stream, text: String) -> Result<(), Lost> {
-        let lines = (self.logs.stdout.len() + self.logs.stderr.len()) as u64;
+        let lines = self.lines_logged();
         self.log_bytes += text.len();
         if lines >= self.limits.log_lines || self.log_bytes > MAX_LOG_BYTES {
             return Err(Lost::Breach("more console output than allowed"));
@@ -391,49 +446,6 @@ impl Pump {
             Stream::Stderr => self.logs.stderr.push(text),
         }
         Ok(())
-    }
-}
-
-/// A worker's timers, by time.
-#[derive(Default)]
-struct Timers {
-    due: BTreeSet<(Instant, CallId)>,
-    at: HashMap<CallId, Instant>,
-}
-
-impl Timers {
-    fn arm(&mut self, id: CallId, delay: f64) -> Result<(), Lost> {
-        if self.at.contains_key(&id) {
-            return Err(Lost::Breach("a timer number used twice"));
-        }
-        // A day is beyond every deadline; NaN and negatives fire at once.
-        let at = Instant::now() + Duration::from_secs_f64(delay.clamp(0.0, 86_400_000.0).max(0.0) / 1e3);
-        self.due.insert((at, id));
-        self.at.insert(id, at);
-        Ok(())
-    }
-
-    fn disarm(&mut self, id: CallId) {
-        if let Some(at) = self.at.remove(&id) {
-            self.due.remove(&(at, id));
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.at.len()
-    }
-
-    fn next(&self) -> Option<Instant> {
-        self.due.first().map(|(at, _)| *at)
-    }
-
-    fn due(&mut self, now: Instant) -> Vec<CallId> {
-        let mut ids = Vec::new();
-        while let Some((_, id)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
-            self.disarm(id);
-            ids.push(id);
-        }
-        ids
     }
 }
 

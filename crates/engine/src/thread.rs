@@ -9,7 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::pump::{Driven, Job, Lost, Wire, drive};
+use crate::pump::{Driven, Job, drive};
+use crate::socket::Wire;
 
 /// Room for the interpreter's own stack limit and for native recursion on top.
 const STACK: usize = 16 * 1024 * 1024;
@@ -36,8 +37,8 @@ pub(crate) fn run<R>(job: Job, on_cancel: impl FnOnce(Stop) -> R) -> std::io::Re
     }));
     let mut wire = Wire::new(ours)?;
     let driven = match wire.hello(job.deadline) {
-        Ok(_) => drive(&mut wire, job, || ()),
-        Err(lost) => Driven { end: Err::<_, Lost>(lost), logs: Default::default(), calls: Vec::new() },
+        Ok(_) => drive(&mut wire, job, None, || ()),
+        Err(lost) => Driven::lost(lost),
     };
     abandoned.store(true, Ordering::Relaxed);
     Ok(driven)

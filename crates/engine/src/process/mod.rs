@@ -10,6 +10,6 @@ mod worker;
 mod zygote;
 
 pub(crate) use pool::{NoWorker, Pool};
-pub(crate) use worker::Ended;
+pub(crate) use worker::{Ended, Moves};
 pub(crate) use zygote::Zygote;
 pub use zygote::{StartError, WorkerCommand};

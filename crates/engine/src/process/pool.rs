@@ -1,11 +1,13 @@
 //! Workers forked ahead of their work.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::worker::{Idle, Ready};
+use super::worker::{Idle, Ready, Understudy};
 use super::zygote::{StartError, Zygote};
+use crate::moving::Coming;
 use crate::pump::Lost;
 
 /// Forks that may fail before a run gives up.
@@ -59,6 +61,15 @@ impl Pool {
             }
         }
         Err(NoWorker::Start(std::io::Error::other(format!("workers end before they are ready: {failure:?}")).into()))
+    }
+
+    /// A second worker for a run that has one, to rehearse a move.
+    pub(crate) fn understudy(&self) -> io::Result<Box<dyn Coming>> {
+        let idle = match self.next_idle() {
+            Some(idle) => idle,
+            None => self.fork().map_err(io::Error::other)?,
+        };
+        Ok(Box::new(Understudy { idle, zygote: self.zygote.clone() }))
     }
 
     /// Brings the pool back to its size. What fails here fails again, with a reason, when a run needs it.

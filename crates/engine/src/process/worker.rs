@@ -1,15 +1,21 @@
 //! One worker: idle, then running one program, then dead. Each stage eats the one before.
 
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, waitpid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_open, pidfd_send_signal, waitid, waitpid,
+};
 use toolgate_wire::frame::Layers;
 
 use super::zygote::{StartError, Zygote, kill};
-use crate::pump::{Driven, Job, Lost, Wire, drive};
+use crate::clock::CpuClock;
+use crate::moving::{Coming, First, Mover, OnCancel, Second, Start};
+use crate::pump::{Driven, Job, Lost, drive};
+use crate::socket::Wire;
 
 /// A worker that waits for a program, or will as soon as its fork is done.
 pub(crate) struct Idle {
@@ -78,12 +84,16 @@ impl Ready {
     /// Runs the program, then kills the process whatever it says. A worker is never used twice.
     ///
     /// `meanwhile` is called once, when the program is on its way.
-    pub(crate) fn run(mut self, job: Job, meanwhile: impl FnOnce()) -> (Driven, Ended) {
-        let driven = drive(&mut self.wire, job, meanwhile);
+    pub(crate) fn run(mut self, job: Job, moves: Option<Moves<'_>>, meanwhile: impl FnOnce()) -> (Driven, Ended) {
+        let first = Stoppable { pid: self.pid, handle: self.handle.clone() };
+        let mover =
+            moves.map(|Moves { threshold, start, on_cancel }| Mover { first: &first, threshold, start, on_cancel });
+        let driven = drive(&mut self.wire, job, mover, meanwhile);
         // Kill before answering: a worker that outlives its answer could still act in its run's name.
         kill(&self.handle);
-        let ended = match driven.end {
-            Err(Lost::Closed { .. }) => self.wait(),
+        let ended = match (&driven.end, driven.ended) {
+            (Err(Lost::Closed { .. }), Some(of_second)) => of_second,
+            (Err(Lost::Closed { .. }), None) => self.wait(),
             _ => Ended::Exit,
         };
         (driven, ended)
@@ -98,6 +108,77 @@ impl Ready {
             }
             _ => Ended::Exit,
         }
+    }
+}
+
+/// How a run may leave its worker.
+pub(crate) struct Moves<'a> {
+    /// Processor time after which it does.
+    pub(crate) threshold: Duration,
+    pub(crate) start: Start<'a>,
+    pub(crate) on_cancel: OnCancel<'a>,
+}
+
+/// The process, apart from its socket.
+struct Stoppable {
+    pid: Pid,
+    handle: Arc<OwnedFd>,
+}
+
+impl First for Stoppable {
+    fn clock(&self) -> CpuClock {
+        CpuClock::of(self.pid)
+    }
+
+    fn stop(&self) -> io::Result<()> {
+        pidfd_send_signal(&*self.handle, Signal::STOP)?;
+        // Waits for the stop itself, or for an end that came before; either is left for others to see.
+        let what = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::PidFd(self.handle.as_fd()), what)?;
+        Ok(())
+    }
+
+    fn resume(&self) {
+        let _ = pidfd_send_signal(&*self.handle, Signal::CONT);
+    }
+
+    fn kill(&self) {
+        kill(&self.handle);
+    }
+}
+
+impl Second for Ready {
+    fn wire(&mut self) -> &mut Wire {
+        &mut self.wire
+    }
+
+    fn clock(&self) -> CpuClock {
+        CpuClock::of(self.pid)
+    }
+
+    fn killer(&self) -> Box<dyn Fn() + Send + Sync> {
+        Box::new(Ready::killer(self))
+    }
+
+    fn ended(&mut self) -> Ended {
+        self.wait()
+    }
+}
+
+/// A worker of the same kind, for rehearsals of a move.
+pub(super) struct Understudy {
+    pub(super) idle: Idle,
+    pub(super) zygote: Arc<Zygote>,
+}
+
+impl Coming for Understudy {
+    fn has_spoken(&mut self) -> bool {
+        self.idle.wire.has_input()
+    }
+
+    fn ready(self: Box<Self>, deadline: Instant) -> Option<Box<dyn Second>> {
+        let ready = self.idle.ready(&self.zygote, deadline).ok()?;
+        Some(Box::new(ready))
     }
 }
 

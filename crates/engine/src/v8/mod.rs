@@ -26,7 +26,6 @@ use toolgate_guest::lockdown::Without;
 pub use find::{DENO_VARIABLE, V8Status};
 pub(crate) use keeper::Size;
 pub(crate) use pool::{NoWorker, Pool};
-pub(crate) use worker::{Idle, Ready};
 
 use crate::process::WorkerCommand;
 use find::NoDeno;

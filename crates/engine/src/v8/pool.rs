@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::keeper::{Keeper, Recipe, Size};
 use super::worker::{Idle, Ready, Unready};
+use crate::moving::{Coming, Second};
 
 /// Sizes of run for which workers are kept at one time.
 const SIZES: usize = 3;
@@ -57,6 +58,11 @@ impl Pool {
         waiting.map_or_else(|| self.start(size), Ok)
     }
 
+    /// A second worker for a run that may move. It goes back on the shelf when the run ends without it.
+    pub(crate) fn second(&self, size: Size) -> io::Result<Box<dyn Coming>> {
+        Ok(Box::new(Lent { idle: Some(self.next(size)?), size, shelf: self.shelf.clone(), most: self.size * SIZES }))
+    }
+
     /// A worker that is ready for a program.
     pub(crate) fn take(&self, size: Size, deadline: Instant) -> Result<Ready, NoWorker> {
         let mut last_words = String::new();
@@ -94,6 +100,34 @@ impl Pool {
 
     fn start(&self, size: Size) -> io::Result<Idle> {
         Idle::new(self.keeper.start(size)?, self.keeper.clone())
+    }
+}
+
+/// A worker that a run may need.
+struct Lent {
+    idle: Option<Idle>,
+    size: Size,
+    shelf: Arc<Mutex<Shelf>>,
+    most: usize,
+}
+
+impl Coming for Lent {
+    fn has_spoken(&mut self) -> bool {
+        self.idle.as_mut().is_some_and(Idle::has_spoken)
+    }
+
+    fn ready(mut self: Box<Self>, deadline: Instant) -> Option<Box<dyn Second>> {
+        let ready = self.idle.take()?.ready(deadline).ok().filter(|ready| ready.layers().seccomp)?;
+        Some(Box::new(ready))
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(idle) = self.idle.take() {
+            let unneeded = lock(&self.shelf).put(self.size, idle, self.most);
+            drop(unneeded);
+        }
     }
 }
 

@@ -11,8 +11,10 @@ use toolgate_wire::frame::Layers;
 
 use super::keeper::{Keeper, Started};
 use crate::clock::CpuClock;
+use crate::moving::Second;
 use crate::process::Ended;
-use crate::pump::{Driven, Job, Lost, Wire, drive};
+use crate::pump::{Driven, Job, Lost, drive};
+use crate::socket::Wire;
 
 /// Bytes of its last words that are looked at.
 const MAX_LAST_WORDS: usize = 64 * 1024;
@@ -56,7 +58,7 @@ impl Idle {
     }
 
     /// Whether a hello has arrived, or an end.
-    pub(crate) fn has_spoken(&mut self) -> bool {
+    pub(super) fn has_spoken(&mut self) -> bool {
         self.wire.has_input()
     }
 
@@ -75,14 +77,6 @@ impl Ready {
         self.layers
     }
 
-    pub(crate) fn wire(&mut self) -> &mut Wire {
-        &mut self.wire
-    }
-
-    pub(crate) fn clock(&self) -> CpuClock {
-        CpuClock::of(self.process.pid)
-    }
-
     /// Kills the worker from any thread, at any time.
     pub(crate) fn killer(&self) -> impl Fn() + Send + Sync + 'static {
         let handle = self.process.handle.clone();
@@ -95,7 +89,7 @@ impl Ready {
     pub(crate) fn run(mut self, job: Job, meanwhile: impl FnOnce()) -> (Driven, Ended) {
         self.limit(&job.start);
         let before = self.clock().read();
-        let mut driven = drive(&mut self.wire, job, meanwhile);
+        let mut driven = drive(&mut self.wire, job, None, meanwhile);
         if let Ok(finished) = &mut driven.end {
             finished.cpu = self.clock().read().saturating_sub(before);
         }
@@ -114,9 +108,22 @@ impl Ready {
         let _ =
             prlimit(Some(self.process.pid), Resource::Cpu, Rlimit { current: Some(seconds), maximum: Some(seconds) });
     }
+}
 
-    /// Why the worker closed its socket without a last word on it.
-    pub(crate) fn ended(&mut self) -> Ended {
+impl Second for Ready {
+    fn wire(&mut self) -> &mut Wire {
+        &mut self.wire
+    }
+
+    fn clock(&self) -> CpuClock {
+        CpuClock::of(self.process.pid)
+    }
+
+    fn killer(&self) -> Box<dyn Fn() + Send + Sync> {
+        Box::new(Ready::killer(self))
+    }
+
+    fn ended(&mut self) -> Ended {
         self.process.wait()
     }
 }

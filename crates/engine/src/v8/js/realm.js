@@ -2,7 +2,7 @@
 // texts for dates and numbers, the same form of `stack`. What V8 has beyond that is taken away, so
 // that a program takes the same path on both and can be moved from one to the other.
 (function (encode) {
-  const { apply, get, ownKeys, getPrototypeOf, setPrototypeOf } = Reflect;
+  const { apply, construct, get, ownKeys, getPrototypeOf, setPrototypeOf } = Reflect;
   const { defineProperty, create } = Object;
   const put = (object, key, value) =>
     defineProperty(object, key, { __proto__: null, value, writable: true, enumerable: false, configurable: true });
@@ -197,5 +197,29 @@
       },
     }));
   };
-  return { resolveGlobals, remember };
+  // Large buffers lie outside the heap that V8 bounds, so they are asked for before they are made.
+  const LARGE = 64 * 1024;
+  const meterBuffers = (admit) => {
+    const meter = (name, bytesOf) => {
+      const Plain = globalThis[name];
+      const Metered = new Proxy(Plain, {
+        __proto__: null,
+        construct: (target, given, newTarget) => {
+          const bytes = bytesOf(given[0]);
+          if (bytes > LARGE) admit(bytes);
+          return construct(target, given, newTarget === Metered ? target : newTarget);
+        },
+      });
+      put(globalThis, name, Metered);
+      put(Plain.prototype, "constructor", Metered);
+    };
+    meter("ArrayBuffer", (length) => (typeof length === "number" ? length : 0));
+    for (const name of ["Int8Array", "Uint8Array", "Uint8ClampedArray", "Int16Array", "Uint16Array", "Int32Array",
+      "Uint32Array", "BigInt64Array", "BigUint64Array", "Float16Array", "Float32Array", "Float64Array"]) {
+      const size = globalThis[name].BYTES_PER_ELEMENT;
+      meter(name, (length) => (typeof length === "number" ? length * size : 0));
+    }
+  };
+
+  return { resolveGlobals, remember, meterBuffers };
 })

@@ -31,7 +31,7 @@
   const MAX_LOG_BYTES = 1024 * 1024;
   const [MEMORY, SYNTAX, RUNTIME, OUTPUT_TOO_LARGE, INVALID_DATA, UNAVAILABLE] = [1, 2, 3, 4, 6, 7];
 
-  const { resolveGlobals, remember } = makeRealm(outside.encode);
+  const { resolveGlobals, remember, meterBuffers } = makeRealm(outside.encode);
   const { send, flush, receive, receiveText, returned, failed } = makeCodec({ outside });
   const { toJson, isFault } = makeSerialiser({ isProxy: outside.isProxy, kindOf: outside.kind });
 
@@ -254,21 +254,31 @@
   const thrown = (error) => {
     if (isEnd(error) || isGone(error)) return error;
     // An allocation that the system refused is a RangeError, and leaves what filled the memory behind.
-    if (kindOfError(error) && held() > limits.memory) throw outOfMemory();
+    if (refused || (isRangeError(error) && held() > limits.memory)) throw outOfMemory();
     const described = describe(error);
     const place = apply(exec, PLACE, [described[1]]);
     return new End(RUNTIME, described[0], place === null ? 0 : +place[1], place === null ? 0 : +place[2]);
   };
   const rangeError = RangeError.prototype;
-  const kindOfError = (error) => isError(error) && getPrototypeOf(error) === rangeError;
+  const isRangeError = (error) => isError(error) && getPrototypeOf(error) === rangeError;
   const outOfMemory = () => new End(MEMORY, `the run needed more than its ${limits.memory / (1024 * 1024)} MB of memory`);
   const held = () => {
     const used = outside.memory() - base;
     if (used > peak) peak = used;
     return used;
   };
+  // A buffer that was refused ends the run, whatever the program makes of the error.
+  let refused = false;
+  meterBuffers((bytes) => {
+    if (held() + bytes <= limits.memory) return;
+    outside.collect();
+    if (outside.memory() - base + bytes <= limits.memory) return;
+    refused = true;
+    throw new RangeError("Array buffer allocation failed");
+  });
   // What is garbage does not count, so it is collected before a run is ended for it.
   const checkMemory = () => {
+    if (refused) throw outOfMemory();
     if (held() <= limits.memory) return;
     outside.collect();
     if (outside.memory() - base > limits.memory) throw outOfMemory();

@@ -1,0 +1,228 @@
+//! What a stock deno would give away, and does not: from inside a program, and from inside the jail.
+
+mod support;
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use support::{deno, v8_builder};
+use toolgate_engine::wire::{Code, LimitRequest, Profile, Report};
+use toolgate_engine::{Engine, EngineChoice, Request, V8Status};
+
+fn engine() -> Engine {
+    v8_builder().engine(EngineChoice::V8).build().expect("an engine")
+}
+
+async fn run(engine: &Engine, code: &str) -> Report {
+    engine.run(Request::new(Profile::Chain, code)).await
+}
+
+/// The program's value as JSON text, or its failure.
+async fn check(code: &str, expected: &str) {
+    let report = run(&engine(), code).await;
+    let got = report.value().map_or_else(ToString::to_string, |value| value.get().to_owned());
+    assert_eq!(got, expected, "{code}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_of_deno_is_there() {
+    let names = "Deno localStorage sessionStorage caches Worker SharedArrayBuffer Atomics WebAssembly process Buffer \
+                 performance navigator location fetch WebSocket Intl global self window require gc";
+    let code = format!(
+        "return {names:?}.split(/ +/).filter((name) => name in globalThis || eval('typeof ' + name) !== 'undefined')"
+    );
+    check(&code, "[]").await;
+}
+
+/// Every object that a program can reach by properties and prototypes, from the global object and from what fails.
+const WALK: &str = r#"
+const seen = new Set(), todo = [globalThis, (() => {}).constructor, (async () => {}).constructor, (function* () {}).constructor];
+try { null.x } catch (e) { todo.push(e); }
+try { const f = () => f(); f(); } catch (e) { todo.push(e); }
+try { await import("node:fs"); } catch (e) { todo.push(e); }
+const found = [];
+while (todo.length > 0) {
+  const object = todo.pop();
+  if (object === null || (typeof object !== "object" && typeof object !== "function") || seen.has(object)) continue;
+  seen.add(object);
+  if (typeof object === "function" && object.constructor.constructor("return typeof Deno")() !== "undefined") found.push("Deno behind " + object.name);
+  todo.push(Object.getPrototypeOf(object));
+  for (const key of Reflect.ownKeys(object)) {
+    if (/deno|node|ext:/i.test(String(key))) found.push(String(key));
+    const own = Object.getOwnPropertyDescriptor(object, key);
+    todo.push(own.value, own.get, own.set);
+  }
+}
+return [found, seen.size > 500];
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_object_leads_to_deno() {
+    check(WALK, "[[],true]").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_import_is_answered_however_it_is_spelt() {
+    let code = r#"
+const ways = [
+  () => import("node:fs"), () => eval("import('node:process')"), () => (0, eval)("import('node:fs')"),
+  () => new Function("return import('node:fs')")(), () => Promise.resolve("import('node:fs')").then(eval),
+  () => Promise.resolve("return import('node:fs')").then(Function).then((f) => f()), () => ["import('node:fs')"].map(eval)[0],
+  () => (async () => {}).constructor("return import('node:fs')")(), () => import("data:text/javascript,export default 1"),
+];
+const answers = [];
+for (const way of ways) { try { await way(); answers.push("answered"); } catch { answers.push("refused"); } }
+return [...new Set(answers)];
+"#;
+    check(code, r#"["refused"]"#).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_of_the_outer_realm_never_gets_in() {
+    // The stack overflows inside the functions that reach outside; what they throw must be the program's own kind.
+    let code = r#"
+const kinds = new Set();
+const dig = (depth) => { try { dig(depth + 1); } catch (e) { kinds.add(e instanceof RangeError); } try { console.log("x"); structuredClone([1]); new URL("http://a/"); } catch (e) { kinds.add(e instanceof Error); } };
+dig(0);
+return [...kinds];
+"#;
+    check(code, "[true]").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stack_shows_the_program_and_nothing_else() {
+    let code = "Error.prepareStackTrace = (_, sites) => sites; const { stack } = new Error('x'); return stack";
+    check(code, r#""    at <anonymous> (script:1:97)\n""#).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_printed_is_no_frame() {
+    let code = r#"console.log("\u0006" + "\0".repeat(24) + "\u00ff\u0002\0\0\0[]"); return "mine""#;
+    check(code, r#""mine""#).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_left_for_the_next_run() {
+    let engine = engine();
+    run(&engine, "globalThis.marker = 1; Object.prototype.marker = 2; return 1").await;
+    let next = run(&engine, "return typeof marker").await;
+    assert_eq!(next.value().expect("a value").get(), r#""undefined""#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn typed_arrays_count_as_memory() {
+    for code in [
+        "const all = []; for (;;) all.push(new Uint8Array(1e6).fill(1))",
+        "const all = []; for (;;) all.push(new Float64Array(7000).fill(1))",
+        "try { new ArrayBuffer(1e9) } catch {} return 1",
+        "const all = []; for (;;) all.push({})",
+    ] {
+        let report = run(&engine(), code).await;
+        let failure = report.failure().expect("a failure");
+        assert_eq!(
+            (failure.code, failure.message.as_str()),
+            (Code::Memory, "the run needed more than its 50 MB of memory"),
+            "{code}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loop_that_nothing_interrupts_ends_in_time() {
+    let limits = LimitRequest { wall: Some(Duration::from_millis(900)), ..LimitRequest::default() };
+    for code in [
+        "while (true) {}",
+        "for (;;) (3n ** 200000n) ** 2n",
+        "for (;;) await null",
+        "/(a+)+$/.test('a'.repeat(40) + 'b')",
+    ] {
+        let request = Request { limits: limits.clone(), ..Request::new(Profile::Chain, code) };
+        let report = engine().run(request).await;
+        assert_eq!(report.failure().map(|failure| failure.code), Some(Code::Timeout), "{code}");
+        assert!(report.elapsed < Duration::from_millis(1500), "{code} took {:?}", report.elapsed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_says_what_confined_the_run() {
+    let report = run(&engine(), "return 1").await;
+    assert_eq!((report.engine, report.isolation.mode), ("v8", "process"));
+    assert!(report.isolation.seccomp && report.isolation.no_new_privs, "{:?}", report.isolation);
+}
+
+#[test]
+fn the_status_names_the_program() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let _in_runtime = runtime.enter();
+    let V8Status::Available { version, .. } = engine().v8_status() else { panic!("there is a deno") };
+    assert!(version.starts_with("deno "), "{version}");
+}
+
+/// Runs a script in deno with every permission, in the jail; gives what it prints.
+fn jailed(script: &str) -> String {
+    jailed_without("", script)
+}
+
+/// The same with layers of the jail left off.
+fn jailed_without(layers: &str, script: &str) -> String {
+    let worker = env!("CARGO_BIN_EXE_toolgate-worker");
+    let mut command = Command::new(worker);
+    command.arg0("toolgate-jail").args([layers, "1000000000"]).arg(deno());
+    command.args(["run", "--quiet", "--allow-all", "--no-lock", "--no-config", "-"]);
+    command.env("TOOLGATE_MARKER", "secret").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("a jail");
+    child.stdin.take().expect("stdin").write_all(script.as_bytes()).expect("written");
+    let output = child.wait_with_output().expect("an end");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The last line is printed by the script itself when nothing of what it tried worked.
+fn check_jailed(attempts: &[&str]) {
+    let tries: String =
+        attempts.iter().map(|code| format!("await attempt({code:?}, async () => {{ {code} }});\n")).collect();
+    let script = format!(
+        "const worked = []; const attempt = async (name, act) => {{ try {{ await act(); worked.push(name); }} catch {{}} }};\n\
+         {tries} console.log(JSON.stringify(worked)); Deno.exit(0);"
+    );
+    assert_eq!(jailed(&script).trim(), "[]");
+}
+
+#[test]
+fn the_jail_holds_when_every_permission_is_given() {
+    check_jailed(&[
+        "Deno.readTextFileSync('/etc/passwd')",
+        "Deno.readTextFileSync('/proc/self/environ')",
+        "Deno.readTextFileSync('/proc/self/maps')",
+        "[...Deno.readDirSync('/')]",
+        "[...Deno.readDirSync('/tmp')]",
+        "Deno.writeTextFileSync('/tmp/toolgate-jail-test', 'x')",
+        "Deno.mkdirSync('/tmp/toolgate-jail-test-folder')",
+        "new Deno.Command('/bin/true').outputSync()",
+        "new Deno.Command(Deno.execPath(), { args: ['--version'] }).outputSync()",
+        "await Deno.connect({ hostname: '127.0.0.1', port: 1 }).catch((e) => { if (e instanceof Deno.errors.ConnectionRefused) return; throw e; })",
+        "Deno.listen({ port: 0 })",
+        "await Deno.resolveDns('localhost', 'A')",
+        "Deno.kill(Deno.ppid, 0 || 'SIGCONT')",
+        "Deno.dlopen('/lib/x86_64-linux-gnu/libc.so.6', { fork: { parameters: [], result: 'i32' } }).symbols.fork() > 0 || (() => { throw 0 })()",
+        "if (Deno.env.get('TOOLGATE_MARKER') === undefined) throw 0",
+    ]);
+}
+
+#[test]
+fn each_layer_of_the_jail_is_what_holds() {
+    let read = "try { Deno.readTextFileSync('/etc/passwd'); console.log('read'); } catch {} Deno.exit(0);";
+    assert_eq!((jailed_without("landlock", read).trim(), jailed(read).trim()), ("read", ""));
+    let listen = "try { Deno.listen({ port: 0 }); console.log('listens'); } catch {} Deno.exit(0);";
+    let (open, filtered) = ("seccomp,landlock,namespaces", "landlock,namespaces");
+    assert_eq!((jailed_without(open, listen).trim(), jailed_without(filtered, listen).trim()), ("listens", ""));
+}
+
+#[test]
+fn storage_does_not_outlive_a_process() {
+    let script = "try { localStorage.setItem('marker', '1'); } catch {} try { await (await caches.open('c')).put('http://a/', new Response('x')); } catch {} Deno.exit(0);";
+    jailed(script);
+    let look = "let found = []; try { if (localStorage.getItem('marker')) found.push('storage'); } catch {} try { if (await (await caches.open('c')).match('http://a/')) found.push('caches'); } catch {} console.log(JSON.stringify(found)); Deno.exit(0);";
+    assert_eq!(jailed(look).trim(), "[]");
+}
