@@ -1,13 +1,19 @@
 //! What can be typed: commands, flags and the help that teaches them.
 
+pub(crate) mod servers;
+
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use toolgate_engine::{IsolationMode, Without};
 use toolgate_gateway::store::results::{KeyPath, LineRange};
 use toolgate_wire::{LimitRequest, Profile};
 
+use self::servers::{
+    AddArgs, CallArgs, ConfigCommand, ConnectArgs, DescribeArgs, ImportArgs, InitArgs, ListArgs, RemoveArgs,
+    SearchArgs, ServeArgs, Servers, TypesArgs,
+};
 use crate::input::Source;
 use crate::units::{duration, size};
 
@@ -23,6 +29,9 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  toolgate run examples/tour.ts --demo                 a program over a real MCP server, the demo inside
+  toolgate import                                      take over the servers of your MCP clients
+  toolgate connect claude-code                         put Toolgate in front of an agent
   toolgate run examples/hello.ts                       run a TypeScript file
   echo 'return 6 * 7' | toolgate run -                 run what comes on standard input
   toolgate compute '(d) => d.length' --data big.json   one function over data that stays here
@@ -32,6 +41,38 @@ Exit codes: 0 the program returned, 1 it failed, 2 the command was used wrongly.
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Be the MCP server that agents talk to, in front of all configured ones
+    ///
+    /// On standard input and output, which is how MCP clients start it; or over HTTP. Answers at once from the tool cache
+    /// while the servers start. Changes of the configuration file are picked up while it runs.
+    Serve(ServeArgs),
+    /// Write a first configuration file
+    Init(InitArgs),
+    /// Take over the servers that MCP clients on this machine have
+    Import(ImportArgs),
+    /// Add a server to the configuration: a program after --, or a URL
+    Add(AddArgs),
+    /// Remove a server from the configuration
+    Remove(RemoveArgs),
+    /// Connect to all servers and show state, tools and latency
+    List(ListArgs),
+    /// Find tools by what they do
+    Search(SearchArgs),
+    /// Describe a tool: schema, types, a ready call
+    Describe(DescribeArgs),
+    /// Call a tool
+    Call(CallArgs),
+    /// Print TypeScript declarations of all tools, for editors
+    Types(TypesArgs),
+    /// Put Toolgate into the configuration of an MCP client; a backup is kept
+    Connect(ConnectArgs),
+    /// About configuration files
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Be a small MCP server: issues, notes, a clock, a slow tool, a failing tool
+    ///
+    /// On standard input and output. It is what --demo puts behind the gateway.
+    Demo,
     /// Run a JavaScript or TypeScript program and print its result
     ///
     /// The program is the body of an async function (`return` and `await` work), a module with `export default` or
@@ -69,6 +110,7 @@ pub(crate) enum Command {
 
 /// See [`Command::Run`].
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("toolset").args(["tools", "config", "demo"]).conflicts_with_all(["profile", "context", "seed"])))]
 pub(crate) struct RunArgs {
     /// The program, or - for standard input
     #[arg(value_name = "FILE")]
@@ -81,13 +123,16 @@ pub(crate) struct RunArgs {
     /// Tools that the program can call, as a JSON file describes and plays them
     ///
     /// The result is then shaped for a context window, and the calls are listed on standard error.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["profile", "context", "seed"])]
+    #[arg(long, value_name = "FILE")]
     pub(crate) tools: Option<Source>,
-    /// With --tools: keep only the parts of a long result that have to do with this
-    #[arg(long, value_name = "TEXT", requires = "tools")]
+    /// Run over the servers of a configuration, or of the demo
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// With tools: keep only the parts of a long result that have to do with this
+    #[arg(long, value_name = "TEXT", requires = "toolset")]
     pub(crate) intent: Option<String>,
-    /// With --tools: the most bytes of result to print; the rest is kept
-    #[arg(long, value_name = "BYTES", value_parser = size, requires = "tools")]
+    /// With tools: the most bytes of result to print; the rest is kept
+    #[arg(long, value_name = "BYTES", value_parser = size, requires = "toolset")]
     pub(crate) max_output: Option<u64>,
     /// JSON that the program sees as `context`, from a file or - for standard input
     #[arg(long, value_name = "FILE")]
@@ -103,6 +148,8 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   toolgate run script.ts --timeout 2s --memory 64MB
   toolgate run script.ts --context order.json --seed 7
+  toolgate run examples/tour.ts --demo                 over the demo server, a real process
+  toolgate run script.ts --config toolgate.json        over the servers of a configuration
   toolgate run examples/chain.ts --tools examples/demo.json
   echo 'return crypto.randomUUID()' | toolgate run - --profile snippet
   toolgate run script.ts --json | jq .usage            the whole report as one JSON object";
@@ -193,11 +240,15 @@ impl Bounds {
 
     /// The isolation asked for, or the platform's default.
     pub(crate) fn isolation(&self) -> IsolationMode {
-        match self.isolation {
-            Some(Isolation::Process) => IsolationMode::Process,
-            Some(Isolation::Thread) => IsolationMode::Thread,
-            None => IsolationMode::default(),
-        }
+        self.isolation_if_asked().unwrap_or_default()
+    }
+
+    /// The isolation asked for.
+    pub(crate) fn isolation_if_asked(&self) -> Option<IsolationMode> {
+        self.isolation.map(|isolation| match isolation {
+            Isolation::Process => IsolationMode::Process,
+            Isolation::Thread => IsolationMode::Thread,
+        })
     }
 }
 

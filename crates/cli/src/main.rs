@@ -24,13 +24,27 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use args::servers::ConfigCommand;
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
     // Before any thread exists: the engine starts this same program again to get its zygote.
     toolgate_guest::take_over_if_asked();
     let end = match Cli::parse().command {
-        Command::Run(args) if args.tools.is_some() => commands::chain::run(&args),
+        Command::Serve(args) => commands::servers::serve::serve(&args),
+        Command::Init(args) => commands::servers::edit::init(&args),
+        Command::Import(args) => commands::servers::import::import(&args),
+        Command::Add(args) => commands::servers::edit::add(&args),
+        Command::Remove(args) => commands::servers::edit::remove(&args),
+        Command::List(args) => commands::servers::list::list(&args),
+        Command::Search(args) => commands::servers::find::search(&args),
+        Command::Describe(args) => commands::servers::find::describe(&args),
+        Command::Call(args) => commands::servers::call::call(&args),
+        Command::Types(args) => commands::servers::find::types(&args),
+        Command::Connect(args) => commands::servers::edit::connect(&args),
+        Command::Config(ConfigCommand::Schema) => commands::servers::edit::schema(),
+        Command::Demo => commands::servers::serve::demo(),
+        Command::Run(args) if args.tools.is_some() || args.servers.are_named() => commands::chain::run(&args),
         Command::Run(args) => commands::run::run(args),
         Command::Check(args) => commands::check::check(&args),
         Command::Result(args) => commands::result::result(args),

@@ -22,8 +22,19 @@ fn check(row: &Value, workload: &str, unit: &str) {
 
 #[test]
 fn every_row_is_measured_in_its_unit() {
-    let mut small =
-        vec!["cold", "warm", "calls", "parallel", "names", "data-1000", "kill", "kill-native", "throughput"];
+    let mut small = vec![
+        "cold",
+        "warm",
+        "calls",
+        "parallel",
+        "names",
+        "data-1000",
+        "kill",
+        "kill-native",
+        "throughput",
+        "http",
+        "http-latency",
+    ];
     // Looking into a sealed worker takes root.
     if rustix::process::geteuid().is_root() {
         small.insert(8, "memory");
@@ -33,7 +44,7 @@ fn every_row_is_measured_in_its_unit() {
     for (row, name) in rows.iter().zip(small) {
         let unit = match name {
             "memory" => "bytes",
-            "throughput" => "per_s",
+            "throughput" | "http" => "per_s",
             _ => "us",
         };
         check(row, name, unit);

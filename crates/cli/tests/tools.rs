@@ -156,7 +156,7 @@ fn a_long_result_is_kept_and_can_be_read_later() {
 
     let (short, _) = run(&["--max-output", "2KB"]);
     assert!(short.len() <= 2_049, "{}", short.len());
-    let (meant, _) = run(&["--intent", "broken row"]);
+    let (meant, _) = run(&["--intent", "broken"]);
     assert!(meant.contains("broken"), "{meant}");
 }
 

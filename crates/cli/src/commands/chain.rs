@@ -1,4 +1,4 @@
-//! `toolgate run --tools`: a program with tools, its result shaped, its calls listed.
+//! `toolgate run` with tools, of a scripted file or of real servers: the result shaped, the calls listed.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use toolgate_gateway::output::{self, OutputSettings};
 use toolgate_wire::{Profile, Report};
 
 use super::Exit;
+use super::servers::{Opened, spinner};
 use crate::args::RunArgs;
 use crate::engine;
 use crate::print::console::Console;
@@ -19,7 +20,6 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     let limits = args.bounds.limits();
     engine::memory_of(&limits, Profile::Chain)?;
     let code = args.file.code()?;
-    let bridge = tools::bridge(args.tools.as_ref())?;
     let console = (!args.output.json).then(Console::start).transpose()?;
     let request = ChainRequest {
         code: code.clone(),
@@ -27,10 +27,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         observer: console.as_ref().map(|console| Arc::new(console.observer()) as _),
         ..ChainRequest::default()
     };
-    // Nothing ahead: a second worker would be forked for nobody.
-    let started = engine::start(Engine::builder().isolation(args.bounds.isolation()).workers_ahead(0))?;
-    let chain = Chain::new(started.engine.clone(), bridge);
-    let report = started.wait(chain.run(request)).report;
+    let report = if args.servers.are_named() { over_servers(args, request)? } else { over_script(args, request)? };
     if let Some(console) = console {
         console.finish();
     }
@@ -45,6 +42,31 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     shown.warn();
     print(&shown.report, args)?;
     Ok(Exit::Done)
+}
+
+fn over_script(args: &RunArgs, request: ChainRequest) -> anyhow::Result<Report> {
+    let bridge = tools::bridge(args.tools.as_ref())?;
+    // Nothing ahead: a second worker would be forked for nobody.
+    let started = engine::start(Engine::builder().isolation(args.bounds.isolation()).workers_ahead(0))?;
+    let chain = Chain::new(started.engine.clone(), bridge);
+    Ok(started.wait(chain.run(request)).report)
+}
+
+/// Starts the servers that the program names, and waits for them.
+fn over_servers(args: &RunArgs, request: ChainRequest) -> anyhow::Result<Report> {
+    let opened = Opened::with_isolation(&args.servers, args.bounds.isolation_if_asked())?;
+    opened.within(async |gateway| {
+        let catalog = gateway.catalog();
+        let named = |name: &str| {
+            let identifier = catalog.backend(name).map_or(name, |backend| backend.identifier());
+            request.code.contains(name) || request.code.contains(identifier)
+        };
+        let spinner = spinner("starting servers");
+        gateway.settled(gateway.config().settings.limits.start_timeout, named).await;
+        spinner.finish_and_clear();
+        let request = ChainRequest { functions: gateway.all_functions(), ..request };
+        Ok(gateway.chain().run(request).await.report)
+    })
 }
 
 /// The text that an agent would get.

@@ -192,7 +192,7 @@ fn issue(number: u32) -> Issue {
         body: format!("Seen in the {area} area: it {fault}. Steps, logs and a screenshot are in the comments."),
         state: if is_closed { State::Closed } else { State::Open },
         priority,
-        assignee: (wheel.turn() % 4 != 0).then(|| assignee.to_owned()),
+        assignee: (!wheel.turn().is_multiple_of(4)).then(|| assignee.to_owned()),
         labels: vec![label],
         comments: wheel.turn() % 15,
         created_at: format!("2026-{month:02}-{day:02}"),

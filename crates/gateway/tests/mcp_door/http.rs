@@ -48,6 +48,16 @@ async fn a_client_gets_the_kind_of_answer_it_reads() {
 }
 
 #[tokio::test]
+async fn an_answer_that_takes_its_time_begins_as_a_stream() {
+    let sample = Sample::new();
+    let host = Host::start(sample.clone()).await;
+    let stream = host.post_modern(&modern(1, "tools/call", json!({ "name": "hang" }))).open().await;
+    assert_eq!((stream.status, stream.is_stream()), (200, true));
+    drop(stream);
+    sample.until(|hung| hung.cancelled == 1).await;
+}
+
+#[tokio::test]
 async fn a_client_that_goes_away_cancels_its_call_at_once() {
     let sample = Sample::new();
     let host = Host::start(sample.clone()).await;

@@ -120,7 +120,7 @@ impl Pipe {
     }
 
     /// Nothing more comes.
-    pub(crate) async fn is_silent(mut self) -> bool {
+    pub(crate) async fn falls_silent(mut self) -> bool {
         soon(self.writer.shutdown()).await.unwrap();
         let mut rest = String::new();
         soon(self.split_off().0.read_to_string(&mut rest)).await.unwrap();

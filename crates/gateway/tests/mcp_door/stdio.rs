@@ -38,7 +38,7 @@ async fn a_cancelled_call_ends_at_once_and_is_not_answered() {
     assert!(before.elapsed().as_millis() < 100, "{:?}", before.elapsed());
     assert_fits(&pipe.ask(request(2, "ping", json!({}))).await, &json!({ "id": 2 }));
     pipe.send(notification("notifications/cancelled", json!({ "requestId": "no such request" }))).await;
-    assert!(pipe.is_silent().await);
+    assert!(pipe.falls_silent().await);
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn a_modern_client_hears_of_what_it_named_until_it_cancels() {
     pipe.send(notification("notifications/cancelled", json!({ "requestId": "sub" }))).await;
     assert_fits(&pipe.ask(modern(2, "tools/list", json!({}))).await, &json!({ "id": 2 }));
     sample.changes.send(Change::Tools).ok();
-    assert!(pipe.is_silent().await);
+    assert!(pipe.falls_silent().await);
 }
 
 #[tokio::test]

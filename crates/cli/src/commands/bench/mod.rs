@@ -4,11 +4,12 @@
 //! - `workloads`: the rows, in one table that grows by one line a row
 //! - `meter`: samples, statistics, calibration, cores
 //! - `hosts`: what the programs of the rows call
-//! - `latency`, `chain`, `data`, `kill`, `memory`, `throughput`: how each row is measured
+//! - `latency`, `chain`, `data`, `kill`, `memory`, `throughput`, `http`: how each row is measured
 
 mod chain;
 mod data;
 mod hosts;
+mod http;
 mod kill;
 mod latency;
 mod memory;

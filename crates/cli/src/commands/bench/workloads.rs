@@ -1,7 +1,7 @@
 //! The rows of the benchmark, in the order they are measured.
 
 use super::meter::{Cores, Meter, Samples, Unit};
-use super::{chain, data, kill, latency, memory, throughput};
+use super::{chain, data, http, kill, latency, memory, throughput};
 
 /// One row.
 #[derive(Debug)]
@@ -145,6 +145,24 @@ pub(super) const WORKLOADS: &[Workload] = &[
         runs: 8_000,
         cores: Cores::All,
         measure: throughput::measure,
+        ..ROW
+    },
+    Workload {
+        name: "http",
+        group: Some("http"),
+        what: "POST /v1/run of `return 1+1` a second, over 16 connections, clients on the same cores",
+        unit: Unit::PerSecond,
+        runs: 20_000,
+        cores: Cores::All,
+        measure: http::rate,
+    },
+    Workload {
+        name: "http-latency",
+        group: Some("http"),
+        what: "how long each of these requests takes",
+        runs: 20_000,
+        cores: Cores::All,
+        measure: http::latency,
         ..ROW
     },
 ];

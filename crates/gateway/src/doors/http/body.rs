@@ -155,7 +155,7 @@ mod tests {
         let list = r#"{"code": "", "functions": ["a", null]}"#;
         check(list, "/functions/1: invalid type: null, expected a string at line 1 column 36");
         let wish = r#"{"code": "", "timeoutMs": -1}"#;
-        check(wish, "/timeoutMs: invalid value: integer `-1`, expected u64 at line 1 column 28");
+        check(wish, "/timeoutMs: invalid type: integer `-1`, expected a whole number at line 1 column 28");
         let unknown = r#"{"c/o~de": ""}"#;
         assert!(matches!(parse::<RunRequest>(unknown.as_bytes()),
             Err(Refusal::BadInput { pointer, .. }) if pointer == "/c~1o~0de"));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use toolgate_wire::{LimitRequest, Profile};
 
+use super::messages::Whole;
 use super::refusal::Refusal;
 use crate::config::checked::{ProfileLimits, Profiles};
 
@@ -12,8 +13,8 @@ const MB: u64 = toolgate_wire::limits::MB;
 /// What a caller wishes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Wishes {
-    pub(super) timeout_ms: Option<u64>,
-    pub(super) max_heap_mb: Option<u64>,
+    pub(super) timeout_ms: Option<Whole>,
+    pub(super) max_heap_mb: Option<Whole>,
 }
 
 /// The limits to run with. What is out of range is refused, with a pointer to the field.
@@ -24,10 +25,10 @@ pub(super) fn granted(profile: Profile, profiles: &Profiles, wishes: Wishes) -> 
         Profile::Snippet => &profiles.snippet,
     };
     let mut limits = request(configured);
-    if let Some(ms) = wishes.timeout_ms {
+    if let Some(Whole(ms)) = wishes.timeout_ms {
         limits.wall = Some(wall(ms, profile, configured)?);
     }
-    if let Some(mb) = wishes.max_heap_mb {
+    if let Some(Whole(mb)) = wishes.max_heap_mb {
         limits.memory = Some(memory(mb, profile, configured)?);
     }
     Ok(limits)
@@ -82,7 +83,8 @@ mod tests {
             ..ProfileLimits::default()
         };
         let profiles = Profiles { chain, ..Profiles::default() };
-        let found = match granted(Profile::Chain, &profiles, Wishes { timeout_ms, max_heap_mb }) {
+        let wishes = Wishes { timeout_ms: timeout_ms.map(Whole), max_heap_mb: max_heap_mb.map(Whole) };
+        let found = match granted(Profile::Chain, &profiles, wishes) {
             Ok(limits) => format!("{:?} {:?}", limits.wall.map(|it| it.as_millis()), limits.memory.map(|it| it / MB)),
             Err(Refusal::BadInput { pointer, message }) => format!("{pointer}: {message}"),
             Err(other) => other.to_string(),

@@ -2,7 +2,10 @@
 //!
 //! Required fields are `Option`s here, so that an absent one can be pointed to; the schema says that they are required.
 
+use std::fmt;
+
 use schemars::JsonSchema;
+use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -21,12 +24,12 @@ pub(super) struct RunRequest {
     /// The functions that the program may call; without a list, all that the caller may use.
     pub(super) functions: Option<Vec<String>>,
     /// How long it may take, waiting for its turn included.
-    #[schemars(range(min = 1, max = 600_000))]
-    pub(super) timeout_ms: Option<u64>,
+    #[schemars(with = "Option<u64>", range(min = 1, max = 600_000))]
+    pub(super) timeout_ms: Option<Whole>,
     /// How much memory it may use.
     #[serde(rename = "maxHeapMB")]
-    #[schemars(range(min = 2, max = 1024))]
-    pub(super) max_heap_mb: Option<u64>,
+    #[schemars(with = "Option<u64>", range(min = 2, max = 1024))]
+    pub(super) max_heap_mb: Option<Whole>,
     /// The kind of run; `chain` if absent.
     pub(super) profile: Option<RunProfile>,
 }
@@ -60,20 +63,50 @@ pub(super) struct ComputeRequest {
     pub(super) code: Option<String>,
     /// What it is applied to.
     #[serde(default, deserialize_with = "present")]
-    #[schemars(required, with = "Value")]
+    #[schemars(!default, required, with = "Value")]
     pub(super) data: Option<Box<RawValue>>,
     /// How long it may take, waiting for its turn included.
-    #[schemars(range(min = 1, max = 600_000))]
-    pub(super) timeout_ms: Option<u64>,
+    #[schemars(with = "Option<u64>", range(min = 1, max = 600_000))]
+    pub(super) timeout_ms: Option<Whole>,
     /// How much memory it may use.
     #[serde(rename = "maxHeapMB")]
-    #[schemars(range(min = 2, max = 1024))]
-    pub(super) max_heap_mb: Option<u64>,
+    #[schemars(with = "Option<u64>", range(min = 2, max = 1024))]
+    pub(super) max_heap_mb: Option<Whole>,
 }
 
 /// `null` is data too.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// A whole number, however it is written: to JSON, 2 and 2.0 are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Whole(pub(super) u64);
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Whole;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number")
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Whole, E> {
+                Ok(Whole(number))
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Whole, E> {
+                // Beyond 2^53 a fraction would no longer show.
+                if number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number) {
+                    return Ok(Whole(number as u64));
+                }
+                Err(E::invalid_value(de::Unexpected::Float(number), &self))
+            }
+        }
+        deserializer.deserialize_u64(Reader)
+    }
 }
 
 /// How a run ended. Code that fails is an answer like any other, with `ok: false`.
@@ -241,8 +274,8 @@ pub(super) struct SessionRequest {
     #[schemars(required, with = "Vec<String>")]
     pub(super) functions: Option<Vec<String>>,
     /// How long it lasts; five minutes if absent.
-    #[schemars(range(min = 100, max = 86_400_000))]
-    pub(super) ttl_ms: Option<u64>,
+    #[schemars(with = "Option<u64>", range(min = 100, max = 86_400_000))]
+    pub(super) ttl_ms: Option<Whole>,
 }
 
 /// A session that was opened.
@@ -291,8 +324,10 @@ struct FunctionFailure {
     /// One sentence.
     message: String,
     /// What else the function says.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     data: Option<Value>,
     /// When to try again.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
 }
 
@@ -334,6 +369,7 @@ struct ParamReply {
     /// What it means.
     description: String,
     /// Whether it takes all further arguments.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     rest: Option<bool>,
 }
 
@@ -380,6 +416,20 @@ mod tests {
             Code::Aborted,
         ];
         check_names::<FailureCode>(json!(codes));
+    }
+
+    #[test]
+    fn a_whole_number_may_have_a_point_and_no_fraction() {
+        let check = |text: &str, expected: Option<u64>| {
+            assert_eq!(serde_json::from_str::<Whole>(text).ok().map(|whole| whole.0), expected, "{text}");
+        };
+        check("2", Some(2));
+        check("2.0", Some(2));
+        check("2e3", Some(2000));
+        check("18446744073709551615", Some(u64::MAX));
+        for text in ["2.5", "-1", "-1.0", "1e300", "\"2\"", "null"] {
+            check(text, None);
+        }
     }
 
     #[test]

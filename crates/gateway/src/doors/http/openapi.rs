@@ -105,7 +105,12 @@ fn paths(schemas: &mut Schemas, caller: &Caller) -> Value {
         operation(schemas, "openapi", "This document.", (200, ok), &[KEYED])
     };
     let open = {
-        let ok = schemas.writes::<SessionReply>("The session. Its token is told only now.");
+        let mut ok = schemas.writes::<SessionReply>("The session. Its token is told only now.");
+        let id = "$response.body#/executionId";
+        ok["links"] = json!({
+            "revoke": {"operationId": "revokeSession", "parameters": {"id": id}},
+            "call": {"operationId": "call", "parameters": {"executionId": id}},
+        });
         let body = schemas.reads::<SessionRequest>();
         let summary = "Opens a session of the RPC bridge.";
         operation(schemas, "openSession", summary, (201, ok), &[READS_A_BODY, KEYED]).with("requestBody", body)

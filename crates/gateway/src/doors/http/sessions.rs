@@ -35,7 +35,7 @@ pub(super) async fn open(
     let request: SessionRequest = body::parse(&text)?;
     let names = request.functions.ok_or_else(|| Refusal::missing("/functions"))?;
     let functions = named(&caller.functions(&service.rules().functions), &names, "/functions")?.names();
-    let ttl = SessionTtl::new(Duration::from_millis(request.ttl_ms.unwrap_or(DEFAULT_TTL_MS)));
+    let ttl = SessionTtl::new(Duration::from_millis(request.ttl_ms.map_or(DEFAULT_TTL_MS, |ms| ms.0)));
     let ttl = ttl.map_err(|fault| Refusal::field("/ttlMs", fault.to_string()))?;
     let opened = service.sessions().open(caller.name(), functions, ttl).await?;
     let reply = SessionReply {

@@ -26,7 +26,9 @@ mod service;
 mod stdio;
 
 pub use http::{Authenticate, HttpOptions, Unauthorized, router};
-pub use service::{Change, Completion, Fault, Identity, Page, PromptCall, Service, ServiceFuture, ToolCall, View};
+pub use service::{
+    Change, Completion, Fault, Identity, Page, PromptCall, Service, ServiceFuture, ToolCall, UnknownView, View,
+};
 pub use stdio::serve_stdio;
 
 /// The largest message a client may send, in bytes.

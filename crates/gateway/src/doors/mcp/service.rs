@@ -39,6 +39,24 @@ pub enum View {
     Both,
 }
 
+/// A view that has no such name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the mode is one of code, direct, both")]
+pub struct UnknownView;
+
+impl std::str::FromStr for View {
+    type Err = UnknownView;
+
+    fn from_str(name: &str) -> Result<Self, UnknownView> {
+        match name {
+            "code" => Ok(Self::Code),
+            "direct" => Ok(Self::Direct),
+            "both" => Ok(Self::Both),
+            _ => Err(UnknownView),
+        }
+    }
+}
+
 /// Who asks: decided by the door, from the transport and its credentials.
 #[derive(Debug, Clone, Default)]
 pub struct Page {

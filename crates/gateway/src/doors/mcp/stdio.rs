@@ -99,7 +99,11 @@ impl Connection {
     }
 
     async fn refuse(&self, id: Option<Value>, error: RpcError) {
-        let _ = self.queue.send(reply(&id.unwrap_or_default(), Err(error))).await;
+        tokio::select! {
+            _ = self.queue.send(reply(&id.unwrap_or_default(), Err(error))) => {}
+            // A client that does not read must not keep us from stopping.
+            () = self.desk.closing.cancelled() => {}
+        }
     }
 
     /// Serves a message. Those of a batch are served each for itself: same answers, only not in one line.

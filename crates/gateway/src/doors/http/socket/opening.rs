@@ -11,7 +11,7 @@ use toolgate_engine::Cancel;
 use super::lent::{Lent, Outgoing};
 use crate::doors::http::body::{self, escaped};
 use crate::doors::http::limits::{self, Wishes};
-use crate::doors::http::messages::RunProfile;
+use crate::doors::http::messages::{RunProfile, Whole};
 use crate::doors::http::refusal::Refusal;
 use crate::doors::http::run::{Job, context, named};
 use crate::doors::http::{Caller, Service};
@@ -29,9 +29,9 @@ pub(super) struct Opening {
     context: Option<Box<RawValue>>,
     functions: Option<Box<RawValue>>,
     builtins: Option<Vec<String>>,
-    timeout_ms: Option<u64>,
+    timeout_ms: Option<Whole>,
     #[serde(rename = "maxHeapMB")]
-    max_heap_mb: Option<u64>,
+    max_heap_mb: Option<Whole>,
     profile: Option<RunProfile>,
 }
 

@@ -1,20 +1,31 @@
 //! Bodies of requests, bounded.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use hyper::body::{Body as _, Frame};
+
+use tokio::time::timeout;
 
 use super::refusal::Refusal;
 
 /// How often over the limit a body may be before the connection is cut instead of read to its end.
 const PATIENCE: usize = 4;
 
+/// How long a body may take to arrive.
+const ARRIVAL: Duration = Duration::from_secs(60);
+
 /// The whole body if it has at most `limit` bytes.
+pub(super) async fn read(body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
+    timeout(ARRIVAL, collect(body, limit)).await.map_err(|_| Refusal::too_slow())?
+}
+
+/// Reads up to `limit` bytes.
 ///
 /// A larger one is read on for a while and thrown away: many clients hear a refusal only once
 /// they have sent everything.
-pub(super) async fn read(mut body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
+async fn collect(mut body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
     let mut kept = Vec::new();
     let mut length = 0usize;
     while let Some(frame) = next(&mut body).await {

@@ -7,7 +7,8 @@ use rmcp::transport::common::http_header::{EVENT_STREAM_MIME_TYPE, JSON_MIME_TYP
 
 use super::HttpOptions;
 use super::refusal::Refusal;
-use crate::doors::mcp::service::View;
+use crate::doors::mcp::message::invalid_params;
+use crate::doors::mcp::service::{UnknownView, View};
 
 /// Turns away whoever addresses another host than ours, or comes from a foreign web page.
 pub(super) fn check_way_in(parts: &Parts, options: &HttpOptions) -> Result<(), Refusal> {
@@ -55,15 +56,8 @@ pub(super) fn view(uri: &Uri) -> Result<Option<View>, Refusal> {
     let Some((_, mode)) = url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "mode") else {
         return Ok(None);
     };
-    match mode.as_ref() {
-        "code" => Ok(Some(View::Code)),
-        "direct" => Ok(Some(View::Direct)),
-        "both" => Ok(Some(View::Both)),
-        _ => {
-            let problem = "mode is one of code, direct, both";
-            Err(Refusal::bad(super::super::message::invalid_params(problem)))
-        }
-    }
+    let view = mode.parse().map_err(|unknown: UnknownView| Refusal::bad(invalid_params(unknown.to_string())));
+    view.map(Some)
 }
 
 /// Which kinds of answer a client reads.

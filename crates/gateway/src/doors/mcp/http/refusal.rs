@@ -12,7 +12,10 @@ use super::Unauthorized;
 
 /// A request that is turned away.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct Refusal(Box<Reason>);
+
+#[derive(Debug)]
+struct Reason {
     status: StatusCode,
     id: Value,
     error: RpcError,
@@ -21,11 +24,16 @@ pub(super) struct Refusal {
 
 impl Refusal {
     pub(super) fn new(status: StatusCode, error: RpcError) -> Self {
-        Self { status, id: Value::Null, error, header: None }
+        Self(Box::new(Reason { status, id: Value::Null, error, header: None }))
     }
 
     fn because(status: StatusCode, reason: &str) -> Self {
         Self::new(status, error(ErrorCode::INVALID_REQUEST, reason))
+    }
+
+    fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.header = Some((name, value));
+        self
     }
 
     pub(super) fn bad(error: RpcError) -> Self {
@@ -39,8 +47,7 @@ impl Refusal {
     pub(super) fn unauthorized(refused: Unauthorized) -> Self {
         let challenge = refused.challenge.and_then(|challenge| HeaderValue::from_str(&challenge).ok());
         let challenge = challenge.unwrap_or(HeaderValue::from_static("Bearer"));
-        let refusal = Self::because(StatusCode::UNAUTHORIZED, "no valid credentials");
-        Self { header: Some((WWW_AUTHENTICATE, challenge)), ..refusal }
+        Self::because(StatusCode::UNAUTHORIZED, "no valid credentials").with_header(WWW_AUTHENTICATE, challenge)
     }
 
     pub(super) fn too_large(limit: usize) -> Self {
@@ -49,6 +56,10 @@ impl Refusal {
 
     pub(super) fn broken_body() -> Self {
         Self::because(StatusCode::BAD_REQUEST, "the body broke off")
+    }
+
+    pub(super) fn too_slow() -> Self {
+        Self::because(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive")
     }
 
     pub(super) fn wrong_type() -> Self {
@@ -61,7 +72,7 @@ impl Refusal {
 
     pub(super) fn only_post() -> Self {
         let refusal = Self::because(StatusCode::METHOD_NOT_ALLOWED, "this revision of the protocol only knows POST");
-        Self { header: Some((ALLOW, HeaderValue::from_static("POST"))), ..refusal }
+        refusal.with_header(ALLOW, HeaderValue::from_static("POST"))
     }
 
     pub(super) fn no_session() -> Self {
@@ -74,15 +85,17 @@ impl Refusal {
     }
 
     /// The same, as an answer to `id`.
-    pub(super) fn to(self, id: &Value) -> Self {
-        Self { id: id.clone(), ..self }
+    pub(super) fn to(mut self, id: &Value) -> Self {
+        self.0.id = id.clone();
+        self
     }
 }
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let mut response = (self.status, Json(reply(&self.id, Err(self.error)))).into_response();
-        if let Some((name, value)) = self.header {
+        let Reason { status, id, error, header } = *self.0;
+        let mut response = (status, Json(reply(&id, Err(error)))).into_response();
+        if let Some((name, value)) = header {
             response.headers_mut().insert(name, value);
         }
         response

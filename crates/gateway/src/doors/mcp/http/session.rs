@@ -26,8 +26,8 @@ pub(super) struct Session {
     used: Mutex<Instant>,
     /// Kept while no stream is open, so that the next one misses nothing.
     changes: Mutex<Option<broadcast::Receiver<Change>>>,
-    /// Ends the open stream of changes.
-    stream: Mutex<CancellationToken>,
+    /// Ends the stream of changes, while one is open.
+    stream: Mutex<Option<CancellationToken>>,
 }
 
 impl Session {
@@ -43,18 +43,23 @@ impl Session {
     /// Makes way for a new stream of changes: the client has lost the old one, or soon will.
     pub(super) fn next_stream(&self) -> CancellationToken {
         let next = CancellationToken::new();
-        std::mem::replace(&mut *lock(&self.stream), next.clone()).cancel();
+        if let Some(former) = lock(&self.stream).replace(next.clone()) {
+            former.cancel();
+        }
         next
     }
 
-    /// When it was used last; a busy one is in use.
+    /// When it was used last; one with requests or a stream open is in use.
     fn last_used(&self, now: Instant) -> Instant {
-        if self.party.is_busy() { now } else { *lock(&self.used) }
+        let listens = lock(&self.stream).as_ref().is_some_and(|stream| !stream.is_cancelled());
+        if listens || self.party.is_busy() { now } else { *lock(&self.used) }
     }
 
     fn close(&self) {
         self.party.leave();
-        lock(&self.stream).cancel();
+        if let Some(stream) = lock(&self.stream).take() {
+            stream.cancel();
+        }
     }
 }
 

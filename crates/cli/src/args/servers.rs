@@ -1,0 +1,209 @@
+//! Commands about MCP servers: those that are in front of agents, and those behind.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use toolgate_gateway::doors::mcp::View;
+
+/// Which servers are meant.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Servers {
+    /// The configuration file; otherwise ./toolgate.* or the one in ~/.config/toolgate
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The demo server inside this program instead of a configuration
+    #[arg(long, conflicts_with = "config")]
+    pub(crate) demo: bool,
+}
+
+impl Servers {
+    /// Whether any were asked for.
+    pub(crate) fn are_named(&self) -> bool {
+        self.demo || self.config.is_some()
+    }
+}
+
+/// See `Command::Serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// What agents see: the few tools of code mode, the servers' own tools, or both
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<Mode>,
+    /// Serve HTTP at this address instead: MCP at /mcp, and the execution service
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) http: Option<SocketAddr>,
+}
+
+/// What agents see.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Mode {
+    /// call_tool_chain, search_tools and the rest
+    Code,
+    /// Every tool of every server, as server__tool
+    Direct,
+    /// Both
+    Both,
+}
+
+impl From<Mode> for View {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Code => View::Code,
+            Mode::Direct => View::Direct,
+            Mode::Both => View::Both,
+        }
+    }
+}
+
+/// See `Command::Init`.
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// The file to write
+    #[arg(value_name = "FILE", default_value = "toolgate.json")]
+    pub(crate) file: PathBuf,
+}
+
+/// See `Command::Import`.
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// claude, claude-code, cursor, vscode, codex, or a file; all clients when absent
+    #[arg(value_name = "FROM")]
+    pub(crate) from: Option<String>,
+    /// The configuration file to add them to
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Only show what was found
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// See `Command::Add`.
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    /// How scripts will call it
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The address of a server that is reached over HTTP
+    #[arg(value_name = "URL", required_unless_present = "command")]
+    pub(crate) url: Option<String>,
+    /// An environment variable of the program, as NAME=VALUE; ${NAME} takes it from the environment later
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "url")]
+    pub(crate) env: Vec<String>,
+    /// A header of every request, as NAME=VALUE
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "command")]
+    pub(crate) header: Vec<String>,
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The program to start, after --
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "url")]
+    pub(crate) command: Vec<String>,
+}
+
+/// See `Command::Remove`.
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArgs {
+    /// The server
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// See `Command::List`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// See `Command::Search`.
+#[derive(Debug, Args)]
+pub(crate) struct SearchArgs {
+    /// What the tool should do
+    #[arg(value_name = "WORDS", required = true)]
+    pub(crate) words: Vec<String>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) limit: usize,
+    /// Only tools of servers with this tag
+    #[arg(long)]
+    pub(crate) tag: Option<String>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// See `Command::Describe`.
+#[derive(Debug, Args)]
+pub(crate) struct DescribeArgs {
+    /// The tool, as server.tool or alone
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// See `Command::Call`.
+#[derive(Debug, Args)]
+pub(crate) struct CallArgs {
+    /// The tool, as server.tool or alone
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+    /// Its arguments
+    #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
+    pub(crate) arguments: String,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// Print the result as the server sent it
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// See `Command::Types`.
+#[derive(Debug, Args)]
+pub(crate) struct TypesArgs {
+    /// Write them to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+}
+
+/// See `Command::Connect`.
+#[derive(Debug, Args)]
+pub(crate) struct ConnectArgs {
+    /// claude, claude-code, cursor, vscode or codex
+    #[arg(value_name = "CLIENT")]
+    pub(crate) client: String,
+    /// For the project in this folder alone
+    #[arg(long)]
+    pub(crate) project: bool,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// What the client's agent sees
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<Mode>,
+}
+
+/// See `Command::Config`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print the JSON Schema of configuration files, for editors
+    Schema,
+}

@@ -1,0 +1,34 @@
+//! `toolgate call`: one tool, by hand.
+
+use serde_json::{Map, Value};
+use toolgate_gateway::bridge::Asked;
+
+use super::super::{Exit, Usage};
+use super::{Opened, all_up, spinner, tool};
+use crate::args::servers::CallArgs;
+use crate::print::{error, escape, out};
+
+pub(crate) fn call(args: &CallArgs) -> anyhow::Result<Exit> {
+    let arguments: Map<String, Value> = serde_json::from_str(&args.arguments)
+        .map_err(|error| Usage(format!("the arguments are no JSON object: {}", escape::line(&error.to_string()))))?;
+    Opened::new(&args.servers)?.within(async |gateway| {
+        all_up(gateway).await;
+        let catalog = gateway.catalog();
+        let found = tool(&catalog, &args.tool)?;
+        let waiting = spinner("calling");
+        let answer = gateway.bridge().call(found.backend.name(), &found.tool().name, arguments, Asked::default()).await;
+        waiting.finish_and_clear();
+        match answer {
+            Ok(answer) if args.json => out(escape::json(&answer.raw.unwrap_or(answer.value).to_string()))?,
+            Ok(answer) => match answer.value {
+                Value::String(text) => out(escape::text(&text))?,
+                value => out(escape::json(&serde_json::to_string_pretty(&value)?))?,
+            },
+            Err(failure) => {
+                error(&format!("{}: {}", escape::line(&failure.code), escape::text(&failure.message)));
+                return Ok(Exit::Failed);
+            }
+        }
+        Ok(Exit::Done)
+    })
+}

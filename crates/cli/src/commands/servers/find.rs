@@ -1,0 +1,81 @@
+//! `toolgate search`, `describe` and `types`: what tools there are.
+
+use anyhow::Context;
+use serde_json::{Value, json};
+use toolgate_gateway::catalog::search::{Hit, ready_call};
+use toolgate_gateway::catalog::types;
+
+use super::super::Exit;
+use super::{Opened, all_up, tool};
+use crate::args::servers::{DescribeArgs, SearchArgs, TypesArgs};
+use crate::print::{Style, escape, note, out};
+
+pub(crate) fn search(args: &SearchArgs) -> anyhow::Result<Exit> {
+    Opened::new(&args.servers)?.within(async |gateway| {
+        all_up(gateway).await;
+        let hits = gateway.catalog().search(&args.words.join(" "), args.limit, args.tag.as_deref());
+        if args.json {
+            let hits: Vec<Value> = hits.iter().map(hit_json).collect();
+            out(escape::json(&json!({ "tools": hits }).to_string()))?;
+        } else if hits.is_empty() {
+            note("nothing fits; try other words");
+        } else {
+            let shown: Vec<String> = hits.iter().map(|hit| hit_text(hit, Style::stdout())).collect();
+            out(shown.join("\n\n"))?;
+        }
+        Ok(if hits.is_empty() { Exit::Failed } else { Exit::Done })
+    })
+}
+
+fn hit_json(hit: &Hit) -> Value {
+    json!({
+        "backend": hit.backend, "tool": hit.tool, "description": hit.description, "signature": hit.signature, "call": hit.call,
+    })
+}
+
+fn hit_text(hit: &Hit, style: Style) -> String {
+    let name = style.strong(escape::line(&format!("{}.{}", hit.backend, hit.tool)));
+    let description =
+        if hit.description.is_empty() { String::new() } else { format!("\n  {}", escape::line(&hit.description)) };
+    format!("{name}{description}\n  {}", style.faint(escape::line(&hit.call)))
+}
+
+pub(crate) fn describe(args: &DescribeArgs) -> anyhow::Result<Exit> {
+    Opened::new(&args.servers)?.within(async |gateway| {
+        all_up(gateway).await;
+        let catalog = gateway.catalog();
+        let found = tool(&catalog, &args.tool)?;
+        if args.json {
+            let about = json!({
+                "backend": found.backend.name(), "tool": found.tool().name, "description": found.tool().description,
+                "call": ready_call(found), "types": types::tool_declaration(found),
+                "input_schema": found.tool().input_schema, "output_schema": found.tool().output_schema,
+            });
+            out(escape::json(&about.to_string()))?;
+        } else {
+            let style = Style::stdout();
+            out(style.strong(escape::line(&found.path())))?;
+            if let Some(description) = &found.tool().description {
+                out(escape::text(description.trim()))?;
+            }
+            out(format_args!("\n{}", escape::text(types::tool_declaration(found).trim_end())))?;
+            out(format_args!("\n{}", style.faint(escape::line(&ready_call(found)))))?;
+        }
+        Ok(Exit::Done)
+    })
+}
+
+pub(crate) fn types(args: &TypesArgs) -> anyhow::Result<Exit> {
+    Opened::new(&args.servers)?.within(async |gateway| {
+        all_up(gateway).await;
+        let text = types::declaration(&gateway.catalog());
+        match &args.out {
+            None => out(escape::text(text.trim_end()))?,
+            Some(file) => {
+                std::fs::write(file, &text).with_context(|| format!("cannot write {}", file.display()))?;
+                note(format_args!("wrote {} ({} tools)", file.display(), gateway.catalog().tool_count()));
+            }
+        }
+        Ok(Exit::Done)
+    })
+}

@@ -1,0 +1,102 @@
+//! `toolgate serve`: what agents talk to. `toolgate demo`: something to put behind it.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use toolgate_gateway::agent::Agent;
+use toolgate_gateway::config::{Env, watch};
+use toolgate_gateway::doors::mcp::View;
+use toolgate_gateway::gateway::Gateway;
+use toolgate_gateway::{demo, front};
+use tracing_subscriber::EnvFilter;
+
+use super::super::Exit;
+use super::{Opened, configuration, sentences};
+use crate::args::servers::ServeArgs;
+use crate::print::note;
+
+/// How often the configuration file is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// Workers that wait for the next program.
+const AHEAD: usize = 2;
+
+pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
+    let config = configuration(&args.servers)?;
+    listen_to_warnings();
+    if !config.warnings.is_empty() {
+        note(sentences(&config.warnings));
+    }
+    let view = args.mode.map_or_else(|| front::view_of(config.settings.mode), View::from);
+    let address = args.http;
+    let watched = (!args.servers.demo).then(|| Arc::new(config.clone()));
+    Opened::of(config, None, AHEAD)?.within(async |gateway| {
+        if let Some(config) = watched {
+            gateway.follow_file(watch::watch(config, Env::of_process(), LOOK));
+        }
+        let shutdown = CancellationToken::new();
+        tokio::spawn(until_asked_to_stop(shutdown.clone()));
+        match address {
+            Some(address) => over_http(gateway, view, address, shutdown).await?,
+            None => over_stdio(gateway, view, shutdown).await?,
+        }
+        Ok(Exit::Done)
+    })
+}
+
+async fn over_stdio(gateway: &Arc<Gateway>, view: View, shutdown: CancellationToken) -> anyhow::Result<()> {
+    if std::io::stdin().is_terminal() {
+        note("waiting for an MCP client on standard input; `toolgate connect CLIENT` sets one up; Ctrl-C ends it");
+    }
+    Ok(front::stdio(&Agent::new(Arc::clone(gateway)), view, shutdown).await?)
+}
+
+async fn over_http(
+    gateway: &Arc<Gateway>,
+    view: View,
+    address: std::net::SocketAddr,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen at {address}"))?;
+    note(format_args!("listening at http://{}, MCP at /mcp", listener.local_addr()?));
+    Ok(front::http(&Agent::new(Arc::clone(gateway)), view, listener, shutdown).await?)
+}
+
+pub(crate) fn demo() -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let served = runtime.block_on(async {
+        let shutdown = CancellationToken::new();
+        tokio::spawn(until_asked_to_stop(shutdown.clone()));
+        demo::serve_stdio(shutdown).await
+    });
+    runtime.shutdown_background();
+    served?;
+    Ok(Exit::Done)
+}
+
+/// Ctrl-C, or the polite signal to end.
+async fn until_asked_to_stop(shutdown: CancellationToken) {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let Ok(mut ended) = signal(SignalKind::terminate()) else { return };
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = ended.recv() => {}
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = tokio::signal::ctrl_c().await;
+    shutdown.cancel();
+}
+
+/// Warnings go to standard error; standard output belongs to the protocol. `TOOLGATE_LOG` asks for more.
+fn listen_to_warnings() {
+    let filter = EnvFilter::try_from_env("TOOLGATE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let ansi = std::io::stderr().is_terminal();
+    // A second listener in one process would be refused, which is fine.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).try_init();
+}
