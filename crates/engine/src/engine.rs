@@ -298,10 +298,15 @@ impl Engine {
         self.0.dispose();
     }
 
+    /// Whether [`Engine::dispose`] was called: then no run will ever be taken again.
+    pub fn is_disposed(&self) -> bool {
+        self.0.disposed.load(Ordering::Acquire)
+    }
+
     /// Everything that can be checked before anything is spent, in the documented order.
     fn accept(&self, mut request: Request) -> Result<Accepted, Box<Report>> {
         let since = Instant::now();
-        if self.0.disposed.load(Ordering::Acquire) {
+        if self.is_disposed() {
             return Err(Box::new(refusal(judge::disposed())));
         }
         if request.cancel.is_cancelled() {

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
-use toolgate_engine::{Cancel, Observer, Request};
+use toolgate_engine::{Cancel, Engine, Observer, Request};
 use toolgate_wire::{Code, LimitRequest, Limits, Outcome, Profile, Report};
 
 use super::body::{self, Budget, Share};
@@ -145,19 +145,19 @@ impl Service {
                 run.await
             }
         };
-        refused(&report)?;
+        refused(&report, self.engine())?;
         Ok(RunReply::new(report, execution_id, context.warnings.to_vec()))
     }
 }
 
 /// A run for which there was no sandbox was not carried out: that is the service's failure, not the program's.
-fn refused(report: &Report) -> Result<(), Refusal> {
+fn refused(report: &Report, engine: &Engine) -> Result<(), Refusal> {
     match &report.outcome {
-        Outcome::Failed(failure) if failure.code == Code::Unavailable => match report.engine {
-            // An engine that was disposed of does not come back; one that is busy does.
-            "none" => Err(Refusal::unavailable(failure.message.clone())),
-            _ => Err(Refusal::Busy(failure.message.clone())),
-        },
+        // An engine that was disposed of does not come back; one that is busy does.
+        Outcome::Failed(failure) if failure.code == Code::Unavailable && engine.is_disposed() => {
+            Err(Refusal::unavailable(failure.message.clone()))
+        }
+        Outcome::Failed(failure) if failure.code == Code::Unavailable => Err(Refusal::Busy(failure.message.clone())),
         Outcome::Returned(_) | Outcome::Failed(_) => Ok(()),
     }
 }
