@@ -148,20 +148,32 @@ impl Outbox {
 mod tests {
     use std::io::Read;
 
-    use toolgate_wire::CallId;
+    use toolgate_wire::{CallId, codec};
 
     use super::*;
 
+    fn send(outbox: &Outbox, frame: &ToWorker) {
+        let mut bytes = Vec::new();
+        codec::encode_to_worker(frame, &mut bytes);
+        outbox.put(Kind::of(frame), Arc::new(bytes));
+    }
+
     fn answer(bytes: usize) -> ToWorker {
         ToWorker::Answer(Some(vec![b'x'; bytes]))
+    }
+
+    fn send(outbox: &Outbox, frame: &ToWorker) {
+        let mut bytes = Vec::new();
+        codec::encode_to_worker(frame, &mut bytes);
+        outbox.put(Kind::of(frame), Arc::new(bytes));
     }
 
     #[test]
     fn a_frame_counts_until_the_socket_took_all_of_it() {
         let (ours, mut theirs) = UnixStream::pair().expect("pair");
         let outbox = Outbox::new(&ours).expect("outbox");
-        outbox.send(&answer(4 * 1024 * 1024));
-        outbox.send(&ToWorker::Fire { id: CallId(1), now: 0.0 });
+        send(&outbox, &answer(4 * 1024 * 1024));
+        send(&outbox, &ToWorker::Fire { id: CallId(1), now: 0.0 });
         assert_eq!((outbox.waiting(Kind::Answer), outbox.waiting(Kind::Fire)), (1, 1));
         let reader = std::thread::spawn(move || {
             let mut all = Vec::new();
@@ -181,7 +193,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().expect("pair");
         let outbox = Outbox::new(&ours).expect("outbox");
         drop(theirs);
-        outbox.send(&answer(10));
+        send(&outbox, &answer(10));
         assert!(!outbox.push_backlog());
         assert_eq!(outbox.waiting(Kind::Answer), 0);
     }

@@ -139,7 +139,7 @@ async fn every_call_is_made_once_when_the_run_moves_to_v8() {
 
 fn moving_engine(move_after: Duration) -> Engine {
     let v8 = V8Settings { deno: Some(deno()), move_after, ..V8Settings::default() };
-    process_builder().v8(v8).build().expect("an engine")
+    process_builder().engine(EngineChoice::Auto).v8(v8).build().expect("an engine")
 }
 
 const SPIN: &str = "let s = 0; for (let i = 0; i < 1e8; i++) s += i % 7;";
@@ -208,7 +208,7 @@ async fn a_moved_run_can_be_cancelled() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_deno_everything_stays_on_quickjs() {
     let v8 = V8Settings { deno: Some("/nowhere/deno".into()), move_after: Duration::ZERO, ..V8Settings::default() };
-    let engine = process_builder().v8(v8).build().expect("an engine");
+    let engine = process_builder().engine(EngineChoice::Auto).v8(v8).build().expect("an engine");
     let auto = run(&engine, "return 1", EngineChoice::Auto).await.report;
     assert_eq!((auto.engine, auto.usage.moved), ("quickjs", None));
     let asked = run(&engine, "return 1", EngineChoice::V8).await.report;

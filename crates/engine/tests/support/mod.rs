@@ -431,7 +431,7 @@ pub(crate) fn worker() -> WorkerCommand {
 
 /// An engine of real processes.
 pub(crate) fn process_builder() -> EngineBuilder {
-    Engine::builder().worker_command(worker())
+    Engine::builder().worker_command(worker()).engine(EngineChoice::QuickJs)
 }
 
 /// An engine of threads.

@@ -25,6 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         closing_the_socket_aborts_the_run_at_once,
         a_socket_that_falls_silent_is_given_up,
         a_socket_that_never_speaks_is_closed,
+        a_socket_needs_a_place,
         a_socket_needs_a_key_too,
         a_page_from_elsewhere_opens_no_socket,
         a_shutdown_aborts_the_run_and_says_so,
@@ -216,6 +217,18 @@ async fn a_socket_that_never_speaks_is_closed() {
     let (server, _hold) = narrow(ServiceLimits { opening_time, ..ServiceLimits::default() }).await;
     let mut client = Client::connect(&server).await;
     assert_eq!(client.hear().await, None);
+}
+
+async fn a_socket_needs_a_place() {
+    let (server, _hold) = narrow(ServiceLimits { sockets: 1, ..ServiceLimits::default() }).await;
+    let mut first = Client::connect(&server).await;
+    let url = format!("ws://{}/v1/run/ws", server.at);
+    assert_eq!(status(connect_async(&url).await.expect_err("no place")), 503);
+    first.say(json!({"code": "return 1"})).await;
+    assert_eq!(first.report().await["result"], json!(1));
+    drop(first);
+    // The place is free as soon as the server has seen the end, which is a moment after the client has.
+    while connect_async(&url).await.is_err() {}
 }
 
 fn status(error: Error) -> u16 {

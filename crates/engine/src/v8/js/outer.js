@@ -110,9 +110,10 @@ const files = parse(core.decode(readExactly(new DataView(header.buffer).getUint3
 const loaded = files.map(({ 0: name, 1: text }) => load(`"use strict";${text}`, `toolgate:${name}`));
 
 // Rejections that nobody heard are told to this handler when the event loop turns, which it does once, at the end.
+const MAX_UNHEARD = 101;
 const unheard = [];
 core.setUnhandledPromiseRejectionHandler((promise, reason) => {
-  unheard.push({ promise, reason });
+  if (unheard.length < MAX_UNHEARD) unheard[unheard.length] = { promise, reason };
   return true;
 });
 let finish;

@@ -8,6 +8,7 @@ use axum::http::HeaderMap;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use toolgate_engine::Engine;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -44,6 +45,8 @@ pub struct ServiceLimits {
     pub body_time: Duration,
     /// Bytes of all bodies, in and out, at one time.
     pub memory: usize,
+    /// WebSockets at one time. Each may hold a message of up to 2 MB that is not yet complete.
+    pub sockets: usize,
     /// From the opening of a WebSocket to its first message.
     pub opening_time: Duration,
     /// How long a WebSocket may be silent; it is asked for a sign of life three times as often.
@@ -56,6 +59,7 @@ impl Default for ServiceLimits {
             body: 16 * 1024 * 1024,
             body_time: Duration::from_secs(30),
             memory: 256 * 1024 * 1024,
+            sockets: 256,
             opening_time: Duration::from_secs(10),
             silence: Duration::from_secs(60),
         }
@@ -113,6 +117,7 @@ struct Inner {
     ending: Ending,
     limits: ServiceLimits,
     budget: Budget,
+    sockets: Arc<Semaphore>,
     public_url: Option<Url>,
     health: about::Health,
 }
@@ -122,6 +127,7 @@ impl Service {
     pub fn new(parts: Parts) -> Self {
         let Parts { engine, bridge, sessions, rules, ending, limits, public_url } = parts;
         let budget = Budget::new(limits.memory);
+        let sockets = Arc::new(Semaphore::new(limits.sockets));
         Service(Arc::new(Inner {
             engine,
             bridge,
@@ -131,6 +137,7 @@ impl Service {
             ending,
             limits,
             budget,
+            sockets,
             public_url,
             health: about::Health::default(),
         }))
@@ -211,6 +218,11 @@ impl Service {
 
     pub(super) fn budget(&self) -> &Budget {
         &self.0.budget
+    }
+
+    /// A place for a WebSocket, if one is free.
+    pub(super) fn socket_place(&self) -> Option<OwnedSemaphorePermit> {
+        self.0.sockets.clone().try_acquire_owned().ok()
     }
 
     pub(super) fn public_url(&self) -> Option<&Url> {

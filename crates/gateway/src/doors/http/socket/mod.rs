@@ -29,15 +29,21 @@ use serde_json::json;
 use super::refusal::Refusal;
 use super::{Caller, Service};
 
+/// Larger than any answer, so that one that is too large can be told so; a larger program or context is for `/v1/run`.
+const MAX_MESSAGE: usize = 2 * 1024 * 1024;
+
 pub(super) async fn upgrade(
     State(service): State<Service>,
     Extension(caller): Extension<Caller>,
     socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Refusal> {
     let socket = socket.map_err(|_| Refusal::UpgradeRequired)?;
-    let most = service.limits().body;
-    let socket = socket.max_message_size(most).max_frame_size(most);
-    Ok(socket.on_upgrade(move |socket| serve(service, caller, socket)))
+    let place = service.socket_place().ok_or_else(|| Refusal::unavailable("too many sockets are open"))?;
+    let socket = socket.max_message_size(MAX_MESSAGE).max_frame_size(MAX_MESSAGE);
+    Ok(socket.on_upgrade(async move |socket| {
+        let _place = place;
+        serve(service, caller, socket).await;
+    }))
 }
 
 /// One socket, one run.
