@@ -34,6 +34,9 @@ fn every_row_is_measured_in_its_unit() {
         "throughput",
         "http",
         "http-latency",
+        "gateway-call",
+        "gateway-start",
+        "gateway-memory",
     ];
     // Looking into a sealed worker takes root.
     if rustix::process::geteuid().is_root() {
@@ -43,7 +46,7 @@ fn every_row_is_measured_in_its_unit() {
     assert_eq!(rows.len(), small.len());
     for (row, name) in rows.iter().zip(small) {
         let unit = match name {
-            "memory" => "bytes",
+            "memory" | "gateway-memory" => "bytes",
             "throughput" | "http" => "per_s",
             _ => "us",
         };

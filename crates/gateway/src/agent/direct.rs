@@ -4,7 +4,7 @@
 //! of `A-Z a-z 0-9 _ -`, as the strictest clients want it. Where two tools would get one name, both get a number
 //! made from their own names: a new backend can make a name longer, never give it to another tool.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -30,8 +30,27 @@ const DIGITS: usize = 12;
 #[derive(Default)]
 pub(super) struct Direct(Mutex<Option<(u64, Arc<Names>)>>);
 
-/// From a name to the backend and tool it stands for.
-type Names = HashMap<String, (String, String)>;
+/// Every tool with its name, in the order of the catalog, and the place of each name.
+struct Names {
+    rows: Vec<Named>,
+    places: HashMap<String, usize>,
+}
+
+/// A name, and the backend and tool it stands for.
+#[derive(Debug, Clone)]
+struct Named {
+    name: String,
+    backend: String,
+    tool: String,
+}
+
+impl Names {
+    fn of(catalog: &Catalog) -> Self {
+        let rows = named(catalog);
+        let places = rows.iter().enumerate().map(|(place, row)| (row.name.clone(), place)).collect();
+        Names { rows, places }
+    }
+}
 
 impl Direct {
     /// The names that hold now; made anew only when tools changed.
@@ -41,8 +60,7 @@ impl Direct {
         match &*held {
             Some((of, names)) if *of == edition => Arc::clone(names),
             _ => {
-                let named = named(&shared.gateway.catalog()).into_iter();
-                let names: Arc<Names> = Arc::new(named.map(|(name, backend, tool)| (name, (backend, tool))).collect());
+                let names = Arc::new(Names::of(&shared.gateway.catalog()));
                 *held = Some((edition, Arc::clone(&names)));
                 names
             }
@@ -52,15 +70,17 @@ impl Direct {
 
 /// The tools of a page.
 pub(super) fn list(shared: &Shared, page: &Page) -> Vec<Value> {
+    let names = shared.direct.names(shared);
     let catalog = shared.gateway.catalog();
-    let named = named(&catalog).into_iter().filter(|(_, backend, _)| page.access.permits(backend));
-    named.filter_map(|(name, backend, tool)| Some(object(name, catalog.tool(&backend, &tool)?))).collect()
+    let permitted = names.rows.iter().filter(|row| page.access.permits(&row.backend));
+    permitted.filter_map(|row| Some(object(row.name.clone(), catalog.tool(&row.backend, &row.tool)?))).collect()
 }
 
 /// The tool that a client means.
 pub(super) fn find(shared: &Shared, name: &str, page: &Page) -> Option<(String, String)> {
     let names = shared.direct.names(shared);
-    names.get(name).filter(|(backend, _)| page.access.permits(backend)).cloned()
+    let row = names.places.get(name).and_then(|place| names.rows.get(*place))?;
+    page.access.permits(&row.backend).then(|| (row.backend.clone(), row.tool.clone()))
 }
 
 /// One tool of a page.
@@ -156,26 +176,26 @@ fn object(name: String, tool: ToolRef<'_>) -> Value {
     Value::Object(object)
 }
 
-/// Every tool with its name, in the order of the catalog.
-fn named(catalog: &Catalog) -> Vec<(String, String, String)> {
-    let tools: Vec<(String, String, String)> = catalog
+fn named(catalog: &Catalog) -> Vec<Named> {
+    let mut rows: Vec<Named> = catalog
         .tools()
-        .map(|it| (plain(it.backend.name(), &it.tool().name), it.backend.name().to_owned(), it.tool().name.clone()))
-        .collect();
-    let mut wanted: HashMap<&str, usize> = HashMap::new();
-    tools.iter().for_each(|(name, _, _)| *wanted.entry(name.as_str()).or_default() += 1);
-    let alone = |name: &str| wanted.get(name) == Some(&1) && name.len() <= MAX_NAME;
-    let mut named: Vec<(String, String, String)> = tools
-        .iter()
-        .map(|(name, backend, tool)| {
-            let name = if alone(name) { name.clone() } else { numbered(name, backend, tool) };
-            (name, backend.clone(), tool.clone())
+        .map(|it| {
+            let (backend, tool) = (it.backend.name().to_owned(), it.tool().name.clone());
+            Named { name: plain(&backend, &tool), backend, tool }
         })
         .collect();
+    let mut wanted: HashMap<String, usize> = HashMap::new();
+    rows.iter().for_each(|row| *wanted.entry(row.name.clone()).or_default() += 1);
+    for row in &mut rows {
+        let alone = wanted.get(&row.name) == Some(&1) && row.name.len() <= MAX_NAME;
+        if !alone {
+            row.name = numbered(&row.name, &row.backend, &row.tool);
+        }
+    }
     // Nobody finds two names of one number by chance; who did it on purpose loses the tool.
-    let mut seen = std::collections::HashSet::new();
-    named.retain(|(name, _, _)| seen.insert(name.clone()));
-    named
+    let mut seen = HashSet::new();
+    rows.retain(|row| seen.insert(row.name.clone()));
+    rows
 }
 
 fn plain(backend: &str, tool: &str) -> String {
@@ -202,7 +222,7 @@ mod tests {
             tools: tools.iter().filter_map(|name| Tool::from_raw(json!({ "name": name }))).collect(),
             tags: Vec::new(),
         });
-        named(&Catalog::new(listings.collect())).into_iter().map(|(name, _, _)| name).collect()
+        named(&Catalog::new(listings.collect())).into_iter().map(|row| row.name).collect()
     }
 
     #[test]

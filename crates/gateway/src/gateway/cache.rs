@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 
 use super::Gateway;
 use super::members::Origin;
+use super::spec::fingerprint;
 use crate::backends::{self, Backend, BackendState, Ready};
-use crate::catalog::cache::{CachedBackend, Era, ToolCache};
+use crate::catalog::cache::{CachedBackend, Era, SaveError, ToolCache};
 use crate::config::Checked;
 
 /// Where the tools of one configuration are kept, and what of them is newer than the file.
@@ -42,6 +43,16 @@ impl CacheFile {
     fn take_stale(&self) -> BTreeSet<String> {
         std::mem::take(&mut *self.stale.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Puts tools into the cache of a configuration as if its backend had listed them: for measurements and tests of a
+/// start whose servers are not up.
+pub fn prefill_cache(config: &Checked, backend: &str, tools: Vec<Value>) -> Result<(), SaveError> {
+    let (Some(file), Some(configured)) = (CacheFile::of(config), config.backends.get(backend)) else { return Ok(()) };
+    let fingerprint = fingerprint(&configured.transport);
+    let mut cache = file.load();
+    cache.put(backend, CachedBackend { fingerprint, era: Era::Unknown, server: Value::Null, tools });
+    cache.save(&file.path)
 }
 
 /// Two configurations may give one name to different servers, so each has a file of its own.
@@ -103,11 +114,7 @@ impl Gateway {
     }
 }
 
-fn write(
-    path: &Path,
-    fresh: Vec<(String, CachedBackend)>,
-    configured: &BTreeSet<String>,
-) -> Result<(), crate::catalog::cache::SaveError> {
+fn write(path: &Path, fresh: Vec<(String, CachedBackend)>, configured: &BTreeSet<String>) -> Result<(), SaveError> {
     let mut cache = ToolCache::load(path);
     cache.retain(|name, _| configured.contains(name));
     let changed = fresh.into_iter().fold(false, |changed, (name, cached)| cache.put(&name, cached) || changed);

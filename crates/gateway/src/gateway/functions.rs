@@ -28,6 +28,11 @@ impl Granted {
         Granted { settings: settings.clone(), bridge: Arc::clone(bridge), all: OnceLock::new() }
     }
 
+    /// Makes them now, on a thread that may wait.
+    pub(super) fn prepare(&self) {
+        self.all.get_or_init(|| self.build());
+    }
+
     /// Without those that reach a backend which the caller may not use.
     pub(super) fn for_access(&self, access: &Access) -> Registry {
         let all = self.all.get_or_init(|| self.build());

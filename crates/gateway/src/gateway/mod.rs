@@ -42,6 +42,7 @@ use crate::doors::mcp::Change;
 use crate::functions::Registry;
 use crate::store::results::ResultStore;
 
+pub use cache::prefill_cache;
 pub use members::{KeyName, Origin};
 pub use register::{Registration, RegistrationError};
 pub use settings::{chain_limits, compute_limits, engine_builder, output_settings, snippet_limits};
@@ -78,14 +79,16 @@ impl Gateway {
         // Whoever came first may have chosen another provider; both serve.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let bridge = Arc::new(Bridge::new(CatalogHandle::default()));
-        let functions = Granted::new(&config.settings, &bridge);
+        let functions = Arc::new(Granted::new(&config.settings, &bridge));
+        let ahead = Arc::clone(&functions);
+        tokio::task::spawn_blocking(move || ahead.prepare());
         let cache = CacheFile::of(&config).map(Arc::new);
         let gateway = Arc::new(Gateway {
             problems: RwLock::default(),
             backends: Backends::start_all([]),
             members: Mutex::default(),
             results: ResultStore::new(settings::result_limits(&config.settings)),
-            functions: RwLock::new(Arc::new(functions)),
+            functions: RwLock::new(functions),
             cache: RwLock::new(cache),
             changes: broadcast::channel(CHANGES).0,
             edition: AtomicU64::new(0),

@@ -98,7 +98,7 @@ impl Row {
     pub(super) fn line(&self) -> String {
         let Row { workload, n, p50, p99, mean, unit, calibration } = self;
         let unit = unit.name();
-        format!("  {workload:<12} {n:>7} {p50:>12.1} {p99:>12.1} {mean:>12.1}  {unit:<6} {calibration:>12.1}")
+        format!("  {workload:<14} {n:>7} {p50:>12.1} {p99:>12.1} {mean:>12.1}  {unit:<6} {calibration:>12.1}")
     }
 }
 

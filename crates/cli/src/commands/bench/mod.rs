@@ -4,10 +4,11 @@
 //! - `workloads`: the rows, in one table that grows by one line a row
 //! - `meter`: samples, statistics, calibration, cores
 //! - `hosts`: what the programs of the rows call
-//! - `latency`, `chain`, `data`, `kill`, `memory`, `throughput`, `http`: how each row is measured
+//! - `latency`, `chain`, `data`, `kill`, `memory`, `throughput`, `http`, `gateway`: how each row is measured
 
 mod chain;
 mod data;
+mod gateway;
 mod hosts;
 mod http;
 mod kill;
@@ -75,7 +76,7 @@ fn measure(workload: &'static Workload, args: &BenchArgs) -> anyhow::Result<Row>
 fn progress_bar(name: &'static str, runs: u32) -> ProgressBar {
     let target =
         if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("  {msg:<12} {bar:40} {pos}/{len}");
+    let style = ProgressStyle::with_template("  {msg:<14} {bar:40} {pos}/{len}");
     let bar = ProgressBar::with_draw_target(Some(runs.into()), target).with_message(name);
     bar.enable_steady_tick(Duration::from_millis(200));
     match style {
@@ -86,7 +87,7 @@ fn progress_bar(name: &'static str, runs: u32) -> ProgressBar {
 
 fn heading(style: Style) -> String {
     let columns = format!(
-        "  {:<12} {:>7} {:>12} {:>12} {:>12}  {:<6} {:>12}",
+        "  {:<14} {:>7} {:>12} {:>12} {:>12}  {:<6} {:>12}",
         "workload", "n", "p50", "p99", "mean", "unit", "calibration"
     );
     style.strong(columns)
@@ -94,7 +95,7 @@ fn heading(style: Style) -> String {
 
 fn list() -> anyhow::Result<Exit> {
     for workload in WORKLOADS {
-        out(format_args!("  {:<12} {}", workload.name, workload.what))?;
+        out(format_args!("  {:<14} {}", workload.name, workload.what))?;
     }
     Ok(Exit::Done)
 }

@@ -1,7 +1,7 @@
 //! The rows of the benchmark, in the order they are measured.
 
 use super::meter::{Cores, Meter, Samples, Unit};
-use super::{chain, data, http, kill, latency, memory, throughput};
+use super::{chain, data, gateway, http, kill, latency, memory, throughput};
 
 /// One row.
 #[derive(Debug)]
@@ -164,5 +164,31 @@ pub(super) const WORKLOADS: &[Workload] = &[
         cores: Cores::All,
         measure: http::latency,
         ..ROW
+    },
+    Workload {
+        name: "gateway-call",
+        group: Some("gateway"),
+        what: "one tool through the gateway over stdio, less the same call to the server itself",
+        cores: Cores::All,
+        measure: gateway::overhead,
+        ..ROW
+    },
+    Workload {
+        name: "gateway-start",
+        group: Some("gateway"),
+        what: "from the start of the process until 1,000 tools are listed from the cache",
+        runs: 50,
+        cores: Cores::All,
+        measure: gateway::from_cache,
+        ..ROW
+    },
+    Workload {
+        name: "gateway-memory",
+        group: Some("gateway"),
+        what: "resident memory of an idle gateway with 1,000 tools",
+        unit: Unit::Bytes,
+        runs: 10,
+        cores: Cores::All,
+        measure: gateway::idle_memory,
     },
 ];
