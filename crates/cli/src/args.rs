@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use toolgate_engine::{IsolationMode, Without};
+use toolgate_engine::{EngineChoice, IsolationMode, Without};
 use toolgate_gateway::store::results::{KeyPath, LineRange};
 use toolgate_wire::{LimitRequest, Profile};
 
@@ -230,12 +230,24 @@ pub(crate) struct Bounds {
     /// What keeps the program from the rest of the machine
     #[arg(long, value_enum)]
     isolation: Option<Isolation>,
+    /// The interpreter; V8 needs a deno
+    #[arg(long, value_enum)]
+    engine: Option<Interpreter>,
 }
 
 impl Bounds {
     /// The limits asked for.
     pub(crate) fn limits(&self) -> LimitRequest {
         LimitRequest { wall: self.timeout, memory: self.memory, ..LimitRequest::default() }
+    }
+
+    /// The interpreter asked for.
+    pub(crate) fn engine(&self) -> Option<EngineChoice> {
+        self.engine.map(|engine| match engine {
+            Interpreter::Auto => EngineChoice::Auto,
+            Interpreter::Quickjs => EngineChoice::QuickJs,
+            Interpreter::V8 => EngineChoice::V8,
+        })
     }
 
     /// The isolation asked for, or the platform's default.
@@ -258,6 +270,16 @@ enum Isolation {
     Process,
     /// A thread of this process: the interpreter alone
     Thread,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Interpreter {
+    /// QuickJS; a run that computes for long moves to V8
+    Auto,
+    /// QuickJS only: starts in microseconds
+    Quickjs,
+    /// V8 only: for heavy computation
+    V8,
 }
 
 /// Profiles that take a whole program.

@@ -4,7 +4,7 @@ use std::str::Utf8Error;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use toolgate_engine::{Engine, EngineBuilder, IsolationMode, Request};
+use toolgate_engine::{Engine, EngineBuilder, IsolationMode, Request, V8Settings};
 use toolgate_wire::{Code, Failure, Isolation, LimitRequest, Logs, Outcome, Profile, Report, Usage as Used};
 
 use crate::commands::Usage;
@@ -47,7 +47,8 @@ pub(crate) fn perform(job: Job) -> Report {
         Err(error) => return refused(Code::InvalidData, format!("the data is not JSON: {error}")),
     };
     // Nothing ahead: a second worker would be forked for nobody.
-    match start(Engine::builder().isolation(job.isolation).workers_ahead(0)) {
+    let v8 = V8Settings { ahead: 0, ..V8Settings::default() };
+    match start(Engine::builder().isolation(job.isolation).workers_ahead(0).v8(v8)) {
         Ok(started) => started.engine.run_blocking(Request { data, ..job.request }),
         Err(error) => refused(Code::Unavailable, format!("{error:#}")),
     }

@@ -42,4 +42,4 @@ pub use process::{StartError, WorkerCommand};
 pub use toolgate_guest::{lockdown::Without, take_over_if_asked};
 pub use toolgate_plan::{Violation, validate_code};
 pub use toolgate_wire as wire;
-pub use v8::{DENO_VARIABLE, V8Settings, V8Status};
+pub use v8::{DENO_VARIABLE, V8Settings, V8Status, v8_status};

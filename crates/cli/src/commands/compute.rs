@@ -19,6 +19,7 @@ pub(crate) fn compute(args: ComputeArgs) -> anyhow::Result<Exit> {
     let console = (!args.output.json).then(Console::start).transpose()?;
     let request = Request {
         limits,
+        engine: args.bounds.engine(),
         observer: console.as_ref().map(|console| Arc::new(console.observer()) as _),
         ..Request::new(Profile::Compute, args.code.clone())
     };

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use serde_json::Value;
-use toolgate_engine::{Engine, EngineBuilder, Functions, IsolationMode, Request};
+use toolgate_engine::{Engine, EngineBuilder, Functions, IsolationMode, Request, V8Status, v8_status};
 use toolgate_guest::lockdown;
 use toolgate_wire::{Isolation, Profile, Report};
 
@@ -26,6 +26,8 @@ struct Diagnosis {
     version: &'static str,
     system: String,
     layers: Vec<Layer>,
+    /// Which deno runs programs on V8, or what is missing for that.
+    v8: String,
     /// Why no program can be run, when none can.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -73,7 +75,15 @@ fn diagnose(builder: EngineBuilder) -> Diagnosis {
         }
         Err(error) => (Facts::default(), Some(format!("{error:#}"))),
     };
-    Diagnosis { ok: facts.ran, version: env!("CARGO_PKG_VERSION"), system: system(), layers: layers(&facts), error }
+    let version = env!("CARGO_PKG_VERSION");
+    Diagnosis { ok: facts.ran, version, system: system(), layers: layers(&facts), v8: v8(), error }
+}
+
+fn v8() -> String {
+    match v8_status(None) {
+        V8Status::Available { deno, version } => format!("{version} at {}", deno.display()),
+        V8Status::Missing { reason } => reason,
+    }
 }
 
 /// What a worker said, and what the kernel showed of it.
@@ -213,6 +223,7 @@ fn describe(diagnosis: &Diagnosis, style: Style) -> String {
         };
         text += &format!("  {mark}  {:<15} {}\n", layer.name, layer.note);
     }
+    text += &format!("\nV8: {}\n", escape::line(&diagnosis.v8));
     if let Some(error) = &diagnosis.error {
         text += &format!("\n{} {}", style.bad("error:"), escape::text(error));
     }

@@ -26,6 +26,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
     let request = Request {
         limits,
         seed: args.seed,
+        engine: args.bounds.engine(),
         observer: console.as_ref().map(|console| Arc::new(console.observer()) as _),
         ..Request::new(profile, code.clone())
     };

@@ -50,6 +50,19 @@ impl Default for V8Settings {
     }
 }
 
+/// Whether programs can be run on V8 here, with the deno of this setting or the one that is found without it.
+///
+/// Starts deno to ask for its version, so not for every run.
+pub fn v8_status(deno: Option<&Path>) -> V8Status {
+    match find::find(deno) {
+        Ok(deno) => match find::version(&deno) {
+            Some(version) => V8Status::Available { deno, version },
+            None => V8Status::Missing { reason: NoDeno::NotAProgram(deno).to_string() },
+        },
+        Err(missing) => V8Status::Missing { reason: missing.to_string() },
+    }
+}
+
 /// V8 workers, if there is a deno.
 pub(crate) struct V8 {
     settings: V8Settings,
@@ -74,13 +87,7 @@ impl V8 {
 
     /// Whether there is a deno, and which.
     pub(crate) fn status(&self) -> V8Status {
-        match find::find(self.settings.deno.as_deref()) {
-            Ok(deno) => match find::version(&deno) {
-                Some(version) => V8Status::Available { deno, version },
-                None => V8Status::Missing { reason: NoDeno::NotAProgram(deno).to_string() },
-            },
-            Err(missing) => V8Status::Missing { reason: missing.to_string() },
-        }
+        v8_status(self.settings.deno.as_deref())
     }
 
     /// Lets go of all workers.

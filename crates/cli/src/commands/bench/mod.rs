@@ -16,6 +16,7 @@ mod latency;
 mod memory;
 mod meter;
 mod throughput;
+mod v8;
 mod workloads;
 
 use std::io::IsTerminal;

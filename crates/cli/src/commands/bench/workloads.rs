@@ -1,7 +1,8 @@
 //! The rows of the benchmark, in the order they are measured.
 
 use super::meter::{Cores, Meter, Samples, Unit};
-use super::{chain, data, gateway, http, kill, latency, memory, throughput};
+use super::{chain, data, gateway, http, kill, latency, memory, throughput, v8};
+use toolgate_engine::EngineChoice;
 
 /// One row.
 #[derive(Debug)]
@@ -114,6 +115,42 @@ pub(super) const WORKLOADS: &[Workload] = &[
         what: "the same over 100,000 records",
         runs: 40,
         measure: |meter| data::measure(meter, 100_000),
+        ..ROW
+    },
+    Workload {
+        name: "v8-warm",
+        group: Some("v8"),
+        what: "`return 1+1` on V8, with a worker started ahead",
+        runs: 50,
+        cores: Cores::All,
+        measure: v8::warm,
+        ..ROW
+    },
+    Workload {
+        name: "nbody-quickjs",
+        group: Some("v8"),
+        what: "a computation that takes V8 about 200 ms, on QuickJS",
+        runs: 2,
+        cores: Cores::All,
+        measure: |meter| v8::nbody(meter, EngineChoice::QuickJs),
+        ..ROW
+    },
+    Workload {
+        name: "nbody-v8",
+        group: Some("v8"),
+        what: "the same on V8",
+        runs: 8,
+        cores: Cores::All,
+        measure: |meter| v8::nbody(meter, EngineChoice::V8),
+        ..ROW
+    },
+    Workload {
+        name: "nbody-auto",
+        group: Some("v8"),
+        what: "the same, begun on QuickJS and moved to V8",
+        runs: 8,
+        cores: Cores::All,
+        measure: |meter| v8::nbody(meter, EngineChoice::Auto),
         ..ROW
     },
     Workload {
