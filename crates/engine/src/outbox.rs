@@ -152,12 +152,6 @@ mod tests {
 
     use super::*;
 
-    fn send(outbox: &Outbox, frame: &ToWorker) {
-        let mut bytes = Vec::new();
-        codec::encode_to_worker(frame, &mut bytes);
-        outbox.put(Kind::of(frame), Arc::new(bytes));
-    }
-
     fn answer(bytes: usize) -> ToWorker {
         ToWorker::Answer(Some(vec![b'x'; bytes]))
     }
