@@ -174,7 +174,7 @@ pub(crate) struct ResultArgs {
     /// The id that the footer of the result names
     #[arg(value_name = "ID")]
     pub(crate) id: String,
-    /// Only the value at this path, such as results.items[3]
+    /// Only the value at this path, such as `results.items[3]`
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Option<KeyPath>,
     /// Only these lines, such as 10-40

@@ -10,10 +10,10 @@
 //! holds no more than a copy of it besides what it returns.
 //!
 //! # Layout
-//! - [`json`]: JSON text read in place
-//! - [`raw`], [`body`]: what was returned, and the text on its way
-//! - [`intent`], [`chunk`], [`truncate`], [`footer`]: the stages
-//! - [`stats`]: the sums over a session
+//! - `json`: JSON text read in place
+//! - `raw`, `body`: what was returned, and the text on its way
+//! - `intent`, `chunk`, `truncate`, `footer`: the stages
+//! - `stats`: the sums over a session
 //!
 //! Nothing here knows a clock, a store or a door: the whole is handed to the caller's `keep`.
 

@@ -7,9 +7,9 @@
 //! where the process that reads is another than the one that ran.
 //!
 //! # Layout
-//! - [`id`]: names of results
-//! - [`memory`], [`directory`]: the two places to keep them
-//! - [`path`], [`read`], [`search`]: reading a part
+//! - `id`: names of results
+//! - `memory`, `directory`: the two places to keep them
+//! - `path`, `read`, `search`: reading a part
 
 mod directory;
 mod id;
