@@ -206,7 +206,7 @@
         __proto__: null,
         construct: (target, given, newTarget) => {
           const bytes = bytesOf(given[0]);
-          if (bytes > LARGE) admit(bytes);
+          if (bytes >= LARGE) admit(bytes);
           return construct(target, given, newTarget === Metered ? target : newTarget);
         },
       });
