@@ -156,6 +156,12 @@ mod tests {
         ToWorker::Answer(Some(vec![b'x'; bytes]))
     }
 
+    fn send(outbox: &Outbox, frame: &ToWorker) {
+        let mut bytes = Vec::new();
+        codec::encode_to_worker(frame, &mut bytes);
+        outbox.put(Kind::of(frame), Arc::new(bytes));
+    }
+
     #[test]
     fn a_frame_counts_until_the_socket_took_all_of_it() {
         let (ours, mut theirs) = UnixStream::pair().expect("pair");
