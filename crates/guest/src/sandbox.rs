@@ -23,7 +23,7 @@ use crate::state::{State, Stop};
 /// The file name that positions in guest code carry.
 const SCRIPT: &str = "script";
 
-/// An interpreter that has not seen any guest code yet. `run` eats it.
+/// An interpreter for one run.
 pub(crate) struct Sandbox {
     hooks: Persistent<Object<'static>>,
     context: Context,
@@ -65,16 +65,16 @@ impl Sandbox {
         });
     }
 
-    /// Runs the program to its end and tells it.
-    pub(crate) fn run(self, start: Start, channel: Rc<Channel>, cancelled: Option<Arc<AtomicBool>>) -> FromWorker {
+    /// Runs the program to its end and tells it. The interpreter is left as the program left it:
+    /// taking it apart is for after the answer, if at all.
+    pub(crate) fn run(&self, start: Start, channel: Rc<Channel>, cancelled: Option<Arc<AtomicBool>>) -> FromWorker {
         let state = self.state.clone();
         let cpu_before = lockdown::cpu_time();
         state.begin(&start, channel, cancelled);
         self.runtime.set_max_stack_size(start.limits.stack as usize);
         state.meter.limit_to(start.limits.memory);
         let end = if state.meter.charge(start.code.len() as u64) {
-            let hooks = self.hooks;
-            self.context.with(|ctx| match hooks.restore(&ctx) {
+            self.context.with(|ctx| match self.hooks.clone().restore(&ctx) {
                 Ok(hooks) => Run { ctx, hooks, state: &state, rejections: &self.rejections }.to_end(start),
                 Err(_) => failed(Code::Unavailable, "the sandbox lost its prelude"),
             })
