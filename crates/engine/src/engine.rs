@@ -198,9 +198,7 @@ impl EngineBuilder {
         let v8 = V8::new(self.v8, &self.worker, self.without);
         let executor = match self.isolation {
             IsolationMode::Process => {
-                let pool = Pool::new(Zygote::new(self.worker, self.without)?, self.ahead);
-                pool.refill();
-                Executor::Process(pool)
+                Executor::Process(Pool::new(Zygote::new(self.worker, self.without)?, self.ahead)?)
             }
             IsolationMode::Thread => Executor::Thread,
         };
@@ -440,9 +438,10 @@ impl Inner {
         let start = || self.second_worker(pool, accepted);
         let threshold = self.v8.settings().move_after;
         let moves = self.may_move(accepted).then_some(Moves { threshold, start: &start, on_cancel: &on_cancel });
-        let (driven, ended) = worker.run(job, moves, || pool.refill());
+        let (driven, ended) = worker.run(job, moves);
         let moved = driven.moved;
         let done = self.judged(driven, ended, accepted, isolation);
+        pool.refill();
         if moved.is_some() && !self.rehearse {
             self.warm_up_again(accepted);
         }
@@ -493,7 +492,8 @@ impl Inner {
             return no_seccomp(isolation);
         }
         let _registered = accepted.on_cancel(worker.killer());
-        let (driven, ended) = worker.run(self.job(accepted), || pool.refill(size));
+        let (driven, ended) = worker.run(self.job(accepted));
+        pool.refill(size);
         Done { engine: "v8", ..self.judged(driven, ended, accepted, isolation) }
     }
 

@@ -7,7 +7,7 @@
 //! - `pump`: drives one worker, believing nothing it says; `socket` and `outbox` are the way from and to it,
 //!   `ledger` is what it called, `timers` what it waits for
 //! - `moving`: from one worker to another while the run goes on
-//! - `process`, `thread`, `v8`: where workers come from
+//! - `process`, `thread`, `v8`: where workers come from; `porter` brings the next ones
 //! - `judge`: from a worker's end to the one outcome; `teach`: what to use instead of what is not there
 //! - [`Cancel`], [`Observer`]: how a caller stops and watches a run
 //! - [`teaching`]: descriptions and errors for models, for embedders who publish tools
@@ -23,6 +23,7 @@ mod ledger;
 mod moving;
 mod observer;
 mod outbox;
+mod porter;
 mod process;
 mod pump;
 mod queue;

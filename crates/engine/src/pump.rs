@@ -130,10 +130,10 @@ fn panicked() -> HostError {
     HostError::unknown("INTERNAL", "the host failed while it carried out the call")
 }
 
-/// Sends the program and serves the worker until it ends. `meanwhile` runs while the worker starts on it.
+/// Sends the program and serves the worker until it ends.
 ///
 /// With a mover, the run may go on with another worker; that one is gone when this comes back.
-pub(crate) fn drive(wire: &mut Wire, job: Job, mover: Option<Mover<'_>>, meanwhile: impl FnOnce()) -> Driven {
+pub(crate) fn drive(wire: &mut Wire, job: Job, mover: Option<Mover<'_>>) -> Driven {
     let Ok(outbox) = wire.outbox() else { return Driven::lost(Lost::Closed { started: false }) };
     let line = Line::new(outbox, mover.is_some());
     let shared = Arc::new(Shared { line, ledger: Mutex::default(), observer: job.observer.clone() });
@@ -144,7 +144,6 @@ pub(crate) fn drive(wire: &mut Wire, job: Job, mover: Option<Mover<'_>>, meanwhi
     if let Some(data) = data {
         shared.line.tell_data(data.into_bytes());
     }
-    meanwhile();
     let mut pump = Pump {
         limits,
         deadline,

@@ -37,7 +37,7 @@ pub(crate) fn run<R>(job: Job, on_cancel: impl FnOnce(Stop) -> R) -> std::io::Re
     }));
     let mut wire = Wire::new(ours)?;
     let driven = match wire.hello(job.deadline) {
-        Ok(_) => drive(&mut wire, job, None, || ()),
+        Ok(_) => drive(&mut wire, job, None),
         Err(lost) => Driven::lost(lost),
     };
     abandoned.store(true, Ordering::Relaxed);

@@ -35,7 +35,8 @@ struct Baseline {
 impl Baseline {
     async fn of(engine: &Engine) -> Self {
         healthy(engine).await;
-        Baseline { descriptors: descriptors(), children: children().len(), resident: resident() }
+        let (descriptors, children) = at_rest().await;
+        Baseline { descriptors, children, resident: resident() }
     }
 
     /// Fails unless everything is as it was.
@@ -49,6 +50,20 @@ impl Baseline {
         .await;
         assert!(resident() < self.resident + GROWTH, "{case}: the host grew to {} bytes", resident());
     }
+}
+
+/// Descriptors and children once both stay what they are: after a run, its worker is replaced in the background.
+async fn at_rest() -> (usize, usize) {
+    const LOOKS: u32 = 10;
+    let look = || (descriptors(), children().len());
+    let (mut last, mut same) = (look(), 0);
+    while same < LOOKS {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let now = look();
+        same = if now == last { same + 1 } else { 0 };
+        last = now;
+    }
+    last
 }
 
 /// A harmless run is right.

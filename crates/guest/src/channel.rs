@@ -111,7 +111,7 @@ impl Incoming {
     /// The next `length` bytes, read as far as they are missing.
     fn fill(&mut self, socket: &dyn Socket, length: usize) -> Result<&[u8], Broken> {
         const ROOM: usize = 16 * 1024;
-        if self.buffer.len() < self.start + length.max(ROOM) {
+        if self.buffer.len() < self.start + length {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
             self.buffer.resize(self.buffer.len().max(length).max(ROOM), 0);

@@ -39,6 +39,8 @@ mod state;
 mod web;
 #[cfg(target_os = "linux")]
 mod zygote;
+#[cfg(target_os = "linux")]
+pub use zygote::Pace;
 
 /// The name that a zygote is started under, as its first argument.
 pub const ZYGOTE: &str = "toolgate-zygote";

@@ -73,6 +73,8 @@ impl Sandbox {
         state.begin(&start, channel, cancelled);
         self.runtime.set_max_stack_size(start.limits.stack as usize);
         state.meter.limit_to(start.limits.memory);
+        // Cycles are looked for when they could matter; before that, a run is too short to leave any.
+        self.runtime.set_gc_threshold((start.limits.memory / 8) as usize);
         let end = if state.meter.charge(start.code.len() as u64) {
             self.context.with(|ctx| match self.hooks.clone().restore(&ctx) {
                 Ok(hooks) => Run { ctx, hooks, state: &state, rejections: &self.rejections }.to_end(start),

@@ -108,7 +108,8 @@ impl State {
     pub(crate) fn interrupt(&self) -> bool {
         self.check();
         let now = Instant::now();
-        if now - self.last_flush.get() > LOG_INTERVAL {
+        let has_program = self.deadline.get().is_some();
+        if has_program && now - self.last_flush.get() > LOG_INTERVAL {
             self.last_flush.set(now);
             self.stop_if_broken(self.with_channel(Channel::flush));
         }
@@ -266,5 +267,18 @@ impl State {
             Err(_) => self.stop.set(Some(Stop::Abandoned)),
         }
         result.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_machine_interrupts_no_interpreter_that_has_no_program_yet() {
+        let state = State::new(Rc::default());
+        state.last_flush.set(Instant::now() - 2 * LOG_INTERVAL);
+        assert!(!state.interrupt());
+        assert_eq!(state.check(), None);
     }
 }

@@ -17,6 +17,21 @@ use crate::channel::Channel;
 use crate::lockdown::{self, Filter, Side, Without};
 use crate::sandbox::Sandbox;
 
+/// How soon a worker is needed: the one byte of the message that asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// A run waits for it.
+    Now = 1,
+    /// It will wait for a run.
+    Ahead = 2,
+}
+
+impl Pace {
+    fn of(byte: u8) -> Self {
+        if byte == Pace::Ahead as u8 { Pace::Ahead } else { Pace::Now }
+    }
+}
+
 /// What a worker does with its program. `run` in every real one.
 pub(crate) type Work = fn(Sandbox, Start, Rc<Channel>);
 
@@ -34,17 +49,17 @@ pub(crate) fn serve(without: Without, work: Work) -> ! {
 }
 
 fn fork_on_demand(control: &OwnedFd, sandbox: Sandbox, filter: Option<Filter>, layers: Layers, work: Work) {
-    while let Ok(Some(socket)) = next_socket(control) {
+    while let Ok(Some((socket, pace))) = next_order(control) {
         // When the fork fails the socket closes, which is how the host learns of it.
         if let Ok(Side::Worker) = lockdown::fork_sibling() {
-            live(socket, sandbox, filter, layers, work);
+            live(socket, sandbox, pace, filter, layers, work);
             lockdown::exit_now();
         }
     }
 }
 
-/// The socket of the next worker, or nothing when the host is gone.
-fn next_socket(control: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+/// The next worker's socket, and how soon it is needed; nothing when the host is gone.
+fn next_order(control: &OwnedFd) -> io::Result<Option<(OwnedFd, Pace)>> {
     let mut byte = [0u8; 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     loop {
@@ -60,14 +75,14 @@ fn next_socket(control: &OwnedFd) -> io::Result<Option<OwnedFd>> {
             if let RecvAncillaryMessage::ScmRights(mut sockets) = message
                 && let Some(socket) = sockets.next()
             {
-                return Ok(Some(socket));
+                return Ok(Some((socket, Pace::of(byte[0]))));
             }
         }
     }
 }
 
 /// One worker's life: seal, say so, wait for a program, bound it, do it.
-fn live(socket: OwnedFd, sandbox: Sandbox, filter: Option<Filter>, mut layers: Layers, work: Work) {
+fn live(socket: OwnedFd, sandbox: Sandbox, pace: Pace, filter: Option<Filter>, mut layers: Layers, work: Work) {
     let pid = lockdown::process_id();
     if lockdown::seal(socket, filter.as_ref(), &mut layers).is_err() {
         return;
@@ -76,8 +91,10 @@ fn live(socket: OwnedFd, sandbox: Sandbox, filter: Option<Filter>, mut layers: L
     if channel.send(&FromWorker::Ready { pid, layers }).and_then(|()| channel.flush()).is_err() {
         return;
     }
-    // While it waits, it writes the pages that a program will write: copies made now cost the caller nothing.
-    sandbox.warm_up();
+    if pace == Pace::Ahead {
+        // While it waits, it touches what a program will touch: what is done now costs the caller nothing.
+        sandbox.warm_up();
+    }
     if let Ok(ToWorker::Start(start)) = channel.receive(|_| true) {
         // Without a filter the host sends no program; with one, no byte of it was looked at yet.
         lockdown::limit_run(&start.limits);
@@ -89,6 +106,7 @@ fn live(socket: OwnedFd, sandbox: Sandbox, filter: Option<Filter>, mut layers: L
 pub(crate) fn run(sandbox: Sandbox, start: Start, channel: Rc<Channel>) {
     let done = sandbox.run(start, channel.clone(), None);
     let _ = channel.send(&done).and_then(|()| channel.flush());
-    // Nothing is torn down: it would take time, and closing the socket is a call that the filter kills for.
+    // It waits to be killed: an exit would keep this core from the host, which has its answer now.
+    let _ = channel.receive(|_| false);
     lockdown::exit_now()
 }

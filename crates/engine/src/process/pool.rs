@@ -5,9 +5,12 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use toolgate_guest::Pace;
+
 use super::worker::{Idle, Ready, Understudy};
 use super::zygote::{StartError, Zygote};
 use crate::moving::Coming;
+use crate::porter::Porter;
 use crate::pump::Lost;
 
 /// Forks that may fail before a run gives up.
@@ -15,8 +18,14 @@ const ATTEMPTS: u32 = 4;
 /// How long the end of an engine waits for a worker whose fork is still under way.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Idle workers, oldest first.
+/// Idle workers, and the thread that brings new ones.
 pub(crate) struct Pool {
+    stock: Arc<Stock>,
+    porter: Porter<()>,
+}
+
+/// Idle workers, oldest first.
+struct Stock {
     zygote: Arc<Zygote>,
     shelf: Mutex<Shelf>,
     size: usize,
@@ -38,15 +47,22 @@ pub(crate) enum NoWorker {
 }
 
 impl Pool {
-    pub(crate) fn new(zygote: Arc<Zygote>, size: usize) -> Self {
-        Pool { zygote, shelf: Mutex::default(), size }
+    pub(crate) fn new(zygote: Arc<Zygote>, size: usize) -> io::Result<Self> {
+        let stock = Arc::new(Stock { zygote, shelf: Mutex::default(), size });
+        stock.refill();
+        let porter = Porter::new("toolgate-porter", {
+            let stock = stock.clone();
+            move |()| stock.refill()
+        })?;
+        Ok(Pool { stock, porter })
     }
 
     /// A worker that is ready for a program. One whose fork failed or whose zygote died is replaced.
     pub(crate) fn take(&self, deadline: Instant) -> Result<Ready, NoWorker> {
+        let zygote = &self.stock.zygote;
         // Those forked ahead may have lost their zygote all at once, so they count as no attempt.
         while let Some(idle) = self.next_idle() {
-            match idle.ready(&self.zygote, deadline) {
+            match idle.ready(zygote, deadline) {
                 Ok(ready) => return Ok(ready),
                 Err(Lost::Deadline) => return Err(NoWorker::Late),
                 Err(_) => {}
@@ -54,51 +70,69 @@ impl Pool {
         }
         let mut failure = None;
         for _ in 0..ATTEMPTS {
-            match self.fork().map_err(NoWorker::Start)?.ready(&self.zygote, deadline) {
+            match self.stock.fork(Pace::Now).map_err(NoWorker::Start)?.ready(zygote, deadline) {
                 Ok(ready) => return Ok(ready),
                 Err(Lost::Deadline) => return Err(NoWorker::Late),
                 Err(lost) => failure = Some(lost),
             }
         }
-        Err(NoWorker::Start(std::io::Error::other(format!("workers end before they are ready: {failure:?}")).into()))
+        Err(NoWorker::Start(io::Error::other(format!("workers end before they are ready: {failure:?}")).into()))
     }
 
     /// A second worker for a run that has one, to rehearse a move.
     pub(crate) fn understudy(&self) -> io::Result<Box<dyn Coming>> {
         let idle = match self.next_idle() {
             Some(idle) => idle,
-            None => self.fork().map_err(io::Error::other)?,
+            None => self.stock.fork(Pace::Now).map_err(io::Error::other)?,
         };
-        Ok(Box::new(Understudy { idle, zygote: self.zygote.clone() }))
+        Ok(Box::new(Understudy { idle, zygote: self.stock.zygote.clone() }))
     }
 
-    /// Brings the pool back to its size. What fails here fails again, with a reason, when a run needs it.
+    /// Has the pool brought back to its size: after a run, since a fork during one would slow it down.
     pub(crate) fn refill(&self) {
-        while self.has_room() {
-            match self.fork() {
-                Ok(idle) => self.put(idle),
-                Err(_) => return,
-            }
+        if self.stock.size > 0 {
+            self.porter.call(());
         }
     }
 
     /// Lets go of all idle workers and of the zygote.
     pub(crate) fn stop(&self) {
         let idle = {
-            let mut shelf = self.lock();
+            let mut shelf = self.stock.lock();
             shelf.closed = true;
             std::mem::take(&mut shelf.idle)
         };
-        idle.into_iter().for_each(|idle| self.discard(idle));
-        self.zygote.stop();
-    }
-
-    fn fork(&self) -> Result<Idle, StartError> {
-        Idle::new(self.zygote.fork()?)
+        self.porter.stop();
+        idle.into_iter().for_each(|idle| self.stock.discard(idle));
+        self.stock.zygote.stop();
     }
 
     fn next_idle(&self) -> Option<Idle> {
-        self.lock().idle.pop_front()
+        let (idle, left) = {
+            let mut shelf = self.stock.lock();
+            (shelf.idle.pop_front(), shelf.idle.len())
+        };
+        // Long runs do not come back soon, so the pool does not wait for their end when it runs low.
+        if left < self.stock.size.div_ceil(2) {
+            self.refill();
+        }
+        idle
+    }
+}
+
+impl Stock {
+    /// What fails here fails again, with a reason, when a run needs it.
+    fn refill(&self) {
+        while self.has_room() {
+            match self.fork(Pace::Ahead) {
+                Ok(idle) => self.put(idle),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn fork(&self, pace: Pace) -> Result<Idle, StartError> {
+        Idle::new(self.zygote.fork(pace)?)
     }
 
     fn has_room(&self) -> bool {

@@ -82,13 +82,11 @@ impl Ready {
     }
 
     /// Runs the program, then kills the process whatever it says. A worker is never used twice.
-    ///
-    /// `meanwhile` is called once, when the program is on its way.
-    pub(crate) fn run(mut self, job: Job, moves: Option<Moves<'_>>, meanwhile: impl FnOnce()) -> (Driven, Ended) {
+    pub(crate) fn run(mut self, job: Job, moves: Option<Moves<'_>>) -> (Driven, Ended) {
         let first = Stoppable { pid: self.pid, handle: self.handle.clone() };
         let mover =
             moves.map(|Moves { threshold, start, on_cancel }| Mover { first: &first, threshold, start, on_cancel });
-        let driven = drive(&mut self.wire, job, mover, meanwhile);
+        let driven = drive(&mut self.wire, job, mover);
         // Kill before answering: a worker that outlives its answer could still act in its run's name.
         kill(&self.handle);
         let ended = match (&driven.end, driven.ended) {

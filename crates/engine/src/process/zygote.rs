@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType};
 use rustix::process::{Pid, Signal, WaitOptions};
+use toolgate_guest::Pace;
 use toolgate_guest::lockdown::Without;
 
 /// Forks that one zygote makes before it is replaced: forks of one zygote share one address layout.
@@ -84,7 +85,7 @@ impl Zygote {
     }
 
     /// Asks for a fork that will speak on the returned socket. A dead zygote is replaced first.
-    pub(crate) fn fork(&self) -> Result<UnixStream, StartError> {
+    pub(crate) fn fork(&self, pace: Pace) -> Result<UnixStream, StartError> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut current = lock(&self.current);
         for _ in 0..2 {
@@ -92,7 +93,7 @@ impl Zygote {
                 Some(control) if control.forks < FORKS_PER_ZYGOTE => control,
                 _ => Control { socket: self.start()?, forks: 0 },
             };
-            if send_socket(&control.socket, &theirs).is_ok() {
+            if send_socket(&control.socket, &theirs, pace).is_ok() {
                 *current = Some(Control { forks: control.forks + 1, ..control });
                 return Ok(ours);
             }
@@ -192,12 +193,12 @@ fn wait_for(pid: Pid) {
     let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
 }
 
-fn send_socket(control: &OwnedFd, socket: &UnixStream) -> io::Result<()> {
+fn send_socket(control: &OwnedFd, socket: &UnixStream, pace: Pace) -> io::Result<()> {
     let sockets = [socket.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(&sockets));
-    rustix::net::sendmsg(control, &[IoSlice::new(&[1])], &mut ancillary, SendFlags::NOSIGNAL)?;
+    rustix::net::sendmsg(control, &[IoSlice::new(&[pace as u8])], &mut ancillary, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 

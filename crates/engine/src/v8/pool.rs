@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::keeper::{Keeper, Recipe, Size};
 use super::worker::{Idle, Ready, Unready};
 use crate::moving::{Coming, Second};
+use crate::porter::Porter;
 
 /// Sizes of run for which workers are kept at one time.
 const SIZES: usize = 3;
@@ -18,8 +19,15 @@ const MAX_SAID: usize = 400;
 /// Idle workers are let go when nobody needed one for so long.
 const IDLE: Duration = Duration::from_secs(120);
 
-/// Idle workers, oldest first.
+/// Idle workers, and the thread that brings new ones.
 pub(crate) struct Pool {
+    stock: Stock,
+    porter: Porter<Size>,
+}
+
+/// Idle workers, oldest first.
+#[derive(Clone)]
+struct Stock {
     keeper: Arc<Keeper>,
     shelf: Arc<Mutex<Shelf>>,
     size: usize,
@@ -49,18 +57,24 @@ impl Pool {
             // What falls here is reaped by the thread that is running this, as its next task.
             drop(unneeded);
         })?;
-        Ok(Pool { keeper: Arc::new(keeper), shelf, size })
+        let stock = Stock { keeper: Arc::new(keeper), shelf, size };
+        let porter = Porter::new("toolgate-porter-v8", {
+            let stock = stock.clone();
+            move |size| stock.refill(size)
+        })?;
+        Ok(Pool { stock, porter })
     }
 
     /// A worker for runs of a size, up or on its way up.
     pub(crate) fn next(&self, size: Size) -> io::Result<Idle> {
-        let waiting = lock(&self.shelf).take(size);
-        waiting.map_or_else(|| self.start(size), Ok)
+        let waiting = lock(&self.stock.shelf).take(size);
+        waiting.map_or_else(|| self.stock.start(size), Ok)
     }
 
     /// A second worker for a run that may move. It goes back on the shelf when the run ends without it.
     pub(crate) fn second(&self, size: Size) -> io::Result<Box<dyn Coming>> {
-        Ok(Box::new(Lent { idle: Some(self.next(size)?), size, shelf: self.shelf.clone(), most: self.size * SIZES }))
+        let Stock { shelf, size: ahead, .. } = &self.stock;
+        Ok(Box::new(Lent { idle: Some(self.next(size)?), size, shelf: shelf.clone(), most: ahead * SIZES }))
     }
 
     /// A worker that is ready for a program.
@@ -77,25 +91,32 @@ impl Pool {
         Err(NoWorker::Start(io::Error::other(format!("deno ended before it was ready: {said}"))))
     }
 
-    /// Starts workers for the next runs of this size. What fails here fails again, with a reason, when a run
-    /// needs it.
+    /// Has workers started for the next runs of this size.
     pub(crate) fn refill(&self, size: Size) {
-        while lock(&self.shelf).wants(size, self.size) {
-            let Ok(idle) = self.start(size) else { return };
-            let unneeded = lock(&self.shelf).put(size, idle, self.size * SIZES);
-            drop(unneeded);
-        }
+        self.porter.call(size);
     }
 
     /// Lets go of all workers.
     pub(crate) fn stop(&self) {
         let idle = {
-            let mut shelf = lock(&self.shelf);
+            let mut shelf = lock(&self.stock.shelf);
             shelf.closed = true;
             std::mem::take(&mut shelf.idle)
         };
+        self.porter.stop();
         drop(idle);
-        self.keeper.stop();
+        self.stock.keeper.stop();
+    }
+}
+
+impl Stock {
+    /// What fails here fails again, with a reason, when a run needs it.
+    fn refill(&self, size: Size) {
+        while lock(&self.shelf).wants(size, self.size) {
+            let Ok(idle) = self.start(size) else { return };
+            let unneeded = lock(&self.shelf).put(size, idle, self.size * SIZES);
+            drop(unneeded);
+        }
     }
 
     fn start(&self, size: Size) -> io::Result<Idle> {

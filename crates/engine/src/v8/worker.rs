@@ -86,10 +86,10 @@ impl Ready {
     }
 
     /// Runs the program, then ends the process whatever it says. A worker is never used twice.
-    pub(crate) fn run(mut self, job: Job, meanwhile: impl FnOnce()) -> (Driven, Ended) {
+    pub(crate) fn run(mut self, job: Job) -> (Driven, Ended) {
         self.limit(&job.start);
         let before = self.clock().read();
-        let mut driven = drive(&mut self.wire, job, None, meanwhile);
+        let mut driven = drive(&mut self.wire, job, None);
         if let Ok(finished) = &mut driven.end {
             finished.cpu = self.clock().read().saturating_sub(before);
         }

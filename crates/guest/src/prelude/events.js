@@ -1,5 +1,5 @@
 // Timers and host calls: promises here, messages to the host there.
-(function ({ native, p, define }) {
+(function ({ native, p }) {
   const timers = new p.Map();
   const calls = new p.Map();
 
@@ -46,12 +46,25 @@
     sleep,
   };
 
-  // Where the program stood when it asked: the failure of a call belongs to that line.
-  const call = (backend, name, args, failure) =>
+  // Where the program stood when it called `below`: the failure of a call belongs to that line.
+  // Each frame is written out, which is a good part of what a call costs, so only a few are.
+  const FRAMES = 4;
+  const standing = (below) => {
+    const limit = p.Error.stackTraceLimit;
+    const site = {};
+    // It may be frozen; then it stays what it is.
+    p.set(p.Error, "stackTraceLimit", FRAMES);
+    p.captureStackTrace(site, below);
+    p.set(p.Error, "stackTraceLimit", limit);
+    return site;
+  };
+
+  // `made` is the function that the program called.
+  const call = (made, backend, name, args, failure) =>
     new p.Promise((resolve, reject) => {
-      const site = new p.Error();
+      const site = standing(made);
       const id = native.call(backend, name, args);
-      p.mapSet(calls, id, { resolve, reject, failure, stack: p.stackOf(site) });
+      p.mapSet(calls, id, { resolve, reject, failure, site });
     });
 
   const settle = (id, ok, value) => {
@@ -60,13 +73,9 @@
     p.mapDelete(calls, id);
     if (ok) return pending.resolve(value);
     const error = pending.failure(value);
-    p.defineProperty(error, "stack", { value: pending.stack, writable: true, configurable: true });
+    p.defineProperty(error, "stack", { value: p.stackOf(pending.site), writable: true, configurable: true });
     pending.reject(error);
   };
 
-  const installTimers = () => {
-    for (const name of p.keys(timerGlobals)) define(name, timerGlobals[name]);
-  };
-
-  return { call, settle, fire, installTimers };
+  return { call, settle, fire, timers: timerGlobals };
 })

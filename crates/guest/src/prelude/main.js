@@ -1,5 +1,5 @@
 // Sets the stage for one run and tells how it failed.
-(function ({ p, define }, { show }, { settle, fire, installTimers }, { installTools, installFunctions }, { installWeb }) {
+(function ({ p, define }, { show }, { settle, fire, timers }, { installTools, installFunctions }, { web }) {
   const errorToString = Error.prototype.toString;
   const deepFreeze = (value) => {
     if (value === null || typeof value !== "object") return value;
@@ -8,13 +8,20 @@
     return p.freeze(value);
   };
 
+  // Most runs are chains: what a computation lacks is there from the start, and taken away from it.
+  const beyondCompute = ["queueMicrotask"];
+  for (const globals of [timers, web]) {
+    for (const name of p.keys(globals)) {
+      define(name, globals[name]);
+      p.push(beyondCompute, name);
+    }
+  }
+
   const begin = (profile, functions, tools, data) => {
     if (profile === "compute") {
-      delete globalThis.queueMicrotask;
+      for (let i = 0; i < beyondCompute.length; i++) delete globalThis[beyondCompute[i]];
       return;
     }
-    installTimers();
-    installWeb();
     if (tools) installTools();
     installFunctions(functions);
     if (data !== undefined) {

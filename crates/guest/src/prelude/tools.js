@@ -32,7 +32,7 @@
       } catch (error) {
         return p.Promise.reject(error);
       }
-      return call(backend, tool, json, failure);
+      return call(invoke, backend, tool, json, failure);
     };
     p.defineProperty(invoke, "name", { value: tool, configurable: true });
     return invoke;
@@ -138,7 +138,7 @@
       } catch (error) {
         return p.Promise.reject(error);
       }
-      return call(null, name, json, failure);
+      return call(invoke, null, name, json, failure);
     };
     p.defineProperty(invoke, "name", { value: name, configurable: true });
     return invoke;

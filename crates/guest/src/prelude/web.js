@@ -165,9 +165,5 @@
     },
   });
 
-  const installWeb = () => {
-    for (const [name, value] of [["TextEncoder", TextEncoder], ["TextDecoder", TextDecoder], ["URL", URL],
-      ["URLSearchParams", URLSearchParams], ["crypto", crypto]]) define(name, value);
-  };
-  return { installWeb };
+  return { web: { TextEncoder, TextDecoder, URL, URLSearchParams, crypto } };
 })
