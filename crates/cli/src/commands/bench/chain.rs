@@ -110,7 +110,7 @@ fn bridge() -> Arc<Bridge> {
 /// A megabyte of JSON that is no list of like things, so that every stage has work.
 pub(super) fn pipeline(meter: &Meter) -> anyhow::Result<Samples> {
     let record = |n: usize| json!({ "id": n, "name": format!("record {n}"), "tags": ["a", "b", n], "text": "word ".repeat(n % 40) });
-    let sections = (0..60).map(|s| (format!("section_{s}"), Value::from_iter((s * 100..s * 100 + 100).map(record))));
+    let sections = (0..65).map(|s| (format!("section_{s}"), Value::from_iter((s * 100..s * 100 + 100).map(record))));
     let json = Value::Object(sections.collect::<Map<_, _>>()).to_string();
     ensure!(json.len() > 1_000_000, "only {} bytes", json.len());
     let settings = OutputSettings::default();
