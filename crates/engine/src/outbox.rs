@@ -4,13 +4,13 @@
 //! are counted by kind, and the pump holds the counts against what an honest worker can have open.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
-use rustix::net::SendFlags;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 use toolgate_wire::ToWorker;
 
 /// The kinds of frame whose number is bounded while they wait.
@@ -39,6 +39,9 @@ impl Kind {
     }
 }
 
+/// Frames that leave in one system call.
+const AT_ONCE: usize = 64;
+
 /// Where frames to a worker are written.
 pub(crate) struct Outbox {
     stream: UnixStream,
@@ -53,6 +56,8 @@ struct Backlog {
     /// Bytes of the first that are sent already.
     sent: usize,
     counts: [usize; 5],
+    /// Whether frames are gathered, to leave together.
+    held: bool,
 }
 
 impl Backlog {
@@ -61,8 +66,11 @@ impl Backlog {
         self.counts[kind as usize] += 1;
     }
 
-    fn unsent(&self) -> Option<&[u8]> {
-        self.waiting.front().map(|(_, bytes)| bytes.get(self.sent..).unwrap_or_default())
+    /// The next bytes to send, as many frames as one system call takes.
+    fn unsent(&self) -> Vec<IoSlice<'_>> {
+        let skipped = std::iter::once(self.sent).chain(std::iter::repeat(0));
+        let frames = self.waiting.iter().zip(skipped).take(AT_ONCE);
+        frames.map(|((_, bytes), sent)| IoSlice::new(bytes.get(sent..).unwrap_or_default())).collect()
     }
 
     fn took(&mut self, count: usize) {
@@ -93,11 +101,16 @@ impl Outbox {
             return;
         }
         let mut backlog = self.lock();
-        let idle = backlog.waiting.is_empty();
+        let idle = backlog.waiting.is_empty() && !backlog.held;
         backlog.push(kind, bytes);
         if idle && self.write(&mut backlog) {
             self.ring();
         }
+    }
+
+    /// Gathers frames until [`Outbox::push_backlog`]: for a pump that has more to answer before it waits.
+    pub(crate) fn hold(&self) {
+        self.lock().held = true;
     }
 
     /// Wakes whoever waits with this outbox.
@@ -108,7 +121,9 @@ impl Outbox {
 
     /// Writes what it can; whether something is left.
     pub(crate) fn push_backlog(&self) -> bool {
-        self.write(&mut self.lock())
+        let mut backlog = self.lock();
+        backlog.held = false;
+        self.write(&mut backlog)
     }
 
     /// How many frames of a kind the socket has not taken whole.
@@ -127,8 +142,10 @@ impl Outbox {
     }
 
     fn write(&self, backlog: &mut Backlog) -> bool {
-        while let Some(unsent) = backlog.unsent() {
-            match rustix::net::send(&self.stream, unsent, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+        while !backlog.waiting.is_empty() {
+            let nothing_else = &mut SendAncillaryBuffer::default();
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match rustix::net::sendmsg(&self.stream, &backlog.unsent(), nothing_else, flags) {
                 Ok(count) => backlog.took(count),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => return true,
@@ -180,6 +197,30 @@ mod tests {
         assert_eq!((outbox.waiting(Kind::Answer), outbox.waiting(Kind::Fire)), (0, 0));
         drop((outbox, ours));
         assert_eq!(reader.join().expect("reader"), 4 + 1 + 1 + 4 + 4 * 1024 * 1024 + 4 + 1 + 4 + 8);
+    }
+
+    #[test]
+    fn held_frames_leave_together_and_in_order() {
+        let (ours, mut theirs) = UnixStream::pair().expect("pair");
+        theirs.set_nonblocking(true).expect("socket");
+        let outbox = Outbox::new(&ours).expect("outbox");
+        let frames: Vec<u8> = (0..3 * AT_ONCE as u32)
+            .flat_map(|id| {
+                let frame = ToWorker::Fire { id: CallId(id), now: 0.0 };
+                outbox.hold();
+                send(&outbox, &frame);
+                let mut bytes = Vec::new();
+                codec::encode_to_worker(&frame, &mut bytes);
+                bytes
+            })
+            .collect();
+        let mut got = vec![0; frames.len() + 1];
+        assert_eq!(theirs.read(&mut got).map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock));
+        assert!(!outbox.push_backlog());
+        let length = theirs.read(&mut got).expect("frames");
+        assert_eq!(got[..length], frames);
+        send(&outbox, &answer(1));
+        assert!(theirs.read(&mut got).expect("what comes later is not held") > 0);
     }
 
     #[test]

@@ -206,7 +206,12 @@ impl Pump {
             let look = attempt.as_ref().map(Attempt::next_look);
             let until = look.map_or(self.next_moment(), |look| look.min(self.next_moment()));
             let outbox = self.shared.line.outbox();
-            if let Some(frame) = wire.next(until, Some(&outbox))?
+            let frame = wire.next(until, Some(&outbox))?;
+            // Answers to a burst of calls leave together.
+            if wire.has_frame() {
+                outbox.hold();
+            }
+            if let Some(frame) = frame
                 && let Some(finished) = self.hear(frame)?
             {
                 return Ok(finished);

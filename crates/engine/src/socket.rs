@@ -4,6 +4,7 @@
 //! announced, and the first frame that is no frame is a breach.
 
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -29,12 +30,14 @@ pub(crate) struct Wire {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// The last read took all there was, so the next one is for when there is more.
+    drained: bool,
 }
 
 impl Wire {
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Wire { stream, buffer: Vec::new(), start: 0, end: 0 })
+        Ok(Wire { stream, buffer: Vec::new(), start: 0, end: 0, drained: true })
     }
 
     /// Whether there is something to read: a frame, a part of one, or the end.
@@ -58,12 +61,21 @@ impl Wire {
 
     /// The next frame, or nothing: at `until`, or when something woke this side up.
     pub(crate) fn next(&mut self, until: Instant, outbox: Option<&Outbox>) -> Result<Option<FromWorker>, Lost> {
-        if let Some(frame) = self.arrived()? {
-            return Ok(Some(frame));
+        let ready = if self.drained { self.decode()? } else { self.arrived()? };
+        if ready.is_some() {
+            return Ok(ready);
         }
         let Some(left) = until.checked_duration_since(Instant::now()) else { return Ok(None) };
         self.wait(left, outbox);
         self.arrived()
+    }
+
+    /// Whether a whole frame is here already.
+    pub(crate) fn has_frame(&self) -> bool {
+        let waiting = self.buffer.get(self.start..self.end).unwrap_or_default();
+        let header = waiting.first_chunk::<HEADER>();
+        let length = header.and_then(|header| codec::frame_length(*header, MAX_FROM_WORKER).ok());
+        length.is_some_and(|length| waiting.len() >= HEADER + length)
     }
 
     /// The next frame, if all of it is there.
@@ -107,7 +119,9 @@ impl Wire {
             (self.start, self.end) = (0, self.end - self.start);
             self.buffer.resize((2 * self.end).max(2 * ROOM), 0);
         }
-        let got = (&self.stream).read(&mut self.buffer[self.end..])?;
+        let room = &mut self.buffer[self.end..];
+        let got = (&self.stream).read(room)?;
+        self.drained = got < room.len();
         self.end += got;
         Ok(got)
     }
@@ -116,13 +130,12 @@ impl Wire {
         let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         let backlog = outbox.is_some_and(Outbox::push_backlog);
         let interest = if backlog { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        let mut watched = vec![PollFd::new(&self.stream, interest)];
-        if let Some(outbox) = outbox {
-            watched.push(PollFd::new(outbox.wake(), PollFlags::IN));
-        }
+        let wake = outbox.map_or(&self.stream as &dyn AsFd, |outbox| outbox.wake());
+        let mut watched = [PollFd::new(&self.stream, interest), PollFd::new(&wake, PollFlags::IN)];
         // An interrupted wait looks again; any other error shows at the next read.
         let _ = poll(&mut watched, Some(&timeout));
-        if let Some(outbox) = outbox {
+        let woken = !watched[1].revents().is_empty();
+        if let Some(outbox) = outbox.filter(|_| woken) {
             outbox.hush();
         }
     }

@@ -158,7 +158,7 @@ fn failed(error: &HostError) -> Result<Value, Fault> {
 
 /// The tool as its backend lists it, under the name that it has here.
 fn object(name: String, tool: ToolRef<'_>) -> Value {
-    let mut object = tool.tool().raw.as_object().cloned().unwrap_or_default();
+    let mut object = tool.tool().raw().as_object().cloned().unwrap_or_default();
     object.insert("name".to_owned(), Value::String(name));
     // Clients refuse the whole list for one schema that is none.
     let is_schema = |schema: Option<&Value>| schema.is_some_and(|it| it.get("type") == Some(&json!("object")));

@@ -185,8 +185,7 @@ fn tools(catalog: &Catalog, access: &Access) -> String {
     let mut text = String::new();
     let mut left = 0_usize;
     for tool in catalog.tools().filter(|tool| access.permits(tool.backend.name())) {
-        let line =
-            format!("{}: {}\n", tool.spelling(), one_line(tool.tool().description.as_deref().unwrap_or_default()));
+        let line = format!("{}: {}\n", tool.spelling(), one_line(tool.tool().description().unwrap_or_default()));
         if text.len() + line.len() > MAX_LIST {
             left += 1;
         } else {

@@ -250,7 +250,7 @@ fn finish(mut result: Value, tool: &Tool) -> Result<Reply, CallError> {
     if let Some(fault) = unwrap::fault(&result) {
         return Err(CallError::Tool(Box::new(fault)));
     }
-    Ok(Reply::new(result, Wrapping::of_schema(tool.output_schema.as_ref())))
+    Ok(Reply::new(result, Wrapping::of_schema(tool.output_schema())))
 }
 
 /// The tools of a backend, found by name in a list that may be long.

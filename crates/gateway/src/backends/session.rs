@@ -87,7 +87,7 @@ impl Session {
     ) -> Result<Value, LinkError> {
         let mut request = self.draft("tools/call", Map::new());
         if self.is_modern_http() {
-            request.headers = headers::of_call(&tool.name, &tool.input_schema, &arguments);
+            request.headers = headers::of_call(&tool.name, tool.input_schema(), &arguments);
         }
         if progress.is_some() {
             let meta = request.params.entry("_meta").or_insert_with(|| json!({}));
@@ -183,14 +183,7 @@ impl Listed {
         if !usable || self.tools.len() >= MOST_TOOLS || !self.names.insert(name.to_owned()) {
             return;
         }
-        let object = |key| raw.get(key).filter(|schema: &&Value| schema.is_object()).cloned();
-        self.tools.push(Tool {
-            name: name.to_owned(),
-            description: raw.get("description").and_then(Value::as_str).map(str::to_owned),
-            input_schema: object("inputSchema").unwrap_or_else(|| json!({ "type": "object" })),
-            output_schema: object("outputSchema"),
-            raw,
-        });
+        self.tools.extend(Tool::from_raw(raw));
     }
 
     /// A cursor that came before would lead in a circle.

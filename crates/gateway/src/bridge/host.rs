@@ -118,6 +118,6 @@ impl Host for RunHost {
     fn is_read_only(&self, target: &Target) -> bool {
         let Target::Tool { backend, tool } = target else { return false };
         let found = self.view().tool(backend, tool);
-        found.is_some_and(|found| found.tool().raw["annotations"]["readOnlyHint"] == Value::Bool(true))
+        found.is_some_and(|found| found.tool().raw()["annotations"]["readOnlyHint"] == Value::Bool(true))
     }
 }

@@ -107,7 +107,7 @@ impl Script {
         let listings = self.backends.iter().map(|(name, backend)| Listing {
             name: name.clone(),
             state: BackendState::Ready,
-            tools: backend.tools.iter().map(ScriptedTool::described).collect(),
+            tools: backend.tools.iter().filter_map(ScriptedTool::described).collect(),
             tags: backend.tags.clone(),
         });
         Catalog::new(listings.collect())
@@ -125,22 +125,14 @@ impl Script {
 }
 
 impl ScriptedTool {
-    fn described(&self) -> Tool {
-        let input_schema = self.input_schema.clone().unwrap_or_else(|| json!({ "type": "object" }));
-        let raw = json!({
+    fn described(&self) -> Option<Tool> {
+        Tool::from_raw(json!({
             "name": self.name,
             "description": self.description,
-            "inputSchema": input_schema,
+            "inputSchema": self.input_schema,
             "outputSchema": self.output_schema,
             "annotations": self.annotations,
-        });
-        Tool {
-            name: self.name.clone(),
-            description: self.description.clone(),
-            input_schema,
-            output_schema: self.output_schema.clone(),
-            raw,
-        }
+        }))
     }
 }
 

@@ -153,7 +153,7 @@ impl ToolEntry {
 
     /// What of `arguments` the tool's input schema forbids; empty where all is well or the schema can't be used.
     pub fn check_arguments(&self, arguments: &Value) -> Vec<ArgumentProblem> {
-        self.checker().check(&self.tool.input_schema, arguments)
+        self.checker().check(self.tool.input_schema(), arguments)
     }
 
     /// Why arguments of this tool pass unchecked, where they do.
@@ -162,7 +162,7 @@ impl ToolEntry {
     }
 
     fn checker(&self) -> &Checker {
-        self.checker.get_or_init(|| Checker::new(&self.tool.input_schema))
+        self.checker.get_or_init(|| Checker::new(self.tool.input_schema()))
     }
 }
 
@@ -194,6 +194,6 @@ impl<'a> ToolRef<'a> {
     /// What `__interfaces` shows of it: `{name, description, input_schema}`.
     pub fn interface(&self) -> Value {
         let tool = self.tool();
-        json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema })
+        json!({ "name": tool.name, "description": tool.description(), "input_schema": tool.input_schema() })
     }
 }

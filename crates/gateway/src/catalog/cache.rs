@@ -45,14 +45,7 @@ pub struct CachedBackend {
     #[serde(default)]
     pub server: Value,
     /// Its tools, as `tools/list` gave them.
-    pub tools: Vec<Value>,
-}
-
-impl CachedBackend {
-    /// Its tools, those without a name left out.
-    pub fn tools(&self) -> Vec<Tool> {
-        self.tools.iter().cloned().filter_map(Tool::from_raw).collect()
-    }
+    pub tools: Vec<Tool>,
 }
 
 /// Why the cache could not be written.

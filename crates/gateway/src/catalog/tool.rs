@@ -1,33 +1,62 @@
 //! One tool as its backend describes it.
 
+use std::sync::{Arc, LazyLock};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
-/// A tool as its backend lists it.
+static ANY_OBJECT: LazyLock<Value> = LazyLock::new(|| json!({ "type": "object" }));
+
+/// A tool as its backend lists it. There may be thousands, so a clone shares what the backend sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tool {
     /// The backend's own name for it, unsanitised.
     pub name: String,
-    /// What it does, for a reader.
-    pub description: Option<String>,
-    /// JSON Schema of its one argument object.
-    pub input_schema: Value,
-    /// JSON Schema of its structured result, where the backend declares one.
-    pub output_schema: Option<Value>,
-    /// The tool object as the backend sent it, for clients that want all of it.
-    pub raw: Value,
+    raw: Arc<Value>,
 }
 
 impl Tool {
     /// Reads a tool object of `tools/list`; `None` where it has no name to call it by.
     pub fn from_raw(raw: Value) -> Option<Self> {
         let name = raw.get("name")?.as_str()?.to_owned();
-        Some(Self {
-            name,
-            description: raw.get("description").and_then(Value::as_str).map(str::to_owned),
-            input_schema: raw.get("inputSchema").cloned().unwrap_or_else(|| json!({ "type": "object" })),
-            output_schema: raw.get("outputSchema").filter(|schema| !schema.is_null()).cloned(),
-            raw,
-        })
+        Some(Self { name, raw: Arc::new(raw) })
+    }
+
+    /// The tool object as the backend sent it, for clients that want all of it.
+    pub fn raw(&self) -> &Value {
+        &self.raw
+    }
+
+    /// What it does, for a reader.
+    pub fn description(&self) -> Option<&str> {
+        self.raw.get("description")?.as_str()
+    }
+
+    /// JSON Schema of its one argument object; any object, where the backend gives none.
+    pub fn input_schema(&self) -> &Value {
+        self.schema("inputSchema").unwrap_or(&ANY_OBJECT)
+    }
+
+    /// JSON Schema of its structured result, where the backend declares one.
+    pub fn output_schema(&self) -> Option<&Value> {
+        self.schema("outputSchema")
+    }
+
+    fn schema(&self, key: &str) -> Option<&Value> {
+        self.raw.get(key).filter(|schema| schema.is_object())
+    }
+}
+
+impl Serialize for Tool {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.raw.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Tool {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let raw = Value::deserialize(from)?;
+        Tool::from_raw(raw).ok_or_else(|| serde::de::Error::custom("a tool without a name"))
     }
 }
 
@@ -43,10 +72,12 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_input_schema_takes_any_object() {
-        let tool = Tool::from_raw(json!({ "name": "now", "outputSchema": null })).unwrap();
-        assert_eq!(tool.input_schema, json!({ "type": "object" }));
-        assert_eq!(tool.output_schema, None);
-        assert_eq!(tool.raw, json!({ "name": "now", "outputSchema": null }));
+    fn a_missing_or_odd_input_schema_takes_any_object() {
+        for raw in [json!({ "name": "now" }), json!({ "name": "now", "inputSchema": true, "outputSchema": null })] {
+            let tool = Tool::from_raw(raw.clone()).unwrap();
+            assert_eq!(*tool.input_schema(), json!({ "type": "object" }));
+            assert_eq!(tool.output_schema(), None);
+            assert_eq!(*tool.raw(), raw);
+        }
     }
 }

@@ -49,7 +49,7 @@ impl Tools for Reachable<'_> {
         if found.entry.unchecked_because().is_some() {
             return None;
         }
-        let schema = found.tool().input_schema.as_object()?;
+        let schema = found.tool().input_schema().as_object()?;
         let names = schema.get("properties").and_then(Value::as_object);
         let required = schema.get("required").and_then(Value::as_array);
         Some(Parameters {

@@ -10,7 +10,7 @@
 //!
 //! The answer is the JSON value of a 2xx response, its text if it is no JSON, `null` if it is empty.
 
-use super::http::{read_body, retry_after, trusted_client};
+use super::http::{TrustedClient, read_body, retry_after};
 use super::{ErrorCode, FunctionError, HostFunction, Param, Presence, SignatureError};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, StatusCode};
@@ -90,14 +90,14 @@ impl HttpEndpoint {
         if self.params.is_empty() {
             self.params.push(anything());
         }
-        let client = trusted_client();
+        let client = TrustedClient::default();
         let builder = HostFunction::builder(&self.name).describe(&self.description).returns(self.result.clone());
         let builder = self.params.iter().cloned().fold(builder, |builder, param| builder.param(param));
         let endpoint = Arc::new(self);
         builder.handle(move |_, args| {
             let (endpoint, client) = (Arc::clone(&endpoint), client.clone());
             async move {
-                let client = client.map_err(|error| FunctionError::new(ErrorCode::Unavailable, error))?;
+                let client = client.get().map_err(|error| FunctionError::new(ErrorCode::Unavailable, error))?;
                 endpoint.call(&client, args).await
             }
         })

@@ -2,7 +2,7 @@
 //!
 //! The base URL is the user's configuration and trusted as such; nothing of the arguments reaches the URL but two numbers.
 
-use super::http::{read_body, trusted_client};
+use super::http::{TrustedClient, read_body};
 use super::{CallContext, Coordinates, ErrorCode, FunctionError, HostFunction, SignatureError};
 use reqwest::Client;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ impl Default for WeatherSettings {
 /// `api.getWeather({latitude, longitude})`.
 pub fn get_weather(settings: &WeatherSettings) -> Result<HostFunction, SignatureError> {
     let settings = settings.clone();
-    let client = trusted_client();
+    let client = TrustedClient::default();
     HostFunction::builder("api.getWeather")
         .describe("The current weather at a place. Without coordinates it is the place that the request's hints name.")
         .optional("place", place_schema(), "Degrees north and east.")
@@ -41,7 +41,7 @@ pub fn get_weather(settings: &WeatherSettings) -> Result<HostFunction, Signature
             let (settings, client) = (settings.clone(), client.clone());
             async move {
                 let place = place(args.first(), &context)?;
-                let client = client.map_err(|error| FunctionError::new(ErrorCode::Unavailable, error))?;
+                let client = client.get().map_err(|error| FunctionError::new(ErrorCode::Unavailable, error))?;
                 current(&client, &settings, place).await
             }
         })

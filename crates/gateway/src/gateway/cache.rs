@@ -14,6 +14,7 @@ use super::Gateway;
 use super::members::Origin;
 use super::spec::fingerprint;
 use crate::backends::{self, Backend, BackendState, Ready};
+use crate::catalog::Tool;
 use crate::catalog::cache::{CachedBackend, Era, SaveError, ToolCache};
 use crate::config::Checked;
 
@@ -51,6 +52,7 @@ pub fn prefill_cache(config: &Checked, backend: &str, tools: Vec<Value>) -> Resu
     let (Some(file), Some(configured)) = (CacheFile::of(config), config.backends.get(backend)) else { return Ok(()) };
     let fingerprint = fingerprint(&configured.transport);
     let mut cache = file.load();
+    let tools = tools.into_iter().filter_map(Tool::from_raw).collect();
     cache.put(backend, CachedBackend { fingerprint, era: Era::Unknown, server: Value::Null, tools });
     cache.save(&file.path)
 }
@@ -108,7 +110,7 @@ impl Gateway {
         let fingerprint = self.members().get(&name)?.fingerprint.clone();
         let backend: Backend = self.backend(&name)?;
         let BackendState::Ready(ready) = backend.state() else { return None };
-        let tools: Vec<Value> = backend.tools().iter().map(|tool| tool.raw.clone()).collect();
+        let tools = backend.tools().to_vec();
         let cached = CachedBackend { fingerprint, era: era(&ready), server: server(&ready), tools };
         Some((name, cached))
     }

@@ -62,7 +62,7 @@ impl Gateway {
         for (name, backend) in &config.backends {
             let member = member_of(backend, Origin::Configured);
             let cached = cache.get(name.as_str(), &member.fingerprint);
-            listings.push(first_listing(name.as_str(), &member, cached.map(|cached| cached.tools())));
+            listings.push(first_listing(name.as_str(), &member, cached.map(|cached| cached.tools.clone())));
             eras.push(cached.and_then(hint));
             self.members().insert(name.to_string(), member);
         }
@@ -78,7 +78,7 @@ impl Gateway {
         let member = member_of(backend, origin);
         let cache = self.load_cache();
         let cached = cache.get(name, &member.fingerprint).filter(|_| origin == Origin::Configured);
-        let listing = first_listing(name, &member, cached.map(|cached| cached.tools()));
+        let listing = first_listing(name, &member, cached.map(|cached| cached.tools.clone()));
         self.members().insert(name.to_owned(), member);
         self.bridge().catalog_handle().update(|catalog| catalog.with(listing));
         self.start_backend(name, backend, cached.and_then(hint))
@@ -122,7 +122,7 @@ impl Gateway {
 
     fn cached_tools(&self, name: &str) -> Vec<Tool> {
         let fingerprint = self.members().get(name).map(|member| member.fingerprint.clone()).unwrap_or_default();
-        self.load_cache().get(name, &fingerprint).map(|cached| cached.tools()).unwrap_or_default()
+        self.load_cache().get(name, &fingerprint).map(|cached| cached.tools.clone()).unwrap_or_default()
     }
 
     /// Brings the catalog in line with one backend.

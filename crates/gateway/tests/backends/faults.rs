@@ -158,11 +158,11 @@ async fn hostile_tool_entries_are_kept_as_data_or_left_out() {
     let tools = backend.tools();
     let named = |name: &str| tools.iter().filter(|tool| tool.name == name).collect::<Vec<_>>();
     assert_eq!(named("twin").len(), 1);
-    assert_eq!(named("twin")[0].description.as_deref(), Some("first"));
+    assert_eq!(named("twin")[0].description(), Some("first"));
     assert_eq!(named("__proto__").len(), 1);
     assert_eq!(named("a\n\u{1b}[2J`${x}`").len(), 1);
-    assert_eq!(named("no schema")[0].input_schema, json!({ "type": "object" }));
-    assert_eq!(named("odd schema")[0].output_schema, None);
+    assert_eq!(*named("no schema")[0].input_schema(), json!({ "type": "object" }));
+    assert_eq!(named("odd schema")[0].output_schema(), None);
     assert!(tools.iter().all(|tool| !tool.name.is_empty() && tool.name.len() < 5000));
     assert_eq!(value(&backend, "__proto__", json!({ "a": 1 })).await, json!({ "a": 1 }));
 }
@@ -201,5 +201,5 @@ async fn a_schema_keeps_the_order_of_its_keys() {
     let backend = up(&[]).await;
     let tools = backend.tools();
     let echo = tools.iter().find(|tool| tool.name == "echo").unwrap();
-    assert_eq!(echo.raw["inputSchema"].to_string(), r#"{"type":"object","z":1,"a":2}"#);
+    assert_eq!(echo.raw()["inputSchema"].to_string(), r#"{"type":"object","z":1,"a":2}"#);
 }

@@ -44,7 +44,7 @@ const DIRECT: &str = r#"{"tool": "backend_7.tool_3", "arguments": {"query": "tea
 pub(super) fn plan_script(meter: &Meter) -> anyhow::Result<Samples> {
     let bridge = bridge();
     let request = ChainRequest { code: SCRIPT.into(), ..ChainRequest::default() };
-    meter.sample(|| {
+    meter.sample_in_a_row(|| {
         let since = Instant::now();
         let planned = chain::plan(&bridge, &request);
         let elapsed = since.elapsed();
@@ -68,7 +68,7 @@ fn dispatched(meter: &Meter, code: &str, road: Road) -> anyhow::Result<Samples> 
     let (arrived, arrivals) = std::sync::mpsc::channel();
     bridge.provide("backend_7", Arc::new(Arrival(arrived)));
     let chain = Chain::new(started.engine.clone(), bridge);
-    meter.sample(|| {
+    meter.sample_in_a_row(|| {
         let request = ChainRequest { code: code.to_owned(), ..ChainRequest::default() };
         let since = Instant::now();
         let ran = started.wait(chain.run(request));
@@ -114,7 +114,7 @@ pub(super) fn pipeline(meter: &Meter) -> anyhow::Result<Samples> {
     let json = Value::Object(sections.collect::<Map<_, _>>()).to_string();
     ensure!(json.len() > 1_000_000, "only {} bytes", json.len());
     let settings = OutputSettings::default();
-    meter.sample(|| {
+    meter.sample_in_a_row(|| {
         let since = Instant::now();
         let response = shape(&json, &settings, Some("record word"), &mut |kept| {
             black_box(kept.text.len());

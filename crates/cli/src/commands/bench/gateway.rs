@@ -15,7 +15,7 @@ use super::meter::{Meter, Samples, micros};
 /// Tools in the cache.
 const TOOLS: usize = 1_000;
 
-/// One call through the gateway, less what the same call to the server itself usually takes.
+/// One call through the gateway, less what the same call to the server itself takes right before it.
 pub(super) fn overhead(meter: &Meter) -> anyhow::Result<Samples> {
     let folder = Folder::new("call")?;
     let config = folder.config(&json!({ "demo": { "command": std::env::current_exe()?, "args": ["demo"] } }))?;
@@ -24,19 +24,12 @@ pub(super) fn overhead(meter: &Meter) -> anyhow::Result<Samples> {
     let through =
         json!({ "name": "call_tool_chain", "arguments": { "code": "return await demo.get_issue({ number: 7 })" } });
     let direct = json!({ "name": "get_issue", "arguments": { "number": 7 } });
-    let alone = usual(|| Ok(server.timed("tools/call", &direct)?.0))?;
-    meter.sample(|| {
+    meter.sample_in_a_row(|| {
+        let (alone, _) = server.timed("tools/call", &direct)?;
         let (there, answer) = gateway.timed("tools/call", &through)?;
         anyhow::ensure!(answer["isError"] != Value::Bool(true), "the gateway's call failed: {answer}");
         Ok(there - alone)
     })
-}
-
-/// The median of enough samples to stand for all.
-fn usual(mut one: impl FnMut() -> anyhow::Result<f64>) -> anyhow::Result<f64> {
-    let mut values = (0..201).map(|_| one()).collect::<anyhow::Result<Vec<f64>>>()?;
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().context("no samples")
 }
 
 /// From the start of the process until a thousand tools of a server that is not up are listed.

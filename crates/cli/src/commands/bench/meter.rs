@@ -128,24 +128,26 @@ impl Meter {
         Ok(Row::new(workload, samples, (before + calibrate()) / 2.0))
     }
 
-    /// As many samples as were asked for, after a few that do not count.
+    /// As many samples as were asked for, after a few that do not count, each of an engine at rest.
     pub(super) fn sample(&self, mut one: impl FnMut() -> anyhow::Result<f64>) -> anyhow::Result<Samples> {
+        self.sample_in_a_row(|| {
+            std::thread::sleep(REST);
+            one()
+        })
+    }
+
+    /// The same without a rest between two: where nothing is made ahead, there is nothing to wait for.
+    pub(super) fn sample_in_a_row(&self, mut one: impl FnMut() -> anyhow::Result<f64>) -> anyhow::Result<Samples> {
         for _ in 0..(self.runs / 10).min(20) {
-            rest();
             one()?;
         }
         let mut values = Vec::with_capacity(self.runs as usize);
         for _ in 0..self.runs {
-            rest();
             values.push(one()?);
             self.progress.inc(1);
         }
         Ok(values.into())
     }
-}
-
-fn rest() {
-    std::thread::sleep(REST);
 }
 
 /// Microseconds that something takes, if its report has the value expected of it.

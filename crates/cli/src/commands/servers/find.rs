@@ -47,15 +47,15 @@ pub(crate) fn describe(args: &DescribeArgs) -> anyhow::Result<Exit> {
         let found = tool(&catalog, &args.tool)?;
         if args.json {
             let about = json!({
-                "backend": found.backend.name(), "tool": found.tool().name, "description": found.tool().description,
+                "backend": found.backend.name(), "tool": found.tool().name, "description": found.tool().description(),
                 "call": ready_call(found), "types": types::tool_declaration(found),
-                "input_schema": found.tool().input_schema, "output_schema": found.tool().output_schema,
+                "input_schema": found.tool().input_schema(), "output_schema": found.tool().output_schema(),
             });
             out(escape::json(&about.to_string()))?;
         } else {
             let style = Style::stdout();
             out(style.strong(escape::line(&found.path())))?;
-            if let Some(description) = &found.tool().description {
+            if let Some(description) = found.tool().description() {
                 out(escape::text(description.trim()))?;
             }
             out(format_args!("\n{}", escape::text(types::tool_declaration(found).trim_end())))?;

@@ -56,8 +56,8 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint>
             let found = catalog.tool(&hit.backend, &hit.tool);
             let mut row = row(&hit, found.map(|found| found.spelling()));
             if let Some(found) = found.filter(|_| !brief) {
-                row["description"] = json!(found.tool().description);
-                row["input_schema"] = found.tool().input_schema.clone();
+                row["description"] = json!(found.tool().description());
+                row["input_schema"] = found.tool().input_schema().clone();
             }
             row
         })

@@ -54,16 +54,16 @@ pub(in super::super) fn describe(tool: ToolRef<'_>, full: bool) -> Value {
         "backend": tool.backend.name(),
         "name": tool.tool().name,
         "state": tool.backend.state().to_string(),
-        "description": tool.tool().description,
+        "description": tool.tool().description(),
         "signature": types::signature(tool),
         "call": ready_call(tool),
     });
-    if let Some(annotations) = tool.tool().raw.get("annotations") {
+    if let Some(annotations) = tool.tool().raw().get("annotations") {
         about["annotations"] = annotations.clone();
     }
     if full {
-        about["input_schema"] = tool.tool().input_schema.clone();
-        about["output_schema"] = json!(tool.tool().output_schema);
+        about["input_schema"] = tool.tool().input_schema().clone();
+        about["output_schema"] = json!(tool.tool().output_schema());
         about["types"] = json!(types::tool_declaration(tool));
     }
     about

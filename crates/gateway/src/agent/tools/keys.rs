@@ -48,7 +48,7 @@ async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
         })
         .collect();
     let required =
-        tool.tool().input_schema.get("required").cloned().filter(Value::is_array).unwrap_or_else(|| json!([]));
+        tool.tool().input_schema().get("required").cloned().filter(Value::is_array).unwrap_or_else(|| json!([]));
     Ok(answer::pretty(&json!({
         "tool": tool.spelling(),
         "backend": tool.backend.name(),

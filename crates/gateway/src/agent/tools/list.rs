@@ -53,9 +53,9 @@ async fn list(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
     let page: Vec<ToolRef<'_>> = permitted.iter().skip(begins).take(size).copied().collect();
     let rows: Vec<Value> = page
         .iter()
-        .map(|it| {
-            json!({ "tool": it.spelling(), "description": one_line(it.tool().description.as_deref().unwrap_or_default()) })
-        })
+        .map(
+            |it| json!({ "tool": it.spelling(), "description": one_line(it.tool().description().unwrap_or_default()) }),
+        )
         .collect();
     let mut result = json!({ "tools": rows, "total": permitted.len() });
     if let Some(last) = page.last().filter(|_| begins + page.len() < permitted.len()) {

@@ -15,7 +15,7 @@ const MAX_EXAMPLE: usize = 120;
 
 /// `await exa.web_search({ query: "…" })`: the required arguments, with examples or placeholders.
 pub fn ready_call(tool: ToolRef<'_>) -> String {
-    let schema = &tool.tool().input_schema;
+    let schema = tool.tool().input_schema();
     let arguments = placeholder(schema, schema, MAX_DEPTH);
     let mut text = String::new();
     match &arguments {

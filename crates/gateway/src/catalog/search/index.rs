@@ -106,16 +106,16 @@ impl Index {
         let described = tool.tool();
         self.say(&mut document, &described.name, weight::NAME, usize::MAX);
         self.say(&mut document, tool.backend.name(), weight::BACKEND, usize::MAX);
-        let title = described.raw.get("title").or_else(|| described.raw.pointer("/annotations/title"));
+        let title = described.raw().get("title").or_else(|| described.raw().pointer("/annotations/title"));
         self.say(&mut document, title.and_then(Value::as_str).unwrap_or_default(), weight::TITLE, MAX_QUERY_WORDS);
         for tag in tool.backend.tags() {
             self.say(&mut document, tag, weight::TAG, MAX_QUERY_WORDS);
         }
-        let description = described.description.as_deref().unwrap_or_default();
+        let description = described.description().unwrap_or_default();
         let (first, rest) = first_sentence(description);
         self.say(&mut document, first, weight::FIRST_SENTENCE, MAX_DESCRIPTION_WORDS);
         self.say(&mut document, rest, weight::DESCRIPTION, MAX_DESCRIPTION_WORDS);
-        let parameters = described.input_schema.get("properties").and_then(Value::as_object);
+        let parameters = described.input_schema().get("properties").and_then(Value::as_object);
         for (name, _) in parameters.into_iter().flatten().take(MAX_PARAMETERS) {
             self.say(&mut document, name, weight::PARAMETER, MAX_QUERY_WORDS);
         }

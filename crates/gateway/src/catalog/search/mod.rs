@@ -41,7 +41,7 @@ impl Hit {
         Self {
             backend: tool.backend.name().to_owned(),
             tool: tool.tool().name.clone(),
-            description: one_line(tool.tool().description.as_deref().unwrap_or_default()),
+            description: one_line(tool.tool().description().unwrap_or_default()),
             signature: types::signature(tool),
             call: ready_call(tool),
             score,

@@ -143,7 +143,8 @@ fn check_call(schema: Value, expected: &str) {
 #[test]
 fn a_tool_that_needs_nothing_is_called_with_nothing() {
     check_call(json!({ "type": "object", "properties": { "a": { "type": "string" } } }), "await b.t()");
-    check_call(json!(7), "await b.t({})");
+    check_call(json!(7), "await b.t()");
+    check_call(json!({ "type": "string" }), "await b.t({})");
 }
 
 #[test]

@@ -83,11 +83,11 @@ fn backend_declaration(out: &mut String, backend: &Backend, types: &mut Declared
 /// Appends the method to `out`, and the types that its schemas name to `named`.
 fn tool_member(out: &mut String, named: &mut String, tool: ToolRef<'_>, types: &mut Declared) {
     let prefix = format!("{}{}", pascal(tool.backend.identifier()), pascal(tool.entry.identifier()));
-    let input = &tool.tool().input_schema;
+    let input = tool.tool().input_schema();
     types.enter(prefix.clone());
     let argument_shape = Shaper::new(input, BOUNDS, References::Declare(types)).shape(input);
     write_pending(named, input, types);
-    let output = tool.tool().output_schema.as_ref().zip(result_schema(tool.tool())).map(|(root, schema)| {
+    let output = tool.tool().output_schema().zip(result_schema(tool.tool())).map(|(root, schema)| {
         types.enter(format!("{prefix}Result"));
         let shape = Shaper::new(root, BOUNDS, References::Declare(types)).shape(schema);
         write_pending(named, root, types);
@@ -103,7 +103,7 @@ fn tool_member(out: &mut String, named: &mut String, tool: ToolRef<'_>, types: &
 }
 
 fn documentation(tool: ToolRef<'_>) -> Vec<String> {
-    let mut lines: Vec<String> = tool.tool().description.iter().flat_map(|text| text_lines(text)).collect();
+    let mut lines: Vec<String> = tool.tool().description().into_iter().flat_map(text_lines).collect();
     if tool.entry.identifier() != tool.tool().name {
         lines.extend(text_lines(&format!("Tool {:?}.", print::cut(&tool.tool().name, 100))));
     }

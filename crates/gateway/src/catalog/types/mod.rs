@@ -26,7 +26,7 @@ pub(super) use signature::expected;
 ///
 /// Servers built with FastMCP wrap a plain result into `{"result": …}` and mark it; the wrapper is removed for code.
 fn result_schema(tool: &Tool) -> Option<&Value> {
-    let schema = tool.output_schema.as_ref()?;
+    let schema = tool.output_schema()?;
     let wrapped = schema.get("x-fastmcp-wrap-result").and_then(Value::as_bool) == Some(true);
     if wrapped { schema.pointer("/properties/result") } else { Some(schema) }
 }

@@ -38,7 +38,7 @@ pub(in crate::catalog) fn expected(root: &Value, schema: &Value) -> String {
 }
 
 fn parameter(tool: ToolRef<'_>, bounds: Bounds) -> String {
-    let schema = &tool.tool().input_schema;
+    let schema = tool.tool().input_schema();
     let shape = Shaper::new(schema, bounds, References::Inline).shape(schema);
     let mut out = parameter_name(&shape).to_owned();
     print(&mut out, &argument(shape), Layout::Line);
@@ -69,7 +69,7 @@ pub(super) fn argument(shape: Type) -> Type {
 fn result(tool: ToolRef<'_>, bounds: Bounds) -> String {
     let Some(schema) = result_schema(tool.tool()) else { return "Promise<any>".to_owned() };
     // References count from the top of the document, also where only a part of it is shown.
-    let root = tool.tool().output_schema.as_ref().unwrap_or(schema);
+    let root = tool.tool().output_schema().unwrap_or(schema);
     let mut out = "Promise<".to_owned();
     print(&mut out, &Shaper::new(root, bounds, References::Inline).shape(schema), Layout::Line);
     out.push('>');

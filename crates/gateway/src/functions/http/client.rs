@@ -19,9 +19,15 @@ pub(super) fn guarded_client(guard: &Guard, limits: &HttpLimits) -> Result<Clien
         .map_err(|error| error.to_string())
 }
 
-/// A client for configured URLs, which may lead into the user's own network.
-pub(in crate::functions) fn trusted_client() -> Result<Client, String> {
-    base()?.build().map_err(|error| error.to_string())
+/// A client for configured URLs, which may lead into the user's own network. Made when it is first needed: most
+/// gateways call no endpoint in their life, and a client takes milliseconds.
+#[derive(Debug, Clone, Default)]
+pub(in crate::functions) struct TrustedClient(Arc<OnceLock<Result<Client, String>>>);
+
+impl TrustedClient {
+    pub(in crate::functions) fn get(&self) -> Result<Client, String> {
+        self.0.get_or_init(|| base()?.build().map_err(|error| error.to_string())).clone()
+    }
 }
 
 fn base() -> Result<ClientBuilder, String> {

@@ -5,6 +5,7 @@ use super::redirect::next_hop;
 use super::{FetchError, Guard, HttpRequest, HttpResponse};
 use crate::functions::CallContext;
 use reqwest::{Client, Response};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -43,15 +44,20 @@ impl Default for HttpLimits {
 pub struct Fetcher {
     guard: Guard,
     limits: HttpLimits,
-    /// A machine without root certificates has no client. That must not keep the gateway from starting.
-    client: Result<Client, FetchError>,
+    /// Made when it is first needed. A machine without root certificates has none, which must not keep the gateway
+    /// from starting.
+    client: Arc<OnceLock<Result<Client, FetchError>>>,
 }
 
 impl Fetcher {
     /// A fetcher behind a guard.
     pub fn new(guard: Guard, limits: HttpLimits) -> Self {
-        let client = guarded_client(&guard, &limits).map_err(FetchError::NoClient);
-        Self { guard, limits, client }
+        Self { guard, limits, client: Arc::default() }
+    }
+
+    fn client(&self) -> Result<&Client, FetchError> {
+        let make = || guarded_client(&self.guard, &self.limits).map_err(FetchError::NoClient);
+        self.client.get_or_init(make).as_ref().map_err(Clone::clone)
     }
 
     /// Its caps.
@@ -87,7 +93,7 @@ impl Fetcher {
 
     async fn send(&self, request: &HttpRequest) -> Result<Response, FetchError> {
         self.guard.check_url(&request.url)?;
-        let client = self.client.as_ref().map_err(Clone::clone)?;
+        let client = self.client()?;
         let mut builder = client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
         if let Some(body) = &request.body {
             builder = builder.body(body.clone());

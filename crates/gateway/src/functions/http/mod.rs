@@ -33,5 +33,5 @@ pub use guard::{Guard, Lookup, Refusal, Resolver, SystemResolver};
 pub use request::HttpRequest;
 pub use response::{Content, HttpResponse};
 
-pub(super) use client::trusted_client;
+pub(super) use client::TrustedClient;
 pub(super) use response::{read_body, retry_after};
