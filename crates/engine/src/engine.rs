@@ -432,11 +432,11 @@ impl Inner {
             return no_seccomp(isolation);
         }
         let _registered = accepted.on_cancel(worker.killer());
+        let threshold = self.v8.settings().move_after + rereading(accepted.request.data.as_deref());
         let job = self.job(accepted);
         let accepted = &*accepted;
         let on_cancel = |stop: Box<dyn Fn() + Send + Sync>| accepted.on_cancel(stop);
         let start = || self.second_worker(pool, accepted);
-        let threshold = self.v8.settings().move_after;
         let moves = self.may_move(accepted).then_some(Moves { threshold, start: &start, on_cancel: &on_cancel });
         let (driven, ended) = worker.run(job, moves);
         let moved = driven.moved;
@@ -575,6 +575,13 @@ impl Done {
             engine: "none",
         }
     }
+}
+
+/// What a move costs more for a run with data: all of it is sent again and read there in full, where here it is read
+/// as it is needed.
+fn rereading(data: Option<&str>) -> Duration {
+    const BYTES_A_MILLISECOND: usize = 50_000;
+    Duration::from_millis((data.map_or(0, str::len) / BYTES_A_MILLISECOND) as u64)
 }
 
 /// Nothing is run without a filter; the report says what there was.

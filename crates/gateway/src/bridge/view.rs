@@ -61,7 +61,10 @@ impl<'a> View<'a> {
 
     /// `{name, tools: [{name, id}]}`, as the prelude reads it.
     pub(crate) fn listing(backend: &Backend) -> String {
-        let tools = backend.tools().iter().map(|entry| json!({ "name": entry.tool().name, "id": entry.identifier() }));
+        let tools = backend.tools().iter().map(|entry| match (&entry.tool().name, entry.identifier()) {
+            (name, id) if name == id => json!(name),
+            (name, id) => json!({ "name": name, "id": id }),
+        });
         json!({ "name": backend.name(), "tools": tools.collect::<Vec<_>>() }).to_string()
     }
 

@@ -1,5 +1,5 @@
 // Sets the stage for one run and tells how it failed.
-(function ({ p, define }, { show }, { settle, fire, timers }, { installTools, installFunctions }, { web }) {
+(function ({ p, define }, { show }, { settle, fire, timers }, { toolGlobals, nameBackends, installFunctions }, { web }) {
   const errorToString = Error.prototype.toString;
   const deepFreeze = (value) => {
     if (value === null || typeof value !== "object") return value;
@@ -8,21 +8,23 @@
     return p.freeze(value);
   };
 
-  // Most runs are chains: what a computation lacks is there from the start, and taken away from it.
-  const beyondCompute = ["queueMicrotask"];
-  for (const globals of [timers, web]) {
-    for (const name of p.keys(globals)) {
-      define(name, globals[name]);
-      p.push(beyondCompute, name);
-    }
-  }
+  // Most runs are chains with tools: everything is there from the start, and taken away from runs that lack it.
+  // What is taken away is kept here, since freeing it would take a run longer.
+  const install = (globals) => {
+    const names = p.keys(globals);
+    for (let i = 0; i < names.length; i++) define(names[i], globals[names[i]]);
+    return { names, globals };
+  };
+  const remove = ({ names }) => {
+    for (let i = 0; i < names.length; i++) delete globalThis[names[i]];
+  };
+  const beyondCompute = install({ queueMicrotask, ...timers, ...web });
+  const ofTools = install(toolGlobals);
 
   const begin = (profile, functions, tools, data) => {
-    if (profile === "compute") {
-      for (let i = 0; i < beyondCompute.length; i++) delete globalThis[beyondCompute[i]];
-      return;
-    }
-    if (tools) installTools();
+    if (!tools || profile === "compute") remove(ofTools);
+    else nameBackends();
+    if (profile === "compute") return remove(beyondCompute);
     installFunctions(functions);
     if (data !== undefined) {
       p.defineProperty(globalThis, "context", { value: deepFreeze(data), writable: false, enumerable: false, configurable: false });

@@ -17,37 +17,48 @@
 
   const failure = ({ message, ...fields }) => new ToolError(message, fields);
 
+  const callTool = (invoke, backend, tool, args) => {
+    if (args.length > 1) {
+      return refuse(`${backend}.${tool} takes one argument object, got ${args.length} arguments`);
+    }
+    const given = args[0] === undefined ? {} : args[0];
+    if (given === null || typeof given !== "object" || p.isArray(given)) {
+      return refuse(`${backend}.${tool} takes one argument object, as in ${tool}({ key: value })`);
+    }
+    let json;
+    try {
+      json = native.stringify(given, "arguments");
+    } catch (error) {
+      return p.Promise.reject(error);
+    }
+    return call(invoke, backend, tool, json, failure);
+  };
+
+  // There may be hundreds of these: the literal names the function, and it captures as little as it can.
   const toolFunction = (backend, tool) => {
-    const invoke = (...args) => {
-      if (args.length > 1) {
-        return refuse(`${backend}.${tool} takes one argument object, got ${args.length} arguments`);
-      }
-      const given = args[0] === undefined ? {} : args[0];
-      if (given === null || typeof given !== "object" || p.isArray(given)) {
-        return refuse(`${backend}.${tool} takes one argument object, as in ${tool}({ key: value })`);
-      }
-      let json;
-      try {
-        json = native.stringify(given, "arguments");
-      } catch (error) {
-        return p.Promise.reject(error);
-      }
-      return call(invoke, backend, tool, json, failure);
-    };
-    p.defineProperty(invoke, "name", { value: tool, configurable: true });
+    const { [tool]: invoke } = { [tool]: (...args) => callTool(invoke, backend, tool, args) };
     return invoke;
   };
 
   const refuse = (message) => p.Promise.reject(new p.TypeError(message));
 
-  // {name, tools: [{name, id}]} as the host lists it, as a null-prototype object of functions.
+  // {name, tools: [{name, id}]} as the host lists it, as a null-prototype object of functions. A tool whose
+  // identifier is its name is listed by that alone.
   const backendObject = ({ name, tools }) => {
     const object = p.create(null);
-    const put = (key, value, enumerable) =>
-      p.defineProperty(object, key, { value, enumerable, writable: false, configurable: false });
-    for (let i = 0; i < tools.length; i++) put(tools[i].id, toolFunction(name, tools[i].name), true);
+    const renamed = [];
     for (let i = 0; i < tools.length; i++) {
-      if (!p.hasOwn(object, tools[i].name)) put(tools[i].name, object[tools[i].id], false);
+      const tool = tools[i];
+      if (typeof tool === "string") {
+        object[tool] = toolFunction(name, tool);
+      } else {
+        object[tool.id] = toolFunction(name, tool.name);
+        p.push(renamed, tool);
+      }
+    }
+    for (let i = 0; i < renamed.length; i++) {
+      const { id, name: original } = renamed[i];
+      if (!p.hasOwn(object, original)) p.defineProperty(object, original, { value: object[id], enumerable: false });
     }
     return p.freeze(object);
   };
@@ -119,15 +130,16 @@
     return p.mapGet(interfaces, spelling);
   };
 
-  const installTools = () => {
-    define("ToolError", ToolError);
-    const backends = lazy(backend, identifiers);
-    define("tools", backends);
-    define("__backends", backends);
-    define("__interfaces", lazy(interfacesCached, identifiers));
-    define("__getToolInterface", (name) => toolInterface(name));
-    native.resolveGlobals((name) => (p.hasOwn(objectPrototype, name) ? undefined : globalBackend(name)));
+  const backends = lazy(backend, identifiers);
+  const toolGlobals = {
+    ToolError,
+    tools: backends,
+    __backends: backends,
+    __interfaces: lazy(interfacesCached, identifiers),
+    __getToolInterface: (name) => toolInterface(name),
   };
+  const resolveGlobal = (name) => (p.hasOwn(objectPrototype, name) ? undefined : globalBackend(name));
+  const nameBackends = () => native.resolveGlobals(resolveGlobal);
 
   // Host functions take positional arguments; `api.fetch` is `fetch` under `api`.
   const hostFunction = (name) => {
@@ -164,5 +176,5 @@
     }
   };
 
-  return { installTools, installFunctions };
+  return { toolGlobals, nameBackends, installFunctions };
 })

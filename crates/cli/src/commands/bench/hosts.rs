@@ -36,8 +36,7 @@ pub(super) struct ManyTools {
 
 impl ManyTools {
     pub(super) fn new(backends: usize, tools: usize) -> Arc<Self> {
-        let tools: Vec<_> =
-            (0..tools).map(|n| format!("tool_{n}")).map(|name| json!({ "name": name, "id": name })).collect();
+        let tools: Vec<_> = (0..tools).map(|n| format!("tool_{n}")).collect();
         let backend = |n| json!({ "name": format!("backend_{n}"), "tools": tools });
         Arc::new(ManyTools { backends: (0..backends).map(backend).collect() })
     }
