@@ -1,5 +1,6 @@
 //! An interpreter with its prelude: built once in the zygote, used for one run in a fork of it.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,6 +27,8 @@ const SCRIPT: &str = "script";
 /// An interpreter for one run.
 pub(crate) struct Sandbox {
     hooks: Persistent<Object<'static>>,
+    /// The run's data, held until the answer is out: a hundred thousand records are not freed in no time.
+    data: RefCell<Option<Persistent<Value<'static>>>>,
     context: Context,
     runtime: Runtime,
     state: Rc<State>,
@@ -50,7 +53,7 @@ impl Sandbox {
             Ok::<_, rquickjs::Error>((Persistent::save(&ctx, load_prelude(&ctx, natives)?), resolvers))
         })?;
         let rejections = Rejections::watch(&runtime);
-        Ok(Sandbox { hooks, context, runtime, state, rejections, _resolvers: resolvers })
+        Ok(Sandbox { hooks, data: RefCell::default(), context, runtime, state, rejections, _resolvers: resolvers })
     }
 
     /// Runs trusted code, so that the pages which a program will write are written already.
@@ -77,7 +80,9 @@ impl Sandbox {
         self.runtime.set_gc_threshold((start.limits.memory / 8) as usize);
         let end = if state.meter.charge(start.code.len() as u64) {
             self.context.with(|ctx| match self.hooks.clone().restore(&ctx) {
-                Ok(hooks) => Run { ctx, hooks, state: &state, rejections: &self.rejections }.to_end(start),
+                Ok(hooks) => {
+                    Run { ctx, hooks, state: &state, rejections: &self.rejections, kept: &self.data }.to_end(start)
+                }
                 Err(_) => failed(Code::Unavailable, "the sandbox lost its prelude"),
             })
         } else {
@@ -109,6 +114,7 @@ struct Run<'js, 'a> {
     hooks: Object<'js>,
     state: &'a Rc<State>,
     rejections: &'a Rejections,
+    kept: &'a RefCell<Option<Persistent<Value<'static>>>>,
 }
 
 impl<'js> Run<'js, '_> {
@@ -148,6 +154,7 @@ impl<'js> Run<'js, '_> {
             None => Value::new_undefined(self.ctx.clone()),
             Some(length) => self.incoming_data(length)?,
         };
+        self.kept.replace(Some(Persistent::save(&self.ctx, data.clone())));
         let begin: Function<'js> = self.hook("begin")?;
         let functions = start.functions;
         let arguments = (start.profile.name(), functions, start.tools, data.clone());

@@ -68,6 +68,13 @@ impl Direct {
     }
 }
 
+/// The names of the tools of a page.
+pub(super) fn names(shared: &Shared, page: &Page) -> Vec<String> {
+    let names = shared.direct.names(shared);
+    let permitted = names.rows.iter().filter(|row| page.access.permits(&row.backend));
+    permitted.map(|row| row.name.clone()).collect()
+}
+
 /// The tools of a page.
 pub(super) fn list(shared: &Shared, page: &Page) -> Vec<Value> {
     let names = shared.direct.names(shared);

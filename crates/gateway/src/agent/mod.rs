@@ -96,11 +96,20 @@ impl Service for Agent {
     }
 
     fn tools(&self, page: &Page) -> Vec<Value> {
-        let own = tools::available(&self.0).into_iter().map(|tool| tool.object(&self.0, page));
+        let own = || tools::available(&self.0).into_iter().map(|tool| tool.object(&self.0, page));
         match page.view {
-            View::Code => own.collect(),
+            View::Code => own().collect(),
             View::Direct => direct::list(&self.0, page),
-            View::Both => own.chain(direct::list(&self.0, page)).collect(),
+            View::Both => own().chain(direct::list(&self.0, page)).collect(),
+        }
+    }
+
+    fn tool_names(&self, page: &Page) -> Vec<String> {
+        let own = || tools::available(&self.0).into_iter().map(|tool| tool.name.to_owned());
+        match page.view {
+            View::Code => own().collect(),
+            View::Direct => direct::names(&self.0, page),
+            View::Both => own().chain(direct::names(&self.0, page)).collect(),
         }
     }
 

@@ -66,6 +66,13 @@ pub(super) struct Asked {
     pub(super) cancel: CancellationToken,
 }
 
+impl Asked {
+    /// Where the client is in a list.
+    fn cursor(&self) -> Option<&Value> {
+        self.request.params.get("cursor")
+    }
+}
+
 impl Desk {
     /// The answer; none if the request was cancelled. Dropping the future drops the work.
     ///
@@ -143,7 +150,11 @@ impl Desk {
     async fn serve_common(&self, asked: &Asked) -> Result<Value, RpcError> {
         let (service, request, page) = (&self.service, &asked.request, &asked.page);
         match request.method.as_str() {
-            "tools/list" => listed(service.tools(page), "tools", "name", asked),
+            "tools/list" => {
+                let (names, next) = list::page(service.tool_names(page), |name| name, asked.cursor())?;
+                let tools = names.iter().filter_map(|name| service.tool(name, page)).collect();
+                Ok(one_page(tools, "tools", next, asked.era))
+            }
             "tools/call" => call::call(self, asked).await?.map_err(refused),
             "resources/list" if service.has_resources() => listed(service.resources(page), "resources", "uri", asked),
             "resources/templates/list" if service.has_resources() => {
@@ -196,12 +207,21 @@ impl Desk {
     }
 }
 
+/// A page of objects that are known by their string `name`.
 fn listed(entries: Vec<Value>, key: &str, name: &str, asked: &Asked) -> Result<Value, RpcError> {
-    let mut result = list::page(entries, key, name, asked.request.params.get("cursor"))?;
-    if asked.era == Era::Modern {
+    let (shown, next) =
+        list::page(entries, |entry| entry.get(name).and_then(Value::as_str).unwrap_or_default(), asked.cursor())?;
+    Ok(one_page(shown, key, next, asked.era))
+}
+
+fn one_page(shown: Vec<Value>, key: &str, next: Option<String>, era: Era) -> Value {
+    let mut result = Map::new();
+    result.insert(key.to_owned(), Value::Array(shown));
+    result.extend(next.map(|next| ("nextCursor".to_owned(), Value::String(next))));
+    if era == Era::Modern {
         offer::add_ttl(&mut result, LIST_TTL);
     }
-    Ok(Value::Object(result))
+    Value::Object(result)
 }
 
 /// Every modern result says that it is complete, and no legacy one does, whatever a backend wrote there.

@@ -5,46 +5,38 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::message::{RpcError, invalid_params};
 
 /// Entries of one page. Large, since many clients never ask for a second one.
 pub(super) const PAGE: usize = 500;
 
-/// One page of `entries` under `key`, each known by its string `name`.
-pub(super) fn page(
-    entries: Vec<Value>,
-    key: &str,
-    name: &str,
+/// The page of `entries` that follows the cursor, and the cursor of the next one, if there is one.
+pub(super) fn page<T>(
+    entries: Vec<T>,
+    name_of: impl Fn(&T) -> &str,
     cursor: Option<&Value>,
-) -> Result<Map<String, Value>, RpcError> {
+) -> Result<(Vec<T>, Option<String>), RpcError> {
     let start = match cursor {
         None | Some(Value::Null) => 0,
-        Some(cursor) => after(cursor, &entries, name).ok_or_else(|| invalid_params("no such cursor"))?,
+        Some(cursor) => after(cursor, &entries, &name_of).ok_or_else(|| invalid_params("no such cursor"))?,
     };
     let end = start.saturating_add(PAGE).min(entries.len());
-    let next = (end < entries.len()).then(|| entries.get(end.wrapping_sub(1)).map(|last| encode(end, last, name)));
-    let shown: Vec<Value> = entries.into_iter().skip(start).take(PAGE).collect();
-    let mut result = Map::new();
-    result.insert(key.to_owned(), Value::Array(shown));
-    result.extend(next.flatten().map(|next| ("nextCursor".to_owned(), Value::String(next))));
-    Ok(result)
+    let last = end.checked_sub(1).and_then(|last| entries.get(last)).filter(|_| end < entries.len());
+    let next = last.map(|last| encode(end, name_of(last)));
+    Ok((entries.into_iter().skip(start).take(PAGE).collect(), next))
 }
 
-fn name_of<'a>(entry: &'a Value, name: &str) -> &'a str {
-    entry.get(name).and_then(Value::as_str).unwrap_or_default()
+fn encode(place: usize, last: &str) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(format!("{place}:{last}"))
 }
 
-fn encode(place: usize, last: &Value, name: &str) -> String {
-    BASE64_URL_SAFE_NO_PAD.encode(format!("{place}:{}", name_of(last, name)))
-}
-
-fn after(cursor: &Value, entries: &[Value], name: &str) -> Option<usize> {
+fn after<T>(cursor: &Value, entries: &[T], name_of: impl Fn(&T) -> &str) -> Option<usize> {
     let text = String::from_utf8(BASE64_URL_SAFE_NO_PAD.decode(cursor.as_str()?).ok()?).ok()?;
     let (place, last) = text.split_once(':')?;
     let place: usize = place.parse().ok()?;
-    let is_last = |entry: &Value| name_of(entry, name) == last;
+    let is_last = |entry: &T| name_of(entry) == last;
     if place.checked_sub(1).and_then(|before| entries.get(before)).is_some_and(is_last) {
         return Some(place);
     }
@@ -57,12 +49,16 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn tools(names: impl Iterator<Item = usize>) -> Vec<Value> {
-        names.map(|name| json!({ "name": format!("t{name}") })).collect()
+    fn tools(names: impl Iterator<Item = usize>) -> Vec<String> {
+        names.map(|name| format!("t{name}")).collect()
     }
 
-    fn first_of(entries: Vec<Value>, cursor: &Value) -> Value {
-        page(entries, "tools", "name", Some(cursor)).unwrap()["tools"][0]["name"].clone()
+    fn cut(entries: Vec<String>, cursor: Option<&Value>) -> Result<(Vec<String>, Option<Value>), RpcError> {
+        page(entries, |name| name, cursor).map(|(shown, next)| (shown, next.map(Value::String)))
+    }
+
+    fn first_of(entries: Vec<String>, cursor: &Value) -> String {
+        cut(entries, Some(cursor)).unwrap().0.remove(0)
     }
 
     #[test]
@@ -70,9 +66,9 @@ mod tests {
         let all = tools(0..PAGE * 2 + 3);
         let (mut seen, mut cursor) = (Vec::new(), None);
         loop {
-            let mut result = page(all.clone(), "tools", "name", cursor.as_ref()).unwrap();
-            seen.extend(result["tools"].as_array().unwrap().clone());
-            cursor = result.remove("nextCursor");
+            let (shown, next) = cut(all.clone(), cursor.as_ref()).unwrap();
+            seen.extend(shown);
+            cursor = next;
             if cursor.is_none() {
                 break;
             }
@@ -83,24 +79,24 @@ mod tests {
     #[test]
     fn a_short_list_and_a_full_page_have_no_cursor() {
         for length in [0, 1, PAGE] {
-            assert!(!page(tools(0..length), "tools", "name", None).unwrap().contains_key("nextCursor"));
+            assert_eq!(cut(tools(0..length), None).unwrap().1, None);
         }
     }
 
     #[test]
     fn a_cursor_survives_entries_that_come_and_go() {
-        let cursor = page(tools(0..PAGE + 2), "tools", "name", None).unwrap()["nextCursor"].clone();
+        let cursor = cut(tools(0..PAGE + 2), None).unwrap().1.unwrap();
         let next = format!("t{PAGE}");
-        assert_eq!(first_of(tools(0..PAGE + 2), &cursor), json!(next));
-        assert_eq!(first_of(tools(5..PAGE + 2), &cursor), json!(next));
+        assert_eq!(first_of(tools(0..PAGE + 2), &cursor), next);
+        assert_eq!(first_of(tools(5..PAGE + 2), &cursor), next);
         let without_last = tools((0..PAGE + 2).filter(|name| *name != PAGE - 1));
-        assert_eq!(first_of(without_last, &cursor), json!(format!("t{}", PAGE + 1)));
+        assert_eq!(first_of(without_last, &cursor), format!("t{}", PAGE + 1));
     }
 
     #[test]
     fn a_cursor_of_another_making_is_refused() {
         for cursor in [json!("x"), json!(3), json!(""), json!("OTk5")] {
-            assert_eq!(page(tools(0..3), "tools", "name", Some(&cursor)).unwrap_err().code, -32602);
+            assert_eq!(cut(tools(0..3), Some(&cursor)).unwrap_err().code, -32602);
         }
     }
 }

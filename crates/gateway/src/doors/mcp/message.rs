@@ -1,7 +1,7 @@
 //! JSON-RPC as a server reads and writes it, untyped.
 
 use rmcp::model::ErrorCode;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 pub(super) use crate::backends::rpc::{RpcError, notification};
 
@@ -90,15 +90,22 @@ fn malformed(id: Value, reason: &str) -> Message {
 
 /// The answer to `id`.
 pub(super) fn reply(id: &Value, outcome: Result<Value, RpcError>) -> Value {
-    let RpcError { code, message, data } = match outcome {
-        Ok(result) => return json!({ "jsonrpc": "2.0", "id": id, "result": result }),
-        Err(error) => error,
+    // Results may be large, so they are moved; `json!` would copy them.
+    let (key, value) = match outcome {
+        Ok(result) => ("result", result),
+        Err(RpcError { code, message, data }) => {
+            let mut error = Map::new();
+            error.insert("code".to_owned(), code.into());
+            error.insert("message".to_owned(), message.into());
+            error.extend(data.map(|data| ("data".to_owned(), data)));
+            ("error", Value::Object(error))
+        }
     };
-    let mut error = Map::new();
-    error.insert("code".to_owned(), code.into());
-    error.insert("message".to_owned(), message.into());
-    error.extend(data.map(|data| ("data".to_owned(), data)));
-    json!({ "jsonrpc": "2.0", "id": id, "error": error })
+    let mut reply = Map::new();
+    reply.insert("jsonrpc".to_owned(), "2.0".into());
+    reply.insert("id".to_owned(), id.clone());
+    reply.insert(key.to_owned(), value);
+    Value::Object(reply)
 }
 
 /// The code of an answer that is an error.
@@ -130,6 +137,7 @@ pub(super) fn too_large(limit: usize) -> RpcError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn check_code(message: Value, id: Value, code: i64) {
         match Message::read(message.clone()) {

@@ -152,6 +152,12 @@ pub trait Service: Send + Sync + 'static {
     /// Every tool of the page, as tool objects (`name`, `description`, `inputSchema`, …).
     fn tools(&self, page: &Page) -> Vec<Value>;
 
+    /// The names of those tools, in the same order: what pages are cut from.
+    fn tool_names(&self, page: &Page) -> Vec<String> {
+        let tools = self.tools(page);
+        tools.iter().filter_map(|tool| tool.get("name")?.as_str().map(str::to_owned)).collect()
+    }
+
     /// One tool by its name. Worth its own answer where making the whole list is not free.
     fn tool(&self, name: &str, page: &Page) -> Option<Value> {
         let is_it = |tool: &Value| tool.get("name").and_then(Value::as_str) == Some(name);
