@@ -49,12 +49,13 @@ pub(crate) enum NoWorker {
 impl Pool {
     pub(crate) fn new(zygote: Arc<Zygote>, size: usize) -> io::Result<Self> {
         let stock = Arc::new(Stock { zygote, shelf: Mutex::default(), size });
-        stock.refill();
         let porter = Porter::new("toolgate-porter", {
             let stock = stock.clone();
             move |()| stock.refill()
         })?;
-        Ok(Pool { stock, porter })
+        let pool = Pool { stock, porter };
+        pool.refill();
+        Ok(pool)
     }
 
     /// A worker that is ready for a program. One whose fork failed or whose zygote died is replaced.
