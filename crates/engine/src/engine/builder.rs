@@ -1,0 +1,114 @@
+//! How an engine is made.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use toolgate_guest::lockdown::Without;
+
+use super::runs::{Executor, Runs};
+use super::{Engine, EngineChoice, IsolationMode};
+use crate::process::{Pool, StartError, WorkerCommand, Zygote};
+use crate::queue::Queue;
+use crate::v8::{V8, V8Settings};
+
+/// How an engine is made.
+#[derive(Debug, Clone)]
+pub struct EngineBuilder {
+    isolation: IsolationMode,
+    engine: EngineChoice,
+    v8: V8Settings,
+    rehearse: bool,
+    worker: WorkerCommand,
+    without: Without,
+    concurrent: usize,
+    waiting: usize,
+    ahead: usize,
+}
+
+impl Default for EngineBuilder {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        EngineBuilder {
+            isolation: IsolationMode::default(),
+            engine: EngineChoice::default(),
+            v8: V8Settings::default(),
+            rehearse: false,
+            worker: WorkerCommand::default(),
+            without: Without::default(),
+            concurrent: (2 * cores).max(8),
+            waiting: 1024,
+            ahead: 4,
+        }
+    }
+}
+
+impl EngineBuilder {
+    /// Process or thread.
+    pub fn isolation(self, isolation: IsolationMode) -> Self {
+        EngineBuilder { isolation, ..self }
+    }
+
+    /// The interpreter of runs that do not choose one.
+    pub fn engine(self, engine: EngineChoice) -> Self {
+        EngineBuilder { engine, ..self }
+    }
+
+    /// How V8 is used.
+    pub fn v8(self, v8: V8Settings) -> Self {
+        EngineBuilder { v8, ..self }
+    }
+
+    /// Moves runs to a second QuickJS worker instead of V8: the same road, without its cost. For tests of moving.
+    #[doc(hidden)]
+    pub fn rehearse_moves(self) -> Self {
+        EngineBuilder { rehearse: true, ..self }
+    }
+
+    /// The program that is started as the zygote.
+    pub fn worker_command(self, worker: WorkerCommand) -> Self {
+        EngineBuilder { worker, ..self }
+    }
+
+    /// Leaves layers of confinement off, for diagnosis: an engine without seccomp refuses every run.
+    pub fn without(self, without: Without) -> Self {
+        EngineBuilder { without, ..self }
+    }
+
+    /// Runs at one time.
+    pub fn max_concurrent_runs(self, concurrent: usize) -> Self {
+        EngineBuilder { concurrent: concurrent.max(1), ..self }
+    }
+
+    /// Runs that may wait for a place.
+    pub fn max_waiting_runs(self, waiting: usize) -> Self {
+        EngineBuilder { waiting, ..self }
+    }
+
+    /// Workers forked ahead; zero forks when a run needs one.
+    pub fn workers_ahead(self, ahead: usize) -> Self {
+        EngineBuilder { ahead, ..self }
+    }
+
+    /// Makes the engine. Needs a tokio runtime around it, for host calls that wait.
+    pub fn build(self) -> Result<Engine, StartError> {
+        let v8 = V8::new(self.v8, &self.worker, self.without);
+        let executor = match self.isolation {
+            IsolationMode::Process => {
+                Executor::Process(Pool::new(Zygote::new(self.worker, self.without)?, self.ahead)?)
+            }
+            IsolationMode::Thread => Executor::Thread,
+        };
+        let runtime = Handle::try_current().map_err(|error| StartError::Io(std::io::Error::other(error)))?;
+        let queue = Queue::new(self.concurrent, self.waiting);
+        let disposed = false.into();
+        Ok(Engine(Arc::new(Runs {
+            executor,
+            v8,
+            engine: self.engine,
+            rehearse: self.rehearse,
+            queue,
+            runtime,
+            disposed,
+        })))
+    }
+}

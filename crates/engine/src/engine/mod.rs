@@ -1,0 +1,141 @@
+//! The engine: takes a request, gives a report.
+//!
+//! # Layout
+//! - `request`: what is asked; `builder`: how an engine is made
+//! - `runs`: a run's way through its queue, its worker and its judge
+
+mod builder;
+mod request;
+mod runs;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use toolgate_wire::{Code, Failure, Report};
+
+pub use builder::EngineBuilder;
+pub use request::{ComputeOptions, EngineChoice, IsolationMode, Request, UnknownEngine};
+
+use crate::cancel::Cancel;
+use crate::judge;
+use crate::process::StartError;
+use crate::source::Compiled;
+use crate::v8::V8Status;
+use runs::{Accepted, Runs, refusal};
+
+/// Runs programs. Cheap to clone; all clones share workers and the queue.
+#[derive(Clone)]
+pub struct Engine(Arc<Runs>);
+
+impl Engine {
+    /// An engine with the defaults.
+    pub fn new() -> Result<Self, StartError> {
+        EngineBuilder::default().build()
+    }
+
+    /// An engine with other settings.
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder::default()
+    }
+
+    /// Runs a program. Dropping the future cancels the run.
+    pub async fn run(&self, request: Request) -> Report {
+        let accepted = match self.accept(request) {
+            Ok(accepted) => accepted,
+            Err(report) => return *report,
+        };
+        let place = self.0.queue.enter(accepted.deadline, &accepted.request.cancel).await;
+        let cancel = CancelOnDrop(Some(accepted.abandoned.clone()));
+        let inner = self.0.clone();
+        let report = self.0.runtime.spawn_blocking(move || inner.perform(accepted, place)).await;
+        cancel.disarm();
+        report.unwrap_or_else(|_| refusal(Failure::new(Code::Unavailable, "the run was lost inside the engine")))
+    }
+
+    /// Runs a program on this thread. Must not be called from async code.
+    pub fn run_blocking(&self, request: Request) -> Report {
+        let accepted = match self.accept(request) {
+            Ok(accepted) => accepted,
+            Err(report) => return *report,
+        };
+        let place = match self.0.queue.try_enter() {
+            Some(place) => Ok(place),
+            None => self.0.runtime.block_on(self.0.queue.enter(accepted.deadline, &accepted.request.cancel)),
+        };
+        self.0.perform(accepted, place)
+    }
+
+    /// Computation delegation: applies a function to data that stays here; only the result leaves.
+    ///
+    /// `data` is JSON text.
+    pub async fn compute(&self, code: &str, data: impl Into<String>, options: ComputeOptions) -> Report {
+        self.run(options.request(code, data.into())).await
+    }
+
+    /// [`Engine::compute`] on this thread. Must not be called from async code.
+    pub fn compute_blocking(&self, code: &str, data: impl Into<String>, options: ComputeOptions) -> Report {
+        self.run_blocking(options.request(code, data.into()))
+    }
+
+    /// Whether programs can be run on V8 here; asks deno for its version, so not for every run.
+    pub fn v8_status(&self) -> V8Status {
+        self.0.v8.status()
+    }
+
+    /// Ends the workers; every later run is `UNAVAILABLE`. Doing it again does nothing.
+    pub fn dispose(&self) {
+        self.0.dispose();
+    }
+
+    /// Whether [`Engine::dispose`] was called: then no run will ever be taken again.
+    pub fn is_disposed(&self) -> bool {
+        self.0.disposed.load(Ordering::Acquire)
+    }
+
+    /// Everything that can be checked before anything is spent, in the documented order.
+    fn accept(&self, mut request: Request) -> Result<Accepted, Box<Report>> {
+        let since = Instant::now();
+        if self.is_disposed() {
+            return Err(Box::new(refusal(judge::disposed())));
+        }
+        if request.cancel.is_cancelled() {
+            return Err(Box::new(refusal(judge::cancelled_before())));
+        }
+        let resolved = request.limits.resolve(request.profile);
+        let resolved = resolved.map_err(|fault| Failure::new(Code::InvalidData, fault.to_string()));
+        let checked = resolved.and_then(|resolved| {
+            let program = Compiled::new(&request.code, request.compiled.take(), request.profile, &resolved.limits)?;
+            Ok((resolved, program))
+        });
+        match checked {
+            Ok((resolved, program)) => Ok(Accepted {
+                deadline: since + resolved.limits.wall,
+                since,
+                limits: resolved.limits,
+                warnings: resolved.warnings,
+                program,
+                request,
+                abandoned: Cancel::new(),
+            }),
+            Err(failure) => Err(Box::new(Report { elapsed: since.elapsed(), ..refusal(failure) })),
+        }
+    }
+}
+
+/// Cancels when dropped, unless the run came to its end.
+struct CancelOnDrop(Option<Cancel>);
+
+impl CancelOnDrop {
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(cancel) = &self.0 {
+            cancel.cancel();
+        }
+    }
+}
