@@ -8,7 +8,7 @@ use crate::{
     parse::{Parsed, with_parsed},
     position::Position,
     preflight::{FindingCode, inspect},
-    reach::BUILT_IN,
+    reach::is_built_in,
     suggest::{nearest, question},
     tools::Tools,
 };
@@ -128,7 +128,7 @@ fn stranger(name: &str, tools: &dyn Tools) -> Option<String> {
             "`{name}` is a meta-tool: it is a separate call beside this one. Inside a program, `__interfaces` and `__getToolInterface(\"name\")` describe the tools."
         ));
     }
-    if BUILT_IN.contains(&name) {
+    if is_built_in(name) {
         return None;
     }
     let owners = owners(name, tools);

@@ -10,7 +10,7 @@
 //! - `tools`: what may be asked about tools; `reach`, `literal`: which tool a call means, and with what arguments
 //! - `direct`, `query`, `one_call`, `hyphen`: texts that need no engine; `plan` decides
 //! - `preflight`: what is wrong with the calls of a script before it runs
-//! - `suggest`, `hints`, `caret`: errors that teach
+//! - `suggest`, `hints`, `caret`: errors that teach; [`words`]: names that are taken
 #![forbid(unsafe_code)]
 
 mod caret;
@@ -34,6 +34,7 @@ mod query;
 mod reach;
 mod suggest;
 mod tools;
+pub mod words;
 
 pub use caret::caret;
 pub use compile::{Form, Program, compile};

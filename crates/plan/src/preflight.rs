@@ -260,7 +260,7 @@ impl<'a> Inspector<'_, 'a> {
         let Some((object, _, _)) = reach::member(callee) else { return };
         let Expression::Identifier(id) = object.get_inner_expression() else { return };
         let name = id.name.as_str();
-        if !self.parsed.is_global(id) || reach::BUILT_IN.contains(&name) {
+        if !self.parsed.is_global(id) || reach::is_built_in(name) {
             return;
         }
         if let Some(suggestion) = self.guess(None, name) {

@@ -3,7 +3,7 @@
 //! Only spellings that need no evaluation count: `b.t`, `globalThis.b.t`, `globalThis["b"].t`, `tools.b.t`,
 //! `__backends["b"]["t"]`. A name that the program declares itself is never a backend, in the scope where it is declared.
 
-use crate::{literal, parse::Parsed, tools::Tools};
+use crate::{literal, parse::Parsed, tools::Tools, words};
 use oxc::{
     ast::ast::*,
     span::{GetSpan, Span},
@@ -79,7 +79,7 @@ pub(crate) fn backend(
 
 /// A backend that is a global variable of this name.
 pub(crate) fn global_backend(name: &str, tools: &dyn Tools) -> Option<String> {
-    if BUILT_IN.contains(&name) { None } else { tools.global(name) }
+    if is_built_in(name) { None } else { tools.global(name) }
 }
 
 /// Whether a name means something to JavaScript on any object, so that a call of it may not be a tool call.
@@ -102,92 +102,7 @@ pub(crate) fn is_peculiar(name: &str) -> bool {
     ) || name.starts_with("__")
 }
 
-/// Global names that belong to the language or to the sandbox, whatever backends are called.
-pub(crate) const BUILT_IN: [&str; 86] = [
-    "AggregateError",
-    "Array",
-    "ArrayBuffer",
-    "AsyncFunction",
-    "Atomics",
-    "BigInt",
-    "BigInt64Array",
-    "BigUint64Array",
-    "Boolean",
-    "DOMException",
-    "DataView",
-    "Date",
-    "Error",
-    "EvalError",
-    "FinalizationRegistry",
-    "Float16Array",
-    "Float32Array",
-    "Float64Array",
-    "Function",
-    "Infinity",
-    "Int16Array",
-    "Int32Array",
-    "Int8Array",
-    "Intl",
-    "Iterator",
-    "JSON",
-    "Map",
-    "Math",
-    "NaN",
-    "Number",
-    "Object",
-    "Promise",
-    "Proxy",
-    "RangeError",
-    "ReferenceError",
-    "Reflect",
-    "RegExp",
-    "Set",
-    "SharedArrayBuffer",
-    "String",
-    "Symbol",
-    "SyntaxError",
-    "TextDecoder",
-    "TextEncoder",
-    "ToolError",
-    "TypeError",
-    "URIError",
-    "URL",
-    "URLSearchParams",
-    "Uint16Array",
-    "Uint32Array",
-    "Uint8Array",
-    "Uint8ClampedArray",
-    "WeakMap",
-    "WeakRef",
-    "WeakSet",
-    "WebAssembly",
-    "__backends",
-    "__getToolInterface",
-    "__interfaces",
-    "api",
-    "arguments",
-    "atob",
-    "btoa",
-    "clearInterval",
-    "clearTimeout",
-    "console",
-    "context",
-    "crypto",
-    "decodeURI",
-    "decodeURIComponent",
-    "encodeURI",
-    "encodeURIComponent",
-    "escape",
-    "eval",
-    "globalThis",
-    "isFinite",
-    "isNaN",
-    "parseFloat",
-    "parseInt",
-    "queueMicrotask",
-    "setInterval",
-    "setTimeout",
-    "structuredClone",
-    "tools",
-    "undefined",
-];
+/// A global that belongs to the language or to the sandbox, whatever backends are called.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    words::is_sandbox_global(name) || words::is_reserved(name)
+}

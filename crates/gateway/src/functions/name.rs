@@ -5,6 +5,7 @@
 
 use serde::{Serialize, Serializer};
 use std::fmt;
+use toolgate_plan::words;
 
 /// The one namespace.
 const NAMESPACE: &str = "api";
@@ -73,46 +74,17 @@ pub(super) fn is_identifier(text: &str) -> bool {
     first && text.len() <= MAX_LENGTH && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'$')
 }
 
-/// Whether a word can't be the name of a binding in strict code.
-pub(super) fn is_reserved_word(word: &str) -> bool {
-    lists(RESERVED_WORDS, word)
-}
-
 fn is_global(name: &str) -> bool {
-    is_reserved_word(name) || lists(GLOBALS, name) || lists(ABSENT, name) || name.starts_with("__")
+    words::is_reserved(name) || words::is_sandbox_global(name) || MISLEADING.contains(&name) || name.starts_with("__")
 }
 
 /// Members that the language itself looks up on any object: a function under `api` must not answer for them.
 fn is_object_protocol(member: &str) -> bool {
-    lists("then constructor prototype toJSON toString valueOf hasOwnProperty toLocaleString", member)
-        || member.starts_with("__")
+    words::is_object_member(member) || member.starts_with("__")
 }
 
-fn lists(words: &str, word: &str) -> bool {
-    words.split_whitespace().any(|listed| listed == word)
-}
-
-const RESERVED_WORDS: &str = "\
-    arguments await break case catch class const continue debugger default delete do else enum eval export \
-    extends false finally for function if implements import in instanceof interface let new null package \
-    private protected public return static super switch this throw true try typeof undefined var void while with \
-    yield";
-
-/// Globals that the sandbox has, in any profile.
-const GLOBALS: &str = "\
-    AggregateError Array ArrayBuffer AsyncFunction BigInt BigInt64Array BigUint64Array Boolean DataView Date \
-    Error EvalError FinalizationRegistry Float16Array Float32Array Float64Array Function Infinity Int16Array \
-    Int32Array Int8Array Intl Iterator JSON Map Math NaN Number Object Promise Proxy RangeError ReferenceError \
-    Reflect RegExp Set String Symbol SyntaxError TextDecoder TextEncoder TypeError URIError URL URLSearchParams \
-    Uint16Array Uint32Array Uint8Array Uint8ClampedArray WeakMap WeakRef WeakSet api atob btoa clearInterval \
-    clearTimeout console context crypto data decodeURI decodeURIComponent encodeURI encodeURIComponent escape \
-    global globalThis isFinite isNaN main parseFloat parseInt queueMicrotask self setInterval setTimeout sleep \
-    structuredClone tools unescape window";
-
-/// Names that the sandbox leaves out and answers with advice; a function of that name would take the advice away.
-const ABSENT: &str = "\
-    Atomics Buffer Bun Deno SharedArrayBuffer WebAssembly Worker XMLHttpRequest exports fetch fs module \
-    performance process require setImmediate";
+/// What programs, modules and advice are called beyond the sandbox's own globals: a function of such a name would confuse.
+const MISLEADING: [&str; 5] = ["Bun", "data", "fs", "main", "module"];
 
 #[cfg(test)]
 mod tests {

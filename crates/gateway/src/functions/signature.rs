@@ -1,7 +1,7 @@
 //! The signature of a host function while it is being written, and the rules it must keep.
 
 use super::function::{Handler, Inner, shortened};
-use super::name::{is_identifier, is_reserved_word};
+use super::name::is_identifier;
 use super::{BadName, CallContext, FunctionError, FunctionName, HostFunction, Param, Presence};
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
@@ -147,7 +147,7 @@ impl FunctionBuilder {
 fn check_order(function: &FunctionName, params: &[Param]) -> Result<(), SignatureError> {
     let mut before: Option<Presence> = None;
     for (at, param) in params.iter().enumerate() {
-        if !is_identifier(&param.name) || is_reserved_word(&param.name) {
+        if !is_identifier(&param.name) || toolgate_plan::words::is_reserved(&param.name) {
             return Err(SignatureError::ParamName { function: function.clone(), param: param.name.clone() });
         }
         let misplaced = match before {

@@ -9,14 +9,15 @@
 //!
 //! It knows nothing of tools; names are data here and never become source text.
 
-mod reserved;
-
-pub use reserved::{OBJECT_MEMBERS, RESERVED_WORDS, SANDBOX_GLOBALS};
-
 use std::collections::{HashMap, HashSet};
+
+use toolgate_plan::words;
 
 /// Longest identifier before a number is added; longer names are cut and end in a hash of the whole.
 pub const MAX_IDENTIFIER: usize = 64;
+
+/// The host function that stands beside `api`.
+const HOST_FUNCTION: &str = "httpCall";
 
 /// Where an identifier has to be usable, which decides the words it must avoid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +31,8 @@ pub enum Scope {
 impl Scope {
     /// Whether `word` already means something else there.
     pub fn reserves(self, word: &str) -> bool {
-        let listed = |words: &[&str]| words.binary_search(&word).is_ok();
-        listed(RESERVED_WORDS) || listed(OBJECT_MEMBERS) || (self == Self::Global && listed(SANDBOX_GLOBALS))
+        let taken = words::is_reserved(word) || words::is_object_member(word);
+        taken || (self == Self::Global && (words::is_sandbox_global(word) || word == HOST_FUNCTION))
     }
 }
 

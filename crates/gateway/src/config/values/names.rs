@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde_json::{Value as Json, json};
+use toolgate_plan::words;
 
 use super::Setting;
 
@@ -60,7 +61,7 @@ impl FunctionName {
                         at most 100 characters"
                 .to_owned());
         }
-        if name.starts_with("__") || RESERVED.contains(&name) {
+        if name.starts_with("__") || is_taken(name) {
             return Err(format!("{name} means something else in a script"));
         }
         Ok(Self(name.to_owned()))
@@ -72,84 +73,9 @@ impl FunctionName {
     }
 }
 
-/// Reserved words, and the globals that scripts and our own prelude stand on.
-const RESERVED: &[&str] = &[
-    "Array",
-    "BigInt",
-    "Boolean",
-    "Date",
-    "Error",
-    "Function",
-    "JSON",
-    "Map",
-    "Math",
-    "Number",
-    "Object",
-    "Promise",
-    "Proxy",
-    "Reflect",
-    "RegExp",
-    "Set",
-    "String",
-    "Symbol",
-    "api",
-    "arguments",
-    "async",
-    "await",
-    "break",
-    "case",
-    "catch",
-    "class",
-    "console",
-    "const",
-    "constructor",
-    "context",
-    "continue",
-    "debugger",
-    "default",
-    "delete",
-    "do",
-    "else",
-    "enum",
-    "eval",
-    "export",
-    "extends",
-    "false",
-    "finally",
-    "for",
-    "function",
-    "globalThis",
-    "if",
-    "implements",
-    "import",
-    "in",
-    "instanceof",
-    "interface",
-    "let",
-    "new",
-    "null",
-    "package",
-    "private",
-    "protected",
-    "public",
-    "return",
-    "static",
-    "super",
-    "switch",
-    "then",
-    "this",
-    "throw",
-    "tools",
-    "true",
-    "try",
-    "typeof",
-    "undefined",
-    "var",
-    "void",
-    "while",
-    "with",
-    "yield",
-];
+fn is_taken(name: &str) -> bool {
+    name == "async" || words::is_reserved(name) || words::is_object_member(name) || words::is_sandbox_global(name)
+}
 
 /// `backend.tool`; where the split is, only the list of backends can tell.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,21 @@
-//! The words an identifier must not be. Sorted, for binary search; a test holds the order.
+//! Words that already mean something in a program: what no backend, tool or function can be called there.
+//!
+//! Sorted, for binary search; a test holds the order.
+
+/// Whether a word cannot be the name of anything.
+pub fn is_reserved(word: &str) -> bool {
+    RESERVED_WORDS.binary_search(&word).is_ok()
+}
+
+/// Whether JavaScript looks a property of this name up by itself.
+pub fn is_object_member(word: &str) -> bool {
+    OBJECT_MEMBERS.binary_search(&word).is_ok()
+}
+
+/// Whether a global variable of this name belongs to the language or to the sandbox.
+pub fn is_sandbox_global(word: &str) -> bool {
+    SANDBOX_GLOBALS.binary_search(&word).is_ok()
+}
 
 /// Words that strict-mode JavaScript, modules and async functions keep for themselves, and the literals that look like names.
 pub const RESERVED_WORDS: &[&str] = &[
@@ -163,7 +180,6 @@ pub const SANDBOX_GLOBALS: &[&str] = &[
     "fetch",
     "global",
     "globalThis",
-    "httpCall",
     "isFinite",
     "isNaN",
     "navigator",
@@ -183,3 +199,15 @@ pub const SANDBOX_GLOBALS: &[&str] = &[
     "unescape",
     "window",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_list_is_sorted_and_has_each_word_once() {
+        for words in [RESERVED_WORDS, OBJECT_MEMBERS, SANDBOX_GLOBALS] {
+            assert!(words.is_sorted_by(|a, b| a < b));
+        }
+    }
+}
