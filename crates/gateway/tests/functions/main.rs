@@ -3,6 +3,8 @@
 mod exchange;
 mod limits;
 mod redirects;
+#[path = "../support/redis.rs"]
+mod redis_server;
 mod sessions;
 mod sessions_redis;
 mod ssrf;

@@ -1,65 +1,19 @@
 //! The same sessions through a real Redis, and without it.
 
+use crate::redis_server::Redis;
 use crate::sessions::{check, minute, opened};
-use std::net::{SocketAddr, TcpListener as StdListener};
-use std::process::Stdio;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncBufReadExt, BufReader, copy_bidirectional};
+use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::{Child, Command};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use toolgate_gateway::store::sessions::{AuthoriseError, RedisStore, Sessions, StoreError, SystemClock};
 
 const UNAVAILABLE: &str = "the session store is not available";
 
-/// A `redis-server` of this test alone.
-struct Redis {
-    process: Child,
-    port: u16,
-    _dir: tempfile::TempDir,
-}
-
 impl Redis {
-    async fn start() -> Self {
-        // Between the choice of a free port and its use another test may take it.
-        for _ in 0..10 {
-            let free =
-                StdListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
-            if let Some(redis) = Self::start_at(free.port()).await {
-                return redis;
-            }
-        }
-        panic!("redis-server would not start on any of ten ports");
-    }
-
-    /// Starts, and waits for the line that says it is ready.
-    async fn start_at(port: u16) -> Option<Self> {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mut process = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
-            .arg(dir.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("redis-server must be installed (Debian package `redis-server`) and on the PATH");
-        let mut lines = BufReader::new(process.stdout.take().expect("piped")).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
-            if line.contains("Ready to accept connections") {
-                // Its pipe is read on, or it would block on a full one.
-                tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-                return Some(Self { process, port, _dir: dir });
-            }
-        }
-        None
-    }
-
-    fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.port)
-    }
-
     async fn sessions(&self) -> Sessions {
         sessions_at(&self.url()).await
     }
@@ -73,11 +27,6 @@ impl Redis {
             query.arg(part);
         });
         query.query_async(&mut connection).await.expect("an answer")
-    }
-
-    async fn kill(mut self) -> u16 {
-        self.process.kill().await.expect("killed");
-        self.port
     }
 }
 

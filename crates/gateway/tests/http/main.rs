@@ -6,6 +6,8 @@
 mod gate;
 mod harness;
 mod processes;
+#[path = "../support/redis.rs"]
+mod redis_server;
 mod replicas;
 mod runs;
 mod server;

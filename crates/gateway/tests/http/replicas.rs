@@ -2,63 +2,17 @@
 
 use crate::harness::{Case, cases};
 use crate::processes;
+use crate::redis_server::Redis;
 use crate::sessions::{Session, call, opened};
 use crate::support::{Server, Setup, ask, start};
 use serde_json::json;
-use std::net::{SocketAddr, TcpListener};
-use std::process::Stdio;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
 use toolgate_gateway::store::sessions::{RedisStore, Sessions, SystemClock};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![two_processes_share_sessions_and_survive_each_other, a_lost_redis_is_a_503_and_recovers_by_itself]
-}
-
-/// A `redis-server` of this test alone.
-struct Redis {
-    process: Child,
-    port: u16,
-    _dir: tempfile::TempDir,
-}
-
-impl Redis {
-    async fn start() -> Self {
-        // Between the choice of a free port and its use another program may take it.
-        for _ in 0..10 {
-            let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
-            if let Some(redis) = Self::start_at(free.port()).await {
-                return redis;
-            }
-        }
-        panic!("redis-server would not start on any of ten ports");
-    }
-
-    async fn start_at(port: u16) -> Option<Self> {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mut process = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
-            .arg(dir.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("redis-server must be installed (Debian package `redis-server`) and on the PATH");
-        let mut lines = BufReader::new(process.stdout.take().expect("piped")).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
-            if line.contains("Ready to accept connections") {
-                tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-                return Some(Self { process, port, _dir: dir });
-            }
-        }
-        None
-    }
-
-    fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.port)
-    }
 }
 
 async fn open_at(at: SocketAddr) -> Session {
@@ -96,19 +50,19 @@ async fn two_processes_share_sessions_and_survive_each_other() {
 }
 
 async fn a_lost_redis_is_a_503_and_recovers_by_itself() {
-    let mut redis = Redis::start().await;
+    let redis = Redis::start().await;
     let store = RedisStore::open(&redis.url()).await.expect("a URL");
     let sessions = Arc::new(Sessions::new(Arc::new(store), Arc::new(SystemClock)));
     let server = start(Setup { sessions, ..Setup::default() }).await;
     let session = open_at(server.at).await;
-    redis.process.kill().await.expect("killed");
+    let port = redis.kill().await;
     let since = Instant::now();
     refused(&server, &session).await;
     assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
     // What needs no session goes on.
     assert_eq!(server.run(json!({"code": "return 1"})).await["result"], json!(1));
     assert_eq!(server.get("/readyz").await.json(), json!({"status": "ready", "sessions": "unavailable"}));
-    let _redis = Redis::start_at(redis.port).await.expect("its port is still free");
+    let _redis = Redis::start_at(port).await.expect("its port is still free");
     let after = open_at(server.at).await;
     check(server.at, &after, 200).await;
 }
