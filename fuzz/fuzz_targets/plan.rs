@@ -51,7 +51,7 @@ fuzz_target!(|text: &str| {
     }
     let _ = validate_code(text);
     let _ = preflight(text, &Anything);
-    if let Plan::Fault(fault) = plan(text, &Anything)
+    if let Plan::Fault(fault) | Plan::BadCall(fault) = plan(text, &Anything)
         && let Some(position) = fault.position
     {
         let _ = caret(text, position);

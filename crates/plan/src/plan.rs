@@ -27,6 +27,8 @@ pub enum Plan {
     Script(Box<Script>),
     /// The text is nothing that can run.
     Fault(SyntaxFault),
+    /// JSON for a call that cannot be made as it is.
+    BadCall(SyntaxFault),
 }
 
 /// A program for an engine, and what is known about it before it runs.
@@ -41,7 +43,7 @@ pub struct Script {
 /// Plans a text. One parse serves the decision, the preflight and the compilation.
 pub fn plan(source: &str, tools: &dyn Tools) -> Plan {
     if let Some(direct) = direct::read(source, tools) {
-        return direct.map_or_else(Plan::Fault, Plan::Direct);
+        return direct.map_or_else(Plan::BadCall, Plan::Direct);
     }
     let planned = with_parsed(source, |parsed| plan_parsed(&parsed, tools));
     match planned {

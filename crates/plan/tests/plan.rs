@@ -15,6 +15,7 @@ fn describe(source: &str) -> String {
             Some(error) => format!("script with {}", error.code.as_str()),
         },
         Plan::Fault(fault) => format!("fault: {fault}"),
+        Plan::BadCall(fault) => format!("bad call: {fault}"),
     }
 }
 
@@ -100,11 +101,11 @@ fn plain_json_is_a_direct_call() {
     check(" ```json\n{\"arguments\": {}, \"tool\": \"my-backend.my-tool\"}\n``` ", "direct my-backend/my-tool {}");
     check(r#"{"tool": "has.dots.t"}"#, "direct has.dots/t {}");
     check(r#"{"tool": "has_dots.t"}"#, "direct has.dots/t {}");
-    check(r#"{"tool": "db.find", "arguments": [1]}"#, "fault: `arguments` must be an object");
-    check(r#"{"tool": "db.find", "arguments": null}"#, "fault: `arguments` must be an object");
-    check(r#"{"tool": 1}"#, "fault: `tool` must be a string");
-    check(r#"{"tool": "db.find", "x": 1}"#, "fault: `x` is not expected beside `tool` and `arguments`");
-    check(r#"{"tool": "db.fnd"}"#, "fault: There is no tool `db.fnd`");
+    check(r#"{"tool": "db.find", "arguments": [1]}"#, "bad call: `arguments` must be an object");
+    check(r#"{"tool": "db.find", "arguments": null}"#, "bad call: `arguments` must be an object");
+    check(r#"{"tool": 1}"#, "bad call: `tool` must be a string");
+    check(r#"{"tool": "db.find", "x": 1}"#, "bad call: `x` is not expected beside `tool` and `arguments`");
+    check(r#"{"tool": "db.fnd"}"#, "bad call: There is no tool `db.fnd`");
     check(r#"{"other": 1}"#, "fault: Expected a semicolon or an implicit semicolon after a statement, but found none");
 }
 

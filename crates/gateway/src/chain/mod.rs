@@ -124,6 +124,9 @@ impl Chain {
         let tools = request.reachable(&catalog);
         match planned(&request, &limits, tools) {
             Plan::Fault(fault) => refused(not_a_program(fault), Vec::new(), since),
+            Plan::BadCall(fault) => {
+                refused(Failure { code: Code::InvalidCode, ..not_a_program(fault) }, Vec::new(), since)
+            }
             Plan::Introspect(query) => match short_cut::plain(&introspect::answer(&query, tools.view), &limits) {
                 Some(value) => {
                     let report = without_engine(Outcome::Returned(value), since);
@@ -191,7 +194,7 @@ impl Chain {
 pub fn plan(bridge: &Bridge, request: &ChainRequest) -> Road {
     let catalog = bridge.catalog();
     match admitted(request).map(|limits| planned(request, &limits, request.reachable(&catalog))) {
-        Err(_) | Ok(Plan::Fault(_)) => Road::Refused,
+        Err(_) | Ok(Plan::Fault(_) | Plan::BadCall(_)) => Road::Refused,
         Ok(Plan::Direct(_)) => Road::Direct,
         Ok(Plan::Introspect(_)) => Road::Introspection,
         Ok(Plan::OneCall(_)) => Road::OneCall,
@@ -221,7 +224,7 @@ fn planned(request: &ChainRequest, limits: &Limits, tools: Reachable<'_>) -> Pla
     let short = match &plan {
         Plan::OneCall(_) => !request.no_short_cuts && limits.calls > 0,
         Plan::Introspect(_) => !request.no_short_cuts,
-        Plan::Direct(_) | Plan::Script(_) | Plan::Fault(_) => true,
+        Plan::Direct(_) | Plan::Script(_) | Plan::Fault(_) | Plan::BadCall(_) => true,
     };
     if short {
         return plan;
