@@ -133,6 +133,21 @@ async fn typed_arrays_count_as_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_that_come_and_go_pass_the_limit_by_twelve_megabytes_at_most() {
+    for limit in [16, 50, 128] {
+        let memory = Some(limit * 1024 * 1024);
+        let limits = LimitRequest { memory, ..LimitRequest::default() };
+        let held = limit + 12;
+        let code = format!(
+            "let all = []; for (let i = 0; i < {held}; i++) all.push(Array.from({{ length: 131072 }}, (_, j) => j + 0.5)); \
+             all = null; return 1"
+        );
+        let report = engine().run(Request { limits, ..Request::new(Profile::Chain, code) }).await;
+        assert_eq!(report.failure().map(|failure| failure.code), Some(Code::Memory), "{held} of {limit} MB");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_loop_that_nothing_interrupts_ends_in_time() {
     let limits = LimitRequest { wall: Some(Duration::from_millis(900)), ..LimitRequest::default() };
     for code in [

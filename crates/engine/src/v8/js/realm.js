@@ -213,12 +213,14 @@
     const meterMethods = (prototype, names, bytesOf) => {
       for (const name of names) {
         const plain = prototype[name];
-        put(prototype, name, {
+        const metered = {
           [name](...given) {
             if (typeof given[0] === "number") ask(bytesOf(this, given[0]));
             return apply(plain, this, given);
           },
-        }[name]);
+        }[name];
+        defineProperty(metered, "length", { __proto__: null, value: plain.length, configurable: true });
+        put(prototype, name, metered);
       }
     };
     meterMethods(String.prototype, ["repeat"], (text, count) => (typeof text === "string" ? text.length * count : 0));
