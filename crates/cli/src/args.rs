@@ -3,6 +3,7 @@
 pub(crate) mod servers;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
@@ -314,6 +315,9 @@ pub(crate) struct DoctorArgs {
     /// Leave a layer off, to see what doctor says when it is missing
     #[arg(long, value_name = "LAYER", value_enum)]
     pub(crate) without: Vec<Layer>,
+    /// The configuration that may name a deno; otherwise ./toolgate.* or the one in ~/.config/toolgate
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -33,6 +33,12 @@ pub(crate) fn start(builder: EngineBuilder) -> anyhow::Result<Started> {
     Ok(Started { engine, runtime })
 }
 
+/// Nothing ahead: a second worker would be started for nobody.
+pub(crate) fn for_one_run(isolation: IsolationMode) -> EngineBuilder {
+    let v8 = V8Settings { ahead: 0, ..V8Settings::default() };
+    Engine::builder().isolation(isolation).workers_ahead(0).v8(v8)
+}
+
 /// One run on an engine of its own.
 pub(crate) struct Job {
     pub(crate) request: Request,
@@ -46,9 +52,7 @@ pub(crate) fn perform(job: Job) -> Report {
         Ok(data) => data,
         Err(error) => return refused(Code::InvalidData, format!("the data is not JSON: {error}")),
     };
-    // Nothing ahead: a second worker would be forked for nobody.
-    let v8 = V8Settings { ahead: 0, ..V8Settings::default() };
-    match start(Engine::builder().isolation(job.isolation).workers_ahead(0).v8(v8)) {
+    match start(for_one_run(job.isolation)) {
         Ok(started) => started.engine.run_blocking(Request { data, ..job.request }),
         Err(error) => refused(Code::Unavailable, format!("{error:#}")),
     }

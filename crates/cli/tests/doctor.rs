@@ -52,3 +52,15 @@ fn for_a_person_there_is_a_line_a_layer() {
     assert!(ran.stdout.contains("\n  on   seccomp  "), "{}", ran.stdout);
     assert!(!ran.stdout.contains('\x1b'), "no colours in a pipe");
 }
+
+#[test]
+fn the_configured_deno_is_the_one_that_is_looked_at() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("toolgate.json");
+    let config = r#"{ "mcpServers": {}, "toolgate": { "engines": { "v8": { "deno": "/nowhere/deno" } } } }"#;
+    std::fs::write(&file, config).expect("a file");
+    let (code, diagnosis) = doctor(&["--config", file.to_str().expect("UTF-8")]);
+    let said = diagnosis["v8"].as_str().expect("a sentence");
+    assert_eq!(code, 0, "V8 is not needed for anything");
+    assert!(said.starts_with("/nowhere/deno is not a deno program: install deno"), "{said}");
+}

@@ -45,6 +45,20 @@ fn a_returned_string_is_the_text_it_is() {
 }
 
 #[test]
+fn a_program_with_tools_runs_on_the_engine_that_was_asked_for() {
+    let code = "const text = 'x'; return await notes.add({ text })";
+    let program = script("chain.ts", code);
+    let output = Command::new(env!("CARGO_BIN_EXE_toolgate"))
+        .args(["run", program.path(), "--tools", DEMO, "--engine", "v8", "--json"])
+        .env("TOOLGATE_DENO", "/nowhere/deno")
+        .output()
+        .expect("the binary ends");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    assert_eq!(report["code"], "UNAVAILABLE", "{report}");
+    assert!(report["error"].as_str().is_some_and(|error| error.starts_with("/nowhere/deno is not")), "{report}");
+}
+
+#[test]
 fn one_call_needs_no_engine_and_looks_the_same() {
     let direct = r#"{"tool": "notes.add", "arguments": {"text": "x"}}"#;
     let engine = |code: &str| {

@@ -114,6 +114,9 @@ async fn nothing_is_left_for_the_next_run() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn typed_arrays_count_as_memory() {
     for code in [
+        // What is let go again counts while it is held, small pieces too.
+        "let all = []; for (let i = 0; i < 60; i++) for (let j = 0; j < 64; j++) all.push(new Uint8Array(16384)); all = null; return 1",
+        "const one = new ArrayBuffer(8, { maxByteLength: 1e8 }); one.resize(6e7); one.resize(8); return 1",
         "const all = []; for (;;) all.push(new Uint8Array(1e6).fill(1))",
         "const all = []; for (;;) all.push(new Float64Array(7000).fill(1))",
         "try { new ArrayBuffer(1e9) } catch {} return 1",
@@ -126,6 +129,21 @@ async fn typed_arrays_count_as_memory() {
             (Code::Memory, "the run needed more than its 50 MB of memory"),
             "{code}"
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_that_come_and_go_pass_the_limit_by_twelve_megabytes_at_most() {
+    for limit in [16, 50, 128] {
+        let memory = Some(limit * 1024 * 1024);
+        let limits = LimitRequest { memory, ..LimitRequest::default() };
+        let held = limit + 12;
+        let code = format!(
+            "let all = []; for (let i = 0; i < {held}; i++) all.push(Array.from({{ length: 131072 }}, (_, j) => j + 0.5)); \
+             all = null; return 1"
+        );
+        let report = engine().run(Request { limits, ..Request::new(Profile::Chain, code) }).await;
+        assert_eq!(report.failure().map(|failure| failure.code), Some(Code::Memory), "{held} of {limit} MB");
     }
 }
 
@@ -171,8 +189,14 @@ fn jailed_without(layers: &str, script: &str) -> String {
     let mut command = Command::new(worker);
     command.arg0("toolgate-jail").args([layers, "1000000000"]).arg(deno());
     command.args(["run", "--quiet", "--allow-all", "--no-lock", "--no-config", "-"]);
-    command.env("TOOLGATE_MARKER", "secret").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().expect("a jail");
+    command.env("TOOLGATE_MARKER", "secret");
+    said(command, script)
+}
+
+/// What a program prints that is given a script.
+fn said(mut command: Command, script: &str) -> String {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("a program");
     child.stdin.take().expect("stdin").write_all(script.as_bytes()).expect("written");
     let output = child.wait_with_output().expect("an end");
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -203,6 +227,8 @@ fn the_jail_holds_when_every_permission_is_given() {
         "new Deno.Command(Deno.execPath(), { args: ['--version'] }).outputSync()",
         "await Deno.connect({ hostname: '127.0.0.1', port: 1 }).catch((e) => { if (e instanceof Deno.errors.ConnectionRefused) return; throw e; })",
         "Deno.listen({ port: 0 })",
+        "(await import('node:fs')).readFileSync('/etc/passwd')",
+        "if ((await import('node:child_process')).spawnSync('/bin/true').status !== 0) throw 0",
         "await Deno.resolveDns('localhost', 'A')",
         "Deno.kill(Deno.ppid, 0 || 'SIGCONT')",
         "Deno.dlopen('/lib/x86_64-linux-gnu/libc.so.6', { fork: { parameters: [], result: 'i32' } }).symbols.fork() > 0 || (() => { throw 0 })()",
@@ -219,10 +245,59 @@ fn each_layer_of_the_jail_is_what_holds() {
     assert_eq!((jailed_without(open, listen).trim(), jailed_without(filtered, listen).trim()), ("listens", ""));
 }
 
+/// Leaves something in every storage that Deno has, as far as that works.
+const LEAVE: &str = "try { localStorage.setItem('marker', '1'); } catch {} \
+    try { await (await caches.open('c')).put('http://a/', new Response('x')); } catch {} Deno.exit(0);";
+/// Names the storages in which something was left.
+const FIND: &str = "const found = []; try { if (localStorage.getItem('marker')) found.push('storage'); } catch {} \
+    try { if (await (await caches.open('c')).match('http://a/')) found.push('caches'); } catch {} \
+    console.log(JSON.stringify(found)); Deno.exit(0);";
+
 #[test]
 fn storage_does_not_outlive_a_process() {
-    let script = "try { localStorage.setItem('marker', '1'); } catch {} try { await (await caches.open('c')).put('http://a/', new Response('x')); } catch {} Deno.exit(0);";
-    jailed(script);
-    let look = "let found = []; try { if (localStorage.getItem('marker')) found.push('storage'); } catch {} try { if (await (await caches.open('c')).match('http://a/')) found.push('caches'); } catch {} console.log(JSON.stringify(found)); Deno.exit(0);";
-    assert_eq!(jailed(look).trim(), "[]");
+    // Without a jail it does, and every flag that denies something changes nothing: so the look is a real one.
+    let folder = tempfile::tempdir().expect("a folder");
+    let denied = ["--deny-read", "--deny-write", "--deny-net", "--deny-env", "--deny-sys", "--deny-run", "--deny-ffi"];
+    let free = |script: &str| {
+        let mut command = Command::new(deno());
+        command.args(["run", "--quiet", "--no-prompt"]).args(denied).arg("-").env("DENO_DIR", folder.path());
+        said(command, script)
+    };
+    free(LEAVE);
+    assert_eq!(free(FIND).trim(), r#"["storage","caches"]"#);
+    // The folder that cannot be made holds by itself, and so does landlock.
+    for layers in ["", "landlock"] {
+        jailed_without(layers, LEAVE);
+        assert_eq!(jailed_without(layers, FIND).trim(), "[]", "without {layers:?}");
+    }
+}
+
+#[test]
+fn nothing_is_written_even_where_landlock_is_missing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("set");
+    let file = folder.path().join("left");
+    jailed_without("landlock,namespaces", &format!("Deno.writeTextFileSync({:?}, 'x'); Deno.exit(0);", file));
+    assert_eq!(std::fs::read_to_string(&file).unwrap_or_default(), "");
+}
+
+#[test]
+fn the_process_knows_nothing_of_its_host() {
+    let tell = "const { argv0 } = await import('node:process'); \
+        console.log(JSON.stringify([Deno.cwd(), argv0, Deno.env.toObject()])); Deno.exit(0);";
+    let known = r#"["/","deno",{"DENO_DIR":"/dev/null/deno","NO_COLOR":"1","PATH":"/usr/bin:/bin"}]"#;
+    let told: serde_json::Value = serde_json::from_str(&jailed(tell)).expect("JSON");
+    assert_eq!(told, serde_json::from_str::<serde_json::Value>(known).expect("JSON"));
+}
+
+#[test]
+fn the_kernel_bounds_typed_arrays() {
+    // The jail of these tests has 1,000 MB, of which V8 reserves more than half.
+    let hold = |megabytes: u32| {
+        jailed(&format!(
+            "const all = []; for (let i = 0; i < {megabytes}; i++) all.push(new Uint8Array(1e6).fill(1)); \
+             console.log('held'); Deno.exit(0);"
+        ))
+    };
+    assert_eq!((hold(100).trim(), hold(1200).trim()), ("held", ""));
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use toolgate_engine::Engine;
 use toolgate_gateway::chain::{Chain, ChainRequest};
 use toolgate_gateway::output::{self, OutputSettings};
 use toolgate_wire::{Profile, Report};
@@ -25,6 +24,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         code: code.clone(),
         limits,
         observer: console.as_ref().map(|console| Arc::new(console.observer()) as _),
+        engine: args.bounds.engine(),
         ..ChainRequest::default()
     };
     let report = if args.servers.are_named() { over_servers(args, request)? } else { over_script(args, request)? };
@@ -46,8 +46,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
 
 fn over_script(args: &RunArgs, request: ChainRequest) -> anyhow::Result<Report> {
     let bridge = tools::bridge(args.tools.as_ref())?;
-    // Nothing ahead: a second worker would be forked for nobody.
-    let started = engine::start(Engine::builder().isolation(args.bounds.isolation()).workers_ahead(0))?;
+    let started = engine::start(engine::for_one_run(args.bounds.isolation()))?;
     let chain = Chain::new(started.engine.clone(), bridge);
     Ok(started.wait(chain.run(request)).report)
 }

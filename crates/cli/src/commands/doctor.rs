@@ -4,6 +4,7 @@
 //! a worker says of itself counts only where the kernel does not contradict it.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
@@ -13,7 +14,9 @@ use toolgate_guest::lockdown;
 use toolgate_wire::{Isolation, Profile, Report};
 
 use super::Exit;
+use super::servers::configuration;
 use crate::args::DoctorArgs;
+use crate::args::servers::Servers;
 use crate::children::{Seen, children, look_at};
 use crate::engine::start;
 use crate::print::{Style, escape, out};
@@ -55,7 +58,7 @@ struct Layer {
 
 pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let builder = Engine::builder().isolation(IsolationMode::Process).without(args.left_off()).workers_ahead(0);
-    let mut diagnosis = diagnose(builder);
+    let mut diagnosis = diagnose(builder, v8(deno(args)?.as_deref()));
     for left_off in &args.without {
         diagnosis.excuse(left_off.name());
     }
@@ -67,7 +70,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
     Ok(if diagnosis.ok { Exit::Done } else { Exit::Failed })
 }
 
-fn diagnose(builder: EngineBuilder) -> Diagnosis {
+fn diagnose(builder: EngineBuilder, v8: String) -> Diagnosis {
     let (facts, error) = match examine(builder) {
         Ok((report, seen)) => {
             let error = report.failure().map(ToString::to_string);
@@ -76,11 +79,21 @@ fn diagnose(builder: EngineBuilder) -> Diagnosis {
         Err(error) => (Facts::default(), Some(format!("{error:#}"))),
     };
     let version = env!("CARGO_PKG_VERSION");
-    Diagnosis { ok: facts.ran, version, system: system(), layers: layers(&facts), v8: v8(), error }
+    Diagnosis { ok: facts.ran, version, system: system(), layers: layers(&facts), v8, error }
 }
 
-fn v8() -> String {
-    match v8_status(None) {
+/// The deno that the configuration names. A file that was not asked for and cannot be read is `config check`'s to explain.
+fn deno(args: &DoctorArgs) -> anyhow::Result<Option<PathBuf>> {
+    let servers = Servers { config: args.config.clone(), demo: false };
+    match configuration(&servers) {
+        Ok(config) => Ok(config.settings.v8.deno),
+        Err(error) if args.config.is_some() => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+fn v8(deno: Option<&Path>) -> String {
+    match v8_status(deno) {
         V8Status::Available { deno, version } => format!("{version} at {}", deno.display()),
         V8Status::Missing { reason } => reason,
     }

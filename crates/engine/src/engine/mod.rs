@@ -83,6 +83,11 @@ impl Engine {
         self.0.v8.status()
     }
 
+    /// Whether the interpreter that a request names, or the engine's own, is not there at all.
+    pub fn lacks(&self, engine: Option<EngineChoice>) -> bool {
+        engine.unwrap_or(self.0.engine) == EngineChoice::V8 && self.0.v8.pool().is_err()
+    }
+
     /// Ends the workers; every later run is `UNAVAILABLE`. Doing it again does nothing.
     pub fn dispose(&self) {
         self.0.dispose();

@@ -158,7 +158,6 @@ fn start(recipe: &Recipe, size: Size) -> io::Result<Started> {
         .arg(&recipe.deno)
         .args(script::arguments(recipe.heap(size)))
         .env_clear()
-        .current_dir("/")
         .stdin(OwnedFd::from(theirs.try_clone()?))
         .stdout(OwnedFd::from(theirs))
         .stderr(Stdio::from(their_stderr))

@@ -52,7 +52,11 @@ pub(super) fn arguments(heap: u64) -> Vec<String> {
 
 /// The host's first message: a length, then a JSON list of names and texts.
 pub(super) fn first_message() -> Vec<u8> {
-    let files: Vec<_> = INNER.iter().map(|(name, text)| json!([name, text])).collect();
+    message(&INNER)
+}
+
+fn message(files: &[(&str, &str)]) -> Vec<u8> {
+    let files: Vec<_> = files.iter().map(|(name, text)| json!([name, text])).collect();
     let text = serde_json::Value::from(files).to_string().into_bytes();
     let mut message = (text.len() as u32).to_le_bytes().to_vec();
     message.extend(text);
@@ -74,6 +78,67 @@ fn percent_encoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::path::{Path, PathBuf};
+    use std::process::{Command, Stdio};
+
+    /// The deno of the tests: named by the variable, on the search path, or installed by `./check`.
+    fn deno() -> PathBuf {
+        let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.check/deno/node_modules/deno/deno");
+        super::super::find::find(None).unwrap_or(installed)
+    }
+
+    /// Starts a worker whose inner program found its way back into Deno's own realm: `own` makes functions there.
+    /// Gives what it tells.
+    fn with_denos_own_realm(code: &str) -> String {
+        let probe = format!(
+            "(function (outside) {{
+               const own = outside.read.constructor;
+               let told = 'nothing';
+               const tell = (value) => {{ told = value; }};
+               {code};
+               return () => outside.write(outside.encode(`${{told}}`));
+             }})"
+        );
+        let mut worker = Command::new(deno())
+            .args(arguments(64))
+            .arg("000000")
+            .env_clear()
+            .env("DENO_DIR", "/dev/null/deno")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a worker");
+        let mut stdin = worker.stdin.take().expect("piped");
+        stdin.write_all(&message(&[("probe", &probe)])).expect("written");
+        let output = worker.wait_with_output().expect("an end");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    #[test]
+    fn whoever_gets_into_denos_own_realm_finds_it_empty() {
+        let names = "tell(Object.getOwnPropertyNames(own('return globalThis')()).sort())";
+        assert_eq!(with_denos_own_realm(names), "Infinity,NaN,globalThis,queueMicrotask,undefined");
+    }
+
+    /// What a call of a module gives that is imported there. A function that no script makes may import what its realm may.
+    fn check_imported(module: &str, call: &str, expected: &str) {
+        let code = format!(
+            "Promise.resolve(\"return import('{module}')\").then(own).then((load) => load()).then((it) => {{
+               try {{ tell({call}) }} catch {{ tell('refused') }}
+             }}, () => tell('not imported'))"
+        );
+        assert_eq!(with_denos_own_realm(&code), expected, "{call}");
+    }
+
+    #[test]
+    fn what_is_imported_in_denos_own_realm_can_do_nothing() {
+        // The import itself is answered, whatever is denied: one reason more to run no program in that realm.
+        check_imported("node:fs", "typeof it.readFileSync", "function");
+        check_imported("node:fs", "it.readFileSync('/etc/passwd').length", "refused");
+        check_imported("node:fs", "it.readdirSync('/').length", "refused");
+        check_imported("node:child_process", "it.spawnSync('/bin/true').status", "refused");
+    }
 
     #[test]
     fn the_program_fits_in_one_argument() {

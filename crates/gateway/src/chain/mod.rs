@@ -18,7 +18,7 @@ mod tools;
 use std::sync::Arc;
 use std::time::Instant;
 
-use toolgate_engine::{Cancel, Engine, Host, Observer, Request};
+use toolgate_engine::{Cancel, Engine, EngineChoice, Host, Observer, Request};
 use toolgate_plan::{FailureFacts, Finding, Plan, Preflight, Program, Script, SyntaxFault};
 use toolgate_wire::{
     CallState, Code, Failure, Isolation, LimitRequest, Limits, Logs, Outcome, Position, Profile, Report, Usage,
@@ -77,6 +77,8 @@ pub struct ChainRequest {
     pub context: CallContext,
     /// Who listens.
     pub observer: Option<Arc<dyn Observer>>,
+    /// The interpreter; the engine's own choice when absent.
+    pub engine: Option<EngineChoice>,
     /// Whether every text goes to the engine. The answers are the same.
     pub no_short_cuts: bool,
 }
@@ -184,6 +186,7 @@ impl Chain {
             compiled: Some(program),
             cancel: following.cancel.clone(),
             observer: request.observer,
+            engine: request.engine,
             ..Request::new(Profile::Chain, request.code)
         };
         self.engine.run(run).await

@@ -45,7 +45,7 @@ use crate::store::results::ResultStore;
 pub use cache::prefill_cache;
 pub use members::{KeyName, Origin};
 pub use register::{Registration, RegistrationError};
-pub use settings::{chain_limits, compute_limits, engine_builder, output_settings, snippet_limits};
+pub use settings::{chain_limits, compute_limits, engine_builder, output_settings, snippet_limits, v8_settings};
 
 use cache::CacheFile;
 use functions::Granted;

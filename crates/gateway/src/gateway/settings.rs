@@ -23,13 +23,7 @@ pub fn engine_builder(settings: &Settings) -> EngineBuilder {
         Some(values::Engine::V8) => builder.engine(EngineChoice::V8),
         None => builder,
     };
-    let v8 = &settings.v8;
-    builder = builder.v8(V8Settings {
-        deno: v8.deno.clone().or(V8Settings::default().deno),
-        ahead: v8.pool,
-        move_after: v8.threshold,
-        ..V8Settings::default()
-    });
+    builder = builder.v8(v8_settings(settings));
     if let Some(runs) = settings.sandbox.max_concurrent_runs {
         builder = builder.max_concurrent_runs(runs);
     }
@@ -37,6 +31,12 @@ pub fn engine_builder(settings: &Settings) -> EngineBuilder {
         builder = builder.workers_ahead(ahead);
     }
     builder
+}
+
+/// How V8 is used, as the configuration wants it.
+pub fn v8_settings(settings: &Settings) -> V8Settings {
+    let v8 = &settings.v8;
+    V8Settings { deno: v8.deno.clone(), ahead: v8.pool, move_after: v8.threshold, ..V8Settings::default() }
 }
 
 /// The configured limits of chains.
@@ -88,5 +88,51 @@ pub(super) fn result_limits(settings: &Settings) -> ResultLimits {
     ResultLimits {
         max_bytes: usize::try_from(settings.limits.result_store.get()).unwrap_or(usize::MAX),
         time_to_live: settings.limits.result_ttl,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::raw::Raw;
+    use crate::config::text::{Format, Source};
+    use crate::config::{Env, check};
+    use serde_json::{Value, json};
+    use std::path::Path;
+    use std::time::Duration;
+    use toolgate_engine::{Request, V8Status};
+    use toolgate_wire::{Code, Profile};
+
+    fn settings(toolgate: Value) -> Settings {
+        let text = json!({ "mcpServers": {}, "toolgate": toolgate }).to_string();
+        let raw = Raw::read(Source::new(Path::new("toolgate.json"), Format::Json, &text)).unwrap();
+        check(&raw, &Env::new(None, "/")).unwrap().settings
+    }
+
+    #[test]
+    fn v8_is_used_as_configured() {
+        let v8 = json!({ "deno": "/opt/deno", "pool": 3, "threshold_ms": 80 });
+        let expected = V8Settings {
+            deno: Some("/opt/deno".into()),
+            ahead: 3,
+            move_after: Duration::from_millis(80),
+            ..V8Settings::default()
+        };
+        assert_eq!(v8_settings(&settings(json!({ "engines": { "v8": v8 } }))), expected);
+        assert_eq!(v8_settings(&settings(json!({}))), V8Settings::default(), "without settings, the engine's own");
+    }
+
+    #[tokio::test]
+    async fn the_configured_engine_is_the_one_that_runs() {
+        let configured = settings(json!({
+            "sandbox": { "engine": "v8", "isolation": "thread" },
+            "engines": { "v8": { "deno": "/nowhere/deno" } },
+        }));
+        let engine = engine_builder(&configured).build().unwrap();
+        let V8Status::Missing { reason } = engine.v8_status() else { panic!("there is no such program") };
+        assert!(reason.starts_with("/nowhere/deno is not a deno program"), "{reason}");
+        let report = engine.run(Request::new(Profile::Chain, "return 1")).await;
+        let failure = report.failure().unwrap();
+        assert_eq!((failure.code, &failure.message), (Code::Unavailable, &reason));
     }
 }

@@ -4,7 +4,7 @@ use crate::harness::{Case, cases};
 use crate::support::{Server, Setup, hold, read, start};
 use serde_json::{Value, json};
 use std::time::Duration;
-use toolgate_engine::Engine;
+use toolgate_engine::{Engine, V8Settings};
 use toolgate_gateway::config::checked::{ProfileLimits, Profiles};
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -20,6 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_full_queue_says_when_to_come_back,
         a_caller_that_goes_takes_its_run_along,
         a_configured_limit_is_the_most_one_may_ask_for,
+        a_request_chooses_its_engine,
         functions_health_and_the_document_are_there,
     ]
 }
@@ -165,6 +166,18 @@ async fn a_configured_limit_is_the_most_one_may_ask_for() {
     let document = server.get("/v1/openapi.json").await.json();
     let timeout = &document["components"]["schemas"]["RunRequest"]["properties"]["timeoutMs"];
     assert_eq!(timeout["maximum"], json!(100));
+}
+
+async fn a_request_chooses_its_engine() {
+    let v8 = V8Settings { deno: Some("/nowhere/deno".into()), ..V8Settings::default() };
+    let server = start(Setup { engine: Engine::builder().v8(v8), ..Setup::default() }).await;
+    let report = server.run(json!({"code": "return 1", "engine": "quickjs"})).await;
+    assert_eq!((&report["result"], &report["engine"]), (&json!(1), &json!("quickjs")), "{report}");
+    // There is none here, so that the request is the only reason to look for one.
+    let missing = server.post("/v1/run", json!({"code": "return 1", "engine": "v8"})).await;
+    assert_eq!(missing.status, 503, "{missing:?}");
+    let unknown = server.post("/v1/run", json!({"code": "return 1", "engine": "spidermonkey"})).await;
+    assert_eq!(unknown.refusal(), "400 INVALID_INPUT /engine");
 }
 
 async fn functions_health_and_the_document_are_there() {

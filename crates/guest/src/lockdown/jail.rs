@@ -65,7 +65,9 @@ fn become_inmate(inmate: Inmate, without: Without) -> io::Result<std::convert::I
         layers.landlock = landlock(&program, libraries);
     }
     layers.seccomp = !without.seccomp;
-    let mut arguments = vec![inmate.program];
+    // Where the program is, and where it was started, is nothing that it needs to know.
+    std::env::set_current_dir("/")?;
+    let mut arguments = vec![OsString::from("deno")];
     arguments.extend(inmate.arguments);
     arguments.push(spell(layers).into());
     let arguments = arguments.iter().map(|text| CString::new(text.as_bytes())).collect::<Result<Vec<_>, _>>()?;

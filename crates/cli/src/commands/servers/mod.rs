@@ -44,7 +44,9 @@ impl Opened {
 
     /// The same with another isolation than the configuration's.
     pub(crate) fn with_isolation(servers: &Servers, isolation: Option<IsolationMode>) -> anyhow::Result<Self> {
-        let config = configuration(servers)?;
+        let mut config = configuration(servers)?;
+        // One run at most comes of a command: a second V8 process would be started for nobody.
+        config.settings.v8.pool = 0;
         for warning in &config.warnings {
             note(escape::text(&warning.to_string()));
         }

@@ -66,6 +66,7 @@ const outside = {
     return other ? "Other" : "Plain";
   },
   collect: () => collect(),
+  exit: () => exit(0),
   memory: () => {
     const { heapUsed, external } = core.memoryUsage();
     return heapUsed + external;

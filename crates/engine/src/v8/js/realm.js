@@ -197,16 +197,41 @@
       },
     }));
   };
-  // Large buffers lie outside the heap that V8 bounds, so they are asked for before they are made.
+  // Buffers lie outside the heap that V8 bounds, and long texts come into being all at once: both are
+  // asked for before they are made, small ones together. What is longer than any may be throws by itself.
   const LARGE = 64 * 1024;
-  const meterBuffers = (admit) => {
+  const LONGEST = 0x7fffffff;
+  const meterMemory = (admit) => {
+    let small = 0;
+    const ask = (bytes) => {
+      if (!(bytes > 0 && bytes <= LONGEST)) return;
+      small += bytes;
+      if (small < LARGE) return;
+      small = 0;
+      admit(bytes);
+    };
+    const meterMethods = (prototype, names, bytesOf) => {
+      for (const name of names) {
+        const plain = prototype[name];
+        const metered = {
+          [name](...given) {
+            if (typeof given[0] === "number") ask(bytesOf(this, given[0]));
+            return apply(plain, this, given);
+          },
+        }[name];
+        defineProperty(metered, "length", { __proto__: null, value: plain.length, configurable: true });
+        put(prototype, name, metered);
+      }
+    };
+    meterMethods(String.prototype, ["repeat"], (text, count) => (typeof text === "string" ? text.length * count : 0));
+    meterMethods(String.prototype, ["padStart", "padEnd"], (_, length) => length);
+    meterMethods(ArrayBuffer.prototype, ["resize", "transfer", "transferToFixedLength"], (_, length) => length);
     const meter = (name, bytesOf) => {
       const Plain = globalThis[name];
       const Metered = new Proxy(Plain, {
         __proto__: null,
         construct: (target, given, newTarget) => {
-          const bytes = bytesOf(given[0]);
-          if (bytes >= LARGE) admit(bytes);
+          ask(bytesOf(given[0]));
           return construct(target, given, newTarget === Metered ? target : newTarget);
         },
       });
@@ -221,5 +246,5 @@
     }
   };
 
-  return { resolveGlobals, remember, meterBuffers };
+  return { resolveGlobals, remember, meterMemory };
 })

@@ -177,7 +177,10 @@
       if (value === undefined && key !== null) return;
       lead(key);
       switch (typeof value) {
-        case "string": out += stringify(value); break;
+        case "string":
+          if (value.length + 2 > caps.maxBytes) tooLarge();
+          out += stringify(value);
+          break;
         case "number": out += value - value === 0 ? (value === 0 ? "0" : `${value}`) : "null"; break;
         case "boolean": out += value ? "true" : "false"; break;
         case "bigint": refuse("is a BigInt; use String(x) or Number(x)"); break;

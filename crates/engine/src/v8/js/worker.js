@@ -29,9 +29,10 @@
   const MAX_TIMERS = 10000;
   const MAX_UNHEARD = 100;
   const MAX_LOG_BYTES = 1024 * 1024;
+  const LARGE = 64 * 1024;
   const [MEMORY, SYNTAX, RUNTIME, OUTPUT_TOO_LARGE, INVALID_DATA, UNAVAILABLE] = [1, 2, 3, 4, 6, 7];
 
-  const { resolveGlobals, remember, meterBuffers } = makeRealm(outside.encode);
+  const { resolveGlobals, remember, meterMemory } = makeRealm(outside.encode);
   const { send, flush, receive, receiveText, returned, failed } = makeCodec({ outside });
   const { toJson, isFault } = makeSerialiser({ isProxy: outside.isProxy, kindOf: outside.kind });
 
@@ -210,9 +211,14 @@
     setUrl: outside.setUrl,
     parseQuery: outside.parseQuery,
     writeQuery: outside.writeQuery,
-    encodeUtf8: (text) => bytesOf(outside.encode(text)),
+    encodeUtf8: (text) => {
+      const bytes = outside.encode(text);
+      if (bytes.length >= LARGE) admit(0);
+      return bytesOf(bytes);
+    },
     decodeUtf8: (bytes, fatal) => {
       const text = outside.decode(bytes);
+      if (text.length >= LARGE) admit(0);
       return fatal && apply(indexOf, text, ["\ufffd"]) >= 0 && !isUtf8(bytes, text) ? undefined : text;
     },
   };
@@ -254,7 +260,7 @@
   const thrown = (error) => {
     if (isEnd(error) || isGone(error)) return error;
     // An allocation that the system refused is a RangeError, and leaves what filled the memory behind.
-    if (refused || (isRangeError(error) && held() > limits.memory)) throw outOfMemory();
+    if (isRangeError(error) && held() > limits.memory) throw outOfMemory();
     const described = describe(error);
     const place = apply(exec, PLACE, [described[1]]);
     return new End(RUNTIME, described[0], place === null ? 0 : +place[1], place === null ? 0 : +place[2]);
@@ -267,22 +273,16 @@
     if (used > peak) peak = used;
     return used;
   };
-  // A buffer that was refused ends the run, whatever the program makes of the error.
-  let refused = false;
-  meterBuffers((bytes) => {
-    if (held() + bytes <= limits.memory) return;
-    outside.collect();
-    if (outside.memory() - base + bytes <= limits.memory) return;
-    refused = true;
-    throw new RangeError("Array buffer allocation failed");
-  });
   // What is garbage does not count, so it is collected before a run is ended for it.
-  const checkMemory = () => {
-    if (refused) throw outOfMemory();
-    if (held() <= limits.memory) return;
+  const hasRoom = (bytes) => {
+    if (held() + bytes <= limits.memory) return true;
     outside.collect();
-    if (outside.memory() - base > limits.memory) throw outOfMemory();
+    return outside.memory() - base + bytes <= limits.memory;
   };
+  const checkMemory = () => { if (!hasRoom(0)) throw outOfMemory(); };
+  // Whatever is refused ends the run there and then: a program that could catch it could go on for ever.
+  const admit = (bytes) => { if (!hasRoom(bytes)) end(finishOf(outOfMemory())); };
+  meterMemory(admit);
 
   // As deep as the other interpreter goes, and not deeper.
   const checkDepth = (text) => {
@@ -412,6 +412,15 @@
     toJson([{ a: 1, b: ["x", null, true] }, new Map([["k", 1]])], { __proto__: null, maxBytes: 1000, maxDepth: null, depthIsError: false, root: "" });
     describe(new TypeError("warm"));
     random();
+    // What starting left behind would count as the program's room.
+    outside.collect();
+  };
+  // Stays until it is killed: whatever the program left behind does not run.
+  const end = (finish) => {
+    send.done(peak, dropped, finish);
+    flush();
+    while (receive() !== null) {}
+    outside.exit();
   };
 
   const flags = [];
@@ -427,9 +436,6 @@
     for (let at = 0; at < unheard.length && at < MAX_UNHEARD; at++) {
       if (unheard[at].promise !== own) log(1, `unhandled rejection: ${describe(unheard[at].reason)[0]}`);
     }
-    send.done(peak, dropped, finish);
-    flush();
-    // Stays until it is killed: whatever the program left behind does not run.
-    while (receive() !== null) {}
+    end(finish);
   };
 })

@@ -130,6 +130,7 @@ async fn perform(shared: &Shared, call: &ToolCall, code: &str, mut limits: Limit
         functions: shared.functions(&call.page),
         context: CallContext { cancel: call.cancel.clone(), deadline: Some(deadline.into()), ..CallContext::default() },
         observer: steps.map(|steps| steps as Arc<dyn Observer>),
+        engine: None,
         no_short_cuts: false,
     };
     let warnings = request.context.warnings.clone();

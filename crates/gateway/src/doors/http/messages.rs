@@ -9,7 +9,8 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use toolgate_wire::{CallState, Code, Outcome, Profile, Report};
+use toolgate_engine::EngineChoice;
+use toolgate_wire::{CallState, Code, Destination, Outcome, Profile, Report, Usage};
 
 /// A program to run.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -32,6 +33,8 @@ pub(super) struct RunRequest {
     pub(super) max_heap_mb: Option<Whole>,
     /// The kind of run; `chain` if absent.
     pub(super) profile: Option<RunProfile>,
+    /// The interpreter; the configured one if absent.
+    pub(super) engine: Option<RunEngine>,
 }
 
 /// The kinds of run that a program can be.
@@ -54,6 +57,28 @@ impl From<RunProfile> for Profile {
     }
 }
 
+/// The interpreters that a run can ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum RunEngine {
+    /// QuickJS; a run that computes for long moves to V8, if there is one.
+    Auto,
+    /// QuickJS only.
+    QuickJs,
+    /// V8 only; `UNAVAILABLE` where there is none.
+    V8,
+}
+
+impl From<RunEngine> for EngineChoice {
+    fn from(engine: RunEngine) -> Self {
+        match engine {
+            RunEngine::Auto => EngineChoice::Auto,
+            RunEngine::QuickJs => EngineChoice::QuickJs,
+            RunEngine::V8 => EngineChoice::V8,
+        }
+    }
+}
+
 /// A function to apply to data.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -72,6 +97,8 @@ pub(super) struct ComputeRequest {
     #[serde(rename = "maxHeapMB")]
     #[schemars(with = "Option<u64>", range(min = 2, max = 1024))]
     pub(super) max_heap_mb: Option<Whole>,
+    /// The interpreter; the configured one if absent.
+    pub(super) engine: Option<RunEngine>,
 }
 
 /// `null` is data too.
@@ -150,7 +177,7 @@ pub(super) struct RunReply {
     usage: UsageReply,
     /// What confined it: `process`, `thread`, or `none` if nothing was run.
     isolation: &'static str,
-    /// What ran it: `quickjs`, `v8`, or `none`.
+    /// What ran it: `quickjs`, `v8`, `quickjs+v8` for a run that moved, or `none`.
     engine: &'static str,
     /// What the caller should know although the run went on.
     warnings: Vec<String>,
@@ -179,7 +206,7 @@ impl RunReply {
             calls: report.calls.into_iter().map(CallReply::from).collect(),
             execution_ms,
             execution_id,
-            usage: UsageReply { cpu_ms: usage.cpu_ms, memory_bytes: usage.memory_bytes, queued_ms: usage.queued_ms },
+            usage: UsageReply::new(usage),
             isolation: report.isolation.mode,
             engine: report.engine,
             warnings: report.warnings.into_iter().chain(remarks).collect(),
@@ -264,6 +291,48 @@ struct UsageReply {
     memory_bytes: u64,
     /// Waiting for a free place.
     queued_ms: f64,
+    /// That the run moved to another interpreter, or that this was tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moved: Option<MovedReply>,
+}
+
+impl UsageReply {
+    fn new(usage: Usage) -> Self {
+        let moved = usage.moved.map(|moved| MovedReply {
+            to: match moved.to {
+                Destination::V8 => DestinationReply::V8,
+                Destination::StayedDiverged => DestinationReply::StayedDiverged,
+                Destination::StayedLost => DestinationReply::StayedLost,
+            },
+            at_ms: moved.at_ms,
+            cost_ms: moved.cost_ms,
+        });
+        UsageReply { cpu_ms: usage.cpu_ms, memory_bytes: usage.memory_bytes, queued_ms: usage.queued_ms, moved }
+    }
+}
+
+/// A run's move from one interpreter to another.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct MovedReply {
+    /// Where it went on.
+    to: DestinationReply,
+    /// From its start to the move.
+    at_ms: f64,
+    /// From then until the second had caught up.
+    cost_ms: f64,
+}
+
+/// Where a run that was moved went on.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum DestinationReply {
+    /// On V8.
+    V8,
+    /// Where it had been: on V8 it did something else than before.
+    StayedDiverged,
+    /// Where it had been: V8 did not catch up in time, or ended.
+    StayedLost,
 }
 
 /// A session to open.

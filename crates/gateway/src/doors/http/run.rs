@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
-use toolgate_engine::{Cancel, Engine, Observer, Request};
+use toolgate_engine::{Cancel, Engine, EngineChoice, Observer, Request};
 use toolgate_wire::{Code, LimitRequest, Limits, Outcome, Profile, Report};
 
 use super::body::{self, Budget, Share};
@@ -48,6 +48,7 @@ pub(super) async fn run(
         profile,
         limits: limits::granted(profile, &rules.profiles, wishes)?,
         functions,
+        engine: request.engine.map(Into::into),
         cancel: Cancel::new(),
         observer: None,
     };
@@ -72,6 +73,7 @@ pub(super) async fn compute(
         profile: Profile::Compute,
         limits: limits::granted(Profile::Compute, &service.rules().profiles, wishes)?,
         functions: Registry::new(),
+        engine: request.engine.map(Into::into),
         cancel: Cancel::new(),
         observer: None,
     };
@@ -102,6 +104,7 @@ pub(super) struct Job {
     pub(super) profile: Profile,
     pub(super) limits: LimitRequest,
     pub(super) functions: Registry,
+    pub(super) engine: Option<EngineChoice>,
     pub(super) cancel: Cancel,
     pub(super) observer: Option<Arc<dyn Observer>>,
 }
@@ -133,6 +136,7 @@ impl Service {
             limits: job.limits,
             data: job.data.map(|data| String::from(Box::<str>::from(data))),
             host: Arc::new(host),
+            engine: job.engine,
             cancel: job.cancel,
             observer: job.observer,
             ..Request::new(job.profile, job.code)
@@ -145,16 +149,18 @@ impl Service {
                 run.await
             }
         };
-        refused(&report, self.engine())?;
+        refused(&report, self.engine(), job.engine)?;
         Ok(RunReply::new(report, execution_id, context.warnings.to_vec()))
     }
 }
 
 /// A run for which there was no sandbox was not carried out: that is the service's failure, not the program's.
-fn refused(report: &Report, engine: &Engine) -> Result<(), Refusal> {
+fn refused(report: &Report, engine: &Engine, asked: Option<EngineChoice>) -> Result<(), Refusal> {
     match &report.outcome {
-        // An engine that was disposed of does not come back; one that is busy does.
-        Outcome::Failed(failure) if failure.code == Code::Unavailable && engine.is_disposed() => {
+        // An engine that was disposed of or never there does not come back; one that is busy does.
+        Outcome::Failed(failure)
+            if failure.code == Code::Unavailable && (engine.is_disposed() || engine.lacks(asked)) =>
+        {
             Err(Refusal::unavailable(failure.message.clone()))
         }
         Outcome::Failed(failure) if failure.code == Code::Unavailable => Err(Refusal::Busy(failure.message.clone())),

@@ -11,7 +11,7 @@ use toolgate_engine::Cancel;
 use super::lent::{Lent, Outgoing};
 use crate::doors::http::body::{self, escaped};
 use crate::doors::http::limits::{self, Wishes};
-use crate::doors::http::messages::{RunProfile, Whole};
+use crate::doors::http::messages::{RunEngine, RunProfile, Whole};
 use crate::doors::http::refusal::Refusal;
 use crate::doors::http::run::{Job, context, named};
 use crate::doors::http::{Caller, Service};
@@ -33,6 +33,7 @@ pub(super) struct Opening {
     #[serde(rename = "maxHeapMB")]
     max_heap_mb: Option<Whole>,
     profile: Option<RunProfile>,
+    engine: Option<RunEngine>,
 }
 
 /// A function that the caller lends.
@@ -97,6 +98,7 @@ impl Opening {
             profile,
             limits: limits::granted(profile, &rules.profiles, wishes)?,
             functions,
+            engine: self.engine.map(Into::into),
             cancel: Cancel::new(),
             observer: Some(lent.clone()),
         };
