@@ -1,8 +1,9 @@
 //! The backends' own tools as `backend__tool`, for clients without code mode.
 //!
 //! Calls go through the bridge like any other and come back as the backend sent them. A name is at most 64 characters
-//! of `A-Z a-z 0-9 _ -`, as the strictest clients want it. Where two tools would get one name, both get a number
-//! made from their own names: a new backend can make a name longer, never give it to another tool.
+//! of `A-Z a-z 0-9 _ -`, as the strictest clients want it; `prefix: false` leaves the backend's out. Where two tools
+//! would get one name, both get a number made from their own names: a new backend can make a name longer, never give it
+//! to another tool.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +18,7 @@ use super::Shared;
 use super::answer::{failure, text};
 use super::session::Run;
 use super::tools::chain::execution_id;
+use super::tools::is_taken;
 use crate::bridge::Asked;
 use crate::catalog::{Catalog, ToolRef};
 use crate::doors::mcp::{Fault, Page, ToolCall};
@@ -45,8 +47,8 @@ struct Named {
 }
 
 impl Names {
-    fn of(catalog: &Catalog) -> Self {
-        let rows = named(catalog);
+    fn of(catalog: &Catalog, is_bare: impl Fn(&str) -> bool) -> Self {
+        let rows = named(catalog, is_bare);
         let places = rows.iter().enumerate().map(|(place, row)| (row.name.clone(), place)).collect();
         Names { rows, places }
     }
@@ -60,7 +62,9 @@ impl Direct {
         match &*held {
             Some((of, names)) if *of == edition => Arc::clone(names),
             _ => {
-                let names = Arc::new(Names::of(&shared.gateway.catalog()));
+                let config = shared.gateway.config();
+                let is_bare = |backend: &str| config.backends.get(backend).is_some_and(|it| !it.policy.prefix);
+                let names = Arc::new(Names::of(&shared.gateway.catalog(), is_bare));
                 *held = Some((edition, Arc::clone(&names)));
                 names
             }
@@ -176,20 +180,21 @@ fn object(name: String, tool: ToolRef<'_>) -> Value {
     Value::Object(object)
 }
 
-fn named(catalog: &Catalog) -> Vec<Named> {
+fn named(catalog: &Catalog, is_bare: impl Fn(&str) -> bool) -> Vec<Named> {
     let mut rows: Vec<Named> = catalog
         .tools()
         .map(|it| {
             let (backend, tool) = (it.backend.name().to_owned(), it.tool().name.clone());
-            Named { name: plain(&backend, &tool), backend, tool }
+            let name = if is_bare(&backend) { plain(&tool) } else { joined(&backend, &tool) };
+            Named { name, backend, tool }
         })
         .collect();
     let mut wanted: HashMap<String, usize> = HashMap::new();
     rows.iter().for_each(|row| *wanted.entry(row.name.clone()).or_default() += 1);
     for row in &mut rows {
-        let alone = wanted.get(&row.name) == Some(&1) && row.name.len() <= MAX_NAME;
-        if !alone {
-            row.name = numbered(&row.name, &row.backend, &row.tool);
+        let alone = wanted.get(&row.name) == Some(&1) && !is_taken(&row.name);
+        if !alone || row.name.is_empty() || row.name.len() > MAX_NAME {
+            row.name = numbered(&row.backend, &row.tool);
         }
     }
     // Nobody finds two names of one number by chance; who did it on purpose loses the tool.
@@ -198,12 +203,16 @@ fn named(catalog: &Catalog) -> Vec<Named> {
     rows
 }
 
-fn plain(backend: &str, tool: &str) -> String {
-    let fit = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
-    backend.chars().map(fit).chain("__".chars()).chain(tool.chars().map(fit)).collect()
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect()
 }
 
-fn numbered(name: &str, backend: &str, tool: &str) -> String {
+fn joined(backend: &str, tool: &str) -> String {
+    format!("{}__{}", plain(backend), plain(tool))
+}
+
+fn numbered(backend: &str, tool: &str) -> String {
+    let name = joined(backend, tool);
     let hash = digest(&SHA256, format!("{backend}\0{tool}").as_bytes());
     let digits: String = hash.as_ref().iter().take(DIGITS / 2).map(|byte| format!("{byte:02x}")).collect();
     // All ASCII by now, so every place is a boundary.
@@ -215,6 +224,7 @@ mod tests {
     use super::*;
     use crate::catalog::{BackendState, Listing, Tool};
 
+    /// A backend whose name begins with `bare` has no prefix.
     fn names(backends: &[(&str, &[&str])]) -> Vec<String> {
         let listings = backends.iter().map(|(name, tools)| Listing {
             name: (*name).to_owned(),
@@ -222,7 +232,8 @@ mod tests {
             tools: tools.iter().filter_map(|name| Tool::from_raw(json!({ "name": name }))).collect(),
             tags: Vec::new(),
         });
-        named(&Catalog::new(listings.collect())).into_iter().map(|row| row.name).collect()
+        let rows = named(&Catalog::new(listings.collect()), |backend| backend.starts_with("bare"));
+        rows.into_iter().map(|row| row.name).collect()
     }
 
     #[test]
@@ -239,10 +250,32 @@ mod tests {
     }
 
     #[test]
+    fn without_a_prefix_a_tool_keeps_its_own_name() {
+        assert_eq!(names(&[("a", &["find"]), ("bare", &["find", "web-search"])]), ["a__find", "find", "web-search"]);
+    }
+
+    #[test]
+    fn a_bare_name_that_another_tool_has_is_neither_s() {
+        let numbered = |name: &str, start: &str| name.starts_with(start) && name.len() == start.len() + DIGITS;
+        let both = names(&[("bare1", &["find"]), ("bare2", &["find"])]);
+        assert!(numbered(&both[0], "bare1__find_") && numbered(&both[1], "bare2__find_"), "{both:?}");
+        let crossed = names(&[("a", &["find"]), ("bare", &["a__find"])]);
+        assert!(numbered(&crossed[0], "a__find_") && numbered(&crossed[1], "bare__a__find_"), "{crossed:?}");
+    }
+
+    #[test]
+    fn a_bare_name_is_never_one_of_the_gateway_s_own() {
+        for own in ["call_tool_chain", "register_manual"] {
+            assert!(names(&[("bare", &[own])])[0].starts_with(&format!("bare__{own}_")));
+        }
+    }
+
+    #[test]
     fn a_long_or_odd_name_is_short_and_plain() {
         let long = "x".repeat(10_000);
-        for name in names(&[("böse", &["\"];evil//", "🙂", &long, "__proto__", ""])]) {
-            assert!(name.len() <= MAX_NAME, "{name}");
+        let odd: [&str; 5] = ["\"];evil//", "🙂", &long, "__proto__", ""];
+        for name in names(&[("böse", &odd), ("bare", &odd)]) {
+            assert!(!name.is_empty() && name.len() <= MAX_NAME, "{name}");
             assert!(name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_' || it == b'-'), "{name}");
         }
     }

@@ -60,3 +60,16 @@ async fn cancelling_reaches_the_backend() {
     assert_eq!(heard["content"][0]["text"], "busy");
     world.gateway.shut_down().await;
 }
+
+#[tokio::test]
+async fn a_prefix_comes_and_goes_with_the_configuration() {
+    let servers = || json!({ "f": fixture(&[]) });
+    let world = World::up_with(servers(), json!({ "backends": { "f": { "prefix": false } } })).await;
+    let echoed = direct(&world, "echo", json!({ "n": 1 })).await.unwrap();
+    assert_eq!(echoed["structuredContent"], json!({ "n": 1 }));
+    assert!(direct(&world, "f__echo", json!({})).await.is_err());
+    world.gateway.reload(world.config(servers(), json!({}))).await;
+    assert!(direct(&world, "f__echo", json!({})).await.is_ok());
+    assert!(direct(&world, "echo", json!({})).await.is_err());
+    world.gateway.shut_down().await;
+}
