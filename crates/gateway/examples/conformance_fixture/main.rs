@@ -7,6 +7,7 @@
 mod offers;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ use toolgate_gateway::doors::mcp::{
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let service = Arc::new(Fixture { changes: broadcast::channel(64).0 });
+    let service = Arc::new(Fixture { changes: broadcast::channel(64).0, has_changed: AtomicBool::new(false) });
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["stdio"] => {
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
@@ -37,6 +38,8 @@ async fn main() -> std::io::Result<()> {
 
 struct Fixture {
     changes: broadcast::Sender<Change>,
+    /// Whether the list of tools is the other one of two.
+    has_changed: AtomicBool,
 }
 
 impl Service for Fixture {
@@ -46,13 +49,17 @@ impl Service for Fixture {
     }
 
     fn tools(&self, _: &Page) -> Vec<Value> {
-        offers::tools()
+        let changed = self.has_changed.load(Ordering::Relaxed).then(offers::changed_tool);
+        offers::tools().into_iter().chain(changed).collect()
     }
 
     fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
         match call.name.as_str() {
             "test_tool_with_progress" => return Box::pin(in_steps(call)),
-            "test_trigger_tool_change" => drop(self.changes.send(Change::Tools)),
+            "test_trigger_tool_change" => {
+                self.has_changed.fetch_xor(true, Ordering::Relaxed);
+                drop(self.changes.send(Change::Tools));
+            }
             "test_trigger_prompt_change" => drop(self.changes.send(Change::Prompts)),
             "test_missing_capability" if !call.capabilities.contains_key("sampling") => {
                 return ready(Err(Fault::Rejected {
@@ -67,23 +74,23 @@ impl Service for Fixture {
         ready(offers::result_of(&call.name).ok_or_else(unknown))
     }
 
-    fn resources(&self, _: &Page) -> Vec<Value> {
-        offers::resources()
+    fn resources(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
+        ready(Ok(offers::resources()))
     }
 
-    fn resource_templates(&self) -> Vec<Value> {
-        vec![json!({
+    fn resource_templates(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
+        ready(Ok(vec![json!({
             "uriTemplate": "test://template/{id}/data", "name": "template",
             "description": "Data by its id.", "mimeType": "application/json",
-        })]
+        })]))
     }
 
     fn read(&self, uri: String, _: &Page) -> ServiceFuture<Vec<Value>> {
         ready(offers::contents_of(&uri).ok_or_else(|| Fault::NotFound(format!("there is no resource {uri}"))))
     }
 
-    fn prompts(&self) -> Vec<Value> {
-        offers::prompts()
+    fn prompts(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
+        ready(Ok(offers::prompts()))
     }
 
     fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
@@ -91,9 +98,10 @@ impl Service for Fixture {
         ready(offers::messages_of(&call.name, &call.arguments).ok_or_else(unknown))
     }
 
-    fn complete(&self, completion: Completion) -> Vec<String> {
+    fn complete(&self, completion: Completion) -> ServiceFuture<Vec<String>> {
         let values = ["paris", "park", "party", "test"];
-        values.iter().filter(|value| value.starts_with(&completion.typed)).map(|value| (*value).to_owned()).collect()
+        let fitting = values.iter().filter(|value| value.starts_with(&completion.typed));
+        ready(Ok(fitting.map(|value| (*value).to_owned()).collect()))
     }
 
     fn has_resources(&self) -> bool {

@@ -33,6 +33,11 @@ pub(crate) fn tools() -> Vec<Value> {
     plain.chain(special).collect()
 }
 
+/// A tool that comes and goes.
+pub(crate) fn changed_tool() -> Value {
+    tool("test_changed_tool", "Is there after a change.", json!({ "type": "object" }))
+}
+
 fn tool(name: &str, description: &str, schema: Value) -> Value {
     json!({ "name": name, "description": description, "inputSchema": schema })
 }

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::call::{CallError, CallOptions, Reply, WhenUnready};
-use super::queue::{Full, Queue};
+use super::queue::{Full, Permit, Queue};
 use super::rpc::LinkError;
 use super::session::Session;
 use super::spec::BackendSpec;
@@ -24,7 +24,7 @@ use crate::catalog::Tool;
 /// A backend that runs for as long as a handle to it exists. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct Backend {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     _stop_with_the_last: Arc<DropGuard>,
 }
 
@@ -169,8 +169,7 @@ impl Backend {
     ) -> Result<Reply, CallError> {
         let within = options.timeout.unwrap_or(self.shared.spec.timeout);
         self.wait_if_asked(&options, within).await?;
-        let full = |Full(queued)| CallError::Overloaded { backend: Arc::clone(&self.shared.name), queued };
-        let _permit = self.shared.queue.enter(options.caller).await.map_err(full)?;
+        let _permit = self.turn(options.caller).await?;
         // It may have been lost while the call waited for its turn.
         self.wait_if_asked(&options, within).await?;
         let session = self.shared.session().ok_or_else(|| self.not_ready())?;
@@ -188,6 +187,12 @@ impl Backend {
         };
         self.shared.served.fetch_add(1, Ordering::Relaxed);
         finish(answer, tool)
+    }
+
+    /// Waits for the caller's turn.
+    pub(super) async fn turn(&self, caller: u64) -> Result<Permit, CallError> {
+        let full = |Full(queued)| CallError::Overloaded { backend: Arc::clone(&self.shared.name), queued };
+        self.shared.queue.enter(caller).await.map_err(full)
     }
 
     async fn wait_if_asked(&self, options: &CallOptions, within: Duration) -> Result<(), CallError> {
@@ -214,11 +219,11 @@ impl Backend {
         session.call(tool, saved, options.progress.clone()).await
     }
 
-    fn not_ready(&self) -> CallError {
+    pub(super) fn not_ready(&self) -> CallError {
         CallError::NotReady { backend: Arc::clone(&self.shared.name), state: self.state() }
     }
 
-    fn explain(&self, error: LinkError) -> CallError {
+    pub(super) fn explain(&self, error: LinkError) -> CallError {
         match error {
             LinkError::Closed { sent: false, .. } | LinkError::SessionExpired => self.not_ready(),
             LinkError::Closed { closing, sent: true } => {
@@ -314,13 +319,13 @@ impl Shared {
     }
 
     /// The conversation, if it is still of use: the supervisor may not have seen its end yet.
-    fn session(&self) -> Option<Arc<Session>> {
+    pub(super) fn session(&self) -> Option<Arc<Session>> {
         let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).clone();
         session.filter(|session| !session.link.is_closed())
     }
 
     /// Nobody may be listening, which is fine.
-    fn tell(&self, news: BackendNews) {
+    pub(crate) fn tell(&self, news: BackendNews) {
         let _ = self.events.send(BackendEvent { backend: Arc::clone(&self.name), news });
     }
 }

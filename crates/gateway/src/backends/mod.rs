@@ -18,6 +18,7 @@ mod call;
 pub(crate) mod http;
 mod inbox;
 mod link;
+mod offers;
 pub(crate) mod protocol;
 pub(crate) mod queue;
 pub(crate) mod rpc;
@@ -31,6 +32,7 @@ pub mod unwrap;
 
 pub use backend::Backend;
 pub use call::{CallError, CallOptions, Effect, Progress, Reply, WhenUnready};
+pub use offers::{Offer, Question};
 pub use set::{Backends, Changes};
 pub use spec::{BackendKind, BackendSpec, Probe, ToolFilter};
 pub use state::{BackendEvent, BackendNews, BackendState, BackendStats, Era, Ready, ServerInfo};

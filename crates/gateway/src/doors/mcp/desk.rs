@@ -143,20 +143,29 @@ impl Desk {
     async fn serve_common(&self, asked: &Asked) -> Result<Value, RpcError> {
         let (service, request, page) = (&self.service, &asked.request, &asked.page);
         match request.method.as_str() {
-            "tools/list" => listed(service.tools(page), "tools", "name", asked),
+            "tools/list" => {
+                service.prepared(page).await.map_err(refused)?;
+                listed(service.tools(page), "tools", "name", asked)
+            }
             "tools/call" => call::call(self, asked).await?.map_err(refused),
-            "resources/list" if service.has_resources() => listed(service.resources(page), "resources", "uri", asked),
+            "resources/list" if service.has_resources() => {
+                listed(service.resources(page).await.map_err(refused)?, "resources", "uri", asked)
+            }
             "resources/templates/list" if service.has_resources() => {
-                listed(service.resource_templates(), "resourceTemplates", "uriTemplate", asked)
+                let templates = service.resource_templates(page).await.map_err(refused)?;
+                listed(templates, "resourceTemplates", "uriTemplate", asked)
             }
             "resources/read" if service.has_resources() => self.read(asked).await,
-            "prompts/list" if service.has_prompts() => listed(service.prompts(), "prompts", "name", asked),
+            "prompts/list" if service.has_prompts() => {
+                listed(service.prompts(page).await.map_err(refused)?, "prompts", "name", asked)
+            }
             "prompts/get" if service.has_prompts() => {
                 let name = request.text("name")?.to_owned();
                 let arguments = request.object("arguments")?;
-                service.prompt(PromptCall { name, arguments }).await.map_err(refused)
+                let (page, caller) = (page.clone(), asked.party.caller);
+                service.prompt(PromptCall { name, arguments, page, caller }).await.map_err(refused)
             }
-            "completion/complete" if service.has_completions() => self.complete(request),
+            "completion/complete" if service.has_completions() => self.complete(asked).await,
             method => Err(no_such_method(method)),
         }
     }
@@ -177,7 +186,8 @@ impl Desk {
         Ok(Value::Object(result))
     }
 
-    fn complete(&self, request: &Request) -> Result<Value, RpcError> {
+    async fn complete(&self, asked: &Asked) -> Result<Value, RpcError> {
+        let request = &asked.request;
         let argument = request.object("argument")?;
         let part = |key: &str| argument.get(key).and_then(Value::as_str).map(str::to_owned);
         let (Some(name), Some(typed)) = (part("name"), part("value")) else {
@@ -188,8 +198,9 @@ impl Desk {
         if !matches!(kind, Some("ref/prompt" | "ref/resource")) {
             return Err(invalid_params("`ref` is of type ref/prompt or ref/resource"));
         }
-        let completion = Completion { reference: Value::Object(reference), argument: name, typed };
-        let mut values = self.service.complete(completion);
+        let (page, caller) = (asked.page.clone(), asked.party.caller);
+        let completion = Completion { reference: Value::Object(reference), argument: name, typed, page, caller };
+        let mut values = self.service.complete(completion).await.map_err(refused)?;
         let total = values.len();
         values.truncate(MOST_VALUES);
         Ok(json!({ "completion": { "values": values, "total": total, "hasMore": total > values.len() } }))
