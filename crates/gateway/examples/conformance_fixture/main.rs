@@ -2,9 +2,10 @@
 //!
 //! `conformance_fixture stdio` serves it as a backend; `conformance_fixture http 127.0.0.1:3900`
 //! serves it at `/mcp` and prints where, once it listens. It offers what the suite asks for by
-//! name, except what would need a client to sample, to be asked, to list roots or to keep a log.
+//! name, except requests of its own to a legacy client, and a log.
 
 mod offers;
+mod questions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
-use toolgate_gateway::backends::Progress;
+use toolgate_gateway::backends::{Partner, Progress};
 use toolgate_gateway::doors::mcp::{
     self, Change, Completion, Fault, HttpOptions, Identity, Page, PromptCall, Service, ServiceFuture, ToolCall,
 };
@@ -68,6 +69,11 @@ impl Service for Fixture {
                     data: Some(json!({ "requiredCapabilities": { "sampling": {} } })),
                 }));
             }
+            name if questions::TOOLS.contains(&name) => {
+                if let Some(question) = question(&call.name, call.partner.as_ref()) {
+                    return ready(question);
+                }
+            }
             _ => {}
         }
         let unknown = || Fault::NotFound(format!("there is no tool {}", call.name));
@@ -94,6 +100,11 @@ impl Service for Fixture {
     }
 
     fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
+        if call.name == questions::PROMPT
+            && let Some(question) = question(&call.name, call.partner.as_ref())
+        {
+            return ready(question);
+        }
         let unknown = || Fault::NotFound(format!("there is no prompt {}", call.name));
         ready(offers::messages_of(&call.name, &call.arguments).ok_or_else(unknown))
     }
@@ -123,6 +134,11 @@ impl Service for Fixture {
     fn changes(&self) -> broadcast::Receiver<Change> {
         self.changes.subscribe()
     }
+}
+
+/// What a client that may be asked is asked next, or why not.
+fn question(name: &str, partner: Option<&Partner>) -> Option<Result<Value, Fault>> {
+    questions::next(name, partner?).transpose()
 }
 
 async fn in_steps(call: ToolCall) -> Result<Value, Fault> {

@@ -16,6 +16,7 @@ use super::names::{Named, is_bare, named};
 use super::session::Run;
 use super::tools::chain::execution_id;
 use super::tools::is_taken;
+use crate::backends::{Taker, unwrap};
 use crate::bridge::Asked;
 use crate::catalog::{Catalog, ToolRef};
 use crate::doors::mcp::{Fault, Page, ToolCall};
@@ -84,13 +85,18 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         cancel: call.cancel,
         progress: call.progress,
         caller: call.caller,
+        taker: call.partner.map_or(Taker::Client, Taker::Partner),
         ..Asked::default()
     };
     let since = Instant::now();
     let request_bytes = serde_json::to_string(&call.arguments).map_or(0, |text| text.len() as u64);
     let answer = shared.gateway.bridge().call(&backend, &tool, call.arguments, asked).await;
     let (result, state, error) = match answer {
-        Ok(answer) => (Ok(passed_on(answer.raw, answer.value)), CallState::Applied, None),
+        Ok(answer) => {
+            let fault = answer.raw.as_ref().and_then(unwrap::fault).map(|fault| fault.message);
+            let state = if fault.is_some() { CallState::Failed } else { CallState::Applied };
+            (Ok(passed_on(answer.raw, answer.value)), state, fault)
+        }
         Err(error) => (failed(&error), error.state, Some(error.message)),
     };
     let bytes = result.as_ref().map_or(0, |result| result.to_string().len() as u64);
@@ -114,6 +120,9 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
 /// The door says what era a result is of.
 fn passed_on(raw: Option<Value>, value: Value) -> Value {
     match raw {
+        Some(Value::Object(result)) if result.get("resultType") == Some(&json!("input_required")) => {
+            Value::Object(result)
+        }
         Some(Value::Object(mut result)) => {
             result.shift_remove("resultType");
             if !result.get("content").is_some_and(Value::is_array) {

@@ -34,7 +34,7 @@ pub(super) async fn list(shared: &Shared, access: &Access, offer: Offer) -> Vec<
 pub(super) async fn read(shared: &Shared, uri: String, access: &Access) -> Result<Vec<Value>, Fault> {
     let unknown = || Fault::NotFound(format!("there is no resource {}", shown(&uri)));
     let backend = owner(shared, &uri, access).await.ok_or_else(unknown)?;
-    let mut result = backend.ask(Question::Read { uri }, 0).await.map_err(fault)?;
+    let mut result = backend.ask(Question::Read { uri }, None, 0).await.map_err(fault)?;
     match result.get_mut("contents").map(Value::take) {
         Some(Value::Array(contents)) => Ok(contents),
         _ => Err(Fault::Internal(format!("{} gave no contents", backend.name()))),
@@ -51,9 +51,10 @@ pub(super) async fn prompt(shared: &Shared, call: PromptCall) -> Result<Value, F
     let unknown = || Fault::NotFound(format!("there is no prompt named {}", shown(&call.name)));
     let (own, backend) = find_prompt(shared, &call.page.access, &call.name).await.ok_or_else(unknown)?;
     let question = Question::Prompt { name: own, arguments: call.arguments };
-    let result = backend.ask(question, call.caller).await.map_err(fault)?;
+    let result = backend.ask(question, call.partner.as_ref(), call.caller).await.map_err(fault)?;
     match result.get("messages") {
         Some(Value::Array(_)) => Ok(result),
+        _ if result.get("resultType") == Some(&json!("input_required")) => Ok(result),
         _ => Err(Fault::Internal(format!("{} gave no messages", backend.name()))),
     }
 }
@@ -75,7 +76,7 @@ pub(super) async fn complete(shared: &Shared, completion: Completion) -> Result<
     };
     let Some((reference, backend)) = found else { return Ok(Vec::new()) };
     let question = Question::Complete { reference, argument: completion.argument, typed: completion.typed };
-    let result = backend.ask(question, completion.caller).await.map_err(fault)?;
+    let result = backend.ask(question, None, completion.caller).await.map_err(fault)?;
     let values = result.pointer("/completion/values").and_then(Value::as_array);
     Ok(values.into_iter().flatten().filter_map(|value| value.as_str().map(str::to_owned)).collect())
 }

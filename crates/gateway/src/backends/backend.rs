@@ -10,7 +10,7 @@ use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::call::{CallError, CallOptions, Reply, WhenUnready};
+use super::call::{CallError, CallOptions, Reply, Taker, WhenUnready};
 use super::queue::{Full, Permit, Queue};
 use super::rpc::LinkError;
 use super::session::Session;
@@ -186,7 +186,7 @@ impl Backend {
             }
         };
         self.shared.served.fetch_add(1, Ordering::Relaxed);
-        finish(answer, tool)
+        finish(answer, tool, &options.taker)
     }
 
     /// Waits for the caller's turn.
@@ -211,12 +211,12 @@ impl Backend {
         options: &CallOptions,
     ) -> Result<Value, LinkError> {
         let saved = session.may_expire().then(|| arguments.clone());
-        let first = session.call(tool, arguments, options.progress.clone()).await;
+        let first = session.call(tool, arguments, options).await;
         let (Err(LinkError::SessionExpired), Some(saved)) = (&first, saved) else { return first };
         let mut state = self.watch();
         let _ = state.wait_for(|_| self.shared.session().is_some()).await;
         let session = self.shared.session().ok_or(LinkError::SessionExpired)?;
-        session.call(tool, saved, options.progress.clone()).await
+        session.call(tool, saved, options).await
     }
 
     pub(super) fn not_ready(&self) -> CallError {
@@ -240,22 +240,25 @@ impl Backend {
     }
 }
 
-/// From a raw result to a reply or a fault.
-fn finish(mut result: Value, tool: &Tool) -> Result<Reply, CallError> {
+/// From a raw result to a reply or a fault. A client gets what a program could do nothing with.
+fn finish(result: Value, tool: &Tool, taker: &Taker) -> Result<Reply, CallError> {
+    let result = answered(result, matches!(taker, Taker::Partner(_)))?;
+    match unwrap::fault(&result) {
+        Some(fault) if *taker == Taker::Program => Err(CallError::Tool(Box::new(fault))),
+        _ => Ok(Reply::new(result, Wrapping::of_schema(tool.output_schema()))),
+    }
+}
+
+/// A result that is one, or a question to someone who may be asked.
+pub(super) fn answered(mut result: Value, may_ask: bool) -> Result<Value, CallError> {
     match result.get("resultType").and_then(Value::as_str) {
-        Some("input_required") => {
+        Some("input_required") if !may_ask => {
             let requests = result.get_mut("inputRequests").map(Value::take).unwrap_or_default();
-            return Err(CallError::InputRequired { requests });
+            Err(CallError::InputRequired { requests })
         }
-        Some("task") => {
-            return Err(CallError::Protocol { reason: "a task, which we did not ask for".to_owned() });
-        }
-        _ => {}
+        Some("task") => Err(CallError::Protocol { reason: "a task, which we did not ask for".to_owned() }),
+        _ => Ok(result),
     }
-    if let Some(fault) = unwrap::fault(&result) {
-        return Err(CallError::Tool(Box::new(fault)));
-    }
-    Ok(Reply::new(result, Wrapping::of_schema(tool.output_schema())))
 }
 
 /// The tools of a backend, found by name in a list that may be long.

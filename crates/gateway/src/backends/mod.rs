@@ -31,7 +31,7 @@ mod supervisor;
 pub mod unwrap;
 
 pub use backend::Backend;
-pub use call::{CallError, CallOptions, Effect, Progress, Reply, WhenUnready};
+pub use call::{CallError, CallOptions, Effect, Partner, Progress, Reply, Taker, WhenUnready};
 pub use offers::{Offer, Question};
 pub use set::{Backends, Changes};
 pub use spec::{BackendKind, BackendSpec, Probe, ToolFilter};

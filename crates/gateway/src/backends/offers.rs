@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use super::backend::Backend;
-use super::call::CallError;
+use super::backend::{Backend, answered};
+use super::call::{CallError, Partner};
 
 /// A kind of thing that a backend lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,17 +134,13 @@ impl Backend {
     }
 
     /// Asks it for something; gives the result as it came. Dropping the future cancels the request.
-    pub async fn ask(&self, question: Question, caller: u64) -> Result<Value, CallError> {
+    pub async fn ask(&self, question: Question, partner: Option<&Partner>, caller: u64) -> Result<Value, CallError> {
         let within = self.shared.spec.timeout;
         self.ready(within).await?;
         let _permit = self.turn(caller).await?;
         let session = self.shared.session().ok_or_else(|| self.not_ready())?;
-        let result = timeout(within, session.ask(question)).await.map_err(|_| CallError::Timeout { after: within })?;
-        let mut result = result.map_err(|error| self.explain(error))?;
-        if result.get("resultType").and_then(Value::as_str) == Some("input_required") {
-            let requests = result.get_mut("inputRequests").map(Value::take).unwrap_or_default();
-            return Err(CallError::InputRequired { requests });
-        }
-        Ok(result)
+        let result =
+            timeout(within, session.ask(question, partner)).await.map_err(|_| CallError::Timeout { after: within })?;
+        answered(result.map_err(|error| self.explain(error))?, partner.is_some())
     }
 }

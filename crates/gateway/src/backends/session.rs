@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::call::Progress;
+use super::call::{CallOptions, Partner, Taker};
 use super::http::headers;
 use super::link::{Link, Wire};
 use super::offers::{Offer, Question};
@@ -117,7 +116,7 @@ impl Session {
     }
 
     /// Asks for something and gives the raw result. Dropping the future cancels it.
-    pub(crate) async fn ask(&self, question: Question) -> Result<Value, LinkError> {
+    pub(crate) async fn ask(&self, question: Question, partner: Option<&Partner>) -> Result<Value, LinkError> {
         let method = question.method();
         let target = question.target().map(str::to_owned);
         let mut request = self.draft(method, question.into_params());
@@ -126,7 +125,21 @@ impl Session {
         {
             request.headers = headers::of_target(method, &target);
         }
+        if let Some(partner) = partner {
+            self.introduce(partner, &mut request);
+        }
         self.link.request(&request).await
+    }
+
+    /// Says who may be asked, and what was answered. A legacy backend asks in another way, which nobody serves.
+    fn introduce(&self, partner: &Partner, request: &mut Outgoing) {
+        if self.ready.era == Era::Legacy {
+            return;
+        }
+        if let Some(Value::Object(meta)) = request.params.get_mut("_meta") {
+            meta.insert(protocol::META_CAPABILITIES.to_owned(), Value::Object(partner.capabilities().clone()));
+        }
+        request.params.extend(partner.answers().clone());
     }
 
     /// Calls a tool and gives the raw result. Dropping the future cancels the call.
@@ -134,13 +147,16 @@ impl Session {
         &self,
         tool: &Tool,
         arguments: Map<String, Value>,
-        progress: Option<mpsc::Sender<Progress>>,
+        options: &CallOptions,
     ) -> Result<Value, LinkError> {
         let mut request = self.draft("tools/call", Map::new());
+        if let Taker::Partner(partner) = &options.taker {
+            self.introduce(partner, &mut request);
+        }
         if self.is_modern_http() {
             request.headers = headers::of_call(&tool.name, tool.input_schema(), &arguments);
         }
-        if progress.is_some() {
+        if options.progress.is_some() {
             let meta = request.params.entry("_meta").or_insert_with(|| json!({}));
             if let Some(meta) = meta.as_object_mut() {
                 meta.insert("progressToken".to_owned(), request.id.into());
@@ -148,7 +164,7 @@ impl Session {
         }
         request.params.insert("name".to_owned(), Value::String(tool.name.clone()));
         request.params.insert("arguments".to_owned(), Value::Object(arguments));
-        let _listening = self.link.inbox.listen(request.id, progress);
+        let _listening = self.link.inbox.listen(request.id, options.progress.clone());
         self.link.request(&request).await
     }
 

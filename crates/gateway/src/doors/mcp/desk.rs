@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::era::Era;
+use super::era::{self, Era};
 use super::list;
 use super::message::{Request, RpcError, error, invalid_params, no_such_method, reply};
 use super::offer::{self, LIST_TTL};
@@ -163,7 +163,8 @@ impl Desk {
                 let name = request.text("name")?.to_owned();
                 let arguments = request.object("arguments")?;
                 let (page, caller) = (page.clone(), asked.party.caller);
-                service.prompt(PromptCall { name, arguments, page, caller }).await.map_err(refused)
+                let partner = era::partner(asked.era, request);
+                service.prompt(PromptCall { name, arguments, page, caller, partner }).await.map_err(refused)
             }
             "completion/complete" if service.has_completions() => self.complete(asked).await,
             method => Err(no_such_method(method)),
@@ -215,8 +216,12 @@ fn listed(entries: Vec<Value>, key: &str, name: &str, asked: &Asked) -> Result<V
     Ok(Value::Object(result))
 }
 
-/// Every modern result says that it is complete, and no legacy one does, whatever a backend wrote there.
+/// Every modern result says that it is complete or a question, and no legacy one does, whatever a backend wrote there.
 fn dressed(mut result: Value, era: Era) -> Value {
+    let is_question = result.get("resultType").and_then(Value::as_str) == Some("input_required");
+    if era == Era::Modern && is_question {
+        return result;
+    }
     if let Some(result) = result.as_object_mut() {
         result.shift_remove("resultType");
         if era == Era::Modern {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::backends::Progress;
+use crate::backends::{Partner, Progress};
 use crate::bridge::Access;
 
 /// An answer on its way.
@@ -85,6 +85,8 @@ pub struct ToolCall {
     pub caller: u64,
     /// What the client said it can do, such as `sampling`. Legacy clients are not asked.
     pub capabilities: Map<String, Value>,
+    /// The client as one that may be asked: then the result may be of the type `input_required`. No legacy client may.
+    pub partner: Option<Partner>,
 }
 
 /// A prompt with its arguments.
@@ -98,6 +100,8 @@ pub struct PromptCall {
     pub page: Page,
     /// See [`ToolCall::caller`].
     pub caller: u64,
+    /// See [`ToolCall::partner`].
+    pub partner: Option<Partner>,
 }
 
 /// A value to be completed: `ref` as the client sent it, the argument's name and what is typed so far.
