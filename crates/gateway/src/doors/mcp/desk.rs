@@ -242,3 +242,29 @@ fn refused(fault: Fault) -> RpcError {
 fn not_there(code: ErrorCode, message: String, uri: &str) -> RpcError {
     RpcError { data: Some(json!({ "uri": uri })), ..error(code, message) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(said: Value, era: Era, expected: Option<&str>) {
+        let result = dressed(json!({ "resultType": said, "x": 1 }), era);
+        assert_eq!(result.get("resultType").and_then(Value::as_str), expected, "{said} {era:?}");
+        assert_eq!(result["x"], 1);
+    }
+
+    #[test]
+    fn a_modern_result_is_complete_or_a_question() {
+        check(json!("input_required"), Era::Modern, Some("input_required"));
+        check(json!("complete"), Era::Modern, Some("complete"));
+        check(json!("task"), Era::Modern, Some("complete"));
+        check(json!(7), Era::Modern, Some("complete"));
+    }
+
+    #[test]
+    fn a_legacy_result_has_no_type() {
+        for said in ["input_required", "complete", "task"] {
+            check(json!(said), Era::Legacy, None);
+        }
+    }
+}

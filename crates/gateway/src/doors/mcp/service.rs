@@ -33,7 +33,7 @@ pub enum View {
     /// The gateway's own few tools.
     #[default]
     Code,
-    /// The backends' tools as `backend__tool`.
+    /// The backends' own: tools and prompts as `backend__name`, and resources.
     Direct,
     /// All of them.
     Both,
