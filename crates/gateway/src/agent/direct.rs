@@ -120,9 +120,7 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
 /// The door says what era a result is of.
 fn passed_on(raw: Option<Value>, value: Value) -> Value {
     match raw {
-        Some(Value::Object(result)) if result.get("resultType") == Some(&json!("input_required")) => {
-            Value::Object(result)
-        }
+        Some(question) if unwrap::is_question(&question) => question,
         Some(Value::Object(mut result)) => {
             result.shift_remove("resultType");
             if !result.get("content").is_some_and(Value::is_array) {

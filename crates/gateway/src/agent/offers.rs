@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::names::{Named, is_bare, named};
 use super::uri::shown;
 use super::{Shared, prompts, resources, waiting};
+use crate::backends::unwrap::is_question;
 use crate::backends::{Backend, CallError, Offer, Question};
 use crate::bridge::Access;
 use crate::doors::mcp::{Completion, Fault, PromptCall};
@@ -54,7 +55,7 @@ pub(super) async fn prompt(shared: &Shared, call: PromptCall) -> Result<Value, F
     let result = backend.ask(question, call.partner.as_ref(), call.caller).await.map_err(fault)?;
     match result.get("messages") {
         Some(Value::Array(_)) => Ok(result),
-        _ if result.get("resultType") == Some(&json!("input_required")) => Ok(result),
+        _ if is_question(&result) => Ok(result),
         _ => Err(Fault::Internal(format!("{} gave no messages", backend.name()))),
     }
 }

@@ -252,7 +252,7 @@ fn finish(result: Value, tool: &Tool, taker: &Taker) -> Result<Reply, CallError>
 /// A result that is one, or a question to someone who may be asked.
 pub(super) fn answered(mut result: Value, may_ask: bool) -> Result<Value, CallError> {
     match result.get("resultType").and_then(Value::as_str) {
-        Some("input_required") if !may_ask => {
+        Some("input_required") if !(may_ask && unwrap::is_question(&result)) => {
             let requests = result.get_mut("inputRequests").map(Value::take).unwrap_or_default();
             Err(CallError::InputRequired { requests })
         }

@@ -17,6 +17,7 @@ use super::offer::{self, LIST_TTL};
 use super::party::{Flight, Party};
 use super::service::{Completion, Fault, Page, PromptCall, Service};
 use super::{call, news};
+use crate::backends::unwrap::is_question;
 
 /// How long a cancelled request may take to tidy up before it is dropped.
 const TIDY_UP: Duration = Duration::from_secs(1);
@@ -218,8 +219,7 @@ fn listed(entries: Vec<Value>, key: &str, name: &str, asked: &Asked) -> Result<V
 
 /// Every modern result says that it is complete or a question, and no legacy one does, whatever a backend wrote there.
 fn dressed(mut result: Value, era: Era) -> Value {
-    let is_question = result.get("resultType").and_then(Value::as_str) == Some("input_required");
-    if era == Era::Modern && is_question {
+    if era == Era::Modern && is_question(&result) {
         return result;
     }
     if let Some(result) = result.as_object_mut() {
@@ -248,9 +248,9 @@ mod tests {
     use super::*;
 
     fn check(said: Value, era: Era, expected: Option<&str>) {
-        let result = dressed(json!({ "resultType": said, "x": 1 }), era);
+        let result = dressed(json!({ "resultType": said, "inputRequests": {} }), era);
         assert_eq!(result.get("resultType").and_then(Value::as_str), expected, "{said} {era:?}");
-        assert_eq!(result["x"], 1);
+        assert_eq!(result["inputRequests"], json!({}));
     }
 
     #[test]
