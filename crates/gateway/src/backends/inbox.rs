@@ -1,6 +1,6 @@
 //! What a backend says unasked: progress, changed lists, questions.
 //!
-//! Questions get an honest answer. We declare no client capability, so sampling, roots and
+//! Requests get an honest answer. We declare no client capability to a legacy backend, so sampling, roots and
 //! elicitation are refused as unknown methods; only `ping` is served.
 
 use std::collections::HashMap;

@@ -3,6 +3,7 @@
 //! # Layout
 //! - [`spec`](BackendSpec): what the user asked for; [`state`](BackendState): where a backend is in its life.
 //! - [`call`](CallOptions): one call and every way it can end; [`unwrap`]: from its result to a value.
+//! - [`offers`](Offer): resources and prompts, listed and asked for.
 //! - [`set`](Backends) owns all backends; [`backend`](Backend) is the handle to one; `supervisor` leads its
 //!   life; `queue` decides who is next.
 //! - `session` is a conversation; `protocol` its opening words in either era; `rpc` and `inbox` what is said.
