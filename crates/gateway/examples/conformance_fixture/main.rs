@@ -2,17 +2,19 @@
 //!
 //! `conformance_fixture stdio` serves it as a backend; `conformance_fixture http 127.0.0.1:3900`
 //! serves it at `/mcp` and prints where, once it listens. It offers what the suite asks for by
-//! name, except what would need a client to sample, to be asked, to list roots or to keep a log.
+//! name, except requests of its own to a legacy client, and a log.
 
 mod offers;
+mod questions;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
-use toolgate_gateway::backends::Progress;
+use toolgate_gateway::backends::{Partner, Progress};
 use toolgate_gateway::doors::mcp::{
     self, Change, Completion, Fault, HttpOptions, Identity, Page, PromptCall, Service, ServiceFuture, ToolCall,
 };
@@ -20,7 +22,7 @@ use toolgate_gateway::doors::mcp::{
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let service = Arc::new(Fixture { changes: broadcast::channel(64).0 });
+    let service = Arc::new(Fixture { changes: broadcast::channel(64).0, has_changed: AtomicBool::new(false) });
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["stdio"] => {
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
@@ -37,6 +39,8 @@ async fn main() -> std::io::Result<()> {
 
 struct Fixture {
     changes: broadcast::Sender<Change>,
+    /// Whether the list of tools is the other one of two.
+    has_changed: AtomicBool,
 }
 
 impl Service for Fixture {
@@ -46,13 +50,17 @@ impl Service for Fixture {
     }
 
     fn tools(&self, _: &Page) -> Vec<Value> {
-        offers::tools()
+        let changed = self.has_changed.load(Ordering::Relaxed).then(offers::changed_tool);
+        offers::tools().into_iter().chain(changed).collect()
     }
 
     fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
         match call.name.as_str() {
             "test_tool_with_progress" => return Box::pin(in_steps(call)),
-            "test_trigger_tool_change" => drop(self.changes.send(Change::Tools)),
+            "test_trigger_tool_change" => {
+                self.has_changed.fetch_xor(true, Ordering::Relaxed);
+                drop(self.changes.send(Change::Tools));
+            }
             "test_trigger_prompt_change" => drop(self.changes.send(Change::Prompts)),
             "test_missing_capability" if !call.capabilities.contains_key("sampling") => {
                 return ready(Err(Fault::Rejected {
@@ -61,39 +69,50 @@ impl Service for Fixture {
                     data: Some(json!({ "requiredCapabilities": { "sampling": {} } })),
                 }));
             }
+            name if questions::TOOLS.contains(&name) => {
+                if let Some(question) = question(&call.name, call.partner.as_ref()) {
+                    return ready(question);
+                }
+            }
             _ => {}
         }
         let unknown = || Fault::NotFound(format!("there is no tool {}", call.name));
         ready(offers::result_of(&call.name).ok_or_else(unknown))
     }
 
-    fn resources(&self, _: &Page) -> Vec<Value> {
-        offers::resources()
+    fn resources(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
+        ready(Ok(offers::resources()))
     }
 
-    fn resource_templates(&self) -> Vec<Value> {
-        vec![json!({
+    fn resource_templates(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
+        ready(Ok(vec![json!({
             "uriTemplate": "test://template/{id}/data", "name": "template",
             "description": "Data by its id.", "mimeType": "application/json",
-        })]
+        })]))
     }
 
     fn read(&self, uri: String, _: &Page) -> ServiceFuture<Vec<Value>> {
         ready(offers::contents_of(&uri).ok_or_else(|| Fault::NotFound(format!("there is no resource {uri}"))))
     }
 
-    fn prompts(&self) -> Vec<Value> {
-        offers::prompts()
+    fn prompts(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
+        ready(Ok(offers::prompts()))
     }
 
     fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
+        if call.name == questions::PROMPT
+            && let Some(question) = question(&call.name, call.partner.as_ref())
+        {
+            return ready(question);
+        }
         let unknown = || Fault::NotFound(format!("there is no prompt {}", call.name));
         ready(offers::messages_of(&call.name, &call.arguments).ok_or_else(unknown))
     }
 
-    fn complete(&self, completion: Completion) -> Vec<String> {
+    fn complete(&self, completion: Completion) -> ServiceFuture<Vec<String>> {
         let values = ["paris", "park", "party", "test"];
-        values.iter().filter(|value| value.starts_with(&completion.typed)).map(|value| (*value).to_owned()).collect()
+        let fitting = values.iter().filter(|value| value.starts_with(&completion.typed));
+        ready(Ok(fitting.map(|value| (*value).to_owned()).collect()))
     }
 
     fn has_resources(&self) -> bool {
@@ -115,6 +134,11 @@ impl Service for Fixture {
     fn changes(&self) -> broadcast::Receiver<Change> {
         self.changes.subscribe()
     }
+}
+
+/// What a client that may be asked is asked next, or why not.
+fn question(name: &str, partner: Option<&Partner>) -> Option<Result<Value, Fault>> {
+    questions::next(name, partner?).transpose()
 }
 
 async fn in_steps(call: ToolCall) -> Result<Value, Fault> {

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::questions;
+
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
 const SILENCE: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
 
@@ -30,7 +32,13 @@ pub(crate) fn tools() -> Vec<Value> {
         tool("test_x_mcp_header", "Repeats an argument in a header.", headers),
         tool("json_schema_2020_12_tool", "Has a schema with everything.", rich_schema()),
     ];
-    plain.chain(special).collect()
+    let asking = questions::TOOLS.map(|name| tool(name, "Asks first.", nothing.clone()));
+    plain.chain(special).chain(asking).collect()
+}
+
+/// A tool that comes and goes.
+pub(crate) fn changed_tool() -> Value {
+    tool("test_changed_tool", "Is there after a change.", json!({ "type": "object" }))
 }
 
 fn tool(name: &str, description: &str, schema: Value) -> Value {
@@ -130,6 +138,7 @@ pub(crate) fn prompts() -> Vec<Value> {
         prompt("test_prompt_with_arguments", vec![argument("arg1"), argument("arg2")]),
         prompt("test_prompt_with_embedded_resource", vec![argument("resourceUri")]),
         prompt("test_prompt_with_image", vec![]),
+        prompt(questions::PROMPT, vec![]),
     ]
 }
 
@@ -138,7 +147,7 @@ pub(crate) fn messages_of(prompt: &str, arguments: &Map<String, Value>) -> Optio
     let argument = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
     let text = |text: &str| json!({ "type": "text", "text": text });
     let contents = match prompt {
-        "test_simple_prompt" => vec![text("This is a simple prompt for testing.")],
+        "test_simple_prompt" | questions::PROMPT => vec![text("This is a simple prompt for testing.")],
         "test_prompt_with_arguments" => {
             let (first, second) = (argument("arg1"), argument("arg2"));
             vec![text(&format!("Prompt with arguments: arg1='{first}', arg2='{second}'"))]

@@ -1,30 +1,25 @@
 //! The backends' own tools as `backend__tool`, for clients without code mode.
 //!
-//! Calls go through the bridge like any other and come back as the backend sent them. A name is at most 64 characters
-//! of `A-Z a-z 0-9 _ -`, as the strictest clients want it. Where two tools would get one name, both get a number
-//! made from their own names: a new backend can make a name longer, never give it to another tool.
+//! Calls go through the bridge like any other and come back as the backend sent them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use toolgate_engine::HostError;
 use toolgate_wire::{CallRecord, CallState};
 
 use super::Shared;
 use super::answer::{failure, text};
+use super::names::{Named, is_bare, named};
 use super::session::Run;
 use super::tools::chain::execution_id;
+use super::tools::is_taken;
+use crate::backends::{Taker, unwrap};
 use crate::bridge::Asked;
 use crate::catalog::{Catalog, ToolRef};
 use crate::doors::mcp::{Fault, Page, ToolCall};
-
-/// Longest name.
-const MAX_NAME: usize = 64;
-/// Hexadecimal digits that tell apart what would look the same.
-const DIGITS: usize = 12;
 
 /// The names of one edition of the catalog.
 #[derive(Default)]
@@ -36,17 +31,10 @@ struct Names {
     places: HashMap<String, usize>,
 }
 
-/// A name, and the backend and tool it stands for.
-#[derive(Debug, Clone)]
-struct Named {
-    name: String,
-    backend: String,
-    tool: String,
-}
-
 impl Names {
-    fn of(catalog: &Catalog) -> Self {
-        let rows = named(catalog);
+    fn of(catalog: &Catalog, is_bare: impl Fn(&str) -> bool) -> Self {
+        let tools = catalog.tools().map(|it| (it.backend.name().to_owned(), it.tool().name.clone()));
+        let rows = named(tools, is_bare, is_taken);
         let places = rows.iter().enumerate().map(|(place, row)| (row.name.clone(), place)).collect();
         Names { rows, places }
     }
@@ -60,7 +48,8 @@ impl Direct {
         match &*held {
             Some((of, names)) if *of == edition => Arc::clone(names),
             _ => {
-                let names = Arc::new(Names::of(&shared.gateway.catalog()));
+                let config = shared.gateway.config();
+                let names = Arc::new(Names::of(&shared.gateway.catalog(), |backend| is_bare(&config, backend)));
                 *held = Some((edition, Arc::clone(&names)));
                 names
             }
@@ -80,14 +69,14 @@ pub(super) fn list(shared: &Shared, page: &Page) -> Vec<Value> {
     let names = shared.direct.names(shared);
     let catalog = shared.gateway.catalog();
     let permitted = names.rows.iter().filter(|row| page.access.permits(&row.backend));
-    permitted.filter_map(|row| Some(object(row.name.clone(), catalog.tool(&row.backend, &row.tool)?))).collect()
+    permitted.filter_map(|row| Some(object(row.name.clone(), catalog.tool(&row.backend, &row.own)?))).collect()
 }
 
 /// The tool that a client means.
 pub(super) fn find(shared: &Shared, name: &str, page: &Page) -> Option<(String, String)> {
     let names = shared.direct.names(shared);
     let row = names.places.get(name).and_then(|place| names.rows.get(*place))?;
-    page.access.permits(&row.backend).then(|| (row.backend.clone(), row.tool.clone()))
+    page.access.permits(&row.backend).then(|| (row.backend.clone(), row.own.clone()))
 }
 
 /// One tool of a page.
@@ -103,13 +92,18 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         cancel: call.cancel,
         progress: call.progress,
         caller: call.caller,
+        taker: call.partner.map_or(Taker::Client, Taker::Partner),
         ..Asked::default()
     };
     let since = Instant::now();
     let request_bytes = serde_json::to_string(&call.arguments).map_or(0, |text| text.len() as u64);
     let answer = shared.gateway.bridge().call(&backend, &tool, call.arguments, asked).await;
     let (result, state, error) = match answer {
-        Ok(answer) => (Ok(passed_on(answer.raw, answer.value)), CallState::Applied, None),
+        Ok(answer) => {
+            let fault = answer.raw.as_ref().and_then(unwrap::fault).map(|fault| fault.message);
+            let state = if fault.is_some() { CallState::Failed } else { CallState::Applied };
+            (Ok(passed_on(answer.raw, answer.value)), state, fault)
+        }
         Err(error) => (failed(&error), error.state, Some(error.message)),
     };
     let bytes = result.as_ref().map_or(0, |result| result.to_string().len() as u64);
@@ -133,6 +127,7 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
 /// The door says what era a result is of.
 fn passed_on(raw: Option<Value>, value: Value) -> Value {
     match raw {
+        Some(question) if unwrap::is_question(&question) => question,
         Some(Value::Object(mut result)) => {
             result.shift_remove("resultType");
             if !result.get("content").is_some_and(Value::is_array) {
@@ -183,84 +178,10 @@ fn object(name: String, tool: ToolRef<'_>) -> Value {
     Value::Object(object)
 }
 
-fn named(catalog: &Catalog) -> Vec<Named> {
-    let mut rows: Vec<Named> = catalog
-        .tools()
-        .map(|it| {
-            let (backend, tool) = (it.backend.name().to_owned(), it.tool().name.clone());
-            Named { name: plain(&backend, &tool), backend, tool }
-        })
-        .collect();
-    let mut wanted: HashMap<String, usize> = HashMap::new();
-    rows.iter().for_each(|row| *wanted.entry(row.name.clone()).or_default() += 1);
-    for row in &mut rows {
-        let alone = wanted.get(&row.name) == Some(&1) && row.name.len() <= MAX_NAME;
-        if !alone {
-            row.name = numbered(&row.name, &row.backend, &row.tool);
-        }
-    }
-    // Nobody finds two names of one number by chance; who did it on purpose loses the tool.
-    let mut seen = HashSet::new();
-    rows.retain(|row| seen.insert(row.name.clone()));
-    rows
-}
-
-fn plain(backend: &str, tool: &str) -> String {
-    let fit = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
-    backend.chars().map(fit).chain("__".chars()).chain(tool.chars().map(fit)).collect()
-}
-
-fn numbered(name: &str, backend: &str, tool: &str) -> String {
-    let hash = digest(&SHA256, format!("{backend}\0{tool}").as_bytes());
-    let digits: String = hash.as_ref().iter().take(DIGITS / 2).map(|byte| format!("{byte:02x}")).collect();
-    // All ASCII by now, so every place is a boundary.
-    format!("{}_{digits}", name.get(..name.len().min(MAX_NAME - DIGITS - 1)).unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::catalog::{BackendState, Listing, Tool};
-
-    fn names(backends: &[(&str, &[&str])]) -> Vec<String> {
-        let listings = backends.iter().map(|(name, tools)| Listing {
-            name: (*name).to_owned(),
-            state: BackendState::Ready,
-            tools: tools.iter().filter_map(|name| Tool::from_raw(json!({ "name": name }))).collect(),
-            tags: Vec::new(),
-        });
-        named(&Catalog::new(listings.collect())).into_iter().map(|row| row.name).collect()
-    }
-
-    #[test]
-    fn a_plain_name_is_backend_and_tool() {
-        assert_eq!(names(&[("exa", &["web-search"])]), ["exa__web-search"]);
-    }
-
-    #[test]
-    fn names_that_would_be_one_are_told_apart_on_both_sides() {
-        let both = names(&[("a", &["b__c"]), ("a__b", &["c"])]);
-        assert!(both.iter().all(|name| name.starts_with("a__b__c_") && name.len() == 8 + DIGITS), "{both:?}");
-        assert_ne!(both[0], both[1]);
-        assert_eq!(names(&[("a", &["x y", "x_y"])]).len(), 2);
-    }
-
-    #[test]
-    fn a_long_or_odd_name_is_short_and_plain() {
-        let long = "x".repeat(10_000);
-        for name in names(&[("böse", &["\"];evil//", "🙂", &long, "__proto__", ""])]) {
-            assert!(name.len() <= MAX_NAME, "{name}");
-            assert!(name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_' || it == b'-'), "{name}");
-        }
-    }
-
-    #[test]
-    fn the_same_tool_has_the_same_name_every_time() {
-        let long = "y".repeat(100);
-        let alone = names(&[("b", &[&long])]);
-        let among = names(&[("a", &["z"]), ("b", &[&long]), ("c", &["z"])]);
-        assert!(among.contains(&alone[0]));
-    }
 
     #[test]
     fn a_schema_that_is_none_is_replaced() {

@@ -4,7 +4,7 @@
 //! - [`Agent`]: the gateway as a [`Service`] behind the MCP door
 //! - `tools`: one file a tool, each with its name, description, schema, annotations and handler
 //! - `arguments`, `answer`, `content`: what comes in, what goes out, and pictures among it
-//! - `direct`: the backends' own tools as `backend__tool`
+//! - `direct`, `offers`, `names`: the backends' own tools as `backend__tool`, their resources and prompts
 //! - `progress`: a line for each tool call, while a chain runs
 //! - `session`: what was done and what it saved
 //! - `waiting`: for backends that are still on their way
@@ -17,6 +17,8 @@ mod arguments;
 mod completion;
 mod content;
 mod direct;
+mod names;
+mod offers;
 mod progress;
 mod prompts;
 mod resources;
@@ -29,7 +31,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
 
+use crate::backends::Offer;
 use crate::doors::mcp::{
     Change, Completion, Fault, Identity, Page, PromptCall, Service, ServiceFuture, ToolCall, View,
 };
@@ -84,6 +88,23 @@ impl Agent {
     pub fn gateway(&self) -> &Arc<Gateway> {
         &self.0.gateway
     }
+
+    /// Our own, and behind them those of the backends where the page shows them.
+    fn with_passed_on(&self, own: Vec<Value>, offer: Offer, page: &Page) -> ServiceFuture<Vec<Value>> {
+        if !passes_on(page) {
+            return Box::pin(std::future::ready(Ok(own)));
+        }
+        let (shared, access) = (Arc::clone(&self.0), page.access.clone());
+        Box::pin(async move { Ok([own, offers::list(&shared, &access, offer).await].concat()) })
+    }
+}
+
+/// Whether a page shows what the backends have themselves.
+fn passes_on(page: &Page) -> bool {
+    match page.view {
+        View::Code => false,
+        View::Direct | View::Both => true,
+    }
 }
 
 impl Service for Agent {
@@ -93,6 +114,17 @@ impl Service for Agent {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             instructions: INSTRUCTIONS.to_owned(),
         }
+    }
+
+    fn prepared(&self, page: &Page) -> ServiceFuture<()> {
+        if !passes_on(page) {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        let (shared, access) = (Arc::clone(&self.0), page.access.clone());
+        Box::pin(async move {
+            waiting::for_all(&shared, &access, &CancellationToken::new()).await;
+            Ok(())
+        })
     }
 
     fn tools(&self, page: &Page) -> Vec<Value> {
@@ -124,42 +156,65 @@ impl Service for Agent {
 
     fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
         let shared = Arc::clone(&self.0);
-        let (own, passed_on) = match call.page.view {
-            View::Code => (true, false),
-            View::Direct => (false, true),
-            View::Both => (true, true),
-        };
+        let own = call.page.view != View::Direct;
         if own && let Some(tool) = tools::available(&shared).into_iter().find(|tool| tool.name == call.name) {
             return Box::pin(async move { Ok(answer::or_complaint((tool.call)(shared, call).await)) });
         }
-        if passed_on && let Some((backend, tool)) = direct::find(&shared, &call.name, &call.page) {
-            return Box::pin(async move { direct::call(&shared, backend, tool, call).await });
+        let unknown = Fault::NotFound(format!("there is no tool named {}", uri::shown(&call.name)));
+        if !passes_on(&call.page) {
+            return Box::pin(std::future::ready(Err(unknown)));
         }
-        Box::pin(std::future::ready(Err(Fault::NotFound(format!("there is no tool named {}", uri::shown(&call.name))))))
+        Box::pin(async move {
+            if direct::find(&shared, &call.name, &call.page).is_none() {
+                waiting::for_all(&shared, &call.page.access, &call.cancel).await;
+            }
+            let (backend, tool) = direct::find(&shared, &call.name, &call.page).ok_or(unknown)?;
+            direct::call(&shared, backend, tool, call).await
+        })
     }
 
-    fn resources(&self, _: &Page) -> Vec<Value> {
-        resources::list()
+    fn resources(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
+        self.with_passed_on(resources::list(), Offer::Resources, page)
     }
 
-    fn resource_templates(&self) -> Vec<Value> {
-        resources::templates()
+    fn resource_templates(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
+        self.with_passed_on(resources::templates(), Offer::Templates, page)
     }
 
     fn read(&self, uri: String, page: &Page) -> ServiceFuture<Vec<Value>> {
-        Box::pin(std::future::ready(resources::read(&self.0, &uri, page)))
+        if !passes_on(page) || resources::is_own(&uri) {
+            return Box::pin(std::future::ready(resources::read(&self.0, &uri, page)));
+        }
+        let (shared, access) = (Arc::clone(&self.0), page.access.clone());
+        Box::pin(async move { offers::read(&shared, uri, &access).await })
     }
 
-    fn prompts(&self) -> Vec<Value> {
-        prompts::list()
+    fn prompts(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
+        // Our own teach code mode.
+        let own = if page.view == View::Direct { Vec::new() } else { prompts::list() };
+        if !passes_on(page) {
+            return Box::pin(std::future::ready(Ok(own)));
+        }
+        let (shared, access) = (Arc::clone(&self.0), page.access.clone());
+        Box::pin(async move { Ok([own, offers::prompts(&shared, &access).await].concat()) })
     }
 
     fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
-        Box::pin(std::future::ready(prompts::get(&call)))
+        if !passes_on(&call.page) || (call.page.view == View::Both && prompts::is_taken(&call.name)) {
+            return Box::pin(std::future::ready(prompts::get(&call)));
+        }
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move { offers::prompt(&shared, call).await })
     }
 
-    fn complete(&self, completion: Completion) -> Vec<String> {
-        completion::complete(&self.0, &completion)
+    fn complete(&self, completion: Completion) -> ServiceFuture<Vec<String>> {
+        let own = completion::complete(&self.0, &completion);
+        let is_own = completion.reference.get("uri").and_then(Value::as_str).is_some_and(resources::is_own);
+        if !passes_on(&completion.page) || is_own {
+            return Box::pin(std::future::ready(Ok(own)));
+        }
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move { offers::complete(&shared, completion).await })
     }
 
     fn has_resources(&self) -> bool {

@@ -17,6 +17,11 @@ pub(super) fn list() -> Vec<Value> {
     ]
 }
 
+/// Whether one of these has this name.
+pub(super) fn is_taken(name: &str) -> bool {
+    matches!(name, "discover" | "find_tool" | "backend_status")
+}
+
 /// A prompt, filled in.
 pub(super) fn get(call: &PromptCall) -> Result<Value, Fault> {
     let text = match call.name.as_str() {

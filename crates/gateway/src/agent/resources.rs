@@ -59,6 +59,11 @@ pub(super) fn templates() -> Vec<Value> {
     ]
 }
 
+/// Whether a URI is below a scheme of ours.
+pub(super) fn is_own(uri: &str) -> bool {
+    uri.starts_with("toolgate://") || uri.starts_with("gatemini://")
+}
+
 /// Reads one. `gatemini://` is another spelling of `toolgate://`.
 pub(super) fn read(shared: &Shared, uri: &str, page: &Page) -> Result<Vec<Value>, Fault> {
     let unknown = || Fault::NotFound(format!("there is no resource {}", shown(uri)));

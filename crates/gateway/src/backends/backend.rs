@@ -10,8 +10,8 @@ use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::call::{CallError, CallOptions, Reply, WhenUnready};
-use super::queue::{Full, Queue};
+use super::call::{CallError, CallOptions, Reply, Taker, WhenUnready};
+use super::queue::{Full, Permit, Queue};
 use super::rpc::LinkError;
 use super::session::Session;
 use super::spec::BackendSpec;
@@ -24,7 +24,7 @@ use crate::catalog::Tool;
 /// A backend that runs for as long as a handle to it exists. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct Backend {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     _stop_with_the_last: Arc<DropGuard>,
 }
 
@@ -169,8 +169,7 @@ impl Backend {
     ) -> Result<Reply, CallError> {
         let within = options.timeout.unwrap_or(self.shared.spec.timeout);
         self.wait_if_asked(&options, within).await?;
-        let full = |Full(queued)| CallError::Overloaded { backend: Arc::clone(&self.shared.name), queued };
-        let _permit = self.shared.queue.enter(options.caller).await.map_err(full)?;
+        let _permit = self.turn(options.caller).await?;
         // It may have been lost while the call waited for its turn.
         self.wait_if_asked(&options, within).await?;
         let session = self.shared.session().ok_or_else(|| self.not_ready())?;
@@ -187,7 +186,13 @@ impl Backend {
             }
         };
         self.shared.served.fetch_add(1, Ordering::Relaxed);
-        finish(answer, tool)
+        finish(answer, tool, &options.taker)
+    }
+
+    /// Waits for the caller's turn.
+    pub(super) async fn turn(&self, caller: u64) -> Result<Permit, CallError> {
+        let full = |Full(queued)| CallError::Overloaded { backend: Arc::clone(&self.shared.name), queued };
+        self.shared.queue.enter(caller).await.map_err(full)
     }
 
     async fn wait_if_asked(&self, options: &CallOptions, within: Duration) -> Result<(), CallError> {
@@ -206,19 +211,19 @@ impl Backend {
         options: &CallOptions,
     ) -> Result<Value, LinkError> {
         let saved = session.may_expire().then(|| arguments.clone());
-        let first = session.call(tool, arguments, options.progress.clone()).await;
+        let first = session.call(tool, arguments, options).await;
         let (Err(LinkError::SessionExpired), Some(saved)) = (&first, saved) else { return first };
         let mut state = self.watch();
         let _ = state.wait_for(|_| self.shared.session().is_some()).await;
         let session = self.shared.session().ok_or(LinkError::SessionExpired)?;
-        session.call(tool, saved, options.progress.clone()).await
+        session.call(tool, saved, options).await
     }
 
-    fn not_ready(&self) -> CallError {
+    pub(super) fn not_ready(&self) -> CallError {
         CallError::NotReady { backend: Arc::clone(&self.shared.name), state: self.state() }
     }
 
-    fn explain(&self, error: LinkError) -> CallError {
+    pub(super) fn explain(&self, error: LinkError) -> CallError {
         match error {
             LinkError::Closed { sent: false, .. } | LinkError::SessionExpired => self.not_ready(),
             LinkError::Closed { closing, sent: true } => {
@@ -235,22 +240,25 @@ impl Backend {
     }
 }
 
-/// From a raw result to a reply or a fault.
-fn finish(mut result: Value, tool: &Tool) -> Result<Reply, CallError> {
+/// From a raw result to a reply or a fault. A client gets what a program could do nothing with.
+fn finish(result: Value, tool: &Tool, taker: &Taker) -> Result<Reply, CallError> {
+    let result = answered(result, matches!(taker, Taker::Partner(_)))?;
+    match unwrap::fault(&result) {
+        Some(fault) if *taker == Taker::Program => Err(CallError::Tool(Box::new(fault))),
+        _ => Ok(Reply::new(result, Wrapping::of_schema(tool.output_schema()))),
+    }
+}
+
+/// A result that is one, or a question to someone who may be asked.
+pub(super) fn answered(mut result: Value, may_ask: bool) -> Result<Value, CallError> {
     match result.get("resultType").and_then(Value::as_str) {
-        Some("input_required") => {
+        Some("input_required") if !(may_ask && unwrap::is_question(&result)) => {
             let requests = result.get_mut("inputRequests").map(Value::take).unwrap_or_default();
-            return Err(CallError::InputRequired { requests });
+            Err(CallError::InputRequired { requests })
         }
-        Some("task") => {
-            return Err(CallError::Protocol { reason: "a task, which we did not ask for".to_owned() });
-        }
-        _ => {}
+        Some("task") => Err(CallError::Protocol { reason: "a task, which we did not ask for".to_owned() }),
+        _ => Ok(result),
     }
-    if let Some(fault) = unwrap::fault(&result) {
-        return Err(CallError::Tool(Box::new(fault)));
-    }
-    Ok(Reply::new(result, Wrapping::of_schema(tool.output_schema())))
 }
 
 /// The tools of a backend, found by name in a list that may be long.
@@ -314,13 +322,13 @@ impl Shared {
     }
 
     /// The conversation, if it is still of use: the supervisor may not have seen its end yet.
-    fn session(&self) -> Option<Arc<Session>> {
+    pub(super) fn session(&self) -> Option<Arc<Session>> {
         let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).clone();
         session.filter(|session| !session.link.is_closed())
     }
 
     /// Nobody may be listening, which is fine.
-    fn tell(&self, news: BackendNews) {
+    pub(crate) fn tell(&self, news: BackendNews) {
         let _ = self.events.send(BackendEvent { backend: Arc::clone(&self.name), news });
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +26,50 @@ pub struct CallOptions {
     pub caller: u64,
     /// What to do when the backend isn't up yet.
     pub unready: WhenUnready,
+    /// Who gets the answer.
+    pub taker: Taker,
+}
+
+/// Who gets the answer of a call, and so in which form.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Taker {
+    /// A program: the value, or an error to catch.
+    #[default]
+    Program,
+    /// A client: the result as it came, a failure too.
+    Client,
+    /// A client that may be asked something before there is a result.
+    Partner(Partner),
+}
+
+/// A client that may be asked something: what it can answer, and what it has answered. Nothing else of it is passed on.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Partner {
+    capabilities: Map<String, Value>,
+    answers: Map<String, Value>,
+}
+
+impl Partner {
+    /// From what a client declares, and the parameters of its request.
+    pub fn new(declared: &Map<String, Value>, params: &Map<String, Value>) -> Self {
+        let some = |of: &Map<String, Value>, keys: &[&str]| {
+            keys.iter().filter_map(|key| Some(((*key).to_owned(), of.get(*key)?.clone()))).collect()
+        };
+        Self {
+            capabilities: some(declared, &["elicitation", "sampling", "roots"]),
+            answers: some(params, &["inputResponses", "requestState"]),
+        }
+    }
+
+    /// What it can answer, as it declares it.
+    pub fn capabilities(&self) -> &Map<String, Value> {
+        &self.capabilities
+    }
+
+    /// Its answers and the state it was given with the questions, as the protocol names them.
+    pub fn answers(&self) -> &Map<String, Value> {
+        &self.answers
+    }
 }
 
 /// What to do with a call to a backend that isn't up yet.

@@ -1,6 +1,6 @@
 //! What a backend says unasked: progress, changed lists, questions.
 //!
-//! Questions get an honest answer. We declare no client capability, so sampling, roots and
+//! Requests get an honest answer. We declare no client capability to a legacy backend, so sampling, roots and
 //! elicitation are refused as unknown methods; only `ping` is served.
 
 use std::collections::HashMap;
@@ -25,6 +25,10 @@ pub(crate) struct Inbox {
     heard: AtomicU64,
     /// Wakes when the list of tools changed; many changes may be one wake.
     pub(crate) tools_changed: Notify,
+    /// The same of its resources.
+    pub(crate) resources_changed: Notify,
+    /// The same of its prompts.
+    pub(crate) prompts_changed: Notify,
     pub(crate) garbage: AtomicU64,
     pub(crate) stray: AtomicU64,
 }
@@ -36,6 +40,8 @@ impl Default for Inbox {
             born: Instant::now(),
             heard: AtomicU64::new(0),
             tools_changed: Notify::new(),
+            resources_changed: Notify::new(),
+            prompts_changed: Notify::new(),
             garbage: AtomicU64::new(0),
             stray: AtomicU64::new(0),
         }
@@ -66,6 +72,8 @@ impl Inbox {
     pub(crate) fn notice(&self, method: &str, params: &Value) {
         match method {
             "notifications/tools/list_changed" => self.tools_changed.notify_one(),
+            "notifications/resources/list_changed" => self.resources_changed.notify_one(),
+            "notifications/prompts/list_changed" => self.prompts_changed.notify_one(),
             "notifications/progress" => self.progress(params),
             _ => tracing::trace!(method, "notification not used"),
         }

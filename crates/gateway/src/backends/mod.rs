@@ -3,6 +3,7 @@
 //! # Layout
 //! - [`spec`](BackendSpec): what the user asked for; [`state`](BackendState): where a backend is in its life.
 //! - [`call`](CallOptions): one call and every way it can end; [`unwrap`]: from its result to a value.
+//! - [`offers`](Offer): resources and prompts, listed and asked for.
 //! - [`set`](Backends) owns all backends; [`backend`](Backend) is the handle to one; `supervisor` leads its
 //!   life; `queue` decides who is next.
 //! - `session` is a conversation; `protocol` its opening words in either era; `rpc` and `inbox` what is said.
@@ -18,6 +19,7 @@ mod call;
 pub(crate) mod http;
 mod inbox;
 mod link;
+mod offers;
 pub(crate) mod protocol;
 pub(crate) mod queue;
 pub(crate) mod rpc;
@@ -30,7 +32,8 @@ mod supervisor;
 pub mod unwrap;
 
 pub use backend::Backend;
-pub use call::{CallError, CallOptions, Effect, Progress, Reply, WhenUnready};
+pub use call::{CallError, CallOptions, Effect, Partner, Progress, Reply, Taker, WhenUnready};
+pub use offers::{Offer, Question};
 pub use set::{Backends, Changes};
 pub use spec::{BackendKind, BackendSpec, Probe, ToolFilter};
 pub use state::{BackendEvent, BackendNews, BackendState, BackendStats, Era, Ready, ServerInfo};

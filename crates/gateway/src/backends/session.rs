@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::call::Progress;
+use super::call::{CallOptions, Partner, Taker};
 use super::http::headers;
 use super::link::{Link, Wire};
+use super::offers::{Offer, Question};
 use super::protocol::{self, Greeting};
 use super::rpc::{LinkError, Outgoing, Protocol};
 use super::spec::ToolFilter;
@@ -23,6 +23,10 @@ const MOST_PAGES: usize = 1000;
 const MOST_TOOLS: usize = 20_000;
 /// A longer name is no name.
 const LONGEST_NAME: usize = 1024;
+/// More resources or prompts than this are not listed.
+const MOST_OFFERS: usize = 10_000;
+/// A longer URI is none.
+const LONGEST_URI: usize = 8192;
 /// How long a server that declares no tools may take to list some.
 const UNDECLARED: Duration = Duration::from_secs(2);
 /// The least time between two tries to hear news.
@@ -55,27 +59,87 @@ impl Session {
 
     async fn list_pages(&self, filter: &ToolFilter, page: Duration) -> Result<Vec<Tool>, LinkError> {
         let mut listed = Listed::default();
-        let mut cursor = None;
-        for _ in 0..MOST_PAGES {
-            let mut result = self.list_page(cursor.take(), page).await?;
-            let Some(Value::Array(tools)) = result.get_mut("tools").map(Value::take) else {
-                return Err(LinkError::Protocol("a list of tools without tools".to_owned()));
-            };
-            tools.into_iter().for_each(|tool| listed.add(tool, filter));
-            match result.get("nextCursor").and_then(Value::as_str) {
-                Some(next) if listed.is_news(next) => cursor = Some(next.to_owned()),
-                _ => break,
-            }
-        }
+        self.read_pages("tools/list", "tools", page, |tool| listed.add(tool, filter)).await?;
         Ok(listed.tools)
     }
 
-    async fn list_page(&self, cursor: Option<String>, within: Duration) -> Result<Value, LinkError> {
-        let mut params = Map::new();
-        params.extend(cursor.map(|cursor| ("cursor".to_owned(), Value::String(cursor))));
-        let request = self.draft("tools/list", params);
-        let late = |_| LinkError::Protocol("no list of tools in time".to_owned());
-        timeout(within, self.link.request(&request)).await.map_err(late)?
+    async fn read_pages(
+        &self,
+        method: &'static str,
+        key: &str,
+        within: Duration,
+        mut add: impl FnMut(Value),
+    ) -> Result<(), LinkError> {
+        let mut cursors = HashSet::new();
+        let mut cursor = None;
+        for _ in 0..MOST_PAGES {
+            let mut params = Map::new();
+            params.extend(cursor.take().map(|cursor| ("cursor".to_owned(), Value::String(cursor))));
+            let request = self.draft(method, params);
+            let late = |_| LinkError::Protocol(format!("no list of {key} in time"));
+            let mut result = timeout(within, self.link.request(&request)).await.map_err(late)??;
+            let Some(Value::Array(entries)) = result.get_mut(key).map(Value::take) else {
+                return Err(LinkError::Protocol(format!("a list of {key} without {key}")));
+            };
+            entries.into_iter().for_each(&mut add);
+            match result.get("nextCursor").and_then(Value::as_str) {
+                // A cursor that came before would lead in a circle.
+                Some(next) if cursors.insert(next.to_owned()) => cursor = Some(next.to_owned()),
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the backend says that it has such things.
+    pub(crate) fn has(&self, offer: Offer) -> bool {
+        self.capability(offer.capability()).is_some()
+    }
+
+    /// Everything of a kind that the backend lists and that has a name, each once.
+    pub(crate) async fn list(&self, offer: Offer, page: Duration) -> Result<Vec<Value>, LinkError> {
+        let (mut entries, mut ids) = (Vec::new(), HashSet::new());
+        if !self.has(offer) {
+            return Ok(entries);
+        }
+        let add = |entry: Value| {
+            let text = |key: &str| entry.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+            let Some(id) = text(offer.id()).filter(|id| id.len() <= LONGEST_URI && text("name").is_some()) else {
+                return;
+            };
+            if entries.len() < MOST_OFFERS && ids.insert(id.to_owned()) {
+                entries.push(entry);
+            }
+        };
+        self.read_pages(offer.method(), offer.key(), page, add).await?;
+        Ok(entries)
+    }
+
+    /// Asks for something and gives the raw result. Dropping the future cancels it.
+    pub(crate) async fn ask(&self, question: Question, partner: Option<&Partner>) -> Result<Value, LinkError> {
+        let method = question.method();
+        let target = question.target().map(str::to_owned);
+        let mut request = self.draft(method, question.into_params());
+        if self.is_modern_http()
+            && let Some(target) = target
+        {
+            request.headers = headers::of_target(method, &target);
+        }
+        if let Some(partner) = partner {
+            self.introduce(partner, &mut request);
+        }
+        self.link.request(&request).await
+    }
+
+    /// Says who may be asked, and what was answered. A legacy backend asks in another way, which nobody serves.
+    fn introduce(&self, partner: &Partner, request: &mut Outgoing) {
+        if self.ready.era == Era::Legacy {
+            return;
+        }
+        if let Some(Value::Object(meta)) = request.params.get_mut("_meta") {
+            meta.insert(protocol::META_CAPABILITIES.to_owned(), Value::Object(partner.capabilities().clone()));
+        }
+        request.params.extend(partner.answers().clone());
     }
 
     /// Calls a tool and gives the raw result. Dropping the future cancels the call.
@@ -83,13 +147,16 @@ impl Session {
         &self,
         tool: &Tool,
         arguments: Map<String, Value>,
-        progress: Option<mpsc::Sender<Progress>>,
+        options: &CallOptions,
     ) -> Result<Value, LinkError> {
         let mut request = self.draft("tools/call", Map::new());
+        if let Taker::Partner(partner) = &options.taker {
+            self.introduce(partner, &mut request);
+        }
         if self.is_modern_http() {
             request.headers = headers::of_call(&tool.name, tool.input_schema(), &arguments);
         }
-        if progress.is_some() {
+        if options.progress.is_some() {
             let meta = request.params.entry("_meta").or_insert_with(|| json!({}));
             if let Some(meta) = meta.as_object_mut() {
                 meta.insert("progressToken".to_owned(), request.id.into());
@@ -97,7 +164,7 @@ impl Session {
         }
         request.params.insert("name".to_owned(), Value::String(tool.name.clone()));
         request.params.insert("arguments".to_owned(), Value::Object(arguments));
-        let _listening = self.link.inbox.listen(request.id, progress);
+        let _listening = self.link.inbox.listen(request.id, options.progress.clone());
         self.link.request(&request).await
     }
 
@@ -114,16 +181,16 @@ impl Session {
         }
     }
 
-    /// Keeps hearing about changed tools, where the backend says so only to those who listen.
+    /// Keeps hearing about changed lists, where the backend says so only to those who listen.
     pub(crate) async fn listen(&self) {
-        let announces = self.capability("tools").and_then(|tools| tools.get("listChanged")) == Some(&Value::Bool(true));
-        if !announces {
+        let announced = self.announced();
+        if announced.is_empty() {
             return;
         }
         loop {
             let started = Instant::now();
             let heard = match (&self.link.wire, self.ready.era) {
-                (_, Era::Modern) => self.subscribe().await,
+                (_, Era::Modern) => self.subscribe(announced.clone()).await,
                 (Wire::Http(link), Era::Legacy) => link.overhear(&self.protocol).await,
                 (Wire::Stdio(_), Era::Legacy) => return,
             };
@@ -136,9 +203,20 @@ impl Session {
         }
     }
 
-    async fn subscribe(&self) -> Result<(), LinkError> {
+    /// The lists whose changes the backend announces, as a subscription names them.
+    fn announced(&self) -> Map<String, Value> {
+        let lists =
+            [("tools", "toolsListChanged"), ("resources", "resourcesListChanged"), ("prompts", "promptsListChanged")];
+        let says_so = |list: &str| {
+            self.capability(list).and_then(|declared| declared.get("listChanged")) == Some(&Value::Bool(true))
+        };
+        let announced = lists.into_iter().filter(|(list, _)| says_so(list));
+        announced.map(|(_, name)| (name.to_owned(), Value::Bool(true))).collect()
+    }
+
+    async fn subscribe(&self, announced: Map<String, Value>) -> Result<(), LinkError> {
         let mut params = Map::new();
-        params.insert("notifications".to_owned(), json!({ "toolsListChanged": true }));
+        params.insert("notifications".to_owned(), Value::Object(announced));
         self.link.request(&self.draft("subscriptions/listen", params)).await.map(drop)
     }
 
@@ -172,7 +250,6 @@ impl Session {
 struct Listed {
     tools: Vec<Tool>,
     names: HashSet<String>,
-    cursors: HashSet<String>,
 }
 
 impl Listed {
@@ -184,10 +261,5 @@ impl Listed {
             return;
         }
         self.tools.extend(Tool::from_raw(raw));
-    }
-
-    /// A cursor that came before would lead in a circle.
-    fn is_news(&mut self, cursor: &str) -> bool {
-        self.cursors.insert(cursor.to_owned())
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::offers::Offer;
 use crate::catalog::Tool;
 
 /// Which of the two incompatible families of MCP revisions a backend speaks.
@@ -123,6 +124,8 @@ pub enum BackendNews {
     State(BackendState),
     /// Its list of tools is another one than before.
     Tools(Arc<[Tool]>),
+    /// What else it lists may be another list than before.
+    Offers(Offer),
 }
 
 /// Counters of one backend, for health pages and tests.

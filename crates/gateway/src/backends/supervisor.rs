@@ -15,10 +15,11 @@ use super::backend::Shared;
 use super::http::HttpLink;
 use super::inbox::Inbox;
 use super::link::{Link, Wire};
+use super::offers::Offer;
 use super::rpc::{Closing, LinkError, Protocol};
 use super::session::Session;
 use super::spec::BackendKind;
-use super::state::{BackendState, Era};
+use super::state::{BackendNews, BackendState, Era};
 use super::stdio::{Launch, StdioLink};
 
 /// The first pause; each further one is twice as long.
@@ -200,13 +201,28 @@ async fn listen_for_ever(session: &Session) {
     std::future::pending::<()>().await;
 }
 
-/// Keeps the list of tools fresh and looks into silence. Ends with what is wrong.
+/// Keeps the list of tools fresh, passes on that others changed, and looks into silence. Ends with what is wrong.
 async fn tend(shared: &Shared, session: &Session) -> Trouble {
     let probe = shared.spec.probe;
+    let inbox = &session.link.inbox;
+    // They were not there before it came up.
+    for offer in [Offer::Resources, Offer::Prompts] {
+        if session.has(offer) {
+            shared.tell(BackendNews::Offers(offer));
+        }
+    }
     loop {
         tokio::select! {
-            () = session.link.inbox.tools_changed.notified() => {
+            () = inbox.tools_changed.notified() => {
                 refresh(shared, session).await;
+                tokio::time::sleep(REFRESH_PAUSE).await;
+            }
+            () = inbox.resources_changed.notified() => {
+                shared.tell(BackendNews::Offers(Offer::Resources));
+                tokio::time::sleep(REFRESH_PAUSE).await;
+            }
+            () = inbox.prompts_changed.notified() => {
+                shared.tell(BackendNews::Offers(Offer::Prompts));
                 tokio::time::sleep(REFRESH_PAUSE).await;
             }
             () = silence(shared, session) => {

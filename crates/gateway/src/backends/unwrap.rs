@@ -35,6 +35,13 @@ pub struct ToolFault {
     pub raw: Value,
 }
 
+/// Whether a result is no result yet but a question to the client, or the state to come back with.
+pub fn is_question(result: &Value) -> bool {
+    let asks = result.get("inputRequests").is_some_and(Value::is_object);
+    let waits = result.get("requestState").is_some_and(Value::is_string);
+    result.get("resultType").and_then(Value::as_str) == Some("input_required") && (asks || waits)
+}
+
 /// The fault in a result that is marked as one.
 pub fn fault(result: &Value) -> Option<ToolFault> {
     if result.get("isError") != Some(&Value::Bool(true)) {
@@ -245,6 +252,15 @@ mod tests {
     fn a_fault_without_text_still_says_something() {
         let found = fault(&json!({ "isError": true, "content": [] })).map(|fault| fault.message);
         assert_eq!(found.as_deref(), Some("the tool failed without a word"));
+    }
+
+    #[test]
+    fn a_question_says_so_and_has_something_to_ask_or_to_wait_for() {
+        assert!(is_question(&json!({ "resultType": "input_required", "inputRequests": {} })));
+        assert!(is_question(&json!({ "resultType": "input_required", "requestState": "s" })));
+        assert!(!is_question(&json!({ "resultType": "input_required", "content": [] })));
+        assert!(!is_question(&json!({ "resultType": "complete", "inputRequests": {} })));
+        assert!(!is_question(&json!({ "inputRequests": {} })));
     }
 
     #[test]

@@ -28,6 +28,7 @@ impl Provider for McpProvider {
                 progress: asked.progress,
                 caller: asked.caller,
                 unready: WhenUnready::Wait,
+                taker: asked.taker,
             };
             let reply = backend.call(&tool, arguments, options).await;
             let reply = reply.map_err(|error| host_error(backend.name(), &tool, error))?;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_engine::HostError;
 
 use super::Access;
-use crate::backends::Progress;
+use crate::backends::{Progress, Taker};
 
 /// An answer on its way.
 pub type ProviderFuture = Pin<Box<dyn Future<Output = Result<Answer, HostError>> + Send>>;
@@ -36,6 +36,8 @@ pub struct Asked {
     pub timeout: Option<Duration>,
     /// When the run around it ends.
     pub deadline: Option<Instant>,
+    /// Who gets the answer.
+    pub taker: Taker,
 }
 
 /// What a tool gave.

@@ -84,18 +84,18 @@ impl Service for Demo {
         ready(Ok(answer::of(outcome)))
     }
 
-    fn resources(&self, _: &Page) -> Vec<Value> {
+    fn resources(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
         let readme =
             json!({ "uri": README, "name": "readme", "description": "What this is.", "mimeType": "text/plain" });
-        std::iter::once(readme).chain(lock(&self.notes).resources()).collect()
+        ready(Ok(std::iter::once(readme).chain(lock(&self.notes).resources()).collect()))
     }
 
-    fn resource_templates(&self) -> Vec<Value> {
+    fn resource_templates(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
         let issue = json!({
             "uriTemplate": "demo://issue/{number}", "name": "issue",
             "description": "One issue by its number.", "mimeType": "application/json",
         });
-        vec![issue]
+        ready(Ok(vec![issue]))
     }
 
     fn read(&self, uri: String, _: &Page) -> ServiceFuture<Vec<Value>> {
@@ -113,11 +113,11 @@ impl Service for Demo {
         })
     }
 
-    fn complete(&self, completion: Completion) -> Vec<String> {
+    fn complete(&self, completion: Completion) -> ServiceFuture<Vec<String>> {
         if completion.reference.get("uri").and_then(Value::as_str) != Some("demo://issue/{number}") {
-            return Vec::new();
+            return ready(Ok(Vec::new()));
         }
-        lock(&self.tracker).numbers().filter(|number| number.starts_with(&completion.typed)).collect()
+        ready(Ok(lock(&self.tracker).numbers().filter(|number| number.starts_with(&completion.typed)).collect()))
     }
 
     fn has_resources(&self) -> bool {

@@ -155,7 +155,8 @@ impl Gateway {
 
 fn usual_policy() -> Policy {
     let timeout = Duration::from_secs(30);
-    Policy { timeout, max_concurrent_calls: 16, allow: None, deny: Vec::new(), tags: vec!["registered".to_owned()] }
+    let tags = vec!["registered".to_owned()];
+    Policy { timeout, max_concurrent_calls: 16, allow: None, deny: Vec::new(), tags, prefix: true }
 }
 
 fn transport(registration: Registration) -> Result<Transport, RegistrationError> {

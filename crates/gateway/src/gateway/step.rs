@@ -14,7 +14,7 @@ use super::cache::hint;
 use super::members::{Member, Origin};
 use super::provider::Patient;
 use super::spec::{fingerprint, key_names, spec};
-use crate::backends::{Backend, BackendEvent, BackendState, Era};
+use crate::backends::{Backend, BackendEvent, BackendNews, BackendState, Era, Offer};
 use crate::catalog::cache::ToolCache;
 use crate::catalog::{self, Catalog, Listing, Tool};
 use crate::config::checked;
@@ -45,6 +45,8 @@ pub(super) async fn keep_in_step(
         };
         let Some(gateway) = gateway.upgrade() else { return };
         match event {
+            Ok(BackendEvent { news: BackendNews::Offers(Offer::Prompts), .. }) => gateway.tell(Change::Prompts),
+            Ok(BackendEvent { news: BackendNews::Offers(_), .. }) => gateway.tell(Change::Resources),
             Ok(event) => gateway.follow(&event.backend),
             Err(RecvError::Lagged(_)) => gateway.backends().iter().for_each(|backend| gateway.follow(backend.name())),
             Err(RecvError::Closed) => return,

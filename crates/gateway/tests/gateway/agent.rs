@@ -271,7 +271,7 @@ async fn who_may_not_use_a_backend_does_not_learn_of_it() {
 async fn every_listed_resource_can_be_read_under_both_schemes() {
     let world = world().await;
     world.chain("return await f.echo({ n: 1 })").await;
-    for resource in world.agent.resources(&Page::default()) {
+    for resource in world.agent.resources(&Page::default()).await.unwrap() {
         let uri = resource["uri"].as_str().unwrap();
         let contents = world.agent.read(uri.to_owned(), &Page::default()).await.unwrap();
         assert_eq!(contents[0]["mimeType"], resource["mimeType"], "{uri}");
@@ -291,20 +291,21 @@ async fn every_listed_resource_can_be_read_under_both_schemes() {
 #[tokio::test]
 async fn prompts_and_completions_lead_the_way() {
     let world = world().await;
-    for prompt in world.agent.prompts() {
-        let call =
-            PromptCall { name: prompt["name"].as_str().unwrap().into(), arguments: object(json!({ "task": "count" })) };
+    for prompt in world.agent.prompts(&Page::default()).await.unwrap() {
+        let name = prompt["name"].as_str().unwrap().into();
+        let call = PromptCall { name, arguments: object(json!({ "task": "count" })), ..PromptCall::default() };
         assert!(world.agent.prompt(call).await.unwrap()["messages"][0]["content"]["text"].is_string());
     }
-    let missing = PromptCall { name: "find_tool".into(), arguments: object(json!({})) };
+    let missing = PromptCall { name: "find_tool".into(), ..PromptCall::default() };
     assert!(matches!(world.agent.prompt(missing).await, Err(Fault::InvalidParams(_))));
-    let complete = |uri: &str, argument: &str, typed: &str| {
+    let complete = async |uri: &str, argument: &str, typed: &str| {
         let reference = json!({ "type": "ref/resource", "uri": uri });
-        world.agent.complete(Completion { reference, argument: argument.into(), typed: typed.into() })
+        let asked = Completion { reference, argument: argument.into(), typed: typed.into(), ..Completion::default() };
+        world.agent.complete(asked).await.unwrap()
     };
-    assert_eq!(complete("toolgate://backend/{name}", "name", ""), ["f"]);
-    assert_eq!(complete("toolgate://tool/{name}", "name", "f.p"), ["f.picture", "f.progress"]);
-    assert_eq!(complete("toolgate://guide/{topic}", "topic", "re"), ["results"]);
-    assert_eq!(complete("toolgate://result/{id}", "id", ""), Vec::<String>::new());
+    assert_eq!(complete("toolgate://backend/{name}", "name", "").await, ["f"]);
+    assert_eq!(complete("toolgate://tool/{name}", "name", "f.p").await, ["f.picture", "f.progress"]);
+    assert_eq!(complete("toolgate://guide/{topic}", "topic", "re").await, ["results"]);
+    assert_eq!(complete("toolgate://result/{id}", "id", "").await, Vec::<String>::new());
     world.gateway.shut_down().await;
 }

@@ -1,10 +1,11 @@
 //! The backends' own tools, passed through.
 
 use serde_json::{Value, json};
+use toolgate_gateway::backends::Partner;
 use toolgate_gateway::bridge::Access;
 use toolgate_gateway::doors::mcp::{Fault, Page, Service, ToolCall, View};
 
-use crate::world::{World, call, fixture, page};
+use crate::world::{World, call, fixture, object, page};
 
 async fn direct(world: &World, tool: &str, arguments: Value) -> Result<Value, Fault> {
     world.agent.call(ToolCall { page: page(View::Direct), ..call(tool, arguments) }).await
@@ -58,5 +59,68 @@ async fn cancelling_reaches_the_backend() {
     assert_eq!(ending.await.unwrap().unwrap()["isError"], true);
     let heard = direct(&world, "f__was_cancelled", json!({})).await.unwrap();
     assert_eq!(heard["content"][0]["text"], "busy");
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_prefix_comes_and_goes_with_the_configuration() {
+    let servers = || json!({ "f": fixture(&[]) });
+    let world = World::up_with(servers(), json!({ "backends": { "f": { "prefix": false } } })).await;
+    let echoed = direct(&world, "echo", json!({ "n": 1 })).await.unwrap();
+    assert_eq!(echoed["structuredContent"], json!({ "n": 1 }));
+    assert!(direct(&world, "f__echo", json!({})).await.is_err());
+    world.gateway.reload(world.config(servers(), json!({}))).await;
+    assert!(direct(&world, "f__echo", json!({})).await.is_ok());
+    assert!(direct(&world, "echo", json!({})).await.is_err());
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_failure_comes_with_all_that_it_came_with() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let failure = json!({ "content": [
+        { "type": "text", "text": "{\"code\":7}" },
+        { "type": "image", "data": "AA==", "mimeType": "image/png" },
+    ], "isError": true });
+    assert_eq!(direct(&world, "f__fail", failure.clone()).await, Ok(failure));
+    let recent: Value = serde_json::from_str(&world.resource("toolgate://recent").await).unwrap();
+    assert_eq!(recent["recent"][0]["calls"][0]["state"], "failed");
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_question_reaches_only_a_client_that_may_be_asked() {
+    let world = World::up(json!({ "f": fixture(&["--era", "modern"]) })).await;
+    let declared = object(json!({ "elicitation": { "form": {} }, "tasks": {} }));
+    let partner = || Some(Partner::new(&declared, &object(json!({ "requestState": "s", "other": 1 }))));
+    let ask = async |tool: &str, partner: Option<Partner>| {
+        let asked = ToolCall { page: page(View::Direct), partner, ..call(tool, json!({})) };
+        world.agent.call(asked).await.unwrap()
+    };
+    let question = ask("f__input", partner()).await;
+    assert_eq!(question["resultType"], "input_required");
+    assert_eq!(question["inputRequests"]["name"]["method"], "elicitation/create");
+    assert_eq!(ask("f__input", None).await["isError"], true);
+    let meta = ask("f__meta", partner()).await["structuredContent"].clone();
+    let told = &meta["io.modelcontextprotocol/clientCapabilities"];
+    assert_eq!(*told, json!({ "elicitation": { "form": {} } }), "what we can't serve is not declared");
+    let meta = ask("f__meta", None).await["structuredContent"].clone();
+    assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], json!({}));
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn the_first_list_waits_for_backends_that_are_on_their_way() {
+    let world = World::with(json!({ "f": fixture(&[]) }), json!({}));
+    assert_eq!(world.agent.tools(&page(View::Direct)), Vec::<Value>::new());
+    world.agent.prepared(&page(View::Direct)).await.unwrap();
+    assert!(!world.agent.tools(&page(View::Direct)).is_empty());
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn the_first_call_waits_for_its_backend() {
+    let world = World::with(json!({ "f": fixture(&[]) }), json!({}));
+    assert!(direct(&world, "f__echo", json!({ "n": 1 })).await.is_ok());
     world.gateway.shut_down().await;
 }

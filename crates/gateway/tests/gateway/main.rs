@@ -7,5 +7,6 @@ mod agent;
 mod direct;
 mod hostile;
 mod life;
+mod offers;
 mod registration;
 mod world;

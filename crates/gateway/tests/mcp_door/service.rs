@@ -93,8 +93,8 @@ impl Service for Sample {
         }
     }
 
-    fn resources(&self, _: &Page) -> Vec<Value> {
-        vec![json!({ "uri": "sample://a", "name": "a" })]
+    fn resources(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
+        Box::pin(std::future::ready(Ok(vec![json!({ "uri": "sample://a", "name": "a" })])))
     }
 
     fn read(&self, uri: String, _: &Page) -> ServiceFuture<Vec<Value>> {

@@ -13,6 +13,7 @@ use super::super::progress::Steps;
 use super::super::session::Run;
 use super::super::{Shared, content, waiting};
 use super::{Answering, Hints, Tool};
+use crate::backends::Taker;
 use crate::bridge::Asked;
 use crate::chain::{ChainReport, ChainRequest, explain};
 use crate::doors::mcp::ToolCall;
@@ -126,6 +127,7 @@ async fn perform(shared: &Shared, call: &ToolCall, code: &str, mut limits: Limit
             caller: call.caller,
             timeout: None,
             deadline: Some(deadline),
+            taker: Taker::Program,
         },
         functions: shared.functions(&call.page),
         context: CallContext { cancel: call.cancel.clone(), deadline: Some(deadline.into()), ..CallContext::default() },

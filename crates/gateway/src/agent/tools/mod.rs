@@ -88,6 +88,12 @@ pub(super) fn available(shared: &Shared) -> Vec<&'static Tool> {
     tools
 }
 
+/// Whether a tool of the agent's has this name, or may have it by a change of the configuration.
+pub(super) fn is_taken(name: &str) -> bool {
+    let registration = [&registration::REGISTER, &registration::DEREGISTER];
+    ALWAYS.iter().chain(&registration).any(|tool| tool.name == name)
+}
+
 /// The tool that a caller named, among those it may use.
 fn named<'a>(catalog: &'a Catalog, name: &str, access: &Access) -> Result<ToolRef<'a>, Complaint> {
     let shown = super::uri::shown(name);

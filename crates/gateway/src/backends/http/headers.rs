@@ -15,10 +15,16 @@ pub(crate) fn of_method(method: &str) -> Vec<(String, String)> {
     vec![(HEADER_MCP_METHOD.to_owned(), method.to_owned())]
 }
 
+/// The headers of a request that is about one thing.
+pub(crate) fn of_target(method: &str, name: &str) -> Vec<(String, String)> {
+    let mut headers = of_method(method);
+    headers.push((HEADER_MCP_NAME.to_owned(), encode(name)));
+    headers
+}
+
 /// The headers of a tool call: its name, and the arguments that its schema wants to see there.
 pub(crate) fn of_call(tool: &str, schema: &Value, arguments: &Map<String, Value>) -> Vec<(String, String)> {
-    let mut headers = of_method("tools/call");
-    headers.push((HEADER_MCP_NAME.to_owned(), encode(tool)));
+    let mut headers = of_target("tools/call", tool);
     add_arguments(schema, arguments, &mut headers);
     headers
 }

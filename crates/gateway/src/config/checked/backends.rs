@@ -65,6 +65,8 @@ pub struct Policy {
     pub deny: Vec<Glob>,
     /// Words to find its tools by.
     pub tags: Vec<String>,
+    /// Whether its name stands in front of its tools' names in direct mode.
+    pub prefix: bool,
 }
 
 impl Policy {
@@ -158,6 +160,7 @@ fn policy(checker: &mut Checker<'_>, server: &raw::Server, own: &raw::Backend, d
         allow: checker.list(&own.allow),
         deny: checker.list(&own.deny).unwrap_or_default(),
         tags: checker.list(&own.tags).unwrap_or_default(),
+        prefix: super::flag(&own.prefix, true),
     }
 }
 

@@ -265,6 +265,8 @@ section! {
         deny: Vec<At<Written<Glob>>>,
         /// Words to find its tools by.
         tags: Vec<At<Written<String>>>,
+        /// Off: in direct mode its tools keep their own names, without the server's in front, where no other tool has them.
+        prefix: bool,
     }
 }
 

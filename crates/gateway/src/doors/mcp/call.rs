@@ -25,6 +25,7 @@ pub(super) async fn call(desk: &Desk, asked: &Asked) -> Result<Result<Value, Fau
         progress: reporter.is_some().then_some(sink),
         caller: asked.party.caller,
         capabilities: era::capabilities(request),
+        partner: era::partner(asked.era, request),
     };
     let mut outcome = desk.service.call(call);
     let Some(reporter) = &mut reporter else { return Ok(outcome.await) };

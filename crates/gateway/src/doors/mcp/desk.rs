@@ -10,13 +10,14 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::era::Era;
+use super::era::{self, Era};
 use super::list;
 use super::message::{Request, RpcError, error, invalid_params, no_such_method, reply};
 use super::offer::{self, LIST_TTL};
 use super::party::{Flight, Party};
 use super::service::{Completion, Fault, Page, PromptCall, Service};
 use super::{call, news};
+use crate::backends::unwrap::is_question;
 
 /// How long a cancelled request may take to tidy up before it is dropped.
 const TIDY_UP: Duration = Duration::from_secs(1);
@@ -151,23 +152,31 @@ impl Desk {
         let (service, request, page) = (&self.service, &asked.request, &asked.page);
         match request.method.as_str() {
             "tools/list" => {
+                service.prepared(page).await.map_err(refused)?;
                 let (names, next) = list::page(service.tool_names(page), |name| name, asked.cursor())?;
                 let tools = names.iter().filter_map(|name| service.tool(name, page)).collect();
                 Ok(one_page(tools, "tools", next, asked.era))
             }
             "tools/call" => call::call(self, asked).await?.map_err(refused),
-            "resources/list" if service.has_resources() => listed(service.resources(page), "resources", "uri", asked),
+            "resources/list" if service.has_resources() => {
+                listed(service.resources(page).await.map_err(refused)?, "resources", "uri", asked)
+            }
             "resources/templates/list" if service.has_resources() => {
-                listed(service.resource_templates(), "resourceTemplates", "uriTemplate", asked)
+                let templates = service.resource_templates(page).await.map_err(refused)?;
+                listed(templates, "resourceTemplates", "uriTemplate", asked)
             }
             "resources/read" if service.has_resources() => self.read(asked).await,
-            "prompts/list" if service.has_prompts() => listed(service.prompts(), "prompts", "name", asked),
+            "prompts/list" if service.has_prompts() => {
+                listed(service.prompts(page).await.map_err(refused)?, "prompts", "name", asked)
+            }
             "prompts/get" if service.has_prompts() => {
                 let name = request.text("name")?.to_owned();
                 let arguments = request.object("arguments")?;
-                service.prompt(PromptCall { name, arguments }).await.map_err(refused)
+                let (page, caller) = (page.clone(), asked.party.caller);
+                let partner = era::partner(asked.era, request);
+                service.prompt(PromptCall { name, arguments, page, caller, partner }).await.map_err(refused)
             }
-            "completion/complete" if service.has_completions() => self.complete(request),
+            "completion/complete" if service.has_completions() => self.complete(asked).await,
             method => Err(no_such_method(method)),
         }
     }
@@ -188,7 +197,8 @@ impl Desk {
         Ok(Value::Object(result))
     }
 
-    fn complete(&self, request: &Request) -> Result<Value, RpcError> {
+    async fn complete(&self, asked: &Asked) -> Result<Value, RpcError> {
+        let request = &asked.request;
         let argument = request.object("argument")?;
         let part = |key: &str| argument.get(key).and_then(Value::as_str).map(str::to_owned);
         let (Some(name), Some(typed)) = (part("name"), part("value")) else {
@@ -199,8 +209,9 @@ impl Desk {
         if !matches!(kind, Some("ref/prompt" | "ref/resource")) {
             return Err(invalid_params("`ref` is of type ref/prompt or ref/resource"));
         }
-        let completion = Completion { reference: Value::Object(reference), argument: name, typed };
-        let mut values = self.service.complete(completion);
+        let (page, caller) = (asked.page.clone(), asked.party.caller);
+        let completion = Completion { reference: Value::Object(reference), argument: name, typed, page, caller };
+        let mut values = self.service.complete(completion).await.map_err(refused)?;
         let total = values.len();
         values.truncate(MOST_VALUES);
         Ok(json!({ "completion": { "values": values, "total": total, "hasMore": total > values.len() } }))
@@ -224,8 +235,11 @@ fn one_page(shown: Vec<Value>, key: &str, next: Option<String>, era: Era) -> Val
     Value::Object(result)
 }
 
-/// Every modern result says that it is complete, and no legacy one does, whatever a backend wrote there.
+/// Every modern result says that it is complete or a question, and no legacy one does, whatever a backend wrote there.
 fn dressed(mut result: Value, era: Era) -> Value {
+    if era == Era::Modern && is_question(&result) {
+        return result;
+    }
     if let Some(result) = result.as_object_mut() {
         result.shift_remove("resultType");
         if era == Era::Modern {
@@ -245,4 +259,30 @@ fn refused(fault: Fault) -> RpcError {
 
 fn not_there(code: ErrorCode, message: String, uri: &str) -> RpcError {
     RpcError { data: Some(json!({ "uri": uri })), ..error(code, message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(said: Value, era: Era, expected: Option<&str>) {
+        let result = dressed(json!({ "resultType": said, "inputRequests": {} }), era);
+        assert_eq!(result.get("resultType").and_then(Value::as_str), expected, "{said} {era:?}");
+        assert_eq!(result["inputRequests"], json!({}));
+    }
+
+    #[test]
+    fn a_modern_result_is_complete_or_a_question() {
+        check(json!("input_required"), Era::Modern, Some("input_required"));
+        check(json!("complete"), Era::Modern, Some("complete"));
+        check(json!("task"), Era::Modern, Some("complete"));
+        check(json!(7), Era::Modern, Some("complete"));
+    }
+
+    #[test]
+    fn a_legacy_result_has_no_type() {
+        for said in ["input_required", "complete", "task"] {
+            check(json!(said), Era::Legacy, None);
+        }
+    }
 }

@@ -7,6 +7,7 @@ use rmcp::model::{ErrorCode, ProtocolVersion};
 use serde_json::{Map, Value, json};
 
 use super::message::{Request, RpcError, error, invalid_params};
+use crate::backends::Partner;
 use crate::backends::protocol::{META_CAPABILITIES, META_VERSION, MODERN};
 
 /// The family of revisions a request belongs to.
@@ -67,6 +68,14 @@ fn incomplete(missing: &str) -> RpcError {
 pub(super) fn capabilities(request: &Request) -> Map<String, Value> {
     let declared = request.meta().and_then(|meta| meta.get(META_CAPABILITIES));
     declared.and_then(Value::as_object).cloned().unwrap_or_default()
+}
+
+/// The client of a request as one that may be asked something; a legacy one would have to be asked in another way.
+pub(super) fn partner(era: Era, request: &Request) -> Option<Partner> {
+    match era {
+        Era::Legacy => None,
+        Era::Modern => Some(Partner::new(&capabilities(request), &request.params)),
+    }
 }
 
 fn unsupported(version: &str) -> RpcError {

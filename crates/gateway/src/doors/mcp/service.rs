@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::backends::Progress;
+use crate::backends::{Partner, Progress};
 use crate::bridge::Access;
 
 /// An answer on its way.
@@ -33,7 +33,7 @@ pub enum View {
     /// The gateway's own few tools.
     #[default]
     Code,
-    /// The backends' tools as `backend__tool`.
+    /// The backends' own: tools and prompts as `backend__name`, and resources.
     Direct,
     /// All of them.
     Both,
@@ -85,19 +85,27 @@ pub struct ToolCall {
     pub caller: u64,
     /// What the client said it can do, such as `sampling`. Legacy clients are not asked.
     pub capabilities: Map<String, Value>,
+    /// The client as one that may be asked: then the result may be of the type `input_required`. No legacy client may.
+    pub partner: Option<Partner>,
 }
 
 /// A prompt with its arguments.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct PromptCall {
     /// The prompt's name.
     pub name: String,
     /// Its arguments.
     pub arguments: Map<String, Value>,
+    /// Who asks.
+    pub page: Page,
+    /// See [`ToolCall::caller`].
+    pub caller: u64,
+    /// See [`ToolCall::partner`].
+    pub partner: Option<Partner>,
 }
 
 /// A value to be completed: `ref` as the client sent it, the argument's name and what is typed so far.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Completion {
     /// `{"type": "ref/resource", "uri": …}` or `{"type": "ref/prompt", "name": …}`.
     pub reference: Value,
@@ -105,6 +113,10 @@ pub struct Completion {
     pub argument: String,
     /// What is typed so far.
     pub typed: String,
+    /// Who asks.
+    pub page: Page,
+    /// See [`ToolCall::caller`].
+    pub caller: u64,
 }
 
 /// What a client is told has changed.
@@ -149,6 +161,12 @@ pub trait Service: Send + Sync + 'static {
     /// Who this is.
     fn identity(&self) -> Identity;
 
+    /// Waits, within reason, for what is needed to list the tools of a page.
+    fn prepared(&self, page: &Page) -> ServiceFuture<()> {
+        let _ = page;
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Every tool of the page, as tool objects (`name`, `description`, `inputSchema`, …).
     fn tools(&self, page: &Page) -> Vec<Value>;
 
@@ -168,14 +186,15 @@ pub trait Service: Send + Sync + 'static {
     fn call(&self, call: ToolCall) -> ServiceFuture<Value>;
 
     /// Every resource.
-    fn resources(&self, page: &Page) -> Vec<Value> {
+    fn resources(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
         let _ = page;
-        Vec::new()
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     /// Every resource template.
-    fn resource_templates(&self) -> Vec<Value> {
-        Vec::new()
+    fn resource_templates(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
+        let _ = page;
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     /// Reads a resource; gives its list of `contents`.
@@ -185,8 +204,9 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// Every prompt.
-    fn prompts(&self) -> Vec<Value> {
-        Vec::new()
+    fn prompts(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
+        let _ = page;
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     /// Fills in a prompt; gives a `GetPromptResult`.
@@ -195,9 +215,9 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// Up to a hundred values that begin like what is typed.
-    fn complete(&self, completion: Completion) -> Vec<String> {
+    fn complete(&self, completion: Completion) -> ServiceFuture<Vec<String>> {
         let _ = completion;
-        Vec::new()
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     /// Whether there are resources at all: what is not there is not declared.

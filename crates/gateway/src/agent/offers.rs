@@ -1,0 +1,201 @@
+//! The backends' own resources and prompts, for clients in direct mode.
+//!
+//! A resource keeps its URI, since results of tools refer to it by that; of two backends that list one URI, the first
+//! by name has it. A prompt is named as a tool is. Nothing is kept here: whose something is, is asked anew each time.
+//! What is read is not watched: changes of a single resource of a backend's are not passed on.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::names::{Named, is_bare, named};
+use super::uri::shown;
+use super::{Shared, prompts, resources, waiting};
+use crate::backends::unwrap::is_question;
+use crate::backends::{Backend, CallError, Offer, Question};
+use crate::bridge::Access;
+use crate::doors::mcp::{Completion, Fault, PromptCall};
+
+/// How long one backend may take to list what it has; those that take longer are left out.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What a server answers that has no such resource, in the legacy revisions.
+const NO_SUCH_RESOURCE: i64 = -32002;
+
+/// Resources or templates, each URI once.
+pub(super) async fn list(shared: &Shared, access: &Access, offer: Offer) -> Vec<Value> {
+    let mut seen = HashSet::new();
+    let entries = listed(shared, access, offer).await.into_iter().map(|(_, entry)| entry);
+    entries.filter(|entry| id(entry, offer).is_some_and(|id| seen.insert(id.to_owned()))).collect()
+}
+
+/// What a resource holds, as its backend gives it.
+pub(super) async fn read(shared: &Shared, uri: String, access: &Access) -> Result<Vec<Value>, Fault> {
+    let unknown = || Fault::NotFound(format!("there is no resource {}", shown(&uri)));
+    let backend = owner(shared, &uri, access).await.ok_or_else(unknown)?;
+    let mut result = backend.ask(Question::Read { uri }, None, 0).await.map_err(fault)?;
+    match result.get_mut("contents").map(Value::take) {
+        Some(Value::Array(contents)) => Ok(contents),
+        _ => Err(Fault::Internal(format!("{} gave no contents", backend.name()))),
+    }
+}
+
+/// Every prompt, under the name that it has here.
+pub(super) async fn prompts(shared: &Shared, access: &Access) -> Vec<Value> {
+    prompts_named(shared, access).await.into_iter().map(|(row, _, entry)| prompt_object(row.name, entry)).collect()
+}
+
+/// A prompt, filled in by its backend.
+pub(super) async fn prompt(shared: &Shared, call: PromptCall) -> Result<Value, Fault> {
+    let unknown = || Fault::NotFound(format!("there is no prompt named {}", shown(&call.name)));
+    let (own, backend) = find_prompt(shared, &call.page.access, &call.name).await.ok_or_else(unknown)?;
+    let question = Question::Prompt { name: own, arguments: call.arguments };
+    let result = backend.ask(question, call.partner.as_ref(), call.caller).await.map_err(fault)?;
+    match result.get("messages") {
+        Some(Value::Array(_)) => Ok(result),
+        _ if is_question(&result) => Ok(result),
+        _ => Err(Fault::Internal(format!("{} gave no messages", backend.name()))),
+    }
+}
+
+/// Values for an argument of a backend's prompt or template.
+pub(super) async fn complete(shared: &Shared, completion: Completion) -> Result<Vec<String>, Fault> {
+    let text = |key: &str| completion.reference.get(key).and_then(Value::as_str);
+    let access = &completion.page.access;
+    let found = match (text("name"), text("uri")) {
+        (Some(name), _) => find_prompt(shared, access, name)
+            .await
+            .map(|(own, backend)| (json!({ "type": "ref/prompt", "name": own }), backend)),
+        (None, Some(uri)) => {
+            let is_it = |entry: &Value| id(entry, Offer::Templates) == Some(uri);
+            let mut templates = listed(shared, access, Offer::Templates).await.into_iter();
+            templates.find(|(_, entry)| is_it(entry)).map(|(backend, _)| (completion.reference.clone(), backend))
+        }
+        (None, None) => None,
+    };
+    let Some((reference, backend)) = found else { return Ok(Vec::new()) };
+    let question = Question::Complete { reference, argument: completion.argument, typed: completion.typed };
+    let result = backend.ask(question, None, completion.caller).await.map_err(fault)?;
+    let values = result.pointer("/completion/values").and_then(Value::as_array);
+    Ok(values.into_iter().flatten().filter_map(|value| value.as_str().map(str::to_owned)).collect())
+}
+
+/// What the backends list, in the order of their names.
+async fn listed(shared: &Shared, access: &Access, offer: Offer) -> Vec<(Backend, Value)> {
+    waiting::for_all(shared, access, &CancellationToken::new()).await;
+    let backends = shared.gateway.backends().into_iter().filter(|backend| access.permits(backend.name()));
+    let mut asked: JoinSet<(Backend, Vec<Value>)> = backends
+        .map(|backend| async move {
+            let entries = backend.list(offer, PATIENCE).await;
+            (backend, entries)
+        })
+        .collect();
+    let mut answers = Vec::new();
+    while let Some(answer) = asked.join_next().await {
+        answers.extend(answer.ok());
+    }
+    answers.sort_by(|(one, _), (other, _)| one.name().cmp(other.name()));
+    let pairs =
+        answers.into_iter().flat_map(|(backend, entries)| entries.into_iter().map(move |it| (backend.clone(), it)));
+    // What is below our own schemes is ours.
+    pairs.filter(|(_, entry)| offer == Offer::Prompts || !id(entry, offer).is_some_and(resources::is_own)).collect()
+}
+
+/// Whose resource this is: who lists it, or a template of it, or who alone has resources at all.
+async fn owner(shared: &Shared, uri: &str, access: &Access) -> Option<Backend> {
+    let is_it = |entry: &Value| id(entry, Offer::Resources) == Some(uri);
+    let mut resources = listed(shared, access, Offer::Resources).await.into_iter();
+    if let Some((backend, _)) = resources.find(|(_, entry)| is_it(entry)) {
+        return Some(backend);
+    }
+    let templates = listed(shared, access, Offer::Templates).await.into_iter();
+    let fitting = templates.filter_map(|(backend, entry)| Some((fit(id(&entry, Offer::Templates)?, uri)?, backend)));
+    // Of equals the first: `max_by_key` would take the last.
+    let closest = fitting.reduce(|best, other| if other.0 > best.0 { other } else { best });
+    if let Some((_, backend)) = closest {
+        return Some(backend);
+    }
+    // Tools refer to resources that no list has.
+    let permitted = shared.gateway.backends().into_iter().filter(|backend| access.permits(backend.name()));
+    let mut having = permitted.filter(|backend| backend.has(Offer::Resources));
+    having.next().filter(|_| having.next().is_none())
+}
+
+/// How much of a URI a template spells out, if it may be a template of it.
+fn fit(template: &str, uri: &str) -> Option<usize> {
+    let (head, rest) = template.split_once('{')?;
+    let tail = rest.rsplit_once('}')?.1;
+    let middle = uri.strip_prefix(head)?;
+    (!head.is_empty() && middle.ends_with(tail)).then_some(head.len() + tail.len())
+}
+
+fn id(entry: &Value, offer: Offer) -> Option<&str> {
+    entry.get(offer.id()).and_then(Value::as_str)
+}
+
+async fn prompts_named(shared: &Shared, access: &Access) -> Vec<(Named, Backend, Value)> {
+    let config = shared.gateway.config();
+    // Names are made among all prompts, so that they are the same whoever asks.
+    let found = listed(shared, &Access::All, Offer::Prompts).await;
+    let own = |entry: &Value| id(entry, Offer::Prompts).unwrap_or_default().to_owned();
+    let owned = found.iter().map(|(backend, entry)| (backend.name().to_owned(), own(entry)));
+    let rows = named(owned, |backend| is_bare(&config, backend), prompts::is_taken);
+    let entry_of = |row: &Named| found.iter().find(|(it, entry)| it.name() == row.backend && own(entry) == row.own);
+    let permitted = rows.into_iter().filter(|row| access.permits(&row.backend));
+    permitted
+        .filter_map(|row| {
+            let (backend, entry) = entry_of(&row)?.clone();
+            Some((row, backend, entry))
+        })
+        .collect()
+}
+
+async fn find_prompt(shared: &Shared, access: &Access, name: &str) -> Option<(String, Backend)> {
+    let mut rows = prompts_named(shared, access).await.into_iter();
+    rows.find(|(row, ..)| row.name == name).map(|(row, backend, _)| (row.own, backend))
+}
+
+fn prompt_object(name: String, entry: Value) -> Value {
+    let Value::Object(mut prompt) = entry else { return json!({ "name": name }) };
+    prompt.insert("name".to_owned(), Value::String(name));
+    // Clients refuse the whole list for one prompt whose arguments are no list.
+    if prompt.get("arguments").is_some_and(|arguments| !arguments.is_array()) {
+        prompt.shift_remove("arguments");
+    }
+    Value::Object(prompt)
+}
+
+/// A backend's own error is passed on as it came.
+fn fault(error: CallError) -> Fault {
+    match error {
+        CallError::Rejected { code: NO_SUCH_RESOURCE, message, .. } => Fault::NotFound(message),
+        CallError::Rejected { code, message, data } => Fault::Rejected { code, message, data },
+        error => Fault::Internal(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(template: &str, uri: &str, expected: Option<usize>) {
+        assert_eq!(fit(template, uri), expected, "{template} {uri}");
+    }
+
+    #[test]
+    fn a_template_fits_what_it_spells_out() {
+        check("db://{table}/rows", "db://people/rows", Some(10));
+        check("db://{table}/rows", "db://people/columns", None);
+        check("db://{+path}", "db://a/b/c", Some(5));
+        check("other://{x}", "db://a", None);
+    }
+
+    #[test]
+    fn a_template_that_spells_out_nothing_fits_nothing() {
+        check("{+everything}", "db://a", None);
+        check("db://fixed", "db://fixed", None);
+        check("db://{open", "db://x", None);
+    }
+}

@@ -1,0 +1,146 @@
+//! What a backend offers besides tools: resources, templates of resources, prompts.
+//!
+//! Nothing of it is kept: clients ask for it seldom, and what the backend says when it is asked is right. It takes its
+//! turn among the calls of tools, under the same limits.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::time::timeout;
+
+use super::backend::{Backend, answered};
+use super::call::{CallError, Partner};
+
+/// A kind of thing that a backend lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    /// Resources by their URIs.
+    Resources,
+    /// Templates of such URIs.
+    Templates,
+    /// Prompts by their names.
+    Prompts,
+}
+
+impl Offer {
+    /// What a backend declares that has some.
+    pub(crate) fn capability(self) -> &'static str {
+        match self {
+            Self::Resources | Self::Templates => "resources",
+            Self::Prompts => "prompts",
+        }
+    }
+
+    pub(crate) fn method(self) -> &'static str {
+        match self {
+            Self::Resources => "resources/list",
+            Self::Templates => "resources/templates/list",
+            Self::Prompts => "prompts/list",
+        }
+    }
+
+    /// Where the list is in the answer.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+            Self::Prompts => "prompts",
+        }
+    }
+
+    /// What tells one entry from another.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Resources => "uri",
+            Self::Templates => "uriTemplate",
+            Self::Prompts => "name",
+        }
+    }
+}
+
+/// Something that a backend is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Question {
+    /// What a resource holds.
+    Read {
+        /// Its URI.
+        uri: String,
+    },
+    /// A prompt, filled in.
+    Prompt {
+        /// Its name.
+        name: String,
+        /// Its arguments.
+        arguments: Map<String, Value>,
+    },
+    /// Values that begin like what is typed.
+    Complete {
+        /// The prompt or the template, as the protocol refers to it.
+        reference: Value,
+        /// The argument's name.
+        argument: String,
+        /// What is typed so far.
+        typed: String,
+    },
+}
+
+impl Question {
+    pub(crate) fn method(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "resources/read",
+            Self::Prompt { .. } => "prompts/get",
+            Self::Complete { .. } => "completion/complete",
+        }
+    }
+
+    /// The one thing that it is about, where proxies are to see it.
+    pub(crate) fn target(&self) -> Option<&str> {
+        match self {
+            Self::Read { uri } => Some(uri),
+            Self::Prompt { name, .. } => Some(name),
+            Self::Complete { .. } => None,
+        }
+    }
+
+    pub(crate) fn into_params(self) -> Map<String, Value> {
+        let params = match self {
+            Self::Read { uri } => json!({ "uri": uri }),
+            Self::Prompt { name, arguments } => json!({ "name": name, "arguments": arguments }),
+            Self::Complete { reference, argument, typed } => {
+                json!({ "ref": reference, "argument": { "name": argument, "value": typed } })
+            }
+        };
+        if let Value::Object(params) = params { params } else { Map::new() }
+    }
+}
+
+impl Backend {
+    /// Whether it is up and says that it has such things.
+    pub fn has(&self, offer: Offer) -> bool {
+        self.shared.session().is_some_and(|session| session.has(offer))
+    }
+
+    /// What it lists now; nothing if it is not up, has none, or does not answer in time.
+    pub async fn list(&self, offer: Offer, within: Duration) -> Vec<Value> {
+        let Some(session) = self.shared.session() else { return Vec::new() };
+        match timeout(within, session.list(offer, within)).await {
+            Ok(Ok(entries)) => entries,
+            Ok(Err(error)) => {
+                tracing::warn!(backend = self.name(), %error, "its {} can't be listed", offer.key());
+                Vec::new()
+            }
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Asks it for something; gives the result as it came. Dropping the future cancels the request.
+    pub async fn ask(&self, question: Question, partner: Option<&Partner>, caller: u64) -> Result<Value, CallError> {
+        let within = self.shared.spec.timeout;
+        self.ready(within).await?;
+        let _permit = self.turn(caller).await?;
+        let session = self.shared.session().ok_or_else(|| self.not_ready())?;
+        let result =
+            timeout(within, session.ask(question, partner)).await.map_err(|_| CallError::Timeout { after: within })?;
+        answered(result.map_err(|error| self.explain(error))?, partner.is_some())
+    }
+}
