@@ -72,10 +72,7 @@ impl Wire {
 
     /// Whether a whole frame is here already.
     pub(crate) fn has_frame(&self) -> bool {
-        let waiting = self.buffer.get(self.start..self.end).unwrap_or_default();
-        let header = waiting.first_chunk::<HEADER>();
-        let length = header.and_then(|header| codec::frame_length(*header, MAX_FROM_WORKER).ok());
-        length.is_some_and(|length| waiting.len() >= HEADER + length)
+        matches!(self.payload(), Ok(Some(_)))
     }
 
     /// The next frame, if all of it is there.
@@ -98,11 +95,17 @@ impl Wire {
         Outbox::new(&self.stream)
     }
 
-    fn decode(&mut self) -> Result<Option<FromWorker>, Lost> {
+    /// What the next frame carries, if all of it is there.
+    fn payload(&self) -> Result<Option<&[u8]>, Lost> {
         let waiting = self.buffer.get(self.start..self.end).unwrap_or_default();
         let Some(header) = waiting.first_chunk::<HEADER>() else { return Ok(None) };
         let length = codec::frame_length(*header, MAX_FROM_WORKER).map_err(|_| Lost::Breach("a frame too long"))?;
-        let Some(payload) = waiting.get(HEADER..HEADER + length) else { return Ok(None) };
+        Ok(waiting.get(HEADER..HEADER + length))
+    }
+
+    fn decode(&mut self) -> Result<Option<FromWorker>, Lost> {
+        let Some(payload) = self.payload()? else { return Ok(None) };
+        let length = payload.len();
         let frame = codec::decode_from_worker(payload).map_err(|_| Lost::Breach("a frame that means nothing"))?;
         self.start += HEADER + length;
         if self.start == self.end {

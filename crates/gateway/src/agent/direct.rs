@@ -64,14 +64,6 @@ pub(super) fn names(shared: &Shared, page: &Page) -> Vec<String> {
     permitted.map(|row| row.name.clone()).collect()
 }
 
-/// The tools of a page.
-pub(super) fn list(shared: &Shared, page: &Page) -> Vec<Value> {
-    let names = shared.direct.names(shared);
-    let catalog = shared.gateway.catalog();
-    let permitted = names.rows.iter().filter(|row| page.access.permits(&row.backend));
-    permitted.filter_map(|row| Some(object(row.name.clone(), catalog.tool(&row.backend, &row.own)?))).collect()
-}
-
 /// The tool that a client means.
 pub(super) fn find(shared: &Shared, name: &str, page: &Page) -> Option<(String, String)> {
     let names = shared.direct.names(shared);

@@ -128,12 +128,7 @@ impl Service for Agent {
     }
 
     fn tools(&self, page: &Page) -> Vec<Value> {
-        let own = || tools::available(&self.0).into_iter().map(|tool| tool.object(&self.0, page));
-        match page.view {
-            View::Code => own().collect(),
-            View::Direct => direct::list(&self.0, page),
-            View::Both => own().chain(direct::list(&self.0, page)).collect(),
-        }
+        self.tool_names(page).iter().filter_map(|name| self.tool(name, page)).collect()
     }
 
     fn tool_names(&self, page: &Page) -> Vec<String> {

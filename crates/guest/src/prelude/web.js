@@ -1,5 +1,5 @@
 // The small part of the web platform that programs over data expect.
-(function ({ native, p, methods, define }) {
+(function ({ native, p, methods }) {
   class TextEncoder {
     get encoding() { return "utf-8"; }
     encode(text = "") { return native.encodeUtf8(p.toWellFormed(`${text}`)); }
