@@ -41,6 +41,11 @@ impl Compiled {
         &self.program.js
     }
 
+    /// The names that it uses and does not declare.
+    pub(crate) fn globals(&self) -> &[String] {
+        &self.program.globals
+    }
+
     /// Where in the user's text a place in the generated code is.
     pub(crate) fn position(&self, line: u32, column: u32) -> Option<Position> {
         let at = self.program.source_position(line, column)?;

@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
+use support::deno::deno;
 use support::machine::{children, descriptors, resident, threads};
-use support::{Case, deno, eventually, load, process_builder, show, specs, thread_builder, v8_builder};
+use support::{Case, eventually, load, process_builder, show, specs, thread_builder, v8_builder};
 use toolgate_engine::wire::{Profile, Report};
 use toolgate_engine::{Engine, EngineChoice, Request, V8Settings};
 

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::{deno, process_builder, show};
+use support::deno::deno;
+use support::{process_builder, show};
 use toolgate_engine::wire::{Destination, Profile, Report};
 use toolgate_engine::{Cancel, Engine, EngineBuilder, EngineChoice, Functions, HostError, Request, V8Settings};
 

@@ -7,7 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use support::{deno, v8_builder};
+use support::deno::deno;
+use support::v8_builder;
 use toolgate_engine::wire::{Code, LimitRequest, Profile, Report};
 use toolgate_engine::{Engine, EngineChoice, Request, V8Status};
 

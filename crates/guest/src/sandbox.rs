@@ -70,10 +70,10 @@ impl Sandbox {
 
     /// Runs the program to its end and tells it. The interpreter is left as the program left it:
     /// taking it apart is for after the answer, if at all.
-    pub(crate) fn run(&self, start: Start, channel: Rc<Channel>, cancelled: Option<Arc<AtomicBool>>) -> FromWorker {
+    pub(crate) fn run(&self, mut start: Start, channel: Rc<Channel>, cancelled: Option<Arc<AtomicBool>>) -> FromWorker {
         let state = self.state.clone();
         let cpu_before = lockdown::cpu_time();
-        state.begin(&start, channel, cancelled);
+        state.begin(&mut start, channel, cancelled);
         self.runtime.set_max_stack_size(start.limits.stack as usize);
         state.meter.limit_to(start.limits.memory);
         // Cycles are looked for when they could matter; before that, a run is too short to leave any.

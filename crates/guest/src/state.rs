@@ -64,6 +64,8 @@ pub(crate) struct State {
     timers: RefCell<BTreeSet<CallId>>,
     /// Frames that arrived while the program stood still for an answer.
     inbox: RefCell<VecDeque<ToWorker>>,
+    /// Backends that the host told of before they were asked for.
+    named: RefCell<Vec<(String, Vec<u8>)>>,
     log_lines: Cell<u64>,
     log_bytes: Cell<usize>,
     log_dropped: Cell<u64>,
@@ -87,6 +89,7 @@ impl State {
             waiting_calls: RefCell::default(),
             timers: RefCell::default(),
             inbox: RefCell::default(),
+            named: RefCell::default(),
             log_lines: Cell::new(0),
             log_bytes: Cell::new(0),
             log_dropped: Cell::new(0),
@@ -95,8 +98,9 @@ impl State {
     }
 
     /// Takes on a program. `cancelled` is how a host stops a run that it cannot kill.
-    pub(crate) fn begin(&self, start: &Start, channel: Rc<Channel>, cancelled: Option<Arc<AtomicBool>>) {
+    pub(crate) fn begin(&self, start: &mut Start, channel: Rc<Channel>, cancelled: Option<Arc<AtomicBool>>) {
         self.now.set(start.now);
+        self.named.replace(std::mem::take(&mut start.named));
         self.random.replace(Random::seeded(start.seed));
         self.limits.replace(start.limits.clone());
         self.deadline.set(Some(Instant::now() + start.limits.wall));
@@ -211,6 +215,11 @@ impl State {
 
     /// Asks and waits. Whatever else arrives meanwhile is kept for the event loop, in order.
     pub(crate) fn ask(&self, question: Question, name: String) -> Result<Option<Vec<u8>>, Refused> {
+        if question == Question::Global
+            && let Some(answer) = self.told(&name)
+        {
+            return Ok(Some(answer));
+        }
         self.send(&FromWorker::Ask { question, name }).ok_or(Refused::Broken)?;
         loop {
             let frame = self.receive().ok_or(Refused::Broken)?;
@@ -219,6 +228,13 @@ impl State {
                 other => self.inbox.borrow_mut().push_back(other),
             }
         }
+    }
+
+    /// The backend of this name, if the host has told of it ahead. It is asked for once.
+    fn told(&self, name: &str) -> Option<Vec<u8>> {
+        let mut named = self.named.borrow_mut();
+        let at = named.iter().position(|(told, _)| told == name)?;
+        Some(named.swap_remove(at).1)
     }
 
     /// Sends console text, line by line, as far as the run's lines and bytes reach.

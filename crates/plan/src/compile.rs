@@ -33,6 +33,8 @@ pub struct Program {
     /// One JavaScript expression, to be evaluated as a classic script. For [`Form::Script`] its value is an async function
     /// without parameters, for [`Form::Compute`] it is the user's function.
     pub js: String,
+    /// The names that it uses and does not declare, in order of the alphabet.
+    pub globals: Vec<String>,
     source: Box<str>,
     origin: Origin,
 }
@@ -79,7 +81,7 @@ fn assemble(parsed: &Parsed<'_>, edits: Edits, frame: Frame) -> Program {
     js.push('\n');
     js.push_str(&frame.after);
     origin.shift(start, frame.body.start as usize, end);
-    Program { js: with_line_feeds(js), source: parsed.source.into(), origin }
+    Program { js: with_line_feeds(js), globals: parsed.globals(), source: parsed.source.into(), origin }
 }
 
 /// A carriage return alone ends a line for the language but is not counted by every engine.

@@ -58,6 +58,13 @@ impl Parsed<'_> {
         id.is_global_reference(&self.scoping)
     }
 
+    /// The names that are no variables of the program, in order of the alphabet.
+    pub(crate) fn globals(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.scoping.root_unresolved_references().keys().map(ToString::to_string).collect();
+        names.sort_unstable();
+        names
+    }
+
     /// A fault at an offset of the parsed text.
     pub(crate) fn fault(&self, offset: u32, message: impl Into<String>) -> SyntaxFault {
         SyntaxFault::new(message).at(self.source, self.source_offset(offset))

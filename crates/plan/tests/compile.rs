@@ -295,3 +295,15 @@ fn positions_of_errors_are_the_users_own() {
     fails("const t = `a\nb`; nope()", "nope is not defined at 2:5");
     fails("/* a\n b */ nope()", "nope is not defined at 2:7");
 }
+
+#[test]
+fn a_program_knows_the_names_that_it_uses_and_does_not_declare() {
+    let check = |source: &str, expected: &[&str]| {
+        let program = compile(source, Form::Script).expect("a program");
+        assert_eq!(program.globals, expected, "{source}");
+    };
+    check("return exa.search({ query })", &["exa", "query"]);
+    check("const exa = 1; return exa", &[]);
+    check("interface exa { git: string }\nconst x: exa = await git.log({}); return x as unknown", &["git"]);
+    check("{ let git = 1 } return () => [git, '// exa', `${npm}`]", &["git", "npm"]);
+}

@@ -179,6 +179,11 @@ fn put_start(start: &Start, out: &mut Vec<u8>) {
         put_bytes(out, name.as_bytes());
     }
     out.push(u8::from(start.tools));
+    put_u32(out, start.named.len() as u32);
+    for (name, answer) in &start.named {
+        put_bytes(out, name.as_bytes());
+        put_bytes(out, answer);
+    }
 }
 
 fn take_start(fields: &mut Fields<'_>) -> Result<Start, Malformed> {
@@ -197,6 +202,7 @@ fn take_start(fields: &mut Fields<'_>) -> Result<Start, Malformed> {
         data: take_length(fields)?,
         functions: (0..fields.u32()?).map(|_| fields.text()).collect::<Result<_, _>>()?,
         tools: fields.flag()?,
+        named: (0..fields.u32()?).map(|_| Ok((fields.text()?, fields.bytes()?.to_vec()))).collect::<Result<_, _>>()?,
     })
 }
 
@@ -451,6 +457,7 @@ mod tests {
             data: Some(2),
             functions: vec!["api.fetch".into()],
             tools: true,
+            named: vec![("exa".into(), b"{}".to_vec())],
         };
         vec![
             ToWorker::Start(Box::new(start)),
@@ -509,7 +516,7 @@ mod tests {
     fn a_count_that_lies_ends_at_the_first_missing_field() {
         let mut bytes = Vec::new();
         encode_to_worker(&frames_to_worker()[0], &mut bytes);
-        let count = bytes.len() - 1 - "api.fetch".len() - 4 - 4;
+        let count = bytes.len() - "{}".len() - 4 - "exa".len() - 4 - 4;
         bytes[count..count + 4].copy_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(decode_to_worker(payload(&bytes)), Err(Malformed::Truncated));
     }

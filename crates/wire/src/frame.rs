@@ -29,6 +29,9 @@ pub struct Start {
     pub functions: Vec<String>,
     /// Whether there are tools to ask about.
     pub tools: bool,
+    /// Answers to [`Question::Global`] that the code will ask for, each with its name: told ahead, they cost no wait.
+    /// A worker may as well ask.
+    pub named: Vec<(String, Vec<u8>)>,
 }
 
 /// From host to worker.

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
-use toolgate_wire::frame::Layers;
+use toolgate_wire::frame::{Layers, Question};
 use toolgate_wire::{Code, Destination, Failure, Isolation, Limits, Logs, Outcome, Report, Start, Usage};
 
 use super::{EngineChoice, Request};
 use crate::cancel::{Cancel, Registered};
+use crate::host::Host;
 use crate::judge;
 use crate::moving::Coming;
 use crate::process::{Ended, Moves, NoWorker, Pool};
@@ -215,6 +216,7 @@ impl Runs {
                 data: data.as_ref().map(|data| data.len() as u64),
                 functions: request.host.functions(),
                 tools: request.host.has_tools(),
+                named: named(&*request.host, accepted.program.globals()),
             },
             data,
             deadline: accepted.deadline,
@@ -264,6 +266,22 @@ impl Done {
             engine: "none",
         }
     }
+}
+
+/// What the program will ask for before anything else: the backends among the names that it uses.
+fn named(host: &dyn Host, globals: &[String]) -> Vec<(String, Vec<u8>)> {
+    /// A program that names more asks for the rest.
+    const MOST: usize = 64 * 1024;
+    if !host.has_tools() {
+        return Vec::new();
+    }
+    let mut room = MOST;
+    let answers = globals.iter().filter_map(|name| {
+        let answer = host.answer(Question::Global, name)?.into_bytes();
+        room = room.checked_sub(name.len() + answer.len())?;
+        Some((name.clone(), answer))
+    });
+    answers.collect()
 }
 
 /// What a move costs more for a run with data: all of it is sent again and read there in full, where here it is read
@@ -317,4 +335,45 @@ fn politely(left: Duration) -> Duration {
 fn random_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(wall_clock().to_bits())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::{HostCall, HostFuture};
+
+    struct Backends(Vec<(&'static str, String)>);
+
+    impl Host for Backends {
+        fn call(&self, _: HostCall) -> HostFuture {
+            Box::pin(std::future::pending())
+        }
+
+        fn answer(&self, question: Question, name: &str) -> Option<String> {
+            let known = self.0.iter().find(|(known, _)| *known == name && question == Question::Global)?;
+            Some(known.1.clone())
+        }
+
+        fn has_tools(&self) -> bool {
+            !self.0.is_empty()
+        }
+    }
+
+    fn check(backends: Vec<(&'static str, String)>, globals: &[&str], expected: &[&str]) {
+        let globals: Vec<_> = globals.iter().map(ToString::to_string).collect();
+        let told = named(&Backends(backends), &globals);
+        assert_eq!(told.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_program_is_told_of_the_backends_that_it_names() {
+        check(vec![("exa", "{}".into()), ("git", "{}".into())], &["Math", "console", "git"], &["git"]);
+        check(vec![], &["exa"], &[]);
+    }
+
+    #[test]
+    fn what_is_told_ahead_is_bounded() {
+        let large = "x".repeat(40 * 1024);
+        check(vec![("a", large.clone()), ("b", large), ("c", "{}".into())], &["a", "b", "c"], &["a", "c"]);
+    }
 }

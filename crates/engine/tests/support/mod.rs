@@ -5,6 +5,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod deno;
 pub(crate) mod machine;
 
 use std::collections::BTreeMap;
@@ -17,8 +18,8 @@ use serde_json::{Value, json};
 use toolgate_engine::host::{Question, Target};
 use toolgate_engine::wire::{Code, LimitRequest, Outcome, Profile, Report};
 use toolgate_engine::{
-    DENO_VARIABLE, Engine, EngineBuilder, EngineChoice, Functions, Host, HostCall, HostError, HostFuture,
-    IsolationMode, Request, V8Settings, WorkerCommand,
+    Engine, EngineBuilder, EngineChoice, Functions, Host, HostCall, HostError, HostFuture, IsolationMode, Request,
+    V8Settings, WorkerCommand,
 };
 
 /// One program and what must come of it.
@@ -450,18 +451,7 @@ pub(crate) fn engines() -> Vec<(&'static str, Engine)> {
 
 /// An engine that has a deno.
 pub(crate) fn v8_builder() -> EngineBuilder {
-    process_builder().v8(V8Settings { deno: Some(deno()), ahead: 2, ..V8Settings::default() })
-}
-
-/// The deno of the tests: named by the variable, on the search path, or installed by `./check`.
-pub(crate) fn deno() -> PathBuf {
-    let named = std::env::var_os(DENO_VARIABLE).map(PathBuf::from);
-    let on_path =
-        std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
-    let on_path = on_path.map(|folder| folder.join("deno"));
-    let installed = specs().join("../.check/deno/node_modules/deno/deno");
-    let found = named.into_iter().chain(on_path).chain([installed]).find(|path| path.is_file());
-    found.expect("a deno: `./check` installs one, or name yours in TOOLGATE_DENO")
+    process_builder().v8(V8Settings { deno: Some(deno::deno()), ahead: 2, ..V8Settings::default() })
 }
 
 /// Waits until `done` says so, looking again and again; fails when it takes too long.

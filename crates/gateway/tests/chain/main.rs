@@ -8,6 +8,8 @@
 
 mod access;
 mod calls;
+#[path = "../../../engine/tests/support/deno.rs"]
+mod deno;
 mod differential;
 mod hints;
 mod names;

@@ -6,25 +6,31 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 use tokio::runtime::Runtime;
-use toolgate_engine::{Engine, IsolationMode};
+use toolgate_engine::{Engine, EngineBuilder, EngineChoice, IsolationMode, V8Settings};
 use toolgate_gateway::bridge::Bridge;
 use toolgate_gateway::bridge::scripted::Script;
 use toolgate_gateway::catalog::CatalogHandle;
 use toolgate_gateway::chain::{Chain, ChainReport, ChainRequest};
 use toolgate_wire::Outcome;
 
+use crate::deno::deno;
+
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 
 /// An engine that specifications run on, with its name.
-pub(crate) fn engines() -> [(&'static str, Engine); 2] {
-    static PROCESS: LazyLock<Engine> = LazyLock::new(|| engine(IsolationMode::Process));
-    static THREAD: LazyLock<Engine> = LazyLock::new(|| engine(IsolationMode::Thread));
-    [("process", PROCESS.clone()), ("thread", THREAD.clone())]
+pub(crate) fn engines() -> [(&'static str, Engine); 3] {
+    static PROCESS: LazyLock<Engine> = LazyLock::new(|| build(Engine::builder()));
+    static THREAD: LazyLock<Engine> = LazyLock::new(|| build(Engine::builder().isolation(IsolationMode::Thread)));
+    static V8: LazyLock<Engine> = LazyLock::new(|| {
+        let settings = V8Settings { deno: Some(deno()), ahead: 2, ..V8Settings::default() };
+        build(Engine::builder().v8(settings).engine(EngineChoice::V8))
+    });
+    [("process", PROCESS.clone()), ("thread", THREAD.clone()), ("v8", V8.clone())]
 }
 
-fn engine(isolation: IsolationMode) -> Engine {
+fn build(engine: EngineBuilder) -> Engine {
     let _inside = RUNTIME.enter();
-    Engine::builder().isolation(isolation).build().expect("an engine")
+    engine.build().expect("an engine")
 }
 
 /// Waits for it.

@@ -53,6 +53,7 @@
     charCodeAt: uncurry(String.prototype.charCodeAt),
     replaceAll: uncurry(String.prototype.replaceAll),
     push: uncurry(Array.prototype.push),
+    includes: uncurry(Array.prototype.includes),
     shift: uncurry(Array.prototype.shift),
     join: uncurry(Array.prototype.join),
     mapGet: uncurry(Map.prototype.get),

@@ -42,25 +42,69 @@
 
   const refuse = (message) => p.Promise.reject(new p.TypeError(message));
 
-  // {name, tools: [{name, id}]} as the host lists it, as a null-prototype object of functions. A tool whose
-  // identifier is its name is listed by that alone.
-  const backendObject = ({ name, tools }) => {
-    const object = p.create(null);
-    const renamed = [];
+  // A backend's functions, made when they are first used: a program uses a few of hundreds. The object is filled
+  // as soon as somebody looks at more of it than one function.
+  //
+  // A tool is listed by its name, or as {name, id} where its identifier is another.
+  const lists = new p.Map();
+  const functionOf = (list, tool) => {
+    if (!p.mapHas(list.functions, tool)) p.mapSet(list.functions, tool, toolFunction(list.backend, tool));
+    return p.mapGet(list.functions, tool);
+  };
+  const toolNamed = ({ tools }, key) => {
+    if (p.includes(tools, key)) return key;
+    let original;
     for (let i = 0; i < tools.length; i++) {
       const tool = tools[i];
-      if (typeof tool === "string") {
-        object[tool] = toolFunction(name, tool);
-      } else {
-        object[tool.id] = toolFunction(name, tool.name);
-        p.push(renamed, tool);
-      }
+      if (typeof tool === "string") continue;
+      if (tool.id === key) return tool.name;
+      if (tool.name === key) original = key;
     }
-    for (let i = 0; i < renamed.length; i++) {
-      const { id, name: original } = renamed[i];
-      if (!p.hasOwn(object, original)) p.defineProperty(object, original, { value: object[id], enumerable: false });
+    return original;
+  };
+  const fill = (object) => {
+    const list = p.mapGet(lists, object);
+    if (list === undefined) return object;
+    const { tools } = list;
+    for (let i = 0; i < tools.length; i++) {
+      const { id, name } = typeof tools[i] === "string" ? { id: tools[i], name: tools[i] } : tools[i];
+      object[id] = functionOf(list, name);
     }
+    for (let i = 0; i < tools.length; i++) {
+      const { name } = tools[i];
+      if (typeof tools[i] === "string" || p.hasOwn(object, name)) continue;
+      p.defineProperty(object, name, { value: functionOf(list, name), enumerable: false });
+    }
+    p.mapDelete(lists, object);
     return p.freeze(object);
+  };
+  const { Reflect } = p;
+  const filledFirst = (operation) => (...args) => {
+    fill(args[0]);
+    return p.apply(operation, undefined, args);
+  };
+  const unfolding = {
+    __proto__: null,
+    get(object, key) {
+      const list = p.mapGet(lists, object);
+      if (list === undefined) return object[key];
+      const tool = toolNamed(list, key);
+      return tool === undefined ? undefined : functionOf(list, tool);
+    },
+    has: filledFirst(Reflect.has),
+    set: filledFirst(Reflect.set),
+    ownKeys: filledFirst(Reflect.ownKeys),
+    isExtensible: filledFirst(Reflect.isExtensible),
+    defineProperty: filledFirst(Reflect.defineProperty),
+    deleteProperty: filledFirst(Reflect.deleteProperty),
+    preventExtensions: filledFirst(Reflect.preventExtensions),
+    getOwnPropertyDescriptor: filledFirst(Reflect.getOwnPropertyDescriptor),
+    setPrototypeOf: filledFirst(Reflect.setPrototypeOf),
+  };
+  const backendObject = ({ name: backend, tools }) => {
+    const object = p.create(null);
+    p.mapSet(lists, object, { backend, tools, functions: new p.Map() });
+    return new p.Proxy(object, unfolding);
   };
 
   const [BACKEND, INTERFACE, BACKENDS, GLOBAL] = [0, 1, 2, 3];

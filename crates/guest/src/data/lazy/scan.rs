@@ -4,6 +4,8 @@
 //! value, so that a broken text is one clean error and never a surprise in
 //! the middle of a run. No recursion, no allocation.
 
+use super::block::first_special;
+
 /// Deeper nesting is refused; the serialiser writes no deeper either.
 pub(crate) const MAX_DEPTH: u32 = 1_000;
 
@@ -43,24 +45,14 @@ pub(crate) fn skip_string(text: &[u8], at: usize) -> Result<(usize, bool), Fault
     }
 }
 
-/// The next quote, backslash or control character, eight bytes at a time.
+/// The next quote, backslash or control character.
 #[inline]
 fn plain_run(text: &[u8], mut at: usize) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    while let Some(word) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        let word = u64::from_le_bytes(*word);
-        let zero_if_quote = word ^ (ONES * b'"' as u64);
-        let zero_if_slash = word ^ (ONES * b'\\' as u64);
-        let found = (zero_if_quote.wrapping_sub(ONES) & !zero_if_quote)
-            | (zero_if_slash.wrapping_sub(ONES) & !zero_if_slash)
-            | (word.wrapping_sub(ONES * 0x20) & !word);
-        let found = found & HIGH;
-        if found != 0 {
-            // A borrow can only spoil bytes above the first hit, and the first is the one that counts.
-            return at + (found.trailing_zeros() / 8) as usize;
+    while let Some(block) = text.get(at..).and_then(|rest| rest.first_chunk::<16>()) {
+        match first_special(block) {
+            Some(found) => return at + found,
+            None => at += 16,
         }
-        at += 8;
     }
     while let Some(&byte) = text.get(at) {
         if byte == b'"' || byte == b'\\' || byte < 0x20 {
@@ -83,17 +75,22 @@ fn skip_escape(text: &[u8], at: usize) -> Scanned {
 }
 
 /// Where a number ends that starts at `at`.
-#[inline]
+#[inline(always)]
 pub(crate) fn skip_number(text: &[u8], start: usize) -> Scanned {
-    let mut at = start;
-    if text.get(at) == Some(&b'-') {
-        at += 1;
-    }
-    match text.get(at) {
-        Some(b'0') => at += 1,
-        Some(b'1'..=b'9') => at = skip_digits(text, at),
+    let first = start + usize::from(text.get(start) == Some(&b'-'));
+    let end = match text.get(first) {
+        Some(b'0') => first + 1,
+        Some(b'1'..=b'9') => skip_digits(text, first + 1),
         _ => return Err(Fault::Syntax(start)),
+    };
+    match text.get(end) {
+        Some(b'.' | b'e' | b'E') => skip_fraction(text, end),
+        _ => Ok(end),
     }
+}
+
+/// Where a number ends whose whole part ends at `at`.
+fn skip_fraction(text: &[u8], mut at: usize) -> Scanned {
     if text.get(at) == Some(&b'.') {
         at = some_digits(text, at + 1)?;
     }
@@ -120,12 +117,14 @@ fn some_digits(text: &[u8], at: usize) -> Scanned {
     if end == at { Err(Fault::Syntax(at)) } else { Ok(end) }
 }
 
-fn skip_word(text: &[u8], at: usize, word: &[u8]) -> Scanned {
-    if text.get(at..).is_some_and(|rest| rest.starts_with(word)) { Ok(at + word.len()) } else { Err(Fault::Syntax(at)) }
+#[inline]
+fn skip_word<const N: usize>(text: &[u8], at: usize, word: &[u8; N]) -> Scanned {
+    let found = text.get(at..).and_then(|rest| rest.first_chunk::<N>());
+    if found == Some(word) { Ok(at + N) } else { Err(Fault::Syntax(at)) }
 }
 
 /// Where the value ends that starts at `at`; `depth` containers are open around it.
-#[inline]
+#[inline(always)]
 pub(crate) fn skip_value(text: &[u8], at: usize, depth: u32) -> Scanned {
     match text.get(at) {
         Some(b'"') => skip_string(text, at).map(|(end, _)| end),
@@ -161,6 +160,8 @@ impl Open {
     }
 }
 
+// On its own: what it needs of the stack is not for every value to pay.
+#[inline(never)]
 fn skip_container(text: &[u8], at: usize, depth: u32) -> Scanned {
     let mut open = Open { bits: [0; MAX_DEPTH as usize / 64 + 1], count: 0 };
     let mut at = at;
