@@ -244,11 +244,7 @@ impl Bounds {
 
     /// The interpreter asked for.
     pub(crate) fn engine(&self) -> Option<EngineChoice> {
-        self.engine.map(|engine| match engine {
-            Interpreter::Auto => EngineChoice::Auto,
-            Interpreter::Quickjs => EngineChoice::QuickJs,
-            Interpreter::V8 => EngineChoice::V8,
-        })
+        self.engine.map(EngineChoice::from)
     }
 
     /// The isolation asked for, or the platform's default.
@@ -273,14 +269,25 @@ enum Isolation {
     Thread,
 }
 
+/// What runs a program.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Interpreter {
+pub(crate) enum Interpreter {
     /// QuickJS; a run that computes for long moves to V8
     Auto,
     /// QuickJS only: starts in microseconds
     Quickjs,
     /// V8 only: for heavy computation
     V8,
+}
+
+impl From<Interpreter> for EngineChoice {
+    fn from(interpreter: Interpreter) -> Self {
+        match interpreter {
+            Interpreter::Auto => EngineChoice::Auto,
+            Interpreter::Quickjs => EngineChoice::QuickJs,
+            Interpreter::V8 => EngineChoice::V8,
+        }
+    }
 }
 
 /// Profiles that take a whole program.

@@ -64,7 +64,10 @@ struct Client {
 
 impl Client {
     fn new(user: &User, args: &[&str]) -> Self {
-        let mut command = user.command(&[&["serve"], args].concat());
+        Self::start(&mut user.command(&[&["serve"], args].concat()))
+    }
+
+    fn start(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the binary starts");
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let mut client = Client { input: child.stdin.take(), child, output, id: 0 };
@@ -168,6 +171,16 @@ fn a_second_start_answers_from_the_cache() {
     let info = second.call("tool_info", json!({ "tool_name": "tracker.get_issue" }));
     assert!(info["content"][0]["text"].as_str().expect("text").contains("get_issue(args"), "{info}");
     second.leave();
+}
+
+#[test]
+fn the_command_line_chooses_the_engine() {
+    let user = User::with_demo("demo");
+    let mut client = Client::start(user.command(&["serve", "--engine", "v8"]).env("TOOLGATE_DENO", "/nowhere/deno"));
+    // There is none here, so that the flag is the only reason to look for one.
+    let answer = client.call("call_tool_chain", json!({ "code": "return [1].map((x) => x + 1)" }));
+    assert!(answer["isError"] == true && answer.to_string().contains("deno"), "{answer}");
+    client.leave();
 }
 
 #[test]

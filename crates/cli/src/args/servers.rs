@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use toolgate_gateway::doors::mcp::View;
 
+use super::Interpreter;
+
 /// Which servers are meant.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Servers {
@@ -35,6 +37,9 @@ pub(crate) struct ServeArgs {
     /// Serve HTTP at this address instead: MCP at /mcp, and the execution service
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) http: Option<SocketAddr>,
+    /// The interpreter, whatever the configuration says; V8 needs a deno
+    #[arg(long, value_enum)]
+    pub(crate) engine: Option<Interpreter>,
 }
 
 /// What agents see.

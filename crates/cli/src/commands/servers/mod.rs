@@ -18,7 +18,7 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::json;
 use tokio::runtime::Runtime;
-use toolgate_engine::IsolationMode;
+use toolgate_engine::{EngineBuilder, IsolationMode};
 use toolgate_gateway::catalog::{Catalog, Misspelt, Resolution, ToolRef};
 use toolgate_gateway::config::problem::Problem;
 use toolgate_gateway::config::raw::Raw;
@@ -50,20 +50,20 @@ impl Opened {
         for warning in &config.warnings {
             note(escape::text(&warning.to_string()));
         }
-        Self::of(config, isolation, 0)
+        let mut engine = engine_builder(&config.settings);
+        if let Some(isolation) = isolation {
+            engine = engine.isolation(isolation);
+        }
+        Self::of(config, engine, 0)
     }
 
     /// Starts the servers of a configuration, with so many workers forked ahead unless it says otherwise.
-    pub(crate) fn of(config: Checked, isolation: Option<IsolationMode>, ahead: usize) -> anyhow::Result<Self> {
+    pub(crate) fn of(config: Checked, engine: EngineBuilder, ahead: usize) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let gateway = {
             let _inside = runtime.enter();
-            let mut builder =
-                engine_builder(&config.settings).workers_ahead(config.settings.sandbox.pool.unwrap_or(ahead));
-            if let Some(isolation) = isolation {
-                builder = builder.isolation(isolation);
-            }
-            Gateway::start(config, builder.build()?)
+            let engine = engine.workers_ahead(config.settings.sandbox.pool.unwrap_or(ahead)).build()?;
+            Gateway::start(config, engine)
         };
         Ok(Opened { runtime, gateway })
     }

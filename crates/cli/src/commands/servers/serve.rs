@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_gateway::agent::Agent;
 use toolgate_gateway::config::{Env, watch};
 use toolgate_gateway::doors::mcp::View;
-use toolgate_gateway::gateway::Gateway;
+use toolgate_gateway::gateway::{Gateway, engine_builder};
 use toolgate_gateway::{demo, front};
 use tracing_subscriber::EnvFilter;
 
@@ -33,7 +33,11 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     let view = args.mode.map_or_else(|| front::view_of(config.settings.mode), View::from);
     let address = args.http;
     let watched = (!args.servers.demo).then(|| Arc::new(config.clone()));
-    Opened::of(config, None, AHEAD)?.within(async |gateway| {
+    let mut engine = engine_builder(&config.settings);
+    if let Some(interpreter) = args.engine {
+        engine = engine.engine(interpreter.into());
+    }
+    Opened::of(config, engine, AHEAD)?.within(async |gateway| {
         if let Some(config) = watched {
             gateway.follow_file(watch::watch(config, Env::of_process(), LOOK));
         }
