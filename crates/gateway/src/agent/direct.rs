@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
 use toolgate_wire::{CallRecord, CallState};
 
@@ -152,7 +152,10 @@ fn failed(error: &HostError) -> Result<Value, Fault> {
 
 /// The tool as its backend lists it, under the name that it has here.
 fn object(name: String, tool: ToolRef<'_>) -> Value {
-    let mut object = tool.tool().raw().as_object().cloned().unwrap_or_default();
+    let mut object = match tool.tool().to_raw() {
+        Value::Object(object) => object,
+        _ => Map::new(),
+    };
     object.insert("name".to_owned(), Value::String(name));
     // Clients refuse the whole list for one schema that is none.
     let is_schema = |schema: Option<&Value>| schema.is_some_and(|it| it.get("type") == Some(&json!("object")));

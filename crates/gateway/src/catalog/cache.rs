@@ -117,12 +117,22 @@ fn read(path: &Path) -> io::Result<ToolCache> {
     if text.len() as u64 > MAX_FILE {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it is too large"));
     }
-    let Version { version } = serde_json::from_slice(&text)?;
-    if version != VERSION {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it has version {version}, not {VERSION}")));
+    let file: File<BTreeMap<String, CachedBackend>> =
+        serde_json::from_slice(&text).map_err(|error| other_version(&text).unwrap_or_else(|| error.into()))?;
+    match file.version {
+        VERSION => Ok(ToolCache { backends: file.backends }),
+        version => Err(not_our_version(version)),
     }
-    let file: File<BTreeMap<String, CachedBackend>> = serde_json::from_slice(&text)?;
-    Ok(ToolCache { backends: file.backends })
+}
+
+/// What a file that cannot be read is, if another version of this program wrote it.
+fn other_version(text: &[u8]) -> Option<io::Error> {
+    let Version { version } = serde_json::from_slice(text).ok()?;
+    (version != VERSION).then(|| not_our_version(version))
+}
+
+fn not_our_version(version: u32) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("it has version {version}, not {VERSION}"))
 }
 
 /// Two gateways may save at once: each writes a file of its own name, and the last rename wins.

@@ -1,35 +1,54 @@
 //! One tool as its backend describes it.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 static ANY_OBJECT: LazyLock<Value> = LazyLock::new(|| json!({ "type": "object" }));
 
 /// A tool as its backend lists it. There may be thousands, so a clone shares what the backend sent.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Tool {
     /// The backend's own name for it, unsanitised.
     pub name: String,
-    raw: Arc<Value>,
+    raw: Arc<Raw>,
+}
+
+/// A tool object as a value, or as text until somebody looks into it: most tools of a cache are never looked into.
+#[derive(Debug)]
+struct Raw {
+    text: Option<Box<RawValue>>,
+    value: OnceLock<Value>,
 }
 
 impl Tool {
     /// Reads a tool object of `tools/list`; `None` where it has no name to call it by.
     pub fn from_raw(raw: Value) -> Option<Self> {
         let name = raw.get("name")?.as_str()?.to_owned();
-        Some(Self { name, raw: Arc::new(raw) })
+        Some(Self { name, raw: Arc::new(Raw { text: None, value: raw.into() }) })
     }
 
     /// The tool object as the backend sent it, for clients that want all of it.
     pub fn raw(&self) -> &Value {
-        &self.raw
+        self.raw.value.get_or_init(|| self.read_text())
+    }
+
+    /// The same, for the caller to change.
+    pub fn to_raw(&self) -> Value {
+        self.raw.value.get().cloned().unwrap_or_else(|| self.read_text())
+    }
+
+    /// A text that nests deeper than any value we take says nothing but the name.
+    fn read_text(&self) -> Value {
+        let text = self.raw.text.as_deref().map_or("null", RawValue::get);
+        serde_json::from_str(text).unwrap_or_else(|_| json!({ "name": self.name }))
     }
 
     /// What it does, for a reader.
     pub fn description(&self) -> Option<&str> {
-        self.raw.get("description")?.as_str()
+        self.raw().get("description")?.as_str()
     }
 
     /// JSON Schema of its one argument object; any object, where the backend gives none.
@@ -43,20 +62,34 @@ impl Tool {
     }
 
     fn schema(&self, key: &str) -> Option<&Value> {
-        self.raw.get(key).filter(|schema| schema.is_object())
+        self.raw().get(key).filter(|schema| schema.is_object())
+    }
+}
+
+impl PartialEq for Tool {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.raw, &other.raw) || self.raw() == other.raw()
     }
 }
 
 impl Serialize for Tool {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.raw.serialize(to)
+        match &self.raw.text {
+            Some(text) => text.serialize(to),
+            None => self.raw().serialize(to),
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for Tool {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let raw = Value::deserialize(from)?;
-        Tool::from_raw(raw).ok_or_else(|| serde::de::Error::custom("a tool without a name"))
+        #[derive(Deserialize)]
+        struct Named {
+            name: String,
+        }
+        let text = Box::<RawValue>::deserialize(from)?;
+        let Named { name } = serde_json::from_str(text.get()).map_err(serde::de::Error::custom)?;
+        Ok(Tool { name, raw: Arc::new(Raw { text: Some(text), value: OnceLock::new() }) })
     }
 }
 
@@ -79,5 +112,31 @@ mod tests {
             assert_eq!(tool.output_schema(), None);
             assert_eq!(*tool.raw(), raw);
         }
+    }
+
+    #[test]
+    fn a_tool_that_is_read_from_text_is_the_tool_that_was_written() {
+        let raw =
+            json!({ "name": "now", "description": "The time", "inputSchema": { "type": "object", "z": 1, "a": 2 } });
+        let tool = Tool::from_raw(raw.clone()).unwrap();
+        let read: Tool = serde_json::from_str(&serde_json::to_string(&tool).unwrap()).unwrap();
+        assert_eq!(read.to_raw().to_string(), raw.to_string());
+        assert_eq!((&read, read.description(), read.name.as_str()), (&tool, Some("The time"), "now"));
+        assert_eq!(serde_json::to_string(&read).unwrap(), raw.to_string());
+    }
+
+    #[test]
+    fn a_text_that_is_no_tool_is_refused() {
+        for text in ["7", "{}", r#"{"name":7}"#, r#"{"name":"a""#, "null"] {
+            assert!(serde_json::from_str::<Tool>(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_nests_too_deeply_is_a_tool_with_a_name() {
+        let text = format!(r#"{{"name":"deep","inputSchema":{}{}}}"#, "[".repeat(5_000), "]".repeat(5_000));
+        let tool: Tool = serde_json::from_str(&text).unwrap();
+        assert_eq!((tool.name.as_str(), tool.description()), ("deep", None));
+        assert_eq!(*tool.input_schema(), json!({ "type": "object" }));
     }
 }

@@ -6,6 +6,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use anyhow::Context;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolgate_gateway::config::{self, Env};
 use toolgate_gateway::gateway::prefill_cache;
@@ -49,8 +52,8 @@ pub(super) fn idle_memory(meter: &Meter) -> anyhow::Result<Samples> {
     meter.sample(|| {
         let mut gateway = Peer::start(&folder, &["serve", "--mode", "both", "--config", &config])?;
         gateway.list()?;
-        gateway
-            .ask("tools/call", &json!({ "name": "search_tools", "arguments": { "task_description": "send mail" } }))?;
+        let search = json!({ "name": "search_tools", "arguments": { "task_description": "send mail" } });
+        let _: IgnoredAny = gateway.ask("tools/call", &search)?;
         resident(gateway.child.id())
     })
 }
@@ -136,7 +139,7 @@ impl Peer {
         let mut peer = Peer { input: child.stdin.take(), child, output, id: 0 };
         let about = json!({ "name": "bench", "version": "1" });
         let greeting = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about });
-        peer.ask("initialize", &greeting)?;
+        let _: IgnoredAny = peer.ask("initialize", &greeting)?;
         Ok(peer)
     }
 
@@ -147,7 +150,7 @@ impl Peer {
     }
 
     /// The result of a request; what else is said meanwhile is passed over.
-    fn ask(&mut self, method: &str, params: &Value) -> anyhow::Result<Value> {
+    fn ask<R: DeserializeOwned>(&mut self, method: &str, params: &Value) -> anyhow::Result<R> {
         self.id += 1;
         let request = json!({ "jsonrpc": "2.0", "id": self.id, "method": method, "params": params });
         let input = self.input.as_mut().context("closed")?;
@@ -155,27 +158,43 @@ impl Peer {
         loop {
             let mut line = String::new();
             anyhow::ensure!(self.output.read_line(&mut line)? > 0, "it ended without an answer to {method}");
-            let mut message: Value = serde_json::from_str(&line)?;
-            if message["id"] == self.id {
-                return Ok(message["result"].take());
+            let message: Message<'_> = serde_json::from_str(&line)?;
+            if let (Some(id), Some(result)) = (message.id, message.result)
+                && id == self.id
+            {
+                return Ok(serde_json::from_str(result.get())?);
             }
         }
     }
 
-    /// Every page of the list of tools.
+    /// Every page of the list of tools. The tools are counted, not read: what a client makes of them is its own time.
     fn list(&mut self) -> anyhow::Result<()> {
-        let (mut listed, mut cursor) = (0, Value::Null);
+        let (mut listed, mut cursor) = (0, None);
         loop {
-            let params = if cursor.is_null() { json!({}) } else { json!({ "cursor": cursor }) };
-            let page = self.ask("tools/list", &params)?;
-            listed += page["tools"].as_array().map_or(0, Vec::len);
-            cursor = page["nextCursor"].clone();
-            if cursor.is_null() {
+            let params = cursor.map_or_else(|| json!({}), |cursor: String| json!({ "cursor": cursor }));
+            let page: Page = self.ask("tools/list", &params)?;
+            listed += page.tools.len();
+            cursor = page.next_cursor;
+            if cursor.is_none() {
                 anyhow::ensure!(listed >= TOOLS, "only {listed} tools were listed");
                 return Ok(());
             }
         }
     }
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    id: Option<u64>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page {
+    tools: Vec<IgnoredAny>,
+    next_cursor: Option<String>,
 }
 
 impl Drop for Peer {
