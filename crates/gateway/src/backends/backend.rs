@@ -177,7 +177,10 @@ impl Backend {
         let unknown = || CallError::Unknown { backend: Arc::clone(&self.shared.name), tool: tool.to_owned() };
         let tool = toolbox.get(tool).ok_or_else(unknown)?;
         *sent = true;
-        let call = self.attempt(session, tool, arguments, &options);
+        let options = &options;
+        let call = self.attempt(session, arguments, |session, arguments| async move {
+            session.call(tool, arguments, options).await
+        });
         let answer = match timeout(within, call).await {
             Ok(answer) => answer.map_err(|error| self.explain(error))?,
             Err(_) => {
@@ -203,20 +206,19 @@ impl Backend {
     }
 
     /// One try, and a second one after a new session if the server had forgotten ours: it did not serve the first.
-    async fn attempt(
+    pub(super) async fn attempt<W: Clone, T, F: Future<Output = Result<T, LinkError>>>(
         &self,
         session: Arc<Session>,
-        tool: &Tool,
-        arguments: Map<String, Value>,
-        options: &CallOptions,
-    ) -> Result<Value, LinkError> {
-        let saved = session.may_expire().then(|| arguments.clone());
-        let first = session.call(tool, arguments, options).await;
+        what: W,
+        errand: impl Fn(Arc<Session>, W) -> F,
+    ) -> Result<T, LinkError> {
+        let saved = session.may_expire().then(|| what.clone());
+        let first = errand(session, what).await;
         let (Err(LinkError::SessionExpired), Some(saved)) = (&first, saved) else { return first };
         let mut state = self.watch();
         let _ = state.wait_for(|_| self.shared.session().is_some()).await;
         let session = self.shared.session().ok_or(LinkError::SessionExpired)?;
-        session.call(tool, saved, options).await
+        errand(session, saved).await
     }
 
     pub(super) fn not_ready(&self) -> CallError {

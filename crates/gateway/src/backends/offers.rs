@@ -123,7 +123,8 @@ impl Backend {
     /// What it lists now; nothing if it is not up, has none, or does not answer in time.
     pub async fn list(&self, offer: Offer, within: Duration) -> Vec<Value> {
         let Some(session) = self.shared.session() else { return Vec::new() };
-        match timeout(within, session.list(offer, within)).await {
+        let list = self.attempt(session, (), |session, ()| async move { session.list(offer, within).await });
+        match timeout(within, list).await {
             Ok(Ok(entries)) => entries,
             Ok(Err(error)) => {
                 tracing::warn!(backend = self.name(), %error, "its {} can't be listed", offer.key());
@@ -138,9 +139,12 @@ impl Backend {
         let within = self.shared.spec.timeout;
         self.ready(within).await?;
         let _permit = self.turn(caller).await?;
+        // It may have been lost while the question waited for its turn.
+        self.ready(within).await?;
         let session = self.shared.session().ok_or_else(|| self.not_ready())?;
-        let result =
-            timeout(within, session.ask(question, partner)).await.map_err(|_| CallError::Timeout { after: within })?;
+        let ask =
+            self.attempt(session, question, |session, question| async move { session.ask(question, partner).await });
+        let result = timeout(within, ask).await.map_err(|_| CallError::Timeout { after: within })?;
         answered(result.map_err(|error| self.explain(error))?, partner.is_some())
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use toolgate_gateway::backends::{
-    Backend, BackendKind, BackendSpec, BackendState, CallError, CallOptions, Effect, Era,
+    Backend, BackendKind, BackendSpec, BackendState, CallError, CallOptions, Effect, Era, Offer, Question,
 };
 
 use crate::fixture::{PATIENCE, call, object, start, state, tools_with, up_as, value};
@@ -102,8 +102,24 @@ async fn a_session_that_the_server_forgot_is_opened_again_within_the_call() {
     let (server, backend) = up(Era::Legacy).await;
     server.forget_sessions();
     assert_eq!(value(&backend, "echo", json!({ "a": 1 })).await, json!({ "a": 1 }));
-    let opened = server.heard.borrow().iter().filter(|method| *method == "initialize").count();
-    assert_eq!(opened, 2);
+    assert_eq!(server.times("initialize"), 2);
+}
+
+#[tokio::test]
+async fn what_else_is_asked_of_a_server_that_forgot_the_session_is_asked_again() {
+    let (server, backend) = up(Era::Legacy).await;
+    let read = Question::Read { uri: "web://one".to_owned() };
+    let prompt = Question::Prompt { name: "greet".to_owned(), arguments: object(json!({ "whom": "you" })) };
+    let reference = json!({ "type": "ref/prompt", "name": "greet" });
+    let complete = Question::Complete { reference, argument: "whom".to_owned(), typed: "y".to_owned() };
+    for (question, key) in [(read, "contents"), (prompt, "messages"), (complete, "completion")] {
+        server.forget_sessions();
+        let result = backend.ask(question, None, 1).await.unwrap();
+        assert!(result.get(key).is_some(), "{key}: {result}");
+    }
+    server.forget_sessions();
+    assert_eq!(backend.list(Offer::Resources, PATIENCE).await.len(), 2);
+    assert_eq!(server.times("initialize"), 5);
 }
 
 #[tokio::test]
