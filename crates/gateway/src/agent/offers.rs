@@ -1,10 +1,11 @@
 //! The backends' own resources and prompts, for clients in direct mode.
 //!
 //! A resource keeps its URI, since results of tools refer to it by that; of two backends that list one URI, the first
-//! by name has it. A prompt is named as a tool is. Nothing is kept here: whose something is, is asked anew each time.
-//! What is read is not watched: changes of a single resource of a backend's are not passed on.
+//! by name has it. A prompt is named as a tool is. Nothing is kept here: whose something is, is looked up in the lists
+//! that each backend's connection keeps.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use super::names::{Named, is_bare, named};
 use super::uri::shown;
 use super::{Shared, prompts, resources, waiting};
 use crate::backends::unwrap::is_question;
-use crate::backends::{Backend, CallError, Offer, Question};
+use crate::backends::{Backend, CallError, Offer, Offered, Question};
 use crate::bridge::Access;
 use crate::doors::mcp::{Completion, Fault, PromptCall};
 
@@ -26,9 +27,12 @@ const NO_SUCH_RESOURCE: i64 = -32002;
 
 /// Resources or templates, each URI once.
 pub(super) async fn list(shared: &Shared, access: &Access, offer: Offer) -> Vec<Value> {
+    let found = listed(shared, access, offer).await;
+    let entries = found.iter().flat_map(|(_, list)| list.entries());
     let mut seen = HashSet::new();
-    let entries = listed(shared, access, offer).await.into_iter().map(|(_, entry)| entry);
-    entries.filter(|entry| id(entry, offer).is_some_and(|id| seen.insert(id.to_owned()))).collect()
+    // What is below our own schemes is ours.
+    let shown = entries.filter(|entry| id(entry, offer).is_some_and(|id| !resources::is_own(id) && seen.insert(id)));
+    shown.cloned().collect()
 }
 
 /// What a resource holds, as its backend gives it.
@@ -69,9 +73,10 @@ pub(super) async fn complete(shared: &Shared, completion: Completion) -> Result<
             .await
             .map(|(own, backend)| (json!({ "type": "ref/prompt", "name": own }), backend)),
         (None, Some(uri)) => {
-            let is_it = |entry: &Value| id(entry, Offer::Templates) == Some(uri);
             let mut templates = listed(shared, access, Offer::Templates).await.into_iter();
-            templates.find(|(_, entry)| is_it(entry)).map(|(backend, _)| (completion.reference.clone(), backend))
+            templates
+                .find(|(_, list)| list.get(uri).is_some())
+                .map(|(backend, _)| (completion.reference.clone(), backend))
         }
         (None, None) => None,
     };
@@ -83,13 +88,13 @@ pub(super) async fn complete(shared: &Shared, completion: Completion) -> Result<
 }
 
 /// What the backends list, in the order of their names.
-async fn listed(shared: &Shared, access: &Access, offer: Offer) -> Vec<(Backend, Value)> {
+async fn listed(shared: &Shared, access: &Access, offer: Offer) -> Vec<(Backend, Arc<Offered>)> {
     waiting::for_all(shared, access, &CancellationToken::new()).await;
     let backends = shared.gateway.backends().into_iter().filter(|backend| access.permits(backend.name()));
-    let mut asked: JoinSet<(Backend, Vec<Value>)> = backends
+    let mut asked: JoinSet<(Backend, Arc<Offered>)> = backends
         .map(|backend| async move {
-            let entries = backend.list(offer, PATIENCE).await;
-            (backend, entries)
+            let list = backend.list(offer, PATIENCE).await;
+            (backend, list)
         })
         .collect();
     let mut answers = Vec::new();
@@ -97,25 +102,24 @@ async fn listed(shared: &Shared, access: &Access, offer: Offer) -> Vec<(Backend,
         answers.extend(answer.ok());
     }
     answers.sort_by(|(one, _), (other, _)| one.name().cmp(other.name()));
-    let pairs =
-        answers.into_iter().flat_map(|(backend, entries)| entries.into_iter().map(move |it| (backend.clone(), it)));
-    // What is below our own schemes is ours.
-    pairs.filter(|(_, entry)| offer == Offer::Prompts || !id(entry, offer).is_some_and(resources::is_own)).collect()
+    answers
 }
 
 /// Whose resource this is: who lists it, or a template of it, or who alone has resources at all.
 async fn owner(shared: &Shared, uri: &str, access: &Access) -> Option<Backend> {
-    let is_it = |entry: &Value| id(entry, Offer::Resources) == Some(uri);
     let mut resources = listed(shared, access, Offer::Resources).await.into_iter();
-    if let Some((backend, _)) = resources.find(|(_, entry)| is_it(entry)) {
+    if let Some((backend, _)) = resources.find(|(_, list)| list.get(uri).is_some()) {
         return Some(backend);
     }
-    let templates = listed(shared, access, Offer::Templates).await.into_iter();
-    let fitting = templates.filter_map(|(backend, entry)| Some((fit(id(&entry, Offer::Templates)?, uri)?, backend)));
+    let templates = listed(shared, access, Offer::Templates).await;
+    let fitting = templates.iter().filter_map(|(backend, list)| {
+        let fits = list.entries().iter().filter_map(|entry| fit(id(entry, Offer::Templates)?, uri));
+        Some((fits.max()?, backend))
+    });
     // Of equals the first: `max_by_key` would take the last.
     let closest = fitting.reduce(|best, other| if other.0 > best.0 { other } else { best });
     if let Some((_, backend)) = closest {
-        return Some(backend);
+        return Some(backend.clone());
     }
     // Tools refer to resources that no list has.
     let permitted = shared.gateway.backends().into_iter().filter(|backend| access.permits(backend.name()));
@@ -139,15 +143,17 @@ async fn prompts_named(shared: &Shared, access: &Access) -> Vec<(Named, Backend,
     let config = shared.gateway.config();
     // Names are made among all prompts, so that they are the same whoever asks.
     let found = listed(shared, &Access::All, Offer::Prompts).await;
-    let own = |entry: &Value| id(entry, Offer::Prompts).unwrap_or_default().to_owned();
-    let owned = found.iter().map(|(backend, entry)| (backend.name().to_owned(), own(entry)));
+    let owned = found.iter().flat_map(|(backend, list)| {
+        let names = list.entries().iter().filter_map(|entry| id(entry, Offer::Prompts));
+        names.map(|own| (backend.name().to_owned(), own.to_owned()))
+    });
     let rows = named(owned, |backend| is_bare(&config, backend), prompts::is_taken);
-    let entry_of = |row: &Named| found.iter().find(|(it, entry)| it.name() == row.backend && own(entry) == row.own);
     let permitted = rows.into_iter().filter(|row| access.permits(&row.backend));
     permitted
         .filter_map(|row| {
-            let (backend, entry) = entry_of(&row)?.clone();
-            Some((row, backend, entry))
+            let (backend, list) = found.iter().find(|(backend, _)| backend.name() == row.backend)?;
+            let entry = list.get(&row.own)?.clone();
+            Some((row, backend.clone(), entry))
         })
         .collect()
 }

@@ -4,7 +4,7 @@
 //! elicitation are refused as unknown methods; only `ping` is served.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
 use super::call::Progress;
+use super::offers::Offer;
 
 /// The longest progress message that is passed on, in characters.
 const LONGEST_MESSAGE: usize = 1000;
@@ -29,6 +30,12 @@ pub(crate) struct Inbox {
     pub(crate) resources_changed: Notify,
     /// The same of its prompts.
     pub(crate) prompts_changed: Notify,
+    /// Grows with every change of the list of resources, or when one may have gone by unheard.
+    resources: AtomicU64,
+    /// The same of its prompts.
+    prompts: AtomicU64,
+    /// Whether changes are heard of now.
+    attends: AtomicBool,
     pub(crate) garbage: AtomicU64,
     pub(crate) stray: AtomicU64,
 }
@@ -42,6 +49,9 @@ impl Default for Inbox {
             tools_changed: Notify::new(),
             resources_changed: Notify::new(),
             prompts_changed: Notify::new(),
+            resources: AtomicU64::new(0),
+            prompts: AtomicU64::new(0),
+            attends: AtomicBool::new(false),
             garbage: AtomicU64::new(0),
             stray: AtomicU64::new(0),
         }
@@ -68,12 +78,50 @@ impl Inbox {
         Listening { inbox: self, token }
     }
 
+    /// Changes are heard of from now on; those before may not have been.
+    pub(crate) fn attend(&self) {
+        self.attends.store(true, Ordering::Release);
+        self.outdate();
+    }
+
+    /// Changes are not heard of any more.
+    pub(crate) fn ignore(&self) {
+        self.attends.store(false, Ordering::Release);
+        self.outdate();
+        self.tools_changed.notify_one();
+    }
+
+    /// Whether a change would be heard of.
+    pub(crate) fn attends(&self) -> bool {
+        self.attends.load(Ordering::Acquire)
+    }
+
+    /// A number that is another one when a list of this kind may be another one.
+    pub(crate) fn edition(&self, offer: Offer) -> u64 {
+        match offer {
+            Offer::Resources | Offer::Templates => self.resources.load(Ordering::Acquire),
+            Offer::Prompts => self.prompts.load(Ordering::Acquire),
+        }
+    }
+
+    fn outdate(&self) {
+        self.resources.fetch_add(1, Ordering::Release);
+        self.prompts.fetch_add(1, Ordering::Release);
+    }
+
     /// Takes a notification in.
     pub(crate) fn notice(&self, method: &str, params: &Value) {
         match method {
             "notifications/tools/list_changed" => self.tools_changed.notify_one(),
-            "notifications/resources/list_changed" => self.resources_changed.notify_one(),
-            "notifications/prompts/list_changed" => self.prompts_changed.notify_one(),
+            "notifications/resources/list_changed" => {
+                self.resources.fetch_add(1, Ordering::Release);
+                self.resources_changed.notify_one();
+            }
+            "notifications/prompts/list_changed" => {
+                self.prompts.fetch_add(1, Ordering::Release);
+                self.prompts_changed.notify_one();
+            }
+            "notifications/subscriptions/acknowledged" => self.attend(),
             "notifications/progress" => self.progress(params),
             _ => tracing::trace!(method, "notification not used"),
         }

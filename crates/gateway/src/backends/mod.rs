@@ -3,7 +3,7 @@
 //! # Layout
 //! - [`spec`](BackendSpec): what the user asked for; [`state`](BackendState): where a backend is in its life.
 //! - [`call`](CallOptions): one call and every way it can end; [`unwrap`]: from its result to a value.
-//! - [`offers`](Offer): resources and prompts, listed and asked for.
+//! - [`offers`](Offer): resources and prompts, listed and asked for; [`shelf`](Offered): their lists, kept.
 //! - [`set`](Backends) owns all backends; [`backend`](Backend) is the handle to one; `supervisor` leads its
 //!   life; `queue` decides who is next.
 //! - `session` is a conversation; `protocol` its opening words in either era; `rpc` and `inbox` what is said.
@@ -25,6 +25,7 @@ pub(crate) mod queue;
 pub(crate) mod rpc;
 mod session;
 mod set;
+mod shelf;
 mod spec;
 mod state;
 pub(crate) mod stdio;
@@ -35,6 +36,7 @@ pub use backend::Backend;
 pub use call::{CallError, CallOptions, Effect, Partner, Progress, Reply, Taker, WhenUnready};
 pub use offers::{Offer, Question};
 pub use set::{Backends, Changes};
+pub use shelf::Offered;
 pub use spec::{BackendKind, BackendSpec, Probe, ToolFilter};
 pub use state::{BackendEvent, BackendNews, BackendState, BackendStats, Era, Ready, ServerInfo};
 pub use unwrap::ToolFault;

@@ -1,8 +1,9 @@
 //! What a backend offers besides tools: resources, templates of resources, prompts.
 //!
-//! Nothing of it is kept: clients ask for it seldom, and what the backend says when it is asked is right. It takes its
-//! turn among the calls of tools, under the same limits.
+//! Lists are kept for as long as they are right; what is asked for by name never is. It takes its turn among the calls of
+//! tools, under the same limits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -10,6 +11,7 @@ use tokio::time::timeout;
 
 use super::backend::{Backend, answered};
 use super::call::{CallError, Partner};
+use super::shelf::Offered;
 
 /// A kind of thing that a backend lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,16 +123,16 @@ impl Backend {
     }
 
     /// What it lists now; nothing if it is not up, has none, or does not answer in time.
-    pub async fn list(&self, offer: Offer, within: Duration) -> Vec<Value> {
-        let Some(session) = self.shared.session() else { return Vec::new() };
+    pub async fn list(&self, offer: Offer, within: Duration) -> Arc<Offered> {
+        let Some(session) = self.shared.session() else { return Arc::default() };
         let list = self.attempt(session, (), |session, ()| async move { session.list(offer, within).await });
         match timeout(within, list).await {
-            Ok(Ok(entries)) => entries,
+            Ok(Ok(list)) => list,
             Ok(Err(error)) => {
                 tracing::warn!(backend = self.name(), %error, "its {} can't be listed", offer.key());
-                Vec::new()
+                Arc::default()
             }
-            Err(_) => Vec::new(),
+            Err(_) => Arc::default(),
         }
     }
 

@@ -13,6 +13,7 @@ use super::link::{Link, Wire};
 use super::offers::{Offer, Question};
 use super::protocol::{self, Greeting};
 use super::rpc::{LinkError, Outgoing, Protocol};
+use super::shelf::{Kept, Offered, Shelf};
 use super::spec::ToolFilter;
 use super::state::{Era, Ready};
 use crate::catalog::Tool;
@@ -23,10 +24,6 @@ const MOST_PAGES: usize = 1000;
 const MOST_TOOLS: usize = 20_000;
 /// A longer name is no name.
 const LONGEST_NAME: usize = 1024;
-/// More resources or prompts than this are not listed.
-const MOST_OFFERS: usize = 10_000;
-/// A longer URI is none.
-const LONGEST_URI: usize = 8192;
 /// How long a server that declares no tools may take to list some.
 const UNDECLARED: Duration = Duration::from_secs(2);
 /// The least time between two tries to hear news.
@@ -38,6 +35,7 @@ pub(crate) struct Session {
     pub(crate) link: Arc<Link>,
     pub(crate) protocol: Protocol,
     pub(crate) ready: Arc<Ready>,
+    shelf: Shelf,
 }
 
 impl Session {
@@ -45,7 +43,12 @@ impl Session {
     pub(crate) async fn open(link: Arc<Link>, hint: Option<Era>) -> Result<Self, LinkError> {
         let Greeting { protocol, era, server } = protocol::greet(&link, hint).await?;
         let ready = Arc::new(Ready { era, server, since: Instant::now() });
-        Ok(Self { link, protocol, ready })
+        let session = Self { link, protocol, ready, shelf: Shelf::default() };
+        // A child says what it has to say without being asked; elsewhere somebody must listen first.
+        if matches!((&session.link.wire, era), (Wire::Stdio(_), Era::Legacy)) {
+            session.link.inbox.attend();
+        }
+        Ok(session)
     }
 
     /// Everything the backend lists that `filter` accepts, each name once.
@@ -96,23 +99,22 @@ impl Session {
         self.capability(offer.capability()).is_some()
     }
 
-    /// Everything of a kind that the backend lists and that has a name, each once.
-    pub(crate) async fn list(&self, offer: Offer, page: Duration) -> Result<Vec<Value>, LinkError> {
-        let (mut entries, mut ids) = (Vec::new(), HashSet::new());
-        if !self.has(offer) {
-            return Ok(entries);
+    /// Everything of a kind that the backend lists, asked for again only when it may be another list.
+    pub(crate) async fn list(&self, offer: Offer, page: Duration) -> Result<Arc<Offered>, LinkError> {
+        let inbox = &self.link.inbox;
+        let mut slot = self.shelf.slot(offer).await;
+        // Read before the list is: a change that comes meanwhile makes the list an old one.
+        let edition = inbox.edition(offer);
+        let heard = self.announces(offer.capability()) && inbox.attends();
+        if let Some(kept) = slot.as_ref().filter(|kept| kept.is_good(edition, heard)) {
+            return Ok(Arc::clone(&kept.list));
         }
-        let add = |entry: Value| {
-            let text = |key: &str| entry.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-            let Some(id) = text(offer.id()).filter(|id| id.len() <= LONGEST_URI && text("name").is_some()) else {
-                return;
-            };
-            if entries.len() < MOST_OFFERS && ids.insert(id.to_owned()) {
-                entries.push(entry);
-            }
-        };
-        self.read_pages(offer.method(), offer.key(), page, add).await?;
-        Ok(entries)
+        let mut list = Offered::default();
+        if self.has(offer) {
+            self.read_pages(offer.method(), offer.key(), page, |entry| list.add(entry, offer)).await?;
+        }
+        let kept = Kept { list: Arc::new(list), edition, since: Instant::now() };
+        Ok(Arc::clone(&slot.insert(kept).list))
     }
 
     /// Asks for something and gives the raw result. Dropping the future cancels it.
@@ -195,9 +197,11 @@ impl Session {
                 (Wire::Stdio(_), Era::Legacy) => return,
             };
             match heard {
-                Err(LinkError::Rejected(_) | LinkError::Http { .. } | LinkError::SessionExpired) => return,
+                Err(LinkError::Rejected(_) | LinkError::Http { .. } | LinkError::SessionExpired) => {
+                    return self.link.inbox.ignore();
+                }
                 // Between two streams a change may have gone by unheard.
-                _ => self.link.inbox.tools_changed.notify_one(),
+                _ => self.link.inbox.ignore(),
             }
             tokio::time::sleep(LISTEN_AGAIN.saturating_sub(started.elapsed())).await;
         }
@@ -207,11 +211,13 @@ impl Session {
     fn announced(&self) -> Map<String, Value> {
         let lists =
             [("tools", "toolsListChanged"), ("resources", "resourcesListChanged"), ("prompts", "promptsListChanged")];
-        let says_so = |list: &str| {
-            self.capability(list).and_then(|declared| declared.get("listChanged")) == Some(&Value::Bool(true))
-        };
-        let announced = lists.into_iter().filter(|(list, _)| says_so(list));
+        let announced = lists.into_iter().filter(|(list, _)| self.announces(list));
         announced.map(|(_, name)| (name.to_owned(), Value::Bool(true))).collect()
+    }
+
+    /// Whether the backend says that it tells of changes of this list.
+    fn announces(&self, list: &str) -> bool {
+        self.capability(list).and_then(|declared| declared.get("listChanged")) == Some(&Value::Bool(true))
     }
 
     async fn subscribe(&self, announced: Map<String, Value>) -> Result<(), LinkError> {

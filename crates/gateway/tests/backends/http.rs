@@ -10,7 +10,7 @@ use toolgate_gateway::backends::{
     Backend, BackendKind, BackendSpec, BackendState, CallError, CallOptions, Effect, Era, Offer, Question,
 };
 
-use crate::fixture::{PATIENCE, call, object, start, state, tools_with, up_as, value};
+use crate::fixture::{PATIENCE, call, object, offers_changed, start, state, tools_with, up_as, value};
 use crate::server::Server;
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
@@ -118,8 +118,26 @@ async fn what_else_is_asked_of_a_server_that_forgot_the_session_is_asked_again()
         assert!(result.get(key).is_some(), "{key}: {result}");
     }
     server.forget_sessions();
-    assert_eq!(backend.list(Offer::Resources, PATIENCE).await.len(), 2);
+    assert_eq!(backend.list(Offer::Resources, PATIENCE).await.entries().len(), 2);
     assert_eq!(server.times("initialize"), 5);
+}
+
+#[tokio::test]
+async fn a_list_is_kept_until_the_server_says_that_it_changed() {
+    for era in ERAS {
+        let server = Server::start(era).await;
+        let (backend, mut news) = start(spec(&server));
+        backend.ready(PATIENCE).await.unwrap();
+        for _ in 0..3 {
+            assert!(backend.list(Offer::Resources, PATIENCE).await.get("web://one").is_some());
+        }
+        assert!(server.times("resources/list") <= 2, "once before the stream of news is open, and once after");
+        server.grow("web://three");
+        offers_changed(&mut news, Offer::Resources).await;
+        while backend.list(Offer::Resources, PATIENCE).await.get("web://three").is_none() {
+            offers_changed(&mut news, Offer::Resources).await;
+        }
+    }
 }
 
 #[tokio::test]

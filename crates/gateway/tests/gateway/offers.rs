@@ -49,6 +49,28 @@ async fn a_resource_is_read_from_the_backend_whose_it_is() {
 }
 
 #[tokio::test]
+async fn lists_are_asked_for_again_only_when_they_changed() {
+    let world = two_backends().await;
+    let direct = page(View::Direct);
+    let asked = async |method: &str| {
+        let text = read(&world, "ant://item/asked", &direct).await.unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()[method].clone()
+    };
+    for _ in 0..3 {
+        read(&world, "ant://one", &direct).await.unwrap();
+        world.agent.prompts(&direct).await.unwrap();
+    }
+    for method in ["resources/list", "resources/templates/list", "prompts/list"] {
+        assert_eq!(asked(method).await, 1, "{method}");
+    }
+    world.chain("return await a.grow_resource({ name: 'three' })").await;
+    let listed = world.agent.resources(&direct).await.unwrap();
+    assert!(keys(&listed, "uri").contains(&"ant://three".to_owned()));
+    assert_eq!((asked("resources/list").await, asked("prompts/list").await), (json!(2), json!(1)));
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
 async fn the_only_backend_with_resources_is_asked_for_those_that_no_list_has() {
     let world = World::up(json!({ "a": fixture(&["--offers", "ant"]), "f": fixture(&[]) })).await;
     assert_eq!(read(&world, "link://from-a-tool", &page(View::Direct)).await.unwrap(), "from ant");
