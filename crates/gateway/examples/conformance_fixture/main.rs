@@ -16,7 +16,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use toolgate_gateway::backends::{Partner, Progress};
 use toolgate_gateway::doors::mcp::{
-    self, Change, Completion, Fault, HttpOptions, Identity, Page, PromptCall, Service, ServiceFuture, ToolCall,
+    self, Change, Completion, Fault, HttpOptions, Identity, Page, PromptCall, Service, ServiceFuture, ToolCall, ready,
 };
 
 #[tokio::main]
@@ -149,8 +149,4 @@ async fn in_steps(call: ToolCall) -> Result<Value, Fault> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     Ok(offers::text("The work is done."))
-}
-
-fn ready<T: Send + 'static>(outcome: Result<T, Fault>) -> ServiceFuture<T> {
-    Box::pin(std::future::ready(outcome))
 }

@@ -25,8 +25,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What a server answers that has no such resource, in the legacy revisions.
 const NO_SUCH_RESOURCE: i64 = -32002;
 
-/// Resources or templates, each URI once.
+/// Everything of a kind: resources and templates under their own URIs, each once, prompts under the names they have here.
 pub(super) async fn list(shared: &Shared, access: &Access, offer: Offer) -> Vec<Value> {
+    match offer {
+        Offer::Resources | Offer::Templates => by_uri(shared, access, offer).await,
+        Offer::Prompts => {
+            let rows = prompts_named(shared, access).await.into_iter();
+            rows.map(|(row, _, entry)| prompt_object(row.name, entry)).collect()
+        }
+    }
+}
+
+async fn by_uri(shared: &Shared, access: &Access, offer: Offer) -> Vec<Value> {
     let found = listed(shared, access, offer).await;
     let entries = found.iter().flat_map(|(_, list)| list.entries());
     let mut seen = HashSet::new();
@@ -44,11 +54,6 @@ pub(super) async fn read(shared: &Shared, uri: String, access: &Access) -> Resul
         Some(Value::Array(contents)) => Ok(contents),
         _ => Err(Fault::Internal(format!("{} gave no contents", backend.name()))),
     }
-}
-
-/// Every prompt, under the name that it has here.
-pub(super) async fn prompts(shared: &Shared, access: &Access) -> Vec<Value> {
-    prompts_named(shared, access).await.into_iter().map(|(row, _, entry)| prompt_object(row.name, entry)).collect()
 }
 
 /// A prompt, filled in by its backend.

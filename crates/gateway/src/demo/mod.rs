@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::issues::Tracker;
 use self::notes::Notes;
-use crate::doors::mcp::{self, Change, Completion, Fault, Identity, Page, Service, ServiceFuture, ToolCall};
+use crate::doors::mcp::{self, Change, Completion, Fault, Identity, Page, Service, ServiceFuture, ToolCall, ready};
 
 /// Changes that a slow listener may miss before it is told to look at everything.
 const CHANGES: usize = 64;
@@ -151,10 +151,6 @@ fn saved(name: String) -> Value {
 
 fn deleted(name: String) -> Value {
     json!({ "deleted": name })
-}
-
-fn ready<T: Send + 'static>(outcome: Result<T, Fault>) -> ServiceFuture<T> {
-    Box::pin(std::future::ready(outcome))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

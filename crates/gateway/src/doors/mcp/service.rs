@@ -16,6 +16,11 @@ use crate::bridge::Access;
 /// An answer on its way.
 pub type ServiceFuture<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
 
+/// An answer that is there already.
+pub fn ready<T: Send + 'static>(outcome: Result<T, Fault>) -> ServiceFuture<T> {
+    Box::pin(std::future::ready(outcome))
+}
+
 /// Name, version and instructions, as a client is greeted with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
@@ -164,7 +169,7 @@ pub trait Service: Send + Sync + 'static {
     /// Waits, within reason, for what is needed to list the tools of a page.
     fn prepared(&self, page: &Page) -> ServiceFuture<()> {
         let _ = page;
-        Box::pin(std::future::ready(Ok(())))
+        ready(Ok(()))
     }
 
     /// Every tool of the page, as tool objects (`name`, `description`, `inputSchema`, …).
@@ -188,36 +193,36 @@ pub trait Service: Send + Sync + 'static {
     /// Every resource.
     fn resources(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
         let _ = page;
-        Box::pin(std::future::ready(Ok(Vec::new())))
+        ready(Ok(Vec::new()))
     }
 
     /// Every resource template.
     fn resource_templates(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
         let _ = page;
-        Box::pin(std::future::ready(Ok(Vec::new())))
+        ready(Ok(Vec::new()))
     }
 
     /// Reads a resource; gives its list of `contents`.
     fn read(&self, uri: String, page: &Page) -> ServiceFuture<Vec<Value>> {
         let _ = page;
-        Box::pin(std::future::ready(Err(Fault::NotFound(format!("no resource {uri}")))))
+        ready(Err(Fault::NotFound(format!("no resource {uri}"))))
     }
 
     /// Every prompt.
     fn prompts(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
         let _ = page;
-        Box::pin(std::future::ready(Ok(Vec::new())))
+        ready(Ok(Vec::new()))
     }
 
     /// Fills in a prompt; gives a `GetPromptResult`.
     fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
-        Box::pin(std::future::ready(Err(Fault::NotFound(format!("no prompt {}", call.name)))))
+        ready(Err(Fault::NotFound(format!("no prompt {}", call.name))))
     }
 
     /// Up to a hundred values that begin like what is typed.
     fn complete(&self, completion: Completion) -> ServiceFuture<Vec<String>> {
         let _ = completion;
-        Box::pin(std::future::ready(Ok(Vec::new())))
+        ready(Ok(Vec::new()))
     }
 
     /// Whether there are resources at all: what is not there is not declared.
