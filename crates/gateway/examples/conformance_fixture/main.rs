@@ -16,7 +16,8 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use toolgate_gateway::backends::{Partner, Progress};
 use toolgate_gateway::doors::mcp::{
-    self, Change, Completion, Fault, HttpOptions, Identity, Page, PromptCall, Service, ServiceFuture, ToolCall, ready,
+    self, Change, Completion, Fault, HttpOptions, Identity, Page, PromptCall, ResourceCall, Service, ServiceFuture,
+    ToolCall, ready,
 };
 
 #[tokio::main]
@@ -91,8 +92,9 @@ impl Service for Fixture {
         })]))
     }
 
-    fn read(&self, uri: String, _: &Page) -> ServiceFuture<Vec<Value>> {
-        ready(offers::contents_of(&uri).ok_or_else(|| Fault::NotFound(format!("there is no resource {uri}"))))
+    fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
+        let unknown = || Fault::NotFound(format!("there is no resource {}", call.uri));
+        ready(offers::contents_of(&call.uri).ok_or_else(unknown))
     }
 
     fn prompts(&self, _: &Page) -> ServiceFuture<Vec<Value>> {

@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backends::Offer;
 use crate::doors::mcp::{
-    Change, Completion, Fault, Identity, Page, PromptCall, Service, ServiceFuture, ToolCall, View, ready,
+    Change, Completion, Fault, Identity, Page, PromptCall, ResourceCall, Service, ServiceFuture, ToolCall, View, ready,
 };
 use crate::functions::Registry;
 use crate::gateway::Gateway;
@@ -176,12 +176,12 @@ impl Service for Agent {
         self.with_passed_on(resources::templates(), Offer::Templates, page)
     }
 
-    fn read(&self, uri: String, page: &Page) -> ServiceFuture<Vec<Value>> {
-        if !passes_on(page) || resources::is_own(&uri) {
-            return ready(resources::read(&self.0, &uri, page));
+    fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
+        if !passes_on(&call.page) || resources::is_own(&call.uri) {
+            return ready(resources::read(&self.0, &call.uri, &call.page));
         }
-        let (shared, access) = (Arc::clone(&self.0), page.access.clone());
-        Box::pin(async move { offers::read(&shared, uri, &access).await })
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move { offers::read(&shared, call).await })
     }
 
     fn prompts(&self, page: &Page) -> ServiceFuture<Vec<Value>> {

@@ -18,7 +18,7 @@ use super::{Shared, prompts, resources, waiting};
 use crate::backends::unwrap::is_question;
 use crate::backends::{Backend, CallError, Offer, Offered, Question};
 use crate::bridge::Access;
-use crate::doors::mcp::{Completion, Fault, PromptCall};
+use crate::doors::mcp::{Completion, Fault, PromptCall, ResourceCall};
 
 /// How long one backend may take to list what it has; those that take longer are left out.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -46,10 +46,10 @@ async fn by_uri(shared: &Shared, access: &Access, offer: Offer) -> Vec<Value> {
 }
 
 /// What a resource holds, as its backend gives it.
-pub(super) async fn read(shared: &Shared, uri: String, access: &Access) -> Result<Vec<Value>, Fault> {
-    let unknown = || Fault::NotFound(format!("there is no resource {}", shown(&uri)));
-    let backend = owner(shared, &uri, access).await.ok_or_else(unknown)?;
-    let mut result = backend.ask(Question::Read { uri }, None, 0).await.map_err(fault)?;
+pub(super) async fn read(shared: &Shared, call: ResourceCall) -> Result<Vec<Value>, Fault> {
+    let unknown = || Fault::NotFound(format!("there is no resource {}", shown(&call.uri)));
+    let backend = owner(shared, &call.uri, &call.page.access).await.ok_or_else(unknown)?;
+    let mut result = backend.ask(Question::Read { uri: call.uri }, None, call.caller).await.map_err(fault)?;
     match result.get_mut("contents").map(Value::take) {
         Some(Value::Array(contents)) => Ok(contents),
         _ => Err(Fault::Internal(format!("{} gave no contents", backend.name()))),

@@ -23,7 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::issues::Tracker;
 use self::notes::Notes;
-use crate::doors::mcp::{self, Change, Completion, Fault, Identity, Page, Service, ServiceFuture, ToolCall, ready};
+use crate::doors::mcp::{
+    self, Change, Completion, Fault, Identity, Page, ResourceCall, Service, ServiceFuture, ToolCall, ready,
+};
 
 /// Changes that a slow listener may miss before it is told to look at everything.
 const CHANGES: usize = 64;
@@ -98,7 +100,8 @@ impl Service for Demo {
         ready(Ok(vec![issue]))
     }
 
-    fn read(&self, uri: String, _: &Page) -> ServiceFuture<Vec<Value>> {
+    fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
+        let uri = call.uri;
         let issue = uri.strip_prefix("demo://issue/").and_then(|number| number.parse().ok());
         let found = match issue {
             Some(number) => {

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use toolgate_gateway::bridge::Access;
-use toolgate_gateway::doors::mcp::{Completion, Fault, Page, PromptCall, Service, View};
+use toolgate_gateway::doors::mcp::{Completion, Fault, Page, PromptCall, ResourceCall, Service, View};
 
-use crate::world::{World, fixture, object, page};
+use crate::world::{World, fixture, object, page, resource};
 
 async fn two_backends() -> World {
     let servers = json!({ "a": fixture(&["--offers", "ant"]), "b": fixture(&["--offers", "bee", "--era", "modern"]) });
@@ -18,7 +18,7 @@ fn keys(entries: &[Value], key: &str) -> Vec<String> {
 }
 
 async fn read(world: &World, uri: &str, page: &Page) -> Result<String, Fault> {
-    let contents = world.agent.read(uri.to_owned(), page).await?;
+    let contents = world.agent.read(resource(uri, page)).await?;
     Ok(contents[0]["text"].as_str().unwrap_or_default().to_owned())
 }
 
@@ -88,6 +88,35 @@ async fn a_caller_sees_only_what_its_backends_have() {
     let hidden = PromptCall { name: "a__greet".to_owned(), page: page.clone(), ..PromptCall::default() };
     assert!(matches!(world.agent.prompt(hidden).await, Err(Fault::NotFound(_))));
     assert_eq!(read(&world, "shared://all", &page).await.unwrap(), "from bee");
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn clients_take_turns_at_a_backend() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = folder.path().join("gate");
+    let settings = json!({ "backends": { "a": { "max_concurrent_calls": 1 } } });
+    let world = World::up_with(json!({ "a": fixture(&["--offers", "ant"]) }), settings).await;
+    let backend = world.gateway.backend("a").unwrap();
+    let (said, mut served) = tokio::sync::mpsc::unbounded_channel();
+    let ask = async |caller: u64, uri: &str, waiting: usize| {
+        let call = ResourceCall { caller, ..resource(uri, &page(View::Direct)) };
+        let (answer, said) = (world.agent.read(call), said.clone());
+        tokio::spawn(async move {
+            answer.await.unwrap();
+            said.send(caller).unwrap();
+        });
+        while (backend.stats().in_flight, backend.stats().queued) != (1, waiting) {
+            tokio::task::yield_now().await;
+        }
+    };
+    ask(1, &format!("ant://item/until?{}", gate.display()), 0).await;
+    ask(1, "ant://one", 1).await;
+    ask(1, "ant://two", 2).await;
+    ask(2, "ant://one", 3).await;
+    std::fs::write(&gate, "").unwrap();
+    let order = [served.recv().await, served.recv().await, served.recv().await, served.recv().await];
+    assert_eq!(order, [1, 1, 2, 1].map(Some));
     world.gateway.shut_down().await;
 }
 

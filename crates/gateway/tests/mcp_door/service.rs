@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 use toolgate_gateway::backends::Progress;
-use toolgate_gateway::doors::mcp::{Change, Fault, Identity, Page, Service, ServiceFuture, ToolCall, View};
+use toolgate_gateway::doors::mcp::{
+    Change, Fault, Identity, Page, ResourceCall, Service, ServiceFuture, ToolCall, View,
+};
 
 /// A result that a decoder that guesses would spoil.
 pub(crate) fn odd_result() -> Value {
@@ -97,10 +99,11 @@ impl Service for Sample {
         Box::pin(std::future::ready(Ok(vec![json!({ "uri": "sample://a", "name": "a" })])))
     }
 
-    fn read(&self, uri: String, _: &Page) -> ServiceFuture<Vec<Value>> {
+    fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
         Box::pin(async move {
-            match uri.as_str() {
-                "sample://a" => Ok(vec![json!({ "uri": uri, "text": "A" })]),
+            match call.uri.as_str() {
+                "sample://a" => Ok(vec![json!({ "uri": call.uri, "text": "A" })]),
+                "sample://caller" => Ok(vec![json!({ "uri": call.uri, "text": call.caller.to_string() })]),
                 _ => Err(Fault::NotFound("nothing there".to_owned())),
             }
         })

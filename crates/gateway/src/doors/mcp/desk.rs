@@ -15,7 +15,7 @@ use super::list;
 use super::message::{Request, RpcError, error, invalid_params, no_such_method, reply};
 use super::offer::{self, LIST_TTL};
 use super::party::{Flight, Party};
-use super::service::{Completion, Fault, Page, PromptCall, Service};
+use super::service::{Completion, Fault, Page, PromptCall, ResourceCall, Service};
 use super::{call, news};
 use crate::backends::unwrap::is_question;
 
@@ -183,7 +183,8 @@ impl Desk {
 
     async fn read(&self, asked: &Asked) -> Result<Value, RpcError> {
         let uri = asked.request.text("uri")?;
-        let outcome = self.service.read(uri.to_owned(), &asked.page).await;
+        let call = ResourceCall { uri: uri.to_owned(), page: asked.page.clone(), caller: asked.party.caller };
+        let outcome = self.service.read(call).await;
         let contents = outcome.map_err(|fault| match (fault, asked.era) {
             (Fault::NotFound(message), Era::Legacy) => not_there(ErrorCode::RESOURCE_NOT_FOUND, message, uri),
             (Fault::NotFound(message), Era::Modern) => not_there(ErrorCode::INVALID_PARAMS, message, uri),

@@ -27,7 +27,8 @@ mod stdio;
 
 pub use http::{Authenticate, HttpOptions, Unauthorized, router};
 pub use service::{
-    Change, Completion, Fault, Identity, Page, PromptCall, Service, ServiceFuture, ToolCall, UnknownView, View, ready,
+    Change, Completion, Fault, Identity, Page, PromptCall, ResourceCall, Service, ServiceFuture, ToolCall, UnknownView,
+    View, ready,
 };
 pub use stdio::serve_stdio;
 

@@ -94,6 +94,17 @@ pub struct ToolCall {
     pub partner: Option<Partner>,
 }
 
+/// A resource that a client asks for.
+#[derive(Debug, Clone, Default)]
+pub struct ResourceCall {
+    /// Its URI.
+    pub uri: String,
+    /// Who asks.
+    pub page: Page,
+    /// See [`ToolCall::caller`].
+    pub caller: u64,
+}
+
 /// A prompt with its arguments.
 #[derive(Debug, Clone, Default)]
 pub struct PromptCall {
@@ -203,9 +214,8 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// Reads a resource; gives its list of `contents`.
-    fn read(&self, uri: String, page: &Page) -> ServiceFuture<Vec<Value>> {
-        let _ = page;
-        ready(Err(Fault::NotFound(format!("no resource {uri}"))))
+    fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
+        ready(Err(Fault::NotFound(format!("no resource {}", call.uri))))
     }
 
     /// Every prompt.
