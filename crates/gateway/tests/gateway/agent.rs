@@ -264,6 +264,11 @@ async fn who_may_not_use_a_backend_does_not_learn_of_it() {
     for uri in ["toolgate://backend/f", "toolgate://tool/f.echo"] {
         assert!(world.agent.read(resource(uri, &page)).await.is_err(), "{uri}");
     }
+    for uri in ["toolgate://backend/{name}", "toolgate://tool/{name}"] {
+        let reference = json!({ "type": "ref/resource", "uri": uri });
+        let asked = Completion { reference, argument: "name".into(), page: page.clone(), ..Completion::default() };
+        assert_eq!(world.agent.complete(asked).await.unwrap(), Vec::<String>::new(), "{uri}");
+    }
     world.gateway.shut_down().await;
 }
 
