@@ -35,7 +35,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backends::Offer;
 use crate::doors::mcp::{
-    Change, Completion, Fault, Identity, Page, PromptCall, ResourceCall, Service, ServiceFuture, ToolCall, View, ready,
+    Change, Completion, Fault, Identity, News, Page, PromptCall, ResourceCall, Service, ServiceFuture, ToolCall, View,
+    Watch, ready,
 };
 use crate::functions::Registry;
 use crate::gateway::Gateway;
@@ -184,6 +185,14 @@ impl Service for Agent {
         Box::pin(async move { offers::read(&shared, call).await })
     }
 
+    fn watch(&self, call: ResourceCall) -> ServiceFuture<Watch> {
+        if !passes_on(&call.page) || resources::is_own(&call.uri) {
+            return ready(resources::read(&self.0, &call.uri, &call.page).map(|_| Watch::own()));
+        }
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move { offers::watch(&shared, &call).await })
+    }
+
     fn prompts(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
         // Our own teach code mode.
         let own = if page.view == View::Direct { Vec::new() } else { prompts::list() };
@@ -224,7 +233,18 @@ impl Service for Agent {
         true
     }
 
-    fn changes(&self) -> broadcast::Receiver<Change> {
+    fn shows(&self, news: &News, page: &Page) -> bool {
+        let may_know = news.backend.as_ref().is_none_or(|backend| page.access.permits(backend));
+        let is_seen = match &news.change {
+            // In code mode these are our own, and always the same.
+            Change::Resources | Change::Prompts => passes_on(page),
+            Change::Resource(_) => passes_on(page) || news.backend.is_none(),
+            Change::Tools => true,
+        };
+        may_know && is_seen
+    }
+
+    fn changes(&self) -> broadcast::Receiver<News> {
         self.0.gateway.changes()
     }
 }

@@ -16,12 +16,14 @@ use super::names::{Named, is_bare, named};
 use super::uri::shown;
 use super::{Shared, prompts, resources, waiting};
 use crate::backends::unwrap::is_question;
-use crate::backends::{Backend, CallError, Offer, Offered, Question};
+use crate::backends::{Backend, CallError, Offer, Offered, Question, WatchError};
 use crate::bridge::Access;
-use crate::doors::mcp::{Completion, Fault, PromptCall, ResourceCall};
+use crate::doors::mcp::{Completion, Fault, PromptCall, ResourceCall, Watch};
 
 /// How long one backend may take to list what it has; those that take longer are left out.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// No list has a longer one, and none that fits a template is worth remembering.
+const LONGEST_URI: usize = 8192;
 /// What a server answers that has no such resource, in the legacy revisions.
 const NO_SUCH_RESOURCE: i64 = -32002;
 
@@ -54,6 +56,17 @@ pub(super) async fn read(shared: &Shared, call: ResourceCall) -> Result<Vec<Valu
         Some(Value::Array(contents)) => Ok(contents),
         _ => Err(Fault::Internal(format!("{} gave no contents", backend.name()))),
     }
+}
+
+/// Lets a client hear of changes of a backend's resource. One that no list has is none here: a backend might take any.
+pub(super) async fn watch(shared: &Shared, call: &ResourceCall) -> Result<Watch, Fault> {
+    let unknown = || Fault::NotFound(format!("there is no resource {}", shown(&call.uri)));
+    let backend = lister(shared, &call.uri, &call.page.access).await.ok_or_else(unknown)?;
+    let watching = backend.watch_resource(&call.uri).await.map_err(|error| match error {
+        WatchError::Call(error) => fault(error),
+        error @ (WatchError::Untold(_) | WatchError::Crowded(_)) => Fault::InvalidParams(error.to_string()),
+    })?;
+    Ok(Watch::of(backend.name(), watching))
 }
 
 /// A prompt, filled in by its backend.
@@ -112,6 +125,20 @@ async fn listed(shared: &Shared, access: &Access, offer: Offer) -> Vec<(Backend,
 
 /// Whose resource this is: who lists it, or a template of it, or who alone has resources at all.
 async fn owner(shared: &Shared, uri: &str, access: &Access) -> Option<Backend> {
+    if let Some(backend) = lister(shared, uri, access).await {
+        return Some(backend);
+    }
+    // Tools refer to resources that no list has.
+    let permitted = shared.gateway.backends().into_iter().filter(|backend| access.permits(backend.name()));
+    let mut having = permitted.filter(|backend| backend.has(Offer::Resources));
+    having.next().filter(|_| having.next().is_none())
+}
+
+/// Who lists this resource, or a template of it.
+async fn lister(shared: &Shared, uri: &str, access: &Access) -> Option<Backend> {
+    if uri.len() > LONGEST_URI {
+        return None;
+    }
     let mut resources = listed(shared, access, Offer::Resources).await.into_iter();
     if let Some((backend, _)) = resources.find(|(_, list)| list.get(uri).is_some()) {
         return Some(backend);
@@ -123,13 +150,7 @@ async fn owner(shared: &Shared, uri: &str, access: &Access) -> Option<Backend> {
     });
     // Of equals the first: `max_by_key` would take the last.
     let closest = fitting.reduce(|best, other| if other.0 > best.0 { other } else { best });
-    if let Some((_, backend)) = closest {
-        return Some(backend.clone());
-    }
-    // Tools refer to resources that no list has.
-    let permitted = shared.gateway.backends().into_iter().filter(|backend| access.permits(backend.name()));
-    let mut having = permitted.filter(|backend| backend.has(Offer::Resources));
-    having.next().filter(|_| having.next().is_none())
+    closest.map(|(_, backend)| backend.clone())
 }
 
 /// How much of a URI a template spells out, if it may be a template of it.

@@ -19,6 +19,7 @@ use super::state::{BackendEvent, BackendNews, BackendState, BackendStats};
 use super::stdio::StderrTail;
 use super::supervisor::supervise;
 use super::unwrap::{self, Wrapping};
+use super::watchlist::Watchlist;
 use crate::catalog::Tool;
 
 /// A backend that runs for as long as a handle to it exists. Cloning is cheap.
@@ -46,11 +47,21 @@ pub(crate) struct Shared {
     toolbox: RwLock<Arc<Toolbox>>,
     pid: AtomicU32,
     events: broadcast::Sender<BackendEvent>,
+    pub(crate) watchlist: Arc<Watchlist>,
 }
 
 impl Backend {
     /// Starts a backend in the background. Needs a Tokio runtime.
     pub fn start(spec: BackendSpec, events: broadcast::Sender<BackendEvent>) -> Self {
+        Self::start_watched(spec, events, Arc::default())
+    }
+
+    /// Starts a backend of which these resources are watched already.
+    pub(super) fn start_watched(
+        spec: BackendSpec,
+        events: broadcast::Sender<BackendEvent>,
+        watchlist: Arc<Watchlist>,
+    ) -> Self {
         let stop = CancellationToken::new();
         let shared = Arc::new(Shared {
             name: spec.name.as_str().into(),
@@ -67,6 +78,7 @@ impl Backend {
             toolbox: RwLock::default(),
             pid: AtomicU32::new(0),
             events,
+            watchlist,
         });
         tokio::spawn(supervise(Arc::clone(&shared)));
         Self { shared, _stop_with_the_last: Arc::new(stop.drop_guard()) }

@@ -3,16 +3,19 @@
 //! Requests get an honest answer. We declare no client capability to a legacy backend, so sampling, roots and
 //! elicitation are refused as unknown methods; only `ping` is served.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::call::Progress;
 use super::offers::Offer;
+use super::protocol::META_SUBSCRIPTION;
+use super::rpc;
+use super::watchlist::Watchlist;
 
 /// The longest progress message that is passed on, in characters.
 const LONGEST_MESSAGE: usize = 1000;
@@ -36,12 +39,16 @@ pub(crate) struct Inbox {
     prompts: AtomicU64,
     /// Whether changes are heard of now.
     attends: AtomicBool,
+    /// The request for news that was acknowledged last, and which watched resources it covers.
+    acknowledged: watch::Sender<(u64, HashSet<String>)>,
+    watched: Arc<Watchlist>,
     pub(crate) garbage: AtomicU64,
     pub(crate) stray: AtomicU64,
 }
 
-impl Default for Inbox {
-    fn default() -> Self {
+impl Inbox {
+    /// An inbox that passes on changes of these resources.
+    pub(crate) fn new(watched: Arc<Watchlist>) -> Self {
         Self {
             listeners: Mutex::default(),
             born: Instant::now(),
@@ -52,13 +59,13 @@ impl Default for Inbox {
             resources: AtomicU64::new(0),
             prompts: AtomicU64::new(0),
             attends: AtomicBool::new(false),
+            acknowledged: watch::Sender::default(),
+            watched,
             garbage: AtomicU64::new(0),
             stray: AtomicU64::new(0),
         }
     }
-}
 
-impl Inbox {
     /// Something readable came.
     pub(crate) fn hear(&self) {
         let now = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -80,8 +87,9 @@ impl Inbox {
 
     /// Changes are heard of from now on; those before may not have been.
     pub(crate) fn attend(&self) {
-        self.attends.store(true, Ordering::Release);
-        self.outdate();
+        if !self.attends.swap(true, Ordering::AcqRel) {
+            self.outdate();
+        }
     }
 
     /// Changes are not heard of any more.
@@ -104,6 +112,23 @@ impl Inbox {
         }
     }
 
+    /// Waits until the backend says what it will tell of, by request `id`: these of the watched resources.
+    pub(crate) async fn acknowledged(&self, id: u64) -> HashSet<String> {
+        let mut acknowledged = self.acknowledged.subscribe();
+        let found = acknowledged.wait_for(|found| found.0 == id).await;
+        found.map(|found| found.1.clone()).unwrap_or_default()
+    }
+
+    fn acknowledge(&self, params: &Value) {
+        self.attend();
+        let id = params.get("_meta").and_then(|meta| meta.get(META_SUBSCRIPTION)).and_then(rpc::number);
+        let granted = params.pointer("/notifications/resourceSubscriptions").and_then(Value::as_array);
+        let granted = granted.into_iter().flatten().filter_map(Value::as_str).filter(|uri| self.watched.has(uri));
+        if let Some(id) = id {
+            self.acknowledged.send_replace((id, granted.map(str::to_owned).collect()));
+        }
+    }
+
     fn outdate(&self) {
         self.resources.fetch_add(1, Ordering::Release);
         self.prompts.fetch_add(1, Ordering::Release);
@@ -121,7 +146,12 @@ impl Inbox {
                 self.prompts.fetch_add(1, Ordering::Release);
                 self.prompts_changed.notify_one();
             }
-            "notifications/subscriptions/acknowledged" => self.attend(),
+            "notifications/resources/updated" => {
+                if let Some(uri) = params.get("uri").and_then(Value::as_str) {
+                    self.watched.note(uri);
+                }
+            }
+            "notifications/subscriptions/acknowledged" => self.acknowledge(params),
             "notifications/progress" => self.progress(params),
             _ => tracing::trace!(method, "notification not used"),
         }
@@ -176,7 +206,7 @@ mod tests {
 
     #[test]
     fn progress_goes_to_the_call_that_listens() {
-        let inbox = Inbox::default();
+        let inbox = Inbox::new(Arc::default());
         let (sink, mut news) = mpsc::channel(4);
         let listening = inbox.listen(7, Some(sink));
         inbox.notice("notifications/progress", &json!({ "progressToken": 8, "progress": 1 }));
@@ -189,7 +219,7 @@ mod tests {
 
     #[test]
     fn only_a_ping_is_served() {
-        let inbox = Inbox::default();
+        let inbox = Inbox::new(Arc::default());
         assert_eq!(inbox.answer(&json!("a"), "ping"), json!({ "jsonrpc": "2.0", "id": "a", "result": {} }));
         for method in ["sampling/createMessage", "elicitation/create", "roots/list"] {
             assert_eq!(inbox.answer(&json!(1), method)["error"]["code"], json!(-32601));

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::backend::{Backend, answered};
 use super::call::{CallError, Partner};
 use super::shelf::Offered;
+use super::watchlist::{Crowded, Watching};
 
 /// A kind of thing that a backend lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +117,42 @@ impl Question {
     }
 }
 
+/// Why changes of a resource will not be told of.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum WatchError {
+    /// The backend tells of none.
+    #[error("{0} does not tell of changes of its resources")]
+    Untold(Arc<str>),
+    /// Too many of its resources are watched already.
+    #[error("too many resources of {0} are watched already")]
+    Crowded(Arc<str>),
+    /// It was asked and did not agree.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
 impl Backend {
+    /// Wants to hear of changes of a resource until the answer is dropped; they come as
+    /// [`Updated`](super::BackendNews::Updated).
+    pub async fn watch_resource(&self, uri: &str) -> Result<Watching, WatchError> {
+        let within = self.shared.spec.timeout;
+        self.ready(within).await?;
+        let session = self.shared.session().ok_or_else(|| self.not_ready())?;
+        if !session.tells_of_updates() {
+            return Err(WatchError::Untold(Arc::clone(&self.shared.name)));
+        }
+        let crowded = |Crowded| WatchError::Crowded(Arc::clone(&self.shared.name));
+        let watching = self.shared.watchlist.add(uri).map_err(crowded)?;
+        let settled = timeout(within, watching.settled()).await;
+        settled.map_err(|_| CallError::Timeout { after: within })?.map_err(|error| self.explain(error))?;
+        Ok(watching)
+    }
+
+    /// Counts everything that is watched as changed: news of it may have been lost.
+    pub(crate) fn doubt_watched(&self) {
+        self.shared.watchlist.doubt();
+    }
+
     /// Whether it is up and says that it has such things.
     pub fn has(&self, offer: Offer) -> bool {
         self.shared.session().is_some_and(|session| session.has(offer))

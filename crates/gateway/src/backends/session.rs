@@ -1,4 +1,4 @@
-//! A conversation with a backend that is up: its tools, calls, and signs of life.
+//! A conversation with a backend that is up: its tools, what else it lists, calls, and signs of life.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,8 +26,6 @@ const MOST_TOOLS: usize = 20_000;
 const LONGEST_NAME: usize = 1024;
 /// How long a server that declares no tools may take to list some.
 const UNDECLARED: Duration = Duration::from_secs(2);
-/// The least time between two tries to hear news.
-const LISTEN_AGAIN: Duration = Duration::from_secs(5);
 
 /// A conversation with a backend that is up.
 #[derive(Debug)]
@@ -105,7 +103,7 @@ impl Session {
         let mut slot = self.shelf.slot(offer).await;
         // Read before the list is: a change that comes meanwhile makes the list an old one.
         let edition = inbox.edition(offer);
-        let heard = self.announces(offer.capability()) && inbox.attends();
+        let heard = self.declares(offer.capability(), "listChanged") && inbox.attends();
         if let Some(kept) = slot.as_ref().filter(|kept| kept.is_good(edition, heard)) {
             return Ok(Arc::clone(&kept.list));
         }
@@ -183,50 +181,12 @@ impl Session {
         }
     }
 
-    /// Keeps hearing about changed lists, where the backend says so only to those who listen.
-    pub(crate) async fn listen(&self) {
-        let announced = self.announced();
-        if announced.is_empty() {
-            return;
-        }
-        loop {
-            let started = Instant::now();
-            let heard = match (&self.link.wire, self.ready.era) {
-                (_, Era::Modern) => self.subscribe(announced.clone()).await,
-                (Wire::Http(link), Era::Legacy) => link.overhear(&self.protocol).await,
-                (Wire::Stdio(_), Era::Legacy) => return,
-            };
-            match heard {
-                Err(LinkError::Rejected(_) | LinkError::Http { .. } | LinkError::SessionExpired) => {
-                    return self.link.inbox.ignore();
-                }
-                // Between two streams a change may have gone by unheard.
-                _ => self.link.inbox.ignore(),
-            }
-            tokio::time::sleep(LISTEN_AGAIN.saturating_sub(started.elapsed())).await;
-        }
+    /// Whether the backend says this of one of its capabilities.
+    pub(crate) fn declares(&self, capability: &str, feature: &str) -> bool {
+        self.capability(capability).and_then(|declared| declared.get(feature)) == Some(&Value::Bool(true))
     }
 
-    /// The lists whose changes the backend announces, as a subscription names them.
-    fn announced(&self) -> Map<String, Value> {
-        let lists =
-            [("tools", "toolsListChanged"), ("resources", "resourcesListChanged"), ("prompts", "promptsListChanged")];
-        let announced = lists.into_iter().filter(|(list, _)| self.announces(list));
-        announced.map(|(_, name)| (name.to_owned(), Value::Bool(true))).collect()
-    }
-
-    /// Whether the backend says that it tells of changes of this list.
-    fn announces(&self, list: &str) -> bool {
-        self.capability(list).and_then(|declared| declared.get("listChanged")) == Some(&Value::Bool(true))
-    }
-
-    async fn subscribe(&self, announced: Map<String, Value>) -> Result<(), LinkError> {
-        let mut params = Map::new();
-        params.insert("notifications".to_owned(), Value::Object(announced));
-        self.link.request(&self.draft("subscriptions/listen", params)).await.map(drop)
-    }
-
-    fn draft(&self, method: &'static str, mut params: Map<String, Value>) -> Outgoing {
+    pub(crate) fn draft(&self, method: &'static str, mut params: Map<String, Value>) -> Outgoing {
         if self.ready.era == Era::Modern {
             params.insert("_meta".to_owned(), Value::Object(protocol::modern_meta()));
         }

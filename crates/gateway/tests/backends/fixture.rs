@@ -67,6 +67,18 @@ pub(crate) async fn offers_changed(news: &mut broadcast::Receiver<BackendEvent>,
     tokio::time::timeout(PATIENCE, found).await.expect("in time");
 }
 
+/// The next resource that is told of.
+pub(crate) async fn updated(news: &mut broadcast::Receiver<BackendEvent>) -> String {
+    let found = async {
+        loop {
+            if let BackendNews::Updated(uri) = news.recv().await.unwrap().news {
+                return uri;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, found).await.expect("in time")
+}
+
 /// A call with the usual options.
 pub(crate) async fn call(backend: &Backend, tool: &str, arguments: Value) -> Result<Reply, CallError> {
     backend.call(tool, object(arguments), CallOptions::default()).await

@@ -10,7 +10,7 @@ use toolgate_gateway::backends::{
     Backend, BackendKind, BackendSpec, BackendState, CallError, CallOptions, Effect, Era, Offer, Question,
 };
 
-use crate::fixture::{PATIENCE, call, object, offers_changed, start, state, tools_with, up_as, value};
+use crate::fixture::{PATIENCE, call, object, offers_changed, start, state, tools_with, up_as, updated, value};
 use crate::server::Server;
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
@@ -137,6 +137,43 @@ async fn a_list_is_kept_until_the_server_says_that_it_changed() {
         while backend.list(Offer::Resources, PATIENCE).await.get("web://three").is_none() {
             offers_changed(&mut news, Offer::Resources).await;
         }
+    }
+}
+
+#[tokio::test]
+async fn a_watched_resource_is_asked_for_and_told_of_until_nobody_watches_it() {
+    for era in ERAS {
+        let server = Server::start(era).await;
+        let (backend, mut news) = start(spec(&server));
+        let watching = backend.watch_resource("web://one").await.unwrap();
+        let second = backend.watch_resource("web://one").await.unwrap();
+        for uri in ["web://two", "web://one"] {
+            server.tell("notifications/resources/updated", &json!({ "uri": uri }));
+        }
+        assert_eq!(updated(&mut news).await, "web://one");
+        drop(watching);
+        let other = backend.watch_resource("web://two").await.unwrap();
+        match era {
+            Era::Legacy => {
+                assert_eq!((server.times("resources/subscribe"), server.times("resources/unsubscribe")), (2, 0));
+                drop(second);
+                until(&server.heard, |heard| heard.iter().any(|method| method == "resources/unsubscribe")).await;
+                let ended = server.last("resources/unsubscribe").unwrap();
+                assert_eq!(ended.message["params"]["uri"], "web://one");
+            }
+            Era::Modern => {
+                let wanted = || server.last("subscriptions/listen").unwrap().message["params"]["notifications"].clone();
+                assert_eq!(wanted()["resourceSubscriptions"], json!(["web://one", "web://two"]));
+                let before = server.times("subscriptions/listen");
+                drop(second);
+                until(&server.heard, |_| server.times("subscriptions/listen") > before).await;
+                assert_eq!(wanted()["resourceSubscriptions"], json!(["web://two"]));
+            }
+        }
+        server.tell("notifications/resources/updated", &json!({ "uri": "web://one" }));
+        server.tell("notifications/resources/updated", &json!({ "uri": "web://two" }));
+        assert_eq!(updated(&mut news).await, "web://two");
+        drop(other);
     }
 }
 

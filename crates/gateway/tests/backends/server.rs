@@ -1,12 +1,13 @@
 //! A small MCP server over HTTP/1.1, written by hand so that it can also do the wrong thing.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use toolgate_gateway::backends::Era;
 
 /// One request as it came.
@@ -27,9 +28,9 @@ pub(crate) struct Server {
     requests: Mutex<Vec<Request>>,
     tools: Mutex<Vec<String>>,
     resources: Mutex<Vec<String>>,
-    /// What the next stream of news will carry.
-    news: Mutex<VecDeque<Value>>,
-    told: Notify,
+    /// All news so far. Every open stream carries what comes; the next one also what none has carried yet.
+    news: watch::Sender<Vec<Value>>,
+    carried: AtomicUsize,
     /// How many streams of hanging calls the client closed.
     pub(crate) hung_up: watch::Sender<u64>,
     /// Every message heard, by method.
@@ -48,8 +49,8 @@ impl Server {
             requests: Mutex::default(),
             tools: Mutex::new(["echo", "stream", "hang", "resume", "large", "grow"].map(str::to_owned).to_vec()),
             resources: Mutex::new(["web://one", "web://two"].map(str::to_owned).to_vec()),
-            news: Mutex::default(),
-            told: Notify::new(),
+            news: watch::Sender::default(),
+            carried: AtomicUsize::new(0),
             hung_up: watch::channel(0).0,
             heard: watch::channel(Vec::new()).0,
             refuse_with: Mutex::default(),
@@ -71,8 +72,7 @@ impl Server {
     /// Says something that nobody asked for.
     pub(crate) fn tell(&self, method: &str, params: &Value) {
         let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
-        self.news.lock().unwrap().push_back(message);
-        self.told.notify_one();
+        self.news.send_modify(|news| news.push(message));
     }
 
     /// Has one more resource, and says so.
@@ -227,15 +227,18 @@ impl Server {
             let method = "notifications/subscriptions/acknowledged";
             event(stream, "", &json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
         }
+        let mut news = self.news.subscribe();
+        let mut next = self.carried.load(Ordering::SeqCst);
         loop {
-            let next = self.news.lock().unwrap().pop_front();
-            if let Some(message) = next {
-                event(stream, "", &message).await;
-                continue;
+            let fresh = news.borrow_and_update()[next..].to_vec();
+            next += fresh.len();
+            self.carried.fetch_max(next, Ordering::SeqCst);
+            for message in &fresh {
+                event(stream, "", message).await;
             }
             tokio::select! {
-                () = self.told.notified() => {}
-                _ = stream.read_u8() => return self.told.notify_one(),
+                _ = news.changed() => {}
+                _ = stream.read_u8() => return,
             }
         }
     }

@@ -9,4 +9,5 @@ mod hostile;
 mod life;
 mod offers;
 mod registration;
+mod watching;
 mod world;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 use toolgate_gateway::backends::Progress;
 use toolgate_gateway::doors::mcp::{
-    Change, Fault, Identity, Page, ResourceCall, Service, ServiceFuture, ToolCall, View,
+    Change, Fault, Identity, News, Page, ResourceCall, Service, ServiceFuture, ToolCall, View, Watch, ready,
 };
 
 /// A result that a decoder that guesses would spoil.
@@ -25,7 +25,7 @@ pub(crate) struct Hung {
 }
 
 pub(crate) struct Sample {
-    pub(crate) changes: broadcast::Sender<Change>,
+    pub(crate) changes: broadcast::Sender<News>,
     pub(crate) hung: watch::Sender<Hung>,
     pub(crate) tool_count: usize,
 }
@@ -109,6 +109,16 @@ impl Service for Sample {
         })
     }
 
+    fn watch(&self, call: ResourceCall) -> ServiceFuture<Watch> {
+        let known = call.uri == "sample://a";
+        ready(known.then(Watch::own).ok_or_else(|| Fault::NotFound("nothing there".to_owned())))
+    }
+
+    /// In the direct view there are no resources to hear of.
+    fn shows(&self, news: &News, page: &Page) -> bool {
+        page.view != View::Direct || news.change != Change::Resources
+    }
+
     fn has_resources(&self) -> bool {
         true
     }
@@ -117,7 +127,7 @@ impl Service for Sample {
         true
     }
 
-    fn changes(&self) -> broadcast::Receiver<Change> {
+    fn changes(&self) -> broadcast::Receiver<News> {
         self.changes.subscribe()
     }
 }

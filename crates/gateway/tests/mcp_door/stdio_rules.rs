@@ -60,6 +60,8 @@ async fn a_legacy_client_is_answered_in_its_terms() {
     check_legacy("logging/setLevel", json!({ "level": "debug" }), plain.clone()).await;
     check_legacy("resources/subscribe", json!({ "uri": "sample://a" }), plain.clone()).await;
     check_legacy("resources/unsubscribe", json!({ "uri": "sample://a" }), plain).await;
+    let missing = json!({ "error": { "code": -32002, "message": "nothing there", "data": { "uri": "sample://b" } } });
+    check_legacy("resources/subscribe", json!({ "uri": "sample://b" }), missing).await;
     let tools =
         json!({ "tools": [{ "name": "odd" }, "*", "*"], "ttlMs": null, "resultType": null, "nextCursor": null });
     check_legacy("tools/list", json!({}), json!({ "result": tools })).await;

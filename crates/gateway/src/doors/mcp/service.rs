@@ -5,6 +5,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use tokio::sync::{broadcast, mpsc};
@@ -148,6 +149,50 @@ pub enum Change {
     Resource(String),
 }
 
+/// A change, and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct News {
+    /// What changed.
+    pub change: Change,
+    /// The backend it came from; none if it is the server's own.
+    pub backend: Option<Arc<str>>,
+}
+
+impl From<Change> for News {
+    fn from(change: Change) -> Self {
+        Self { change, backend: None }
+    }
+}
+
+/// A resource that is watched for a client until this is dropped.
+pub struct Watch {
+    backend: Option<Arc<str>>,
+    _hold: Option<Box<dyn Send + Sync>>,
+}
+
+impl Watch {
+    /// Of a resource of the server's own.
+    pub fn own() -> Self {
+        Self { backend: None, _hold: None }
+    }
+
+    /// Of a backend's resource, which it tells of while `hold` lives.
+    pub fn of(backend: &str, hold: impl Send + Sync + 'static) -> Self {
+        Self { backend: Some(backend.into()), _hold: Some(Box::new(hold)) }
+    }
+
+    /// Whose resource it is; none if it is the server's own.
+    pub fn backend(&self) -> Option<&Arc<str>> {
+        self.backend.as_ref()
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").field("backend", &self.backend).finish_non_exhaustive()
+    }
+}
+
 /// A request that the protocol answers with an error. A tool that fails is a result with `isError`, not this.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Fault {
@@ -218,6 +263,11 @@ pub trait Service: Send + Sync + 'static {
         ready(Err(Fault::NotFound(format!("no resource {}", call.uri))))
     }
 
+    /// Begins to watch a resource; refuses what is not there, and what it could not tell of.
+    fn watch(&self, call: ResourceCall) -> ServiceFuture<Watch> {
+        ready(Err(Fault::NotFound(format!("no resource {}", call.uri))))
+    }
+
     /// Every prompt.
     fn prompts(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
         let _ = page;
@@ -255,6 +305,12 @@ pub trait Service: Send + Sync + 'static {
         false
     }
 
+    /// Whether a client with this page sees what the news are about. What it does not see, it does not hear of.
+    fn shows(&self, news: &News, page: &Page) -> bool {
+        let _ = (news, page);
+        true
+    }
+
     /// Hears of changes.
-    fn changes(&self) -> broadcast::Receiver<Change>;
+    fn changes(&self) -> broadcast::Receiver<News>;
 }
