@@ -73,6 +73,7 @@ impl Session {
                 }
             };
             drop(former.take());
+            let is_told = early.is_none();
             let ended = match early {
                 Some(ended) => ended,
                 None => tokio::select! {
@@ -84,6 +85,10 @@ impl Session {
                 },
             };
             self.unheard(list);
+            if ended.is_ok() && !is_told {
+                // It answers where it should tell: nobody need wait for the next try.
+                list.refuse_asked(&not_granted());
+            }
             if is_refusal(&ended) {
                 let error = ended.err().unwrap_or(LinkError::SessionExpired);
                 // One bad wish among good ones: the others are tried without it.

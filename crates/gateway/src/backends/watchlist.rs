@@ -13,6 +13,8 @@ use super::rpc::LinkError;
 
 /// More resources of one backend are not watched.
 const MOST: usize = 10_000;
+/// Nor are more bytes of URIs: all of them go into one request to a modern backend.
+const LARGEST: usize = 1 << 20;
 /// How far above an updated resource a watched one is looked for.
 const DEEPEST: usize = 32;
 
@@ -29,6 +31,8 @@ pub(crate) struct Watchlist {
 #[derive(Debug, Default)]
 struct Table {
     entries: HashMap<String, Entry>,
+    /// The length of all URIs.
+    bytes: usize,
     /// Changed and not yet told.
     updated: BTreeSet<String>,
 }
@@ -55,8 +59,12 @@ impl Watchlist {
     /// Adds a client that wants to hear of this resource.
     pub(crate) fn add(self: &Arc<Self>, uri: &str) -> Result<Watching, Crowded> {
         let mut table = self.lock();
-        if table.entries.len() >= MOST && !table.entries.contains_key(uri) {
-            return Err(Crowded);
+        if !table.entries.contains_key(uri) {
+            let bytes = table.bytes.saturating_add(uri.len());
+            if table.entries.len() >= MOST || bytes > LARGEST {
+                return Err(Crowded);
+            }
+            table.bytes = bytes;
         }
         let entry = table.entries.entry(uri.to_owned()).or_insert(Entry { clients: 0, standing: Standing::Asked });
         entry.clients += 1;
@@ -196,6 +204,7 @@ impl Drop for Watching {
         });
         if last {
             table.entries.remove(&self.uri);
+            table.bytes = table.bytes.saturating_sub(self.uri.len());
             table.updated.remove(&self.uri);
         }
         drop(table);
@@ -278,5 +287,8 @@ mod tests {
         assert_eq!(list.add("a://more").map(drop), Err(Crowded));
         assert!(list.add("a://1").is_ok());
         drop(watching);
+        let half = |n: usize| format!("{n}{}", "x".repeat(LARGEST / 2 - 1));
+        let _halves = [0, 1].map(|n| list.add(&half(n)).unwrap());
+        assert_eq!(list.add(&half(2)).map(drop), Err(Crowded));
     }
 }
