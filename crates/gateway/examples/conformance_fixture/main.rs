@@ -16,7 +16,8 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use toolgate_gateway::backends::{Partner, Progress};
 use toolgate_gateway::doors::mcp::{
-    self, Change, Completion, Fault, HttpOptions, Identity, Page, PromptCall, Service, ServiceFuture, ToolCall,
+    self, Change, Completion, Fault, HttpOptions, Identity, News, Page, PromptCall, ResourceCall, Service,
+    ServiceFuture, ToolCall, Watch, ready,
 };
 
 #[tokio::main]
@@ -38,7 +39,7 @@ async fn main() -> std::io::Result<()> {
 }
 
 struct Fixture {
-    changes: broadcast::Sender<Change>,
+    changes: broadcast::Sender<News>,
     /// Whether the list of tools is the other one of two.
     has_changed: AtomicBool,
 }
@@ -59,9 +60,9 @@ impl Service for Fixture {
             "test_tool_with_progress" => return Box::pin(in_steps(call)),
             "test_trigger_tool_change" => {
                 self.has_changed.fetch_xor(true, Ordering::Relaxed);
-                drop(self.changes.send(Change::Tools));
+                drop(self.changes.send(Change::Tools.into()));
             }
-            "test_trigger_prompt_change" => drop(self.changes.send(Change::Prompts)),
+            "test_trigger_prompt_change" => drop(self.changes.send(Change::Prompts.into())),
             "test_missing_capability" if !call.capabilities.contains_key("sampling") => {
                 return ready(Err(Fault::Rejected {
                     code: -32021,
@@ -91,8 +92,14 @@ impl Service for Fixture {
         })]))
     }
 
-    fn read(&self, uri: String, _: &Page) -> ServiceFuture<Vec<Value>> {
-        ready(offers::contents_of(&uri).ok_or_else(|| Fault::NotFound(format!("there is no resource {uri}"))))
+    fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
+        let unknown = || Fault::NotFound(format!("there is no resource {}", call.uri));
+        ready(offers::contents_of(&call.uri).ok_or_else(unknown))
+    }
+
+    fn watch(&self, call: ResourceCall) -> ServiceFuture<Watch> {
+        let unknown = || Fault::NotFound(format!("there is no resource {}", call.uri));
+        ready(offers::contents_of(&call.uri).ok_or_else(unknown).map(|_| Watch::own()))
     }
 
     fn prompts(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
@@ -131,7 +138,7 @@ impl Service for Fixture {
         true
     }
 
-    fn changes(&self) -> broadcast::Receiver<Change> {
+    fn changes(&self) -> broadcast::Receiver<News> {
         self.changes.subscribe()
     }
 }
@@ -149,8 +156,4 @@ async fn in_steps(call: ToolCall) -> Result<Value, Fault> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     Ok(offers::text("The work is done."))
-}
-
-fn ready<T: Send + 'static>(outcome: Result<T, Fault>) -> ServiceFuture<T> {
-    Box::pin(std::future::ready(outcome))
 }

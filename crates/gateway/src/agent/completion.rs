@@ -1,4 +1,4 @@
-//! Completes names in resource URIs.
+//! Completes names in resource URIs: those that the caller may know.
 
 use super::Shared;
 use super::resources::{TOPICS, templates};
@@ -14,13 +14,17 @@ pub(super) fn complete(shared: &Shared, asked: &Completion) -> Vec<String> {
     if !known {
         return Vec::new();
     }
-    let catalog = shared.gateway.catalog();
+    let (catalog, access) = (shared.gateway.catalog(), &asked.page.access);
     let begins = |name: &String| name.to_lowercase().starts_with(&asked.typed.to_lowercase());
     match uri {
         "toolgate://backend/{name}" => {
-            catalog.backends().iter().map(|it| it.name().to_owned()).filter(begins).take(MOST).collect()
+            let backends = catalog.backends().iter().filter(|it| access.permits(it.name()));
+            backends.map(|it| it.name().to_owned()).filter(begins).take(MOST).collect()
         }
-        "toolgate://tool/{name}" => catalog.tools().map(|it| it.spelling()).filter(begins).take(MOST).collect(),
+        "toolgate://tool/{name}" => {
+            let tools = catalog.tools().filter(|it| access.permits(it.backend.name()));
+            tools.map(|it| it.spelling()).filter(begins).take(MOST).collect()
+        }
         "toolgate://guide/{topic}" => TOPICS.iter().map(|(topic, ..)| (*topic).to_owned()).filter(begins).collect(),
         _ => Vec::new(),
     }

@@ -35,7 +35,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backends::Offer;
 use crate::doors::mcp::{
-    Change, Completion, Fault, Identity, Page, PromptCall, Service, ServiceFuture, ToolCall, View,
+    Change, Completion, Fault, Identity, News, Page, PromptCall, ResourceCall, Service, ServiceFuture, ToolCall, View,
+    Watch, ready,
 };
 use crate::functions::Registry;
 use crate::gateway::Gateway;
@@ -92,7 +93,7 @@ impl Agent {
     /// Our own, and behind them those of the backends where the page shows them.
     fn with_passed_on(&self, own: Vec<Value>, offer: Offer, page: &Page) -> ServiceFuture<Vec<Value>> {
         if !passes_on(page) {
-            return Box::pin(std::future::ready(Ok(own)));
+            return ready(Ok(own));
         }
         let (shared, access) = (Arc::clone(&self.0), page.access.clone());
         Box::pin(async move { Ok([own, offers::list(&shared, &access, offer).await].concat()) })
@@ -118,7 +119,7 @@ impl Service for Agent {
 
     fn prepared(&self, page: &Page) -> ServiceFuture<()> {
         if !passes_on(page) {
-            return Box::pin(std::future::ready(Ok(())));
+            return ready(Ok(()));
         }
         let (shared, access) = (Arc::clone(&self.0), page.access.clone());
         Box::pin(async move {
@@ -157,7 +158,7 @@ impl Service for Agent {
         }
         let unknown = Fault::NotFound(format!("there is no tool named {}", uri::shown(&call.name)));
         if !passes_on(&call.page) {
-            return Box::pin(std::future::ready(Err(unknown)));
+            return ready(Err(unknown));
         }
         Box::pin(async move {
             if direct::find(&shared, &call.name, &call.page).is_none() {
@@ -176,27 +177,31 @@ impl Service for Agent {
         self.with_passed_on(resources::templates(), Offer::Templates, page)
     }
 
-    fn read(&self, uri: String, page: &Page) -> ServiceFuture<Vec<Value>> {
-        if !passes_on(page) || resources::is_own(&uri) {
-            return Box::pin(std::future::ready(resources::read(&self.0, &uri, page)));
+    fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
+        if !passes_on(&call.page) || resources::is_own(&call.uri) {
+            return ready(resources::read(&self.0, &call.uri, &call.page));
         }
-        let (shared, access) = (Arc::clone(&self.0), page.access.clone());
-        Box::pin(async move { offers::read(&shared, uri, &access).await })
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move { offers::read(&shared, call).await })
+    }
+
+    fn watch(&self, call: ResourceCall) -> ServiceFuture<Watch> {
+        if !passes_on(&call.page) || resources::is_own(&call.uri) {
+            return ready(resources::read(&self.0, &call.uri, &call.page).map(|_| Watch::own()));
+        }
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move { offers::watch(&shared, &call).await })
     }
 
     fn prompts(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
         // Our own teach code mode.
         let own = if page.view == View::Direct { Vec::new() } else { prompts::list() };
-        if !passes_on(page) {
-            return Box::pin(std::future::ready(Ok(own)));
-        }
-        let (shared, access) = (Arc::clone(&self.0), page.access.clone());
-        Box::pin(async move { Ok([own, offers::prompts(&shared, &access).await].concat()) })
+        self.with_passed_on(own, Offer::Prompts, page)
     }
 
     fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
         if !passes_on(&call.page) || (call.page.view == View::Both && prompts::is_taken(&call.name)) {
-            return Box::pin(std::future::ready(prompts::get(&call)));
+            return ready(prompts::get(&call));
         }
         let shared = Arc::clone(&self.0);
         Box::pin(async move { offers::prompt(&shared, call).await })
@@ -206,7 +211,7 @@ impl Service for Agent {
         let own = completion::complete(&self.0, &completion);
         let is_own = completion.reference.get("uri").and_then(Value::as_str).is_some_and(resources::is_own);
         if !passes_on(&completion.page) || is_own {
-            return Box::pin(std::future::ready(Ok(own)));
+            return ready(Ok(own));
         }
         let shared = Arc::clone(&self.0);
         Box::pin(async move { offers::complete(&shared, completion).await })
@@ -228,7 +233,18 @@ impl Service for Agent {
         true
     }
 
-    fn changes(&self) -> broadcast::Receiver<Change> {
+    fn shows(&self, news: &News, page: &Page) -> bool {
+        let may_know = news.backend.as_ref().is_none_or(|backend| page.access.permits(backend));
+        let is_seen = match &news.change {
+            // In code mode these are our own, and always the same.
+            Change::Resources | Change::Prompts => passes_on(page),
+            Change::Resource(_) => passes_on(page) || news.backend.is_none(),
+            Change::Tools => true,
+        };
+        may_know && is_seen
+    }
+
+    fn changes(&self) -> broadcast::Receiver<News> {
         self.0.gateway.changes()
     }
 }

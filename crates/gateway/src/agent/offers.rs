@@ -1,10 +1,11 @@
 //! The backends' own resources and prompts, for clients in direct mode.
 //!
 //! A resource keeps its URI, since results of tools refer to it by that; of two backends that list one URI, the first
-//! by name has it. A prompt is named as a tool is. Nothing is kept here: whose something is, is asked anew each time.
-//! What is read is not watched: changes of a single resource of a backend's are not passed on.
+//! by name has it. A prompt is named as a tool is. Nothing is kept here: whose something is, is looked up in the lists
+//! that each backend's connection keeps.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -15,36 +16,57 @@ use super::names::{Named, is_bare, named};
 use super::uri::shown;
 use super::{Shared, prompts, resources, waiting};
 use crate::backends::unwrap::is_question;
-use crate::backends::{Backend, CallError, Offer, Question};
+use crate::backends::{Backend, CallError, Offer, Offered, Question, WatchError};
 use crate::bridge::Access;
-use crate::doors::mcp::{Completion, Fault, PromptCall};
+use crate::doors::mcp::{Completion, Fault, PromptCall, ResourceCall, Watch};
 
 /// How long one backend may take to list what it has; those that take longer are left out.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// No list has a longer one, and none that fits a template is worth remembering.
+const LONGEST_URI: usize = 8192;
 /// What a server answers that has no such resource, in the legacy revisions.
 const NO_SUCH_RESOURCE: i64 = -32002;
 
-/// Resources or templates, each URI once.
+/// Everything of a kind: resources and templates under their own URIs, each once, prompts under the names they have here.
 pub(super) async fn list(shared: &Shared, access: &Access, offer: Offer) -> Vec<Value> {
+    match offer {
+        Offer::Resources | Offer::Templates => by_uri(shared, access, offer).await,
+        Offer::Prompts => {
+            let rows = prompts_named(shared, access).await.into_iter();
+            rows.map(|(row, _, entry)| prompt_object(row.name, entry)).collect()
+        }
+    }
+}
+
+async fn by_uri(shared: &Shared, access: &Access, offer: Offer) -> Vec<Value> {
+    let found = listed(shared, access, offer).await;
+    let entries = found.iter().flat_map(|(_, list)| list.entries());
     let mut seen = HashSet::new();
-    let entries = listed(shared, access, offer).await.into_iter().map(|(_, entry)| entry);
-    entries.filter(|entry| id(entry, offer).is_some_and(|id| seen.insert(id.to_owned()))).collect()
+    // What is below our own schemes is ours.
+    let shown = entries.filter(|entry| id(entry, offer).is_some_and(|id| !resources::is_own(id) && seen.insert(id)));
+    shown.cloned().collect()
 }
 
 /// What a resource holds, as its backend gives it.
-pub(super) async fn read(shared: &Shared, uri: String, access: &Access) -> Result<Vec<Value>, Fault> {
-    let unknown = || Fault::NotFound(format!("there is no resource {}", shown(&uri)));
-    let backend = owner(shared, &uri, access).await.ok_or_else(unknown)?;
-    let mut result = backend.ask(Question::Read { uri }, None, 0).await.map_err(fault)?;
+pub(super) async fn read(shared: &Shared, call: ResourceCall) -> Result<Vec<Value>, Fault> {
+    let unknown = || Fault::NotFound(format!("there is no resource {}", shown(&call.uri)));
+    let backend = owner(shared, &call.uri, &call.page.access).await.ok_or_else(unknown)?;
+    let mut result = backend.ask(Question::Read { uri: call.uri }, None, call.caller).await.map_err(fault)?;
     match result.get_mut("contents").map(Value::take) {
         Some(Value::Array(contents)) => Ok(contents),
         _ => Err(Fault::Internal(format!("{} gave no contents", backend.name()))),
     }
 }
 
-/// Every prompt, under the name that it has here.
-pub(super) async fn prompts(shared: &Shared, access: &Access) -> Vec<Value> {
-    prompts_named(shared, access).await.into_iter().map(|(row, _, entry)| prompt_object(row.name, entry)).collect()
+/// Lets a client hear of changes of a backend's resource. One that no list has is none here: a backend might take any.
+pub(super) async fn watch(shared: &Shared, call: &ResourceCall) -> Result<Watch, Fault> {
+    let unknown = || Fault::NotFound(format!("there is no resource {}", shown(&call.uri)));
+    let backend = lister(shared, &call.uri, &call.page.access).await.ok_or_else(unknown)?;
+    let watching = backend.watch_resource(&call.uri).await.map_err(|error| match error {
+        WatchError::Call(error) => fault(error),
+        error @ (WatchError::Untold(_) | WatchError::Crowded(_)) => Fault::InvalidParams(error.to_string()),
+    })?;
+    Ok(Watch::of(backend.name(), watching))
 }
 
 /// A prompt, filled in by its backend.
@@ -69,9 +91,10 @@ pub(super) async fn complete(shared: &Shared, completion: Completion) -> Result<
             .await
             .map(|(own, backend)| (json!({ "type": "ref/prompt", "name": own }), backend)),
         (None, Some(uri)) => {
-            let is_it = |entry: &Value| id(entry, Offer::Templates) == Some(uri);
             let mut templates = listed(shared, access, Offer::Templates).await.into_iter();
-            templates.find(|(_, entry)| is_it(entry)).map(|(backend, _)| (completion.reference.clone(), backend))
+            templates
+                .find(|(_, list)| list.get(uri).is_some())
+                .map(|(backend, _)| (completion.reference.clone(), backend))
         }
         (None, None) => None,
     };
@@ -83,13 +106,13 @@ pub(super) async fn complete(shared: &Shared, completion: Completion) -> Result<
 }
 
 /// What the backends list, in the order of their names.
-async fn listed(shared: &Shared, access: &Access, offer: Offer) -> Vec<(Backend, Value)> {
+async fn listed(shared: &Shared, access: &Access, offer: Offer) -> Vec<(Backend, Arc<Offered>)> {
     waiting::for_all(shared, access, &CancellationToken::new()).await;
     let backends = shared.gateway.backends().into_iter().filter(|backend| access.permits(backend.name()));
-    let mut asked: JoinSet<(Backend, Vec<Value>)> = backends
+    let mut asked: JoinSet<(Backend, Arc<Offered>)> = backends
         .map(|backend| async move {
-            let entries = backend.list(offer, PATIENCE).await;
-            (backend, entries)
+            let list = backend.list(offer, PATIENCE).await;
+            (backend, list)
         })
         .collect();
     let mut answers = Vec::new();
@@ -97,30 +120,37 @@ async fn listed(shared: &Shared, access: &Access, offer: Offer) -> Vec<(Backend,
         answers.extend(answer.ok());
     }
     answers.sort_by(|(one, _), (other, _)| one.name().cmp(other.name()));
-    let pairs =
-        answers.into_iter().flat_map(|(backend, entries)| entries.into_iter().map(move |it| (backend.clone(), it)));
-    // What is below our own schemes is ours.
-    pairs.filter(|(_, entry)| offer == Offer::Prompts || !id(entry, offer).is_some_and(resources::is_own)).collect()
+    answers
 }
 
 /// Whose resource this is: who lists it, or a template of it, or who alone has resources at all.
 async fn owner(shared: &Shared, uri: &str, access: &Access) -> Option<Backend> {
-    let is_it = |entry: &Value| id(entry, Offer::Resources) == Some(uri);
-    let mut resources = listed(shared, access, Offer::Resources).await.into_iter();
-    if let Some((backend, _)) = resources.find(|(_, entry)| is_it(entry)) {
-        return Some(backend);
-    }
-    let templates = listed(shared, access, Offer::Templates).await.into_iter();
-    let fitting = templates.filter_map(|(backend, entry)| Some((fit(id(&entry, Offer::Templates)?, uri)?, backend)));
-    // Of equals the first: `max_by_key` would take the last.
-    let closest = fitting.reduce(|best, other| if other.0 > best.0 { other } else { best });
-    if let Some((_, backend)) = closest {
+    if let Some(backend) = lister(shared, uri, access).await {
         return Some(backend);
     }
     // Tools refer to resources that no list has.
     let permitted = shared.gateway.backends().into_iter().filter(|backend| access.permits(backend.name()));
     let mut having = permitted.filter(|backend| backend.has(Offer::Resources));
     having.next().filter(|_| having.next().is_none())
+}
+
+/// Who lists this resource, or a template of it.
+async fn lister(shared: &Shared, uri: &str, access: &Access) -> Option<Backend> {
+    if uri.len() > LONGEST_URI {
+        return None;
+    }
+    let mut resources = listed(shared, access, Offer::Resources).await.into_iter();
+    if let Some((backend, _)) = resources.find(|(_, list)| list.get(uri).is_some()) {
+        return Some(backend);
+    }
+    let templates = listed(shared, access, Offer::Templates).await;
+    let fitting = templates.iter().filter_map(|(backend, list)| {
+        let fits = list.entries().iter().filter_map(|entry| fit(id(entry, Offer::Templates)?, uri));
+        Some((fits.max()?, backend))
+    });
+    // Of equals the first: `max_by_key` would take the last.
+    let closest = fitting.reduce(|best, other| if other.0 > best.0 { other } else { best });
+    closest.map(|(_, backend)| backend.clone())
 }
 
 /// How much of a URI a template spells out, if it may be a template of it.
@@ -139,15 +169,17 @@ async fn prompts_named(shared: &Shared, access: &Access) -> Vec<(Named, Backend,
     let config = shared.gateway.config();
     // Names are made among all prompts, so that they are the same whoever asks.
     let found = listed(shared, &Access::All, Offer::Prompts).await;
-    let own = |entry: &Value| id(entry, Offer::Prompts).unwrap_or_default().to_owned();
-    let owned = found.iter().map(|(backend, entry)| (backend.name().to_owned(), own(entry)));
+    let owned = found.iter().flat_map(|(backend, list)| {
+        let names = list.entries().iter().filter_map(|entry| id(entry, Offer::Prompts));
+        names.map(|own| (backend.name().to_owned(), own.to_owned()))
+    });
     let rows = named(owned, |backend| is_bare(&config, backend), prompts::is_taken);
-    let entry_of = |row: &Named| found.iter().find(|(it, entry)| it.name() == row.backend && own(entry) == row.own);
     let permitted = rows.into_iter().filter(|row| access.permits(&row.backend));
     permitted
         .filter_map(|row| {
-            let (backend, entry) = entry_of(&row)?.clone();
-            Some((row, backend, entry))
+            let (backend, list) = found.iter().find(|(backend, _)| backend.name() == row.backend)?;
+            let entry = list.get(&row.own)?.clone();
+            Some((row, backend.clone(), entry))
         })
         .collect()
 }

@@ -19,6 +19,7 @@ use super::state::{BackendEvent, BackendNews, BackendState, BackendStats};
 use super::stdio::StderrTail;
 use super::supervisor::supervise;
 use super::unwrap::{self, Wrapping};
+use super::watchlist::Watchlist;
 use crate::catalog::Tool;
 
 /// A backend that runs for as long as a handle to it exists. Cloning is cheap.
@@ -46,11 +47,21 @@ pub(crate) struct Shared {
     toolbox: RwLock<Arc<Toolbox>>,
     pid: AtomicU32,
     events: broadcast::Sender<BackendEvent>,
+    pub(crate) watchlist: Arc<Watchlist>,
 }
 
 impl Backend {
     /// Starts a backend in the background. Needs a Tokio runtime.
     pub fn start(spec: BackendSpec, events: broadcast::Sender<BackendEvent>) -> Self {
+        Self::start_watched(spec, events, Arc::default())
+    }
+
+    /// Starts a backend of which these resources are watched already.
+    pub(super) fn start_watched(
+        spec: BackendSpec,
+        events: broadcast::Sender<BackendEvent>,
+        watchlist: Arc<Watchlist>,
+    ) -> Self {
         let stop = CancellationToken::new();
         let shared = Arc::new(Shared {
             name: spec.name.as_str().into(),
@@ -67,6 +78,7 @@ impl Backend {
             toolbox: RwLock::default(),
             pid: AtomicU32::new(0),
             events,
+            watchlist,
         });
         tokio::spawn(supervise(Arc::clone(&shared)));
         Self { shared, _stop_with_the_last: Arc::new(stop.drop_guard()) }
@@ -177,7 +189,10 @@ impl Backend {
         let unknown = || CallError::Unknown { backend: Arc::clone(&self.shared.name), tool: tool.to_owned() };
         let tool = toolbox.get(tool).ok_or_else(unknown)?;
         *sent = true;
-        let call = self.attempt(session, tool, arguments, &options);
+        let options = &options;
+        let call = self.attempt(session, arguments, |session, arguments| async move {
+            session.call(tool, arguments, options).await
+        });
         let answer = match timeout(within, call).await {
             Ok(answer) => answer.map_err(|error| self.explain(error))?,
             Err(_) => {
@@ -203,20 +218,19 @@ impl Backend {
     }
 
     /// One try, and a second one after a new session if the server had forgotten ours: it did not serve the first.
-    async fn attempt(
+    pub(super) async fn attempt<W: Clone, T, F: Future<Output = Result<T, LinkError>>>(
         &self,
         session: Arc<Session>,
-        tool: &Tool,
-        arguments: Map<String, Value>,
-        options: &CallOptions,
-    ) -> Result<Value, LinkError> {
-        let saved = session.may_expire().then(|| arguments.clone());
-        let first = session.call(tool, arguments, options).await;
+        what: W,
+        errand: impl Fn(Arc<Session>, W) -> F,
+    ) -> Result<T, LinkError> {
+        let saved = session.may_expire().then(|| what.clone());
+        let first = errand(session, what).await;
         let (Err(LinkError::SessionExpired), Some(saved)) = (&first, saved) else { return first };
         let mut state = self.watch();
         let _ = state.wait_for(|_| self.shared.session().is_some()).await;
         let session = self.shared.session().ok_or(LinkError::SessionExpired)?;
-        session.call(tool, saved, options).await
+        errand(session, saved).await
     }
 
     pub(super) fn not_ready(&self) -> CallError {

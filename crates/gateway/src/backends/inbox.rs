@@ -3,15 +3,19 @@
 //! Requests get an honest answer. We declare no client capability to a legacy backend, so sampling, roots and
 //! elicitation are refused as unknown methods; only `ping` is served.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::call::Progress;
+use super::offers::Offer;
+use super::protocol::META_SUBSCRIPTION;
+use super::rpc;
+use super::watchlist::Watchlist;
 
 /// The longest progress message that is passed on, in characters.
 const LONGEST_MESSAGE: usize = 1000;
@@ -29,12 +33,22 @@ pub(crate) struct Inbox {
     pub(crate) resources_changed: Notify,
     /// The same of its prompts.
     pub(crate) prompts_changed: Notify,
+    /// Grows with every change of the list of resources, or when one may have gone by unheard.
+    resources: AtomicU64,
+    /// The same of its prompts.
+    prompts: AtomicU64,
+    /// Whether changes are heard of now.
+    attends: AtomicBool,
+    /// The request for news that was acknowledged last, and which watched resources it covers.
+    acknowledged: watch::Sender<(u64, HashSet<String>)>,
+    watched: Arc<Watchlist>,
     pub(crate) garbage: AtomicU64,
     pub(crate) stray: AtomicU64,
 }
 
-impl Default for Inbox {
-    fn default() -> Self {
+impl Inbox {
+    /// An inbox that passes on changes of these resources.
+    pub(crate) fn new(watched: Arc<Watchlist>) -> Self {
         Self {
             listeners: Mutex::default(),
             born: Instant::now(),
@@ -42,13 +56,16 @@ impl Default for Inbox {
             tools_changed: Notify::new(),
             resources_changed: Notify::new(),
             prompts_changed: Notify::new(),
+            resources: AtomicU64::new(0),
+            prompts: AtomicU64::new(0),
+            attends: AtomicBool::new(false),
+            acknowledged: watch::Sender::default(),
+            watched,
             garbage: AtomicU64::new(0),
             stray: AtomicU64::new(0),
         }
     }
-}
 
-impl Inbox {
     /// Something readable came.
     pub(crate) fn hear(&self) {
         let now = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -68,12 +85,73 @@ impl Inbox {
         Listening { inbox: self, token }
     }
 
+    /// Changes are heard of from now on; those before may not have been.
+    pub(crate) fn attend(&self) {
+        if !self.attends.swap(true, Ordering::AcqRel) {
+            self.outdate();
+        }
+    }
+
+    /// Changes are not heard of any more.
+    pub(crate) fn ignore(&self) {
+        self.attends.store(false, Ordering::Release);
+        self.outdate();
+        self.tools_changed.notify_one();
+    }
+
+    /// Whether a change would be heard of.
+    pub(crate) fn attends(&self) -> bool {
+        self.attends.load(Ordering::Acquire)
+    }
+
+    /// A number that is another one when a list of this kind may be another one.
+    pub(crate) fn edition(&self, offer: Offer) -> u64 {
+        match offer {
+            Offer::Resources | Offer::Templates => self.resources.load(Ordering::Acquire),
+            Offer::Prompts => self.prompts.load(Ordering::Acquire),
+        }
+    }
+
+    /// Waits until the backend says what it will tell of, by request `id`: these of the watched resources.
+    pub(crate) async fn acknowledged(&self, id: u64) -> HashSet<String> {
+        let mut acknowledged = self.acknowledged.subscribe();
+        let found = acknowledged.wait_for(|found| found.0 == id).await;
+        found.map(|found| found.1.clone()).unwrap_or_default()
+    }
+
+    fn acknowledge(&self, params: &Value) {
+        self.attend();
+        let id = params.get("_meta").and_then(|meta| meta.get(META_SUBSCRIPTION)).and_then(rpc::number);
+        let granted = params.pointer("/notifications/resourceSubscriptions").and_then(Value::as_array);
+        let granted = granted.into_iter().flatten().filter_map(Value::as_str).filter(|uri| self.watched.has(uri));
+        if let Some(id) = id {
+            self.acknowledged.send_replace((id, granted.map(str::to_owned).collect()));
+        }
+    }
+
+    fn outdate(&self) {
+        self.resources.fetch_add(1, Ordering::Release);
+        self.prompts.fetch_add(1, Ordering::Release);
+    }
+
     /// Takes a notification in.
     pub(crate) fn notice(&self, method: &str, params: &Value) {
         match method {
             "notifications/tools/list_changed" => self.tools_changed.notify_one(),
-            "notifications/resources/list_changed" => self.resources_changed.notify_one(),
-            "notifications/prompts/list_changed" => self.prompts_changed.notify_one(),
+            "notifications/resources/list_changed" => {
+                self.resources.fetch_add(1, Ordering::Release);
+                self.resources_changed.notify_one();
+            }
+            "notifications/prompts/list_changed" => {
+                self.prompts.fetch_add(1, Ordering::Release);
+                self.prompts_changed.notify_one();
+            }
+            "notifications/resources/updated" => {
+                if let Some(uri) = params.get("uri").and_then(Value::as_str) {
+                    self.watched.note(uri);
+                }
+            }
+            "notifications/subscriptions/acknowledged" => self.acknowledge(params),
             "notifications/progress" => self.progress(params),
             _ => tracing::trace!(method, "notification not used"),
         }
@@ -128,7 +206,7 @@ mod tests {
 
     #[test]
     fn progress_goes_to_the_call_that_listens() {
-        let inbox = Inbox::default();
+        let inbox = Inbox::new(Arc::default());
         let (sink, mut news) = mpsc::channel(4);
         let listening = inbox.listen(7, Some(sink));
         inbox.notice("notifications/progress", &json!({ "progressToken": 8, "progress": 1 }));
@@ -141,7 +219,7 @@ mod tests {
 
     #[test]
     fn only_a_ping_is_served() {
-        let inbox = Inbox::default();
+        let inbox = Inbox::new(Arc::default());
         assert_eq!(inbox.answer(&json!("a"), "ping"), json!({ "jsonrpc": "2.0", "id": "a", "result": {} }));
         for method in ["sampling/createMessage", "elicitation/create", "roots/list"] {
             assert_eq!(inbox.answer(&json!(1), method)["error"]["code"], json!(-32601));

@@ -3,9 +3,10 @@
 //! # Layout
 //! - [`spec`](BackendSpec): what the user asked for; [`state`](BackendState): where a backend is in its life.
 //! - [`call`](CallOptions): one call and every way it can end; [`unwrap`]: from its result to a value.
-//! - [`offers`](Offer): resources and prompts, listed and asked for.
+//! - [`offers`](Offer): resources and prompts, listed and asked for; [`shelf`](Offered): their lists, kept.
 //! - [`set`](Backends) owns all backends; [`backend`](Backend) is the handle to one; `supervisor` leads its
 //!   life; `queue` decides who is next.
+//! - `listening`: what is told unasked; [`watchlist`](Watching): the resources that clients want to hear of.
 //! - `session` is a conversation; `protocol` its opening words in either era; `rpc` and `inbox` what is said.
 //! - `link` is a connection: `stdio` to a child process, `http` to a server.
 //!
@@ -19,22 +20,27 @@ mod call;
 pub(crate) mod http;
 mod inbox;
 mod link;
+mod listening;
 mod offers;
 pub(crate) mod protocol;
 pub(crate) mod queue;
 pub(crate) mod rpc;
 mod session;
 mod set;
+mod shelf;
 mod spec;
 mod state;
 pub(crate) mod stdio;
 mod supervisor;
 pub mod unwrap;
+mod watchlist;
 
 pub use backend::Backend;
 pub use call::{CallError, CallOptions, Effect, Partner, Progress, Reply, Taker, WhenUnready};
-pub use offers::{Offer, Question};
+pub use offers::{Offer, Question, WatchError};
 pub use set::{Backends, Changes};
+pub use shelf::Offered;
 pub use spec::{BackendKind, BackendSpec, Probe, ToolFilter};
 pub use state::{BackendEvent, BackendNews, BackendState, BackendStats, Era, Ready, ServerInfo};
 pub use unwrap::ToolFault;
+pub use watchlist::Watching;

@@ -1,8 +1,9 @@
 //! What a backend offers besides tools: resources, templates of resources, prompts.
 //!
-//! Nothing of it is kept: clients ask for it seldom, and what the backend says when it is asked is right. It takes its
-//! turn among the calls of tools, under the same limits.
+//! Lists are kept for as long as they are right; what is asked for by name never is. It takes its turn among the calls of
+//! tools, under the same limits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -10,6 +11,8 @@ use tokio::time::timeout;
 
 use super::backend::{Backend, answered};
 use super::call::{CallError, Partner};
+use super::shelf::Offered;
+use super::watchlist::{Crowded, Watching};
 
 /// A kind of thing that a backend lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,22 +117,58 @@ impl Question {
     }
 }
 
+/// Why changes of a resource will not be told of.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum WatchError {
+    /// The backend tells of none.
+    #[error("{0} does not tell of changes of its resources")]
+    Untold(Arc<str>),
+    /// Too many of its resources are watched already.
+    #[error("too many resources of {0} are watched already")]
+    Crowded(Arc<str>),
+    /// It was asked and did not agree.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
 impl Backend {
+    /// Wants to hear of changes of a resource until the answer is dropped; they come as
+    /// [`Updated`](super::BackendNews::Updated).
+    pub async fn watch_resource(&self, uri: &str) -> Result<Watching, WatchError> {
+        let within = self.shared.spec.timeout;
+        self.ready(within).await?;
+        let session = self.shared.session().ok_or_else(|| self.not_ready())?;
+        if !session.tells_of_updates() {
+            return Err(WatchError::Untold(Arc::clone(&self.shared.name)));
+        }
+        let crowded = |Crowded| WatchError::Crowded(Arc::clone(&self.shared.name));
+        let watching = self.shared.watchlist.add(uri).map_err(crowded)?;
+        let settled = timeout(within, watching.settled()).await;
+        settled.map_err(|_| CallError::Timeout { after: within })?.map_err(|error| self.explain(error))?;
+        Ok(watching)
+    }
+
+    /// Counts everything that is watched as changed: news of it may have been lost.
+    pub(crate) fn doubt_watched(&self) {
+        self.shared.watchlist.doubt();
+    }
+
     /// Whether it is up and says that it has such things.
     pub fn has(&self, offer: Offer) -> bool {
         self.shared.session().is_some_and(|session| session.has(offer))
     }
 
     /// What it lists now; nothing if it is not up, has none, or does not answer in time.
-    pub async fn list(&self, offer: Offer, within: Duration) -> Vec<Value> {
-        let Some(session) = self.shared.session() else { return Vec::new() };
-        match timeout(within, session.list(offer, within)).await {
-            Ok(Ok(entries)) => entries,
+    pub async fn list(&self, offer: Offer, within: Duration) -> Arc<Offered> {
+        let Some(session) = self.shared.session() else { return Arc::default() };
+        let list = self.attempt(session, (), |session, ()| async move { session.list(offer, within).await });
+        match timeout(within, list).await {
+            Ok(Ok(list)) => list,
             Ok(Err(error)) => {
                 tracing::warn!(backend = self.name(), %error, "its {} can't be listed", offer.key());
-                Vec::new()
+                Arc::default()
             }
-            Err(_) => Vec::new(),
+            Err(_) => Arc::default(),
         }
     }
 
@@ -138,9 +177,12 @@ impl Backend {
         let within = self.shared.spec.timeout;
         self.ready(within).await?;
         let _permit = self.turn(caller).await?;
+        // It may have been lost while the question waited for its turn.
+        self.ready(within).await?;
         let session = self.shared.session().ok_or_else(|| self.not_ready())?;
-        let result =
-            timeout(within, session.ask(question, partner)).await.map_err(|_| CallError::Timeout { after: within })?;
+        let ask =
+            self.attempt(session, question, |session, question| async move { session.ask(question, partner).await });
+        let result = timeout(within, ask).await.map_err(|_| CallError::Timeout { after: within })?;
         answered(result.map_err(|error| self.explain(error))?, partner.is_some())
     }
 }

@@ -1,4 +1,4 @@
-//! A conversation with a backend that is up: its tools, calls, and signs of life.
+//! A conversation with a backend that is up: its tools, what else it lists, calls, and signs of life.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use super::link::{Link, Wire};
 use super::offers::{Offer, Question};
 use super::protocol::{self, Greeting};
 use super::rpc::{LinkError, Outgoing, Protocol};
+use super::shelf::{Kept, Offered, Shelf};
 use super::spec::ToolFilter;
 use super::state::{Era, Ready};
 use crate::catalog::Tool;
@@ -23,14 +24,8 @@ const MOST_PAGES: usize = 1000;
 const MOST_TOOLS: usize = 20_000;
 /// A longer name is no name.
 const LONGEST_NAME: usize = 1024;
-/// More resources or prompts than this are not listed.
-const MOST_OFFERS: usize = 10_000;
-/// A longer URI is none.
-const LONGEST_URI: usize = 8192;
 /// How long a server that declares no tools may take to list some.
 const UNDECLARED: Duration = Duration::from_secs(2);
-/// The least time between two tries to hear news.
-const LISTEN_AGAIN: Duration = Duration::from_secs(5);
 
 /// A conversation with a backend that is up.
 #[derive(Debug)]
@@ -38,6 +33,7 @@ pub(crate) struct Session {
     pub(crate) link: Arc<Link>,
     pub(crate) protocol: Protocol,
     pub(crate) ready: Arc<Ready>,
+    shelf: Shelf,
 }
 
 impl Session {
@@ -45,7 +41,12 @@ impl Session {
     pub(crate) async fn open(link: Arc<Link>, hint: Option<Era>) -> Result<Self, LinkError> {
         let Greeting { protocol, era, server } = protocol::greet(&link, hint).await?;
         let ready = Arc::new(Ready { era, server, since: Instant::now() });
-        Ok(Self { link, protocol, ready })
+        let session = Self { link, protocol, ready, shelf: Shelf::default() };
+        // A child says what it has to say without being asked; elsewhere somebody must listen first.
+        if matches!((&session.link.wire, era), (Wire::Stdio(_), Era::Legacy)) {
+            session.link.inbox.attend();
+        }
+        Ok(session)
     }
 
     /// Everything the backend lists that `filter` accepts, each name once.
@@ -96,23 +97,22 @@ impl Session {
         self.capability(offer.capability()).is_some()
     }
 
-    /// Everything of a kind that the backend lists and that has a name, each once.
-    pub(crate) async fn list(&self, offer: Offer, page: Duration) -> Result<Vec<Value>, LinkError> {
-        let (mut entries, mut ids) = (Vec::new(), HashSet::new());
-        if !self.has(offer) {
-            return Ok(entries);
+    /// Everything of a kind that the backend lists, asked for again only when it may be another list.
+    pub(crate) async fn list(&self, offer: Offer, page: Duration) -> Result<Arc<Offered>, LinkError> {
+        let inbox = &self.link.inbox;
+        let mut slot = self.shelf.slot(offer).await;
+        // Read before the list is: a change that comes meanwhile makes the list an old one.
+        let edition = inbox.edition(offer);
+        let heard = self.declares(offer.capability(), "listChanged") && inbox.attends();
+        if let Some(kept) = slot.as_ref().filter(|kept| kept.is_good(edition, heard)) {
+            return Ok(Arc::clone(&kept.list));
         }
-        let add = |entry: Value| {
-            let text = |key: &str| entry.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-            let Some(id) = text(offer.id()).filter(|id| id.len() <= LONGEST_URI && text("name").is_some()) else {
-                return;
-            };
-            if entries.len() < MOST_OFFERS && ids.insert(id.to_owned()) {
-                entries.push(entry);
-            }
-        };
-        self.read_pages(offer.method(), offer.key(), page, add).await?;
-        Ok(entries)
+        let mut list = Offered::default();
+        if self.has(offer) {
+            self.read_pages(offer.method(), offer.key(), page, |entry| list.add(entry, offer)).await?;
+        }
+        let kept = Kept { list: Arc::new(list), edition, since: Instant::now() };
+        Ok(Arc::clone(&slot.insert(kept).list))
     }
 
     /// Asks for something and gives the raw result. Dropping the future cancels it.
@@ -181,46 +181,12 @@ impl Session {
         }
     }
 
-    /// Keeps hearing about changed lists, where the backend says so only to those who listen.
-    pub(crate) async fn listen(&self) {
-        let announced = self.announced();
-        if announced.is_empty() {
-            return;
-        }
-        loop {
-            let started = Instant::now();
-            let heard = match (&self.link.wire, self.ready.era) {
-                (_, Era::Modern) => self.subscribe(announced.clone()).await,
-                (Wire::Http(link), Era::Legacy) => link.overhear(&self.protocol).await,
-                (Wire::Stdio(_), Era::Legacy) => return,
-            };
-            match heard {
-                Err(LinkError::Rejected(_) | LinkError::Http { .. } | LinkError::SessionExpired) => return,
-                // Between two streams a change may have gone by unheard.
-                _ => self.link.inbox.tools_changed.notify_one(),
-            }
-            tokio::time::sleep(LISTEN_AGAIN.saturating_sub(started.elapsed())).await;
-        }
+    /// Whether the backend says this of one of its capabilities.
+    pub(crate) fn declares(&self, capability: &str, feature: &str) -> bool {
+        self.capability(capability).and_then(|declared| declared.get(feature)) == Some(&Value::Bool(true))
     }
 
-    /// The lists whose changes the backend announces, as a subscription names them.
-    fn announced(&self) -> Map<String, Value> {
-        let lists =
-            [("tools", "toolsListChanged"), ("resources", "resourcesListChanged"), ("prompts", "promptsListChanged")];
-        let says_so = |list: &str| {
-            self.capability(list).and_then(|declared| declared.get("listChanged")) == Some(&Value::Bool(true))
-        };
-        let announced = lists.into_iter().filter(|(list, _)| says_so(list));
-        announced.map(|(_, name)| (name.to_owned(), Value::Bool(true))).collect()
-    }
-
-    async fn subscribe(&self, announced: Map<String, Value>) -> Result<(), LinkError> {
-        let mut params = Map::new();
-        params.insert("notifications".to_owned(), Value::Object(announced));
-        self.link.request(&self.draft("subscriptions/listen", params)).await.map(drop)
-    }
-
-    fn draft(&self, method: &'static str, mut params: Map<String, Value>) -> Outgoing {
+    pub(crate) fn draft(&self, method: &'static str, mut params: Map<String, Value>) -> Outgoing {
         if self.ready.era == Era::Modern {
             params.insert("_meta".to_owned(), Value::Object(protocol::modern_meta()));
         }

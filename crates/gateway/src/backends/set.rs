@@ -1,7 +1,7 @@
 //! All backends of one configuration.
 
-use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use super::backend::Backend;
 use super::spec::BackendSpec;
 use super::state::BackendEvent;
+use super::watchlist::Watchlist;
 
 /// News that a slow listener may fall behind by.
 const EVENTS: usize = 1024;
@@ -18,6 +19,8 @@ const EVENTS: usize = 1024;
 pub struct Backends {
     by_name: RwLock<BTreeMap<String, Backend>>,
     events: broadcast::Sender<BackendEvent>,
+    /// What clients watch, by backend: another backend of that name goes on with it.
+    watchlists: Mutex<HashMap<String, Weak<Watchlist>>>,
     /// Configurations are brought in one after the other.
     replacing: tokio::sync::Mutex<()>,
 }
@@ -36,8 +39,12 @@ pub struct Changes {
 impl Backends {
     /// Starts them all at once, in the background. Of two with one name the later one counts.
     pub fn start_all(specs: impl IntoIterator<Item = BackendSpec>) -> Self {
-        let backends =
-            Self { by_name: RwLock::default(), events: broadcast::channel(EVENTS).0, replacing: Default::default() };
+        let backends = Self {
+            by_name: RwLock::default(),
+            events: broadcast::channel(EVENTS).0,
+            watchlists: Mutex::default(),
+            replacing: Default::default(),
+        };
         for spec in specs {
             backends.start(spec);
         }
@@ -62,9 +69,20 @@ impl Backends {
     /// Adds one, or replaces the one of its name.
     pub fn start(&self, spec: BackendSpec) -> Backend {
         let name = spec.name.clone();
-        let backend = Backend::start(spec, self.events.clone());
+        let backend = Backend::start_watched(spec, self.events.clone(), self.watchlist(&name));
         self.by_name.write().unwrap_or_else(PoisonError::into_inner).insert(name, backend.clone());
         backend
+    }
+
+    fn watchlist(&self, name: &str) -> Arc<Watchlist> {
+        let mut lists = self.watchlists.lock().unwrap_or_else(PoisonError::into_inner);
+        lists.retain(|_, list| list.strong_count() > 0);
+        if let Some(list) = lists.get(name).and_then(Weak::upgrade) {
+            return list;
+        }
+        let list = Arc::default();
+        lists.insert(name.to_owned(), Arc::downgrade(&list));
+        list
     }
 
     /// Ends one and forgets it; false if there is none of that name.

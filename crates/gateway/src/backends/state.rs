@@ -126,6 +126,8 @@ pub enum BackendNews {
     Tools(Arc<[Tool]>),
     /// What else it lists may be another list than before.
     Offers(Offer),
+    /// One of its resources that is watched may hold something else than before.
+    Updated(String),
 }
 
 /// Counters of one backend, for health pages and tests.

@@ -32,8 +32,11 @@ const TRIES: u32 = 5;
 const FAILED_PAUSE: Duration = Duration::from_secs(60);
 /// A backend that was up for so long is well, whatever made it die.
 const HEALTHY_LIFE: Duration = Duration::from_secs(30);
-/// The least time between two readings of a list of tools that keeps changing.
+/// The least time between two readings of a list of tools, and two tellings of anything else, that keeps changing.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
+
+/// The most changes of single resources that are told at a time, so that no backend drowns what others tell.
+const UPDATES: usize = 64;
 
 /// How much of a reason is shown, in characters.
 const LONGEST_REASON: usize = 500;
@@ -149,7 +152,7 @@ async fn start(shared: &Arc<Shared>, link: &Arc<Link>, hint: Option<Era>) -> Res
 
 fn connect(shared: &Shared) -> Result<Link, Trouble> {
     let spec = &shared.spec;
-    let inbox = Arc::new(Inbox::default());
+    let inbox = Arc::new(Inbox::new(Arc::clone(&shared.watchlist)));
     let wire = match &spec.kind {
         BackendKind::Stdio { command, args, env, cwd } => {
             let launch = Launch { command: command.clone(), args: args.clone(), env: env.clone(), cwd: cwd.clone() };
@@ -182,7 +185,7 @@ async fn serve(shared: &Arc<Shared>, session: &Arc<Session>, failures: &mut u32)
         closing = session.link.closed() => End::Trouble(Trouble::of(&closing)),
         () = shared.restart.notified() => End::Asked,
         trouble = tend(shared, session) => End::Trouble(trouble),
-        () = listen_for_ever(session) => End::Asked,
+        () = listen_for_ever(shared, session) => End::Asked,
     };
     match &end {
         // That it is stopped is said only when no process is left.
@@ -196,8 +199,10 @@ async fn serve(shared: &Arc<Shared>, session: &Arc<Session>, failures: &mut u32)
     end
 }
 
-async fn listen_for_ever(session: &Session) {
-    session.listen().await;
+async fn listen_for_ever(shared: &Shared, session: &Session) {
+    let list = &shared.watchlist;
+    list.renew();
+    tokio::join!(session.listen(list), session.keep_subscribed(list));
     std::future::pending::<()>().await;
 }
 
@@ -223,6 +228,12 @@ async fn tend(shared: &Shared, session: &Session) -> Trouble {
             }
             () = inbox.prompts_changed.notified() => {
                 shared.tell(BackendNews::Offers(Offer::Prompts));
+                tokio::time::sleep(REFRESH_PAUSE).await;
+            }
+            () = shared.watchlist.fresh.notified() => {
+                for uri in shared.watchlist.take_updated(UPDATES) {
+                    shared.tell(BackendNews::Updated(uri));
+                }
                 tokio::time::sleep(REFRESH_PAUSE).await;
             }
             () = silence(shared, session) => {

@@ -23,7 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::issues::Tracker;
 use self::notes::Notes;
-use crate::doors::mcp::{self, Change, Completion, Fault, Identity, Page, Service, ServiceFuture, ToolCall};
+use crate::doors::mcp::{
+    self, Change, Completion, Fault, Identity, News, Page, ResourceCall, Service, ServiceFuture, ToolCall, Watch, ready,
+};
 
 /// Changes that a slow listener may miss before it is told to look at everything.
 const CHANGES: usize = 64;
@@ -36,7 +38,7 @@ const ABOUT: &str = "A demo server: 240 issues of an imaginary project, notes th
 pub struct Demo {
     tracker: Mutex<Tracker>,
     notes: Mutex<Notes>,
-    changes: broadcast::Sender<Change>,
+    changes: broadcast::Sender<News>,
 }
 
 impl Default for Demo {
@@ -98,19 +100,12 @@ impl Service for Demo {
         ready(Ok(vec![issue]))
     }
 
-    fn read(&self, uri: String, _: &Page) -> ServiceFuture<Vec<Value>> {
-        let issue = uri.strip_prefix("demo://issue/").and_then(|number| number.parse().ok());
-        let found = match issue {
-            Some(number) => {
-                lock(&self.tracker).find(number).map(|issue| (json!(issue).to_string(), "application/json"))
-            }
-            None if uri == README => Some((ABOUT.to_owned(), "text/plain")),
-            None => lock(&self.notes).at(&uri).map(|text| (text, "text/plain")),
-        };
-        ready(match found {
-            Some((text, kind)) => Ok(vec![json!({ "uri": uri, "mimeType": kind, "text": text })]),
-            None => Err(Fault::NotFound(format!("there is no resource {uri}"))),
-        })
+    fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
+        ready(self.contents(&call.uri))
+    }
+
+    fn watch(&self, call: ResourceCall) -> ServiceFuture<Watch> {
+        ready(self.contents(&call.uri).map(|_| Watch::own()))
     }
 
     fn complete(&self, completion: Completion) -> ServiceFuture<Vec<String>> {
@@ -132,16 +127,29 @@ impl Service for Demo {
         true
     }
 
-    fn changes(&self) -> broadcast::Receiver<Change> {
+    fn changes(&self) -> broadcast::Receiver<News> {
         self.changes.subscribe()
     }
 }
 
 impl Demo {
+    fn contents(&self, uri: &str) -> Result<Vec<Value>, Fault> {
+        let issue = uri.strip_prefix("demo://issue/").and_then(|number| number.parse().ok());
+        let found = match issue {
+            Some(number) => {
+                lock(&self.tracker).find(number).map(|issue| (json!(issue).to_string(), "application/json"))
+            }
+            None if uri == README => Some((ABOUT.to_owned(), "text/plain")),
+            None => lock(&self.notes).at(uri).map(|text| (text, "text/plain")),
+        };
+        let (text, kind) = found.ok_or_else(|| Fault::NotFound(format!("there is no resource {uri}")))?;
+        Ok(vec![json!({ "uri": uri, "mimeType": kind, "text": text })])
+    }
+
     /// A note came, changed or went. That nobody listens is no failure.
     fn announce(&self, note: &str) {
-        let _ = self.changes.send(Change::Resources);
-        let _ = self.changes.send(Change::Resource(notes::uri(note)));
+        let _ = self.changes.send(Change::Resources.into());
+        let _ = self.changes.send(Change::Resource(notes::uri(note)).into());
     }
 }
 
@@ -151,10 +159,6 @@ fn saved(name: String) -> Value {
 
 fn deleted(name: String) -> Value {
     json!({ "deleted": name })
-}
-
-fn ready<T: Send + 'static>(outcome: Result<T, Fault>) -> ServiceFuture<T> {
-    Box::pin(std::future::ready(outcome))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -38,7 +38,7 @@ use crate::bridge::{Access, Bridge};
 use crate::catalog::{Catalog, CatalogHandle};
 use crate::chain::Chain;
 use crate::config::{Checked, Problem};
-use crate::doors::mcp::Change;
+use crate::doors::mcp::{Change, News};
 use crate::functions::Registry;
 use crate::store::results::ResultStore;
 
@@ -64,7 +64,7 @@ pub struct Gateway {
     results: ResultStore,
     functions: RwLock<Arc<Granted>>,
     cache: RwLock<Option<Arc<CacheFile>>>,
-    changes: broadcast::Sender<Change>,
+    changes: broadcast::Sender<News>,
     /// Grows with every change of any tool, so that what is derived from the catalog knows when it is old.
     edition: AtomicU64,
     /// Reloads and registrations come one after the other.
@@ -170,7 +170,7 @@ impl Gateway {
     }
 
     /// Hears of changes from now on.
-    pub fn changes(&self) -> broadcast::Receiver<Change> {
+    pub fn changes(&self) -> broadcast::Receiver<News> {
         self.changes.subscribe()
     }
 
@@ -208,7 +208,12 @@ impl Gateway {
 
     /// Nobody may be listening, which is fine.
     fn tell(&self, change: Change) {
-        let _ = self.changes.send(change);
+        let _ = self.changes.send(change.into());
+    }
+
+    /// The same about one backend, for those who see it.
+    fn tell_of(&self, backend: &str, change: Change) {
+        let _ = self.changes.send(News { change, backend: Some(backend.into()) });
     }
 }
 

@@ -45,10 +45,15 @@ pub(super) async fn keep_in_step(
         };
         let Some(gateway) = gateway.upgrade() else { return };
         match event {
-            Ok(BackendEvent { news: BackendNews::Offers(Offer::Prompts), .. }) => gateway.tell(Change::Prompts),
-            Ok(BackendEvent { news: BackendNews::Offers(_), .. }) => gateway.tell(Change::Resources),
-            Ok(event) => gateway.follow(&event.backend),
-            Err(RecvError::Lagged(_)) => gateway.backends().iter().for_each(|backend| gateway.follow(backend.name())),
+            Ok(BackendEvent { backend, news }) => match news {
+                BackendNews::Offers(Offer::Prompts) => gateway.tell_of(&backend, Change::Prompts),
+                BackendNews::Offers(Offer::Resources | Offer::Templates) => {
+                    gateway.tell_of(&backend, Change::Resources)
+                }
+                BackendNews::Updated(uri) => gateway.tell_of(&backend, Change::Resource(uri)),
+                BackendNews::State(_) | BackendNews::Tools(_) => gateway.follow(&backend),
+            },
+            Err(RecvError::Lagged(_)) => gateway.backends().iter().for_each(|backend| gateway.look_again(backend)),
             Err(RecvError::Closed) => return,
         }
     }
@@ -125,6 +130,14 @@ impl Gateway {
     fn cached_tools(&self, name: &str) -> Vec<Tool> {
         let fingerprint = self.members().get(name).map(|member| member.fingerprint.clone()).unwrap_or_default();
         self.load_cache().get(name, &fingerprint).map(|cached| cached.tools.clone()).unwrap_or_default()
+    }
+
+    /// News of a backend were lost: anything may have changed.
+    fn look_again(self: &Arc<Self>, backend: &Backend) {
+        self.follow(backend.name());
+        self.tell_of(backend.name(), Change::Resources);
+        self.tell_of(backend.name(), Change::Prompts);
+        backend.doubt_watched();
     }
 
     /// Brings the catalog in line with one backend.

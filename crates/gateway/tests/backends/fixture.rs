@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::sync::broadcast;
 use toolgate_gateway::backends::{
-    Backend, BackendEvent, BackendKind, BackendNews, BackendSpec, BackendState, CallError, CallOptions, Reply,
+    Backend, BackendEvent, BackendKind, BackendNews, BackendSpec, BackendState, CallError, CallOptions, Offer, Reply,
 };
 
 /// No test waits longer than this for anything.
@@ -59,6 +59,24 @@ pub(crate) async fn tools_with(news: &mut broadcast::Receiver<BackendEvent>, nam
         }
     };
     tokio::time::timeout(PATIENCE, found).await.expect("in time");
+}
+
+/// Waits for the news that a list may be another one.
+pub(crate) async fn offers_changed(news: &mut broadcast::Receiver<BackendEvent>, offer: Offer) {
+    let found = async { while !matches!(news.recv().await.unwrap().news, BackendNews::Offers(it) if it == offer) {} };
+    tokio::time::timeout(PATIENCE, found).await.expect("in time");
+}
+
+/// The next resource that is told of.
+pub(crate) async fn updated(news: &mut broadcast::Receiver<BackendEvent>) -> String {
+    let found = async {
+        loop {
+            if let BackendNews::Updated(uri) = news.recv().await.unwrap().news {
+                return uri;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, found).await.expect("in time")
 }
 
 /// A call with the usual options.

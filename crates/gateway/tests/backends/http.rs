@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use toolgate_gateway::backends::{
-    Backend, BackendKind, BackendSpec, BackendState, CallError, CallOptions, Effect, Era,
+    Backend, BackendKind, BackendSpec, BackendState, CallError, CallOptions, Effect, Era, Offer, Question,
 };
 
-use crate::fixture::{PATIENCE, call, object, start, state, tools_with, up_as, value};
+use crate::fixture::{PATIENCE, call, object, offers_changed, start, state, tools_with, up_as, updated, value};
 use crate::server::Server;
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
@@ -102,8 +102,79 @@ async fn a_session_that_the_server_forgot_is_opened_again_within_the_call() {
     let (server, backend) = up(Era::Legacy).await;
     server.forget_sessions();
     assert_eq!(value(&backend, "echo", json!({ "a": 1 })).await, json!({ "a": 1 }));
-    let opened = server.heard.borrow().iter().filter(|method| *method == "initialize").count();
-    assert_eq!(opened, 2);
+    assert_eq!(server.times("initialize"), 2);
+}
+
+#[tokio::test]
+async fn what_else_is_asked_of_a_server_that_forgot_the_session_is_asked_again() {
+    let (server, backend) = up(Era::Legacy).await;
+    let read = Question::Read { uri: "web://one".to_owned() };
+    let prompt = Question::Prompt { name: "greet".to_owned(), arguments: object(json!({ "whom": "you" })) };
+    let reference = json!({ "type": "ref/prompt", "name": "greet" });
+    let complete = Question::Complete { reference, argument: "whom".to_owned(), typed: "y".to_owned() };
+    for (question, key) in [(read, "contents"), (prompt, "messages"), (complete, "completion")] {
+        server.forget_sessions();
+        let result = backend.ask(question, None, 1).await.unwrap();
+        assert!(result.get(key).is_some(), "{key}: {result}");
+    }
+    server.forget_sessions();
+    assert_eq!(backend.list(Offer::Resources, PATIENCE).await.entries().len(), 2);
+    assert_eq!(server.times("initialize"), 5);
+}
+
+#[tokio::test]
+async fn a_list_is_kept_until_the_server_says_that_it_changed() {
+    for era in ERAS {
+        let server = Server::start(era).await;
+        let (backend, mut news) = start(spec(&server));
+        backend.ready(PATIENCE).await.unwrap();
+        for _ in 0..3 {
+            assert!(backend.list(Offer::Resources, PATIENCE).await.get("web://one").is_some());
+        }
+        assert!(server.times("resources/list") <= 2, "once before the stream of news is open, and once after");
+        server.grow("web://three");
+        offers_changed(&mut news, Offer::Resources).await;
+        while backend.list(Offer::Resources, PATIENCE).await.get("web://three").is_none() {
+            offers_changed(&mut news, Offer::Resources).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_watched_resource_is_asked_for_and_told_of_until_nobody_watches_it() {
+    for era in ERAS {
+        let server = Server::start(era).await;
+        let (backend, mut news) = start(spec(&server));
+        let watching = backend.watch_resource("web://one").await.unwrap();
+        let second = backend.watch_resource("web://one").await.unwrap();
+        for uri in ["web://two", "web://one"] {
+            server.tell("notifications/resources/updated", &json!({ "uri": uri }));
+        }
+        assert_eq!(updated(&mut news).await, "web://one");
+        drop(watching);
+        let other = backend.watch_resource("web://two").await.unwrap();
+        match era {
+            Era::Legacy => {
+                assert_eq!((server.times("resources/subscribe"), server.times("resources/unsubscribe")), (2, 0));
+                drop(second);
+                until(&server.heard, |heard| heard.iter().any(|method| method == "resources/unsubscribe")).await;
+                let ended = server.last("resources/unsubscribe").unwrap();
+                assert_eq!(ended.message["params"]["uri"], "web://one");
+            }
+            Era::Modern => {
+                let wanted = || server.last("subscriptions/listen").unwrap().message["params"]["notifications"].clone();
+                assert_eq!(wanted()["resourceSubscriptions"], json!(["web://one", "web://two"]));
+                let before = server.times("subscriptions/listen");
+                drop(second);
+                until(&server.heard, |_| server.times("subscriptions/listen") > before).await;
+                assert_eq!(wanted()["resourceSubscriptions"], json!(["web://two"]));
+            }
+        }
+        server.tell("notifications/resources/updated", &json!({ "uri": "web://one" }));
+        server.tell("notifications/resources/updated", &json!({ "uri": "web://two" }));
+        assert_eq!(updated(&mut news).await, "web://two");
+        drop(other);
+    }
 }
 
 #[tokio::test]

@@ -1,12 +1,13 @@
 //! A small MCP server over HTTP/1.1, written by hand so that it can also do the wrong thing.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use toolgate_gateway::backends::Era;
 
 /// One request as it came.
@@ -26,7 +27,10 @@ pub(crate) struct Server {
     sessions: watch::Sender<u64>,
     requests: Mutex<Vec<Request>>,
     tools: Mutex<Vec<String>>,
-    grown: Notify,
+    resources: Mutex<Vec<String>>,
+    /// All news so far. Every open stream carries what comes; the next one also what none has carried yet.
+    news: watch::Sender<Vec<Value>>,
+    carried: AtomicUsize,
     /// How many streams of hanging calls the client closed.
     pub(crate) hung_up: watch::Sender<u64>,
     /// Every message heard, by method.
@@ -44,7 +48,9 @@ impl Server {
             sessions: watch::channel(0).0,
             requests: Mutex::default(),
             tools: Mutex::new(["echo", "stream", "hang", "resume", "large", "grow"].map(str::to_owned).to_vec()),
-            grown: Notify::new(),
+            resources: Mutex::new(["web://one", "web://two"].map(str::to_owned).to_vec()),
+            news: watch::Sender::default(),
+            carried: AtomicUsize::new(0),
             hung_up: watch::channel(0).0,
             heard: watch::channel(Vec::new()).0,
             refuse_with: Mutex::default(),
@@ -61,6 +67,23 @@ impl Server {
     /// Forgets every session, as a restarted server would.
     pub(crate) fn forget_sessions(&self) {
         self.sessions.send_modify(|sessions| *sessions += 1000);
+    }
+
+    /// Says something that nobody asked for.
+    pub(crate) fn tell(&self, method: &str, params: &Value) {
+        let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+        self.news.send_modify(|news| news.push(message));
+    }
+
+    /// Has one more resource, and says so.
+    pub(crate) fn grow(&self, uri: &str) {
+        self.resources.lock().unwrap().push(uri.to_owned());
+        self.tell("notifications/resources/list_changed", &json!({}));
+    }
+
+    /// How often it heard this method.
+    pub(crate) fn times(&self, method: &str) -> usize {
+        self.heard.borrow().iter().filter(|heard| *heard == method).count()
     }
 
     /// The last request with this method.
@@ -92,7 +115,7 @@ impl Server {
             (Era::Legacy, "initialize") => {
                 self.sessions.send_modify(|sessions| *sessions += 1);
                 let header = format!("Mcp-Session-Id: session-{}\r\n", *self.sessions.borrow());
-                let result = json!({ "protocolVersion": "2025-06-18", "capabilities": { "tools": { "listChanged": true } },
+                let result = json!({ "protocolVersion": "2025-06-18", "capabilities": capabilities(),
                     "serverInfo": { "name": "http", "version": "1" } });
                 return json_reply(stream, id, &header, &result).await;
             }
@@ -106,7 +129,7 @@ impl Server {
             }
             (Era::Modern, "server/discover") => {
                 let result = json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"],
-                    "capabilities": { "tools": { "listChanged": true } } });
+                    "capabilities": capabilities() });
                 return json_reply(stream, id, "", &result).await;
             }
             _ => {}
@@ -119,9 +142,36 @@ impl Server {
                 json_reply(stream, id, "", &json!({ "resultType": "complete", "tools": tools })).await;
             }
             "tools/call" => self.serve_call(request, stream).await,
-            "subscriptions/listen" => self.serve_news(stream).await,
-            _ => respond(stream, 202, "text/plain", "", "").await,
+            "subscriptions/listen" => self.serve_news(Some(&request.message), stream).await,
+            _ => match self.offer(method, &request.message["params"]) {
+                Some(result) => json_reply(stream, id, "", &result).await,
+                None => respond(stream, 202, "text/plain", "", "").await,
+            },
         }
+    }
+
+    /// What there is besides tools.
+    fn offer(&self, method: &str, params: &Value) -> Option<Value> {
+        let value = match method {
+            "resources/list" => {
+                let uris = self.resources.lock().unwrap().clone();
+                let entries: Vec<_> = uris.iter().map(|uri| json!({ "uri": uri, "name": uri })).collect();
+                json!({ "resources": entries })
+            }
+            "resources/templates/list" => {
+                json!({ "resourceTemplates": [{ "uriTemplate": "web://item/{id}", "name": "item" }] })
+            }
+            "resources/read" => json!({ "contents": [{ "uri": params["uri"], "text": "from the web" }] }),
+            "resources/subscribe" | "resources/unsubscribe" => json!({}),
+            "prompts/list" => json!({ "prompts": [{ "name": "greet" }] }),
+            "prompts/get" => {
+                let text = format!("greet {}", params["arguments"]["whom"].as_str().unwrap_or_default());
+                json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": text } }] })
+            }
+            "completion/complete" => json!({ "completion": { "values": [params["argument"]["value"]] } }),
+            _ => return None,
+        };
+        Some(value)
     }
 
     async fn serve_call(&self, request: &Request, stream: &mut BufReader<TcpStream>) {
@@ -151,7 +201,7 @@ impl Server {
             "large" => json_reply(stream, id, "", &result(&"x".repeat(1 << 20))).await,
             "grow" => {
                 self.tools.lock().unwrap().push("fresh".to_owned());
-                self.grown.notify_one();
+                self.tell("notifications/tools/list_changed", &json!({}));
                 json_reply(stream, id, "", &result("grown")).await;
             }
             _ => json_reply(stream, id, "", &result("?")).await,
@@ -165,16 +215,40 @@ impl Server {
             let result = json!({ "content": [{ "type": "text", "text": "resumed" }] });
             return event(stream, "", &json!({ "jsonrpc": "2.0", "id": id, "result": result })).await;
         }
-        self.serve_news(stream).await;
+        self.serve_news(None, stream).await;
     }
 
-    async fn serve_news(&self, stream: &mut BufReader<TcpStream>) {
+    /// A stream of news until the client closes it; one that was asked for is acknowledged first.
+    async fn serve_news(&self, asked: Option<&Value>, stream: &mut BufReader<TcpStream>) {
         open_stream(stream).await;
+        if let Some(asked) = asked {
+            let meta = json!({ "io.modelcontextprotocol/subscriptionId": asked["id"] });
+            let params = json!({ "_meta": meta, "notifications": asked["params"]["notifications"] });
+            let method = "notifications/subscriptions/acknowledged";
+            event(stream, "", &json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
+        }
+        let mut news = self.news.subscribe();
+        let mut next = self.carried.load(Ordering::SeqCst);
         loop {
-            self.grown.notified().await;
-            event(stream, "", &json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" })).await;
+            let fresh = news.borrow_and_update()[next..].to_vec();
+            next += fresh.len();
+            self.carried.fetch_max(next, Ordering::SeqCst);
+            for message in &fresh {
+                event(stream, "", message).await;
+            }
+            tokio::select! {
+                _ = news.changed() => {}
+                _ = stream.read_u8() => return,
+            }
         }
     }
+}
+
+fn capabilities() -> Value {
+    json!({
+        "tools": { "listChanged": true }, "resources": { "listChanged": true, "subscribe": true }, "prompts": {},
+        "completions": {},
+    })
 }
 
 async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {

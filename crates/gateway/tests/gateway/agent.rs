@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolgate_gateway::bridge::Access;
 use toolgate_gateway::doors::mcp::{Completion, Fault, Page, PromptCall, Service, ToolCall};
 
-use crate::world::{World, call, first_text, fixture, object};
+use crate::world::{World, call, first_text, fixture, object, resource};
 
 async fn world() -> World {
     let settings = json!({
@@ -257,12 +257,17 @@ async fn who_may_not_use_a_backend_does_not_learn_of_it() {
         assert!(!first_text(&result).contains("f.echo") && !first_text(&result).contains("say"), "{tool}: {result}");
     }
     for uri in ["toolgate://backends", "toolgate://tools", "toolgate://overview"] {
-        let contents = world.agent.read(uri.into(), &page).await.unwrap();
+        let contents = world.agent.read(resource(uri, &page)).await.unwrap();
         assert!(!contents[0]["text"].as_str().unwrap().contains("f.echo"), "{uri}");
         assert!(!contents[0]["text"].as_str().unwrap().contains("\"f\""), "{uri}");
     }
     for uri in ["toolgate://backend/f", "toolgate://tool/f.echo"] {
-        assert!(world.agent.read(uri.into(), &page).await.is_err(), "{uri}");
+        assert!(world.agent.read(resource(uri, &page)).await.is_err(), "{uri}");
+    }
+    for uri in ["toolgate://backend/{name}", "toolgate://tool/{name}"] {
+        let reference = json!({ "type": "ref/resource", "uri": uri });
+        let asked = Completion { reference, argument: "name".into(), page: page.clone(), ..Completion::default() };
+        assert_eq!(world.agent.complete(asked).await.unwrap(), Vec::<String>::new(), "{uri}");
     }
     world.gateway.shut_down().await;
 }
@@ -271,19 +276,19 @@ async fn who_may_not_use_a_backend_does_not_learn_of_it() {
 async fn every_listed_resource_can_be_read_under_both_schemes() {
     let world = world().await;
     world.chain("return await f.echo({ n: 1 })").await;
-    for resource in world.agent.resources(&Page::default()).await.unwrap() {
-        let uri = resource["uri"].as_str().unwrap();
-        let contents = world.agent.read(uri.to_owned(), &Page::default()).await.unwrap();
-        assert_eq!(contents[0]["mimeType"], resource["mimeType"], "{uri}");
+    for listed in world.agent.resources(&Page::default()).await.unwrap() {
+        let uri = listed["uri"].as_str().unwrap();
+        let contents = world.agent.read(resource(uri, &Page::default())).await.unwrap();
+        assert_eq!(contents[0]["mimeType"], listed["mimeType"], "{uri}");
         let alias = uri.replace("toolgate://", "gatemini://");
-        assert_eq!(world.agent.read(alias.clone(), &Page::default()).await.unwrap()[0]["uri"], alias);
+        assert_eq!(world.agent.read(resource(&alias, &Page::default())).await.unwrap()[0]["uri"], alias);
     }
     let backend: Value = serde_json::from_str(&world.resource("toolgate://backend/f").await).unwrap();
     assert_eq!((&backend["state"], &backend["server"]["name"]), (&json!("ready"), &json!("fixture")));
     let recent: Value = serde_json::from_str(&world.resource("toolgate://recent").await).unwrap();
     assert_eq!(recent["recent"][0]["calls"], json!([{ "name": "f.echo", "state": "applied" }]));
     for uri in ["toolgate://", "toolgate://nope", "toolgate://guide/nope", "file:///etc/passwd", "toolgate://tool/"] {
-        assert!(matches!(world.agent.read(uri.into(), &Page::default()).await, Err(Fault::NotFound(_))), "{uri}");
+        assert!(matches!(world.agent.read(resource(uri, &Page::default())).await, Err(Fault::NotFound(_))), "{uri}");
     }
     world.gateway.shut_down().await;
 }

@@ -133,7 +133,7 @@ async fn a_changed_list_of_tools_is_passed_on() {
     let world = World::up(json!({ "f": fixture(&[]) })).await;
     let mut changes = world.agent.changes();
     world.chain("return await f.grow({ name: 'fresh_tool' })").await;
-    let told = async { while changes.recv().await.unwrap() != Change::Tools {} };
+    let told = async { while changes.recv().await.unwrap().change != Change::Tools {} };
     timeout(PATIENCE, told).await.unwrap();
     assert_eq!(world.chain("return await f.fresh_tool({ n: 1 })").await, json!({ "n": 1 }));
     world.gateway.shut_down().await;
@@ -165,7 +165,7 @@ async fn a_broken_file_changes_nothing_and_is_told() {
         &toolgate_gateway::config::Env::of_process(),
     );
     sender.send_modify(|state| state.problems = problems.unwrap_err());
-    let told = async { while changes.recv().await.unwrap() != Change::Resource("toolgate://health".into()) {} };
+    let told = async { while changes.recv().await.unwrap().change != Change::Resource("toolgate://health".into()) {} };
     timeout(PATIENCE, told).await.unwrap();
     let health: Value = serde_json::from_str(&world.resource("toolgate://health").await).unwrap();
     assert_eq!(health["configuration_problems"].as_array().unwrap().len(), 1);

@@ -9,4 +9,8 @@ mod hostile;
 mod life;
 mod offers;
 mod registration;
+mod remote;
+#[path = "../backends/server.rs"]
+mod server;
+mod watching;
 mod world;

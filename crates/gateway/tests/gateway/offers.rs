@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use toolgate_gateway::bridge::Access;
-use toolgate_gateway::doors::mcp::{Completion, Fault, Page, PromptCall, Service, View};
+use toolgate_gateway::doors::mcp::{Completion, Fault, Page, PromptCall, ResourceCall, Service, View};
 
-use crate::world::{World, fixture, object, page};
+use crate::world::{World, fixture, object, page, resource};
 
 async fn two_backends() -> World {
     let servers = json!({ "a": fixture(&["--offers", "ant"]), "b": fixture(&["--offers", "bee", "--era", "modern"]) });
@@ -18,7 +18,7 @@ fn keys(entries: &[Value], key: &str) -> Vec<String> {
 }
 
 async fn read(world: &World, uri: &str, page: &Page) -> Result<String, Fault> {
-    let contents = world.agent.read(uri.to_owned(), page).await?;
+    let contents = world.agent.read(resource(uri, page)).await?;
     Ok(contents[0]["text"].as_str().unwrap_or_default().to_owned())
 }
 
@@ -49,6 +49,28 @@ async fn a_resource_is_read_from_the_backend_whose_it_is() {
 }
 
 #[tokio::test]
+async fn lists_are_asked_for_again_only_when_they_changed() {
+    let world = two_backends().await;
+    let direct = page(View::Direct);
+    let asked = async |method: &str| {
+        let text = read(&world, "ant://item/asked", &direct).await.unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()[method].clone()
+    };
+    for _ in 0..3 {
+        read(&world, "ant://one", &direct).await.unwrap();
+        world.agent.prompts(&direct).await.unwrap();
+    }
+    for method in ["resources/list", "resources/templates/list", "prompts/list"] {
+        assert_eq!(asked(method).await, 1, "{method}");
+    }
+    world.chain("return await a.grow_resource({ name: 'three' })").await;
+    let listed = world.agent.resources(&direct).await.unwrap();
+    assert!(keys(&listed, "uri").contains(&"ant://three".to_owned()));
+    assert_eq!((asked("resources/list").await, asked("prompts/list").await), (json!(2), json!(1)));
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
 async fn the_only_backend_with_resources_is_asked_for_those_that_no_list_has() {
     let world = World::up(json!({ "a": fixture(&["--offers", "ant"]), "f": fixture(&[]) })).await;
     assert_eq!(read(&world, "link://from-a-tool", &page(View::Direct)).await.unwrap(), "from ant");
@@ -66,6 +88,35 @@ async fn a_caller_sees_only_what_its_backends_have() {
     let hidden = PromptCall { name: "a__greet".to_owned(), page: page.clone(), ..PromptCall::default() };
     assert!(matches!(world.agent.prompt(hidden).await, Err(Fault::NotFound(_))));
     assert_eq!(read(&world, "shared://all", &page).await.unwrap(), "from bee");
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn clients_take_turns_at_a_backend() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = folder.path().join("gate");
+    let settings = json!({ "backends": { "a": { "max_concurrent_calls": 1 } } });
+    let world = World::up_with(json!({ "a": fixture(&["--offers", "ant"]) }), settings).await;
+    let backend = world.gateway.backend("a").unwrap();
+    let (said, mut served) = tokio::sync::mpsc::unbounded_channel();
+    let ask = async |caller: u64, uri: &str, waiting: usize| {
+        let call = ResourceCall { caller, ..resource(uri, &page(View::Direct)) };
+        let (answer, said) = (world.agent.read(call), said.clone());
+        tokio::spawn(async move {
+            answer.await.unwrap();
+            said.send(caller).unwrap();
+        });
+        while (backend.stats().in_flight, backend.stats().queued) != (1, waiting) {
+            tokio::task::yield_now().await;
+        }
+    };
+    ask(1, &format!("ant://item/until?{}", gate.display()), 0).await;
+    ask(1, "ant://one", 1).await;
+    ask(1, "ant://two", 2).await;
+    ask(2, "ant://one", 3).await;
+    std::fs::write(&gate, "").unwrap();
+    let order = [served.recv().await, served.recv().await, served.recv().await, served.recv().await];
+    assert_eq!(order, [1, 1, 2, 1].map(Some));
     world.gateway.shut_down().await;
 }
 

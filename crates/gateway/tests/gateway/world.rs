@@ -11,7 +11,7 @@ use toolgate_gateway::agent::Agent;
 use toolgate_gateway::config::raw::Raw;
 use toolgate_gateway::config::text::{Format, Source};
 use toolgate_gateway::config::{Checked, Env, check};
-use toolgate_gateway::doors::mcp::{Page, Service, ToolCall, View};
+use toolgate_gateway::doors::mcp::{Page, ResourceCall, Service, ToolCall, View};
 use toolgate_gateway::gateway::Gateway;
 
 /// No test waits longer than this for anything.
@@ -71,7 +71,7 @@ impl World {
 
     /// The text of a resource.
     pub(crate) async fn resource(&self, uri: &str) -> String {
-        let contents = self.agent.read(uri.to_owned(), &Page::default()).await.unwrap();
+        let contents = self.agent.read(resource(uri, &Page::default())).await.unwrap();
         contents[0]["text"].as_str().unwrap().to_owned()
     }
 
@@ -99,6 +99,11 @@ pub(crate) fn call(name: &str, arguments: Value) -> ToolCall {
         capabilities: Map::new(),
         partner: None,
     }
+}
+
+/// A question for a resource.
+pub(crate) fn resource(uri: &str, page: &Page) -> ResourceCall {
+    ResourceCall { uri: uri.to_owned(), page: page.clone(), caller: 1 }
 }
 
 /// The same page in another view.

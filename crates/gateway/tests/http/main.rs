@@ -1,10 +1,11 @@
 //! The HTTP service over real sockets, with a real engine behind it.
 //!
 //! The engine starts this program again as its zygote, which the usual test harness can't be. So it has a small one of
-//! its own; and it is also, where a test needs one, a second server process and a crowd of clients that do nothing.
+//! its own; and it is also, where a test needs one, a second server process, a crowd of clients that do nothing, and a process to be killed.
 
 mod gate;
 mod harness;
+mod orphans;
 mod processes;
 #[path = "../support/redis.rs"]
 mod redis_server;
@@ -22,8 +23,15 @@ fn main() -> std::process::ExitCode {
     if processes::is_one() {
         return processes::play();
     }
-    let all: Vec<Case> =
-        [runs::cases(), gate::cases(), sessions::cases(), replicas::cases(), sockets::cases(), server::cases()]
-            .concat();
+    let all: Vec<Case> = [
+        runs::cases(),
+        gate::cases(),
+        sessions::cases(),
+        replicas::cases(),
+        sockets::cases(),
+        server::cases(),
+        orphans::cases(),
+    ]
+    .concat();
     harness::run(&all)
 }

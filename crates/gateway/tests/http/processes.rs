@@ -1,12 +1,16 @@
-//! This program in other roles: a server that shares its sessions, and clients that only hold connections.
+//! This program in other roles: a server that shares its sessions, clients that only hold connections, and the parent of
+//! a backend.
 
 use crate::support::Setup;
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
+use toolgate_gateway::backends::{Backend, BackendKind, BackendSpec};
 use toolgate_gateway::store::sessions::{RedisStore, Sessions, SystemClock};
 
 const ROLE: &str = "TOOLGATE_TEST_ROLE";
@@ -22,6 +26,7 @@ pub(crate) fn play() -> ExitCode {
     match role.split_once(' ') {
         Some(("serve", redis)) => serve(redis),
         Some(("idle", rest)) => idle(rest),
+        Some(("parent", script)) => parent(script),
         _ => return ExitCode::FAILURE,
     }
     ExitCode::SUCCESS
@@ -54,6 +59,19 @@ fn idle(rest: &str) {
     let (count, at): (usize, SocketAddr) = (count.parse().expect("a number"), at.parse().expect("an address"));
     let held: Vec<TcpStream> = (0..count).map_while(|_| TcpStream::connect(at).ok()).collect();
     ready(held.len());
+}
+
+/// Starts a backend that ignores the end of its input and has a child of its own, and says its number.
+fn parent(script: &str) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let backend = runtime.block_on(async {
+        let args = [script, "--stubborn", "--grandchild"].map(str::to_owned).to_vec();
+        let kind = BackendKind::Stdio { command: "python3".to_owned(), args, env: BTreeMap::new(), cwd: None };
+        let backend = Backend::start(BackendSpec::new("stubborn", kind), tokio::sync::broadcast::channel(1).0);
+        backend.ready(Duration::from_secs(30)).await.expect("up");
+        backend
+    });
+    ready(backend.stats().pid.expect("a process"));
 }
 
 /// A process of a test, killed with it.

@@ -89,7 +89,7 @@ async fn a_changed_list_of_tools_comes_through_in_both_eras() {
             // Listening begins in the background, so the change is repeated until it is heard.
             let announce = async {
                 loop {
-                    let _ = sample.changes.send(Change::Tools);
+                    let _ = sample.changes.send(Change::Tools.into());
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             };

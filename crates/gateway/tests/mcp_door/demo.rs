@@ -87,7 +87,11 @@ async fn structured_results_are_what_the_output_schema_says() {
 async fn notes_are_resources_whose_changes_are_announced() {
     let mut pipe = Pipe::legacy(Arc::new(Demo::default())).await;
     let uri = "demo://note/todo";
-    pipe.ask(request(1, "resources/subscribe", json!({ "uri": uri }))).await;
+    let early = pipe.ask(request(0, "resources/subscribe", json!({ "uri": uri }))).await;
+    assert_fits(&early, &json!({ "error": { "code": -32002 } }));
+    call(&mut pipe, "create_note", json!({ "name": "todo", "text": "work" })).await;
+    pipe.send(request(1, "resources/subscribe", json!({ "uri": uri }))).await;
+    while pipe.receive().await["id"] != 1 {}
     pipe.send(request(
         2,
         "tools/call",

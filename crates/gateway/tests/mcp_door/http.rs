@@ -114,14 +114,14 @@ async fn a_legacy_client_overhears_what_changed_since_its_greeting() {
     let sample = Sample::new();
     let host = Host::start(sample.clone()).await;
     let session = host.session().await;
-    sample.changes.send(Change::Tools).unwrap();
+    sample.changes.send(Change::Tools.into()).unwrap();
     let mut stream = host.ask("GET").session(&session).open().await;
     assert!(stream.is_stream());
     assert_eq!(stream.next_event().await, Some(notification("notifications/tools/list_changed", json!({}))));
     let mut newer = host.ask("GET").session(&session).open().await;
     assert_eq!(stream.next_event().await, None);
     host.post(&request(1, "resources/subscribe", json!({ "uri": "sample://a" }))).session(&session).send().await;
-    sample.changes.send(Change::Resource("sample://a".to_owned())).unwrap();
+    sample.changes.send(Change::Resource("sample://a".to_owned()).into()).unwrap();
     let updated = notification("notifications/resources/updated", json!({ "uri": "sample://a" }));
     assert_eq!(newer.next_event().await, Some(updated));
     assert_eq!(host.ask("DELETE").session(&session).send().await.status, 204);
@@ -134,12 +134,30 @@ async fn a_client_too_slow_to_hear_everything_is_told_to_look_at_everything() {
     let host = Host::start(sample.clone()).await;
     let session = host.session().await;
     for _ in 0..1000 {
-        sample.changes.send(Change::Prompts).unwrap();
+        sample.changes.send(Change::Prompts.into()).unwrap();
     }
     let mut stream = host.ask("GET").session(&session).open().await;
     for list in ["tools", "resources"] {
         let changed = notification(&format!("notifications/{list}/list_changed"), json!({}));
         assert_eq!(stream.next_event().await, Some(changed));
+    }
+}
+
+#[tokio::test]
+async fn a_client_hears_of_what_its_view_shows() {
+    let sample = Sample::new();
+    let host = Host::start(sample.clone()).await;
+    let session = host.session().await;
+    let mut legacy = host.ask("GET").path("/mcp?mode=direct").session(&session).open().await;
+    let wanted = json!({ "toolsListChanged": true, "resourcesListChanged": true });
+    let listen = modern(5, "subscriptions/listen", json!({ "notifications": wanted }));
+    let mut modern = host.post_modern(&listen).path("/mcp?mode=direct").open().await;
+    assert_fits(&modern.next_event().await.unwrap(), &json!({ "method": "*" }));
+    sample.changes.send(Change::Resources.into()).unwrap();
+    sample.changes.send(Change::Tools.into()).unwrap();
+    for stream in [&mut legacy, &mut modern] {
+        let heard = stream.next_event().await.unwrap();
+        assert_eq!(heard["method"], "notifications/tools/list_changed");
     }
 }
 
@@ -152,8 +170,8 @@ async fn a_modern_client_listens_until_we_end() {
     let tag = json!({ "io.modelcontextprotocol/subscriptionId": 5 });
     let opening = json!({ "_meta": tag, "notifications": { "toolsListChanged": true } });
     assert_eq!(stream.next_event().await, Some(notification("notifications/subscriptions/acknowledged", opening)));
-    sample.changes.send(Change::Resources).unwrap();
-    sample.changes.send(Change::Tools).unwrap();
+    sample.changes.send(Change::Resources.into()).unwrap();
+    sample.changes.send(Change::Tools.into()).unwrap();
     let changed = notification("notifications/tools/list_changed", json!({ "_meta": tag }));
     assert_eq!(stream.next_event().await, Some(changed));
     host.shutdown.cancel();

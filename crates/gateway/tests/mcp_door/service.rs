@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 use toolgate_gateway::backends::Progress;
-use toolgate_gateway::doors::mcp::{Change, Fault, Identity, Page, Service, ServiceFuture, ToolCall, View};
+use toolgate_gateway::doors::mcp::{
+    Change, Fault, Identity, News, Page, ResourceCall, Service, ServiceFuture, ToolCall, View, Watch, ready,
+};
 
 /// A result that a decoder that guesses would spoil.
 pub(crate) fn odd_result() -> Value {
@@ -23,7 +25,7 @@ pub(crate) struct Hung {
 }
 
 pub(crate) struct Sample {
-    pub(crate) changes: broadcast::Sender<Change>,
+    pub(crate) changes: broadcast::Sender<News>,
     pub(crate) hung: watch::Sender<Hung>,
     pub(crate) tool_count: usize,
 }
@@ -97,13 +99,24 @@ impl Service for Sample {
         Box::pin(std::future::ready(Ok(vec![json!({ "uri": "sample://a", "name": "a" })])))
     }
 
-    fn read(&self, uri: String, _: &Page) -> ServiceFuture<Vec<Value>> {
+    fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
         Box::pin(async move {
-            match uri.as_str() {
-                "sample://a" => Ok(vec![json!({ "uri": uri, "text": "A" })]),
+            match call.uri.as_str() {
+                "sample://a" => Ok(vec![json!({ "uri": call.uri, "text": "A" })]),
+                "sample://caller" => Ok(vec![json!({ "uri": call.uri, "text": call.caller.to_string() })]),
                 _ => Err(Fault::NotFound("nothing there".to_owned())),
             }
         })
+    }
+
+    fn watch(&self, call: ResourceCall) -> ServiceFuture<Watch> {
+        let known = call.uri == "sample://a";
+        ready(known.then(Watch::own).ok_or_else(|| Fault::NotFound("nothing there".to_owned())))
+    }
+
+    /// In the direct view there are no resources to hear of.
+    fn shows(&self, news: &News, page: &Page) -> bool {
+        page.view != View::Direct || news.change != Change::Resources
     }
 
     fn has_resources(&self) -> bool {
@@ -114,7 +127,7 @@ impl Service for Sample {
         true
     }
 
-    fn changes(&self) -> broadcast::Receiver<Change> {
+    fn changes(&self) -> broadcast::Receiver<News> {
         self.changes.subscribe()
     }
 }

@@ -97,7 +97,7 @@ async fn a_legacy_client_hears_of_lists_and_of_the_resources_it_watches() {
         Change::Resource("sample://a".to_owned()),
         Change::Resources,
     ] {
-        sample.changes.send(change).unwrap();
+        sample.changes.send(change.into()).unwrap();
     }
     for (method, params) in [
         ("tools/list_changed", json!({})),
@@ -112,22 +112,21 @@ async fn a_legacy_client_hears_of_lists_and_of_the_resources_it_watches() {
 async fn a_modern_client_hears_of_what_it_named_until_it_cancels() {
     let sample = Sample::new();
     let mut pipe = Pipe::open(sample.clone());
-    let wanted =
-        json!({ "toolsListChanged": true, "promptsListChanged": true, "resourceSubscriptions": ["sample://a"] });
+    let wanted = json!({ "toolsListChanged": true, "promptsListChanged": true, "resourceSubscriptions": ["sample://b", "sample://a"] });
     let tag = json!({ "io.modelcontextprotocol/subscriptionId": "sub" });
     let opening = pipe.ask(modern("sub", "subscriptions/listen", json!({ "notifications": wanted }))).await;
     let accepted = json!({ "toolsListChanged": true, "resourceSubscriptions": ["sample://a"] });
     let acknowledged = json!({ "_meta": tag, "notifications": accepted });
     assert_eq!(opening, notification("notifications/subscriptions/acknowledged", acknowledged));
     for change in [Change::Resources, Change::Prompts, Change::Tools, Change::Resource("sample://a".to_owned())] {
-        sample.changes.send(change).unwrap();
+        sample.changes.send(change.into()).unwrap();
     }
     assert_eq!(pipe.receive().await, notification("notifications/tools/list_changed", json!({ "_meta": tag })));
     let updated = notification("notifications/resources/updated", json!({ "uri": "sample://a", "_meta": tag }));
     assert_eq!(pipe.receive().await, updated);
     pipe.send(notification("notifications/cancelled", json!({ "requestId": "sub" }))).await;
     assert_fits(&pipe.ask(modern(2, "tools/list", json!({}))).await, &json!({ "id": 2 }));
-    sample.changes.send(Change::Tools).ok();
+    sample.changes.send(Change::Tools.into()).ok();
     assert!(pipe.falls_silent().await);
 }
 

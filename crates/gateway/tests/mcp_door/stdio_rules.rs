@@ -60,6 +60,8 @@ async fn a_legacy_client_is_answered_in_its_terms() {
     check_legacy("logging/setLevel", json!({ "level": "debug" }), plain.clone()).await;
     check_legacy("resources/subscribe", json!({ "uri": "sample://a" }), plain.clone()).await;
     check_legacy("resources/unsubscribe", json!({ "uri": "sample://a" }), plain).await;
+    let missing = json!({ "error": { "code": -32002, "message": "nothing there", "data": { "uri": "sample://b" } } });
+    check_legacy("resources/subscribe", json!({ "uri": "sample://b" }), missing).await;
     let tools =
         json!({ "tools": [{ "name": "odd" }, "*", "*"], "ttlMs": null, "resultType": null, "nextCursor": null });
     check_legacy("tools/list", json!({}), json!({ "result": tools })).await;
@@ -206,4 +208,16 @@ async fn every_message_of_a_batch_is_answered() {
     }
     ids.sort();
     assert_eq!(ids, ["1", "2", "null"]);
+}
+
+#[tokio::test]
+async fn every_client_is_a_caller_of_its_own() {
+    let sample = Sample::new();
+    let (mut one, mut other) = (Pipe::legacy(sample.clone()).await, Pipe::legacy(sample).await);
+    let caller = request(1, "resources/read", json!({ "uri": "sample://caller" }));
+    let number = |answer: Value| answer["result"]["contents"][0]["text"].as_str().unwrap().to_owned();
+    let (first, second) = (number(one.ask(caller.clone()).await), number(other.ask(caller.clone()).await));
+    assert_ne!(first, second);
+    let again = request(2, "resources/read", json!({ "uri": "sample://caller" }));
+    assert_eq!(number(one.ask(again).await), first);
 }

@@ -123,6 +123,7 @@ impl HttpLink {
         let get = self.dressed(self.wire.client.get(self.wire.url.clone()), protocol);
         let response = get.send().await.map_err(unreachable)?;
         if let Reading::Events(mut stream) = Reading::of(self.accepted(response).await?, self.wire.limit)? {
+            self.wire.inbox.attend();
             stream.drain(self, protocol).await?;
         }
         Ok(())

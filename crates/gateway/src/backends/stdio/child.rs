@@ -1,8 +1,8 @@
 //! A child process with everything it starts.
 //!
 //! `npx` and `uvx` run the real server as a grandchild, so a backend is a process group of its
-//! own, and it is the group that gets signals. A group that is dropped is killed. Should we be
-//! killed ourselves, the end of its input is what tells a server to go.
+//! own, and it is the group that gets signals. A group that is dropped is killed, and should we be
+//! killed ourselves, the [`warden`](super::warden) does it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
+
+#[cfg(unix)]
+use super::warden::Watched;
 
 /// How long a server may take to go by itself once its input ended.
 const INPUT_GRACE: Duration = Duration::from_millis(500);
@@ -56,7 +59,7 @@ impl Launch {
         command.process_group(0);
         let mut child = command.spawn()?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let family = Family { pid: child.id(), child, alive: true };
+        let family = Family::new(child);
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err(std::io::Error::other("the child has no pipes"));
         };
@@ -76,6 +79,9 @@ pub(super) struct Family {
     pid: Option<u32>,
     child: Child,
     alive: bool,
+    /// Until all of it is gone, should that not be our doing.
+    #[cfg(unix)]
+    watched: Option<Watched>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +91,17 @@ enum Blow {
 }
 
 impl Family {
+    fn new(child: Child) -> Self {
+        let pid = child.id();
+        Self {
+            pid,
+            child,
+            alive: true,
+            #[cfg(unix)]
+            watched: pid.map(Watched::new),
+        }
+    }
+
     pub(super) fn pid(&self) -> Option<u32> {
         self.pid
     }
@@ -113,6 +130,8 @@ impl Family {
         let _ = timeout(BURIAL_GRACE, self.emptied()).await;
         // The leader is reaped: its number may soon belong to somebody else.
         self.alive = false;
+        #[cfg(unix)]
+        drop(self.watched.take());
     }
 
     /// Waits until the group has no member. Only its leader is ours to wait for, so the others are watched.

@@ -2,12 +2,15 @@
 //!
 //! Three tasks serve it: one writes, one reads, and one watches the process and tidies up. A
 //! request is a line out and a place in the table of pending answers; dropping it gives up the
-//! place and tells the server that nobody waits any more.
+//! place and tells the server that nobody waits any more. The `child` is a process group, and a
+//! `warden` ends it should we be killed.
 
 mod child;
 pub(crate) mod lines;
 pub(crate) mod scan;
 mod stderr;
+#[cfg(unix)]
+mod warden;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -15,7 +15,7 @@ use super::list;
 use super::message::{Request, RpcError, error, invalid_params, no_such_method, reply};
 use super::offer::{self, LIST_TTL};
 use super::party::{Flight, Party};
-use super::service::{Completion, Fault, Page, PromptCall, Service};
+use super::service::{Completion, Fault, Page, PromptCall, ResourceCall, Service};
 use super::{call, news};
 use crate::backends::unwrap::is_question;
 
@@ -71,6 +71,11 @@ impl Asked {
     /// Where the client is in a list.
     fn cursor(&self) -> Option<&Value> {
         self.request.params.get("cursor")
+    }
+
+    /// A resource, asked for by this client.
+    pub(super) fn resource(&self, uri: &str) -> ResourceCall {
+        ResourceCall { uri: uri.to_owned(), page: self.page.clone(), caller: self.party.caller }
     }
 }
 
@@ -130,10 +135,10 @@ impl Desk {
             // Clients set a level whether or not there is a log; there is none.
             "logging/setLevel" => request.text("level").map(|_| empty()),
             "resources/subscribe" if self.service.announces_resources() => {
-                asked.party.watch(request.text("uri")?).map(|()| empty())
+                self.watch(request.text("uri")?, asked).await.map(|()| empty())
             }
             "resources/unsubscribe" if self.service.announces_resources() => {
-                asked.party.unwatch(request.text("uri")?);
+                asked.party.watched.end(request.text("uri")?);
                 Ok(empty())
             }
             _ => self.serve_common(asked).await,
@@ -183,18 +188,21 @@ impl Desk {
 
     async fn read(&self, asked: &Asked) -> Result<Value, RpcError> {
         let uri = asked.request.text("uri")?;
-        let outcome = self.service.read(uri.to_owned(), &asked.page).await;
-        let contents = outcome.map_err(|fault| match (fault, asked.era) {
-            (Fault::NotFound(message), Era::Legacy) => not_there(ErrorCode::RESOURCE_NOT_FOUND, message, uri),
-            (Fault::NotFound(message), Era::Modern) => not_there(ErrorCode::INVALID_PARAMS, message, uri),
-            (fault, _) => refused(fault),
-        })?;
+        let outcome = self.service.read(asked.resource(uri)).await;
+        let contents = outcome.map_err(|fault| unreadable(fault, asked.era, uri))?;
         let mut result = Map::new();
         result.insert("contents".to_owned(), Value::Array(contents));
         if asked.era == Era::Modern {
             offer::add_ttl(&mut result, 0);
         }
         Ok(Value::Object(result))
+    }
+
+    /// Lets a legacy client hear of changes of a resource, until it says otherwise or is gone.
+    async fn watch(&self, uri: &str, asked: &Asked) -> Result<(), RpcError> {
+        asked.party.watched.check_room(uri)?;
+        let outcome = self.service.watch(asked.resource(uri)).await;
+        asked.party.watched.begin(uri, outcome.map_err(|fault| unreadable(fault, asked.era, uri))?)
     }
 
     async fn complete(&self, asked: &Asked) -> Result<Value, RpcError> {
@@ -254,6 +262,15 @@ fn refused(fault: Fault) -> RpcError {
         Fault::NotFound(message) | Fault::InvalidParams(message) => invalid_params(message),
         Fault::Internal(message) => error(ErrorCode::INTERNAL_ERROR, message),
         Fault::Rejected { code, message, data } => RpcError { code, message, data },
+    }
+}
+
+/// Each era has its own code for a resource that is not there.
+fn unreadable(fault: Fault, era: Era, uri: &str) -> RpcError {
+    match (fault, era) {
+        (Fault::NotFound(message), Era::Legacy) => not_there(ErrorCode::RESOURCE_NOT_FOUND, message, uri),
+        (Fault::NotFound(message), Era::Modern) => not_there(ErrorCode::INVALID_PARAMS, message, uri),
+        (fault, _) => refused(fault),
     }
 }
 

@@ -8,7 +8,7 @@
 //! - `service`: what an MCP server offers, free of transport and era
 //! - `message`: JSON-RPC as a server reads and writes it; `era`: which revision a request is in
 //! - `desk`: one request in, one answer out; `offer`, `list`, `call`, `news`: what it answers
-//! - `party`: what the requests of one client share
+//! - `party`: what the requests of one client share; `watched`: the resources it wants to hear of
 //! - `stdio`, `http`: how messages come and go
 //!
 //! It asks nothing of clients: no sampling, no elicitation, no roots, no log messages.
@@ -24,10 +24,12 @@ mod offer;
 mod party;
 mod service;
 mod stdio;
+mod watched;
 
 pub use http::{Authenticate, HttpOptions, Unauthorized, router};
 pub use service::{
-    Change, Completion, Fault, Identity, Page, PromptCall, Service, ServiceFuture, ToolCall, UnknownView, View,
+    Change, Completion, Fault, Identity, News, Page, PromptCall, ResourceCall, Service, ServiceFuture, ToolCall,
+    UnknownView, View, Watch, ready,
 };
 pub use stdio::serve_stdio;
 

@@ -1,6 +1,6 @@
 //! What the requests of one client share: who it is, what is in flight, what it watches.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,11 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::message::{RpcError, error};
 use super::service::Page;
+use super::watched::Watched;
 
 /// Requests of one client at the same time; more are refused.
 const MOST_IN_FLIGHT: usize = 1024;
-/// Resources one client may watch.
-const MOST_WATCHED: usize = 1024;
 
 /// A client: a connection, a legacy session, or the one request of a stateless one.
 #[derive(Debug)]
@@ -23,13 +22,13 @@ pub(super) struct Party {
     /// Ends everything that is in flight.
     gone: CancellationToken,
     flights: Mutex<HashMap<String, CancellationToken>>,
-    watched: Mutex<HashSet<String>>,
+    pub(super) watched: Watched,
 }
 
 impl Party {
     pub(super) fn new(caller: u64) -> Self {
         let gone = CancellationToken::new();
-        Self { caller, gone, flights: Mutex::default(), watched: Mutex::default() }
+        Self { caller, gone, flights: Mutex::default(), watched: Watched::default() }
     }
 
     /// A number that no other client has.
@@ -63,9 +62,10 @@ impl Party {
         }
     }
 
-    /// Nobody is there any more: everything in flight ends.
+    /// Nobody is there any more: everything in flight ends, and nothing is watched for them.
     pub(super) fn leave(&self) {
         self.gone.cancel();
+        self.watched.end_all();
     }
 
     /// Waits until nobody is there any more.
@@ -77,33 +77,8 @@ impl Party {
         !self.flights().is_empty()
     }
 
-    /// Begins to watch a resource.
-    pub(super) fn watch(&self, uri: &str) -> Result<(), RpcError> {
-        let mut watched = self.watched();
-        if watched.len() >= MOST_WATCHED && !watched.contains(uri) {
-            return Err(error(ErrorCode::INVALID_REQUEST, format!("more than {MOST_WATCHED} resources watched")));
-        }
-        watched.insert(uri.to_owned());
-        Ok(())
-    }
-
-    pub(super) fn unwatch(&self, uri: &str) {
-        self.watched().remove(uri);
-    }
-
-    /// What is watched now, in a stable order.
-    pub(super) fn watched_uris(&self) -> Vec<String> {
-        let mut uris: Vec<_> = self.watched().iter().cloned().collect();
-        uris.sort();
-        uris
-    }
-
     fn flights(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn watched(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use tokio::sync::{broadcast, mpsc};
@@ -15,6 +16,11 @@ use crate::bridge::Access;
 
 /// An answer on its way.
 pub type ServiceFuture<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
+
+/// An answer that is there already.
+pub fn ready<T: Send + 'static>(outcome: Result<T, Fault>) -> ServiceFuture<T> {
+    Box::pin(std::future::ready(outcome))
+}
 
 /// Name, version and instructions, as a client is greeted with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +95,17 @@ pub struct ToolCall {
     pub partner: Option<Partner>,
 }
 
+/// A resource that a client asks for.
+#[derive(Debug, Clone, Default)]
+pub struct ResourceCall {
+    /// Its URI.
+    pub uri: String,
+    /// Who asks.
+    pub page: Page,
+    /// See [`ToolCall::caller`].
+    pub caller: u64,
+}
+
 /// A prompt with its arguments.
 #[derive(Debug, Clone, Default)]
 pub struct PromptCall {
@@ -132,6 +149,50 @@ pub enum Change {
     Resource(String),
 }
 
+/// A change, and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct News {
+    /// What changed.
+    pub change: Change,
+    /// The backend it came from; none if it is the server's own.
+    pub backend: Option<Arc<str>>,
+}
+
+impl From<Change> for News {
+    fn from(change: Change) -> Self {
+        Self { change, backend: None }
+    }
+}
+
+/// A resource that is watched for a client until this is dropped.
+pub struct Watch {
+    backend: Option<Arc<str>>,
+    _hold: Option<Box<dyn Send + Sync>>,
+}
+
+impl Watch {
+    /// Of a resource of the server's own.
+    pub fn own() -> Self {
+        Self { backend: None, _hold: None }
+    }
+
+    /// Of a backend's resource, which it tells of while `hold` lives.
+    pub fn of(backend: &str, hold: impl Send + Sync + 'static) -> Self {
+        Self { backend: Some(backend.into()), _hold: Some(Box::new(hold)) }
+    }
+
+    /// Whose resource it is; none if it is the server's own.
+    pub fn backend(&self) -> Option<&Arc<str>> {
+        self.backend.as_ref()
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").field("backend", &self.backend).finish_non_exhaustive()
+    }
+}
+
 /// A request that the protocol answers with an error. A tool that fails is a result with `isError`, not this.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Fault {
@@ -164,7 +225,7 @@ pub trait Service: Send + Sync + 'static {
     /// Waits, within reason, for what is needed to list the tools of a page.
     fn prepared(&self, page: &Page) -> ServiceFuture<()> {
         let _ = page;
-        Box::pin(std::future::ready(Ok(())))
+        ready(Ok(()))
     }
 
     /// Every tool of the page, as tool objects (`name`, `description`, `inputSchema`, …).
@@ -188,36 +249,40 @@ pub trait Service: Send + Sync + 'static {
     /// Every resource.
     fn resources(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
         let _ = page;
-        Box::pin(std::future::ready(Ok(Vec::new())))
+        ready(Ok(Vec::new()))
     }
 
     /// Every resource template.
     fn resource_templates(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
         let _ = page;
-        Box::pin(std::future::ready(Ok(Vec::new())))
+        ready(Ok(Vec::new()))
     }
 
     /// Reads a resource; gives its list of `contents`.
-    fn read(&self, uri: String, page: &Page) -> ServiceFuture<Vec<Value>> {
-        let _ = page;
-        Box::pin(std::future::ready(Err(Fault::NotFound(format!("no resource {uri}")))))
+    fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
+        ready(Err(Fault::NotFound(format!("no resource {}", call.uri))))
+    }
+
+    /// Begins to watch a resource; refuses what is not there, and what it could not tell of.
+    fn watch(&self, call: ResourceCall) -> ServiceFuture<Watch> {
+        ready(Err(Fault::NotFound(format!("no resource {}", call.uri))))
     }
 
     /// Every prompt.
     fn prompts(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
         let _ = page;
-        Box::pin(std::future::ready(Ok(Vec::new())))
+        ready(Ok(Vec::new()))
     }
 
     /// Fills in a prompt; gives a `GetPromptResult`.
     fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
-        Box::pin(std::future::ready(Err(Fault::NotFound(format!("no prompt {}", call.name)))))
+        ready(Err(Fault::NotFound(format!("no prompt {}", call.name))))
     }
 
     /// Up to a hundred values that begin like what is typed.
     fn complete(&self, completion: Completion) -> ServiceFuture<Vec<String>> {
         let _ = completion;
-        Box::pin(std::future::ready(Ok(Vec::new())))
+        ready(Ok(Vec::new()))
     }
 
     /// Whether there are resources at all: what is not there is not declared.
@@ -240,6 +305,12 @@ pub trait Service: Send + Sync + 'static {
         false
     }
 
+    /// Whether a client with this page sees what the news are about. What it does not see, it does not hear of.
+    fn shows(&self, news: &News, page: &Page) -> bool {
+        let _ = (news, page);
+        true
+    }
+
     /// Hears of changes.
-    fn changes(&self) -> broadcast::Receiver<Change>;
+    fn changes(&self) -> broadcast::Receiver<News>;
 }

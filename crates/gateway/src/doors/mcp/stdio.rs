@@ -153,14 +153,14 @@ impl Connection {
         if std::mem::replace(&mut self.greeted, true) {
             return;
         }
-        let (desk, party) = (Arc::clone(&self.desk), Arc::clone(&self.party));
+        let (desk, party, page) = (Arc::clone(&self.desk), Arc::clone(&self.party), self.page.clone());
         let outlet = Outlet::to(self.queue.clone());
         let mut changes = desk.service.changes();
         self.tasks.spawn(async move {
             tokio::select! {
                 () = party.left() => {}
                 () = desk.closing.cancelled() => {}
-                () = news::relay(&desk, &party, &mut changes, &outlet) => {}
+                () = news::relay(&desk, &party, &page, &mut changes, &outlet) => {}
             }
         });
     }

@@ -210,6 +210,7 @@ impl Door {
             return Err(Refusal::not_acceptable("this is a text/event-stream"));
         }
         let session = self.session(&visit)?;
+        let page = visit.page;
         let (queue, messages) = mpsc::channel(QUEUE);
         let end = session.next_stream();
         let cancel = end.clone().drop_guard();
@@ -221,7 +222,7 @@ impl Door {
                 () = end.cancelled() => {}
                 () = desk.closing.cancelled() => {}
                 () = session.party.left() => {}
-                () = news::relay(&desk, &session.party, &mut changes, &outlet) => {}
+                () = news::relay(&desk, &session.party, &page, &mut changes, &outlet) => {}
             }
             session.give_back(changes);
         });

@@ -10,7 +10,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::doors::mcp::party::Party;
-use crate::doors::mcp::service::Change;
+use crate::doors::mcp::service::News;
 
 /// A session that nobody used for that long is over.
 const IDLE: Duration = Duration::from_secs(60 * 60);
@@ -25,18 +25,18 @@ pub(super) struct Session {
     holder: u64,
     used: Mutex<Instant>,
     /// Kept while no stream is open, so that the next one misses nothing.
-    changes: Mutex<Option<broadcast::Receiver<Change>>>,
+    changes: Mutex<Option<broadcast::Receiver<News>>>,
     /// Ends the stream of changes, while one is open.
     stream: Mutex<Option<CancellationToken>>,
 }
 
 impl Session {
     /// The changes since the last stream ended, or since the session began.
-    pub(super) fn take_changes(&self) -> Option<broadcast::Receiver<Change>> {
+    pub(super) fn take_changes(&self) -> Option<broadcast::Receiver<News>> {
         lock(&self.changes).take()
     }
 
-    pub(super) fn give_back(&self, changes: broadcast::Receiver<Change>) {
+    pub(super) fn give_back(&self, changes: broadcast::Receiver<News>) {
         *lock(&self.changes) = Some(changes);
     }
 
@@ -69,7 +69,7 @@ pub(super) struct Sessions(Mutex<HashMap<String, Arc<Session>>>);
 
 impl Sessions {
     /// Begins a session; none if the system has no randomness to name it by.
-    pub(super) fn open(&self, party: Arc<Party>, holder: u64, changes: broadcast::Receiver<Change>) -> Option<String> {
+    pub(super) fn open(&self, party: Arc<Party>, holder: u64, changes: broadcast::Receiver<News>) -> Option<String> {
         let mut name = [0u8; 32];
         getrandom::fill(&mut name).ok()?;
         let name = BASE64_URL_SAFE_NO_PAD.encode(name);
