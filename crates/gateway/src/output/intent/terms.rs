@@ -28,6 +28,8 @@ pub(super) struct Terms {
     finders: Vec<Finder<'static>>,
     /// First bytes of stems: most words of a text are dismissed by theirs.
     first: [bool; 256],
+    /// Longer words than this are none of the terms, and may be a megabyte of something else.
+    longest: usize,
 }
 
 impl Terms {
@@ -37,7 +39,8 @@ impl Terms {
         if words.iter().any(|word| !is_stop_word(word)) {
             words.retain(|word| !is_stop_word(word));
         }
-        let mut terms = Self { stems: Vec::new(), inside: Vec::new(), finders: Vec::new(), first: [false; 256] };
+        let mut terms =
+            Self { stems: Vec::new(), inside: Vec::new(), finders: Vec::new(), first: [false; 256], longest: 0 };
         for word in words {
             let caseless = word.chars().all(|c| !c.is_ascii() && c.to_lowercase().eq(c.to_uppercase()));
             let (list, term) = if caseless { (&mut terms.inside, word) } else { (&mut terms.stems, stem(word)) };
@@ -48,6 +51,8 @@ impl Terms {
         terms.stems.truncate(MAX_TERMS / 2);
         terms.inside.truncate(MAX_TERMS / 2);
         terms.finders = terms.inside.iter().map(|term| Finder::new(term).into_owned()).collect();
+        // Folding makes a word at most three times shorter, and an ending is cut of a few letters.
+        terms.longest = terms.stems.iter().map(|term| 3 * term.len() + 16).max().unwrap_or(0);
         for byte in terms.stems.iter().filter_map(|term| term.bytes().next()) {
             terms.first[usize::from(byte)] = true;
         }
@@ -76,6 +81,9 @@ impl Terms {
 
     fn position(&self, word: &str) -> Option<usize> {
         let first = word.bytes().next()?.to_ascii_lowercase();
+        if word.len() > self.longest {
+            return None;
+        }
         if first.is_ascii() && !self.first[usize::from(first)] {
             return None;
         }
