@@ -5,7 +5,7 @@
 //! variable is no longer seen.
 
 use crate::{
-    direct,
+    direct::{self, Unusable},
     erase::shorten,
     fault::SyntaxFault,
     hyphen,
@@ -108,7 +108,7 @@ impl FindingCode {
 /// Inspects a text without running it: what `toolgate check` shows.
 pub fn preflight(source: &str, tools: &dyn Tools) -> Result<Preflight, SyntaxFault> {
     if let Some(direct) = direct::read(source, tools) {
-        return direct.map(|call| of_direct(call, tools));
+        return direct.map(|call| of_direct(call, tools)).map_err(Unusable::into_fault);
     }
     if let Some(script) = hyphen::script(source, tools) {
         return Ok(script.preflight);
