@@ -4,6 +4,7 @@ use crate::{
     erase::shorten,
     fault::SyntaxFault,
     fence,
+    hints::meta_tool,
     suggest::{nearest, question},
     tools::{Call, Tools, resolve_path},
 };
@@ -84,6 +85,12 @@ fn call(mut object: Map<String, Value>, tools: &dyn Tools) -> Result<Call, Synta
 }
 
 fn unknown(path: &str, tools: &dyn Tools) -> SyntaxFault {
+    if let Some(hint) = meta_tool(path) {
+        return SyntaxFault::new(format!("There is no tool `{path}` behind a backend")).hint(hint);
+    }
+    if let Some(why) = path.match_indices('.').find_map(|(dot, _)| tools.unready(&tools.backend(path.get(..dot)?)?)) {
+        return SyntaxFault::new(why);
+    }
     let all: Vec<String> = tools
         .backends()
         .into_iter()

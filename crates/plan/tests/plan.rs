@@ -113,6 +113,7 @@ fn plain_json_is_a_direct_call() {
     check(r#"{"tool": "db.find", "arguments": null}"#, "bad call: `arguments` must be an object");
     check(r#"{"tool": 1}"#, "bad call: `tool` must be a string");
     check(r#"{"tool": "db.find", "x": 1}"#, "bad call: `x` is not expected beside `tool` and `arguments`");
+    check(r#"{"tool": "search_tools"}"#, "bad call: There is no tool `search_tools` behind a backend");
     check(r#"{"tool": "db.fnd"}"#, "bad call: There is no tool `db.fnd`");
     check(r#"{"tool": "db.find", "arguments": {"q": 1,}}"#, "fault: The call is not valid JSON: trailing comma");
     check(r#"{"tool": "db.find", 'arguments': {}}"#, "fault: The call is not valid JSON: key must be a string");

@@ -137,6 +137,9 @@ impl Chain {
                 None => self.program(&request, tools, since).await,
             },
             Plan::Direct(call) => {
+                if let Some(stopped) = stopped_by(&toolgate_plan::preflight_call(&call, &tools)) {
+                    return refused(stopped, Vec::new(), since);
+                }
                 let report = short_cut::direct(self, &request, call, &limits, since).await;
                 ChainReport { report: with_hint(report, &request.code, tools), road: Road::Direct }
             }

@@ -110,7 +110,7 @@ impl FindingCode {
 /// Inspects a text without running it: what `toolgate check` shows.
 pub fn preflight(source: &str, tools: &dyn Tools) -> Result<Preflight, SyntaxFault> {
     if let Some(direct) = direct::read(source, tools) {
-        return direct.map(|call| of_direct(call, tools)).map_err(Unusable::into_fault);
+        return direct.map(|call| preflight_call(&call, tools)).map_err(Unusable::into_fault);
     }
     if let Some(script) = hyphen::script(source, tools) {
         return Ok(script.preflight);
@@ -118,8 +118,8 @@ pub fn preflight(source: &str, tools: &dyn Tools) -> Result<Preflight, SyntaxFau
     with_parsed(source, |parsed| Ok(inspect(&parsed, tools)))
 }
 
-/// The text has no places to point at; its findings stand at its start.
-fn of_direct(call: Call, tools: &dyn Tools) -> Preflight {
+/// Inspects a call that is no program: its text has no places to point at, so findings stand at its start.
+pub fn preflight_call(call: &Call, tools: &dyn Tools) -> Preflight {
     let written = format!("{}.{}", shorten(&call.backend), shorten(&call.tool));
     let position = Position { line: 1, column: 1 };
     let problems = tools.check_arguments(&call.backend, &call.tool, &call.arguments);
@@ -130,8 +130,8 @@ fn of_direct(call: Call, tools: &dyn Tools) -> Preflight {
         suggestion: None,
     };
     let errors = problems.into_iter().map(finding).collect();
-    let arguments = Arguments::Known(call.arguments);
-    let planned = PlannedCall { backend: call.backend, tool: call.tool, position: None, arguments };
+    let arguments = Arguments::Known(call.arguments.clone());
+    let planned = PlannedCall { backend: call.backend.clone(), tool: call.tool.clone(), position: None, arguments };
     Preflight { calls: vec![planned], errors, warnings: Vec::new() }
 }
 
