@@ -133,5 +133,15 @@ pub(crate) fn limits_of_the_run() {
     check("return shop.rows({})", LimitRequest { memory: Some(2 << 20), ..none() }, "returned [");
     check("return shop.deep({})", LimitRequest { result_depth: Some(5), ..none() }, "returned ");
     check("return shop.yes({})", LimitRequest { code: Some(5), ..none() }, "failed INVALID_CODE");
+    let deep = format!("return shop.echo({{ value: {}{} }})", "[".repeat(60), "]".repeat(60));
+    check(&deep, LimitRequest { stack: Some(64 << 10), ..none() }, "failed SYNTAX: RangeError");
+    check("return shop.deep({})", LimitRequest { stack: Some(64 << 10), ..none() }, "");
+    let wide = format!("return shop.echo({{ value: [{}] }})", "[],".repeat(80_000));
+    check(&wide, LimitRequest { memory: Some(2 << 20), ..none() }, "failed MEMORY");
+    check(&wide, none(), "returned [[],");
+    let long = format!("return shop.echo({{ value: '{}' }})", "x".repeat(250_000));
+    check(&long, LimitRequest { memory: Some(2 << 20), ..none() }, "");
+    let keys: String = (0..20_000).map(|n| format!("k{n}:1,")).collect();
+    check(&format!("return shop.echo({{ value: {{{keys}}} }})"), LimitRequest { memory: Some(2 << 20), ..none() }, "");
     check("return shop.yes({})", LimitRequest { memory: Some(1), ..none() }, "failed INVALID_DATA");
 }
