@@ -39,18 +39,14 @@ impl<'a> Raw<'a> {
         };
         let value = Value::of(returned);
         if value.shape() != Shape::String {
-            return (Self::Json(value.text()), Body::new(displayable(value.text().into(), facts), Form::Pretty));
+            return (Self::Json(value.text()), Body::new(displayable(value.text(), facts), Form::Pretty));
         }
         let text = unquote(value.text());
         let may_hold_json = text.len() > json_above && text.trim_start().starts_with(['{', '[']);
-        let json = if may_hold_json { check(&text) } else { None };
-        let raw =
-            Self::String { spelt: value.text(), lone_surrogates: facts.lone_surrogates, holds_json: json.is_some() };
-        let body = match json {
-            Some(facts) => Body::new(displayable(text, facts), Form::Written),
-            None => Body::new(text, Form::Text),
-        };
-        (raw, body)
+        let holds_json = may_hold_json && check(&text).is_some();
+        // Given as the text it is, also where its escapes are half a surrogate pair.
+        let body = Body::new(text, if holds_json { Form::Written } else { Form::Text });
+        (Self::String { spelt: value.text(), lone_surrogates: facts.lone_surrogates, holds_json }, body)
     }
 
     /// The whole, exactly as returned, for the result store.
@@ -68,6 +64,6 @@ impl<'a> Raw<'a> {
 }
 
 /// JSON that strict parsers take.
-fn displayable(json: Cow<'_, str>, facts: Facts) -> Cow<'_, str> {
-    if facts.lone_surrogates { Cow::Owned(replace_lone_surrogates(&json)) } else { json }
+fn displayable(json: &str, facts: Facts) -> Cow<'_, str> {
+    if facts.lone_surrogates { Cow::Owned(replace_lone_surrogates(json)) } else { Cow::Borrowed(json) }
 }
