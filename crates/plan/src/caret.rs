@@ -22,8 +22,9 @@ pub fn caret(source: &str, position: Position) -> String {
 }
 
 fn printable(c: char) -> char {
-    let invisible =
-        matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let invisible = matches!(c,
+        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        | '\u{e0000}'..='\u{e007f}');
     if c != '\t' && (c.is_control() || invisible) { '·' } else { c }
 }
 
@@ -74,6 +75,12 @@ mod tests {
     #[test]
     fn a_terminal_is_told_nothing() {
         check("a\u{1b}[2Jb\u{202e}c", 1, 2, "1 | a·[2Jb·c\n  |  ^");
+        check("\u{61c}\u{e0041}\u{9b}x", 1, 4, "1 | ···x\n  |    ^");
+    }
+
+    #[test]
+    fn lines_end_as_positions_count_them() {
+        check("a\r\nb\rc\nd", 4, 1, "4 | d\n  | ^");
     }
 
     #[test]

@@ -4,20 +4,60 @@ use crate::{
     erase::shorten,
     fault::SyntaxFault,
     fence,
+    hints::meta_tool,
     suggest::{nearest, question},
     tools::{Call, Tools, resolve_path},
 };
 use serde_json::{Map, Value};
 
 /// The call that the text is; `None` if it is something else altogether.
-pub(crate) fn read(source: &str, tools: &dyn Tools) -> Option<Result<Call, SyntaxFault>> {
+pub(crate) fn read(source: &str, tools: &dyn Tools) -> Option<Result<Call, Unusable>> {
     let (start, end) = fence::code_range(source);
-    let text = source.get(start..end)?.trim();
-    if !text.starts_with('{') || !text.ends_with('}') {
+    let code = source.get(start..end)?;
+    let text = code.trim();
+    if !text.starts_with('{') {
         return None;
     }
-    let Ok(Value::Object(object)) = serde_json::from_str::<Value>(text) else { return None };
-    object.contains_key("tool").then(|| call(object, tools))
+    match serde_json::from_str::<Value>(text) {
+        Ok(Value::Object(object)) if object.contains_key("tool") => Some(call(object, tools).map_err(Unusable::Call)),
+        Ok(_) => None,
+        Err(error) if is_meant(text) => {
+            let at = start + (code.len() - code.trim_start().len());
+            Some(Err(Unusable::Json(malformed(source, at, text, &error))))
+        }
+        Err(_) => None,
+    }
+}
+
+/// Why a text that is meant to be a call is none.
+pub(crate) enum Unusable {
+    /// It is no JSON.
+    Json(SyntaxFault),
+    /// It is JSON for a call that cannot be made.
+    Call(SyntaxFault),
+}
+
+impl Unusable {
+    pub(crate) fn into_fault(self) -> SyntaxFault {
+        let (Self::Json(fault) | Self::Call(fault)) = self;
+        fault
+    }
+}
+
+/// Whether a text begins as a call does. No program begins so: a block has no names with a colon in quotes.
+fn is_meant(text: &str) -> bool {
+    let inside = text.trim_start_matches('{').trim_start();
+    let key = ["\"tool\"", "\"arguments\""].iter().find_map(|key| inside.strip_prefix(key));
+    key.is_some_and(|rest| rest.trim_start().starts_with(':'))
+}
+
+fn malformed(source: &str, at: usize, text: &str, error: &serde_json::Error) -> SyntaxFault {
+    // Lines end at line feeds for the reader of JSON, and its columns are bytes.
+    let line_start = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
+    let offset = at + (line_start + error.column().saturating_sub(1)).min(text.len());
+    let message = error.to_string();
+    let what = message.split(" at line ").next().unwrap_or_default().replace("EOF while parsing", "it ends inside");
+    SyntaxFault::new(format!("The call is not valid JSON: {what}")).at(source, offset).hint(SHAPE)
 }
 
 const SHAPE: &str = "Send {\"tool\": \"backend.tool\", \"arguments\": {…}}.";
@@ -45,6 +85,12 @@ fn call(mut object: Map<String, Value>, tools: &dyn Tools) -> Result<Call, Synta
 }
 
 fn unknown(path: &str, tools: &dyn Tools) -> SyntaxFault {
+    if let Some(hint) = meta_tool(path) {
+        return SyntaxFault::new(format!("There is no tool `{path}` behind a backend")).hint(hint);
+    }
+    if let Some(why) = path.match_indices('.').find_map(|(dot, _)| tools.unready(&tools.backend(path.get(..dot)?)?)) {
+        return SyntaxFault::new(why);
+    }
     let all: Vec<String> = tools
         .backends()
         .into_iter()

@@ -123,10 +123,8 @@ fn stranger(name: &str, tools: &dyn Tools) -> Option<String> {
     if let Some(hint) = missing_facility(name, tools) {
         return Some(hint);
     }
-    if META_TOOLS.contains(&name) {
-        return Some(format!(
-            "`{name}` is a meta-tool: it is a separate call beside this one. Inside a program, `__interfaces` and `__getToolInterface(\"name\")` describe the tools."
-        ));
+    if let Some(hint) = meta_tool(name) {
+        return Some(hint);
     }
     if is_built_in(name) {
         return None;
@@ -138,6 +136,15 @@ fn stranger(name: &str, tools: &dyn Tools) -> Option<String> {
     let names = tools.backends();
     question(&nearest(name, names.iter().map(String::as_str)))
         .map(|guess| format!("There is no backend `{name}`. {guess}"))
+}
+
+/// What to do about a tool of the gateway's own that is called like one of a backend.
+pub(crate) fn meta_tool(name: &str) -> Option<String> {
+    META_TOOLS.contains(&name).then(|| {
+        format!(
+            "`{name}` is a meta-tool: it is a separate call beside this one. Inside a program, `__interfaces` and `__getToolInterface(\"name\")` describe the tools."
+        )
+    })
 }
 
 /// Tools that the gateway offers beside the one that runs programs.

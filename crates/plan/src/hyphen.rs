@@ -1,7 +1,7 @@
 //! `my-backend.my-tool({…})`: no JavaScript, or JavaScript for a subtraction, yet models write it.
 //!
 //! It counts only when the whole program is this one call and the name is a registered tool's. The name is found by
-//! reading the few tokens before the first bracket. What is parsed then has a name of the same length in its place, so
+//! reading the tokens up to the first call. What is parsed then has a name of the same length in its place, so
 //! that every offset stays the user's own; what runs has `__backends["my-backend"]["my-tool"]` there.
 
 use crate::{
@@ -79,6 +79,10 @@ impl<'t> Spelt<'t> {
     /// Whether the program is one call of the stand-in with literal arguments.
     fn is_all_of(&self, parsed: &Parsed<'_>) -> bool {
         let Some(call) = only_call(parsed) else { return false };
+        // What runs begins with this name, which must not be a variable of the program then.
+        if parsed.scoping.symbol_names().any(|name| name == "__backends") {
+            return false;
+        }
         let reached = reach::callee(parsed, &call.callee, self);
         let meant = reached.is_some_and(|it| matches!(it.target, Target::Tool { .. }) && it.receiver == self.receiver);
         meant && matches!(arguments(call), Arguments::Known(value) if value.is_object())
@@ -139,30 +143,29 @@ fn stand_in(name: &str, code: &str) -> Option<String> {
     ('A'..='Z').map(|letter| letter.to_string().repeat(name.len())).find(|candidate| !code.contains(candidate))
 }
 
-/// Where a name with a hyphen and a dot stands between the start of a statement and its first bracket.
+/// Where the first name with a hyphen and a dot stands before a bracket. Whether what is around it is a program of one
+/// call is not for this to say: the parser will.
 fn path_range(code: &str) -> Option<(usize, usize)> {
-    let head = code.get(..code.find('(')?)?;
-    if !head.contains('-') {
+    if !code.contains('-') {
         return None;
     }
-    let mut at = skip_trivia(head);
+    let mut at = 0;
     loop {
-        let rest = head.get(at..)?;
+        at += skip_trivia(code.get(at..)?);
+        let rest = code.get(at..)?;
+        let first = rest.chars().next()?;
         let length = rest.find(|c: char| !is_path_char(c)).unwrap_or(rest.len());
         let word = rest.get(..length)?;
-        let next = at + length + skip_trivia(rest.get(length..)?);
-        match word {
-            "return" | "await" => at = next,
-            "const" | "let" | "var" => at = next + after_assignment(head.get(next..)?)?,
-            path if path.contains('-') && path.contains('.') && next == head.len() => return Some((at, at + length)),
-            _ => return None,
+        if word.contains('.') && rest.get(length + skip_trivia(rest.get(length..)?)..)?.starts_with('(') {
+            // A call without a hyphen is the program's first; the name sought would be its second.
+            return word.contains('-').then_some((at, at + length));
         }
+        // No text stands before the call of a program of one call, and what is in it is no name.
+        if matches!(first, '"' | '\'' | '`') {
+            return None;
+        }
+        at += length.max(first.len_utf8());
     }
-}
-
-fn after_assignment(declaration: &str) -> Option<usize> {
-    let equals = declaration.find('=')? + 1;
-    Some(equals + skip_trivia(declaration.get(equals..)?))
 }
 
 fn is_path_char(c: char) -> bool {

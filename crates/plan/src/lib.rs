@@ -44,6 +44,6 @@ pub use hints::{FailureFacts, hint_for};
 pub use literal::Arguments;
 pub use plan::{Plan, Script, plan, script};
 pub use position::Position;
-pub use preflight::{Finding, FindingCode, PlannedCall, Preflight, preflight};
+pub use preflight::{Finding, FindingCode, PlannedCall, Preflight, preflight, preflight_call};
 pub use query::Query;
 pub use tools::{ArgumentProblem, Call, Parameters, Tools};

@@ -88,6 +88,9 @@ pub(crate) fn with_parsed_as<R: Send>(
 ) -> Result<R, SyntaxFault> {
     let (start, end) = fence::code_range(text);
     let code = text.get(start..end).unwrap_or_default();
+    if let Some(at) = code.find('\0') {
+        return Err(nul().at(source, start + at));
+    }
     let nesting = nesting::scan(code).map_err(|(excess, at)| refusal(excess).at(source, start + at))?;
     on_stack(nesting.stack, || {
         let allocator = Allocator::default();
@@ -115,6 +118,12 @@ fn on_stack<R: Send>(needed: usize, work: impl FnOnce() -> Result<R, SyntaxFault
 
 fn unreadable() -> SyntaxFault {
     SyntaxFault::new("This code could not be read").hint("Split it into smaller statements with less nesting.")
+}
+
+/// An engine takes it for the end of the program.
+fn nul() -> SyntaxFault {
+    SyntaxFault::new("A NUL character is not allowed in code")
+        .hint("Write `\\0` in a string, and leave it out elsewhere.")
 }
 
 fn refusal(excess: Excess) -> SyntaxFault {

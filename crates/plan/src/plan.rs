@@ -5,7 +5,7 @@
 
 use crate::{
     compile::{Form, Program, compile_parsed},
-    direct,
+    direct::{self, Unusable},
     fault::SyntaxFault,
     hyphen, one_call,
     parse::{Parsed, with_parsed},
@@ -43,7 +43,11 @@ pub struct Script {
 /// Plans a text. One parse serves the decision, the preflight and the compilation.
 pub fn plan(source: &str, tools: &dyn Tools) -> Plan {
     if let Some(direct) = direct::read(source, tools) {
-        return direct.map_or_else(Plan::BadCall, Plan::Direct);
+        return match direct {
+            Ok(call) => Plan::Direct(call),
+            Err(Unusable::Json(fault)) => Plan::Fault(fault),
+            Err(Unusable::Call(fault)) => Plan::BadCall(fault),
+        };
     }
     let planned = with_parsed(source, |parsed| plan_parsed(&parsed, tools));
     match planned {

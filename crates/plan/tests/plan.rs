@@ -85,7 +85,15 @@ fn names_with_hyphens_count_when_they_name_a_tool() {
     check("return await my-backend.my-tool({ a: 1 });", expected);
     check("const r: any = await my-backend.my_tool({a: 1}); return r", expected);
     check("// go\nawait my-backend.my-tool(\n{ a: 1 })", expected);
+    check("return (await my-backend.my-tool({a: 1}))", expected);
+    check("await (my-backend.my-tool({a: 1}))", expected);
+    check("export default async function main() { return my-backend.my-tool({a: 1}) }", expected);
+    check("async () => { const r = await my-backend.my-tool({a: 1}); return r }", expected);
+    check("interface A { a: number }\nreturn my-backend.my-tool({a: 1} as A)", expected);
     check("db.read-file({a: 1})", r#"call db/read-file {"a":1}"#);
+    check("await db.find({q: 1 - my-backend.my-tool({a: 1})})", "script");
+    check("await Promise.all([my-backend.my-tool({a: 1})])", "script");
+    check("'my-backend.my-tool({a: 1})'", "script");
     check("my-backend.nope({a: 1})", "script");
     check("my-other.tool({a: 1})", "script");
     check("my-backend.my-tool({a: x})", "script");
@@ -105,8 +113,26 @@ fn plain_json_is_a_direct_call() {
     check(r#"{"tool": "db.find", "arguments": null}"#, "bad call: `arguments` must be an object");
     check(r#"{"tool": 1}"#, "bad call: `tool` must be a string");
     check(r#"{"tool": "db.find", "x": 1}"#, "bad call: `x` is not expected beside `tool` and `arguments`");
+    check(r#"{"tool": "search_tools"}"#, "bad call: There is no tool `search_tools` behind a backend");
     check(r#"{"tool": "db.fnd"}"#, "bad call: There is no tool `db.fnd`");
+    check(r#"{"tool": "db.find", "arguments": {"q": 1,}}"#, "fault: The call is not valid JSON: trailing comma");
+    check(r#"{"tool": "db.find", 'arguments': {}}"#, "fault: The call is not valid JSON: key must be a string");
+    check(
+        r#"{"tool": "db.find", "arguments": {"q": "\ud800"}}"#,
+        "fault: The call is not valid JSON: unexpected end of hex escape",
+    );
+    check(
+        "{\"arguments\": {\"q\": 1}, \"tool\": \"db.find\"",
+        "fault: The call is not valid JSON: it ends inside an object",
+    );
     check(r#"{"other": 1}"#, "fault: Expected a semicolon or an implicit semicolon after a statement, but found none");
+}
+
+#[test]
+fn a_fault_in_json_has_its_place_in_the_text() {
+    let source = " ```json\n{\"tool\": \"db.find\",\n \"arguments\": {\"é\": x}}\n```";
+    let Plan::Fault(fault) = plan(source, &Catalog) else { panic!("a fault") };
+    assert_eq!(fault.position, Some(toolgate_plan::Position { line: 3, column: 21 }));
 }
 
 #[test]
@@ -200,6 +226,14 @@ fn what_is_no_program_is_a_fault() {
     for source in ["db.find()))", "db.find({", "})();evil("] {
         assert!(describe(source).starts_with("fault"), "{source}: {}", describe(source));
     }
+}
+
+#[test]
+fn a_nul_character_is_a_fault_wherever_it_stands() {
+    for source in ["return '\0'", "return 1 // \0", "db.find({q: '\0'})", "\0"] {
+        check(source, "fault: A NUL character is not allowed in code");
+    }
+    check("db.find({q: '\\0'})", r#"call db/find {"q":"\u0000"}"#);
 }
 
 #[test]

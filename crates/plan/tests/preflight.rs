@@ -45,6 +45,7 @@ fn what_the_program_may_have_changed_or_asked_for_is_no_error() {
     check("globalThis.exa = {}; return exa.mine()", &["warning unknown_tool 1:33 Backend `exa` has no tool `mine`"]);
     check("exa = {}; return exa.mine()", &["warning unknown_tool 1:22 Backend `exa` has no tool `mine`"]);
     check("if (exa.mine) return exa.mine()", &["warning unknown_tool 1:26 Backend `exa` has no tool `mine`"]);
+    check("if ('mine' in exa) return exa.mine()", &["warning unknown_tool 1:31 Backend `exa` has no tool `mine`"]);
     check("return exa.mine?.()", &["warning unknown_tool 1:12 Backend `exa` has no tool `mine`"]);
 }
 
@@ -120,6 +121,21 @@ fn a_promise_used_as_a_value_is_a_warning() {
         ],
     );
     check("const r = await db.find({}); return r.items", &[]);
+    check("let r = db.find({}); r = await r; return r.items", &[]);
+    check("const { then } = db.find({}); return 1", &[]);
+    check("const r = db.find({}); return [r === r, Promise.all([r])]", &[]);
+    let promise = |at: &str, why: &str| format!("warning missing_await {at} {why} (Write `await` before the call.)");
+    for (source, at, why) in [
+        ("const { items } = db.find({}); return items", "1:19", "`db.find(…)` is a promise, so it has no `items`"),
+        ("const [first] = db.find({}); return first", "1:17", "`db.find(…)` is a promise, so it has no items"),
+        ("const r = db.find({}); return `${r}`", "1:34", "`r` is a promise, so it is no number and no text"),
+        ("const r = db.find({}); return r + 1", "1:31", "`r` is a promise, so it is no number and no text"),
+        ("const r = db.find({}); return 1 < r", "1:35", "`r` is a promise, so it is no number and no text"),
+        ("return JSON.stringify(db.find({}))", "1:23", "`db.find(…)` is a promise, so it shows nothing of its value"),
+        ("const r = db.find({}); return Object.keys(r)", "1:43", "`r` is a promise, so it shows nothing of its value"),
+    ] {
+        check(source, &[&promise(at, why)]);
+    }
     check("const r = db.find({}); return r.then(x => x)", &[]);
 }
 

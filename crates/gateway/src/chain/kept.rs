@@ -20,7 +20,7 @@ pub async fn query(
     let whole = results.get(id)?;
     let data = match whole.kind {
         Kind::Json => whole.text.to_string(),
-        Kind::Text => Value::from(&*whole.text).to_string(),
+        Kind::Text => Value::from(whole.text.as_str()).to_string(),
     };
     Ok(engine.compute(code, data, options).await)
 }

@@ -137,6 +137,9 @@ impl Chain {
                 None => self.program(&request, tools, since).await,
             },
             Plan::Direct(call) => {
+                if let Some(stopped) = stopped_by(&toolgate_plan::preflight_call(&call, &tools)) {
+                    return refused(stopped, Vec::new(), since);
+                }
                 let report = short_cut::direct(self, &request, call, &limits, since).await;
                 ChainReport { report: with_hint(report, &request.code, tools), road: Road::Direct }
             }
@@ -225,14 +228,22 @@ impl ChainRequest {
 fn planned(request: &ChainRequest, limits: &Limits, tools: Reachable<'_>) -> Plan {
     let plan = toolgate_plan::plan(&request.code, &tools);
     let short = match &plan {
-        Plan::OneCall(_) => !request.no_short_cuts && limits.calls > 0,
-        Plan::Introspect(_) => !request.no_short_cuts,
+        Plan::OneCall(_) => !request.no_short_cuts && limits.calls > 0 && is_ample(limits, request.code.len()),
+        Plan::Introspect(_) => !request.no_short_cuts && is_ample(limits, request.code.len()),
         Plan::Direct(_) | Plan::Script(_) | Plan::Fault(_) | Plan::BadCall(_) => true,
     };
     if short {
         return plan;
     }
     toolgate_plan::script(&request.code, &tools).map_or_else(Plan::Fault, |script| Plan::Script(Box::new(script)))
+}
+
+/// An interpreter needs at most this many times its length for a program that is one literal.
+const CODE_SPREAD: u64 = 128;
+
+/// Whether a text of that length certainly meets no limit of the interpreter, whose verdict a short cut could not know.
+fn is_ample(limits: &Limits, code: usize) -> bool {
+    limits.stack >= Limits::of(Profile::Chain).stack && code as u64 * CODE_SPREAD <= limits.memory
 }
 
 /// Adds what can be said of a failure by who knows the tools, which the engine does not.

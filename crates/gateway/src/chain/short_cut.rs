@@ -20,8 +20,8 @@ use crate::bridge::RunHost;
 
 /// Answers longer than this go through the engine, whose memory limit they may exceed.
 const LARGE: usize = 1024 * 1024;
-/// An interpreter needs at most this many times its size for an answer that is only passed on.
-const SPREAD: u64 = 16;
+/// An interpreter needs at most this many times its size for an answer that is only passed on: `[],` takes it 180 bytes.
+const SPREAD: u64 = 80;
 
 /// A text that is JSON: there is no program to run, so errors have no position.
 pub(super) async fn direct(

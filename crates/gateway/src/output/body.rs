@@ -75,28 +75,30 @@ impl<'a> Body<'a> {
         &self.text
     }
 
-    /// The first bytes as printed, at most `room`.
-    pub(crate) fn head(&self, room: usize) -> Cow<'_, str> {
-        self.window(0, room)
+    /// Appends the first bytes as printed, at most `room`.
+    pub(crate) fn print_head(&self, room: usize, out: &mut String) {
+        match self.form {
+            Form::Text | Form::Written => {
+                out.push_str(self.text.get(..self.text.floor_char_boundary(room)).unwrap_or_default());
+            }
+            Form::Pretty => pretty(Value::of(&self.text), &mut Window::new(0, room, out)),
+        }
     }
 
     /// The last bytes as printed, at most `room`.
     pub(crate) fn tail(&self, room: usize) -> Cow<'_, str> {
-        self.window(self.extent.bytes.saturating_sub(room), self.extent.bytes)
-    }
-
-    pub(crate) fn whole(&self) -> Cow<'_, str> {
-        self.window(0, self.extent.bytes)
-    }
-
-    fn window(&self, from: usize, to: usize) -> Cow<'_, str> {
+        let from = self.extent.bytes.saturating_sub(room);
         if self.form == Form::Pretty {
-            let mut window = Window::new(from, to);
-            pretty(Value::of(&self.text), &mut window);
-            return Cow::Owned(window.into_text());
+            let mut tail = String::with_capacity(self.extent.bytes - from);
+            pretty(Value::of(&self.text), &mut Window::new(from, self.extent.bytes, &mut tail));
+            return Cow::Owned(tail);
         }
-        let (from, to) = (self.text.ceil_char_boundary(from), self.text.floor_char_boundary(to));
-        Cow::Borrowed(self.text.get(from..to).unwrap_or_default())
+        Cow::Borrowed(self.text.get(self.text.ceil_char_boundary(from)..).unwrap_or_default())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn whole(&self) -> Cow<'_, str> {
+        self.tail(self.extent.bytes)
     }
 }
 

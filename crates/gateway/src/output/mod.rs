@@ -6,8 +6,8 @@
 //!
 //! Every stage may only leave out, and whatever was left out is kept whole in the
 //! result store, under an id that the footer names. A stage that would save no
-//! more than a footer costs does nothing. The whole is linear in its input, and
-//! holds no more than a copy of it besides what it returns.
+//! more than a footer costs does nothing. The whole is linear in its input. With
+//! the input, what is kept of it and the answer, it holds at most three times the input.
 //!
 //! # Layout
 //! - `json`: JSON text read in place
@@ -108,11 +108,11 @@ pub fn shape(
     intent: Option<&str>,
     keep: &mut dyn FnMut(Kept<'_>) -> Option<ResultId>,
 ) -> Response {
-    let raw = raw::Raw::read(returned, settings.chunk_threshold.min(intent::ABOVE));
-    let Reduced { mut text, processed, mut stages } = reduce(&raw, settings, intent);
+    let (raw, body) = raw::Raw::read(returned, settings.chunk_threshold.min(intent::ABOVE));
+    let Reduced { mut text, processed, mut stages } = reduce(body, settings, intent);
     let mut result_id = None;
     if !stages.is_empty() {
-        result_id = keep(raw.into_kept());
+        result_id = keep(raw.kept());
         if processed.saturating_sub(text.len()) > footer::WORTH {
             let footer = footer::footer(&text, processed, result_id.as_ref());
             if text.len() + footer.len() <= settings.max_output_size {
@@ -131,8 +131,7 @@ struct Reduced {
     stages: Vec<Stage>,
 }
 
-fn reduce(raw: &raw::Raw<'_>, settings: &OutputSettings, intent: Option<&str>) -> Reduced {
-    let mut body = raw.body();
+fn reduce(mut body: Body<'_>, settings: &OutputSettings, intent: Option<&str>) -> Reduced {
     let processed = body.extent().bytes;
     let mut stages = Vec::new();
     let mut header = String::new();
@@ -159,9 +158,13 @@ fn reduce(raw: &raw::Raw<'_>, settings: &OutputSettings, intent: Option<&str>) -
         stages.push(Stage::Truncate);
     }
     let cut = if settings.smart_truncation { Cut::Middle } else { Cut::End };
-    header.truncate(header.floor_char_boundary(room));
-    let text = fit(&body, room - header.len(), cut);
-    Reduced { text: header + &text, processed, stages }
+    let mut text = header;
+    text.truncate(text.floor_char_boundary(room));
+    let room = room - text.len();
+    // With room for the footer, so that the answer is not copied to grow.
+    text.reserve_exact(body.extent().bytes.min(room) + footer::ROOM);
+    truncate::print_fitting(&body, room, cut, &mut text);
+    Reduced { text, processed, stages }
 }
 
 fn room_beside_footer(max: usize) -> usize {

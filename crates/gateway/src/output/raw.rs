@@ -3,6 +3,9 @@
 //! A returned string is the text it is; any other value is pretty JSON. A string
 //! that holds a JSON object or array is what most tools return, so from a size
 //! on it is read as that JSON, with the layout it came with.
+//!
+//! Only places in the input are remembered. The text of a string with escapes is made when it is
+//! shown and again when it is kept: a little time, so that it is not held beside what is made of it.
 
 use std::borrow::Cow;
 
@@ -11,56 +14,50 @@ use super::json::{Facts, Shape, Value, check, replace_lone_surrogates, unquote};
 use crate::store::results::{Kept, Kind};
 
 /// A returned value.
+#[derive(Clone, Copy)]
 pub(crate) enum Raw<'a> {
     /// The value as JSON text.
-    Json(&'a str, Facts),
-    /// The text of a returned string.
+    Json(&'a str),
+    /// A string as it was spelled in JSON.
     String {
-        text: Cow<'a, str>,
-        /// The string as it was spelled in JSON, if some of it has no place in Rust text.
-        exact: Option<&'a str>,
-        /// Set if the text is itself a JSON object or array.
-        holds_json: Option<Facts>,
+        spelt: &'a str,
+        /// Some of it has no place in Rust text.
+        lone_surrogates: bool,
+        /// Its text is itself a JSON object or array.
+        holds_json: bool,
     },
     /// Not JSON at all: shown as it is, since refusing it would lose it.
     Other(&'a str),
 }
 
 impl<'a> Raw<'a> {
-    /// Reads JSON text. Strings longer than `json_above` bytes are looked into for JSON.
-    pub(crate) fn read(returned: &'a str, json_above: usize) -> Self {
-        let Some(facts) = check(returned) else { return Self::Other(returned) };
+    /// Reads JSON text, and gives the body for the first stage. Strings longer than `json_above` bytes are looked into
+    /// for JSON.
+    pub(crate) fn read(returned: &'a str, json_above: usize) -> (Self, Body<'a>) {
+        let Some(facts) = check(returned) else {
+            return (Self::Other(returned), Body::new(Cow::Borrowed(returned), Form::Text));
+        };
         let value = Value::of(returned);
         if value.shape() != Shape::String {
-            return Self::Json(value.text(), facts);
+            return (Self::Json(value.text()), Body::new(displayable(value.text(), facts), Form::Pretty));
         }
         let text = unquote(value.text());
         let may_hold_json = text.len() > json_above && text.trim_start().starts_with(['{', '[']);
-        Self::String {
-            holds_json: if may_hold_json { check(&text) } else { None },
-            exact: facts.lone_surrogates.then_some(value.text()),
-            text,
-        }
-    }
-
-    /// The text for the first stage.
-    pub(crate) fn body(&self) -> Body<'_> {
-        match self {
-            Self::Json(json, facts) => Body::new(displayable(json, *facts), Form::Pretty),
-            Self::String { text, holds_json: Some(facts), .. } => Body::new(displayable(text, *facts), Form::Written),
-            Self::String { text, .. } => Body::new(Cow::Borrowed(text), Form::Text),
-            Self::Other(text) => Body::new(Cow::Borrowed(text), Form::Text),
-        }
+        let holds_json = may_hold_json && check(&text).is_some();
+        // Given as the text it is, also where its escapes are half a surrogate pair.
+        let body = Body::new(text, if holds_json { Form::Written } else { Form::Text });
+        (Self::String { spelt: value.text(), lone_surrogates: facts.lone_surrogates, holds_json }, body)
     }
 
     /// The whole, exactly as returned, for the result store.
-    pub(crate) fn into_kept(self) -> Kept<'a> {
+    pub(crate) fn kept(self) -> Kept<'a> {
         match self {
-            Self::Json(json, _) | Self::String { exact: Some(json), .. } => {
+            Self::Json(json) | Self::String { spelt: json, lone_surrogates: true, .. } => {
                 Kept { kind: Kind::Json, text: json.into() }
             }
-            Self::String { text, holds_json: Some(_), .. } => Kept { kind: Kind::Json, text },
-            Self::String { text, .. } => Kept { kind: Kind::Text, text },
+            Self::String { spelt, holds_json, .. } => {
+                Kept { kind: if holds_json { Kind::Json } else { Kind::Text }, text: unquote(spelt) }
+            }
             Self::Other(text) => Kept { kind: Kind::Text, text: text.into() },
         }
     }

@@ -52,6 +52,13 @@ fn a_lone_surrogate_is_shown_replaced_and_kept_exactly() {
     assert_eq!(shaped(&returned, &with_max(500), None).1, Some(returned));
 }
 
+/// Found by fuzzing: escapes in the text of a string are the string's own, not the returned value's.
+#[test]
+fn a_string_of_json_with_half_a_character_is_given_as_it_is() {
+    let text = format!(r#"["\ud800{}"]"#, "x".repeat(6_000));
+    check(&json!(text).to_string(), &text);
+}
+
 #[test]
 fn what_fits_exactly_is_unchanged() {
     let text = "y".repeat(1_000);

@@ -18,25 +18,44 @@ pub(crate) enum Cut {
 
 /// At most `room` bytes of the body.
 pub(crate) fn fit(body: &Body<'_>, room: usize, cut: Cut) -> String {
-    if body.extent().bytes <= room {
-        return body.whole().into_owned();
-    }
-    let shortened = match cut {
-        Cut::Middle => between_lines(body, room).or_else(|| inside_a_line(body, room)),
-        Cut::End => head_only(body, room),
-    };
-    // Too little room for a marker and something to mark.
-    shortened.unwrap_or_else(|| body.head(room).into_owned())
+    let mut out = String::with_capacity(body.extent().bytes.min(room));
+    print_fitting(body, room, cut, &mut out);
+    out
 }
 
+/// Appends at most `room` bytes of the body. Head and marker go where they stay: the answer is never held twice.
+pub(super) fn print_fitting(body: &Body<'_>, room: usize, cut: Cut, out: &mut String) {
+    let start = out.len();
+    if body.extent().bytes <= room {
+        return body.print_head(room, out);
+    }
+    let tries: &[CutBy] = match cut {
+        Cut::Middle => &[between_lines, inside_a_line],
+        Cut::End => &[head_only],
+    };
+    let fitted = tries.iter().any(|cut_by| {
+        let fits = cut_by(body, room, out).is_some();
+        out.truncate(if fits { out.len() } else { start });
+        fits
+    });
+    if !fitted {
+        // Too little room for a marker and something to mark.
+        body.print_head(room, out);
+    }
+}
+
+/// Appends what it leaves of the body; what it appended before it gave up is to be taken back.
+type CutBy = fn(&Body<'_>, usize, &mut String) -> Option<()>;
+
 /// Whole lines from both ends, unless long lines would leave much of the room empty.
-fn between_lines(body: &Body<'_>, room: usize) -> Option<String> {
+fn between_lines(body: &Body<'_>, room: usize, out: &mut String) -> Option<()> {
     let all = body.extent();
     let marker_room = lines_marker(all, all.lines, all.lines).len() + 2;
     let (head_room, tail_room) = shares(room, marker_room)?;
-    let head = body.head(head_room);
+    let start = out.len();
+    body.print_head(head_room, out);
+    let head = out.get(start..)?.rsplit_once('\n')?.0;
     let tail = body.tail(tail_room);
-    let (head, _) = head.rsplit_once('\n')?;
     let (_, tail) = tail.split_once('\n')?;
     if head.len() * 2 < head_room || tail.len() * 2 < tail_room {
         return None;
@@ -48,32 +67,42 @@ fn between_lines(body: &Body<'_>, room: usize) -> Option<String> {
         bytes: all.bytes.saturating_sub(head.len() + tail.len()),
         lines: all.lines.saturating_sub(first + last),
     };
-    Some(format!("{head}\n{}\n{tail}", lines_marker(gone, first, last)))
+    let end = start + head.len();
+    out.truncate(end);
+    out.extend(["\n", &lines_marker(gone, first, last), "\n", tail]);
+    Some(())
 }
 
 fn lines_marker(gone: Extent, first: usize, last: usize) -> String {
     format!("... [{} lines / {} truncated — showing first {first} + last {last} lines] ...", gone.lines, Kb(gone.bytes))
 }
 
-fn inside_a_line(body: &Body<'_>, room: usize) -> Option<String> {
+fn inside_a_line(body: &Body<'_>, room: usize, out: &mut String) -> Option<()> {
     let all = body.extent().bytes;
     let (head_room, tail_room) = shares(room, middle_marker(all).len())?;
-    let head = body.head(head_room);
+    let start = out.len();
+    body.print_head(head_room, out);
     let tail = body.tail(tail_room);
-    Some(format!("{head}{}{tail}", middle_marker(all.saturating_sub(head.len() + tail.len()))))
+    let shown = out.len() - start + tail.len();
+    out.extend([&middle_marker(all.saturating_sub(shown)), &*tail]);
+    Some(())
 }
 
 fn middle_marker(gone: usize) -> String {
     format!("... [truncated middle — {} omitted] ...", Kb(gone))
 }
 
-fn head_only(body: &Body<'_>, room: usize) -> Option<String> {
+fn head_only(body: &Body<'_>, room: usize, out: &mut String) -> Option<()> {
     let all = body.extent().bytes;
     let left = room.checked_sub(end_marker(all).len()).filter(|&left| left >= LEAST)?;
-    let head = body.head(left);
+    let start = out.len();
+    body.print_head(left, out);
+    let head = out.get(start..)?;
     let whole_lines = head.rsplit_once('\n').map(|(lines, _)| lines).filter(|lines| lines.len() * 2 >= left);
-    let head = whole_lines.unwrap_or(&head);
-    Some(format!("{head}{}", end_marker(all.saturating_sub(head.len()))))
+    let shown = whole_lines.unwrap_or(head).len();
+    out.truncate(start + shown);
+    out.push_str(&end_marker(all.saturating_sub(shown)));
+    Some(())
 }
 
 fn end_marker(gone: usize) -> String {

@@ -176,6 +176,11 @@ pub(crate) fn what_must_go_wrong_stops_the_run_before_its_first_call() {
         "failed INVALID_CODE: shop.find: `colour` is not a known property",
     );
     check("shop-x.find(", "failed SYNTAX");
+    check(
+        r#"{"tool": "shop.find", "arguments": {"query": 5}}"#,
+        "failed INVALID_CODE: shop.find: `query` must be a string, got a number; nothing was called",
+    );
+    check(r#"{"tool": "shop.find", "arguments": {"query": "x",}}"#, "failed SYNTAX: The call is not valid JSON");
 }
 
 pub(crate) fn what_may_go_wrong_is_a_warning() {

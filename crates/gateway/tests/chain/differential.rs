@@ -131,7 +131,24 @@ pub(crate) fn limits_of_the_run() {
     check("return __interfaces", LimitRequest { result: Some(10), ..none() }, "failed OUTPUT_TOO_LARGE");
     check("return shop.long({})", LimitRequest { memory: Some(2 << 20), ..none() }, "failed MEMORY");
     check("return shop.rows({})", LimitRequest { memory: Some(2 << 20), ..none() }, "returned [");
+    // What takes an interpreter the most memory for its length.
+    check("return shop.few_hollow({})", LimitRequest { memory: Some(4 << 20), ..none() }, "returned [");
+    for tool in ["hollow", "husks", "crumbs"] {
+        let code = format!("return shop.{tool}({{}})");
+        check(&code, none(), "returned [");
+        check(&code, LimitRequest { memory: Some(16 << 20), ..none() }, "");
+    }
     check("return shop.deep({})", LimitRequest { result_depth: Some(5), ..none() }, "returned ");
     check("return shop.yes({})", LimitRequest { code: Some(5), ..none() }, "failed INVALID_CODE");
+    let deep = format!("return shop.echo({{ value: {}{} }})", "[".repeat(60), "]".repeat(60));
+    check(&deep, LimitRequest { stack: Some(64 << 10), ..none() }, "failed SYNTAX: RangeError");
+    check("return shop.deep({})", LimitRequest { stack: Some(64 << 10), ..none() }, "");
+    let wide = format!("return shop.echo({{ value: [{}] }})", "[],".repeat(80_000));
+    check(&wide, LimitRequest { memory: Some(2 << 20), ..none() }, "failed MEMORY");
+    check(&wide, none(), "returned [[],");
+    let long = format!("return shop.echo({{ value: '{}' }})", "x".repeat(250_000));
+    check(&long, LimitRequest { memory: Some(2 << 20), ..none() }, "");
+    let keys: String = (0..20_000).map(|n| format!("k{n}:1,")).collect();
+    check(&format!("return shop.echo({{ value: {{{keys}}} }})"), LimitRequest { memory: Some(2 << 20), ..none() }, "");
     check("return shop.yes({})", LimitRequest { memory: Some(1), ..none() }, "failed INVALID_DATA");
 }

@@ -200,6 +200,22 @@ async fn what_is_left_out_can_be_read_and_computed_on() {
 }
 
 #[tokio::test]
+async fn console_and_warnings_are_part_of_what_is_bounded() {
+    let world = world().await;
+    let code = "const lost = f.echo({ text: 'a' }); console.log('y'.repeat(9000)); return 'z'.repeat(9000)";
+    for most in [500, 2_000, 12_000] {
+        let result = world.call("call_tool_chain", json!({ "code": code, "max_output_size": most })).await;
+        let texts: Vec<&str> =
+            result["content"].as_array().unwrap().iter().filter_map(|it| it["text"].as_str()).collect();
+        assert_eq!(texts.len(), 3, "{texts:?}");
+        assert!(texts[2].starts_with("warnings:"), "{texts:?}");
+        let returned: usize = texts.iter().map(|text| text.len()).sum();
+        assert!(returned <= most && returned > most / 2, "{returned} of {most}");
+    }
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
 async fn a_snippet_says_what_came_of_it() {
     let world = world().await;
     let code = "console.log('a'); console.error('b'); return { twice: [1, 2].map((n: number) => n * 2) }";

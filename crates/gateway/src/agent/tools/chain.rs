@@ -158,7 +158,7 @@ fn answer(
 ) -> Answer {
     let report = &done.report;
     let mut meta = report_meta(done, id);
-    let (mut blocks, processed) = match report.value() {
+    let (blocks, processed) = match report.value() {
         Err(_) => {
             let text = explain(report, code);
             let processed = text.len();
@@ -166,7 +166,9 @@ fn answer(
         }
         Ok(value) => {
             let console = console(done, settings.max_output_size / 4);
-            let room = settings.max_output_size - console.as_ref().map_or(0, String::len);
+            let warnings = warnings(done, settings.max_output_size / 8);
+            let beside: usize = console.iter().chain(&warnings).map(String::len).sum();
+            let room = settings.max_output_size.saturating_sub(beside);
             let settings = OutputSettings { max_output_size: room, ..settings.clone() };
             let (mut blocks, processed) = match content::blocks(value.get()) {
                 Some(blocks) => (within(blocks, room), value.get().len()),
@@ -177,13 +179,10 @@ fn answer(
                     (vec![text_block(response.text)], response.bytes_processed)
                 }
             };
-            blocks.extend(console.map(text_block));
+            blocks.extend(console.into_iter().chain(warnings).map(text_block));
             (blocks, processed)
         }
     };
-    if report.failure().is_none() && !report.warnings.is_empty() {
-        blocks.push(text_block(bounded(format!("warnings:\n{}", report.warnings.join("\n")), 4_096)));
-    }
     let returned: usize = blocks.iter().filter_map(|block| block["text"].as_str()).map(str::len).sum();
     let mut result = json!({ "content": blocks, "_meta": { "toolgate/report": meta } });
     if report.failure().is_some() {
@@ -218,6 +217,11 @@ fn console(done: &ChainReport, room: usize) -> Option<String> {
         text.push_str(&format!("\n… {} more lines were dropped", logs.dropped));
     }
     Some(bounded(text, room))
+}
+
+fn warnings(done: &ChainReport, room: usize) -> Option<String> {
+    let warnings = &done.report.warnings;
+    (!warnings.is_empty()).then(|| bounded(format!("warnings:\n{}", warnings.join("\n")), room.min(4_096)))
 }
 
 fn report_meta(done: &ChainReport, id: &str) -> Value {

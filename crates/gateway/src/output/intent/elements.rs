@@ -7,6 +7,7 @@
 
 use super::super::json::{Shape, Value, unquote};
 use super::Matches;
+use super::choice::Choice;
 use super::terms::Terms;
 
 /// Deeper down, no container is looked for.
@@ -15,21 +16,24 @@ const MAX_DEPTH: usize = 8;
 /// The JSON with the matching entries alone, or nothing if none or all match.
 pub(super) fn matching(json: Value<'_>, terms: &Terms) -> Option<Matches> {
     let (offset, container) = main_container(json)?;
-    let mut out = String::new();
-    out.push_str(json.text().get(..=offset)?);
-    let (mut kept, mut all, mut last) = (0, 0, 1);
+    let (mut chosen, mut last) = (Choice::default(), 1);
     for entry in container.entries() {
-        all += 1;
-        last = entry.end;
         let written = container.text().get(entry.lead..entry.end)?;
-        if terms.match_in(&unescaped(written)) {
-            out.push_str(if kept > 0 { "," } else { "" });
-            out.push_str(written);
-            kept += 1;
-        }
+        chosen.push(terms.match_in(&unescaped(written)), written.len() + 1);
+        last = entry.end;
     }
-    out.push_str(json.text().get(offset + last..)?);
-    (kept > 0 && kept < all).then_some(Matches { kept, all, text: out })
+    if !chosen.leaves_out() {
+        return None;
+    }
+    let (before, after) = (json.text().get(..=offset)?, json.text().get(offset + last..)?);
+    let mut text = String::with_capacity(before.len() + chosen.bytes + after.len());
+    text.push_str(before);
+    for (place, entry) in container.entries().enumerate().filter(|(place, _)| chosen.has(*place)) {
+        text.push_str(if chosen.is_first(place) { "" } else { "," });
+        text.push_str(container.text().get(entry.lead..entry.end)?);
+    }
+    text.push_str(after);
+    Some(Matches { kept: chosen.kept, all: chosen.all, text })
 }
 
 /// Escapes such as `\n` would glue words together.

@@ -5,6 +5,7 @@
 //! intent's terms occur in it. The header says how many stayed, on a line of its
 //! own above the text; after it, JSON can be parsed.
 
+mod choice;
 mod elements;
 mod sections;
 mod terms;

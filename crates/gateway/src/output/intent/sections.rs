@@ -8,6 +8,7 @@ use std::ops::Range;
 use memchr::{memchr, memrchr};
 
 use super::Matches;
+use super::choice::Choice;
 use super::terms::Terms;
 
 /// Longer paragraphs are cut into groups of lines.
@@ -18,25 +19,32 @@ const GROUP: usize = 500;
 
 /// The sections that match, or nothing if none or all do.
 pub(super) fn matching(text: &str, terms: &Terms) -> Option<Matches> {
-    let (mut kept, mut all) = (0, 0);
-    let mut out = String::new();
+    let mut chosen = Choice::default();
+    for section in Sections::of(text) {
+        chosen.push(terms.match_in(text.get(section.clone())?), section.len());
+    }
+    if !chosen.leaves_out() {
+        return None;
+    }
+    // What stands between sections is blank and not counted; it makes the text grow a little at worst.
+    let mut out = String::with_capacity(chosen.bytes + chosen.kept * PARAGRAPH.len());
     // Where the last kept section ended, if the one before this was kept.
     let mut joins = None;
-    for section in Sections::of(text) {
-        all += 1;
-        let Some(words) = text.get(section.clone()) else { continue };
-        if !terms.match_in(words) {
+    for (place, section) in Sections::of(text).enumerate() {
+        if !chosen.has(place) {
             joins = None;
             continue;
         }
         let between = joins.and_then(|end: usize| text.get(end..section.start));
-        out.push_str(between.unwrap_or(if kept == 0 { "" } else { "\n\n" }));
-        out.push_str(words);
-        kept += 1;
+        out.push_str(between.unwrap_or(if chosen.is_first(place) { "" } else { PARAGRAPH }));
+        out.push_str(text.get(section.clone())?);
         joins = Some(section.end);
     }
-    (kept > 0 && kept < all).then_some(Matches { kept, all, text: out })
+    Some(Matches { kept: chosen.kept, all: chosen.all, text: out })
 }
+
+/// Separates sections that did not follow each other.
+const PARAGRAPH: &str = "\n\n";
 
 /// Iterator over the sections of a text. None is blank.
 struct Sections<'a> {

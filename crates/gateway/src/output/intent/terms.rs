@@ -1,8 +1,9 @@
 //! The words of an intent, and whether enough of them occur in a text.
 //!
 //! Case is folded for all scripts and endings are cut lightly, so that "errors"
-//! finds "Error" and "failed" finds "failing". Words of scripts that have no case,
-//! many of which have no spaces either, are looked for inside longer ones.
+//! finds "Error" and "failed" finds "failing". Words of scripts that have no case
+//! are looked for inside longer ones; of scripts that have no spaces either, every
+//! pair of characters is a term, since nothing tells where a word ends.
 
 use memchr::memmem::Finder;
 
@@ -28,16 +29,19 @@ pub(super) struct Terms {
     finders: Vec<Finder<'static>>,
     /// First bytes of stems: most words of a text are dismissed by theirs.
     first: [bool; 256],
+    /// Longer words than this are none of the terms, and may be a megabyte of something else.
+    longest: usize,
 }
 
 impl Terms {
     /// None if there is no word in the intent.
     pub(super) fn of(intent: &str) -> Option<Self> {
-        let mut words: Vec<_> = words(intent).map(fold).collect();
+        let mut words: Vec<_> = words(intent).map(fold).chain(pairs(intent)).collect();
         if words.iter().any(|word| !is_stop_word(word)) {
             words.retain(|word| !is_stop_word(word));
         }
-        let mut terms = Self { stems: Vec::new(), inside: Vec::new(), finders: Vec::new(), first: [false; 256] };
+        let mut terms =
+            Self { stems: Vec::new(), inside: Vec::new(), finders: Vec::new(), first: [false; 256], longest: 0 };
         for word in words {
             let caseless = word.chars().all(|c| !c.is_ascii() && c.to_lowercase().eq(c.to_uppercase()));
             let (list, term) = if caseless { (&mut terms.inside, word) } else { (&mut terms.stems, stem(word)) };
@@ -48,6 +52,8 @@ impl Terms {
         terms.stems.truncate(MAX_TERMS / 2);
         terms.inside.truncate(MAX_TERMS / 2);
         terms.finders = terms.inside.iter().map(|term| Finder::new(term).into_owned()).collect();
+        // Folding makes a word at most three times shorter, and an ending is a few letters.
+        terms.longest = terms.stems.iter().map(|term| 3 * term.len() + 32).max().unwrap_or(0);
         for byte in terms.stems.iter().filter_map(|term| term.bytes().next()) {
             terms.first[usize::from(byte)] = true;
         }
@@ -76,6 +82,9 @@ impl Terms {
 
     fn position(&self, word: &str) -> Option<usize> {
         let first = word.bytes().next()?.to_ascii_lowercase();
+        if word.len() > self.longest {
+            return None;
+        }
         if first.is_ascii() && !self.first[usize::from(first)] {
             return None;
         }
@@ -84,8 +93,22 @@ impl Terms {
     }
 }
 
+/// Words of scripts that have spaces between them. Other scripts end a word as a space does: `发生timeout错误`.
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+    text.split(|c: char| !c.is_alphanumeric() || is_spaceless(c)).filter(|word| !word.is_empty())
+}
+
+/// Pairs of neighbours in scripts without spaces; a character alone is all there is of it.
+fn pairs(text: &str) -> impl Iterator<Item = String> {
+    text.split(|c: char| !is_spaceless(c)).filter(|run| !run.is_empty()).flat_map(|run| {
+        let chars: Vec<char> = run.chars().take(MAX_TERMS).collect();
+        chars.windows(chars.len().min(2)).map(String::from_iter).collect::<Vec<_>>()
+    })
+}
+
+/// Chinese characters and the syllables of Japanese.
+fn is_spaceless(c: char) -> bool {
+    matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3fffd}')
 }
 
 /// The word itself and, of a `camelCaseWord`, its parts.
@@ -130,9 +153,11 @@ fn is_stop_word(word: &str) -> bool {
 }
 
 /// Cuts English endings: plural, `-ing`, `-ed`, a silent `e`, a doubled last letter. Applied to both sides, so it need
-/// only be the same for the forms of a word, not right. Other scripts pass unchanged.
+/// only be the same for the forms of a word, not right. Of Cyrillic words the vowels and the few consonants at their
+/// end go. Other scripts pass unchanged.
 fn stem(mut word: String) -> String {
     if !word.is_ascii() {
+        cut_cyrillic(&mut word);
         return word;
     }
     cut_plural(&mut word);
@@ -160,6 +185,15 @@ fn stem(mut word: String) -> String {
         word.pop();
     }
     word
+}
+
+fn cut_cyrillic(word: &mut String) {
+    // Three letters of two bytes stay.
+    while word.len() > 6
+        && word.ends_with(['а', 'е', 'ё', 'и', 'і', 'о', 'у', 'ы', 'э', 'ю', 'я', 'й', 'ь', 'м', 'х', 'в'])
+    {
+        word.pop();
+    }
 }
 
 fn cut_plural(word: &mut String) {
@@ -219,6 +253,11 @@ mod tests {
         check("ÜBERGRÖSSE", "die Übergröße", true);
         check("ΟΔΟΣ", "οδος οδός", true);
         check("ошибка", "ОШИБКА!", true);
+        for form in ["ошибка", "ошибки", "ошибкой", "ошибками", "Ошибкам"] {
+            check(form, "нет ошибки", true);
+        }
+        check("запросы базы", "о запросах к базе", true);
+        check("ошибка", "нет обмана", false);
         check("istanbul", "İSTANBUL", true);
     }
 
@@ -226,6 +265,12 @@ mod tests {
     fn scripts_without_spaces_are_searched_inside() {
         check("错误", "发生错误了", true);
         check("错误", "一切正常", false);
+        check("查找连接错误", "发生错误了：连接失败", true);
+        check("查找连接错误", "一切连接正常", false);
+        check("HTTP错误", "出现http错误了", true);
+        check("timeout", "发生timeout错误", true);
+        check("エラーの原因", "接続エラーが発生", true);
+        check("误", "发生错误了", true);
     }
 
     #[test]

@@ -123,40 +123,27 @@ impl Sink for Measure {
     }
 }
 
-/// Keeps the bytes from one place to another.
-pub(crate) struct Window {
+/// Appends the bytes from one place to another, less those of characters that its edges cut in two.
+pub(crate) struct Window<'o> {
     from: usize,
     to: usize,
     at: usize,
-    kept: Vec<u8>,
+    out: &'o mut String,
 }
 
-impl Window {
-    pub(crate) fn new(from: usize, to: usize) -> Self {
-        Self { from, to, at: 0, kept: Vec::new() }
-    }
-
-    /// What was kept, less the bytes of characters that the window's edges cut in two.
-    pub(crate) fn into_text(self) -> String {
-        let whole = self.kept.iter().position(|byte| byte & 0xC0 != 0x80).unwrap_or(self.kept.len());
-        let kept = self.kept.get(whole..).unwrap_or_default();
-        match std::str::from_utf8(kept) {
-            Ok(text) => text.to_owned(),
-            Err(cut) => kept
-                .get(..cut.valid_up_to())
-                .map(|valid| String::from_utf8_lossy(valid).into_owned())
-                .unwrap_or_default(),
-        }
+impl<'o> Window<'o> {
+    pub(crate) fn new(from: usize, to: usize, out: &'o mut String) -> Self {
+        Self { from, to, at: 0, out }
     }
 }
 
-impl Sink for Window {
+impl Sink for Window<'_> {
     fn put(&mut self, piece: &str) {
         let end = self.at.saturating_add(piece.len());
         if end > self.from && self.at < self.to {
-            let skip = self.from.saturating_sub(self.at);
-            let take = self.to.min(end) - self.at;
-            self.kept.extend_from_slice(piece.as_bytes().get(skip..take).unwrap_or_default());
+            let skip = piece.ceil_char_boundary(self.from.saturating_sub(self.at));
+            let take = piece.floor_char_boundary(self.to.min(end) - self.at);
+            self.out.push_str(piece.get(skip..take).unwrap_or_default());
         }
         self.at = end;
     }
@@ -224,9 +211,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn printed(json: &str) -> String {
-        let mut window = Window::new(0, usize::MAX);
-        pretty(Value::of(json), &mut window);
-        window.into_text()
+        let mut text = String::new();
+        pretty(Value::of(json), &mut Window::new(0, usize::MAX, &mut text));
+        text
     }
 
     fn check(json: &str, expected: &str) {
@@ -263,10 +250,10 @@ mod tests {
         let whole = printed(json);
         for from in 0..=whole.len() {
             for to in from..=whole.len() {
-                let mut window = Window::new(from, to);
-                pretty(Value::of(json), &mut window);
+                let mut text = String::new();
+                pretty(Value::of(json), &mut Window::new(from, to, &mut text));
                 let (start, end) = (whole.ceil_char_boundary(from), whole.floor_char_boundary(to));
-                assert_eq!(window.into_text(), whole.get(start..end).unwrap_or_default());
+                assert_eq!(text, whole.get(start..end).unwrap_or_default());
             }
         }
     }

@@ -9,6 +9,7 @@
 use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::{Kept, Kind, ResultId, ResultLimits, Whole, is_expired};
@@ -70,7 +71,7 @@ impl Directory {
             }
             let mut text = String::new();
             file.take(limits.max_bytes as u64).read_to_string(&mut text).ok()?;
-            Some(Whole { kind, text: text.into() })
+            Some(Whole { kind, text: Arc::new(text) })
         })
     }
 

@@ -1,7 +1,7 @@
 //! Results in memory, for a process that serves.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use super::{Kept, ResultId, ResultLimits, Whole, is_expired};
@@ -27,8 +27,10 @@ impl Memory {
         if cost > limits.max_bytes {
             return false;
         }
-        // Copied outside the lock: it may be megabytes.
-        let whole = Whole { kind: kept.kind, text: kept.text.into() };
+        // Copied outside the lock: it may be megabytes. A text that is owned is moved, not copied.
+        let mut text = kept.text.into_owned();
+        text.shrink_to_fit();
+        let whole = Whole { kind: kept.kind, text: Arc::new(text) };
         let mut shelf = self.shelf();
         shelf.drop_expired(now, limits);
         while shelf.bytes + cost > limits.max_bytes && shelf.drop_oldest() {}

@@ -58,7 +58,7 @@ pub struct Whole {
     /// How to read it.
     pub kind: Kind,
     /// Exactly what was returned.
-    pub text: Arc<str>,
+    pub text: Arc<String>,
 }
 
 /// What the store may hold.

@@ -1,5 +1,6 @@
 //! The promises of the store, for both places.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
@@ -45,7 +46,7 @@ fn what_was_kept_comes_back_exactly() {
     each_place(MB, |store, _| {
         let text = r#"{"a":"\ud800","n":1e21} "#;
         let id = store.keep(json(text)).expect("it fits");
-        assert_eq!(store.get(id.as_str()), Ok(Whole { kind: Kind::Json, text: text.into() }));
+        assert_eq!(store.get(id.as_str()), Ok(Whole { kind: Kind::Json, text: Arc::new(text.into()) }));
     });
 }
 

@@ -4,12 +4,14 @@
 //! do not fit. What might be meant otherwise is a warning. It follows names, not values: a backend that was put into a
 //! variable is no longer seen.
 
+mod promises;
+
 use crate::{
-    direct,
+    direct::{self, Unusable},
     erase::shorten,
     fault::SyntaxFault,
     hyphen,
-    literal::{Arguments, argument_start, arguments},
+    literal::{self, Arguments, argument_start, arguments},
     parse::{Parsed, with_parsed},
     position::Position,
     reach::{self, Reached, Target, global_backend},
@@ -19,9 +21,9 @@ use crate::{
 use oxc::{
     ast::ast::*,
     ast_visit::{Visit, walk},
-    span::{GetSpan, Span},
+    span::Span,
     syntax::{
-        operator::UnaryOperator,
+        operator::BinaryOperator,
         symbol::{SymbolFlags, SymbolId},
     },
 };
@@ -108,7 +110,7 @@ impl FindingCode {
 /// Inspects a text without running it: what `toolgate check` shows.
 pub fn preflight(source: &str, tools: &dyn Tools) -> Result<Preflight, SyntaxFault> {
     if let Some(direct) = direct::read(source, tools) {
-        return direct.map(|call| of_direct(call, tools));
+        return direct.map(|call| preflight_call(&call, tools)).map_err(Unusable::into_fault);
     }
     if let Some(script) = hyphen::script(source, tools) {
         return Ok(script.preflight);
@@ -116,8 +118,8 @@ pub fn preflight(source: &str, tools: &dyn Tools) -> Result<Preflight, SyntaxFau
     with_parsed(source, |parsed| Ok(inspect(&parsed, tools)))
 }
 
-/// The text has no places to point at; its findings stand at its start.
-fn of_direct(call: Call, tools: &dyn Tools) -> Preflight {
+/// Inspects a call that is no program: its text has no places to point at, so findings stand at its start.
+pub fn preflight_call(call: &Call, tools: &dyn Tools) -> Preflight {
     let written = format!("{}.{}", shorten(&call.backend), shorten(&call.tool));
     let position = Position { line: 1, column: 1 };
     let problems = tools.check_arguments(&call.backend, &call.tool, &call.arguments);
@@ -128,8 +130,8 @@ fn of_direct(call: Call, tools: &dyn Tools) -> Preflight {
         suggestion: None,
     };
     let errors = problems.into_iter().map(finding).collect();
-    let arguments = Arguments::Known(call.arguments);
-    let planned = PlannedCall { backend: call.backend, tool: call.tool, position: None, arguments };
+    let arguments = Arguments::Known(call.arguments.clone());
+    let planned = PlannedCall { backend: call.backend.clone(), tool: call.tool.clone(), position: None, arguments };
     Preflight { calls: vec![planned], errors, warnings: Vec::new() }
 }
 
@@ -321,64 +323,6 @@ impl<'a> Inspector<'_, 'a> {
         }
     }
 
-    /// A promise that nobody waits for: its call may not even be sent before the program ends.
-    fn check_dropped(&mut self, expression: &Expression<'a>) {
-        let expression = match expression.get_inner_expression() {
-            Expression::UnaryExpression(it) if it.operator == UnaryOperator::Void => &it.argument,
-            other => other,
-        };
-        if let Some(reached) = self.dropped(expression) {
-            let message = format!("The call of {}.{} is never awaited", reached.receiver, reached.name);
-            self.warn(
-                FindingCode::NotAwaited,
-                expression.span().start,
-                message,
-                Some("Write `await` before it.".into()),
-            );
-        }
-    }
-
-    fn dropped(&self, expression: &Expression<'a>) -> Option<Reached> {
-        if let Some(reached) = self.is_tool_call(expression) {
-            return Some(reached);
-        }
-        let Expression::CallExpression(call) = expression.get_inner_expression() else { return None };
-        let (object, name, _) = reach::member(&call.callee)?;
-        if is_promise_method(name) { self.dropped(object) } else { None }
-    }
-
-    /// `b.t({…}).items`, or `p.items` where `p` is such a promise.
-    fn check_used_promise(&mut self, object: &Expression<'a>, property: &str, at: u32) {
-        if is_promise_method(property) {
-            return;
-        }
-        let name = self.promise_name(object);
-        if let Some(name) = name {
-            let message = format!("`{name}` is a promise, so it has no `{property}`");
-            self.warn(FindingCode::MissingAwait, at, message, Some("Write `await` before the call.".into()));
-        }
-    }
-
-    /// `for (const x of p)` and `[...p]`.
-    fn check_looped_promise(&mut self, looped: &Expression<'a>) {
-        if let Some(name) = self.promise_name(looped) {
-            let message = format!("`{name}` is a promise, so it has no items");
-            let suggestion = Some("Write `await` before the call.".into());
-            self.warn(FindingCode::MissingAwait, looped.span().start, message, suggestion);
-        }
-    }
-
-    /// How the program writes an expression that is the promise of a call.
-    fn promise_name(&self, expression: &Expression<'a>) -> Option<String> {
-        match expression.get_inner_expression() {
-            Expression::Identifier(id) => {
-                let symbol = id.reference_id.get().and_then(|it| self.parsed.scoping.get_reference(it).symbol_id());
-                symbol.filter(|symbol| self.promises.contains(symbol)).map(|_| id.name.to_string())
-            }
-            _ => self.is_tool_call(expression).map(|reached| format!("{}.{}(…)", reached.receiver, reached.name)),
-        }
-    }
-
     /// After `exa.search = …` or `globalThis.exa = …` nothing about the backend is certain.
     fn mark_changed(&mut self, member: &MemberExpression<'a>) {
         let object = member.object();
@@ -408,10 +352,6 @@ impl<'a> Inspector<'_, 'a> {
     }
 }
 
-fn is_promise_method(name: &str) -> bool {
-    matches!(name, "then" | "catch" | "finally")
-}
-
 fn tell(written: &str, problem: &ArgumentProblem) -> String {
     if problem.path.is_empty() {
         format!("{written}: {}", problem.message)
@@ -427,6 +367,7 @@ fn first_segment(path: &str) -> &str {
 impl<'a> Visit<'a> for Inspector<'_, 'a> {
     fn visit_call_expression(&mut self, it: &CallExpression<'a>) {
         self.check_call(it);
+        self.check_passed_promises(it);
         // The name that is called is no question whether it is there; what it is a property of may hold more calls.
         match (self.reached(&it.callee), it.optional) {
             (Some(_), false) => {}
@@ -445,15 +386,8 @@ impl<'a> Visit<'a> for Inspector<'_, 'a> {
     }
 
     fn visit_variable_declarator(&mut self, it: &VariableDeclarator<'a>) {
-        if let (BindingPattern::BindingIdentifier(id), Some(init)) = (&it.id, &it.init)
-            && let (Some(symbol), Some(reached)) = (id.symbol_id.get(), self.is_tool_call(init))
-        {
-            self.promises.insert(symbol);
-            if self.parsed.scoping.get_resolved_reference_ids(symbol).is_empty() {
-                let message = format!("The call of {}.{} is never awaited", reached.receiver, reached.name);
-                let suggestion = Some("Write `await` before it.".to_owned());
-                self.warn(FindingCode::NotAwaited, init.span().start, message, suggestion);
-            }
+        if let Some(init) = &it.init {
+            self.check_bound_promise(&it.id, init);
         }
         walk::walk_variable_declarator(self, it);
     }
@@ -468,6 +402,25 @@ impl<'a> Visit<'a> for Inspector<'_, 'a> {
     fn visit_spread_element(&mut self, it: &SpreadElement<'a>) {
         self.check_looped_promise(&it.argument);
         walk::walk_spread_element(self, it);
+    }
+
+    fn visit_template_literal(&mut self, it: &TemplateLiteral<'a>) {
+        it.expressions.iter().for_each(|hole| self.check_counted_promise(hole));
+        walk::walk_template_literal(self, it);
+    }
+
+    fn visit_binary_expression(&mut self, it: &BinaryExpression<'a>) {
+        if it.operator.is_arithmetic() || it.operator.is_compare() {
+            self.check_counted_promise(&it.left);
+            self.check_counted_promise(&it.right);
+        }
+        if it.operator == BinaryOperator::In
+            && let Some(name) = literal::text(&it.left)
+            && let Some((_, Some(backend))) = reach::backend(self.parsed, &it.right, self.tools)
+        {
+            self.probed.insert((backend, name.to_owned()));
+        }
+        walk::walk_binary_expression(self, it);
     }
 
     fn visit_static_member_expression(&mut self, it: &StaticMemberExpression<'a>) {
