@@ -134,8 +134,7 @@ fn panicked() -> HostError {
 ///
 /// With a mover, the run may go on with another worker; that one is gone when this comes back.
 pub(crate) fn drive(wire: &mut Wire, job: Job, mover: Option<Mover<'_>>) -> Driven {
-    let Ok(outbox) = wire.outbox() else { return Driven::lost(Lost::Closed { started: false }) };
-    let line = Line::new(outbox, mover.is_some());
+    let line = Line::new(wire.outbox(), mover.is_some());
     let shared = Arc::new(Shared { line, ledger: Mutex::default(), observer: job.observer.clone() });
     let Job { start, data, deadline, host, observer, runtime } = job;
     let limits = start.limits.clone();

@@ -6,6 +6,7 @@
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,6 +16,9 @@ use toolgate_wire::frame::Layers;
 
 use crate::outbox::Outbox;
 use crate::pump::Lost;
+
+/// The least room that a read finds.
+const ROOM: usize = 16 * 1024;
 
 /// A worker's first words.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +30,7 @@ pub(crate) struct Hello {
 /// The host's end of a worker's socket.
 pub(crate) struct Wire {
     stream: UnixStream,
+    outbox: Arc<Outbox>,
     /// Bytes that arrived: `buffer[start..end]`. What lies beyond is room, cleared once and used again.
     buffer: Vec<u8>,
     start: usize,
@@ -35,9 +40,11 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
+    /// All that a run needs is made here, ahead of it. A worker may have said its first words already.
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Wire { stream, buffer: Vec::new(), start: 0, end: 0, drained: true })
+        let outbox = Arc::new(Outbox::new(&stream)?);
+        Ok(Wire { stream, outbox, buffer: vec![0; 2 * ROOM], start: 0, end: 0, drained: false })
     }
 
     /// Whether there is something to read: a frame, a part of one, or the end.
@@ -91,8 +98,8 @@ impl Wire {
     }
 
     /// Where frames to this worker are written.
-    pub(crate) fn outbox(&self) -> io::Result<Outbox> {
-        Outbox::new(&self.stream)
+    pub(crate) fn outbox(&self) -> Arc<Outbox> {
+        self.outbox.clone()
     }
 
     /// What the next frame carries, if all of it is there.
@@ -116,7 +123,6 @@ impl Wire {
 
     /// Reads what is there. The buffer grows with what has arrived, never with what was announced.
     fn read(&mut self) -> io::Result<usize> {
-        const ROOM: usize = 16 * 1024;
         if self.buffer.len() - self.end < ROOM {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);

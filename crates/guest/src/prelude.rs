@@ -17,3 +17,5 @@ pub const WEB: &str = include_str!("prelude/web.js");
 pub const MAIN: &str = include_str!("prelude/main.js");
 /// Takes a function that tells kinds of object apart; gives `structuredClone`.
 pub const CLONE: &str = include_str!("data/clone.js");
+/// Takes nothing and does nothing that stays: a program like many, for a worker to try itself on.
+pub const TRIAL: &str = include_str!("prelude/trial.js");

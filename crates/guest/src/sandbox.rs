@@ -58,10 +58,8 @@ impl Sandbox {
 
     /// Runs trusted code, so that the pages which a program will write are written already.
     pub(crate) fn warm_up(&self) {
-        const TRIAL: &str = "(async () => { const a = [1, 2, 3].map((x) => ({ x })); \
-             await null; return JSON.stringify(a) + new Date(0).toString(); })";
         self.context.with(|ctx| {
-            if let Ok(trial) = ctx.eval::<Function<'_>, _>(TRIAL) {
+            if let Ok(trial) = ctx.eval::<Function<'_>, _>(prelude::TRIAL) {
                 let _ = trial.call::<_, Value<'_>>(());
                 while ctx.execute_pending_job() {}
             }

@@ -107,11 +107,13 @@ pub struct ComputeOptions {
     pub limits: LimitRequest,
     /// How the caller takes the request back.
     pub cancel: Cancel,
+    /// The interpreter, if not the engine's own choice.
+    pub engine: Option<EngineChoice>,
 }
 
 impl ComputeOptions {
     pub(super) fn request(self, code: &str, data: String) -> Request {
         let request = Request::new(Profile::Compute, code);
-        Request { limits: self.limits, cancel: self.cancel, data: Some(data), ..request }
+        Request { limits: self.limits, cancel: self.cancel, engine: self.engine, data: Some(data), ..request }
     }
 }

@@ -26,7 +26,7 @@ impl Pump {
     ///
     /// The first is stopped meanwhile. A repetition may take as long as the run computed so far.
     pub(crate) fn repeat(&mut self, second: &mut dyn Second, took: Duration) -> Result<Repeated, GivenUp> {
-        let outbox = second.wire().outbox().map(Arc::new).map_err(|_| GivenUp::Lost)?;
+        let outbox = second.wire().outbox();
         self.line().follow(&outbox);
         let patience = Instant::now() + took.max(SHORTEST);
         let mut repetition = Repetition { outbox, at: 0, lines: 0, caught_up: None };

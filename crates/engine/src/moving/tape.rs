@@ -56,9 +56,9 @@ struct Ends {
 
 impl Line {
     /// `keep`: whether the run may move, so that what is said is kept.
-    pub(crate) fn new(outbox: Outbox, keep: bool) -> Self {
+    pub(crate) fn new(outbox: Arc<Outbox>, keep: bool) -> Self {
         let tape = keep.then(Tape::default);
-        Line(Mutex::new(Ends { outbox: Arc::new(outbox), tape, follower: None }))
+        Line(Mutex::new(Ends { outbox, tape, follower: None }))
     }
 
     /// The worker's outbox at this moment.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use toolgate_engine::{ComputeOptions, Engine};
+use toolgate_engine::{ComputeOptions, Engine, EngineChoice};
 use toolgate_wire::LimitRequest;
 
 use super::meter::{Meter, Samples, timed};
@@ -22,6 +22,19 @@ pub(super) fn measure(meter: &Meter, records: u32) -> anyhow::Result<Samples> {
         let options = ComputeOptions { limits: limits.clone(), ..ComputeOptions::default() };
         timed(&expected, || started.engine.compute_blocking(CODE, data, options))
     })
+}
+
+/// What a computation over all records takes where it may move to V8, beside QuickJS alone.
+pub(super) fn auto_to_quickjs(meter: &Meter) -> anyhow::Result<Samples> {
+    let (data, names) = customers(100_000);
+    let expected = serde_json::to_string(&names)?;
+    let started = start(Engine::builder())?;
+    let timed = |engine| {
+        let (data, engine) = (data.clone(), Some(engine));
+        let options = ComputeOptions { engine, ..ComputeOptions::default() };
+        timed(&expected, || started.engine.compute_blocking(CODE, data, options))
+    };
+    meter.compare(|| timed(EngineChoice::Auto), || timed(EngineChoice::QuickJs))
 }
 
 /// Records of about 150 bytes, and the names that the filter keeps: nine in a hundred.

@@ -50,6 +50,20 @@ pub(super) fn names(meter: &Meter) -> anyhow::Result<Samples> {
     with_host(meter, NAMES, ManyTools::new(50, 20), "2")
 }
 
+/// [`names`] beside [`warm`].
+pub(super) fn names_to_warm(meter: &Meter) -> anyhow::Result<Samples> {
+    let started = start(Engine::builder())?;
+    let host = ManyTools::new(50, 20);
+    let timed = |host: Option<&Arc<ManyTools>>, code| {
+        let mut request = Request::new(Profile::Chain, code);
+        if let Some(host) = host {
+            request.host = host.clone();
+        }
+        timed("2", || started.engine.run_blocking(request))
+    };
+    meter.compare(|| timed(Some(&host), NAMES), || timed(None, SUM))
+}
+
 fn with_host(meter: &Meter, code: &str, host: Arc<dyn Host>, expected: &str) -> anyhow::Result<Samples> {
     let request = Request { host, ..Request::new(Profile::Chain, code) };
     measure(meter, &request, expected)

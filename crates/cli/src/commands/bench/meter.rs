@@ -31,6 +31,7 @@ pub(super) enum Unit {
     Microseconds,
     Bytes,
     PerSecond,
+    Percent,
 }
 
 impl Unit {
@@ -39,6 +40,7 @@ impl Unit {
             Unit::Microseconds => "us",
             Unit::Bytes => "bytes",
             Unit::PerSecond => "per_s",
+            Unit::Percent => "percent",
         }
     }
 }
@@ -98,7 +100,7 @@ impl Row {
     pub(super) fn line(&self) -> String {
         let Row { workload, n, p50, p99, mean, unit, calibration } = self;
         let unit = unit.name();
-        format!("  {workload:<14} {n:>7} {p50:>12.1} {p99:>12.1} {mean:>12.1}  {unit:<6} {calibration:>12.1}")
+        format!("  {workload:<14} {n:>7} {p50:>12.1} {p99:>12.1} {mean:>12.1}  {unit:<7} {calibration:>11.1}")
     }
 }
 
@@ -133,6 +135,19 @@ impl Meter {
         self.sample_in_a_row(|| {
             std::thread::sleep(REST);
             one()
+        })
+    }
+
+    /// What one thing takes in percent of another right before it: a machine that gets slower slows both.
+    pub(super) fn compare(
+        &self,
+        mut one: impl FnMut() -> anyhow::Result<f64>,
+        mut other: impl FnMut() -> anyhow::Result<f64>,
+    ) -> anyhow::Result<Samples> {
+        self.sample(|| {
+            let other = other()?;
+            std::thread::sleep(REST);
+            Ok(100.0 * one()? / other)
         })
     }
 

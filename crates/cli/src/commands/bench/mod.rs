@@ -88,7 +88,7 @@ fn progress_bar(name: &'static str, runs: u32) -> ProgressBar {
 
 fn heading(style: Style) -> String {
     let columns = format!(
-        "  {:<14} {:>7} {:>12} {:>12} {:>12}  {:<6} {:>12}",
+        "  {:<14} {:>7} {:>12} {:>12} {:>12}  {:<7} {:>11}",
         "workload", "n", "p50", "p99", "mean", "unit", "calibration"
     );
     style.strong(columns)

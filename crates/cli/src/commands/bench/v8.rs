@@ -39,6 +39,16 @@ pub(super) fn warm(meter: &Meter) -> anyhow::Result<Samples> {
     })
 }
 
+/// What a short run takes where it may move to V8, beside QuickJS alone.
+pub(super) fn short_runs(meter: &Meter) -> anyhow::Result<Samples> {
+    let started = with_v8()?;
+    let timed = |engine| {
+        let request = Request { engine: Some(engine), ..Request::new(Profile::Chain, "return 1+1") };
+        timed("2", || started.engine.run_blocking(request))
+    };
+    meter.compare(|| timed(EngineChoice::Auto), || timed(EngineChoice::QuickJs))
+}
+
 pub(super) fn nbody(meter: &Meter, choice: EngineChoice) -> anyhow::Result<Samples> {
     let started = with_v8()?;
     let limits = LimitRequest { wall: Some(Duration::from_secs(120)), ..LimitRequest::default() };

@@ -65,6 +65,13 @@ pub(super) const WORKLOADS: &[Workload] = &[
         ..ROW
     },
     Workload {
+        name: "names-to-warm",
+        what: "the same in percent of `warm`, run by run",
+        unit: Unit::Percent,
+        measure: latency::names_to_warm,
+        ..ROW
+    },
+    Workload {
         name: "plan-script",
         group: Some("chain"),
         what: "planning a script of 20 lines, at 1,000 registered tools",
@@ -151,6 +158,23 @@ pub(super) const WORKLOADS: &[Workload] = &[
         runs: 8,
         cores: Cores::All,
         measure: |meter| v8::nbody(meter, EngineChoice::Auto),
+        ..ROW
+    },
+    Workload {
+        name: "auto-warm",
+        group: Some("v8"),
+        what: "`warm` where a run may move to V8, in percent of QuickJS alone",
+        unit: Unit::Percent,
+        measure: v8::short_runs,
+        ..ROW
+    },
+    Workload {
+        name: "auto-data",
+        group: Some("v8"),
+        what: "`data-100000` where a run may move to V8, in percent of QuickJS alone",
+        unit: Unit::Percent,
+        runs: 20,
+        measure: data::auto_to_quickjs,
         ..ROW
     },
     Workload {

@@ -96,7 +96,7 @@ async fn query(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> 
     let code = arguments.text("code")?;
     let settings = shared.gateway.config().settings.clone();
     let following = Following::new(&Asked { cancel: call.cancel.clone(), ..Asked::default() });
-    let options = ComputeOptions { limits: compute_limits(&settings), cancel: following.cancel.clone() };
+    let options = ComputeOptions { limits: compute_limits(&settings), cancel: following.cancel.clone(), engine: None };
     let asked = crate::chain::query(shared.gateway.chain().engine(), shared.gateway.results(), id, code, options);
     let report = asked.await.map_err(|error| Complaint(format!("result_id: {error}")))?;
     let settings = output_settings(&settings);

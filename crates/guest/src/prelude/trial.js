@@ -1,0 +1,10 @@
+// A program like many, run before the real one comes: the pages that it touches are the worker's own then.
+(async () => {
+  const records = [1, 2, 3].map((x) => ({ x }));
+  let sum = 0;
+  for (const { x } of records) sum += typeof x === "number" && x > 1 ? x * 2 : `${x}`.length;
+  await Promise.all(records.map(async ({ x }) => x));
+  const text = JSON.stringify(records.filter(({ x }) => x !== sum));
+  const looked = new Proxy({}, { get: () => new Map([[sum, records]]).get(sum) }).any;
+  return JSON.parse(text).concat(looked, new Date(0).toString()).join();
+})
