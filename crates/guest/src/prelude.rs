@@ -15,6 +15,8 @@ pub const TOOLS: &str = include_str!("prelude/tools.js");
 pub const WEB: &str = include_str!("prelude/web.js");
 /// Sets the stage for one run and tells how it failed.
 pub const MAIN: &str = include_str!("prelude/main.js");
+/// An object of functions that serialising needs, captured before any guest code.
+pub const REALM: &str = include_str!("data/realm.js");
 /// Takes a function that tells kinds of object apart; gives `structuredClone`.
 pub const CLONE: &str = include_str!("data/clone.js");
 /// Takes nothing and does nothing that stays: a program like many, for a worker to try itself on.

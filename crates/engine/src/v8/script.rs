@@ -6,10 +6,11 @@ use toolgate_guest::prelude;
 const OUTER: &str = include_str!("js/outer.js");
 
 /// The rest of the worker's program, in the order in which its first file takes them.
-const INNER: [(&str, &str); 11] = [
+const INNER: [(&str, &str); 12] = [
     ("worker", include_str!("js/worker.js")),
     ("realm", include_str!("js/realm.js")),
     ("serialise", include_str!("js/serialise.js")),
+    ("captured", prelude::REALM),
     ("codec", include_str!("js/codec.js")),
     ("clone", prelude::CLONE),
     ("core", prelude::CORE),

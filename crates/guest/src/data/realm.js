@@ -49,7 +49,8 @@
     typedLength: (array) => apply(typedLength, array, none),
     bufferBytes: (buffer) => new Bytes(buffer),
     viewBytes: (view) => new Bytes(apply(viewBuffer, view, none), apply(viewOffset, view, none), apply(viewLength, view, none)),
-    samples: {
+    // One of each kind of object at least.
+    samples: () => ({
       Plain: [{}],
       Array: [[]],
       Number: [Object(1)],
@@ -70,6 +71,6 @@
       Promise: [Promise.resolve()],
       Proxy: [new Proxy({}, {})],
       RawJson: [JSON.rawJSON("0")],
-    },
+    }),
   };
 })()

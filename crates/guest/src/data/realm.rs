@@ -6,6 +6,8 @@
 
 use rquickjs::{Array, Ctx, Function, Object, Result, Value, context::EvalOptions};
 
+use crate::prelude;
+
 use super::exotic::{Key, RecordClass, class_id, has_key};
 
 /// How a value that is an object is to be written.
@@ -91,8 +93,9 @@ impl<'js> Realm<'js> {
         let records = RecordClass::install(ctx)?;
         let mut options = EvalOptions::default();
         options.filename = Some("toolgate:data".into());
-        let captured: Object<'js> = ctx.eval_with_options(include_str!("realm.js"), options)?;
-        let mut kinds = learn_kinds(&captured.get("samples")?)?;
+        let captured: Object<'js> = ctx.eval_with_options(prelude::REALM, options)?;
+        let samples: Function<'js> = captured.get("samples")?;
+        let mut kinds = learn_kinds(&samples.call(())?)?;
         put(&mut kinds, records.id(), Kind::Record);
         Ok(Self {
             kinds,

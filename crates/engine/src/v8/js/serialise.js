@@ -1,25 +1,11 @@
 // Values out of the sandbox: the rules of the guest's native serialiser, over captured functions.
 // The walk keeps its own stack and stops at its bounds; what a value throws is the program's own.
-(function ({ isProxy, kindOf }) {
+(function ({ isProxy, kindOf }, captured) {
+  const { objectPrototype, isoText, entries, values, unboxBoolean, unboxBigInt, typedLength, bufferBytes, viewBytes } = captured;
   const { apply } = Reflect;
-  const { keys, getOwnPropertyDescriptor, getPrototypeOf, defineProperty } = Object;
+  const { keys, getPrototypeOf, defineProperty } = Object;
   const { isArray } = Array;
   const { stringify, isRawJSON } = JSON;
-  const none = [];
-  const getter = (owner, name) => getOwnPropertyDescriptor(owner, name).get;
-  const objectPrototype = Object.prototype;
-  const { getTime, toISOString } = Date.prototype;
-  const mapEntries = Map.prototype.entries;
-  const mapNext = getPrototypeOf(new Map().entries()).next;
-  const setValues = Set.prototype.values;
-  const setNext = getPrototypeOf(new Set().values()).next;
-  const booleanValue = Boolean.prototype.valueOf;
-  const bigIntValue = BigInt.prototype.valueOf;
-  const typedLength = getter(getPrototypeOf(Uint8Array.prototype), "length");
-  const Bytes = Uint8Array;
-  const viewBuffer = getter(DataView.prototype, "buffer");
-  const viewOffset = getter(DataView.prototype, "byteOffset");
-  const viewLength = getter(DataView.prototype, "byteLength");
   const { slice, codePointAt } = String.prototype;
   const { test } = RegExp.prototype;
   const { min, floor } = Math;
@@ -40,18 +26,6 @@
 
   const put = (list, at, value) =>
     defineProperty(list, at, { __proto__: null, value, writable: true, enumerable: true, configurable: true });
-  const drain = (start, next) => (collection) => {
-    const steps = apply(start, collection, none);
-    const list = [];
-    for (let at = 0; ; at++) {
-      const step = apply(next, steps, none);
-      if (step.done) return list;
-      put(list, at, step.value);
-    }
-  };
-  const entriesOf = drain(mapEntries, mapNext);
-  const valuesOf = drain(setValues, setNext);
-
   const kind = (value) => {
     if (isProxy(value)) return isArray(value) ? "Array" : "Proxy";
     if (isArray(value)) return "Array";
@@ -122,13 +96,13 @@
       return false;
     };
     const openMap = (value) => {
-      const pairs = entriesOf(value);
+      const pairs = entries(value);
       for (let at = 0; at < pairs.length; at++) {
         if (typeof pairs[at][0] !== "string") return open(value, pairs, pairs.length, null, null);
       }
       open(value, null, pairs.length, null, pairs);
     };
-    const typed = (value, items) => open(value, items, apply(typedLength, items, none), null, null);
+    const typed = (value, items) => open(value, items, typedLength(items), null, null);
     const coerced = (value, otherwise) => stringify(value === undefined ? otherwise : `${value}`);
 
     const container = (value) => {
@@ -144,9 +118,9 @@
         case "Error": out += `{"name":${coerced(value.name, "Error")},"message":${coerced(value.message, "")}}`; return;
         case "Array": return open(value, value, lengthOf(value), null, null);
         case "Typed": return typed(value, value);
-        case "Buffer": return typed(value, new Bytes(value));
-        case "View": return typed(value, new Bytes(apply(viewBuffer, value, none), apply(viewOffset, value, none), apply(viewLength, value, none)));
-        case "Set": { const items = valuesOf(value); return open(value, items, items.length, null, null); }
+        case "Buffer": return typed(value, bufferBytes(value));
+        case "View": return typed(value, viewBytes(value));
+        case "Set": { const items = values(value); return open(value, items, items.length, null, null); }
         case "Map": return openMap(value);
         default: { const own = keys(value); return open(value, null, own.length, own, null); }
       }
@@ -160,9 +134,9 @@
       switch (kindOf(value)) {
         case "Number": return +value;
         case "String": return `${value}`;
-        case "Boolean": return apply(booleanValue, value, none);
-        case "BigInt": return apply(bigIntValue, value, none);
-        case "Date": { const time = apply(getTime, value, none); return time === time ? apply(toISOString, value, none) : null; }
+        case "Boolean": return unboxBoolean(value);
+        case "BigInt": return unboxBigInt(value);
+        case "Date": return isoText(value);
         default: return value;
       }
     };

@@ -1,7 +1,7 @@
 // A V8 worker's main program, inside the program's own realm: the natives that the prelude builds
 // on, and one run from its first frame to its last. The counterpart of the guest crate's `state`,
 // `natives` and `sandbox`: whatever those do, this does in the same order with the same frames.
-(function (given, layers, makeRealm, makeSerialiser, makeCodec, makeClone, core, console, events, tools, web, main) {
+(function (given, layers, makeRealm, makeSerialiser, captured, makeCodec, makeClone, core, console, events, tools, web, main) {
   const { apply } = Reflect;
   const { parse } = JSON;
   const { RangeError, TypeError, Math, Object, Uint8Array } = globalThis;
@@ -34,7 +34,7 @@
 
   const { resolveGlobals, remember, meterMemory } = makeRealm(outside.encode);
   const { send, flush, receive, receiveText, returned, failed } = makeCodec({ outside });
-  const { toJson, isFault } = makeSerialiser({ isProxy: outside.isProxy, kindOf: outside.kind });
+  const { toJson, isFault } = makeSerialiser({ isProxy: outside.isProxy, kindOf: outside.kind }, captured);
 
   // The run.
   let limits;
