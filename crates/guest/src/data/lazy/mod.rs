@@ -4,13 +4,11 @@
 //! value. This part knows bytes and offsets only. `exotic` gives them the
 //! face of JavaScript objects.
 //!
-//! - `block`: sixteen bytes at a time
 //! - `scan`: strict walk over text
 //! - `template`: what records of the same shape have in common
 //! - `unescape`: strings with escapes
 //! - `copy`: text to text, in the serialiser's own format
 
-mod block;
 pub(crate) mod copy;
 pub(crate) mod scan;
 pub(crate) mod template;

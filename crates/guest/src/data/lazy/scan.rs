@@ -4,8 +4,6 @@
 //! value, so that a broken text is one clean error and never a surprise in
 //! the middle of a run. No recursion, no allocation.
 
-use super::block::first_special;
-
 /// Deeper nesting is refused; the serialiser writes no deeper either.
 pub(crate) const MAX_DEPTH: u32 = 1_000;
 
@@ -45,14 +43,24 @@ pub(crate) fn skip_string(text: &[u8], at: usize) -> Result<(usize, bool), Fault
     }
 }
 
-/// The next quote, backslash or control character.
+/// The next quote, backslash or control character, eight bytes at a time.
 #[inline]
 fn plain_run(text: &[u8], mut at: usize) -> usize {
-    while let Some(block) = text.get(at..).and_then(|rest| rest.first_chunk::<16>()) {
-        match first_special(block) {
-            Some(found) => return at + found,
-            None => at += 16,
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    while let Some(word) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        let word = u64::from_le_bytes(*word);
+        let zero_if_quote = word ^ (ONES * b'"' as u64);
+        let zero_if_slash = word ^ (ONES * b'\\' as u64);
+        let found = (zero_if_quote.wrapping_sub(ONES) & !zero_if_quote)
+            | (zero_if_slash.wrapping_sub(ONES) & !zero_if_slash)
+            | (word.wrapping_sub(ONES * 0x20) & !word);
+        let found = found & HIGH;
+        if found != 0 {
+            // A borrow can only spoil bytes above the first hit, and the first is the one that counts.
+            return at + (found.trailing_zeros() / 8) as usize;
         }
+        at += 8;
     }
     while let Some(&byte) = text.get(at) {
         if byte == b'"' || byte == b'\\' || byte < 0x20 {
