@@ -9,8 +9,9 @@ use serde_json::Value;
 use super::super::backend::ToolRef;
 use super::super::distance;
 use super::super::snapshot::Catalog;
-use super::words::{joined, words};
-use super::{Hit, meaning};
+use super::act::{self, Act};
+use super::words::{joined, proper_names, words};
+use super::{Hit, meaning, values};
 
 /// How fast more of the same word stops to matter, and how much a long text is held against a tool.
 const K1: f32 = 1.2;
@@ -29,10 +30,12 @@ mod weight {
 
 /// What a match of the meaning is worth where the word itself does not match, and beside it.
 const MEANING: f32 = 0.5;
+/// What a match of a word that is hinted at is worth.
+const HINT: f32 = 0.5;
 /// What a match of a word that was probably meant is worth.
 const RESCUED: f32 = 0.7;
-/// What a tool that changes something is held back by where the task names no change: the harmless one is meant.
-const RESTRAINT: f32 = 0.85;
+/// What is left of a tool's score where it covers none of the words.
+const UNCOVERED: f32 = 0.4;
 /// More than any sum of words: an exact name goes first.
 const EXACT: f32 = 10_000.0;
 
@@ -52,8 +55,8 @@ pub(in crate::catalog) struct Index {
     groups: HashMap<usize, Term>,
     scorer: Scorer<u32, Term>,
     positions: Vec<(usize, usize)>,
-    /// The tools whose name says that they change something.
-    changing: BTreeSet<u32>,
+    /// What each tool does.
+    acts: Vec<&'static [Act]>,
     /// From a name without case and separators to the tools that bear it.
     exact: HashMap<String, BTreeSet<u32>>,
 }
@@ -71,7 +74,7 @@ impl Index {
             groups: HashMap::new(),
             scorer: Scorer::new(),
             positions: Vec::new(),
-            changing: BTreeSet::new(),
+            acts: Vec::new(),
             exact: HashMap::new(),
         };
         let mut documents = Vec::new();
@@ -79,6 +82,7 @@ impl Index {
             for (t, entry) in backend.tools().iter().enumerate() {
                 let tool = ToolRef { backend, entry };
                 index.remember_names(tool);
+                index.acts.push(act::done(&tool.tool().name, tool.tool().description().unwrap_or_default()));
                 documents.push(index.frequencies(tool));
                 index.positions.push((b, t));
             }
@@ -95,9 +99,6 @@ impl Index {
         let Ok(id) = u32::try_from(self.positions.len()) else { return };
         for name in [tool.tool().name.clone(), tool.entry.identifier().to_owned(), tool.path(), tool.spelling()] {
             self.exact.entry(fold(&name)).or_default().insert(id);
-        }
-        if words(&tool.tool().name).iter().any(|word| meaning::changes(word)) {
-            self.changing.insert(id);
         }
     }
 
@@ -169,44 +170,47 @@ impl Index {
             .collect()
     }
 
-    /// BM25 over the words of `query`, times the share of them that a tool covers.
+    /// BM25 over the words of `query`, times the share of them that a tool covers, times how its act fits.
     fn score(&self, query: &str) -> BTreeMap<u32, f32> {
-        let mut asked: Vec<String> = Vec::new();
-        for word in words(query) {
-            if !asked.contains(&word) {
-                asked.push(word);
-            }
-        }
-        asked.truncate(MAX_QUERY_WORDS);
-        let all = asked.len().max(1) as f32;
-        asked.extend(joined(query).into_iter().filter(|word| self.terms.contains_key(word)).take(MAX_QUERY_WORDS));
+        let names = proper_names(query);
         let mut totals: BTreeMap<u32, (f32, f32)> = BTreeMap::new();
-        for word in &asked {
-            for (id, score) in self.score_word(word) {
+        let mut known: f32 = 0.0;
+        let asked = asked(query);
+        let joined = joined(query).into_iter().filter(|word| self.terms.contains_key(word)).take(MAX_QUERY_WORDS);
+        for (word, counted) in asked.into_iter().map(|word| (word, 1.0)).chain(joined.map(|word| (word, 0.0))) {
+            let scores = self.score_word(&word, !names.contains(&word));
+            if !scores.is_empty() {
+                known += counted;
+            }
+            for (id, score) in scores {
                 let (sum, covered) = totals.entry(id).or_default();
                 *sum += score;
                 *covered += 1.0;
             }
         }
-        let wants_change = asked.iter().any(|word| meaning::changes(word));
+        let wanted = act::wanted(query);
         let factor = |id: u32, covered: f32| {
-            let restraint = if !wants_change && self.changing.contains(&id) { RESTRAINT } else { 1.0 };
-            restraint * (0.4 + 0.6 * (covered / all).min(1.0))
+            let done = usize::try_from(id).ok().and_then(|id| self.acts.get(id)).copied().unwrap_or_default();
+            act::fit(&wanted, done) * (UNCOVERED + (1.0 - UNCOVERED) * (covered / known.max(1.0)).min(1.0))
         };
         totals.into_iter().map(|(id, (sum, covered))| (id, sum * factor(id, covered))).collect()
     }
 
-    /// What each tool gets for one word.
-    fn score_word(&self, word: &str) -> BTreeMap<u32, f32> {
+    /// What each tool gets for one word. What is no word of any tool `may_be_a_slip`.
+    fn score_word(&self, word: &str, may_be_a_slip: bool) -> BTreeMap<u32, f32> {
         let groups: Vec<Term> =
             meaning::groups(word).iter().filter_map(|group| self.groups.get(group)).copied().collect();
+        let hints: Vec<Term> = meaning::hints(word).iter().filter_map(|hint| self.terms.get(hint)).copied().collect();
         let mut scores = BTreeMap::new();
         for &term in &groups {
             self.add_best(&mut scores, term, MEANING);
         }
+        for &term in &hints {
+            self.add_best(&mut scores, term, HINT);
+        }
         if let Some(&term) = self.terms.get(word) {
             self.add(&mut scores, term, if groups.is_empty() { 1.0 } else { 1.0 - MEANING });
-        } else if groups.is_empty() {
+        } else if may_be_a_slip && groups.is_empty() && hints.is_empty() {
             for term in self.rescue(word) {
                 self.add_best(&mut scores, term, RESCUED);
             }
@@ -266,6 +270,18 @@ impl Index {
         }
         ids
     }
+}
+
+/// The distinct words of a query, and those for what its values look like.
+fn asked(query: &str) -> Vec<String> {
+    let mut asked: Vec<String> = Vec::new();
+    for word in words(query).into_iter().chain(values::kinds(query)) {
+        if !asked.contains(&word) && !word.chars().all(|c| c.is_ascii_digit()) {
+            asked.push(word);
+        }
+    }
+    asked.truncate(MAX_QUERY_WORDS);
+    asked
 }
 
 /// How often a tool says which term, weighted.

@@ -6,9 +6,12 @@
 //!
 //! The order is total: score, then backend, then name. No randomness, no clock, no state between searches.
 
+mod act;
 mod call;
 mod index;
 mod meaning;
+mod thesaurus;
+mod values;
 mod words;
 
 pub(super) use index::Index;

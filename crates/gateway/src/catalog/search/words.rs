@@ -6,15 +6,18 @@ const STOP_WORDS: &[&str] = &[
     "about",
     "across",
     "after",
+    "again",
     "all",
     "also",
     "am",
     "an",
     "and",
     "any",
+    "anything",
     "are",
     "as",
     "at",
+    "back",
     "be",
     "been",
     "before",
@@ -30,6 +33,8 @@ const STOP_WORDS: &[&str] = &[
     "down",
     "during",
     "each",
+    "ever",
+    "everything",
     "for",
     "from",
     "given",
@@ -40,6 +45,7 @@ const STOP_WORDS: &[&str] = &[
     "how",
     "i",
     "if",
+    "im",
     "in",
     "into",
     "is",
@@ -47,12 +53,14 @@ const STOP_WORDS: &[&str] = &[
     "its",
     "just",
     "let",
+    "lets",
     "like",
     "may",
     "me",
     "more",
     "my",
     "need",
+    "never",
     "no",
     "not",
     "of",
@@ -69,11 +77,13 @@ const STOP_WORDS: &[&str] = &[
     "please",
     "right",
     "s",
+    "same",
     "should",
     "so",
     "some",
     "someone",
     "something",
+    "still",
     "such",
     "than",
     "that",
@@ -88,28 +98,36 @@ const STOP_WORDS: &[&str] = &[
     "those",
     "through",
     "to",
+    "too",
     "tool",
     "under",
     "up",
+    "us",
     "use",
     "used",
     "using",
+    "very",
     "via",
     "want",
     "was",
     "we",
     "were",
     "what",
+    "whats",
     "when",
     "where",
+    "wheres",
     "which",
     "while",
     "who",
+    "whos",
+    "why",
     "will",
     "with",
     "within",
     "without",
     "would",
+    "yet",
     "you",
     "your",
 ];
@@ -132,8 +150,18 @@ pub(super) fn joined(text: &str) -> Vec<String> {
     plain_words(text).windows(2).map(|pair| stem(&pair.concat())).collect()
 }
 
+/// The stemmed words of `text` that are names of someone or something: upper case inside a sentence of lower case.
+pub(super) fn proper_names(text: &str) -> Vec<String> {
+    let runs: Vec<&str> = text.split_whitespace().collect();
+    let is_upper = |run: &&str| run.starts_with(char::is_uppercase);
+    if runs.iter().skip(1).all(is_upper) {
+        return Vec::new();
+    }
+    runs.iter().skip(1).filter(|run| is_upper(run)).flat_map(|run| words(run)).collect()
+}
+
 /// The words of `text` in lower case.
-fn plain_words(text: &str) -> Vec<String> {
+pub(super) fn plain_words(text: &str) -> Vec<String> {
     let runs = text.split(|c: char| !c.is_alphanumeric() && c != '\'');
     let lower = |part: &str| part.chars().filter(|c| *c != '\'').flat_map(char::to_lowercase).collect::<String>();
     runs.flat_map(parts).map(lower).filter(|word| !word.is_empty()).collect()

@@ -1,0 +1,439 @@
+//! What a task wants done, and what a tool does: create, remove, change, or one of three ways to read.
+//!
+//! A task's act is in how it begins: a question reads, an order names its verb first. A tool's act is in its name, or
+//! else in the first word of its description. Where the two contradict, the tool is held back, never left out: the
+//! table of verbs is English and small, and tools are named by anyone.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use super::words::{plain_words, stem};
+
+/// What a tool that changes something is held back by where the task names no act: the harmless one is meant.
+const RESTRAINT: f32 = 0.85;
+
+/// What is done to a thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Act {
+    Create,
+    Remove,
+    Change,
+    Get,
+    List,
+    Find,
+}
+
+use Act::{Change, Create, Find, Get, List, Remove};
+
+/// Verbs, and what they may mean as the first word of an order. One with two meanings is in two lines.
+const VERBS: &[(Act, &[&str])] = &[
+    (
+        Create,
+        &[
+            "add",
+            "announce",
+            "append",
+            "arrange",
+            "ask",
+            "assemble",
+            "attach",
+            "author",
+            "begin",
+            "bill",
+            "book",
+            "broadcast",
+            "build",
+            "buy",
+            "charge",
+            "claim",
+            "commit",
+            "compose",
+            "connect",
+            "create",
+            "define",
+            "deploy",
+            "draft",
+            "enroll",
+            "enter",
+            "establish",
+            "file",
+            "generate",
+            "grant",
+            "import",
+            "index",
+            "init",
+            "initialize",
+            "insert",
+            "install",
+            "introduce",
+            "invite",
+            "invoice",
+            "issue",
+            "join",
+            "launch",
+            "learn",
+            "leave",
+            "link",
+            "log",
+            "make",
+            "memorize",
+            "message",
+            "new",
+            "note",
+            "notify",
+            "onboard",
+            "open",
+            "order",
+            "pay",
+            "ping",
+            "place",
+            "plan",
+            "post",
+            "prepare",
+            "propose",
+            "provision",
+            "publish",
+            "push",
+            "put",
+            "raise",
+            "react",
+            "record",
+            "register",
+            "remember",
+            "reply",
+            "report",
+            "request",
+            "reserve",
+            "save",
+            "say",
+            "schedule",
+            "send",
+            "set",
+            "setup",
+            "share",
+            "ship",
+            "spin",
+            "stage",
+            "start",
+            "store",
+            "submit",
+            "subscribe",
+            "tag",
+            "tell",
+            "text",
+            "track",
+            "translate",
+            "upload",
+            "write",
+        ],
+    ),
+    (
+        Remove,
+        &[
+            "abort",
+            "cancel",
+            "clean",
+            "clear",
+            "delete",
+            "destroy",
+            "detach",
+            "discard",
+            "disconnect",
+            "drop",
+            "end",
+            "erase",
+            "evict",
+            "expel",
+            "expunge",
+            "flush",
+            "forget",
+            "invalidate",
+            "kick",
+            "kill",
+            "purge",
+            "remove",
+            "reset",
+            "revoke",
+            "stop",
+            "terminate",
+            "trash",
+            "uninstall",
+            "unlink",
+            "unpublish",
+            "unregister",
+            "unshare",
+            "unstage",
+            "unsubscribe",
+            "void",
+            "wipe",
+        ],
+    ),
+    (
+        Change,
+        &[
+            "activate",
+            "adjust",
+            "alter",
+            "apply",
+            "approve",
+            "archive",
+            "assign",
+            "block",
+            "bump",
+            "change",
+            "checkout",
+            "close",
+            "complete",
+            "configure",
+            "convert",
+            "correct",
+            "deactivate",
+            "decrease",
+            "delay",
+            "disable",
+            "edit",
+            "enable",
+            "end",
+            "escalate",
+            "expire",
+            "extend",
+            "finish",
+            "fix",
+            "increase",
+            "limit",
+            "lock",
+            "lower",
+            "mark",
+            "merge",
+            "modify",
+            "move",
+            "mute",
+            "overwrite",
+            "patch",
+            "pause",
+            "pin",
+            "point",
+            "postpone",
+            "promote",
+            "put",
+            "raise",
+            "reassign",
+            "reduce",
+            "relocate",
+            "rename",
+            "reopen",
+            "replace",
+            "reschedule",
+            "resize",
+            "resolve",
+            "restart",
+            "resume",
+            "revise",
+            "rewrite",
+            "rotate",
+            "scale",
+            "set",
+            "silence",
+            "snooze",
+            "stop",
+            "swap",
+            "switch",
+            "tag",
+            "tick",
+            "toggle",
+            "transfer",
+            "turn",
+            "unblock",
+            "unlock",
+            "unmute",
+            "update",
+            "upgrade",
+        ],
+    ),
+    (
+        Get,
+        &[
+            "check",
+            "describe",
+            "display",
+            "download",
+            "examine",
+            "fetch",
+            "get",
+            "inspect",
+            "listen",
+            "load",
+            "look",
+            "open",
+            "play",
+            "preview",
+            "print",
+            "pull",
+            "read",
+            "retrieve",
+            "return",
+            "see",
+            "show",
+            "summarize",
+            "view",
+            "watch",
+        ],
+    ),
+    (List, &["browse", "dump", "enumerate", "list", "see", "show"]),
+    (Find, &["discover", "filter", "find", "grep", "identify", "locate", "look", "lookup", "query", "search", "seek"]),
+];
+
+/// Verbs that name what a tool does wherever they stand in its name; others may be the thing it is done to.
+const PLAIN: &[&str] = &[
+    "add", "change", "create", "delete", "edit", "fetch", "find", "get", "insert", "list", "modify", "read", "remove",
+    "search", "send", "set", "show", "update", "write",
+];
+
+/// Words that begin a question.
+const QUESTIONS: &[&str] = &[
+    "am", "any", "are", "arent", "did", "didnt", "do", "does", "doesnt", "has", "have", "how", "hows", "is", "isnt",
+    "was", "were", "what", "whats", "when", "whens", "where", "wheres", "which", "who", "whos", "whom", "whose", "why",
+    "will",
+];
+
+/// What comes before the task itself.
+const LEAD_INS: &[&str] = &[
+    "can you",
+    "can i",
+    "could you",
+    "go ahead and",
+    "help me",
+    "how can i",
+    "how can we",
+    "how could i",
+    "how do i",
+    "how do we",
+    "how do you",
+    "how to",
+    "i have to",
+    "i need to",
+    "i need",
+    "i want to",
+    "i want",
+    "i would like to",
+    "id like to",
+    "let me",
+    "lets",
+    "now",
+    "please",
+    "quickly",
+    "then",
+    "try to",
+    "we need to",
+    "we want to",
+    "would you",
+];
+
+/// What `task` wants done; empty where it does not say.
+pub(super) fn wanted(task: &str) -> Vec<Act> {
+    let words = plain_words(task);
+    let order = after_lead_ins(&words);
+    let Some((first, rest)) = order.split_first() else { return Vec::new() };
+    if order.len() == words.len() && QUESTIONS.contains(&first.as_str()) && !causes(order) {
+        return asked(first);
+    }
+    // `give me`, `send us`: what is given to the speaker is read.
+    if matches!(rest.first().map(String::as_str), Some("me" | "us")) && !of(first).contains(&Remove) {
+        return vec![Get, List, Find];
+    }
+    // `get rid of` and `take out` remove; `take over` does not, but no tool is called that.
+    if rest.iter().any(|word| word == "rid")
+        || rest.iter().chain([first]).any(|word| word == "take")
+            && order.iter().any(|word| matches!(word.as_str(), "out" | "off" | "away"))
+    {
+        return vec![Remove];
+    }
+    order.iter().map(|word| of(word)).find(|acts| !acts.is_empty()).map(<[Act]>::to_vec).unwrap_or_default()
+}
+
+/// `have the model answer`: an order to let someone do something, not a question.
+fn causes(order: &[String]) -> bool {
+    let mut words = order.iter().map(String::as_str);
+    words.next() == Some("have") && matches!(words.next(), Some("the" | "a" | "an" | "my" | "our"))
+}
+
+fn asked(question: &str) -> Vec<Act> {
+    match question {
+        "where" | "wheres" => vec![Find, Get, List],
+        _ => vec![Get, List, Find],
+    }
+}
+
+fn after_lead_ins(words: &[String]) -> &[String] {
+    let mut rest = words;
+    while let Some(shorter) = LEAD_INS.iter().find_map(|lead_in| after(rest, lead_in)) {
+        rest = shorter;
+    }
+    rest
+}
+
+fn after<'w>(words: &'w [String], lead_in: &str) -> Option<&'w [String]> {
+    let mut rest = words;
+    for expected in lead_in.split(' ') {
+        let (first, others) = rest.split_first()?;
+        if first != expected {
+            return None;
+        }
+        rest = others;
+    }
+    Some(rest)
+}
+
+/// What a tool of this name and description does; empty where neither says.
+pub(super) fn done(name: &str, description: &str) -> &'static [Act] {
+    let named = plain_words(name);
+    let ends = || named.first().into_iter().chain(named.last());
+    let plain = ends().find(|word| PLAIN.contains(&word.as_str()));
+    let described = plain_words(description.split_whitespace().next().unwrap_or_default());
+    let verbs = plain.into_iter().chain(described.first()).chain(ends());
+    verbs.map(|word| of(word)).find(|acts| !acts.is_empty()).unwrap_or_default()
+}
+
+/// How well what a tool does fits what is wanted.
+pub(super) fn fit(wanted: &[Act], done: &[Act]) -> f32 {
+    if done.is_empty() {
+        return 1.0;
+    }
+    if wanted.is_empty() {
+        return if done.iter().any(|act| act.reads()) { 1.0 } else { RESTRAINT };
+    }
+    let each = wanted.iter().flat_map(|wanted| done.iter().map(|done| wanted.fit(*done)));
+    each.fold(0.0, f32::max)
+}
+
+impl Act {
+    fn reads(self) -> bool {
+        matches!(self, Get | List | Find)
+    }
+
+    fn fit(self, done: Self) -> f32 {
+        match (self, done) {
+            (wanted, done) if wanted == done => 1.2,
+            (wanted, done) if wanted.reads() && done.reads() => 1.0,
+            (Create, Change) | (Change, Create) | (Remove, Change) => 0.9,
+            (Change, Remove) => 0.7,
+            (Create, Remove) | (Remove, Create) => 0.5,
+            _ => 0.65,
+        }
+    }
+}
+
+/// What a verb may mean, the usual first.
+fn of(word: &str) -> &'static [Act] {
+    static BY_VERB: OnceLock<HashMap<String, Vec<Act>>> = OnceLock::new();
+    let by_verb = BY_VERB.get_or_init(|| {
+        let mut by_verb: HashMap<String, Vec<Act>> = HashMap::new();
+        for (act, verbs) in VERBS {
+            for verb in *verbs {
+                by_verb.entry(stem(verb)).or_default().push(*act);
+            }
+        }
+        by_verb
+    });
+    by_verb.get(&stem(word)).map_or(&[], Vec::as_slice)
+}
