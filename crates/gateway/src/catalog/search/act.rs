@@ -4,7 +4,7 @@
 //! else in the first word of its description. Where the two contradict, the tool is held back, never left out: the
 //! table of verbs is English and small, and tools are named by anyone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use super::words::{plain_words, stem};
@@ -26,329 +26,93 @@ pub(super) enum Act {
 use Act::{Change, Create, Find, Get, List, Remove};
 
 /// Verbs, and what they may mean as the first word of an order. One with two meanings is in two lines.
-const VERBS: &[(Act, &[&str])] = &[
+const VERBS: &[(Act, &str)] = &[
     (
         Create,
-        &[
-            "add",
-            "announce",
-            "append",
-            "arrange",
-            "ask",
-            "assemble",
-            "attach",
-            "author",
-            "begin",
-            "bill",
-            "book",
-            "broadcast",
-            "build",
-            "buy",
-            "charge",
-            "claim",
-            "commit",
-            "compose",
-            "connect",
-            "create",
-            "define",
-            "deploy",
-            "draft",
-            "enroll",
-            "enter",
-            "establish",
-            "file",
-            "generate",
-            "grant",
-            "import",
-            "index",
-            "init",
-            "initialize",
-            "insert",
-            "install",
-            "introduce",
-            "invite",
-            "invoice",
-            "issue",
-            "join",
-            "launch",
-            "learn",
-            "leave",
-            "link",
-            "log",
-            "make",
-            "memorize",
-            "message",
-            "new",
-            "note",
-            "notify",
-            "onboard",
-            "open",
-            "order",
-            "pay",
-            "ping",
-            "place",
-            "plan",
-            "post",
-            "prepare",
-            "propose",
-            "provision",
-            "publish",
-            "push",
-            "put",
-            "raise",
-            "react",
-            "record",
-            "register",
-            "remember",
-            "reply",
-            "report",
-            "request",
-            "reserve",
-            "save",
-            "say",
-            "schedule",
-            "send",
-            "set",
-            "setup",
-            "share",
-            "ship",
-            "spin",
-            "stage",
-            "start",
-            "store",
-            "submit",
-            "subscribe",
-            "tag",
-            "tell",
-            "text",
-            "track",
-            "translate",
-            "upload",
-            "write",
-        ],
+        "add announce append arrange ask assemble attach author begin bill book broadcast build buy charge claim \
+         commit compose connect create define deploy draft enroll enter establish file generate give grant import \
+         index init initialize insert install introduce invite invoice issue join launch learn leave link log make \
+         memorize message new note notify onboard open order pay ping place plan post prepare propose provision \
+         publish push put raise react record register remember reply report request reserve save say schedule send \
+         set setup share ship spin stage start store submit subscribe tag tell text track translate upload write",
     ),
     (
         Remove,
-        &[
-            "abort",
-            "cancel",
-            "clean",
-            "clear",
-            "delete",
-            "destroy",
-            "detach",
-            "discard",
-            "disconnect",
-            "drop",
-            "end",
-            "erase",
-            "evict",
-            "expel",
-            "expunge",
-            "flush",
-            "forget",
-            "invalidate",
-            "kick",
-            "kill",
-            "purge",
-            "remove",
-            "reset",
-            "revoke",
-            "stop",
-            "terminate",
-            "trash",
-            "uninstall",
-            "unlink",
-            "unpublish",
-            "unregister",
-            "unshare",
-            "unstage",
-            "unsubscribe",
-            "void",
-            "wipe",
-        ],
+        "abort cancel clean clear delete destroy detach discard disconnect drop end erase evict expel expunge flush \
+         forget invalidate kick kill purge remove reset revoke stop terminate trash uninstall unlink unpublish \
+         unregister unshare unstage unsubscribe void wipe",
     ),
     (
         Change,
-        &[
-            "activate",
-            "adjust",
-            "alter",
-            "apply",
-            "approve",
-            "archive",
-            "assign",
-            "block",
-            "bump",
-            "change",
-            "checkout",
-            "close",
-            "complete",
-            "configure",
-            "convert",
-            "correct",
-            "deactivate",
-            "decrease",
-            "delay",
-            "disable",
-            "edit",
-            "enable",
-            "end",
-            "escalate",
-            "expire",
-            "extend",
-            "finish",
-            "fix",
-            "increase",
-            "limit",
-            "lock",
-            "lower",
-            "mark",
-            "merge",
-            "modify",
-            "move",
-            "mute",
-            "overwrite",
-            "patch",
-            "pause",
-            "pin",
-            "point",
-            "postpone",
-            "promote",
-            "put",
-            "raise",
-            "reassign",
-            "reduce",
-            "relocate",
-            "rename",
-            "reopen",
-            "replace",
-            "reschedule",
-            "resize",
-            "resolve",
-            "restart",
-            "resume",
-            "revise",
-            "rewrite",
-            "rotate",
-            "scale",
-            "set",
-            "silence",
-            "snooze",
-            "stop",
-            "swap",
-            "switch",
-            "tag",
-            "tick",
-            "toggle",
-            "transfer",
-            "turn",
-            "unblock",
-            "unlock",
-            "unmute",
-            "update",
-            "upgrade",
-        ],
+        "activate adjust alter apply approve archive assign block bump change checkout close complete configure \
+         convert correct deactivate decrease delay disable edit enable end escalate expire extend finish fix \
+         increase limit lock lower mark merge modify move mute overwrite patch pause pin point postpone promote put \
+         raise reassign reduce relocate rename reopen replace reschedule resize resolve restart resume revise \
+         rewrite rotate scale set silence snooze stop swap switch tag tick toggle transfer turn unblock unlock \
+         unmute update upgrade",
     ),
     (
         Get,
-        &[
-            "check",
-            "describe",
-            "display",
-            "download",
-            "examine",
-            "fetch",
-            "get",
-            "inspect",
-            "listen",
-            "load",
-            "look",
-            "open",
-            "play",
-            "preview",
-            "print",
-            "pull",
-            "read",
-            "retrieve",
-            "return",
-            "see",
-            "show",
-            "summarize",
-            "view",
-            "watch",
-        ],
+        "analyze calculate chart check compare compute count describe detect display download estimate examine \
+         explain fetch get graph inspect listen load look measure monitor open play plot preview print pull read \
+         research retrieve return see show summarize validate verify view visualize watch",
     ),
-    (List, &["browse", "dump", "enumerate", "list", "see", "show"]),
-    (Find, &["discover", "filter", "find", "grep", "identify", "locate", "look", "lookup", "query", "search", "seek"]),
+    (List, "browse dump enumerate list see show"),
+    (Find, "discover filter find grep identify locate look lookup query search seek"),
 ];
 
 /// Verbs that name what a tool does wherever they stand in its name; others may be the thing it is done to.
-const PLAIN: &[&str] = &[
-    "add", "change", "create", "delete", "edit", "fetch", "find", "get", "insert", "list", "modify", "read", "remove",
-    "search", "send", "set", "show", "update", "write",
-];
+const PLAIN: &str =
+    "add change create delete edit fetch find get insert list modify read remove search send set show update write";
 
 /// Words that begin a question.
-const QUESTIONS: &[&str] = &[
-    "am", "any", "are", "arent", "did", "didnt", "do", "does", "doesnt", "has", "have", "how", "hows", "is", "isnt",
-    "was", "were", "what", "whats", "when", "whens", "where", "wheres", "which", "who", "whos", "whom", "whose", "why",
-    "will",
-];
+const QUESTIONS: &str = "am any are arent did didnt do does doesnt has have how hows is isnt was were what whats when whens where wheres \
+    which who whos whom whose why will";
+
+/// Words that a thing follows: what stands before one is a verb, or else there would be a preposition.
+const DETERMINERS: &str =
+    "a all an another each every her his my our some someone that the their these this those your";
 
 /// What comes before the task itself.
-const LEAD_INS: &[&str] = &[
-    "can you",
-    "can i",
-    "could you",
-    "go ahead and",
-    "help me",
-    "how can i",
-    "how can we",
-    "how could i",
-    "how do i",
-    "how do we",
-    "how do you",
-    "how to",
-    "i have to",
-    "i need to",
-    "i need",
-    "i want to",
-    "i want",
-    "i would like to",
-    "id like to",
-    "let me",
-    "lets",
-    "now",
-    "please",
-    "quickly",
-    "then",
-    "try to",
-    "we need to",
-    "we want to",
-    "would you",
-];
+const LEAD_INS: &str = "can you, can i, could you, go ahead and, help me, how can i, how can we, how could i, how do i, how do we, how \
+    do you, how to, i have to, i need to, i need, i want to, i want, i would like to, id like to, let me, lets, now, \
+    please, quickly, then, try to, we need to, we want to, would you";
 
 /// What `task` wants done; empty where it does not say.
 pub(super) fn wanted(task: &str) -> Vec<Act> {
     let words = plain_words(task);
     let order = after_lead_ins(&words);
     let Some((first, rest)) = order.split_first() else { return Vec::new() };
-    if order.len() == words.len() && QUESTIONS.contains(&first.as_str()) && !causes(order) {
+    if names(QUESTIONS, first) && !causes(order) {
         return asked(first);
     }
     // `give me`, `send us`: what is given to the speaker is read.
     if matches!(rest.first().map(String::as_str), Some("me" | "us")) && !of(first).contains(&Remove) {
         return vec![Get, List, Find];
     }
-    // `get rid of` and `take out` remove; `take over` does not, but no tool is called that.
-    if rest.iter().any(|word| word == "rid")
-        || rest.iter().chain([first]).any(|word| word == "take")
-            && order.iter().any(|word| matches!(word.as_str(), "out" | "off" | "away"))
-    {
+    if removes(order) {
         return vec![Remove];
     }
-    order.iter().map(|word| of(word)).find(|acts| !acts.is_empty()).map(<[Act]>::to_vec).unwrap_or_default()
+    let known = |words: &[String]| words.iter().map(|word| of(word)).find(|acts| !acts.is_empty()).map(<[Act]>::to_vec);
+    // `refund the customer`: a thing that is done to something is made.
+    let verb = rest.first().is_some_and(|next| names(DETERMINERS, next));
+    if verb && of(first).is_empty() {
+        return vec![Create, Change];
+    }
+    known(order).unwrap_or_default()
+}
+
+/// `get rid of it`, `take it out`: verbs that remove only with their particle.
+fn removes(order: &[String]) -> bool {
+    let says = |wanted: &str| order.iter().any(|word| word == wanted);
+    says("rid") || says("take") && (says("out") || says("off") || says("away"))
+}
+
+/// The stemmed verb of `task`, where it is an order that begins with one.
+pub(super) fn verb(task: &str) -> Option<String> {
+    let words = plain_words(task);
+    let first = after_lead_ins(&words).first()?;
+    (!of(first).is_empty()).then(|| stem(first))
 }
 
 /// `have the model answer`: an order to let someone do something, not a question.
@@ -366,7 +130,7 @@ fn asked(question: &str) -> Vec<Act> {
 
 fn after_lead_ins(words: &[String]) -> &[String] {
     let mut rest = words;
-    while let Some(shorter) = LEAD_INS.iter().find_map(|lead_in| after(rest, lead_in)) {
+    while let Some(shorter) = LEAD_INS.split(", ").find_map(|lead_in| after(rest, lead_in)) {
         rest = shorter;
     }
     rest
@@ -388,7 +152,7 @@ fn after<'w>(words: &'w [String], lead_in: &str) -> Option<&'w [String]> {
 pub(super) fn done(name: &str, description: &str) -> &'static [Act] {
     let named = plain_words(name);
     let ends = || named.first().into_iter().chain(named.last());
-    let plain = ends().find(|word| PLAIN.contains(&word.as_str()));
+    let plain = ends().find(|word| names(PLAIN, word));
     let described = plain_words(description.split_whitespace().next().unwrap_or_default());
     let verbs = plain.into_iter().chain(described.first()).chain(ends());
     verbs.map(|word| of(word)).find(|acts| !acts.is_empty()).unwrap_or_default()
@@ -423,17 +187,94 @@ impl Act {
     }
 }
 
+/// Whether a stemmed word only says what is done.
+pub(super) fn is_plain(stemmed: &str) -> bool {
+    static STEMS: OnceLock<HashSet<String>> = OnceLock::new();
+    STEMS.get_or_init(|| PLAIN.split_whitespace().map(stem).collect()).contains(stemmed)
+}
+
+/// Whether `word` is one of `words`.
+fn names(words: &str, word: &str) -> bool {
+    words.split_whitespace().any(|one| one == word)
+}
+
 /// What a verb may mean, the usual first.
 fn of(word: &str) -> &'static [Act] {
     static BY_VERB: OnceLock<HashMap<String, Vec<Act>>> = OnceLock::new();
     let by_verb = BY_VERB.get_or_init(|| {
         let mut by_verb: HashMap<String, Vec<Act>> = HashMap::new();
         for (act, verbs) in VERBS {
-            for verb in *verbs {
+            for verb in verbs.split_whitespace() {
                 by_verb.entry(stem(verb)).or_default().push(*act);
             }
         }
         by_verb
     });
     by_verb.get(&stem(word)).map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(task: &str, expected: &[Act]) {
+        assert_eq!(wanted(task), expected);
+    }
+
+    #[test]
+    fn a_question_reads() {
+        check("which pods are running", &[Get, List, Find]);
+        check("did anyone delete the table?", &[Get, List, Find]);
+        check("Where's the config", &[Find, Get, List]);
+    }
+
+    #[test]
+    fn an_order_begins_with_its_verb() {
+        check("delete the list of files", &[Remove]);
+        check("put it there", &[Create, Change]);
+        check("please can you find my mail", &[Find]);
+        check("how do I rename a branch", &[Change]);
+        check("have the list updated", &[Create, Change]);
+    }
+
+    #[test]
+    fn what_is_given_to_the_speaker_is_read() {
+        check("give me the logs", &[Get, List, Find]);
+        check("give the user a role", &[Create]);
+    }
+
+    #[test]
+    fn to_take_something_out_is_to_remove_it() {
+        check("take it out of the list", &[Remove]);
+        check("get rid of it", &[Remove]);
+    }
+
+    #[test]
+    fn an_unknown_verb_does_something() {
+        check("refund the customer", &[Create, Change]);
+        check("refund history", &[]);
+        check("", &[]);
+    }
+
+    #[test]
+    fn a_tool_does_what_its_name_or_else_its_description_says() {
+        for (name, description, expected) in [
+            ("create_order", "", &[Create][..]),
+            ("order_get", "", &[Get]),
+            ("git_log", "Shows the commit logs", &[Get, List]),
+            ("move_file", "", &[Change]),
+            ("forecast", "Weather for a city", &[]),
+        ] {
+            assert_eq!(done(name, description), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_more_an_act_contradicts_the_less_it_fits() {
+        let fits = [Create, Change, Get, Remove].map(|done| fit(&[Create], &[done]));
+        assert!(fits.is_sorted_by(|a, b| a > b), "{fits:?}");
+        assert!(fit(&[], &[Remove]) < fit(&[], &[Get]));
+        assert_eq!(fit(&[Create], &[]), 1.0);
+    }
 }

@@ -34,8 +34,11 @@ const MEANING: f32 = 0.5;
 const HINT: f32 = 0.5;
 /// What a match of a word that was probably meant is worth.
 const RESCUED: f32 = 0.7;
-/// What is left of a tool's score where it covers none of the words.
-const UNCOVERED: f32 = 0.4;
+/// What the verb of an order is worth: it says what is done, and the other words to what.
+const VERB: f32 = 0.6;
+/// What is left of a tool's score where it covers none of the words, and where the task says nothing of its name.
+const UNCOVERED: f32 = 0.3;
+const UNNAMED: f32 = 0.7;
 /// More than any sum of words: an exact name goes first.
 const EXACT: f32 = 10_000.0;
 
@@ -55,6 +58,8 @@ pub(in crate::catalog) struct Index {
     groups: HashMap<usize, Term>,
     scorer: Scorer<u32, Term>,
     positions: Vec<(usize, usize)>,
+    /// The words of each tool's name that are not its verb, each as the terms that stand for it.
+    names: Vec<Vec<Vec<Term>>>,
     /// What each tool does.
     acts: Vec<&'static [Act]>,
     /// From a name without case and separators to the tools that bear it.
@@ -74,6 +79,7 @@ impl Index {
             groups: HashMap::new(),
             scorer: Scorer::new(),
             positions: Vec::new(),
+            names: Vec::new(),
             acts: Vec::new(),
             exact: HashMap::new(),
         };
@@ -84,6 +90,8 @@ impl Index {
                 index.remember_names(tool);
                 index.acts.push(act::done(&tool.tool().name, tool.tool().description().unwrap_or_default()));
                 documents.push(index.frequencies(tool));
+                let name = index.name_terms(tool);
+                index.names.push(name);
                 index.positions.push((b, t));
             }
         }
@@ -121,6 +129,21 @@ impl Index {
             self.say(&mut document, name, weight::PARAMETER, MAX_QUERY_WORDS);
         }
         document
+    }
+
+    /// What a task would have to say to name this tool, its verb and its backend left out.
+    fn name_terms(&self, tool: ToolRef<'_>) -> Vec<Vec<Term>> {
+        let backend = words(tool.backend.name());
+        let things = words(&tool.tool().name)
+            .into_iter()
+            .filter(|word| word.len() > 1 && !act::is_plain(word) && !backend.contains(word));
+        things.map(|word| self.terms_of(&word)).collect()
+    }
+
+    /// A word's own term, and those of its groups.
+    fn terms_of(&self, word: &str) -> Vec<Term> {
+        let groups = meaning::groups(word).iter().filter_map(|group| self.groups.get(group));
+        self.terms.get(word).into_iter().chain(groups).copied().collect()
     }
 
     fn say(&mut self, document: &mut Document, text: &str, weight: f32, most: usize) {
@@ -173,8 +196,10 @@ impl Index {
     /// BM25 over the words of `query`, times the share of them that a tool covers, times how its act fits.
     fn score(&self, query: &str) -> BTreeMap<u32, f32> {
         let names = proper_names(query);
+        let verb = act::verb(query);
         let mut totals: BTreeMap<u32, (f32, f32)> = BTreeMap::new();
         let mut known: f32 = 0.0;
+        let mut said: BTreeSet<Term> = BTreeSet::new();
         let asked = asked(query);
         let joined = joined(query).into_iter().filter(|word| self.terms.contains_key(word)).take(MAX_QUERY_WORDS);
         for (word, counted) in asked.into_iter().map(|word| (word, 1.0)).chain(joined.map(|word| (word, 0.0))) {
@@ -182,16 +207,23 @@ impl Index {
             if !scores.is_empty() {
                 known += counted;
             }
+            said.extend(self.terms_of(&word));
+            said.extend(meaning::hints(&word).iter().filter_map(|hint| self.terms.get(hint)));
+            let weight = if verb.as_ref() == Some(&word) { VERB } else { 1.0 };
             for (id, score) in scores {
                 let (sum, covered) = totals.entry(id).or_default();
-                *sum += score;
+                *sum += weight * score;
                 *covered += 1.0;
             }
         }
         let wanted = act::wanted(query);
         let factor = |id: u32, covered: f32| {
-            let done = usize::try_from(id).ok().and_then(|id| self.acts.get(id)).copied().unwrap_or_default();
-            act::fit(&wanted, done) * (UNCOVERED + (1.0 - UNCOVERED) * (covered / known.max(1.0)).min(1.0))
+            let at = usize::try_from(id).unwrap_or(usize::MAX);
+            let done = self.acts.get(at).copied().unwrap_or_default();
+            let name = self.names.get(at).map_or(&[][..], Vec::as_slice);
+            let named = name.iter().filter(|terms| terms.iter().any(|term| said.contains(term))).count();
+            let named = if name.is_empty() { 1.0 } else { named as f32 / name.len() as f32 };
+            act::fit(&wanted, done) * part(UNCOVERED, covered / known.max(1.0)) * part(UNNAMED, named)
         };
         totals.into_iter().map(|(id, (sum, covered))| (id, sum * factor(id, covered))).collect()
     }
@@ -270,6 +302,11 @@ impl Index {
         }
         ids
     }
+}
+
+/// From `least` where `share` is nothing to one where it is everything.
+fn part(least: f32, share: f32) -> f32 {
+    least + (1.0 - least) * share.min(1.0)
 }
 
 /// The distinct words of a query, and those for what its values look like.

@@ -15,7 +15,7 @@ pub(super) fn groups(stemmed: &str) -> &'static [usize] {
     let by_word = BY_WORD.get_or_init(|| {
         let mut by_word: HashMap<String, Vec<usize>> = HashMap::new();
         for (n, words) in SAME.iter().enumerate() {
-            for word in *words {
+            for word in words.split_whitespace() {
                 by_word.entry(stem(word)).or_default().push(n);
             }
         }
@@ -30,7 +30,7 @@ pub(super) fn hints(stemmed: &str) -> &'static [String] {
     let by_word = BY_WORD.get_or_init(|| {
         let mut by_word: HashMap<String, Vec<String>> = HashMap::new();
         for (tools_say, people_say) in SAID {
-            for word in *people_say {
+            for word in people_say.split_whitespace() {
                 by_word.entry(stem(word)).or_default().push(stem(tools_say));
             }
         }
@@ -62,8 +62,8 @@ mod tests {
     #[test]
     fn a_group_names_a_word_once() {
         for words in SAME {
-            let distinct: HashSet<String> = words.iter().map(|word| stem(word)).collect();
-            assert_eq!(distinct.len(), words.len(), "{words:?}");
+            let distinct: HashSet<String> = words.split_whitespace().map(stem).collect();
+            assert_eq!(distinct.len(), words.split_whitespace().count(), "{words:?}");
         }
     }
 
@@ -76,8 +76,8 @@ mod tests {
     #[test]
     fn a_hint_is_named_once() {
         for (tools_say, people_say) in SAID {
-            let distinct: HashSet<String> = people_say.iter().map(|word| stem(word)).collect();
-            assert_eq!(distinct.len(), people_say.len(), "{tools_say}");
+            let distinct: HashSet<String> = people_say.split_whitespace().map(stem).collect();
+            assert_eq!(distinct.len(), people_say.split_whitespace().count(), "{tools_say}");
             assert!(!distinct.contains(&stem(tools_say)), "{tools_say}");
         }
     }

@@ -226,6 +226,9 @@ fn without_ending(word: &str) -> &str {
             return undouble(base);
         }
     }
+    if let Some(base) = word.strip_suffix("ment").filter(|base| base.len() >= 4) {
+        return base;
+    }
     word.strip_suffix("ion").filter(|base| base.len() >= 4 && base.ends_with(['t', 's'])).unwrap_or(word)
 }
 
@@ -276,6 +279,7 @@ mod tests {
         check_same(&["create", "creates", "created", "creating", "creation"]);
         check_same(&["entity", "entities"]);
         check_same(&["delete", "deletion", "deleted"]);
+        check_same(&["deploy", "deployment", "deploying"]);
         check_same(&["run", "runs", "running"]);
         check_same(&["add", "adds", "added", "adding"]);
         check_same(&["branch", "branches"]);
@@ -291,6 +295,13 @@ mod tests {
     #[test]
     fn neighbours_may_be_one_word() {
         assert_eq!(joined("Who is on call"), ["whois", "ison", "oncall"]);
+    }
+
+    #[test]
+    fn a_name_inside_a_sentence_is_known_by_its_capital() {
+        assert_eq!(proper_names("Remember that Alice is in Sydney"), ["alic", "sydnei"]);
+        assert_eq!(proper_names("Create Directory"), [] as [&str; 0]);
+        assert_eq!(proper_names("Weather"), [] as [&str; 0]);
     }
 
     #[test]
