@@ -176,6 +176,16 @@ fn unseen_dev() {
 }
 
 #[test]
+fn drawn_dev() {
+    check("drawn dev", &unseen::drawn_dev(), 0.0);
+}
+
+#[test]
+fn drawn_held_out() {
+    check("drawn held out", &unseen::drawn_held_out(), 0.0);
+}
+
+#[test]
 fn unseen_held_out() {
     check("held out", &unseen::held_out(), 0.0);
 }
@@ -212,7 +222,13 @@ fn check(table: &str, phrases: &[Phrase], wanted: f64) {
 #[test]
 fn every_expected_tool_exists() {
     let catalog = thousand::catalog();
-    for (phrase, expected) in PHRASES.iter().chain(&unseen::dev()).chain(&unseen::held_out()) {
+    for (phrase, expected) in PHRASES
+        .iter()
+        .chain(&unseen::dev())
+        .chain(&unseen::held_out())
+        .chain(&unseen::drawn_dev())
+        .chain(&unseen::drawn_held_out())
+    {
         for path in *expected {
             let found = catalog.resolve(path).found();
             assert_eq!(found.map(|tool| tool.path()).as_deref(), Some(*path), "{phrase}");

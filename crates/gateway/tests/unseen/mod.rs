@@ -14,6 +14,14 @@ pub(crate) fn held_out() -> Vec<Phrase> {
     UNSEEN.iter().copied().skip(1).step_by(2).collect()
 }
 
+pub(crate) fn drawn_dev() -> Vec<Phrase> {
+    DRAWN.iter().copied().step_by(2).collect()
+}
+
+pub(crate) fn drawn_held_out() -> Vec<Phrase> {
+    DRAWN.iter().copied().skip(1).step_by(2).collect()
+}
+
 const UNSEEN: &[Phrase] = &[
     // The real servers.
     ("how big is this directory", &["filesystem.list_directory_with_sizes", "filesystem.get_file_info"]),
@@ -189,4 +197,149 @@ const UNSEEN: &[Phrase] = &[
     ),
     ("set a secret environment variable for the project", &["vercel.env_secret_create", "vercel.env_secret_update"]),
     ("purge a page from the CDN", &["cloudflare.delete-cached-page"]),
+];
+
+const DRAWN: &[Phrase] = &[
+    ("what subnet does the docker bridge use", &["docker.get_network", "docker.list_network", "docker.search_network"]),
+    ("what is still open for merging on gitlab", &["gitlab.list-merge-request", "gitlab.search-merge-request"]),
+    ("who rang us this morning", &["twilio.list_phone_call", "twilio.search_phone_call"]),
+    (
+        "look for the airtable signup form",
+        &["airtable.search-form-view", "airtable.list-form-view", "airtable.get-form-view"],
+    ),
+    ("stop the queue from triggering our lambda", &["lambda.delete_event_source", "lambda.update_event_source"]),
+    ("bump a player's score on the leaderboard in redis", &["redis.sorted_set_update", "redis.sorted_set_create"]),
+    ("throw away an old frame in figma", &["figma.delete_frame"]),
+    ("who belongs to the admins group", &["okta.getGroup", "okta.listGroup", "okta.searchGroup"]),
+    (
+        "is the air safe to breathe today",
+        &["weather.get-air-quality", "weather.list-air-quality", "weather.search-air-quality"],
+    ),
+    ("change my working hours in the calendar", &["calendar.availability_update", "calendar.calendar_update"]),
+    ("page the engineers, production is down", &["pagerduty.createIncident"]),
+    ("which labels do I use in my mailbox", &["gmail.listLabel", "gmail.searchLabel"]),
+    ("set up a form so people can submit rows to airtable", &["airtable.create-form-view"]),
+    ("take the survey form offline in airtable", &["airtable.delete-form-view", "airtable.update-form-view"]),
+    ("start managing a new domain in cloudflare", &["cloudflare.create-zone"]),
+    (
+        "point the preview at another commit on vercel",
+        &["vercel.preview_deployment_update", "vercel.preview_deployment_create"],
+    ),
+    ("what did people buy in the shop yesterday", &["shopify.listOrder", "shopify.searchOrder"]),
+    (
+        "are there any jams on the roads",
+        &["maps.traffic_report_get", "maps.traffic_report_list", "maps.traffic_report_search"],
+    ),
+    ("get rid of an outdated notion page", &["notion.delete_page"]),
+    ("remove a bad translation", &["translate.deleteTranslation"]),
+    (
+        "which index does this alias stand for",
+        &["elasticsearch.getAlias", "elasticsearch.listAlias", "elasticsearch.searchAlias"],
+    ),
+    ("what tables are in postgres", &["postgres.list_table", "postgres.search_table"]),
+    (
+        "find the recording of last Thursday's standup",
+        &["zoom.search-recording", "zoom.list-recording", "zoom.get-recording"],
+    ),
+    ("which gitlab runner has the gpu tag", &["gitlab.search-runner", "gitlab.list-runner", "gitlab.get-runner"]),
+    ("is there a bucket with backups in its name", &["s3.bucket_search", "s3.bucket_list"]),
+    ("remind me to call the plumber, put it in asana", &["asana.task_create"]),
+    ("show all fields of this airtable row", &["airtable.get-record"]),
+    (
+        "is there a rule that sorts newsletters in gmail",
+        &["gmail.searchMailFilter", "gmail.listMailFilter", "gmail.getMailFilter"],
+    ),
+    ("switch my calendar to the Berlin timezone", &["calendar.calendar_update"]),
+    ("what is the purpose of this slack channel", &["slack.getChannel", "slack.searchChannel", "slack.listChannel"]),
+    ("bin the finished trello card", &["trello.deleteCard"]),
+    ("fix a typo in a translation", &["translate.updateTranslation"]),
+    ("how far along is the current linear cycle", &["linear.get-cycle", "linear.list-cycle", "linear.search-cycle"]),
+    ("tell people when they can book me", &["calendar.availability_create", "calendar.availability_update"]),
+    ("push the zoom meeting back by an hour", &["zoom.update-meeting"]),
+    ("correct what I wrote in the linear project update", &["linear.update-project-update"]),
+    (
+        "someone left the company, close their okta login",
+        &["okta.deleteUser", "okta.updateUser", "okta.deleteLoginSession"],
+    ),
+    (
+        "does an MX record exist for our domain",
+        &["cloudflare.search-dns-record", "cloudflare.list-dns-record", "cloudflare.get-dns-record"],
+    ),
+    ("read the newest entries of a redis stream", &["redis.stream_get", "redis.stream_list"]),
+    ("open the latency dashboard", &["datadog.dashboard_get", "datadog.dashboard_search", "datadog.dashboard_list"]),
+    ("report a custom measurement to datadog", &["datadog.metric_create"]),
+    (
+        "show me the receipt for that taxi ride",
+        &["quickbooks.get_expense", "quickbooks.search_expense", "quickbooks.list_expense"],
+    ),
+    ("turn this audio into text", &["translate.createTranscript"]),
+    (
+        "which functions have a concurrency cap",
+        &["lambda.search_concurrency_limit", "lambda.list_concurrency_limit", "lambda.get_concurrency_limit"],
+    ),
+    ("change the reason given for a refund", &["stripe.update-refund"]),
+    (
+        "who gets alerted next if nobody answers",
+        &["pagerduty.getEscalationPolicy", "pagerduty.listEscalationPolicy", "pagerduty.searchEscalationPolicy"],
+    ),
+    ("the coupon campaign is over, remove the code", &["shopify.deleteDiscountCode"]),
+    ("add a second responder to the escalation policy", &["pagerduty.updateEscalationPolicy"]),
+    ("find that half-written email to the bank", &["gmail.searchDraft", "gmail.listDraft", "gmail.getDraft"]),
+    ("find the trello card about the login bug", &["trello.searchCard", "trello.listCard"]),
+    ("is this gitlab runner online", &["gitlab.get-runner", "gitlab.list-runner", "gitlab.search-runner"]),
+    (
+        "what are my options to get to the airport",
+        &["maps.route_get", "maps.route_list", "maps.route_search", "maps.route_create"],
+    ),
+    (
+        "what did the customer write in this support request",
+        &["zendesk.support_request_get", "zendesk.support_request_search"],
+    ),
+    ("summarize pull request 42", &["github.get_pull_request"]),
+    (
+        "when does my on-call shift start",
+        &["pagerduty.getOncallShift", "pagerduty.listOncallShift", "pagerduty.searchOncallShift"],
+    ),
+    (
+        "how do we usually translate this term",
+        &["translate.searchGlossary", "translate.getGlossary", "translate.listGlossary"],
+    ),
+    ("this checklist is not needed any more, drop it", &["trello.deleteChecklist"]),
+    ("isolate two containers on their own network", &["docker.create_network"]),
+    (
+        "let the function handle more requests in parallel",
+        &["lambda.update_concurrency_limit", "lambda.create_concurrency_limit"],
+    ),
+    ("clean up an unused lambda layer", &["lambda.delete_layer"]),
+    ("generate a file with this json in it", &["filesystem.write_file"]),
+    ("pull up the nodes for Alice and Bob", &["memory.open_nodes", "memory.search_nodes"]),
+    ("make sure the path build/output exists", &["filesystem.create_directory"]),
+    ("sort the files here by size", &["filesystem.list_directory_with_sizes"]),
+    ("what branches do I have", &["git.git_branch"]),
+    (
+        "get the weather of Chicago as structured data",
+        &[
+            "everything.get-structured-content",
+            "weather.get-forecast",
+            "weather.list-forecast",
+            "weather.search-forecast",
+            "weather.get-observation",
+            "weather.list-observation",
+            "weather.search-observation",
+        ],
+    ),
+    ("get some input from the person at the keyboard", &["everything.trigger-elicitation-request"]),
+    ("what is 17 plus 25", &["everything.get-sum"]),
+    ("is PATH set correctly for the server process", &["everything.get-env"]),
+    ("shift all images into the assets folder", &["filesystem.move_file"]),
+    ("what is 14:30 Berlin time in California", &["time.convert_time"]),
+    ("check in my work", &["git.git_commit"]),
+    ("does this file exist and how old is it", &["filesystem.get_file_info"]),
+    ("show my local modifications", &["git.git_diff_unstaged", "git.git_status", "git.git_diff"]),
+    ("change over to the release branch", &["git.git_checkout"]),
+    ("Bob no longer lives in Paris, delete that note about him", &["memory.delete_observations"]),
+    ("send me a small sample picture", &["everything.get-tiny-image"]),
+    ("do an in-depth investigation of a subject", &["everything.simulate-research-query"]),
+    ("what is in your memory", &["memory.read_graph", "memory.search_nodes"]),
+    ("do we know anything about project Apollo", &["memory.search_nodes", "memory.open_nodes", "memory.read_graph"]),
 ];

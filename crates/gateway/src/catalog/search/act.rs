@@ -29,36 +29,42 @@ use Act::{Change, Create, Find, Get, List, Remove};
 const VERBS: &[(Act, &str)] = &[
     (
         Create,
-        "add announce append arrange ask assemble attach author begin bill book broadcast build buy charge claim \
-         commit compose connect create define deploy draft enroll enter establish file generate give grant import \
-         index init initialize insert install introduce invite invoice issue join launch learn leave link log make \
-         memorize message new note notify onboard open order pay ping place plan post prepare propose provision \
-         publish push put raise react record register remember reply report request reserve save say schedule send \
-         set setup share ship spin stage start store submit subscribe tag tell text track translate upload write",
+        "add alert allocate announce append arrange ask assemble attach author begin bill book broadcast build buy \
+         charge claim collect commit compile compose connect copy create define deploy dial draft duplicate email \
+         emit encode enqueue enroll enter establish export file generate give grant import index inform init \
+         initialize insert install introduce invite invoice issue join launch learn leave link log mail make \
+         memorize mention message new note notify onboard open order page pay ping place plan post prepare produce \
+         propose provision publish push put queue raise react recommend record register remember render reply report \
+         request reserve save say schedule send set setup share ship spawn spin stage start store submit subscribe \
+         tag tell text track transcribe translate upload warn write",
     ),
     (
         Remove,
-        "abort cancel clean clear delete destroy detach discard disconnect drop end erase evict expel expunge flush \
-         forget invalidate kick kill purge remove reset revoke stop terminate trash uninstall unlink unpublish \
-         unregister unshare unstage unsubscribe void wipe",
+        "abandon abort ban bin cancel clean clear decommission delete destroy detach discard disconnect dismiss \
+         ditch drop eject end erase evict exclude expel expunge flush forget invalidate kick kill leave purge refuse \
+         reject remove reset retire revoke scrap shred stop strip sunset terminate throw toss trash uncheck undo \
+         unfollow uninstall unlink unpublish unregister unshare unstage unsubscribe untag void wipe withdraw",
     ),
     (
         Change,
-        "activate adjust alter apply approve archive assign block bump change checkout close complete configure \
-         convert correct deactivate decrease delay disable edit enable end escalate expire extend finish fix \
-         increase limit lock lower mark merge modify move mute overwrite patch pause pin point postpone promote put \
-         raise reassign reduce relocate rename reopen replace reschedule resize resolve restart resume revise \
-         rewrite rotate scale set silence snooze stop swap switch tag tick toggle transfer turn unblock unlock \
-         unmute update upgrade",
+        "activate adjust allow alter apply approve archive assign attach block boost bump cap change checkout close \
+         complete configure convert correct customize deactivate decrease delay demote disable downgrade edit enable \
+         end escalate expire extend finish fix flag format grow hide improve increase label let limit lock lower \
+         mark merge migrate modify move mute normalize order organize override overwrite patch pause pin point \
+         postpone prioritize promote put raise reassign reduce refine refresh relocate rename reopen reorder replace \
+         reschedule resize resolve restart restore restrict restructure resume reverse revert revise rewrite rotate \
+         scale set shift shrink silence snooze sort split stop swap switch tag tick toggle transfer turn tweak \
+         unarchive unblock unlock unmute update upgrade",
     ),
     (
         Get,
-        "analyze calculate chart check compare compute count describe detect display download estimate examine \
-         explain fetch get graph inspect listen load look measure monitor open play plot preview print pull read \
-         research retrieve return see show summarize validate verify view visualize watch",
+        "access analyze calculate chart check compare compute count describe detect display download estimate \
+         examine explain fetch get graph inspect know learn listen load look measure monitor open peek play plot \
+         preview print pull read research retrieve return reveal review see show summarize tail validate verify view \
+         visualize watch",
     ),
     (List, "browse dump enumerate list see show"),
-    (Find, "discover filter find grep identify locate look lookup query search seek"),
+    (Find, "detect discover filter find grep identify locate look lookup match query scan search seek"),
 ];
 
 /// Verbs that name what a tool does wherever they stand in its name; others may be the thing it is done to.
@@ -84,7 +90,7 @@ pub(super) fn wanted(task: &str) -> Vec<Act> {
     let order = after_lead_ins(&words);
     let Some((first, rest)) = order.split_first() else { return Vec::new() };
     if names(QUESTIONS, first) && !causes(order) {
-        return asked(first);
+        return asked(order);
     }
     // `give me`, `send us`: what is given to the speaker is read.
     if matches!(rest.first().map(String::as_str), Some("me" | "us")) && !of(first).contains(&Remove) {
@@ -92,6 +98,9 @@ pub(super) fn wanted(task: &str) -> Vec<Act> {
     }
     if removes(order) {
         return vec![Remove];
+    }
+    if first == "turn" && rest.iter().any(|word| word == "into") {
+        return vec![Create, Change];
     }
     let known = |words: &[String]| words.iter().map(|word| of(word)).find(|acts| !acts.is_empty()).map(<[Act]>::to_vec);
     // `refund the customer`: a thing that is done to something is made.
@@ -121,11 +130,19 @@ fn causes(order: &[String]) -> bool {
     words.next() == Some("have") && matches!(words.next(), Some("the" | "a" | "an" | "my" | "our"))
 }
 
-fn asked(question: &str) -> Vec<Act> {
-    match question {
-        "where" | "wheres" => vec![Find, Get, List],
+/// What a question reads: several things, one that must be found first, or whichever.
+fn asked(question: &[String]) -> Vec<Act> {
+    let mut words = question.iter().map(String::as_str);
+    match (words.next().unwrap_or_default(), words.next().unwrap_or_default()) {
+        ("where" | "wheres" | "does" | "do" | "did", _) | ("is" | "are" | "was" | "were", "there") => vec![Find, List],
+        ("which" | "any", _) | ("how", "many") => vec![List, Find],
+        ("what", next) if is_plural(next) => vec![List, Find],
         _ => vec![Get, List, Find],
     }
+}
+
+fn is_plural(word: &str) -> bool {
+    word.len() > 4 && word.ends_with('s') && !word.ends_with("ss")
 }
 
 fn after_lead_ins(words: &[String]) -> &[String] {
@@ -182,7 +199,7 @@ impl Act {
             (Create, Change) | (Change, Create) | (Remove, Change) => 0.9,
             (Change, Remove) => 0.7,
             (Create, Remove) | (Remove, Create) => 0.5,
-            _ => 0.65,
+            _ => 0.6,
         }
     }
 }
@@ -224,9 +241,12 @@ mod tests {
 
     #[test]
     fn a_question_reads() {
-        check("which pods are running", &[Get, List, Find]);
-        check("did anyone delete the table?", &[Get, List, Find]);
-        check("Where's the config", &[Find, Get, List]);
+        check("who may delete the table?", &[Get, List, Find]);
+        check("which pods are running", &[List, Find]);
+        check("what tables exist", &[List, Find]);
+        check("what does it say", &[Get, List, Find]);
+        check("Where's the config", &[Find, List]);
+        check("is there a bucket for it", &[Find, List]);
     }
 
     #[test]

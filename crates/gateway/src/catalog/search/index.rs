@@ -10,6 +10,7 @@ use super::super::backend::ToolRef;
 use super::super::distance;
 use super::super::snapshot::Catalog;
 use super::act::{self, Act};
+use super::thing::{Siblings, parameters};
 use super::words::{joined, proper_names, words};
 use super::{Hit, meaning, values};
 
@@ -26,6 +27,7 @@ mod weight {
     pub(super) const FIRST_SENTENCE: f32 = 1.5;
     pub(super) const DESCRIPTION: f32 = 0.7;
     pub(super) const PARAMETER: f32 = 0.6;
+    pub(super) const SIBLING: f32 = 0.2;
 }
 
 /// What a match of the meaning is worth where the word itself does not match, and beside it.
@@ -39,12 +41,13 @@ const VERB: f32 = 0.6;
 /// What is left of a tool's score where it covers none of the words, and where the task says nothing of its name.
 const UNCOVERED: f32 = 0.3;
 const UNNAMED: f32 = 0.7;
+/// What is left of a tool's score where two for the same thing come before it.
+const REPEATED: f32 = 0.8;
 /// More than any sum of words: an exact name goes first.
 const EXACT: f32 = 10_000.0;
 
 /// Words of a description that are read, words of a query that are used, and letters of a query that are looked at.
 const MAX_DESCRIPTION_WORDS: usize = 300;
-const MAX_PARAMETERS: usize = 60;
 const MAX_QUERY_WORDS: usize = 32;
 const MAX_QUERY: usize = 2_000;
 
@@ -56,14 +59,16 @@ pub(in crate::catalog) struct Index {
     /// Sorted, so that a rescue is the same every time.
     terms: BTreeMap<String, Term>,
     groups: HashMap<usize, Term>,
-    scorer: Scorer<u32, Term>,
+    scorer: Scorer<usize, Term>,
     positions: Vec<(usize, usize)>,
     /// The words of each tool's name that are not its verb, each as the terms that stand for it.
     names: Vec<Vec<Vec<Term>>>,
+    /// The number of each tool's thing: tools of one backend that are about the same share it.
+    things: Vec<usize>,
     /// What each tool does.
     acts: Vec<&'static [Act]>,
     /// From a name without case and separators to the tools that bear it.
-    exact: HashMap<String, BTreeSet<u32>>,
+    exact: HashMap<String, BTreeSet<usize>>,
 }
 
 impl fmt::Debug for Index {
@@ -80,37 +85,41 @@ impl Index {
             scorer: Scorer::new(),
             positions: Vec::new(),
             names: Vec::new(),
+            things: Vec::new(),
             acts: Vec::new(),
             exact: HashMap::new(),
         };
         let mut documents = Vec::new();
+        let mut first = 0;
         for (b, backend) in catalog.backends().iter().enumerate() {
+            let siblings = Siblings::of(backend);
             for (t, entry) in backend.tools().iter().enumerate() {
                 let tool = ToolRef { backend, entry };
                 index.remember_names(tool);
                 index.acts.push(act::done(&tool.tool().name, tool.tool().description().unwrap_or_default()));
-                documents.push(index.frequencies(tool));
-                let name = index.name_terms(tool);
-                index.names.push(name);
+                documents.push(index.frequencies(tool, &siblings, t));
+                index.names.push(siblings.thing(t).iter().map(|word| index.terms_of(word)).collect());
+                index.things.push(first + siblings.first(t));
                 index.positions.push((b, t));
             }
+            first += backend.tools().len();
         }
         let lengths: f32 = documents.iter().map(|document| document.length).sum();
         let average = (lengths / documents.len().max(1) as f32).max(1.0);
-        for (id, document) in (0u32..).zip(documents) {
+        for (id, document) in documents.into_iter().enumerate() {
             index.scorer.upsert(&id, document.embedding(average));
         }
         index
     }
 
     fn remember_names(&mut self, tool: ToolRef<'_>) {
-        let Ok(id) = u32::try_from(self.positions.len()) else { return };
+        let id = self.positions.len();
         for name in [tool.tool().name.clone(), tool.entry.identifier().to_owned(), tool.path(), tool.spelling()] {
             self.exact.entry(fold(&name)).or_default().insert(id);
         }
     }
 
-    fn frequencies(&mut self, tool: ToolRef<'_>) -> Document {
+    fn frequencies(&mut self, tool: ToolRef<'_>, siblings: &Siblings, t: usize) -> Document {
         let mut document = Document::default();
         let described = tool.tool();
         self.say(&mut document, &described.name, weight::NAME, usize::MAX);
@@ -124,20 +133,13 @@ impl Index {
         let (first, rest) = first_sentence(description);
         self.say(&mut document, first, weight::FIRST_SENTENCE, MAX_DESCRIPTION_WORDS);
         self.say(&mut document, rest, weight::DESCRIPTION, MAX_DESCRIPTION_WORDS);
-        let parameters = described.input_schema().get("properties").and_then(Value::as_object);
-        for (name, _) in parameters.into_iter().flatten().take(MAX_PARAMETERS) {
+        for name in parameters(tool) {
             self.say(&mut document, name, weight::PARAMETER, MAX_QUERY_WORDS);
         }
+        for word in siblings.beside(t) {
+            self.say(&mut document, word, weight::SIBLING, MAX_QUERY_WORDS);
+        }
         document
-    }
-
-    /// What a task would have to say to name this tool, its verb and its backend left out.
-    fn name_terms(&self, tool: ToolRef<'_>) -> Vec<Vec<Term>> {
-        let backend = words(tool.backend.name());
-        let things = words(&tool.tool().name)
-            .into_iter()
-            .filter(|word| word.len() > 1 && !act::is_plain(word) && !backend.contains(word));
-        things.map(|word| self.terms_of(&word)).collect()
     }
 
     /// A word's own term, and those of its groups.
@@ -175,15 +177,17 @@ impl Index {
         let query = query.char_indices().nth(MAX_QUERY).map_or(query, |(end, _)| &query[..end]);
         let mut scores = self.score(query);
         for id in self.named(query) {
-            *scores.entry(id).or_default() += EXACT;
+            if let Some(score) = scores.get_mut(id) {
+                *score += EXACT;
+            }
         }
-        let mut ranked: Vec<(u32, f32)> = scores.into_iter().filter(|&(_, score)| score > 0.0).collect();
-        // Ids follow backend and name, so they settle what the score leaves open.
-        ranked.sort_by(|(a, x), (b, y)| y.total_cmp(x).then(a.cmp(b)));
+        let mut ranked: Vec<(usize, f32)> = scores.into_iter().enumerate().filter(|&(_, score)| score > 0.0).collect();
+        sort(&mut ranked);
+        self.vary(&mut ranked);
         ranked
             .into_iter()
             .filter_map(|(id, score)| {
-                let position = *self.positions.get(usize::try_from(id).ok()?)?;
+                let position = *self.positions.get(id)?;
                 let tool = catalog.at(position)?;
                 let wanted = tag.is_none_or(|tag| tool.backend.tags().iter().any(|own| own.eq_ignore_ascii_case(tag)));
                 wanted.then_some((tool, score))
@@ -193,47 +197,53 @@ impl Index {
             .collect()
     }
 
-    /// BM25 over the words of `query`, times the share of them that a tool covers, times how its act fits.
-    fn score(&self, query: &str) -> BTreeMap<u32, f32> {
+    /// Lets another thing pass where two tools for one thing come before: the third says little that they do not.
+    fn vary(&self, ranked: &mut [(usize, f32)]) {
+        let mut seen: HashMap<usize, usize> = HashMap::new();
+        for (id, score) in ranked.iter_mut() {
+            let Some(thing) = self.things.get(*id) else { continue };
+            let count = seen.entry(*thing).or_default();
+            if *count >= 2 {
+                *score *= REPEATED;
+            }
+            *count += 1;
+        }
+        sort(ranked);
+    }
+
+    /// BM25 over the words of `query`, times the share of them that a tool covers, times how its act fits and how much
+    /// of its name is asked for. In the order of ids.
+    fn score(&self, query: &str) -> Vec<f32> {
         let names = proper_names(query);
         let verb = act::verb(query);
-        let mut totals: BTreeMap<u32, (f32, f32)> = BTreeMap::new();
+        let mut totals = vec![Total::default(); self.positions.len()];
         let mut known: f32 = 0.0;
         let mut said: BTreeSet<Term> = BTreeSet::new();
-        let asked = asked(query);
         let joined = joined(query).into_iter().filter(|word| self.terms.contains_key(word)).take(MAX_QUERY_WORDS);
-        for (word, counted) in asked.into_iter().map(|word| (word, 1.0)).chain(joined.map(|word| (word, 0.0))) {
+        for (word, counted) in asked(query).into_iter().map(|word| (word, 1.0)).chain(joined.map(|word| (word, 0.0))) {
+            let weight = if verb.as_ref() == Some(&word) { VERB } else { 1.0 };
             let scores = self.score_word(&word, !names.contains(&word));
-            if !scores.is_empty() {
+            if totals.iter_mut().zip(scores).fold(false, |any, (total, score)| total.add(weight * score) || any) {
                 known += counted;
             }
             said.extend(self.terms_of(&word));
             said.extend(meaning::hints(&word).iter().filter_map(|hint| self.terms.get(hint)));
-            let weight = if verb.as_ref() == Some(&word) { VERB } else { 1.0 };
-            for (id, score) in scores {
-                let (sum, covered) = totals.entry(id).or_default();
-                *sum += weight * score;
-                *covered += 1.0;
-            }
         }
         let wanted = act::wanted(query);
-        let factor = |id: u32, covered: f32| {
-            let at = usize::try_from(id).unwrap_or(usize::MAX);
-            let done = self.acts.get(at).copied().unwrap_or_default();
-            let name = self.names.get(at).map_or(&[][..], Vec::as_slice);
-            let named = name.iter().filter(|terms| terms.iter().any(|term| said.contains(term))).count();
-            let named = if name.is_empty() { 1.0 } else { named as f32 / name.len() as f32 };
-            act::fit(&wanted, done) * part(UNCOVERED, covered / known.max(1.0)) * part(UNNAMED, named)
+        let about = self.acts.iter().zip(&self.names);
+        let whole = |(total, (done, name)): (Total, (&&[Act], &Vec<Vec<Term>>))| {
+            let covered = part(UNCOVERED, total.covered / known.max(1.0));
+            total.sum * covered * act::fit(&wanted, done) * part(UNNAMED, share_said(name, &said))
         };
-        totals.into_iter().map(|(id, (sum, covered))| (id, sum * factor(id, covered))).collect()
+        totals.into_iter().zip(about).map(whole).collect()
     }
 
     /// What each tool gets for one word. What is no word of any tool `may_be_a_slip`.
-    fn score_word(&self, word: &str, may_be_a_slip: bool) -> BTreeMap<u32, f32> {
+    fn score_word(&self, word: &str, may_be_a_slip: bool) -> Vec<f32> {
         let groups: Vec<Term> =
             meaning::groups(word).iter().filter_map(|group| self.groups.get(group)).copied().collect();
         let hints: Vec<Term> = meaning::hints(word).iter().filter_map(|hint| self.terms.get(hint)).copied().collect();
-        let mut scores = BTreeMap::new();
+        let mut scores = vec![0.0; self.positions.len()];
         for &term in &groups {
             self.add_best(&mut scores, term, MEANING);
         }
@@ -250,20 +260,23 @@ impl Index {
         scores
     }
 
-    fn add(&self, scores: &mut BTreeMap<u32, f32>, term: Term, weight: f32) {
+    fn add(&self, scores: &mut [f32], term: Term, weight: f32) {
         for (id, score) in self.matches(term) {
-            *scores.entry(id).or_default() += weight * score;
+            if let Some(sum) = scores.get_mut(id) {
+                *sum += weight * score;
+            }
         }
     }
 
-    fn add_best(&self, scores: &mut BTreeMap<u32, f32>, term: Term, weight: f32) {
+    fn add_best(&self, scores: &mut [f32], term: Term, weight: f32) {
         for (id, score) in self.matches(term) {
-            let best = scores.entry(id).or_default();
-            *best = best.max(weight * score);
+            if let Some(best) = scores.get_mut(id) {
+                *best = best.max(weight * score);
+            }
         }
     }
 
-    fn matches(&self, term: Term) -> impl Iterator<Item = (u32, f32)> {
+    fn matches(&self, term: Term) -> impl Iterator<Item = (usize, f32)> {
         let query = Embedding(vec![TokenEmbedding { index: term, value: 1.0 }]);
         self.scorer.matches(&query).into_iter().map(|found| (found.id, found.score))
     }
@@ -292,7 +305,7 @@ impl Index {
     }
 
     /// The tools that `query` names: as a whole, or with a word that can only be a name.
-    fn named(&self, query: &str) -> BTreeSet<u32> {
+    fn named(&self, query: &str) -> BTreeSet<usize> {
         let mut ids = self.exact.get(&fold(query)).cloned().unwrap_or_default();
         for word in query.split_whitespace() {
             let word = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_');
@@ -309,6 +322,11 @@ fn part(least: f32, share: f32) -> f32 {
     least + (1.0 - least) * share.min(1.0)
 }
 
+/// Best first. Ids follow backend and name, so they settle what the score leaves open.
+fn sort(ranked: &mut [(usize, f32)]) {
+    ranked.sort_by(|(a, x), (b, y)| y.total_cmp(x).then(a.cmp(b)));
+}
+
 /// The distinct words of a query, and those for what its values look like.
 fn asked(query: &str) -> Vec<String> {
     let mut asked: Vec<String> = Vec::new();
@@ -319,6 +337,31 @@ fn asked(query: &str) -> Vec<String> {
     }
     asked.truncate(MAX_QUERY_WORDS);
     asked
+}
+
+/// What a tool got so far, and for how many words.
+#[derive(Default, Clone, Copy)]
+struct Total {
+    sum: f32,
+    covered: f32,
+}
+
+impl Total {
+    /// Whether there was something to add.
+    fn add(&mut self, score: f32) -> bool {
+        let matched = score > 0.0;
+        if matched {
+            self.sum += score;
+            self.covered += 1.0;
+        }
+        matched
+    }
+}
+
+/// How much of a name was said. A name that is all verb has nothing to leave unsaid.
+fn share_said(name: &[Vec<Term>], said: &BTreeSet<Term>) -> f32 {
+    let count = name.iter().filter(|terms| terms.iter().any(|term| said.contains(term))).count();
+    if name.is_empty() { 1.0 } else { count as f32 / name.len() as f32 }
 }
 
 /// How often a tool says which term, weighted.

@@ -11,6 +11,7 @@ mod call;
 mod index;
 mod meaning;
 mod thesaurus;
+mod thing;
 mod values;
 mod words;
 

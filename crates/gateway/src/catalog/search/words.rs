@@ -1,5 +1,8 @@
 //! Text as words: split as programmers join them, lower case, without endings.
 
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
 /// Words that say nothing about a task.
 const STOP_WORDS: &[&str] = &[
     "a",
@@ -132,6 +135,16 @@ const STOP_WORDS: &[&str] = &[
     "your",
 ];
 
+/// Verbs that change within: what was and what it comes from.
+const IRREGULAR: &str = "began begin, bought buy, broke break, broken break, brought bring, built build, caught catch, chose \
+    choose, chosen choose, came come, drew draw, drawn draw, drove drive, driven drive, fell fall, \
+    fallen fall, felt feel, forgot forget, forgotten forget, gave give, given give, gone go, went go, \
+    grew grow, grown grow, heard hear, held hold, kept keep, knew know, known know, lent lend, lost \
+    lose, made make, met meet, paid pay, ran run, rang ring, rung ring, said say, sang sing, saw see, \
+    seen see, sent send, shown show, slept sleep, sold sell, spent spend, spoke speak, spoken speak, \
+    stole steal, taught teach, told tell, took take, taken take, thought think, threw throw, thrown \
+    throw, won win, wrote write, written write";
+
 /// The stemmed words of `text`, in order, stop words left out.
 pub(super) fn words(text: &str) -> Vec<String> {
     let mut out = Vec::new();
@@ -187,6 +200,7 @@ fn parts(run: &str) -> Vec<&str> {
 /// A word without its common English endings: `files`, `filing` and `filed` are one. Crude on purpose: what matters is
 /// that the same is done to both sides.
 pub(super) fn stem(word: &str) -> String {
+    let word = irregular(word).unwrap_or(word);
     if !word.is_ascii() || word.len() <= 3 {
         return word.to_owned();
     }
@@ -200,6 +214,12 @@ pub(super) fn stem(word: &str) -> String {
         base.push('i');
     }
     base
+}
+
+/// What an irregular form comes from.
+fn irregular(word: &str) -> Option<&'static str> {
+    static BASES: OnceLock<HashMap<&str, &str>> = OnceLock::new();
+    BASES.get_or_init(|| IRREGULAR.split(", ").filter_map(|pair| pair.split_once(' ')).collect()).get(word).copied()
 }
 
 fn singular(word: &str) -> String {
@@ -284,6 +304,8 @@ mod tests {
         check_same(&["add", "adds", "added", "adding"]);
         check_same(&["branch", "branches"]);
         check_same(&["address", "addresses"]);
+        check_same(&["send", "sent", "sending"]);
+        check_same(&["write", "wrote", "written", "writes"]);
         check_same(&["call", "calling", "called"]);
     }
 
