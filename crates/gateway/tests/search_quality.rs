@@ -3,8 +3,21 @@
 //! The phrases say what a person would say, not what the tool is called. Each expects one tool, or one of a few that
 //! do the same, among the first three hits.
 //!
-//! Read the rate with care: the table of meanings grew by looking at what the first 98 of these phrases missed (84.7%
-//! before that), so for those it is not an estimate of what unseen phrases would reach.
+//! Read the rates with care. The search was tuned on [`PHRASES`] and on the `dev` halves of the two tables in `unseen`,
+//! so for these a rate says only that nothing got worse. What the `held out` halves missed was never looked at:
+//!
+//! |                   | before | after | tuned on |
+//! |-------------------|-------:|------:|----------|
+//! | `PHRASES`         |  94.2% |  100% | yes      |
+//! | written, dev      |  47.6% | 93.7% | yes      |
+//! | written, held out |  36.5% | 85.7% | no       |
+//! | drawn, dev        |  62.5% | 90.0% | yes      |
+//! | drawn, held out   |  45.0% | 67.5% | no       |
+//!
+//! The phrases and the thesaurus have one author, who knew the written ones when adding words, so even their held-out
+//! rate flatters. The drawn ones came after most of that work, for tools picked by lot, and many avoid the words of
+//! their tool on purpose. Of these figures, `drawn, held out` is the nearest to what a stranger would see: the nine of
+//! ten that are wanted hold for tasks like those in [`PHRASES`], and not yet for any wording.
 
 mod thousand;
 mod unseen;
@@ -167,27 +180,20 @@ const PHRASES: &[Phrase] = &[
 #[test]
 fn nine_of_ten_tasks_find_their_tool_among_the_first_three() {
     assert!(PHRASES.len() >= 60);
-    check("tuned on", PHRASES, WANTED);
+    check("phrases", PHRASES, WANTED);
 }
 
 #[test]
-fn unseen_dev() {
-    check("dev", &unseen::dev(), 0.0);
+fn phrases_that_the_search_was_tuned_on_stay_found() {
+    check("written, dev", &unseen::dev(unseen::WRITTEN), 0.9);
+    check("drawn, dev", &unseen::dev(unseen::DRAWN), 0.87);
 }
 
+// Three points below what was measured: these guard against a loss, and are not to be tuned on.
 #[test]
-fn drawn_dev() {
-    check("drawn dev", &unseen::drawn_dev(), 0.0);
-}
-
-#[test]
-fn drawn_held_out() {
-    check("drawn held out", &unseen::drawn_held_out(), 0.0);
-}
-
-#[test]
-fn unseen_held_out() {
-    check("held out", &unseen::held_out(), 0.0);
+fn phrases_that_nothing_was_tuned_on_are_found_as_often_as_they_were() {
+    check("written, held out", &unseen::held_out(unseen::WRITTEN), 0.827);
+    check("drawn, held out", &unseen::held_out(unseen::DRAWN), 0.645);
 }
 
 /// At least `wanted` of the phrases find one of their tools among the first three.
@@ -222,13 +228,7 @@ fn check(table: &str, phrases: &[Phrase], wanted: f64) {
 #[test]
 fn every_expected_tool_exists() {
     let catalog = thousand::catalog();
-    for (phrase, expected) in PHRASES
-        .iter()
-        .chain(&unseen::dev())
-        .chain(&unseen::held_out())
-        .chain(&unseen::drawn_dev())
-        .chain(&unseen::drawn_held_out())
-    {
+    for (phrase, expected) in PHRASES.iter().chain(unseen::WRITTEN).chain(unseen::DRAWN) {
         for path in *expected {
             let found = catalog.resolve(path).found();
             assert_eq!(found.map(|tool| tool.path()).as_deref(), Some(*path), "{phrase}");

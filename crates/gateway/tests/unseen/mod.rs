@@ -1,28 +1,21 @@
-//! Phrases written from the names and descriptions of the tools alone, before anyone looked at how the search works.
+//! Phrases that were written from the names and descriptions of the tools, not from what the search finds.
 //!
-//! Every even one is for work on the search, every odd one only measures it: see [`DEV`] and [`HELD_OUT`].
+//! Each table is split by parity: the search may be tuned on the even phrases, and the odd ones only measure it.
 
 use super::Phrase;
 
-/// Whether a phrase's place in the table says that the search may be tuned on it.
-pub(crate) fn dev() -> Vec<Phrase> {
-    UNSEEN.iter().copied().step_by(2).collect()
+/// The phrases of a table that the search may be tuned on.
+pub(crate) fn dev(table: &[Phrase]) -> Vec<Phrase> {
+    table.iter().copied().step_by(2).collect()
 }
 
-/// The phrases that nothing is tuned on.
-pub(crate) fn held_out() -> Vec<Phrase> {
-    UNSEEN.iter().copied().skip(1).step_by(2).collect()
+/// The phrases of a table that nothing may be tuned on.
+pub(crate) fn held_out(table: &[Phrase]) -> Vec<Phrase> {
+    table.iter().copied().skip(1).step_by(2).collect()
 }
 
-pub(crate) fn drawn_dev() -> Vec<Phrase> {
-    DRAWN.iter().copied().step_by(2).collect()
-}
-
-pub(crate) fn drawn_held_out() -> Vec<Phrase> {
-    DRAWN.iter().copied().skip(1).step_by(2).collect()
-}
-
-const UNSEEN: &[Phrase] = &[
+/// For tools that came to mind, before anything was changed.
+pub(crate) const WRITTEN: &[Phrase] = &[
     // The real servers.
     ("how big is this directory", &["filesystem.list_directory_with_sizes", "filesystem.get_file_info"]),
     ("when was this file last changed on disk", &["filesystem.get_file_info"]),
@@ -199,7 +192,8 @@ const UNSEEN: &[Phrase] = &[
     ("purge a page from the CDN", &["cloudflare.delete-cached-page"]),
 ];
 
-const DRAWN: &[Phrase] = &[
+/// For tools that were drawn by lot, half-way through: sixty of the synthetic ones, then twenty of the real ones.
+pub(crate) const DRAWN: &[Phrase] = &[
     ("what subnet does the docker bridge use", &["docker.get_network", "docker.list_network", "docker.search_network"]),
     ("what is still open for merging on gitlab", &["gitlab.list-merge-request", "gitlab.search-merge-request"]),
     ("who rang us this morning", &["twilio.list_phone_call", "twilio.search_phone_call"]),

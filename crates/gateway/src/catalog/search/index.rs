@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::sync::OnceLock;
 
 use bm25::{Embedding, Scorer, TokenEmbedding};
 use serde_json::Value;
@@ -60,6 +61,8 @@ pub(in crate::catalog) struct Index {
     terms: BTreeMap<String, Term>,
     groups: HashMap<usize, Term>,
     scorer: Scorer<usize, Term>,
+    /// By term, what the scorer gives each tool for it, once that was asked: the same verbs are in every other task.
+    found: Vec<OnceLock<Vec<(usize, f32)>>>,
     positions: Vec<(usize, usize)>,
     /// The words of each tool's name that are not its verb, each as the terms that stand for it.
     names: Vec<Vec<Vec<Term>>>,
@@ -83,6 +86,7 @@ impl Index {
             terms: BTreeMap::new(),
             groups: HashMap::new(),
             scorer: Scorer::new(),
+            found: Vec::new(),
             positions: Vec::new(),
             names: Vec::new(),
             things: Vec::new(),
@@ -109,6 +113,7 @@ impl Index {
         for (id, document) in documents.into_iter().enumerate() {
             index.scorer.upsert(&id, document.embedding(average));
         }
+        index.found.resize_with(index.terms.len() + index.groups.len(), OnceLock::new);
         index
     }
 
@@ -261,7 +266,7 @@ impl Index {
     }
 
     fn add(&self, scores: &mut [f32], term: Term, weight: f32) {
-        for (id, score) in self.matches(term) {
+        for &(id, score) in self.matches(term) {
             if let Some(sum) = scores.get_mut(id) {
                 *sum += weight * score;
             }
@@ -269,16 +274,21 @@ impl Index {
     }
 
     fn add_best(&self, scores: &mut [f32], term: Term, weight: f32) {
-        for (id, score) in self.matches(term) {
+        for &(id, score) in self.matches(term) {
             if let Some(best) = scores.get_mut(id) {
                 *best = best.max(weight * score);
             }
         }
     }
 
-    fn matches(&self, term: Term) -> impl Iterator<Item = (usize, f32)> {
+    fn matches(&self, term: Term) -> &[(usize, f32)] {
+        let slot = usize::try_from(term).ok().and_then(|term| self.found.get(term));
+        slot.map_or(&[], |slot| slot.get_or_init(|| self.look_up(term)))
+    }
+
+    fn look_up(&self, term: Term) -> Vec<(usize, f32)> {
         let query = Embedding(vec![TokenEmbedding { index: term, value: 1.0 }]);
-        self.scorer.matches(&query).into_iter().map(|found| (found.id, found.score))
+        self.scorer.matches(&query).into_iter().map(|found| (found.id, found.score)).collect()
     }
 
     /// The known words that an unknown one was probably meant to be: the nearest, or those it abbreviates.

@@ -13,9 +13,8 @@ use super::words::words;
 /// Parameters that are read, of one tool and of all that share a thing.
 const MAX_PARAMETERS: usize = 60;
 
-/// The words of a tool's name without its verb and its backend.
-fn named(tool: ToolRef<'_>) -> Vec<String> {
-    let backend = words(tool.backend.name());
+/// The words of a tool's name without its verb and those of its backend.
+fn named(tool: ToolRef<'_>, backend: &[String]) -> Vec<String> {
     let mut things = words(&tool.tool().name);
     things.retain(|word| word.len() > 1 && !act::is_plain(word) && !backend.contains(word));
     things
@@ -41,10 +40,11 @@ pub(super) struct Siblings {
 impl Siblings {
     pub(super) fn of(backend: &Backend) -> Self {
         let mut siblings = Self { things: Vec::new(), parameters: HashMap::new(), own: Vec::new() };
+        let backend_words = words(backend.name());
         let mut firsts: HashMap<Vec<String>, usize> = HashMap::new();
         for (t, entry) in backend.tools().iter().enumerate() {
             let tool = ToolRef { backend, entry };
-            let thing = named(tool);
+            let thing = named(tool, &backend_words);
             // A tool without a thing is nobody's sibling.
             let first = if thing.is_empty() { t } else { *firsts.entry(thing.clone()).or_insert(t) };
             let own: BTreeSet<String> = parameters(tool).map(str::to_owned).collect();
