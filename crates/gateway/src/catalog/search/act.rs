@@ -72,17 +72,17 @@ const PLAIN: &str =
     "add change create delete edit fetch find get insert list modify read remove search send set show update write";
 
 /// Words that begin a question.
-const QUESTIONS: &str = "am any are arent did didnt do does doesnt has have how hows is isnt was were what whats when whens where wheres \
-    which who whos whom whose why will";
+const QUESTIONS: &str = "am any are arent did didnt do does doesnt has have how hows is isnt was were what whats when whens where \
+     wheres which who whos whom whose why will";
 
 /// Words that a thing follows: what stands before one is a verb, or else there would be a preposition.
 const DETERMINERS: &str =
     "a all an another each every her his my our some someone that the their these this those your";
 
 /// What comes before the task itself.
-const LEAD_INS: &str = "can you, can i, could you, go ahead and, help me, how can i, how can we, how could i, how do i, how do we, how \
-    do you, how to, i have to, i need to, i need, i want to, i want, i would like to, id like to, let me, lets, now, \
-    please, quickly, then, try to, we need to, we want to, would you";
+const LEAD_INS: &str = "can you, can i, could you, go ahead and, help me, how can i, how can we, how could i, how do i, how do we, \
+     how do you, how to, i have to, i need to, i need, i want to, i want, i would like to, id like to, let me, \
+     lets, now, please, quickly, then, try to, we need to, we want to, would you";
 
 /// What `task` wants done; empty where it does not say.
 pub(super) fn wanted(task: &str) -> Vec<Act> {
@@ -102,13 +102,12 @@ pub(super) fn wanted(task: &str) -> Vec<Act> {
     if first == "turn" && rest.iter().any(|word| word == "into") {
         return vec![Create, Change];
     }
-    let known = |words: &[String]| words.iter().map(|word| of(word)).find(|acts| !acts.is_empty()).map(<[Act]>::to_vec);
     // `refund the customer`: a thing that is done to something is made.
     let verb = rest.first().is_some_and(|next| names(DETERMINERS, next));
     if verb && of(first).is_empty() {
         return vec![Create, Change];
     }
-    known(order).unwrap_or_default()
+    order.iter().map(|word| of(word)).find(|acts| !acts.is_empty()).unwrap_or_default().to_vec()
 }
 
 /// `get rid of it`, `take it out`: verbs that remove only with their particle.

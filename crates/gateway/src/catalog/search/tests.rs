@@ -136,7 +136,7 @@ fn what_a_thing_is_made_with_finds_the_tools_for_it() {
 
 #[test]
 fn two_tools_for_one_thing_let_another_thing_pass() {
-    let tools = ["get_pod", "list_pods", "search_pods", "get_pod_log"].map(|name| json!({ "name": name })).to_vec();
+    let tools = ["get_pod", "list_pods", "read_pod", "get_pod_log"].map(|name| json!({ "name": name })).to_vec();
     let hits = Catalog::new(vec![listing("b", &[], tools)]).search("show the pods", 3, None);
     assert!(hits.iter().any(|hit| hit.tool == "get_pod_log"), "{hits:?}");
 }
