@@ -3,18 +3,35 @@
 //! The phrases say what a person would say, not what the tool is called. Each expects one tool, or one of a few that
 //! do the same, among the first three hits.
 //!
-//! Read the rate with care: the table of meanings grew by looking at what the first 98 of these phrases missed (84.7%
-//! before that), so for those it is not an estimate of what unseen phrases would reach.
+//! Read the rates with care. The search was tuned on [`PHRASES`] and on the `dev` halves of the two tables in `unseen`,
+//! so for these a rate says only that nothing got worse. What the `held out` halves missed was never looked at:
+//!
+//! |                   | before | after | tuned on |
+//! |-------------------|-------:|------:|----------|
+//! | `PHRASES`         |  94.2% |  100% | yes      |
+//! | written, dev      |  47.6% | 93.7% | yes      |
+//! | written, held out |  36.5% | 85.7% | no       |
+//! | drawn, dev        |  62.5% | 90.0% | yes      |
+//! | drawn, held out   |  45.0% | 67.5% | no       |
+//!
+//! The phrases and the thesaurus have one author, who knew the written ones when adding words, so even their held-out
+//! rate flatters. The drawn ones came after most of that work, for tools picked by lot, and many avoid the words of
+//! their tool on purpose. Of these figures, `drawn, held out` is the nearest to what a stranger would see: the nine of
+//! ten that are wanted hold for tasks like those in [`PHRASES`], and not yet for any wording.
 
 mod thousand;
+mod unseen;
 
 use std::time::Instant;
+
+/// A task in words, and the tools that would each be a right answer.
+type Phrase = (&'static str, &'static [&'static str]);
 
 /// How many of the phrases must find their tool.
 const WANTED: f64 = 0.9;
 const TOP: usize = 3;
 
-const PHRASES: &[(&str, &[&str])] = &[
+const PHRASES: &[Phrase] = &[
     // server-filesystem
     ("read the contents of a text file", &["filesystem.read_text_file", "filesystem.read_file"]),
     ("open several files at once", &["filesystem.read_multiple_files"]),
@@ -162,6 +179,25 @@ const PHRASES: &[(&str, &[&str])] = &[
 
 #[test]
 fn nine_of_ten_tasks_find_their_tool_among_the_first_three() {
+    assert!(PHRASES.len() >= 60);
+    check("phrases", PHRASES, WANTED);
+}
+
+#[test]
+fn phrases_that_the_search_was_tuned_on_stay_found() {
+    check("written, dev", &unseen::dev(unseen::WRITTEN), 0.9);
+    check("drawn, dev", &unseen::dev(unseen::DRAWN), 0.87);
+}
+
+// Three points below what was measured: these guard against a loss, and are not to be tuned on.
+#[test]
+fn phrases_that_nothing_was_tuned_on_are_found_as_often_as_they_were() {
+    check("written, held out", &unseen::held_out(unseen::WRITTEN), 0.827);
+    check("drawn, held out", &unseen::held_out(unseen::DRAWN), 0.645);
+}
+
+/// At least `wanted` of the phrases find one of their tools among the first three.
+fn check(table: &str, phrases: &[Phrase], wanted: f64) {
     let catalog = thousand::catalog();
     assert!(catalog.tool_count() >= 1_000);
     let begun = Instant::now();
@@ -169,31 +205,30 @@ fn nine_of_ten_tasks_find_their_tool_among_the_first_three() {
     let indexed = begun.elapsed();
     let begun = Instant::now();
     let mut missed = Vec::new();
-    for (phrase, expected) in PHRASES {
+    for (phrase, expected) in phrases {
         let hits = catalog.search(phrase, TOP, None);
         let found: Vec<String> = hits.iter().map(|hit| format!("{}.{}", hit.backend, hit.tool)).collect();
         if !found.iter().any(|path| expected.contains(&path.as_str())) {
             missed.push(format!("  {phrase:?}: wanted {expected:?}, found {found:?}"));
         }
     }
-    let rate = 1.0 - missed.len() as f64 / PHRASES.len() as f64;
+    let rate = 1.0 - missed.len() as f64 / phrases.len() as f64;
     let report = format!(
-        "{} phrases over {} tools: {:.1}% found in the top {TOP}; index {indexed:?}, {:?} a search\n{}",
-        PHRASES.len(),
+        "{table}: {} phrases over {} tools: {:.1}% found in the top {TOP}; index {indexed:?}, {:?} a search\n{}",
+        phrases.len(),
         catalog.tool_count(),
         rate * 100.0,
-        begun.elapsed() / PHRASES.len() as u32,
+        begun.elapsed() / phrases.len() as u32,
         missed.join("\n"),
     );
     println!("{report}");
-    assert!(PHRASES.len() >= 60);
-    assert!(rate >= WANTED, "{report}");
+    assert!(rate >= wanted, "{report}");
 }
 
 #[test]
 fn every_expected_tool_exists() {
     let catalog = thousand::catalog();
-    for (phrase, expected) in PHRASES {
+    for (phrase, expected) in PHRASES.iter().chain(unseen::WRITTEN).chain(unseen::DRAWN) {
         for path in *expected {
             let found = catalog.resolve(path).found();
             assert_eq!(found.map(|tool| tool.path()).as_deref(), Some(*path), "{phrase}");

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::sync::OnceLock;
 
 use bm25::{Embedding, Scorer, TokenEmbedding};
 use serde_json::Value;
@@ -9,8 +10,10 @@ use serde_json::Value;
 use super::super::backend::ToolRef;
 use super::super::distance;
 use super::super::snapshot::Catalog;
-use super::words::{joined, words};
-use super::{Hit, meaning};
+use super::act::{self, Act};
+use super::thing::{Siblings, parameters};
+use super::words::{joined, proper_names, words};
+use super::{Hit, meaning, values};
 
 /// How fast more of the same word stops to matter, and how much a long text is held against a tool.
 const K1: f32 = 1.2;
@@ -25,20 +28,27 @@ mod weight {
     pub(super) const FIRST_SENTENCE: f32 = 1.5;
     pub(super) const DESCRIPTION: f32 = 0.7;
     pub(super) const PARAMETER: f32 = 0.6;
+    pub(super) const SIBLING: f32 = 0.2;
 }
 
 /// What a match of the meaning is worth where the word itself does not match, and beside it.
 const MEANING: f32 = 0.5;
+/// What a match of a word that is hinted at is worth.
+const HINT: f32 = 0.5;
 /// What a match of a word that was probably meant is worth.
 const RESCUED: f32 = 0.7;
-/// What a tool that changes something is held back by where the task names no change: the harmless one is meant.
-const RESTRAINT: f32 = 0.85;
+/// What the verb of an order is worth: it says what is done, and the other words to what.
+const VERB: f32 = 0.6;
+/// What is left of a tool's score where it covers none of the words, and where the task says nothing of its name.
+const UNCOVERED: f32 = 0.3;
+const UNNAMED: f32 = 0.7;
+/// What is left of a tool's score where two for the same thing come before it.
+const REPEATED: f32 = 0.8;
 /// More than any sum of words: an exact name goes first.
 const EXACT: f32 = 10_000.0;
 
 /// Words of a description that are read, words of a query that are used, and letters of a query that are looked at.
 const MAX_DESCRIPTION_WORDS: usize = 300;
-const MAX_PARAMETERS: usize = 60;
 const MAX_QUERY_WORDS: usize = 32;
 const MAX_QUERY: usize = 2_000;
 
@@ -50,12 +60,18 @@ pub(in crate::catalog) struct Index {
     /// Sorted, so that a rescue is the same every time.
     terms: BTreeMap<String, Term>,
     groups: HashMap<usize, Term>,
-    scorer: Scorer<u32, Term>,
+    scorer: Scorer<usize, Term>,
+    /// By term, what the scorer gives each tool for it, once that was asked: the same verbs are in every other task.
+    found: Vec<OnceLock<Vec<(usize, f32)>>>,
     positions: Vec<(usize, usize)>,
-    /// The tools whose name says that they change something.
-    changing: BTreeSet<u32>,
+    /// The words of each tool's name that are not its verb, each as the terms that stand for it.
+    names: Vec<Vec<Vec<Term>>>,
+    /// The number of each tool's thing: tools of one backend that are about the same share it.
+    things: Vec<usize>,
+    /// What each tool does.
+    acts: Vec<&'static [Act]>,
     /// From a name without case and separators to the tools that bear it.
-    exact: HashMap<String, BTreeSet<u32>>,
+    exact: HashMap<String, BTreeSet<usize>>,
 }
 
 impl fmt::Debug for Index {
@@ -70,38 +86,45 @@ impl Index {
             terms: BTreeMap::new(),
             groups: HashMap::new(),
             scorer: Scorer::new(),
+            found: Vec::new(),
             positions: Vec::new(),
-            changing: BTreeSet::new(),
+            names: Vec::new(),
+            things: Vec::new(),
+            acts: Vec::new(),
             exact: HashMap::new(),
         };
         let mut documents = Vec::new();
+        let mut first = 0;
         for (b, backend) in catalog.backends().iter().enumerate() {
+            let siblings = Siblings::of(backend);
             for (t, entry) in backend.tools().iter().enumerate() {
                 let tool = ToolRef { backend, entry };
                 index.remember_names(tool);
-                documents.push(index.frequencies(tool));
+                index.acts.push(act::done(&tool.tool().name, tool.tool().description().unwrap_or_default()));
+                documents.push(index.frequencies(tool, &siblings, t));
+                index.names.push(siblings.thing(t).iter().map(|word| index.terms_of(word)).collect());
+                index.things.push(first + siblings.first(t));
                 index.positions.push((b, t));
             }
+            first += backend.tools().len();
         }
         let lengths: f32 = documents.iter().map(|document| document.length).sum();
         let average = (lengths / documents.len().max(1) as f32).max(1.0);
-        for (id, document) in (0u32..).zip(documents) {
+        for (id, document) in documents.into_iter().enumerate() {
             index.scorer.upsert(&id, document.embedding(average));
         }
+        index.found.resize_with(index.terms.len() + index.groups.len(), OnceLock::new);
         index
     }
 
     fn remember_names(&mut self, tool: ToolRef<'_>) {
-        let Ok(id) = u32::try_from(self.positions.len()) else { return };
+        let id = self.positions.len();
         for name in [tool.tool().name.clone(), tool.entry.identifier().to_owned(), tool.path(), tool.spelling()] {
             self.exact.entry(fold(&name)).or_default().insert(id);
         }
-        if words(&tool.tool().name).iter().any(|word| meaning::changes(word)) {
-            self.changing.insert(id);
-        }
     }
 
-    fn frequencies(&mut self, tool: ToolRef<'_>) -> Document {
+    fn frequencies(&mut self, tool: ToolRef<'_>, siblings: &Siblings, t: usize) -> Document {
         let mut document = Document::default();
         let described = tool.tool();
         self.say(&mut document, &described.name, weight::NAME, usize::MAX);
@@ -115,11 +138,19 @@ impl Index {
         let (first, rest) = first_sentence(description);
         self.say(&mut document, first, weight::FIRST_SENTENCE, MAX_DESCRIPTION_WORDS);
         self.say(&mut document, rest, weight::DESCRIPTION, MAX_DESCRIPTION_WORDS);
-        let parameters = described.input_schema().get("properties").and_then(Value::as_object);
-        for (name, _) in parameters.into_iter().flatten().take(MAX_PARAMETERS) {
+        for name in parameters(tool) {
             self.say(&mut document, name, weight::PARAMETER, MAX_QUERY_WORDS);
         }
+        for word in siblings.beside(t) {
+            self.say(&mut document, word, weight::SIBLING, MAX_QUERY_WORDS);
+        }
         document
+    }
+
+    /// A word's own term, and those of its groups.
+    fn terms_of(&self, word: &str) -> Vec<Term> {
+        let groups = meaning::groups(word).iter().filter_map(|group| self.groups.get(group));
+        self.terms.get(word).into_iter().chain(groups).copied().collect()
     }
 
     fn say(&mut self, document: &mut Document, text: &str, weight: f32, most: usize) {
@@ -151,15 +182,17 @@ impl Index {
         let query = query.char_indices().nth(MAX_QUERY).map_or(query, |(end, _)| &query[..end]);
         let mut scores = self.score(query);
         for id in self.named(query) {
-            *scores.entry(id).or_default() += EXACT;
+            if let Some(score) = scores.get_mut(id) {
+                *score += EXACT;
+            }
         }
-        let mut ranked: Vec<(u32, f32)> = scores.into_iter().filter(|&(_, score)| score > 0.0).collect();
-        // Ids follow backend and name, so they settle what the score leaves open.
-        ranked.sort_by(|(a, x), (b, y)| y.total_cmp(x).then(a.cmp(b)));
+        let mut ranked: Vec<(usize, f32)> = scores.into_iter().enumerate().filter(|&(_, score)| score > 0.0).collect();
+        sort(&mut ranked);
+        self.vary(&mut ranked);
         ranked
             .into_iter()
             .filter_map(|(id, score)| {
-                let position = *self.positions.get(usize::try_from(id).ok()?)?;
+                let position = *self.positions.get(id)?;
                 let tool = catalog.at(position)?;
                 let wanted = tag.is_none_or(|tag| tool.backend.tags().iter().any(|own| own.eq_ignore_ascii_case(tag)));
                 wanted.then_some((tool, score))
@@ -169,44 +202,62 @@ impl Index {
             .collect()
     }
 
-    /// BM25 over the words of `query`, times the share of them that a tool covers.
-    fn score(&self, query: &str) -> BTreeMap<u32, f32> {
-        let mut asked: Vec<String> = Vec::new();
-        for word in words(query) {
-            if !asked.contains(&word) {
-                asked.push(word);
+    /// Lets another thing pass where two tools for one thing come before: the third says little that they do not.
+    fn vary(&self, ranked: &mut [(usize, f32)]) {
+        let mut seen: HashMap<usize, usize> = HashMap::new();
+        for (id, score) in ranked.iter_mut() {
+            let Some(thing) = self.things.get(*id) else { continue };
+            let count = seen.entry(*thing).or_default();
+            if *count >= 2 {
+                *score *= REPEATED;
             }
+            *count += 1;
         }
-        asked.truncate(MAX_QUERY_WORDS);
-        let all = asked.len().max(1) as f32;
-        asked.extend(joined(query).into_iter().filter(|word| self.terms.contains_key(word)).take(MAX_QUERY_WORDS));
-        let mut totals: BTreeMap<u32, (f32, f32)> = BTreeMap::new();
-        for word in &asked {
-            for (id, score) in self.score_word(word) {
-                let (sum, covered) = totals.entry(id).or_default();
-                *sum += score;
-                *covered += 1.0;
-            }
-        }
-        let wants_change = asked.iter().any(|word| meaning::changes(word));
-        let factor = |id: u32, covered: f32| {
-            let restraint = if !wants_change && self.changing.contains(&id) { RESTRAINT } else { 1.0 };
-            restraint * (0.4 + 0.6 * (covered / all).min(1.0))
-        };
-        totals.into_iter().map(|(id, (sum, covered))| (id, sum * factor(id, covered))).collect()
+        sort(ranked);
     }
 
-    /// What each tool gets for one word.
-    fn score_word(&self, word: &str) -> BTreeMap<u32, f32> {
+    /// BM25 over the words of `query`, times the share of them that a tool covers, times how its act fits and how much
+    /// of its name is asked for. In the order of ids.
+    fn score(&self, query: &str) -> Vec<f32> {
+        let names = proper_names(query);
+        let verb = act::verb(query);
+        let mut totals = vec![Total::default(); self.positions.len()];
+        let mut known: f32 = 0.0;
+        let mut said: BTreeSet<Term> = BTreeSet::new();
+        let joined = joined(query).into_iter().filter(|word| self.terms.contains_key(word)).take(MAX_QUERY_WORDS);
+        for (word, counted) in asked(query).into_iter().map(|word| (word, 1.0)).chain(joined.map(|word| (word, 0.0))) {
+            let weight = if verb.as_ref() == Some(&word) { VERB } else { 1.0 };
+            let scores = self.score_word(&word, !names.contains(&word));
+            if totals.iter_mut().zip(scores).fold(false, |any, (total, score)| total.add(weight * score) || any) {
+                known += counted;
+            }
+            said.extend(self.terms_of(&word));
+            said.extend(meaning::hints(&word).iter().filter_map(|hint| self.terms.get(hint)));
+        }
+        let wanted = act::wanted(query);
+        let about = self.acts.iter().zip(&self.names);
+        let whole = |(total, (done, name)): (Total, (&&[Act], &Vec<Vec<Term>>))| {
+            let covered = part(UNCOVERED, total.covered / known.max(1.0));
+            total.sum * covered * act::fit(&wanted, done) * part(UNNAMED, share_said(name, &said))
+        };
+        totals.into_iter().zip(about).map(whole).collect()
+    }
+
+    /// What each tool gets for one word. What is no word of any tool `may_be_a_slip`.
+    fn score_word(&self, word: &str, may_be_a_slip: bool) -> Vec<f32> {
         let groups: Vec<Term> =
             meaning::groups(word).iter().filter_map(|group| self.groups.get(group)).copied().collect();
-        let mut scores = BTreeMap::new();
+        let hints: Vec<Term> = meaning::hints(word).iter().filter_map(|hint| self.terms.get(hint)).copied().collect();
+        let mut scores = vec![0.0; self.positions.len()];
         for &term in &groups {
             self.add_best(&mut scores, term, MEANING);
         }
+        for &term in &hints {
+            self.add_best(&mut scores, term, HINT);
+        }
         if let Some(&term) = self.terms.get(word) {
             self.add(&mut scores, term, if groups.is_empty() { 1.0 } else { 1.0 - MEANING });
-        } else if groups.is_empty() {
+        } else if may_be_a_slip && groups.is_empty() && hints.is_empty() {
             for term in self.rescue(word) {
                 self.add_best(&mut scores, term, RESCUED);
             }
@@ -214,22 +265,30 @@ impl Index {
         scores
     }
 
-    fn add(&self, scores: &mut BTreeMap<u32, f32>, term: Term, weight: f32) {
-        for (id, score) in self.matches(term) {
-            *scores.entry(id).or_default() += weight * score;
+    fn add(&self, scores: &mut [f32], term: Term, weight: f32) {
+        for &(id, score) in self.matches(term) {
+            if let Some(sum) = scores.get_mut(id) {
+                *sum += weight * score;
+            }
         }
     }
 
-    fn add_best(&self, scores: &mut BTreeMap<u32, f32>, term: Term, weight: f32) {
-        for (id, score) in self.matches(term) {
-            let best = scores.entry(id).or_default();
-            *best = best.max(weight * score);
+    fn add_best(&self, scores: &mut [f32], term: Term, weight: f32) {
+        for &(id, score) in self.matches(term) {
+            if let Some(best) = scores.get_mut(id) {
+                *best = best.max(weight * score);
+            }
         }
     }
 
-    fn matches(&self, term: Term) -> impl Iterator<Item = (u32, f32)> {
+    fn matches(&self, term: Term) -> &[(usize, f32)] {
+        let slot = usize::try_from(term).ok().and_then(|term| self.found.get(term));
+        slot.map_or(&[], |slot| slot.get_or_init(|| self.look_up(term)))
+    }
+
+    fn look_up(&self, term: Term) -> Vec<(usize, f32)> {
         let query = Embedding(vec![TokenEmbedding { index: term, value: 1.0 }]);
-        self.scorer.matches(&query).into_iter().map(|found| (found.id, found.score))
+        self.scorer.matches(&query).into_iter().map(|found| (found.id, found.score)).collect()
     }
 
     /// The known words that an unknown one was probably meant to be: the nearest, or those it abbreviates.
@@ -256,7 +315,7 @@ impl Index {
     }
 
     /// The tools that `query` names: as a whole, or with a word that can only be a name.
-    fn named(&self, query: &str) -> BTreeSet<u32> {
+    fn named(&self, query: &str) -> BTreeSet<usize> {
         let mut ids = self.exact.get(&fold(query)).cloned().unwrap_or_default();
         for word in query.split_whitespace() {
             let word = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_');
@@ -266,6 +325,53 @@ impl Index {
         }
         ids
     }
+}
+
+/// From `least` where `share` is nothing to one where it is everything.
+fn part(least: f32, share: f32) -> f32 {
+    least + (1.0 - least) * share.min(1.0)
+}
+
+/// Best first. Ids follow backend and name, so they settle what the score leaves open.
+fn sort(ranked: &mut [(usize, f32)]) {
+    ranked.sort_by(|(a, x), (b, y)| y.total_cmp(x).then(a.cmp(b)));
+}
+
+/// The distinct words of a query, and those for what its values look like.
+fn asked(query: &str) -> Vec<String> {
+    let mut asked: Vec<String> = Vec::new();
+    for word in words(query).into_iter().chain(values::kinds(query)) {
+        if !asked.contains(&word) && !word.chars().all(|c| c.is_ascii_digit()) {
+            asked.push(word);
+        }
+    }
+    asked.truncate(MAX_QUERY_WORDS);
+    asked
+}
+
+/// What a tool got so far, and for how many words.
+#[derive(Default, Clone, Copy)]
+struct Total {
+    sum: f32,
+    covered: f32,
+}
+
+impl Total {
+    /// Whether there was something to add.
+    fn add(&mut self, score: f32) -> bool {
+        let matched = score > 0.0;
+        if matched {
+            self.sum += score;
+            self.covered += 1.0;
+        }
+        matched
+    }
+}
+
+/// How much of a name was said. A name that is all verb has nothing to leave unsaid.
+fn share_said(name: &[Vec<Term>], said: &BTreeSet<Term>) -> f32 {
+    let count = name.iter().filter(|terms| terms.iter().any(|term| said.contains(term))).count();
+    if name.is_empty() { 1.0 } else { count as f32 / name.len() as f32 }
 }
 
 /// How often a tool says which term, weighted.

@@ -4,11 +4,20 @@
 //! its parameters. Words are split and stemmed by our own tokenizer (`words`), words of one meaning count for each
 //! other (`meaning`), and a word that no tool uses is taken for a slip or an abbreviation of one that they do use.
 //!
-//! The order is total: score, then backend, then name. No randomness, no clock, no state between searches.
+//! What a task wants done (`act`) decides between the tools for one thing, what its values look like (`values`) says
+//! what nobody spells out, and the tools for one thing lend each other their words (`thing`).
+//!
+//! The order is total: score, then backend, then name. No randomness, no clock, nothing learnt from search to search.
+//! It does not understand a task: who describes a thing in words that neither the tool nor the `thesaurus` has will not
+//! find it.
 
+mod act;
 mod call;
 mod index;
 mod meaning;
+mod thesaurus;
+mod thing;
+mod values;
 mod words;
 
 pub(super) use index::Index;

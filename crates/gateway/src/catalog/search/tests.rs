@@ -106,6 +106,42 @@ fn what_scores_the_same_is_ordered_by_backend_and_name() {
 }
 
 #[test]
+fn what_is_done_decides_between_the_tools_for_one_thing() {
+    check("remove the issue", &["tracker.delete-issue"]);
+    check("which issues are there", &["tracker.list_issues"]);
+    check("raise an issue", &["tracker.create_issue"]);
+}
+
+#[test]
+fn a_value_stands_for_its_kind() {
+    check("what does notes.md say", &["files.read_file"]);
+}
+
+#[test]
+fn a_name_is_no_slip() {
+    check("the wether of it", &["weather.forecast"]);
+    check("the Wether of it", &[]);
+}
+
+#[test]
+fn what_a_thing_is_made_with_finds_the_tools_for_it() {
+    let takes =
+        |name: &str, parameter: &str| json!({ "name": name, "inputSchema": { "properties": { parameter: {} } } });
+    let tools = vec![takes("create_net", "subnet"), takes("get_net", "id"), takes("get_pod", "id")];
+    let hits = Catalog::new(vec![listing("b", &[], tools)]).search("what is the subnet", 9, None);
+    let mut found: Vec<&str> = hits.iter().map(|hit| hit.tool.as_str()).collect();
+    found.sort_unstable();
+    assert_eq!(found, ["create_net", "get_net"]);
+}
+
+#[test]
+fn two_tools_for_one_thing_let_another_thing_pass() {
+    let tools = ["get_pod", "list_pods", "read_pod", "get_pod_log"].map(|name| json!({ "name": name })).to_vec();
+    let hits = Catalog::new(vec![listing("b", &[], tools)]).search("show the pods", 3, None);
+    assert!(hits.iter().any(|hit| hit.tool == "get_pod_log"), "{hits:?}");
+}
+
+#[test]
 fn a_change_of_state_keeps_the_results() {
     let before = catalog();
     let after = before.with_state("files", BackendState::Failed { reason: "gone".into() });

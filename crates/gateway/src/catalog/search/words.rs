@@ -1,20 +1,26 @@
 //! Text as words: split as programmers join them, lower case, without endings.
 
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
 /// Words that say nothing about a task.
 const STOP_WORDS: &[&str] = &[
     "a",
     "about",
     "across",
     "after",
+    "again",
     "all",
     "also",
     "am",
     "an",
     "and",
     "any",
+    "anything",
     "are",
     "as",
     "at",
+    "back",
     "be",
     "been",
     "before",
@@ -30,6 +36,8 @@ const STOP_WORDS: &[&str] = &[
     "down",
     "during",
     "each",
+    "ever",
+    "everything",
     "for",
     "from",
     "given",
@@ -40,6 +48,7 @@ const STOP_WORDS: &[&str] = &[
     "how",
     "i",
     "if",
+    "im",
     "in",
     "into",
     "is",
@@ -47,12 +56,14 @@ const STOP_WORDS: &[&str] = &[
     "its",
     "just",
     "let",
+    "lets",
     "like",
     "may",
     "me",
     "more",
     "my",
     "need",
+    "never",
     "no",
     "not",
     "of",
@@ -69,11 +80,13 @@ const STOP_WORDS: &[&str] = &[
     "please",
     "right",
     "s",
+    "same",
     "should",
     "so",
     "some",
     "someone",
     "something",
+    "still",
     "such",
     "than",
     "that",
@@ -88,31 +101,49 @@ const STOP_WORDS: &[&str] = &[
     "those",
     "through",
     "to",
+    "too",
     "tool",
     "under",
     "up",
+    "us",
     "use",
     "used",
     "using",
+    "very",
     "via",
     "want",
     "was",
     "we",
     "were",
     "what",
+    "whats",
     "when",
     "where",
+    "wheres",
     "which",
     "while",
     "who",
+    "whos",
+    "why",
     "will",
     "with",
     "within",
     "without",
     "would",
+    "yet",
     "you",
     "your",
 ];
+
+/// Verbs that change within: what was and what it comes from.
+const IRREGULAR: &str = "began begin, bought buy, broke break, broken break, brought bring, built build, caught catch, chose \
+    choose, chosen choose, came come, drew draw, drawn draw, drove drive, driven drive, fell fall, \
+    fallen fall, felt feel, forgot forget, forgotten forget, gave give, given give, gone go, went go, \
+    grew grow, grown grow, heard hear, held hold, kept keep, knew know, known know, lent lend, lost \
+    lose, made make, met meet, paid pay, ran run, rang ring, rung ring, said say, sang sing, saw see, \
+    seen see, sent send, shown show, slept sleep, sold sell, spent spend, spoke speak, spoken speak, \
+    stole steal, taught teach, told tell, took take, taken take, thought think, threw throw, thrown \
+    throw, won win, wrote write, written write";
 
 /// The stemmed words of `text`, in order, stop words left out.
 pub(super) fn words(text: &str) -> Vec<String> {
@@ -132,8 +163,18 @@ pub(super) fn joined(text: &str) -> Vec<String> {
     plain_words(text).windows(2).map(|pair| stem(&pair.concat())).collect()
 }
 
+/// The stemmed words of `text` that are names of someone or something: upper case inside a sentence of lower case.
+pub(super) fn proper_names(text: &str) -> Vec<String> {
+    let runs: Vec<&str> = text.split_whitespace().collect();
+    let is_upper = |run: &&str| run.starts_with(char::is_uppercase);
+    if runs.iter().skip(1).all(is_upper) {
+        return Vec::new();
+    }
+    runs.iter().skip(1).filter(|run| is_upper(run)).flat_map(|run| words(run)).collect()
+}
+
 /// The words of `text` in lower case.
-fn plain_words(text: &str) -> Vec<String> {
+pub(super) fn plain_words(text: &str) -> Vec<String> {
     let runs = text.split(|c: char| !c.is_alphanumeric() && c != '\'');
     let lower = |part: &str| part.chars().filter(|c| *c != '\'').flat_map(char::to_lowercase).collect::<String>();
     runs.flat_map(parts).map(lower).filter(|word| !word.is_empty()).collect()
@@ -159,6 +200,7 @@ fn parts(run: &str) -> Vec<&str> {
 /// A word without its common English endings: `files`, `filing` and `filed` are one. Crude on purpose: what matters is
 /// that the same is done to both sides.
 pub(super) fn stem(word: &str) -> String {
+    let word = irregular(word).unwrap_or(word);
     if !word.is_ascii() || word.len() <= 3 {
         return word.to_owned();
     }
@@ -172,6 +214,12 @@ pub(super) fn stem(word: &str) -> String {
         base.push('i');
     }
     base
+}
+
+/// What an irregular form comes from.
+fn irregular(word: &str) -> Option<&'static str> {
+    static BASES: OnceLock<HashMap<&str, &str>> = OnceLock::new();
+    BASES.get_or_init(|| IRREGULAR.split(", ").filter_map(|pair| pair.split_once(' ')).collect()).get(word).copied()
 }
 
 fn singular(word: &str) -> String {
@@ -197,6 +245,9 @@ fn without_ending(word: &str) -> &str {
         {
             return undouble(base);
         }
+    }
+    if let Some(base) = word.strip_suffix("ment").filter(|base| base.len() >= 4) {
+        return base;
     }
     word.strip_suffix("ion").filter(|base| base.len() >= 4 && base.ends_with(['t', 's'])).unwrap_or(word)
 }
@@ -248,10 +299,13 @@ mod tests {
         check_same(&["create", "creates", "created", "creating", "creation"]);
         check_same(&["entity", "entities"]);
         check_same(&["delete", "deletion", "deleted"]);
+        check_same(&["deploy", "deployment", "deploying"]);
         check_same(&["run", "runs", "running"]);
         check_same(&["add", "adds", "added", "adding"]);
         check_same(&["branch", "branches"]);
         check_same(&["address", "addresses"]);
+        check_same(&["send", "sent", "sending"]);
+        check_same(&["write", "wrote", "written", "writes"]);
         check_same(&["call", "calling", "called"]);
     }
 
@@ -263,6 +317,13 @@ mod tests {
     #[test]
     fn neighbours_may_be_one_word() {
         assert_eq!(joined("Who is on call"), ["whois", "ison", "oncall"]);
+    }
+
+    #[test]
+    fn a_name_inside_a_sentence_is_known_by_its_capital() {
+        assert_eq!(proper_names("Remember that Alice is in Sydney"), ["alic", "sydnei"]);
+        assert_eq!(proper_names("Create Directory"), [] as [&str; 0]);
+        assert_eq!(proper_names("Weather"), [] as [&str; 0]);
     }
 
     #[test]
