@@ -16,14 +16,12 @@ use super::names::{Named, is_bare, named};
 use super::uri::shown;
 use super::{Shared, prompts, resources, waiting};
 use crate::backends::unwrap::is_question;
-use crate::backends::{Backend, CallError, Offer, Offered, Question, WatchError};
+use crate::backends::{Backend, CallError, LONGEST_ID, Offer, Offered, Question, WatchError};
 use crate::bridge::Access;
 use crate::doors::mcp::{Completion, Fault, PromptCall, ResourceCall, Watch};
 
 /// How long one backend may take to list what it has; those that take longer are left out.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// No list has a longer one, and none that fits a template is worth remembering.
-const LONGEST_URI: usize = 8192;
 /// What a server answers that has no such resource, in the legacy revisions.
 const NO_SUCH_RESOURCE: i64 = -32002;
 
@@ -49,8 +47,7 @@ async fn by_uri(shared: &Shared, access: &Access, offer: Offer) -> Vec<Value> {
 
 /// What a resource holds, as its backend gives it.
 pub(super) async fn read(shared: &Shared, call: ResourceCall) -> Result<Vec<Value>, Fault> {
-    let unknown = || Fault::NotFound(format!("there is no resource {}", shown(&call.uri)));
-    let backend = owner(shared, &call.uri, &call.page.access).await.ok_or_else(unknown)?;
+    let backend = owner(shared, &call.uri, &call.page.access).await.ok_or_else(|| no_resource(&call.uri))?;
     let mut result = backend.ask(Question::Read { uri: call.uri }, None, call.caller).await.map_err(fault)?;
     match result.get_mut("contents").map(Value::take) {
         Some(Value::Array(contents)) => Ok(contents),
@@ -60,13 +57,16 @@ pub(super) async fn read(shared: &Shared, call: ResourceCall) -> Result<Vec<Valu
 
 /// Lets a client hear of changes of a backend's resource. One that no list has is none here: a backend might take any.
 pub(super) async fn watch(shared: &Shared, call: &ResourceCall) -> Result<Watch, Fault> {
-    let unknown = || Fault::NotFound(format!("there is no resource {}", shown(&call.uri)));
-    let backend = lister(shared, &call.uri, &call.page.access).await.ok_or_else(unknown)?;
+    let backend = lister(shared, &call.uri, &call.page.access).await.ok_or_else(|| no_resource(&call.uri))?;
     let watching = backend.watch_resource(&call.uri).await.map_err(|error| match error {
         WatchError::Call(error) => fault(error),
         error @ (WatchError::Untold(_) | WatchError::Crowded(_)) => Fault::InvalidParams(error.to_string()),
     })?;
     Ok(Watch::of(backend.name(), watching))
+}
+
+fn no_resource(uri: &str) -> Fault {
+    Fault::NotFound(format!("there is no resource {}", shown(uri)))
 }
 
 /// A prompt, filled in by its backend.
@@ -136,7 +136,7 @@ async fn owner(shared: &Shared, uri: &str, access: &Access) -> Option<Backend> {
 
 /// Who lists this resource, or a template of it.
 async fn lister(shared: &Shared, uri: &str, access: &Access) -> Option<Backend> {
-    if uri.len() > LONGEST_URI {
+    if uri.len() > LONGEST_ID {
         return None;
     }
     let mut resources = listed(shared, access, Offer::Resources).await.into_iter();

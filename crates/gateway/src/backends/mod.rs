@@ -39,6 +39,7 @@ pub use backend::Backend;
 pub use call::{CallError, CallOptions, Effect, Partner, Progress, Reply, Taker, WhenUnready};
 pub use offers::{Offer, Question, WatchError};
 pub use set::{Backends, Changes};
+pub(crate) use shelf::LONGEST_ID;
 pub use shelf::Offered;
 pub use spec::{BackendKind, BackendSpec, Probe, ToolFilter};
 pub use state::{BackendEvent, BackendNews, BackendState, BackendStats, Era, Ready, ServerInfo};

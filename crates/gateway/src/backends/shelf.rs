@@ -16,8 +16,8 @@ use super::offers::Offer;
 const MOST: usize = 10_000;
 /// Nor are more bytes of them.
 const LARGEST: usize = 16 << 20;
-/// A longer URI or name is none.
-const LONGEST_ID: usize = 8192;
+/// A longer URI or name is none: no list has it, and none that fits a template is worth remembering.
+pub(crate) const LONGEST_ID: usize = 8192;
 /// How long a list is good whose changes nobody announces.
 const UNANNOUNCED: Duration = Duration::from_secs(5);
 

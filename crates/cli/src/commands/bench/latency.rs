@@ -53,15 +53,10 @@ pub(super) fn names(meter: &Meter) -> anyhow::Result<Samples> {
 /// [`names`] beside [`warm`].
 pub(super) fn names_to_warm(meter: &Meter) -> anyhow::Result<Samples> {
     let started = start(Engine::builder())?;
-    let host = ManyTools::new(50, 20);
-    let timed = |host: Option<&Arc<ManyTools>>, code| {
-        let mut request = Request::new(Profile::Chain, code);
-        if let Some(host) = host {
-            request.host = host.clone();
-        }
-        timed("2", || started.engine.run_blocking(request))
-    };
-    meter.compare(|| timed(Some(&host), NAMES), || timed(None, SUM))
+    let names = Request { host: ManyTools::new(50, 20), ..Request::new(Profile::Chain, NAMES) };
+    let warm = Request::new(Profile::Chain, SUM);
+    let run = |request: &Request| timed("2", || started.engine.run_blocking(request.clone()));
+    meter.compare(|| run(&names), || run(&warm))
 }
 
 fn with_host(meter: &Meter, code: &str, host: Arc<dyn Host>, expected: &str) -> anyhow::Result<Samples> {

@@ -149,8 +149,17 @@ impl Index {
 
     /// A word's own term, and those of its groups.
     fn terms_of(&self, word: &str) -> Vec<Term> {
-        let groups = meaning::groups(word).iter().filter_map(|group| self.groups.get(group));
-        self.terms.get(word).into_iter().chain(groups).copied().collect()
+        self.terms.get(word).copied().into_iter().chain(self.groups_of(word)).collect()
+    }
+
+    /// The groups of meaning that a word is in, as far as a tool uses them.
+    fn groups_of(&self, word: &str) -> impl Iterator<Item = Term> {
+        meaning::groups(word).iter().filter_map(|group| self.groups.get(group).copied())
+    }
+
+    /// The words that a word hints at, as far as a tool uses them.
+    fn hints_of(&self, word: &str) -> impl Iterator<Item = Term> {
+        meaning::hints(word).iter().filter_map(|hint| self.terms.get(hint).copied())
     }
 
     fn say(&mut self, document: &mut Document, text: &str, weight: f32, most: usize) {
@@ -232,7 +241,7 @@ impl Index {
                 known += counted;
             }
             said.extend(self.terms_of(&word));
-            said.extend(meaning::hints(&word).iter().filter_map(|hint| self.terms.get(hint)));
+            said.extend(self.hints_of(&word));
         }
         let wanted = act::wanted(query);
         let about = self.acts.iter().zip(&self.names);
@@ -245,9 +254,8 @@ impl Index {
 
     /// What each tool gets for one word. What is no word of any tool `may_be_a_slip`.
     fn score_word(&self, word: &str, may_be_a_slip: bool) -> Vec<f32> {
-        let groups: Vec<Term> =
-            meaning::groups(word).iter().filter_map(|group| self.groups.get(group)).copied().collect();
-        let hints: Vec<Term> = meaning::hints(word).iter().filter_map(|hint| self.terms.get(hint)).copied().collect();
+        let groups: Vec<Term> = self.groups_of(word).collect();
+        let hints: Vec<Term> = self.hints_of(word).collect();
         let mut scores = vec![0.0; self.positions.len()];
         for &term in &groups {
             self.add_best(&mut scores, term, MEANING);
