@@ -19,6 +19,7 @@ pub(crate) fn object<'js>(ctx: &Ctx<'js>, state: &Rc<State>, resolvers: &Resolve
     let natives = Object::new(ctx.clone())?;
     clock_and_chance(&natives, state)?;
     host(&natives, state)?;
+    backends(&natives, state)?;
     values(&natives, state)?;
     web_platform(&natives, state)?;
     let resolvers = resolvers.clone();
@@ -75,14 +76,8 @@ fn host<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
     natives.set(
         "ask",
         Func::from(move |ctx: Ctx<'js>, question: u8, name: String| {
-            let question = match question {
-                0 => Question::Backend,
-                1 => Question::Interface,
-                2 => Question::Backends,
-                _ => Question::Global,
-            };
-            let answer = run.ask(question, name).map_err(|refused| throw(&ctx, &refused))?;
-            Ok::<_, rquickjs::Error>(answer.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+            let answer = run.ask(question_of(question), name).map_err(|refused| throw(&ctx, &refused))?;
+            answer.map(|text| ctx.json_parse(text)).transpose()
         }),
     )?;
     let run = state.clone();
@@ -90,6 +85,43 @@ fn host<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
         "log",
         Func::from(move |stream: u8, text: String| {
             run.log(if stream == 0 { Stream::Stdout } else { Stream::Stderr }, &text);
+        }),
+    )
+}
+
+fn question_of(number: u8) -> Question {
+    match number {
+        0 => Question::Backend,
+        1 => Question::Interface,
+        2 => Question::Backends,
+        _ => Question::Global,
+    }
+}
+
+/// A backend is known by its name; what it lists stays here until a program looks at it. No name holds half a
+/// character: such a spelling means nothing.
+fn backends<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
+    let run = state.clone();
+    natives.set(
+        "backend",
+        Func::from(move |ctx: Ctx<'js>, question: u8, spelling: rquickjs::String<'js>| match spelling.to_string() {
+            Ok(spelling) => run.backend(question_of(question), spelling).map_err(|refused| throw(&ctx, &refused)),
+            Err(_) => Ok(None),
+        }),
+    )?;
+    let run = state.clone();
+    natives.set(
+        "toolNamed",
+        Func::from(move |backend: String, key: rquickjs::String<'js>| {
+            let key = key.to_string().ok()?;
+            run.listed(&backend, |listing| listing.tool(&key)).flatten()
+        }),
+    )?;
+    let run = state.clone();
+    natives.set(
+        "tools",
+        Func::from(move |backend: String| {
+            run.listed(&backend, |listing| listing.tools().map(|tool| tool.names().to_vec()).collect::<Vec<_>>())
         }),
     )
 }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use rquickjs::context::EvalOptions;
 use rquickjs::promise::PromiseState;
@@ -63,7 +64,18 @@ impl Sandbox {
                 let _ = trial.call::<_, Value<'_>>(());
                 while ctx.execute_pending_job() {}
             }
+            let _ = self.touch_a_tool(&ctx);
         });
+        // Reading the clock is code as well.
+        let _ = Instant::now();
+    }
+
+    fn touch_a_tool(&self, ctx: &Ctx<'_>) -> Result<()> {
+        let rehearse: Function<'_> = self.hooks.clone().restore(ctx)?.get("rehearse")?;
+        self.state.pretend_backend("rehearsal", r#"{"name":"rehearsal","tools":["other","one"]}"#);
+        let touched = rehearse.call::<_, Value<'_>>(("rehearsal", "one")).map(drop);
+        self.state.forget_backends();
+        touched
     }
 
     /// Runs the program to its end and tells it. The interpreter is left as the program left it:

@@ -1,7 +1,7 @@
 //! What one run knows and has used: shared by the native functions and the event loop.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +11,7 @@ use toolgate_wire::frame::{Question, Stream, Target};
 use toolgate_wire::{CallId, FromWorker, Limits, Profile, Start, ToWorker};
 
 use crate::channel::{Broken, Channel};
+use crate::data::Listing;
 use crate::memory::Meter;
 use crate::random::Random;
 
@@ -41,6 +42,8 @@ pub(crate) enum Refused {
     TooManyTimers,
     #[error("there is no memory left for this")]
     Memory,
+    #[error("the host did not list this backend's tools in a way that can be read")]
+    Listing,
     #[error("the host is gone")]
     Broken,
 }
@@ -66,6 +69,8 @@ pub(crate) struct State {
     inbox: RefCell<VecDeque<ToWorker>>,
     /// Backends that the host told of before they were asked for.
     named: RefCell<Vec<(String, Vec<u8>)>>,
+    /// What the backends list that the program has come upon.
+    listings: RefCell<BTreeMap<String, Listing>>,
     log_lines: Cell<u64>,
     log_bytes: Cell<usize>,
     log_dropped: Cell<u64>,
@@ -90,6 +95,7 @@ impl State {
             timers: RefCell::default(),
             inbox: RefCell::default(),
             named: RefCell::default(),
+            listings: RefCell::default(),
             log_lines: Cell::new(0),
             log_bytes: Cell::new(0),
             log_dropped: Cell::new(0),
@@ -228,6 +234,37 @@ impl State {
                 other => self.inbox.borrow_mut().push_back(other),
             }
         }
+    }
+
+    /// The name of the backend that is meant, whose listing is kept.
+    pub(crate) fn backend(&self, question: Question, spelling: String) -> Result<Option<String>, Refused> {
+        let Some(answer) = self.ask(question, spelling)? else { return Ok(None) };
+        let length = answer.len() as u64;
+        let listing = Listing::read(answer).ok_or(Refused::Listing)?;
+        let name = listing.name().to_owned();
+        if !self.listings.borrow().contains_key(&name) {
+            if !self.meter.charge(length) {
+                return Err(Refused::Memory);
+            }
+            self.listings.borrow_mut().insert(name.clone(), listing);
+        }
+        Ok(Some(name))
+    }
+
+    /// As if the host had told of a backend ahead.
+    pub(crate) fn pretend_backend(&self, name: &str, listing: &str) {
+        self.named.borrow_mut().push((name.to_owned(), listing.into()));
+    }
+
+    /// Forgets every backend that there was.
+    pub(crate) fn forget_backends(&self) {
+        self.named.borrow_mut().clear();
+        self.listings.borrow_mut().clear();
+    }
+
+    /// Looks at what a backend lists.
+    pub(crate) fn listed<T>(&self, backend: &str, look: impl FnOnce(&Listing) -> T) -> Option<T> {
+        self.listings.borrow().get(backend).map(look)
     }
 
     /// The backend of this name, if the host has told of it ahead. It is asked for once.

@@ -5,6 +5,7 @@
 //! - `serialise`: values out, to JSON text
 //! - `parse`: JSON text in
 //! - `lazy`: JSON text read in place
+//! - `listing`: a backend's tools, read so
 //! - `clone`: `structuredClone`
 //! - `exotic`: the only place with unsafe code, safe functions over QuickJS's C interface
 //!
@@ -13,12 +14,14 @@
 mod clone;
 mod exotic;
 mod lazy;
+mod listing;
 mod parse;
 mod realm;
 mod serialise;
 
 pub use clone::install_structured_clone;
 pub use exotic::Text;
+pub(crate) use listing::Listing;
 pub use parse::{ParseError, from_json, from_text};
 pub use serialise::{Caps, DepthPolicy, HARD_DEPTH, SerialiseError, Unwritable, to_json};
 

@@ -1,5 +1,5 @@
 // Sets the stage for one run and tells how it failed.
-(function ({ p, define }, { show }, { settle, fire, timers }, { toolGlobals, nameBackends, installFunctions }, { web }) {
+(function ({ p, define }, { show }, { settle, fire, timers }, { toolGlobals, nameBackends, installFunctions, rehearse }, { web }) {
   const errorToString = Error.prototype.toString;
   const deepFreeze = (value) => {
     if (value === null || typeof value !== "object") return value;
@@ -42,5 +42,5 @@
     }
   };
 
-  return { begin, settle, fire, describe };
+  return { begin, settle, fire, describe, rehearse };
 })

@@ -42,54 +42,36 @@
 
   const refuse = (message) => p.Promise.reject(new p.TypeError(message));
 
-  // A backend's functions, made when they are first used: a program uses a few of hundreds. The object is filled
-  // as soon as somebody looks at more of it than one function.
-  //
-  // A tool is listed by its name, or as {name, id} where its identifier is another.
-  const lists = new p.Map();
-  const functionOf = (list, tool) => {
-    if (!p.mapHas(list.functions, tool)) p.mapSet(list.functions, tool, toolFunction(list.backend, tool));
-    return p.mapGet(list.functions, tool);
-  };
-  const toolNamed = ({ tools }, key) => {
-    if (p.includes(tools, key)) return key;
-    let original;
+  // A backend is a frozen object of its functions. Each is made when it is first used, since a program uses a few of
+  // hundreds; all are made as soon as somebody looks at more than one. Proxies call these with what they keep:
+  // `named` has the functions by the tools' names, `spelled` by what the program wrote.
+  const functionOf = (kept, tool) => (kept.named[tool] ??= toolFunction(kept.backend, tool));
+  const fill = (kept, object) => {
+    if (kept.isFilled) return;
+    const tools = native.tools(kept.backend);
+    for (let i = 0; i < tools.length; i++) object[tools[i][0]] = functionOf(kept, tools[i][1]);
+    // A tool is found by its own name too, where no other is called so.
     for (let i = 0; i < tools.length; i++) {
-      const tool = tools[i];
-      if (typeof tool === "string") continue;
-      if (tool.id === key) return tool.name;
-      if (tool.name === key) original = key;
+      const name = tools[i][1];
+      if (!p.hasOwn(object, name)) p.defineProperty(object, name, { value: functionOf(kept, name), enumerable: false });
     }
-    return original;
-  };
-  const fill = (object) => {
-    const list = p.mapGet(lists, object);
-    if (list === undefined) return object;
-    const { tools } = list;
-    for (let i = 0; i < tools.length; i++) {
-      const { id, name } = typeof tools[i] === "string" ? { id: tools[i], name: tools[i] } : tools[i];
-      object[id] = functionOf(list, name);
-    }
-    for (let i = 0; i < tools.length; i++) {
-      const { name } = tools[i];
-      if (typeof tools[i] === "string" || p.hasOwn(object, name)) continue;
-      p.defineProperty(object, name, { value: functionOf(list, name), enumerable: false });
-    }
-    p.mapDelete(lists, object);
-    return p.freeze(object);
+    p.freeze(object);
+    kept.isFilled = true;
   };
   const { Reflect } = p;
-  const filledFirst = (operation) => (...args) => {
-    fill(args[0]);
-    return p.apply(operation, undefined, args);
-  };
+  const filledFirst = (operation) =>
+    function (...args) {
+      fill(this, args[0]);
+      return p.apply(operation, undefined, args);
+    };
   const unfolding = {
     __proto__: null,
     get(object, key) {
-      const list = p.mapGet(lists, object);
-      if (list === undefined) return object[key];
-      const tool = toolNamed(list, key);
-      return tool === undefined ? undefined : functionOf(list, tool);
+      if (typeof key !== "string") return undefined;
+      const known = this.spelled[key];
+      if (known !== undefined) return known;
+      const tool = native.toolNamed(this.backend, key);
+      return tool === undefined ? undefined : (this.spelled[key] = functionOf(this, tool));
     },
     has: filledFirst(Reflect.has),
     set: filledFirst(Reflect.set),
@@ -101,37 +83,28 @@
     getOwnPropertyDescriptor: filledFirst(Reflect.getOwnPropertyDescriptor),
     setPrototypeOf: filledFirst(Reflect.setPrototypeOf),
   };
-  const backendObject = ({ name: backend, tools }) => {
-    const object = p.create(null);
-    p.mapSet(lists, object, { backend, tools, functions: new p.Map() });
-    return new p.Proxy(object, unfolding);
+  const backendObject = (backend) => {
+    const kept = { __proto__: unfolding, backend, isFilled: false, named: { __proto__: null }, spelled: { __proto__: null } };
+    return new p.Proxy(p.create(null), kept);
   };
 
   const [BACKEND, INTERFACE, BACKENDS, GLOBAL] = [0, 1, 2, 3];
 
   // One object a backend, whatever it is called by.
-  const objects = new p.Map();
-  const look = (question, spelling) => {
-    // No name holds half a character, and no message can carry one.
-    if (!p.isWellFormed(spelling)) return undefined;
-    const answer = native.ask(question, spelling);
-    if (answer === undefined) return undefined;
-    const info = p.parseJson(answer);
-    if (!p.mapHas(objects, info.name)) p.mapSet(objects, info.name, backendObject(info));
-    return p.mapGet(objects, info.name);
-  };
+  const objects = { __proto__: null };
   const lookOnce = (question) => {
-    const known = new p.Map();
-    return (spelling) => {
-      if (!p.mapHas(known, spelling)) p.mapSet(known, spelling, look(question, spelling));
-      return p.mapGet(known, spelling);
+    const known = { __proto__: null };
+    const look = (spelling) => {
+      const name = native.backend(question, spelling);
+      return name === undefined ? false : (objects[name] ??= backendObject(name));
     };
+    return (spelling) => (known[spelling] ??= look(spelling)) || undefined;
   };
   const backend = lookOnce(BACKEND);
   const globalBackend = lookOnce(GLOBAL);
 
   let names;
-  const backendNames = () => (names ??= p.parseJson(native.ask(BACKENDS, "")));
+  const backendNames = () => (names ??= native.ask(BACKENDS, ""));
 
   // An object whose properties are looked up when they are read.
   const lazy = (read, list) =>
@@ -156,10 +129,7 @@
     return list;
   };
 
-  const toolInterface = (name) => {
-    const answer = native.ask(INTERFACE, p.toWellFormed(`${name}`));
-    return answer === undefined ? null : p.parseJson(answer);
-  };
+  const toolInterface = (name) => native.ask(INTERFACE, p.toWellFormed(`${name}`)) ?? null;
 
   const interfacesOf = (spelling) => {
     const object = backend(spelling);
@@ -184,6 +154,9 @@
   };
   const resolveGlobal = (name) => (p.hasOwn(objectPrototype, name) ? undefined : globalBackend(name));
   const nameBackends = () => native.resolveGlobals(resolveGlobal);
+
+  // The way to a tool, gone once before there is a program. Only the natives know of this backend, and they forget.
+  const rehearse = (spelling, tool) => backendObject(native.backend(GLOBAL, spelling))[tool];
 
   // Host functions take positional arguments; `api.fetch` is `fetch` under `api`.
   const hostFunction = (name) => {
@@ -220,5 +193,5 @@
     }
   };
 
-  return { toolGlobals, nameBackends, installFunctions };
+  return { toolGlobals, nameBackends, installFunctions, rehearse };
 })

@@ -1,5 +1,6 @@
 //! What the programs of the benchmark call.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -31,14 +32,16 @@ impl Host for Records {
 
 /// Backends named `backend_0` and on, each with tools named `tool_0` and on, which nobody calls.
 pub(super) struct ManyTools {
-    backends: Vec<Value>,
+    /// What each backend lists.
+    backends: BTreeMap<String, String>,
 }
 
 impl ManyTools {
     pub(super) fn new(backends: usize, tools: usize) -> Arc<Self> {
         let tools: Vec<_> = (0..tools).map(|n| format!("tool_{n}")).collect();
-        let backend = |n| json!({ "name": format!("backend_{n}"), "tools": tools });
-        Arc::new(ManyTools { backends: (0..backends).map(backend).collect() })
+        let names = (0..backends).map(|n| format!("backend_{n}"));
+        let listing = |name| json!({ "name": name, "tools": tools }).to_string();
+        Arc::new(ManyTools { backends: names.map(|name| (name.clone(), listing(name))).collect() })
     }
 }
 
@@ -50,12 +53,9 @@ impl Host for ManyTools {
 
     fn answer(&self, question: Question, name: &str) -> Option<String> {
         match question {
-            Question::Backend | Question::Global => {
-                self.backends.iter().find(|backend| backend["name"] == name).map(Value::to_string)
-            }
+            Question::Backend | Question::Global => self.backends.get(name).cloned(),
             Question::Backends => {
-                let names =
-                    self.backends.iter().map(|backend| json!({ "name": backend["name"], "id": backend["name"] }));
+                let names = self.backends.keys().map(|name| json!({ "name": name, "id": name }));
                 Some(Value::from_iter(names).to_string())
             }
             Question::Interface => None,

@@ -146,6 +146,7 @@
     const data = hasData ? length : null;
     const functions = [];
     for (let left = takeU32(); left > 0; left--) functions[functions.length] = takeText();
+    // Backends that the host tells of ahead follow. They are left where they are: to ask costs little here.
     return { __proto__: null, kind: 0, profile, limits, seed, now, code, data, functions, tools: takeU8() === 1 };
   };
 

@@ -7,7 +7,7 @@
   const { RangeError, TypeError, Math, Object, Uint8Array } = globalThis;
   const { isError } = Error;
   const { getPrototypeOf } = Object;
-  const { slice, indexOf, charCodeAt } = String.prototype;
+  const { slice, indexOf, charCodeAt, isWellFormed } = String.prototype;
   const { exec } = RegExp.prototype;
 
   // Functions of the other realm are only called, and what they throw never gets out: an error of
@@ -160,9 +160,28 @@
     send.ask(question, name);
     for (;;) {
       const frame = next();
-      if (frame.kind === 3) return frame.body ?? undefined;
+      if (frame.kind === 3) return frame.body === null ? undefined : parse(frame.body);
       inbox.push(frame);
     }
+  };
+  // What the backends list that the program has come upon, as [identifier, name] of each tool.
+  const listings = { __proto__: null };
+  const backend = (question, spelling) => {
+    const listing = apply(isWellFormed, spelling, []) ? ask(question, spelling) : undefined;
+    if (listing === undefined) return undefined;
+    const { name, tools } = listing;
+    for (let at = 0; at < tools.length; at++) {
+      tools[at] = typeof tools[at] === "string" ? [tools[at], tools[at]] : [tools[at].id, tools[at].name];
+    }
+    listings[name] = tools;
+    return name;
+  };
+  const toolNamed = (backend, spelling) => {
+    const tools = listings[backend];
+    for (let part = 0; part < 2; part++) {
+      for (let at = 0; at < tools.length; at++) if (tools[at][part] === spelling) return tools[at][1];
+    }
+    return undefined;
   };
   const logLine = (stream, line) => {
     const bytes = outside.encode(line);
@@ -202,6 +221,9 @@
     timer,
     cancel,
     ask,
+    backend,
+    toolNamed,
+    tools: (backend) => listings[backend],
     log,
     parse,
     stringify,
