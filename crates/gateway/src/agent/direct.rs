@@ -6,12 +6,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
 use toolgate_wire::{CallRecord, CallState};
 
 use super::Shared;
-use super::answer::{failure, text};
+use super::answer::{self, failure};
+use super::members::Members;
 use super::names::{Named, is_bare, named};
 use super::session::Run;
 use super::tools::chain::execution_id;
@@ -77,6 +79,14 @@ pub(super) fn one(shared: &Shared, name: &str, page: &Page) -> Option<Value> {
     Some(object(name.to_owned(), shared.gateway.catalog().tool(&backend, &tool)?))
 }
 
+/// The same as text, which is mostly the backend's own.
+pub(super) fn text(shared: &Shared, name: &str, page: &Page) -> Option<Box<RawValue>> {
+    let (backend, tool) = find(shared, name, page)?;
+    let catalog = shared.gateway.catalog();
+    let tool = catalog.tool(&backend, &tool)?;
+    renamed(name, &tool.tool().text()).or_else(|| to_raw_value(&object(name.to_owned(), tool)).ok())
+}
+
 /// Calls it; the result, or the error, is the backend's own.
 pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: ToolCall) -> Result<Value, Fault> {
     let asked = Asked {
@@ -127,7 +137,7 @@ fn passed_on(raw: Option<Value>, value: Value) -> Value {
             }
             Value::Object(result)
         }
-        _ => text(match value {
+        _ => answer::text(match value {
             Value::String(text) => text,
             value => value.to_string(),
         }),
@@ -173,6 +183,23 @@ fn object(name: String, tool: ToolRef<'_>) -> Value {
     Value::Object(object)
 }
 
+/// What [`object`] makes, from the text alone: nothing, where more than the name would have to be changed.
+fn renamed(name: &str, text: &str) -> Option<Box<RawValue>> {
+    let name = to_raw_value(name).ok()?;
+    let mut members = Members::read(text)?;
+    let is_schema = |schema: &str| Members::read(schema).is_some_and(|it| it.get("type") == Some("\"object\""));
+    let is_fit = members.get("inputSchema").is_some_and(is_schema)
+        && members.get("outputSchema").is_none_or(is_schema)
+        && members.get("description").is_none_or(|it| it.starts_with('"'))
+        && !members.has_doubles();
+    if !is_fit {
+        return None;
+    }
+    members.set("name", &name);
+    members.remove("execution");
+    to_raw_value(&members).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,5 +217,36 @@ mod tests {
         let catalog = Catalog::new(vec![listing]);
         let found = object("b__t".into(), catalog.tool("b", "t").unwrap());
         assert_eq!(found, json!({ "name": "b__t", "inputSchema": { "type": "object" } }));
+    }
+
+    /// The text as a client reads it, and whether no value was made for it.
+    fn check(raw: &str, is_passed_on: bool) {
+        let tool: Tool = serde_json::from_str(raw).unwrap();
+        let listing = Listing { name: "b".into(), state: BackendState::Ready, tools: vec![tool], tags: Vec::new() };
+        let catalog = Catalog::new(vec![listing]);
+        let tool = catalog.tool("b", "t").unwrap();
+        let passed_on = renamed("b__t", &tool.tool().text());
+        assert_eq!(passed_on.is_some(), is_passed_on, "{raw}");
+        if let Some(text) = passed_on {
+            assert_eq!(text.get(), object("b__t".into(), tool).to_string());
+        }
+    }
+
+    #[test]
+    fn a_tool_is_passed_on_as_text_where_only_its_name_changes() {
+        check(r#"{"name":"t","inputSchema":{"type":"object"}}"#, true);
+        check(r#"{"title":"é\"","name":"t","inputSchema":{"a":1,"type":"object"},"x":[1.5,{"name":"y"}]}"#, true);
+        check(r#"{"name":"t","description":"d","inputSchema":{"type":"object"},"execution":{"a":1},"_meta":{}}"#, true);
+        check(r#"{"name":"t","inputSchema":{"type":"object"},"outputSchema":{"type":"object"}}"#, true);
+    }
+
+    #[test]
+    fn a_tool_that_needs_mending_is_not_passed_on() {
+        check(r#"{"name":"t"}"#, false);
+        check(r#"{"name":"t","inputSchema":{"type":"object","type":"string"}}"#, false);
+        check(r#"{"name":"t","inputSchema":true}"#, false);
+        check(r#"{"name":"t","inputSchema":{"type":"object"},"outputSchema":null}"#, false);
+        check(r#"{"name":"t","inputSchema":{"type":"object"},"description":5}"#, false);
+        check(r#"{"name":"t","inputSchema":{"type":"object"},"x":1,"x":2}"#, false);
     }
 }

@@ -17,6 +17,7 @@ mod arguments;
 mod completion;
 mod content;
 mod direct;
+mod members;
 mod names;
 mod offers;
 mod progress;
@@ -30,6 +31,7 @@ mod waiting;
 use std::sync::Arc;
 
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
@@ -90,6 +92,12 @@ impl Agent {
         &self.0.gateway
     }
 
+    /// A tool of ours.
+    fn own_tool(&self, name: &str, page: &Page) -> Option<Value> {
+        let tool = tools::available(&self.0).into_iter().find(|tool| tool.name == name)?;
+        Some(tool.object(&self.0, page))
+    }
+
     /// Our own, and behind them those of the backends where the page shows them.
     fn with_passed_on(&self, own: Vec<Value>, offer: Offer, page: &Page) -> ServiceFuture<Vec<Value>> {
         if !passes_on(page) {
@@ -142,11 +150,20 @@ impl Service for Agent {
     }
 
     fn tool(&self, name: &str, page: &Page) -> Option<Value> {
-        let own = || Some(tools::available(&self.0).into_iter().find(|tool| tool.name == name)?.object(&self.0, page));
+        let own = || self.own_tool(name, page);
         match page.view {
             View::Code => own(),
             View::Direct => direct::one(&self.0, name, page),
             View::Both => own().or_else(|| direct::one(&self.0, name, page)),
+        }
+    }
+
+    fn tool_text(&self, name: &str, page: &Page) -> Option<Box<RawValue>> {
+        let own = || self.own_tool(name, page).and_then(|tool| to_raw_value(&tool).ok());
+        match page.view {
+            View::Code => own(),
+            View::Direct => direct::text(&self.0, name, page),
+            View::Both => own().or_else(|| direct::text(&self.0, name, page)),
         }
     }
 

@@ -1,10 +1,14 @@
 //! One tool as its backend describes it.
 
+use std::borrow::Cow;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+
+/// The deepest text that is read as a value.
+const DEEPEST: usize = 127;
 
 static ANY_OBJECT: LazyLock<Value> = LazyLock::new(|| json!({ "type": "object" }));
 
@@ -40,6 +44,14 @@ impl Tool {
         self.raw.value.get().cloned().unwrap_or_else(|| self.read_text())
     }
 
+    /// The tool object as text. What came as text is not read for it, unless it nests too deeply to be passed on.
+    pub fn text(&self) -> Cow<'_, str> {
+        match &self.raw.text {
+            Some(text) if depth(text.get()) <= DEEPEST => Cow::Borrowed(text.get()),
+            _ => Cow::Owned(self.raw().to_string()),
+        }
+    }
+
     /// A text that nests deeper than any value we take says nothing but the name.
     fn read_text(&self) -> Value {
         let text = self.raw.text.as_deref().map_or("null", RawValue::get);
@@ -63,6 +75,35 @@ impl Tool {
 
     fn schema(&self, key: &str) -> Option<&Value> {
         self.raw().get(key).filter(|schema| schema.is_object())
+    }
+}
+
+/// How deeply a JSON text nests.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'{' | b'[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => skip_string(&mut bytes),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// Goes past the end of a string whose opening quote was read.
+fn skip_string(bytes: &mut std::str::Bytes<'_>) {
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => return,
+            b'\\' => drop(bytes.next()),
+            _ => {}
+        }
     }
 }
 
@@ -126,6 +167,18 @@ mod tests {
     }
 
     #[test]
+    fn a_tools_text_is_what_is_read_from_it() {
+        let nested =
+            |levels: usize| format!(r#"{{"name":"t","a":{}"]}}\""{}}}"#, "[".repeat(levels), "]".repeat(levels));
+        for text in [r#"{ "name":"t" , "x":[{"y":"}"}] }"#, &nested(126), &nested(127), &nested(200)] {
+            let tool: Tool = serde_json::from_str(text).unwrap();
+            assert_eq!(serde_json::from_str::<Value>(&tool.text()).unwrap(), tool.to_raw(), "{text}");
+        }
+        assert_eq!(depth(&nested(126)), 127);
+        assert_eq!(depth(r#"{"a":"[[[","b\"{{":[]}"#), 2);
+    }
+
+    #[test]
     fn a_text_that_is_no_tool_is_refused() {
         for text in ["7", "{}", r#"{"name":7}"#, r#"{"name":"a""#, "null"] {
             assert!(serde_json::from_str::<Tool>(text).is_err(), "{text}");
@@ -137,6 +190,7 @@ mod tests {
         let text = format!(r#"{{"name":"deep","inputSchema":{}{}}}"#, "[".repeat(5_000), "]".repeat(5_000));
         let tool: Tool = serde_json::from_str(&text).unwrap();
         assert_eq!((tool.name.as_str(), tool.description()), ("deep", None));
+        assert_eq!(tool.text(), r#"{"name":"deep"}"#);
         assert_eq!(*tool.input_schema(), json!({ "type": "object" }));
     }
 }

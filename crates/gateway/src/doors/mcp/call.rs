@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 
 use super::desk::{Asked, Desk};
 use super::era;
-use super::message::{RpcError, notification};
+use super::message::RpcError;
 use super::service::{Fault, ToolCall};
 use crate::backends::Progress;
 
@@ -69,7 +69,7 @@ impl<'a> Reporter<'a> {
         params.insert("progress".to_owned(), number(news.progress));
         params.extend(news.total.filter(|total| total.is_finite()).map(|total| ("total".to_owned(), number(total))));
         params.extend(news.message.map(|message| ("message".to_owned(), message.into())));
-        self.asked.outlet.send(notification("notifications/progress", Value::Object(params))).await;
+        self.asked.outlet.notify("notifications/progress", Value::Object(params)).await;
     }
 }
 

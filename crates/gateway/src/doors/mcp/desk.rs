@@ -12,8 +12,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::era::{self, Era};
 use super::list;
-use super::message::{Request, RpcError, error, invalid_params, no_such_method, reply};
+use super::message::{Request, RpcError, error, invalid_params, no_such_method};
 use super::offer::{self, LIST_TTL};
+use super::outgoing::{Answer, Outgoing, one_page};
 use super::party::{Flight, Party};
 use super::service::{Completion, Fault, Page, PromptCall, ResourceCall, Service};
 use super::{call, news};
@@ -33,10 +34,10 @@ pub(super) struct Desk {
 
 /// Where the messages on the way to an answer go; nowhere, if the client can't take them.
 #[derive(Debug, Clone)]
-pub(super) struct Outlet(Option<mpsc::Sender<Value>>);
+pub(super) struct Outlet(Option<mpsc::Sender<Outgoing>>);
 
 impl Outlet {
-    pub(super) fn to(queue: mpsc::Sender<Value>) -> Self {
+    pub(super) fn to(queue: mpsc::Sender<Outgoing>) -> Self {
         Self(Some(queue))
     }
 
@@ -48,10 +49,10 @@ impl Outlet {
         self.0.is_some()
     }
 
-    /// Sends when there is room; false if nobody takes messages any more.
-    pub(super) async fn send(&self, message: Value) -> bool {
+    /// Notifies when there is room; false if nobody takes messages any more.
+    pub(super) async fn notify(&self, method: &str, params: Value) -> bool {
         match &self.0 {
-            Some(queue) => queue.send(message).await.is_ok(),
+            Some(queue) => queue.send(Outgoing::notification(method, params)).await.is_ok(),
             None => false,
         }
     }
@@ -90,7 +91,7 @@ impl Desk {
         era: Era,
         flight: &Flight,
         outlet: Outlet,
-    ) -> Option<Value> {
+    ) -> Option<Outgoing> {
         let id = request.id.clone();
         let cancel = flight.cancel.clone();
         let unanswered = cancel.clone().drop_guard();
@@ -112,15 +113,25 @@ impl Desk {
         }
         let _ = unanswered.disarm();
         let outcome = outcome.unwrap_or_else(|_| Err(error(ErrorCode::INTERNAL_ERROR, "the server failed")));
-        Some(reply(&id, outcome))
+        Some(Outgoing::reply(&id, outcome))
     }
 
-    async fn serve(&self, asked: &Asked) -> Result<Value, RpcError> {
-        let result = match asked.era {
-            Era::Legacy => self.serve_legacy(asked).await?,
-            Era::Modern => self.serve_modern(asked).await?,
+    async fn serve(&self, asked: &Asked) -> Result<Answer, RpcError> {
+        let Answer { list, rest } = match asked.request.method.as_str() {
+            "tools/list" => self.list_tools(asked).await?,
+            _ if asked.era == Era::Legacy => self.serve_legacy(asked).await?.into(),
+            _ => self.serve_modern(asked).await?.into(),
         };
-        Ok(dressed(result, asked.era))
+        Ok(Answer { list, rest: dressed(rest, asked.era) })
+    }
+
+    /// There may be thousands, and most are passed on as they came.
+    async fn list_tools(&self, asked: &Asked) -> Result<Answer, RpcError> {
+        let (service, page) = (&self.service, &asked.page);
+        service.prepared(page).await.map_err(refused)?;
+        let (names, next) = list::page(service.tool_names(page), |name| name, asked.cursor())?;
+        let tools = names.iter().filter_map(|name| service.tool_text(name, page)).collect();
+        Ok(one_page("tools", tools, end_of_page(next, asked.era)))
     }
 
     async fn serve_legacy(&self, asked: &Asked) -> Result<Value, RpcError> {
@@ -156,12 +167,6 @@ impl Desk {
     async fn serve_common(&self, asked: &Asked) -> Result<Value, RpcError> {
         let (service, request, page) = (&self.service, &asked.request, &asked.page);
         match request.method.as_str() {
-            "tools/list" => {
-                service.prepared(page).await.map_err(refused)?;
-                let (names, next) = list::page(service.tool_names(page), |name| name, asked.cursor())?;
-                let tools = names.iter().filter_map(|name| service.tool(name, page)).collect();
-                Ok(one_page(tools, "tools", next, asked.era))
-            }
             "tools/call" => call::call(self, asked).await?.map_err(refused),
             "resources/list" if service.has_resources() => {
                 listed(service.resources(page).await.map_err(refused)?, "resources", "uri", asked)
@@ -230,17 +235,20 @@ impl Desk {
 fn listed(entries: Vec<Value>, key: &str, name: &str, asked: &Asked) -> Result<Value, RpcError> {
     let (shown, next) =
         list::page(entries, |entry| entry.get(name).and_then(Value::as_str).unwrap_or_default(), asked.cursor())?;
-    Ok(one_page(shown, key, next, asked.era))
-}
-
-fn one_page(shown: Vec<Value>, key: &str, next: Option<String>, era: Era) -> Value {
     let mut result = Map::new();
     result.insert(key.to_owned(), Value::Array(shown));
-    result.extend(next.map(|next| ("nextCursor".to_owned(), Value::String(next))));
+    result.extend(end_of_page(next, asked.era));
+    Ok(Value::Object(result))
+}
+
+/// What follows the entries of a page.
+fn end_of_page(next: Option<String>, era: Era) -> Map<String, Value> {
+    let mut end = Map::new();
+    end.extend(next.map(|next| ("nextCursor".to_owned(), Value::String(next))));
     if era == Era::Modern {
-        offer::add_ttl(&mut result, LIST_TTL);
+        offer::add_ttl(&mut end, LIST_TTL);
     }
-    Value::Object(result)
+    end
 }
 
 /// Every modern result says that it is complete or a question, and no legacy one does, whatever a backend wrote there.

@@ -1,9 +1,9 @@
-//! JSON-RPC as a server reads and writes it, untyped.
+//! JSON-RPC as a server reads it, untyped.
 
 use rmcp::model::ErrorCode;
 use serde_json::{Map, Value};
 
-pub(super) use crate::backends::rpc::{RpcError, notification};
+pub(super) use crate::backends::rpc::RpcError;
 
 /// A question.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,31 +88,6 @@ fn malformed(id: Value, reason: &str) -> Message {
     Message::Malformed { id, error: error(ErrorCode::INVALID_REQUEST, reason) }
 }
 
-/// The answer to `id`.
-pub(super) fn reply(id: &Value, outcome: Result<Value, RpcError>) -> Value {
-    // Results may be large, so they are moved; `json!` would copy them.
-    let (key, value) = match outcome {
-        Ok(result) => ("result", result),
-        Err(RpcError { code, message, data }) => {
-            let mut error = Map::new();
-            error.insert("code".to_owned(), code.into());
-            error.insert("message".to_owned(), message.into());
-            error.extend(data.map(|data| ("data".to_owned(), data)));
-            ("error", Value::Object(error))
-        }
-    };
-    let mut reply = Map::new();
-    reply.insert("jsonrpc".to_owned(), "2.0".into());
-    reply.insert("id".to_owned(), id.clone());
-    reply.insert(key.to_owned(), value);
-    Value::Object(reply)
-}
-
-/// The code of an answer that is an error.
-pub(super) fn code_of(reply: &Value) -> Option<i64> {
-    reply.get("error")?.get("code")?.as_i64()
-}
-
 pub(super) fn error(code: ErrorCode, message: impl Into<String>) -> RpcError {
     RpcError { code: code.0.into(), message: message.into(), data: None }
 }
@@ -152,7 +127,7 @@ mod tests {
             let Message::Request(request) = Message::read(json!({ "jsonrpc": "2.0", "id": id, "method": "m" })) else {
                 panic!("no request");
             };
-            assert_eq!(reply(&request.id, Ok(json!({})))["id"], id);
+            assert_eq!(request.id, id);
         }
     }
 

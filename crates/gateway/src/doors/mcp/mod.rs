@@ -21,6 +21,7 @@ mod list;
 mod message;
 mod news;
 mod offer;
+mod outgoing;
 mod party;
 mod service;
 mod stdio;

@@ -12,7 +12,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
 
 use super::desk::{Asked, Desk, Outlet};
-use super::message::{RpcError, invalid_params, notification};
+use super::message::{RpcError, invalid_params};
 use super::offer;
 use super::party::Party;
 use super::service::{Change, News, Page, Service};
@@ -112,7 +112,7 @@ pub(super) async fn relay(
     while let Some(news) = listener.next(changes).await {
         for News { change, .. } in news {
             let (method, params) = told(&change);
-            if !outlet.send(notification(method, Value::Object(params))).await {
+            if !outlet.notify(method, Value::Object(params)).await {
                 return;
             }
         }
@@ -134,7 +134,7 @@ pub(super) async fn listen(desk: &Desk, asked: &Asked) -> Result<Value, RpcError
     let interest = Interest::of_modern(service, wanted, &watched);
     let tag = || json!({ META_SUBSCRIPTION: asked.request.id });
     let opening = json!({ "_meta": tag(), "notifications": interest.accepted() });
-    asked.outlet.send(notification("notifications/subscriptions/acknowledged", opening)).await;
+    asked.outlet.notify("notifications/subscriptions/acknowledged", opening).await;
     let listener = Listener { service, page: &asked.page, interest };
     tokio::select! {
         () = desk.closing.cancelled() => {}
@@ -188,7 +188,7 @@ async fn tell(
         for News { change, .. } in news {
             let (method, mut params) = told(&change);
             params.insert("_meta".to_owned(), tag());
-            asked.outlet.send(notification(method, Value::Object(params))).await;
+            asked.outlet.notify(method, Value::Object(params)).await;
         }
     }
     // No more changes will come, but that is for the client or us to end.

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -241,6 +242,11 @@ pub trait Service: Send + Sync + 'static {
     fn tool(&self, name: &str, page: &Page) -> Option<Value> {
         let is_it = |tool: &Value| tool.get("name").and_then(Value::as_str) == Some(name);
         self.tools(page).into_iter().find(is_it)
+    }
+
+    /// The same, as text. Worth its own answer where there is a text that need not be read first.
+    fn tool_text(&self, name: &str, page: &Page) -> Option<Box<RawValue>> {
+        to_raw_value(&self.tool(name, page)?).ok()
     }
 
     /// Calls a tool; gives a `CallToolResult`.

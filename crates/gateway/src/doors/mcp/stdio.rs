@@ -18,8 +18,9 @@ use tokio_util::sync::CancellationToken;
 use super::LARGEST_MESSAGE;
 use super::desk::{Desk, Outlet};
 use super::era;
-use super::message::{self, Message, Request, RpcError, reply};
+use super::message::{self, Message, Request, RpcError};
 use super::news;
+use super::outgoing::Outgoing;
 use super::party::Party;
 use super::service::{Page, Service};
 use crate::backends::stdio::lines::{Line, Lines};
@@ -62,7 +63,7 @@ struct Connection {
     desk: Arc<Desk>,
     party: Arc<Party>,
     page: Page,
-    queue: mpsc::Sender<Value>,
+    queue: mpsc::Sender<Outgoing>,
     tasks: JoinSet<()>,
     /// Whether a legacy client has introduced itself.
     greeted: bool,
@@ -100,7 +101,7 @@ impl Connection {
 
     async fn refuse(&self, id: Option<Value>, error: RpcError) {
         tokio::select! {
-            _ = self.queue.send(reply(&id.unwrap_or_default(), Err(error))) => {}
+            _ = self.queue.send(Outgoing::reply(&id.unwrap_or_default(), Err(error))) => {}
             // A client that does not read must not keep us from stopping.
             () = self.desk.closing.cancelled() => {}
         }
@@ -178,19 +179,12 @@ impl Connection {
 }
 
 /// Writes messages as they come, one to a line; ends when nobody sends or nobody reads any more.
-async fn write<W: AsyncWrite + Unpin>(mut writer: W, mut outgoing: mpsc::Receiver<Value>) {
-    let mut line = Vec::new();
+async fn write<W: AsyncWrite + Unpin>(mut writer: W, mut outgoing: mpsc::Receiver<Outgoing>) {
     while let Some(message) = outgoing.recv().await {
-        line.clear();
-        if serde_json::to_writer(&mut line, &message).is_err() {
-            continue;
-        }
-        line.push(b'\n');
-        if writer.write_all(&line).await.is_err() || writer.flush().await.is_err() {
+        let mut line = message.into_text();
+        line.push('\n');
+        if writer.write_all(line.as_bytes()).await.is_err() || writer.flush().await.is_err() {
             return;
-        }
-        if line.capacity() > LARGEST_MESSAGE {
-            line = Vec::new();
         }
     }
 }

@@ -4,7 +4,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{ConnectInfo, Request as HttpRequest};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
@@ -19,11 +18,12 @@ use super::events::Events;
 use super::guard::{self, Accepts};
 use super::refusal::Refusal;
 use super::session::{Session, Sessions};
-use super::{HttpOptions, body, headers, stream};
+use super::{HttpOptions, body, headers, json, stream};
 use crate::doors::mcp::desk::{Desk, Outlet};
 use crate::doors::mcp::era::{self, Era};
-use crate::doors::mcp::message::{Message, Request, RpcError, error, invalid_params, not_json, reply};
+use crate::doors::mcp::message::{Message, Request, RpcError, error, invalid_params, not_json};
 use crate::doors::mcp::news;
+use crate::doors::mcp::outgoing::Outgoing;
 use crate::doors::mcp::party::Party;
 use crate::doors::mcp::service::{Page, Service};
 
@@ -137,10 +137,10 @@ impl Door {
         let party = Arc::new(Party::new(Party::number()));
         let flight = party.board(&request.id, visit.page).map_err(Refusal::bad)?;
         let changes = self.desk.service.changes();
-        let reply = self.desk.reply(request, Era::Legacy, &flight, Outlet::none()).await;
         let failed = || Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error(ErrorCode::INTERNAL_ERROR, "no session"));
+        let reply = self.desk.reply(request, Era::Legacy, &flight, Outlet::none()).await.ok_or_else(failed)?;
         let name = self.sessions.open(party, visit.holder, changes).ok_or_else(failed)?;
-        let mut response = Json(reply).into_response();
+        let mut response = reply.into_response();
         let name = HeaderValue::from_str(&name).map_err(|_| failed())?;
         response.headers_mut().insert(HEADER_SESSION_ID, name);
         Ok(response)
@@ -184,10 +184,10 @@ impl Door {
                         let desk = Arc::clone(&self.desk);
                         running.spawn(async move { desk.reply(request, Era::Legacy, &flight, Outlet::none()).await });
                     }
-                    Err(error) => replies.push(reply(&request.id, Err(error))),
+                    Err(error) => replies.push(Outgoing::reply(&request.id, Err(error))),
                 },
                 Message::Notification { method, params } => drop(self.note(&visit, &method, &params)?),
-                Message::Malformed { id, error } => replies.push(reply(&id, Err(error))),
+                Message::Malformed { id, error } => replies.push(Outgoing::reply(&id, Err(error))),
                 Message::Reply => {}
             }
         }
@@ -197,7 +197,7 @@ impl Door {
         if replies.is_empty() {
             return Ok(StatusCode::ACCEPTED.into_response());
         }
-        Ok(Json(replies).into_response())
+        Ok(json::list(&replies))
     }
 
     /// A GET: the stream of what changes, for a legacy client.

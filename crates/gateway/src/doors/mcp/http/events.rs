@@ -13,25 +13,26 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::Response;
 use hyper::body::Frame;
 use rmcp::transport::common::http_header::EVENT_STREAM_MIME_TYPE;
-use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::DropGuard;
+
+use crate::doors::mcp::outgoing::Outgoing;
 
 /// A line without meaning is sent that often, so that no one on the way takes the stream for dead.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 
 /// Messages as they come.
 pub(super) struct Events {
-    first: Option<Value>,
-    queue: mpsc::Receiver<Value>,
+    first: Option<Outgoing>,
+    queue: mpsc::Receiver<Outgoing>,
     alive: Interval,
     /// Cancels on drop, unless the stream came to its own end.
     cancel: Option<DropGuard>,
 }
 
 impl Events {
-    pub(super) fn new(first: Option<Value>, queue: mpsc::Receiver<Value>, cancel: DropGuard) -> Self {
+    pub(super) fn new(first: Option<Outgoing>, queue: mpsc::Receiver<Outgoing>, cancel: DropGuard) -> Self {
         let mut alive = interval_at(Instant::now() + SIGN_OF_LIFE, SIGN_OF_LIFE);
         alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self { first, queue, alive, cancel: Some(cancel) }
@@ -71,7 +72,7 @@ impl hyper::body::Body for Events {
     }
 }
 
-/// JSON has no line breaks of its own, so a message is one line of data.
-fn event(message: &Value) -> Frame<Bytes> {
-    Frame::data(Bytes::from(format!("event: message\ndata: {message}\n\n")))
+/// A message is one line of data.
+fn event(message: &Outgoing) -> Frame<Bytes> {
+    Frame::data(Bytes::from(format!("event: message\ndata: {}\n\n", message.text())))
 }

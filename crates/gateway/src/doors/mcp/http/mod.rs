@@ -13,6 +13,7 @@ mod door;
 mod events;
 mod guard;
 mod headers;
+mod json;
 mod refusal;
 mod session;
 mod stream;

@@ -1,13 +1,13 @@
 //! Requests that are turned away, each with its status and a reason in JSON-RPC.
 
-use axum::Json;
 use axum::http::header::{ALLOW, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use rmcp::model::ErrorCode;
 use serde_json::Value;
 
-use super::super::message::{RpcError, error, reply, too_large};
+use super::super::message::{RpcError, error, too_large};
+use super::super::outgoing::Outgoing;
 use super::Unauthorized;
 
 /// A request that is turned away.
@@ -94,7 +94,7 @@ impl Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let Reason { status, id, error, header } = *self.0;
-        let mut response = (status, Json(reply(&id, Err(error)))).into_response();
+        let mut response = (status, Outgoing::reply(&id, Err(error))).into_response();
         if let Some((name, value)) = header {
             response.headers_mut().insert(name, value);
         }

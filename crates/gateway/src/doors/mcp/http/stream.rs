@@ -3,11 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use rmcp::model::ErrorCode;
-use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -15,7 +13,8 @@ use super::events::Events;
 use super::guard::Accepts;
 use crate::doors::mcp::desk::{Desk, Outlet};
 use crate::doors::mcp::era::Era;
-use crate::doors::mcp::message::{Request, code_of, error, reply};
+use crate::doors::mcp::message::{Request, error};
+use crate::doors::mcp::outgoing::Outgoing;
 use crate::doors::mcp::party::Flight;
 
 /// Messages that may wait for a slow reader; more waits at the sender.
@@ -47,20 +46,20 @@ pub(super) async fn respond(
         _ => Some(messages.recv().await),
     };
     match first {
-        Some(Some(message)) if message.get("method").is_none() => {
+        Some(Some(message)) if !message.is_notification() => {
             cancel.disarm();
-            (status(&message, era), Json(message)).into_response()
+            (status(&message, era), message).into_response()
         }
         Some(None) if !accepts.events => {
-            Json(reply(&id, Err(error(ErrorCode::INTERNAL_ERROR, "cancelled")))).into_response()
+            Outgoing::reply(&id, Err(error(ErrorCode::INTERNAL_ERROR, "cancelled"))).into_response()
         }
         first => Events::new(first.flatten(), messages, cancel).into_response(),
     }
 }
 
 /// Modern clients learn some errors from the status already; legacy ones always from the body.
-fn status(reply: &Value, era: Era) -> StatusCode {
-    let Some(code) = code_of(reply).filter(|_| era == Era::Modern) else { return StatusCode::OK };
+fn status(reply: &Outgoing, era: Era) -> StatusCode {
+    let Some(code) = reply.code().filter(|_| era == Era::Modern) else { return StatusCode::OK };
     let is = |named: ErrorCode| code == i64::from(named.0);
     if is(ErrorCode::METHOD_NOT_FOUND) {
         return StatusCode::NOT_FOUND;
