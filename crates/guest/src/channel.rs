@@ -54,8 +54,17 @@ pub(crate) struct Channel {
     incoming: RefCell<Incoming>,
 }
 
+/// Where frames will arrive. Made before a fork it is cleared once for all forks, and each has only the pages of it
+/// that it uses.
+pub(crate) struct Room(Vec<u8>);
+
+impl Default for Room {
+    fn default() -> Self {
+        Room(vec![0; 16 * 1024])
+    }
+}
+
 /// Bytes that arrived: `buffer[start..end]`. What lies beyond is room, cleared once and used again.
-#[derive(Default)]
 struct Incoming {
     buffer: Vec<u8>,
     start: usize,
@@ -63,8 +72,9 @@ struct Incoming {
 }
 
 impl Channel {
-    pub(crate) fn new(socket: Box<dyn Socket>) -> Self {
-        Channel { socket, outgoing: RefCell::default(), incoming: RefCell::default() }
+    pub(crate) fn new(socket: Box<dyn Socket>, room: Room) -> Self {
+        let incoming = Incoming { buffer: room.0, start: 0, end: 0 };
+        Channel { socket, outgoing: RefCell::default(), incoming: RefCell::new(incoming) }
     }
 
     /// Puts a frame in the queue.
@@ -110,11 +120,10 @@ impl Channel {
 impl Incoming {
     /// The next `length` bytes, read as far as they are missing.
     fn fill(&mut self, socket: &dyn Socket, length: usize) -> Result<&[u8], Broken> {
-        const ROOM: usize = 16 * 1024;
         if self.buffer.len() < self.start + length {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
-            self.buffer.resize(self.buffer.len().max(length).max(ROOM), 0);
+            self.buffer.resize(self.buffer.len().max(length), 0);
         }
         while self.end - self.start < length {
             self.end += read_some(socket, &mut self.buffer[self.end..])?;

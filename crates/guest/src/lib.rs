@@ -116,7 +116,7 @@ fn become_jail(_: lockdown::Without, _: std::env::ArgsOs) {
 /// `cancelled` is looked at every few thousand steps; a program inside one long native operation
 /// does not see it.
 pub fn run_on_this_thread(socket: Box<dyn Socket>, cancelled: Arc<AtomicBool>) -> Result<(), Broken> {
-    let channel = Rc::new(channel::Channel::new(socket));
+    let channel = Rc::new(channel::Channel::new(socket, channel::Room::default()));
     let sandbox = sandbox::Sandbox::new().map_err(|_| Broken::Closed)?;
     channel.send(&FromWorker::Ready { pid: 0, layers: Default::default() })?;
     if let ToWorker::Start(start) = channel.receive(|_| true)? {

@@ -13,16 +13,16 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use toolgate_wire::frame::Layers;
 use toolgate_wire::{FromWorker, Start, ToWorker};
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Room};
 use crate::lockdown::{self, Filter, Side, Without};
 use crate::sandbox::Sandbox;
 
 /// How soon a worker is needed: the one byte of the message that asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// A run waits for it.
+    /// A run waits for it, or will before long.
     Now = 1,
-    /// It will wait for a run.
+    /// It will wait for a run, and has the time to rehearse.
     Ahead = 2,
 }
 
@@ -35,6 +35,15 @@ impl Pace {
 /// What a worker does with its program. `run` in every real one.
 pub(crate) type Work = fn(Sandbox, Start, Rc<Channel>);
 
+/// What every worker begins with.
+struct Worker {
+    sandbox: Sandbox,
+    room: Room,
+    filter: Option<Filter>,
+    layers: Layers,
+    work: Work,
+}
+
 /// Serves the control socket until the host closes it.
 pub(crate) fn serve(without: Without, work: Work) -> ! {
     lockdown::shed_inheritance();
@@ -43,16 +52,24 @@ pub(crate) fn serve(without: Without, work: Work) -> ! {
         sandbox.warm_up();
         let filter = if without.seccomp { None } else { lockdown::filter() };
         let layers = lockdown::settle(without);
-        fork_on_demand(&control, sandbox, filter, layers, work);
+        let worker = Worker { sandbox, room: Room::default(), filter, layers, work };
+        tidy_up();
+        fork_on_demand(&control, worker);
     }
     lockdown::exit_now()
 }
 
-fn fork_on_demand(control: &OwnedFd, sandbox: Sandbox, filter: Option<Filter>, layers: Layers, work: Work) {
+/// A large allocation has the allocator put its small free pieces in order. Done here, no fork does it by itself and
+/// writes to pages all over the heap.
+fn tidy_up() {
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(4096)));
+}
+
+fn fork_on_demand(control: &OwnedFd, worker: Worker) {
     while let Ok(Some((socket, pace))) = next_order(control) {
         // When the fork fails the socket closes, which is how the host learns of it.
         if let Ok(Side::Worker) = lockdown::fork_sibling() {
-            live(socket, sandbox, pace, filter, layers, work);
+            worker.live(socket, pace);
             lockdown::exit_now();
         }
     }
@@ -81,24 +98,27 @@ fn next_order(control: &OwnedFd) -> io::Result<Option<(OwnedFd, Pace)>> {
     }
 }
 
-/// One worker's life: seal, say so, wait for a program, bound it, do it.
-fn live(socket: OwnedFd, sandbox: Sandbox, pace: Pace, filter: Option<Filter>, mut layers: Layers, work: Work) {
-    let pid = lockdown::process_id();
-    if lockdown::seal(socket, filter.as_ref(), &mut layers).is_err() {
-        return;
-    }
-    let channel = Rc::new(Channel::new(Box::new(std::fs::File::from(lockdown::control_socket()))));
-    if channel.send(&FromWorker::Ready { pid, layers }).and_then(|()| channel.flush()).is_err() {
-        return;
-    }
-    if pace == Pace::Ahead {
-        // While it waits, it touches what a program will touch: what is done now costs the caller nothing.
-        sandbox.warm_up();
-    }
-    if let Ok(ToWorker::Start(start)) = channel.receive(|_| true) {
-        // Without a filter the host sends no program; with one, no byte of it was looked at yet.
-        lockdown::limit_run(&start.limits);
-        work(sandbox, *start, channel);
+impl Worker {
+    /// One worker's life: seal, say so, wait for a program, bound it, do it.
+    fn live(mut self, socket: OwnedFd, pace: Pace) {
+        let pid = lockdown::process_id();
+        if lockdown::seal(socket, self.filter.as_ref(), &mut self.layers).is_err() {
+            return;
+        }
+        let socket = std::fs::File::from(lockdown::control_socket());
+        let channel = Rc::new(Channel::new(Box::new(socket), self.room));
+        if channel.send(&FromWorker::Ready { pid, layers: self.layers }).and_then(|()| channel.flush()).is_err() {
+            return;
+        }
+        if pace == Pace::Ahead {
+            // While it waits, it touches what a program will touch: what is done now costs the caller nothing.
+            self.sandbox.warm_up();
+        }
+        if let Ok(ToWorker::Start(start)) = channel.receive(|_| true) {
+            // Without a filter the host sends no program; with one, no byte of it was looked at yet.
+            lockdown::limit_run(&start.limits);
+            (self.work)(self.sandbox, *start, channel);
+        }
     }
 }
 
