@@ -5,7 +5,7 @@ use rquickjs::qjs;
 use super::super::lazy::copy::{Number, parse_number};
 use super::super::lazy::scan::{Fault, MAX_DEPTH, skip_number, skip_space, skip_string, skip_value};
 use super::super::lazy::unescape::{Unescaped, unescape};
-use super::doc::{Doc, UNKNOWN};
+use super::doc::{Doc, Seen, UNKNOWN};
 use super::record::Record;
 use super::text::List;
 
@@ -40,7 +40,7 @@ fn checked(value: qjs::JSValue) -> Result<qjs::JSValue, Fail> {
 pub(super) fn value(ctx: *mut qjs::JSContext, doc: &Doc, at: usize) -> Result<qjs::JSValue, Fail> {
     match doc.text().get(at) {
         Some(b'[') => array(ctx, doc, at, 0).map(|(array, _)| array),
-        Some(b'{') => checked(Record::create(ctx, doc, at, UNKNOWN)),
+        Some(b'{') => checked(Record::create(ctx, doc, at, Seen::NOTHING)),
         _ => scalar(ctx, doc.text(), at).map(|(value, _)| value),
     }
 }
@@ -142,11 +142,10 @@ pub(super) fn array(ctx: *mut qjs::JSContext, doc: &Doc, at: usize, depth: u32) 
                 None
             }
             Some(b'{') => {
-                let end;
-                let start = at;
-                (end, shape) = doc.recognise(ctx, at, around, shape)?;
-                at = end;
-                Some(checked(Record::create(ctx, doc, start, shape))?)
+                let (end, seen) = doc.recognise(ctx, at, around, shape)?;
+                let record = checked(Record::create(ctx, doc, at, seen))?;
+                (at, shape) = (end, seen.shape);
+                Some(record)
             }
             _ => {
                 let value;

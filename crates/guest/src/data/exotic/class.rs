@@ -11,7 +11,7 @@ use rquickjs::{Ctx, Error, Function, Object, Result, Value, object::Property, qj
 use super::super::lazy::copy::{Copier, ToWalk};
 use super::super::lazy::scan::{Fault, expect_end, skip_space};
 use super::build::{self, Fail};
-use super::doc::{Doc, UNKNOWN};
+use super::doc::{Doc, Seen};
 use super::hooks::{HOOKS, finalize, mark, payload};
 use super::record::Record;
 use super::settle::settled_call;
@@ -158,7 +158,7 @@ fn build_all(ctx: *mut qjs::JSContext, doc: &Doc) -> std::result::Result<qjs::JS
     let (value, end) = match text.get(at) {
         Some(b'[') => build::array(ctx, doc, at, 0)?,
         Some(b'{') => {
-            let object = Record::create(ctx, doc, at, UNKNOWN);
+            let object = Record::create(ctx, doc, at, Seen::NOTHING);
             // SAFETY: the payload of a fresh record, or null for an exception.
             let Some(record) = (unsafe { payload(object) }) else { return Err(Fail::Thrown) };
             match record.scan(ctx) {

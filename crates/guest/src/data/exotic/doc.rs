@@ -6,7 +6,7 @@ use std::rc::Rc;
 use rquickjs::qjs;
 
 use super::super::lazy::scan::{Fault, Member, members};
-use super::super::lazy::template::Template;
+use super::super::lazy::template::{Offsets, Template};
 use super::build;
 use super::text::Block;
 
@@ -18,14 +18,25 @@ pub(super) type Shape = u16;
 /// Nobody has looked yet.
 pub(super) const UNKNOWN: Shape = u16::MAX;
 /// It fits no template and has to be indexed on its own.
-pub(super) const IRREGULAR: Shape = u16::MAX - 1;
+const IRREGULAR: Shape = u16::MAX - 1;
 
-/// Where the last read ended: the next one is often a little further on.
-#[derive(Clone, Copy, Default)]
-struct Cursor {
-    record: usize,
-    field: usize,
-    at: usize,
+/// What is known of a record from passing over it.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) shape: Shape,
+    pub(super) offsets: Offsets,
+}
+
+impl Seen {
+    /// Nothing: nobody has looked.
+    pub(super) const NOTHING: Self = Self::of(UNKNOWN);
+
+    /// It has to be indexed on its own.
+    pub(super) const IRREGULAR: Self = Self::of(IRREGULAR);
+
+    const fn of(shape: Shape) -> Self {
+        Self { shape, offsets: Offsets::NONE }
+    }
 }
 
 /// The shared text of some records, and what was learnt about it.
@@ -35,13 +46,12 @@ pub(super) struct Doc {
     class: qjs::JSClassID,
     text: Block,
     templates: RefCell<Vec<Rc<Template>>>,
-    cursor: Cell<Cursor>,
 }
 
 impl Doc {
     /// A text with one reference, held by the caller.
     pub(super) fn new(text: Block, class: qjs::JSClassID) -> *const Self {
-        let doc = Self { refs: Cell::new(1), class, text, templates: RefCell::default(), cursor: Cell::default() };
+        let doc = Self { refs: Cell::new(1), class, text, templates: RefCell::default() };
         Box::into_raw(Box::new(doc))
     }
 
@@ -87,33 +97,30 @@ impl Doc {
         self.templates.borrow().get(usize::from(shape)).cloned()
     }
 
-    /// Where the object at `at` ends, and its shape. `hint` is tried first.
+    /// Where the object at `at` ends, and what was seen of it. `hint` is tried first.
     pub(super) fn recognise(
         &self,
         ctx: *mut qjs::JSContext,
         at: usize,
         depth: u32,
         hint: Shape,
-    ) -> Result<(usize, Shape), Fault> {
+    ) -> Result<(usize, Seen), Fault> {
         if let Some(known) = self.fit(at, depth, hint) {
             return Ok(known);
         }
         let mut found: Vec<Member> = Vec::new();
         let end = members(self.text(), at, depth, |member| found.push(member))?;
-        Ok((end, self.learn(ctx, at, end, &found).unwrap_or(IRREGULAR)))
+        Ok((end, Seen::of(self.learn(ctx, at, end, &found).unwrap_or(IRREGULAR))))
     }
 
-    fn fit(&self, at: usize, depth: u32, hint: Shape) -> Option<(usize, Shape)> {
+    fn fit(&self, at: usize, depth: u32, hint: Shape) -> Option<(usize, Seen)> {
         let templates = self.templates.borrow();
-        let text = self.text();
-        if let Some(template) = templates.get(usize::from(hint))
-            && let Some(end) = template.fit(text, at, depth)
-        {
-            return Some((end, hint));
-        }
-        let fitting =
-            |(shape, template): (usize, &Rc<Template>)| Some((template.fit(text, at, depth)?, shape as Shape));
-        templates.iter().enumerate().find_map(fitting)
+        let fitting = |shape: Shape, template: &Template| {
+            let (end, offsets) = template.fit(self.text(), at, depth)?;
+            Some((end, Seen { shape, offsets }))
+        };
+        let hinted = templates.get(usize::from(hint)).and_then(|template| fitting(hint, template));
+        hinted.or_else(|| (0..).zip(templates.iter()).find_map(|(shape, template)| fitting(shape, template)))
     }
 
     fn learn(&self, ctx: *mut qjs::JSContext, at: usize, end: usize, found: &[Member]) -> Option<Shape> {
@@ -134,19 +141,5 @@ impl Doc {
         let mut templates = self.templates.borrow_mut();
         templates.push(Rc::new(template));
         Some((templates.len() - 1) as Shape)
-    }
-
-    /// Where the value of `field` starts in the record at `start`, which has the shape of `template`.
-    #[inline]
-    pub(super) fn locate(&self, start: usize, template: &Template, field: usize) -> Option<usize> {
-        let cursor = self.cursor.get();
-        let from = if cursor.record == start && cursor.at > start && cursor.field <= field {
-            (cursor.field, cursor.at)
-        } else {
-            (0, template.first(start)?)
-        };
-        let at = template.advance(self.text(), from, field)?;
-        self.cursor.set(Cursor { record: start, field, at });
-        Some(at)
     }
 }

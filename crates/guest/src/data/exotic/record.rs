@@ -7,7 +7,7 @@ use rquickjs::qjs;
 
 use super::super::lazy::scan::Fault;
 use super::build::{self, Fail};
-use super::doc::{Doc, IRREGULAR, Shape, UNKNOWN};
+use super::doc::{Doc, Seen, Shape, UNKNOWN};
 use super::properties::Properties;
 
 /// After so many reads of one record its values are kept, not made again.
@@ -21,8 +21,8 @@ pub(super) struct Record {
     doc: *const Doc,
     index: Cell<*mut Index>,
     start: u32,
-    shape: Cell<Shape>,
     reads: Cell<u8>,
+    seen: Cell<Seen>,
 }
 
 /// The properties of one record in JavaScript's order, followed in memory by its entries.
@@ -122,7 +122,7 @@ impl Index {
 
 impl Record {
     /// A new object that stands for the JSON object at `start`; an exception if there is no memory.
-    pub(super) fn create(ctx: *mut qjs::JSContext, doc: &Doc, start: usize, shape: Shape) -> qjs::JSValue {
+    pub(super) fn create(ctx: *mut qjs::JSContext, doc: &Doc, start: usize, seen: Seen) -> qjs::JSValue {
         // SAFETY: a plain allocation; the result is checked.
         let payload = unsafe { qjs::js_malloc(ctx, size_of::<Self>() as _) }.cast::<Self>();
         if payload.is_null() {
@@ -141,8 +141,8 @@ impl Record {
             doc,
             index: Cell::new(ptr::null_mut()),
             start: start as u32,
-            shape: Cell::new(shape),
             reads: Cell::new(0),
+            seen: Cell::new(seen),
         };
         // SAFETY: the payload has room for a record; the object's finaliser frees it.
         unsafe {
@@ -175,11 +175,11 @@ impl Record {
 
     /// The shape, found out at the first need.
     pub(super) fn shape(&self, ctx: *mut qjs::JSContext) -> Result<Shape, Fail> {
-        if self.shape.get() == UNKNOWN {
-            let (_, shape) = self.doc().recognise(ctx, self.start(), 0, UNKNOWN)?;
-            self.shape.set(shape);
+        if self.seen.get().shape == UNKNOWN {
+            let (_, seen) = self.doc().recognise(ctx, self.start(), 0, UNKNOWN)?;
+            self.seen.set(seen);
         }
-        Ok(self.shape.get())
+        Ok(self.seen.get().shape)
     }
 
     /// Whether there is such a property.
@@ -201,7 +201,8 @@ impl Record {
             && let Some(template) = doc.template(self.shape(ctx)?)
         {
             let Some(field) = template.find(atom) else { return Ok(None) };
-            let at = doc.locate(self.start(), &template, field).ok_or(Fault::Syntax(self.start()))?;
+            let found = template.locate(doc.text(), self.start(), self.seen.get().offsets, field);
+            let at = found.ok_or(Fault::Syntax(self.start()))?;
             // Objects and arrays must be the same at every read, so they need a place to be kept.
             let nested = matches!(doc.text().get(at), Some(b'{' | b'['));
             if !nested && self.reads.get() < READS_BEFORE_INDEX {
@@ -230,7 +231,7 @@ impl Record {
     /// Indexes a record of a text that nobody has scanned; gives where it ends.
     pub(super) fn scan(&self, ctx: *mut qjs::JSContext) -> Result<usize, Fail> {
         let (properties, end) = Properties::scan(ctx, self.doc().text(), self.start())?;
-        self.shape.set(IRREGULAR);
+        self.seen.set(Seen::IRREGULAR);
         self.index.set(Index::allocate(ctx, properties)?.as_ptr());
         Ok(end)
     }

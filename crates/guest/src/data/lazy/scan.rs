@@ -140,8 +140,32 @@ pub(crate) fn skip_value(text: &[u8], at: usize, depth: u32) -> Scanned {
         Some(b't') => skip_word(text, at, b"true"),
         Some(b'f') => skip_word(text, at, b"false"),
         Some(b'n') => skip_word(text, at, b"null"),
+        Some(b'[') if depth < MAX_DEPTH => match skip_list(text, at) {
+            Some(end) => Ok(end),
+            None => skip_container(text, at, depth),
+        },
         Some(b'{' | b'[') => skip_container(text, at, depth),
         _ => Err(Fault::Syntax(at)),
+    }
+}
+
+/// Where an array of strings and numbers ends: most arrays in records are short lists of those. Nothing, if it holds
+/// anything else or is at fault.
+fn skip_list(text: &[u8], at: usize) -> Option<usize> {
+    let mut at = at;
+    loop {
+        at = skip_space(text, at + 1);
+        let end = match text.get(at)? {
+            b'"' => skip_string(text, at).ok()?.0,
+            b'-' | b'0'..=b'9' => skip_number(text, at).ok()?,
+            _ => return None,
+        };
+        at = skip_space(text, end);
+        match text.get(at)? {
+            b',' => {}
+            b']' => return Some(at + 1),
+            _ => return None,
+        }
     }
 }
 

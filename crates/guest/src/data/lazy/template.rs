@@ -53,6 +53,28 @@ struct Field {
     lead: Box<[u8]>,
 }
 
+/// Where the first values of one record start, counted from its own start. Zero where nobody knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offsets([u16; 8]);
+
+impl Offsets {
+    pub(crate) const NONE: Self = Self([0; 8]);
+
+    #[inline]
+    fn note(&mut self, field: usize, offset: usize) {
+        if let Some(noted) = self.0.get_mut(field) {
+            *noted = u16::try_from(offset).unwrap_or(0);
+        }
+    }
+
+    /// The last known field up to `field`, and its offset.
+    #[inline]
+    fn nearest(&self, field: usize) -> Option<(usize, usize)> {
+        let field = field.min(self.0.len() - 1);
+        Some((field, usize::from(self.0[field]))).filter(|(_, offset)| *offset > 0)
+    }
+}
+
 /// The common shape of some records: distinct keys, none of them an array index, none with escapes.
 pub(crate) struct Template {
     fields: Vec<Field>,
@@ -111,14 +133,26 @@ impl Template {
         }
     }
 
-    /// Where the record at `start` ends, if it has this shape.
-    pub(crate) fn fit(&self, text: &[u8], start: usize, depth: u32) -> Option<usize> {
+    /// Where the record at `start` ends and where its values are, if it has this shape.
+    pub(crate) fn fit(&self, text: &[u8], start: usize, depth: u32) -> Option<(usize, Offsets)> {
+        let mut offsets = Offsets::NONE;
         let mut at = start;
-        for field in &self.fields {
+        for (number, field) in self.fields.iter().enumerate() {
             at = field.glue.pass(text, at)?;
+            offsets.note(number, at - start);
             at = skip_value(text, at, depth + 1).ok()?;
         }
-        self.tail.pass(text, at)
+        Some((self.tail.pass(text, at)?, offsets))
+    }
+
+    /// Where the value of `field` starts in the record at `start`, which has this shape.
+    #[inline]
+    pub(crate) fn locate(&self, text: &[u8], start: usize, offsets: Offsets, field: usize) -> Option<usize> {
+        let from = match offsets.nearest(field) {
+            Some((known, offset)) => (known, start + offset),
+            None => (0, self.first(start)?),
+        };
+        self.advance(text, from, field)
     }
 
     /// Where the value of `field` starts, given where the value of an earlier field `from` does.

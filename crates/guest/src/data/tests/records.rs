@@ -35,6 +35,20 @@ fn a_table_can_be_filtered_and_mapped() {
 }
 
 #[test]
+fn every_field_is_found_however_far_it_is() {
+    let row = |long: usize| {
+        let fields: Vec<String> = (0..12).map(|n| format!(r#""f{n}":"{n} {}""#, "x".repeat(long))).collect();
+        format!(r#"{{{},"list":[ "a" ,-1.5],"nested":[["]"],{{}}],"last":7}}"#, fields.join(","))
+    };
+    for long in [0, 9, 7_000, 70_000] {
+        let rows = format!("[{}]", vec![row(long); 3].join(", "));
+        let code = "(d) => [0, 7, 8, 11, 3].map((n) => d.map((r) => Number(r[`f${n}`].split(' ')[0]) + r.last))";
+        check(&rows, code, "[[7,7,7],[14,14,14],[15,15,15],[18,18,18],[10,10,10]]");
+        check(&rows, "(d) => d.map((r) => [r.list, r.nested])[2]", r#"[["a",-1.5],[["]"],{}]]"#);
+    }
+}
+
+#[test]
 fn nested_values_are_the_same_at_every_read() {
     check(&table(2), "(d) => [d[0].tags === d[0].tags, d[0].more === d[0].more, d[0] === d[0]]", "[true,true,true]");
 }
