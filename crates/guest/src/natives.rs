@@ -120,8 +120,10 @@ fn backends<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
     let run = state.clone();
     natives.set(
         "tools",
-        Func::from(move |backend: String| {
-            run.listed(&backend, |listing| listing.tools().map(|tool| tool.names().to_vec()).collect::<Vec<_>>())
+        // Parsed rather than put together: a program may have changed what it means to set an element.
+        Func::from(move |ctx: Ctx<'js>, backend: String| {
+            let names = run.listed(&backend, |listing| listing.tools().map(|tool| tool.names()).collect::<Vec<_>>());
+            ctx.json_parse(serde_json::to_string(&names).unwrap_or_default())
         }),
     )
 }

@@ -84,7 +84,8 @@ pub(super) fn text(shared: &Shared, name: &str, page: &Page) -> Option<Box<RawVa
     let (backend, tool) = find(shared, name, page)?;
     let catalog = shared.gateway.catalog();
     let tool = catalog.tool(&backend, &tool)?;
-    renamed(name, &tool.tool().text()).or_else(|| to_raw_value(&object(name.to_owned(), tool)).ok())
+    let passed_on = tool.tool().text().and_then(|text| renamed(name, text));
+    passed_on.or_else(|| to_raw_value(&object(name.to_owned(), tool)).ok())
 }
 
 /// Calls it; the result, or the error, is the backend's own.
@@ -225,7 +226,7 @@ mod tests {
         let listing = Listing { name: "b".into(), state: BackendState::Ready, tools: vec![tool], tags: Vec::new() };
         let catalog = Catalog::new(vec![listing]);
         let tool = catalog.tool("b", "t").unwrap();
-        let passed_on = renamed("b__t", &tool.tool().text());
+        let passed_on = tool.tool().text().and_then(|text| renamed("b__t", text));
         assert_eq!(passed_on.is_some(), is_passed_on, "{raw}");
         if let Some(text) = passed_on {
             assert_eq!(text.get(), object("b__t".into(), tool).to_string());
@@ -248,5 +249,6 @@ mod tests {
         check(r#"{"name":"t","inputSchema":{"type":"object"},"outputSchema":null}"#, false);
         check(r#"{"name":"t","inputSchema":{"type":"object"},"description":5}"#, false);
         check(r#"{"name":"t","inputSchema":{"type":"object"},"x":1,"x":2}"#, false);
+        check("{\"name\":\"t\",\n\"inputSchema\":{\"type\":\"object\"}}", false);
     }
 }

@@ -1,6 +1,7 @@
 //! The members of a JSON object whose values nobody has read.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{MapAccess, Visitor};
@@ -33,8 +34,8 @@ impl<'a> Members<'a> {
 
     /// Whether a key is there twice.
     pub(super) fn has_doubles(&self) -> bool {
-        let keys = || self.0.iter().map(|(key, _)| key);
-        keys().enumerate().any(|(place, key)| keys().skip(place + 1).any(|later| later == key))
+        let mut keys = HashSet::with_capacity(self.0.len());
+        !self.0.iter().all(|(key, _)| keys.insert(key))
     }
 }
 

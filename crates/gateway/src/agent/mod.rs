@@ -116,6 +116,15 @@ fn passes_on(page: &Page) -> bool {
     }
 }
 
+/// What a page shows: ours, a backend's, or a backend's where there is none of ours.
+fn shown<T>(page: &Page, own: impl FnOnce() -> Option<T>, passed_on: impl FnOnce() -> Option<T>) -> Option<T> {
+    match page.view {
+        View::Code => own(),
+        View::Direct => passed_on(),
+        View::Both => own().or_else(passed_on),
+    }
+}
+
 impl Service for Agent {
     fn identity(&self) -> Identity {
         Identity {
@@ -150,21 +159,12 @@ impl Service for Agent {
     }
 
     fn tool(&self, name: &str, page: &Page) -> Option<Value> {
-        let own = || self.own_tool(name, page);
-        match page.view {
-            View::Code => own(),
-            View::Direct => direct::one(&self.0, name, page),
-            View::Both => own().or_else(|| direct::one(&self.0, name, page)),
-        }
+        shown(page, || self.own_tool(name, page), || direct::one(&self.0, name, page))
     }
 
     fn tool_text(&self, name: &str, page: &Page) -> Option<Box<RawValue>> {
         let own = || self.own_tool(name, page).and_then(|tool| to_raw_value(&tool).ok());
-        match page.view {
-            View::Code => own(),
-            View::Direct => direct::text(&self.0, name, page),
-            View::Both => own().or_else(|| direct::text(&self.0, name, page)),
-        }
+        shown(page, own, || direct::text(&self.0, name, page))
     }
 
     fn call(&self, call: ToolCall) -> ServiceFuture<Value> {

@@ -59,7 +59,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// `{name, tools: [{name, id}]}`, as the prelude reads it.
+    /// `{name, tools: [name | {name, id}]}`, as the sandbox reads it.
     pub(crate) fn listing(backend: &Backend) -> String {
         let tools = backend.tools().iter().map(|entry| match (&entry.tool().name, entry.identifier()) {
             (name, id) if name == id => json!(name),

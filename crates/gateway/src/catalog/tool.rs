@@ -1,6 +1,5 @@
 //! One tool as its backend describes it.
 
-use std::borrow::Cow;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -44,12 +43,9 @@ impl Tool {
         self.raw.value.get().cloned().unwrap_or_else(|| self.read_text())
     }
 
-    /// The tool object as text. What came as text is not read for it, unless it nests too deeply to be passed on.
-    pub fn text(&self) -> Cow<'_, str> {
-        match &self.raw.text {
-            Some(text) if depth(text.get()) <= DEEPEST => Cow::Borrowed(text.get()),
-            _ => Cow::Owned(self.raw().to_string()),
-        }
+    /// The tool object as text, where it came as text that can be passed on as it is.
+    pub fn text(&self) -> Option<&str> {
+        self.raw.text.as_deref().map(RawValue::get).filter(|text| is_plain(text))
     }
 
     /// A text that nests deeper than any value we take says nothing but the name.
@@ -78,33 +74,39 @@ impl Tool {
     }
 }
 
-/// How deeply a JSON text nests.
-fn depth(text: &str) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
+/// Whether a JSON text is one line that every client reads as we do: it nests no deeper than a value may, and holds
+/// neither escapes that may be half a character nor numbers that may be too large.
+fn is_plain(text: &str) -> bool {
+    let mut depth = 0_usize;
+    let mut before = 0_u8;
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
         match byte {
-            b'{' | b'[' => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
+            b'{' | b'[' => depth += 1,
             b'}' | b']' => depth = depth.saturating_sub(1),
-            b'"' => skip_string(&mut bytes),
+            b'"' if !skip_plain_string(&mut bytes) => return false,
+            b'e' | b'E' if before.is_ascii_digit() => return false,
+            b'\n' | b'\r' => return false,
             _ => {}
         }
+        if depth > DEEPEST {
+            return false;
+        }
+        before = byte;
     }
-    deepest
+    true
 }
 
-/// Goes past the end of a string whose opening quote was read.
-fn skip_string(bytes: &mut std::str::Bytes<'_>) {
+/// Goes past the end of a string whose opening quote was read; false, if it is not plain.
+fn skip_plain_string(bytes: &mut std::str::Bytes<'_>) -> bool {
     while let Some(byte) = bytes.next() {
         match byte {
-            b'"' => return,
-            b'\\' => drop(bytes.next()),
+            b'"' => return true,
+            b'\\' if bytes.next() == Some(b'u') => return false,
             _ => {}
         }
     }
+    false
 }
 
 impl PartialEq for Tool {
@@ -172,10 +174,26 @@ mod tests {
             |levels: usize| format!(r#"{{"name":"t","a":{}"]}}\""{}}}"#, "[".repeat(levels), "]".repeat(levels));
         for text in [r#"{ "name":"t" , "x":[{"y":"}"}] }"#, &nested(126), &nested(127), &nested(200)] {
             let tool: Tool = serde_json::from_str(text).unwrap();
-            assert_eq!(serde_json::from_str::<Value>(&tool.text()).unwrap(), tool.to_raw(), "{text}");
+            let passed_on = tool.text().map(|text| serde_json::from_str::<Value>(text).unwrap());
+            assert!(passed_on.is_none_or(|value| value == tool.to_raw()), "{text}");
         }
-        assert_eq!(depth(&nested(126)), 127);
-        assert_eq!(depth(r#"{"a":"[[[","b\"{{":[]}"#), 2);
+    }
+
+    fn check_plain(json: &str, expected: bool) {
+        assert_eq!(is_plain(json), expected, "{json}");
+    }
+
+    #[test]
+    fn only_text_that_any_client_reads_is_passed_on() {
+        check_plain(r#"{ "a":"[[[\\","b\"{{e1E2":[true,false,-1.5,{}],"e":1}"#, true);
+        check_plain(&format!("{}1{}", "[".repeat(127), "]".repeat(127)), true);
+        check_plain(&format!("{}1{}", "[".repeat(128), "]".repeat(128)), false);
+        check_plain("{\n}", false);
+        check_plain("{\r}", false);
+        check_plain(r#"["\ud800"]"#, false);
+        check_plain("[1e999]", false);
+        check_plain("[1E5]", false);
+        check_plain("[2.0e5]", false);
     }
 
     #[test]
@@ -190,7 +208,7 @@ mod tests {
         let text = format!(r#"{{"name":"deep","inputSchema":{}{}}}"#, "[".repeat(5_000), "]".repeat(5_000));
         let tool: Tool = serde_json::from_str(&text).unwrap();
         assert_eq!((tool.name.as_str(), tool.description()), ("deep", None));
-        assert_eq!(tool.text(), r#"{"name":"deep"}"#);
+        assert_eq!(tool.text(), None);
         assert_eq!(*tool.input_schema(), json!({ "type": "object" }));
     }
 }

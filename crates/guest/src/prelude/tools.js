@@ -49,11 +49,11 @@
   const fill = (kept, object) => {
     if (kept.isFilled) return;
     const tools = native.tools(kept.backend);
-    for (let i = 0; i < tools.length; i++) object[tools[i][0]] = functionOf(kept, tools[i][1]);
+    for (let i = 0; i < tools.length; i++) object[tools[i][0]] ??= functionOf(kept, tools[i][1]);
     // A tool is found by its own name too, where no other is called so.
     for (let i = 0; i < tools.length; i++) {
       const name = tools[i][1];
-      if (!p.hasOwn(object, name)) p.defineProperty(object, name, { value: functionOf(kept, name), enumerable: false });
+      if (!p.hasOwn(object, name)) p.defineProperty(object, name, { __proto__: null, value: functionOf(kept, name) });
     }
     p.freeze(object);
     kept.isFilled = true;

@@ -170,6 +170,7 @@
     const listing = apply(isWellFormed, spelling, []) ? ask(question, spelling) : undefined;
     if (listing === undefined) return undefined;
     const { name, tools } = listing;
+    if (listings[name] !== undefined) return name;
     for (let at = 0; at < tools.length; at++) {
       tools[at] = typeof tools[at] === "string" ? [tools[at], tools[at]] : [tools[at].id, tools[at].name];
     }

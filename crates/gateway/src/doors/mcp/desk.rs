@@ -14,7 +14,7 @@ use super::era::{self, Era};
 use super::list;
 use super::message::{Request, RpcError, error, invalid_params, no_such_method};
 use super::offer::{self, LIST_TTL};
-use super::outgoing::{Answer, Outgoing, one_page};
+use super::outgoing::{Answer, Outgoing};
 use super::party::{Flight, Party};
 use super::service::{Completion, Fault, Page, PromptCall, ResourceCall, Service};
 use super::{call, news};
@@ -117,12 +117,12 @@ impl Desk {
     }
 
     async fn serve(&self, asked: &Asked) -> Result<Answer, RpcError> {
-        let Answer { list, rest } = match asked.request.method.as_str() {
-            "tools/list" => self.list_tools(asked).await?,
-            _ if asked.era == Era::Legacy => self.serve_legacy(asked).await?.into(),
-            _ => self.serve_modern(asked).await?.into(),
+        let result = match (asked.request.method.as_str(), asked.era) {
+            ("tools/list", _) => return self.list_tools(asked).await,
+            (_, Era::Legacy) => self.serve_legacy(asked).await?,
+            (_, Era::Modern) => self.serve_modern(asked).await?,
         };
-        Ok(Answer { list, rest: dressed(rest, asked.era) })
+        Ok(Answer::Value(dressed(result, asked.era)))
     }
 
     /// There may be thousands, and most are passed on as they came.
@@ -131,7 +131,9 @@ impl Desk {
         service.prepared(page).await.map_err(refused)?;
         let (names, next) = list::page(service.tool_names(page), |name| name, asked.cursor())?;
         let tools = names.iter().filter_map(|name| service.tool_text(name, page)).collect();
-        Ok(one_page("tools", tools, end_of_page(next, asked.era)))
+        let mut end = end_of_page(next, asked.era);
+        dress(&mut end, asked.era);
+        Ok(Answer::Tools(tools, end))
     }
 
     async fn serve_legacy(&self, asked: &Asked) -> Result<Value, RpcError> {
@@ -257,12 +259,16 @@ fn dressed(mut result: Value, era: Era) -> Value {
         return result;
     }
     if let Some(result) = result.as_object_mut() {
-        result.shift_remove("resultType");
-        if era == Era::Modern {
-            result.insert("resultType".to_owned(), "complete".into());
-        }
+        dress(result, era);
     }
     result
+}
+
+fn dress(result: &mut Map<String, Value>, era: Era) {
+    result.shift_remove("resultType");
+    if era == Era::Modern {
+        result.insert("resultType".to_owned(), "complete".into());
+    }
 }
 
 fn refused(fault: Fault) -> RpcError {

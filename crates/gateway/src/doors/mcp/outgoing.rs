@@ -64,30 +64,27 @@ impl Outgoing {
     }
 }
 
-/// A result: an object, and in it perhaps a list whose entries were text already.
+/// A result.
 #[derive(Debug, Clone)]
-pub(super) struct Answer {
-    pub(super) list: Option<(&'static str, Vec<Box<RawValue>>)>,
-    pub(super) rest: Value,
-}
-
-impl From<Value> for Answer {
-    fn from(rest: Value) -> Self {
-        Answer { list: None, rest }
-    }
+pub(super) enum Answer {
+    Value(Value),
+    /// A page of tools that are text already, each in one line, and what follows them.
+    Tools(Vec<Box<RawValue>>, Map<String, Value>),
 }
 
 impl Serialize for Answer {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let (Some((key, entries)), Value::Object(rest)) = (&self.list, &self.rest) else {
-            return self.rest.serialize(to);
-        };
-        let mut object = to.serialize_map(Some(1 + rest.len()))?;
-        object.serialize_entry(key, entries)?;
-        for (key, value) in rest {
-            object.serialize_entry(key, value)?;
+        match self {
+            Answer::Value(value) => value.serialize(to),
+            Answer::Tools(tools, rest) => {
+                let mut object = to.serialize_map(Some(1 + rest.len()))?;
+                object.serialize_entry("tools", tools)?;
+                for (key, value) in rest {
+                    object.serialize_entry(key, value)?;
+                }
+                object.end()
+            }
         }
-        object.end()
     }
 }
 
@@ -124,11 +121,6 @@ fn written(message: &impl Serialize) -> String {
     serde_json::to_string(message).unwrap_or_default()
 }
 
-/// A page of a list, and what else its result says.
-pub(super) fn one_page(key: &'static str, entries: Vec<Box<RawValue>>, rest: Map<String, Value>) -> Answer {
-    Answer { list: Some((key, entries)), rest: Value::Object(rest) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,7 +133,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_a_result_or_an_error() {
-        let result = Outgoing::reply(&json!(1), Ok(json!({ "a": "x\ny" }).into()));
+        let result = Outgoing::reply(&json!(1), Ok(Answer::Value(json!({ "a": "x\ny" }))));
         check(&result, json!({ "jsonrpc": "2.0", "id": 1, "result": { "a": "x\ny" } }));
         assert_eq!((result.code(), result.is_notification()), (None, false));
         let error = |data| RpcError { code: -32602, message: "no".into(), data };
@@ -164,7 +156,7 @@ mod tests {
     fn a_list_of_texts_is_a_list_of_values() {
         let entries = ["{\"name\":\"a\"}", "{}"].map(|text| RawValue::from_string(text.to_owned()).unwrap());
         let rest = json!({ "nextCursor": "x" }).as_object().cloned().unwrap();
-        let page = Outgoing::reply(&json!(1), Ok(one_page("tools", entries.into(), rest)));
+        let page = Outgoing::reply(&json!(1), Ok(Answer::Tools(entries.into(), rest)));
         let result = json!({ "tools": [{ "name": "a" }, {}], "nextCursor": "x" });
         check(&page, json!({ "jsonrpc": "2.0", "id": 1, "result": result }));
     }

@@ -244,7 +244,7 @@ pub trait Service: Send + Sync + 'static {
         self.tools(page).into_iter().find(is_it)
     }
 
-    /// The same, as text. Worth its own answer where there is a text that need not be read first.
+    /// The same, as text of one line. Worth its own answer where there is one that need not be read first.
     fn tool_text(&self, name: &str, page: &Page) -> Option<Box<RawValue>> {
         to_raw_value(&self.tool(name, page)?).ok()
     }

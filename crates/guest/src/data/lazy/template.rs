@@ -70,8 +70,8 @@ impl Offsets {
     /// The last known field up to `field`, and its offset.
     #[inline]
     fn nearest(&self, field: usize) -> Option<(usize, usize)> {
-        let field = field.min(self.0.len() - 1);
-        Some((field, usize::from(self.0[field]))).filter(|(_, offset)| *offset > 0)
+        let known = self.0.iter().enumerate().take(field + 1).rfind(|(_, offset)| **offset > 0);
+        known.map(|(field, offset)| (field, usize::from(*offset)))
     }
 }
 
