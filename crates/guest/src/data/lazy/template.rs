@@ -70,8 +70,9 @@ impl Offsets {
     /// The last known field up to `field`, and its offset.
     #[inline]
     fn nearest(&self, field: usize) -> Option<(usize, usize)> {
-        let known = self.0.iter().enumerate().take(field + 1).rfind(|(_, offset)| **offset > 0);
-        known.map(|(field, offset)| (field, usize::from(*offset)))
+        let up_to = field.min(self.0.len() - 1);
+        let known = (0..=up_to).rev().find(|&field| self.0[field] > 0)?;
+        Some((known, usize::from(self.0[known])))
     }
 }
 
