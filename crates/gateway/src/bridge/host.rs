@@ -91,8 +91,8 @@ impl Host for RunHost {
     fn answer(&self, question: Question, name: &str) -> Option<String> {
         let view = self.view();
         match question {
-            Question::Backend => view.backend(name).map(View::listing),
-            Question::Global => view.variable(name).map(View::listing),
+            Question::Backend => view.backend(name).map(|it| it.listing().to_owned()),
+            Question::Global => view.variable(name).map(|it| it.listing().to_owned()),
             Question::Backends => {
                 let list = view.backends().map(|it| json!({ "name": it.name(), "id": it.identifier() }));
                 Some(Value::Array(list.collect()).to_string())

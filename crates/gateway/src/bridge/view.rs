@@ -3,7 +3,7 @@
 //! Everything that a program or its writer is told about tools comes through here: a tool that
 //! the caller may not use is not found, not listed and not suggested.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Access;
 use crate::catalog::{Backend, Catalog, Misspelt, Resolution, ToolRef};
@@ -57,15 +57,6 @@ impl<'a> View<'a> {
             (Some(only), None) => Some(only.interface()),
             _ => None,
         }
-    }
-
-    /// `{name, tools: [name | {name, id}]}`, as the sandbox reads it.
-    pub(crate) fn listing(backend: &Backend) -> String {
-        let tools = backend.tools().iter().map(|entry| match (&entry.tool().name, entry.identifier()) {
-            (name, id) if name == id => json!(name),
-            (name, id) => json!({ "name": name, "id": id }),
-        });
-        json!({ "name": backend.name(), "tools": tools.collect::<Vec<_>>() }).to_string()
     }
 
     /// Backends that may have been meant.

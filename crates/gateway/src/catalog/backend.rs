@@ -67,6 +67,7 @@ pub(super) struct Shelf {
     tags: Vec<String>,
     tools: Vec<ToolEntry>,
     names: NameTable,
+    listing: OnceLock<String>,
 }
 
 /// A tool in a snapshot.
@@ -95,7 +96,7 @@ impl Shelf {
             .zip(names.names())
             .map(|(tool, name)| ToolEntry { tool, identifier: name.identifier.clone(), checker: OnceLock::new() })
             .collect();
-        Self { name, tags, tools, names }
+        Self { name, tags, tools, names, listing: OnceLock::new() }
     }
 }
 
@@ -113,6 +114,18 @@ impl Backend {
     /// How far it is from serving calls.
     pub fn state(&self) -> &BackendState {
         &self.state
+    }
+
+    /// `{name, tools: [name | {name, id}]}`, as the sandbox reads it: written once, and asked for by every program that
+    /// names the backend.
+    pub fn listing(&self) -> &str {
+        self.shelf.listing.get_or_init(|| {
+            let tools = self.tools().iter().map(|entry| match (&entry.tool.name, &entry.identifier) {
+                (name, id) if name == id => json!(name),
+                (name, id) => json!({ "name": name, "id": id }),
+            });
+            json!({ "name": self.name(), "tools": tools.collect::<Vec<_>>() }).to_string()
+        })
     }
 
     /// The words the user gave it.
@@ -195,5 +208,26 @@ impl<'a> ToolRef<'a> {
     pub fn interface(&self) -> Value {
         let tool = self.tool();
         json!({ "name": tool.name, "description": tool.description(), "input_schema": tool.input_schema() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Catalog;
+    use super::*;
+
+    fn backend(tools: &[&str]) -> Listing {
+        let tools = tools.iter().filter_map(|name| Tool::from_raw(json!({ "name": name }))).collect();
+        Listing { name: "b".into(), state: BackendState::Ready, tools, tags: Vec::new() }
+    }
+
+    #[test]
+    fn a_listing_says_what_a_program_calls_each_tool() {
+        let catalog = Catalog::new(vec![backend(&["plain", "with-hyphen"])]);
+        let listing = catalog.backend("b").unwrap().listing().to_owned();
+        assert_eq!(listing, r#"{"name":"b","tools":["plain",{"name":"with-hyphen","id":"with_hyphen"}]}"#);
+        let changed = catalog.with(backend(&["other"]));
+        assert_eq!(changed.backend("b").unwrap().listing(), r#"{"name":"b","tools":["other"]}"#);
+        assert_eq!(catalog.backend("b").unwrap().listing(), listing);
     }
 }
