@@ -59,10 +59,16 @@ pub(crate) fn serve(without: Without, work: Work) -> ! {
     lockdown::exit_now()
 }
 
-/// A large allocation has the allocator put its small free pieces in order. Done here, no fork does it by itself and
-/// writes to pages all over the heap.
+/// A large allocation has the allocator put its small free pieces in order: done here, no fork does it by itself and
+/// writes to pages all over the heap. And it learns that large pieces come and go, so that it keeps them at hand.
 fn tidy_up() {
-    drop(std::hint::black_box(Vec::<u8>::with_capacity(4096)));
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(1024 * 1024)));
+}
+
+/// Touches memory that a program is likely to fill. It goes back to the allocator, which keeps it.
+fn make_room() {
+    const ROOM: usize = 384 * 1024;
+    drop(std::hint::black_box(vec![1_u8; ROOM]));
 }
 
 fn fork_on_demand(control: &OwnedFd, worker: Worker) {
@@ -113,6 +119,7 @@ impl Worker {
         if pace == Pace::Ahead {
             // While it waits, it touches what a program will touch: what is done now costs the caller nothing.
             self.sandbox.warm_up();
+            make_room();
         }
         if let Ok(ToWorker::Start(start)) = channel.receive(|_| true) {
             // Without a filter the host sends no program; with one, no byte of it was looked at yet.
