@@ -2,7 +2,7 @@
 //!
 //! Calls go through the bridge like any other and come back as the backend sent them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -13,7 +13,6 @@ use toolgate_wire::{CallRecord, CallState};
 
 use super::Shared;
 use super::answer::{self, failure};
-use super::members::Members;
 use super::names::{Named, is_bare, named};
 use super::session::Run;
 use super::tools::chain::execution_id;
@@ -22,6 +21,7 @@ use crate::backends::{Taker, unwrap};
 use crate::bridge::Asked;
 use crate::catalog::{Catalog, ToolRef};
 use crate::doors::mcp::{Fault, Page, ToolCall};
+use crate::output::json::{self, Entry, Shape, unquote};
 
 /// The names of one edition of the catalog.
 #[derive(Default)]
@@ -186,19 +186,28 @@ fn object(name: String, tool: ToolRef<'_>) -> Value {
 
 /// What [`object`] makes, from the text alone: nothing, where more than the name would have to be changed.
 fn renamed(name: &str, text: &str) -> Option<Box<RawValue>> {
-    let name = to_raw_value(name).ok()?;
-    let mut members = Members::read(text)?;
-    let is_schema = |schema: &str| Members::read(schema).is_some_and(|it| it.get("type") == Some("\"object\""));
-    let is_fit = members.get("inputSchema").is_some_and(is_schema)
-        && members.get("outputSchema").is_none_or(is_schema)
-        && members.get("description").is_none_or(|it| it.starts_with('"'))
-        && !members.has_doubles();
-    if !is_fit {
-        return None;
+    let mut keys = HashSet::new();
+    let mut members = Vec::new();
+    for Entry { key, value, .. } in json::Value::of(text).entries() {
+        let key = key?;
+        let named = unquote(key);
+        match &*named {
+            "execution" => {}
+            "name" => members.push(format!("{key}:{}", Value::from(name))),
+            "inputSchema" | "outputSchema" if !is_schema(value) => return None,
+            "description" if value.shape() != Shape::String => return None,
+            _ => members.push(format!("{key}:{}", value.text())),
+        }
+        if !keys.insert(named) {
+            return None;
+        }
     }
-    members.set("name", &name);
-    members.remove("execution");
-    to_raw_value(&members).ok()
+    let text = keys.contains("inputSchema").then(|| format!("{{{}}}", members.join(",")))?;
+    RawValue::from_string(text).ok()
+}
+
+fn is_schema(value: json::Value<'_>) -> bool {
+    value.member("type").is_some_and(|it| it.text() == "\"object\"")
 }
 
 #[cfg(test)]

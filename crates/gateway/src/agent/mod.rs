@@ -17,7 +17,6 @@ mod arguments;
 mod completion;
 mod content;
 mod direct;
-mod members;
 mod names;
 mod offers;
 mod progress;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::lazy::scan::{self, Fault, members, skip_space, skip_string, skip_value};
+use super::lazy::scan::{expect_end, members, skip_space, skip_string, skip_value};
 use super::lazy::unescape::unescape_wtf8;
 
 /// `{"name": …, "tools": […]}`, where a tool is its name, or `{"id": …, "name": …}` where a program calls it
@@ -16,7 +16,6 @@ pub(crate) struct Listing {
 }
 
 /// One tool by both its names.
-#[derive(Clone)]
 pub(crate) struct Listed<'t> {
     /// What a program calls it.
     id: Cow<'t, [u8]>,
@@ -40,7 +39,7 @@ impl Listing {
             b"tools" => tools = Some(member.value).filter(|&at| text[at] == b'['),
             _ => {}
         });
-        scan::expect_end(&text, end.ok()?).ok()?;
+        expect_end(&text, end.ok()?).ok()?;
         let name = owned(&name?);
         Some(Listing { name, tools: tools?, text })
     }
@@ -85,7 +84,7 @@ fn listed(text: &[u8], at: usize) -> Option<Listed<'_>> {
         return Some(Listed { id: name.clone(), name });
     }
     let (mut id, mut name) = (None, None);
-    let read: Result<_, Fault> = members(text, at, 0, |member| match member.key_text(text) {
+    let read = members(text, at, 0, |member| match member.key_text(text) {
         b"id" => id = string(text, member.value),
         b"name" => name = string(text, member.value),
         _ => {}
