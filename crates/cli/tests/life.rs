@@ -4,7 +4,7 @@ mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -22,8 +22,8 @@ fn children_of(parent: u32) -> Vec<Pid> {
     numbers.filter(is_child).filter_map(Pid::from_raw).collect()
 }
 
-#[test]
-fn killing_the_command_leaves_no_process_behind() {
+/// A command in the middle of a run, and its processes: the zygote and its workers.
+fn command_at_work() -> (Child, Vec<Pid>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"))
         .args(["run", "-"])
         .stdin(Stdio::piped())
@@ -35,9 +35,52 @@ fn killing_the_command_leaves_no_process_behind() {
     let mut line = String::new();
     BufReader::new(command.stderr.take().expect("piped")).read_line(&mut line).expect("a line");
     assert_eq!(line, "here\n");
-
     let children = children_of(command.id());
     assert!(children.len() >= 2, "a zygote and a worker: {children:?}");
+    (command, children)
+}
+
+/// Kilobytes of code that a process has on huge pages; nothing, where this may not be looked at.
+fn code_on_huge_pages(pid: Pid) -> Option<u64> {
+    let regions = fs::read_to_string(format!("/proc/{pid}/smaps")).ok()?;
+    let mut is_code = false;
+    let mut kilobytes = 0;
+    for line in regions.lines() {
+        match line.split_once(':') {
+            Some(("AnonHugePages", size)) if is_code => {
+                kilobytes += size.trim().trim_end_matches(" kB").parse::<u64>().expect("a number");
+            }
+            _ if line.contains(" r-xp ") => is_code = true,
+            _ if line.contains("-p ") || line.contains("-s ") => is_code = false,
+            _ => {}
+        }
+    }
+    Some(kilobytes)
+}
+
+#[test]
+fn forks_share_the_code_of_their_zygote() {
+    if !fs::exists("/sys/kernel/mm/transparent_hugepage").unwrap_or(false) {
+        return eprintln!("skipped: this system has no huge pages");
+    }
+    // A kernel short of memory may have none to give at a moment.
+    for _ in 0..5 {
+        let (mut command, processes) = command_at_work();
+        let code: Option<Vec<u64>> = processes.iter().map(|pid| code_on_huge_pages(*pid)).collect();
+        command.kill().expect("killed");
+        command.wait().expect("gone");
+        match code {
+            None => return eprintln!("skipped: only root may look at the pages of a worker"),
+            Some(code) if code.iter().all(|kilobytes| *kilobytes > 0) => return,
+            Some(_) => {}
+        }
+    }
+    panic!("no process has code on huge pages");
+}
+
+#[test]
+fn killing_the_command_leaves_no_process_behind() {
+    let (mut command, children) = command_at_work();
     let handles: Vec<_> = children.iter().map(|pid| pidfd_open(*pid, PidfdFlags::empty()).expect("alive")).collect();
     command.kill().expect("killed");
     command.wait().expect("gone");

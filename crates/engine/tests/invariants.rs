@@ -127,7 +127,8 @@ async fn a_worker_has_an_empty_environment_one_descriptor_and_a_filter() {
     called.notified().await;
     let family: Vec<Child> = children().into_iter().filter(|child| child.name == "toolgate-worker").collect();
     assert_eq!(family.len(), 2, "a zygote and a worker: {family:?}");
-    let worker = family.iter().find(|child| status(child, "Seccomp") == "2").expect("one of them has a filter");
+    let worker = family.iter().find(|child| status(child, "Seccomp_filters") == "2").expect("a filter over a filter");
+    assert_eq!(status(worker, "Seccomp"), "2", "an allow-list");
     assert_eq!(status(worker, "NoNewPrivs"), "1");
     assert_eq!(status(worker, "Threads"), "1");
     assert_eq!(status(worker, "CapEff"), "0000000000000000");
@@ -140,6 +141,7 @@ async fn a_worker_has_an_empty_environment_one_descriptor_and_a_filter() {
     let zygote = family.iter().find(|child| child.pid != worker.pid).expect("the other one");
     look(read(zygote, "environ"), |environment| assert_eq!(environment, b""));
     assert_eq!(status(zygote, "Threads"), "1");
+    assert_eq!(status(zygote, "Seccomp_filters"), "1", "a zygote can fork, and otherwise what a worker can");
     cancel.cancel();
     run.await.expect("joined");
 }

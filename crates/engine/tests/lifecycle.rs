@@ -90,6 +90,20 @@ fn kill(pid: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_zygote_serves_run_after_run() {
+    let _alone = ALONE.lock().await;
+    let engine = process_builder().build().expect("engine");
+    one_more(&engine).await;
+    let pids = || zygotes().iter().map(|zygote| zygote.pid).collect::<Vec<_>>();
+    let before = pids();
+    assert_eq!(before.len(), 1, "{before:?}");
+    for _ in 0..40 {
+        one_more(&engine).await;
+    }
+    assert_eq!(pids(), before, "its own filter must not kill it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killing_the_zygote_under_load_loses_no_run() {
     let _alone = ALONE.lock().await;
     let engine = process_builder().max_concurrent_runs(4).build().expect("engine");

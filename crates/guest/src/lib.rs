@@ -5,6 +5,7 @@
 //!
 //! # Layout
 //! - `zygote`: builds the interpreter once and forks a worker for each run
+//! - `own_code`: this program's instructions on huge pages, which forks share
 //! - [`lockdown`]: what a process gives up before it reads guest code
 //! - `sandbox`: the interpreter, from program to end; `prelude/` is its JavaScript side
 //! - `state`, `natives`: what a run has used, and what the prelude may call
@@ -31,6 +32,9 @@ pub mod lockdown;
 #[allow(unsafe_code)]
 mod memory;
 mod natives;
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+mod own_code;
 pub mod prelude;
 mod random;
 mod rejections;
@@ -54,7 +58,8 @@ static PREPARED: AtomicBool = AtomicBool::new(false);
 /// Becomes the zygote or a jail, if this process was started as one; otherwise returns at once.
 ///
 /// The first line of `main` in every program that runs code in processes of its own: the engine
-/// starts that same program again to get its zygote.
+/// starts that same program again to get its zygote. Workers of a program that is linked with
+/// `-z separate-code -z max-page-size=2097152` start faster: all of its code can lie on huge pages, which they share.
 pub fn take_over_if_asked() {
     PREPARED.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os();

@@ -15,6 +15,7 @@ use toolgate_wire::{FromWorker, Start, ToWorker};
 
 use crate::channel::{Channel, Room};
 use crate::lockdown::{self, Filter, Side, Without};
+use crate::own_code;
 use crate::sandbox::Sandbox;
 
 /// How soon a worker is needed: the one byte of the message that asks for it.
@@ -50,8 +51,8 @@ pub(crate) fn serve(without: Without, work: Work) -> ! {
     let control = lockdown::control_socket();
     if let Ok(sandbox) = Sandbox::new() {
         sandbox.warm_up();
-        let filter = if without.seccomp { None } else { lockdown::filter() };
-        let layers = lockdown::settle(without);
+        own_code::to_huge_pages(|| sandbox.warm_up());
+        let (layers, filter) = lockdown::settle(without);
         let worker = Worker { sandbox, room: Room::default(), filter, layers, work };
         tidy_up();
         fork_on_demand(&control, worker);

@@ -54,6 +54,11 @@ pub(crate) fn by_name(attack: &str) {
         "raise-memory" => return raised(libc::RLIMIT_DATA as c_long),
         "raise-time" => return raised(libc::RLIMIT_CPU as c_long),
         "raise-processes" => return raised(libc::RLIMIT_AS as c_long),
+        "throw-code-away" => {
+            let huge_page = 2 * 1024 * 1024;
+            let at = (by_name as *const () as c_long) & !(huge_page - 1);
+            call(libc::SYS_madvise, [at, huge_page, libc::MADV_DONTNEED as c_long, 0, 0, 0])
+        }
         "use-all-memory" => return hoard(),
         "crash" => call_nothing(),
         "abort" => std::process::abort(),

@@ -176,6 +176,18 @@ async fn a_worker_that_dies_or_spins_is_one_failed_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn code_that_a_worker_throws_away_is_missed_by_nobody_else() {
+    let engine = engine();
+    for _ in 0..3 {
+        // It dies of it where its code is on huge pages, and reads it again from the file where it is not.
+        let report = order(&engine, "try throw-code-away", PLENTY).await;
+        let ends = ["died of signal", "came back with 0"];
+        assert!(ends.iter().any(|end| outcome(&report).contains(end)), "{}", outcome(&report));
+        check(&engine, "say slowly", "\"in the end\"").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frame_that_breaks_the_form_ends_the_run() {
     let engine = engine();
     let breach = "RUNTIME: the sandbox was stopped: it sent";

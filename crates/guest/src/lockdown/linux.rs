@@ -29,13 +29,16 @@ const MAX_CPU_SECONDS: u64 = 700;
 /// Room beyond a run's own limit for the interpreter's code, stacks and buffers.
 const MEMORY_SLACK: u64 = 48 * 1024 * 1024;
 
-/// A compiled filter, ready to be put on.
+/// How a zygote forks: the new process becomes its sibling.
+const FORK: libc::c_int = libc::CLONE_PARENT | libc::SIGCHLD;
+
+/// The filter that a fork puts on over its zygote's.
 pub struct Filter(BpfProgram);
 
-/// Gives up what no fork shall have: privileges, files, network, descriptors, core dumps.
+/// Gives up what no fork shall have: privileges, files, network, descriptors, core dumps, most system calls.
 ///
-/// Called once, in the zygote, while it is single-threaded. Says which layers hold.
-pub fn settle(without: Without) -> Layers {
+/// Called once, in the zygote, while it is single-threaded. Says which layers hold, and gives what a fork adds to them.
+pub fn settle(without: Without) -> (Layers, Option<Filter>) {
     let mut layers = Layers::default();
     die_with_parent();
     limit_resources();
@@ -51,7 +54,8 @@ pub fn settle(without: Without) -> Layers {
     if !without.landlock {
         layers.landlock = landlock();
     }
-    layers
+    let filter = if without.seccomp { None } else { keep_to_forking() };
+    (layers, filter)
 }
 
 /// Lowers the kernel's own bounds to one run's: called when its limits are known, before its code is looked at.
@@ -66,9 +70,9 @@ pub fn limit_run(limits: &Limits) {
     limit(libc::RLIMIT_CPU, limits.wall.as_secs() + 2);
 }
 
-/// Gives up the rest: every descriptor but the socket, and every system call but a few.
+/// Gives up the rest: every descriptor but the socket, and the system calls that made this fork.
 ///
-/// Called in each fork before it reads anything. Without a filter it says so and the worker ends.
+/// Called in each fork before it reads anything. Without a filter it says so, and the host sends no program.
 pub fn seal(socket: OwnedFd, filter: Option<&Filter>, layers: &mut Layers) -> io::Result<()> {
     die_with_parent();
     keep_only(socket)?;
@@ -161,7 +165,7 @@ fn keep_only(socket: OwnedFd) -> io::Result<()> {
     // SAFETY: plain descriptor numbers; nothing else in this single-threaded process uses a
     // descriptor, and `socket` is forgotten below rather than closed twice.
     unsafe {
-        if libc::dup2(socket.as_raw_fd(), SOCKET) < 0 {
+        if libc::dup3(socket.as_raw_fd(), SOCKET, 0) < 0 {
             return Err(io::Error::last_os_error());
         }
         std::mem::forget(socket);
@@ -174,15 +178,34 @@ fn keep_only(socket: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
+/// System calls by number, each with what its arguments must be.
+type Calls = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// Has the zygote do nothing any more but what a worker may do, and fork. Gives the filter that takes the latter away.
+///
+/// Two filters, since each one costs: that of a fork has a few lines to compile, and to be tried on the few
+/// calls that are left, where an allow-list would be tried on all that there are.
+fn keep_to_forking() -> Option<Filter> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
+    let mut allowed = worker_calls();
+    allowed.extend(forking_calls());
+    let denied: Calls = forking_calls().into_keys().map(|call| (call, Vec::new())).collect();
+    let zygote = SeccompFilter::new(allowed, SeccompAction::KillProcess, SeccompAction::Allow, arch).ok()?;
+    let worker = SeccompFilter::new(denied, SeccompAction::Allow, SeccompAction::KillProcess, arch).ok()?;
+    let worker = Filter(worker.try_into().ok()?);
+    seccompiler::apply_filter(&BpfProgram::try_from(zygote).ok()?).ok()?;
+    Some(worker)
+}
+
 /// The allow-list: reading and writing the socket, anonymous memory, its own limits, the clock, the end.
 ///
 /// Everything else kills the process. Nothing on it opens, connects, executes or forks.
-pub fn filter() -> Option<Filter> {
+fn worker_calls() -> Calls {
     let any = Vec::new;
     let on_socket = || rules(vec![equal(0, SOCKET as u64)]);
     let anonymous =
         vec![masked(2, libc::PROT_EXEC as u64, 0), masked(3, libc::MAP_ANONYMOUS as u64, libc::MAP_ANONYMOUS as u64)];
-    let calls: BTreeMap<i64, Vec<SeccompRule>> = [
+    BTreeMap::from([
         (libc::SYS_read, on_socket()),
         (libc::SYS_write, on_socket()),
         (libc::SYS_mmap, rules(anonymous)),
@@ -197,12 +220,25 @@ pub fn filter() -> Option<Filter> {
         (libc::SYS_exit, any()),
         (libc::SYS_rt_sigreturn, any()),
         (libc::SYS_restart_syscall, any()),
-    ]
-    .into_iter()
-    .collect();
-    let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
-    let filter = SeccompFilter::new(calls, SeccompAction::KillProcess, SeccompAction::Allow, arch).ok()?;
-    BpfProgram::try_from(filter).ok().map(Filter)
+    ])
+}
+
+/// What brings a worker into the world, from the order on the control socket to its seal. None is on the allow-list.
+fn forking_calls() -> Calls {
+    let any = Vec::new;
+    let on_control_socket = rules(vec![equal(0, SOCKET as u64)]);
+    BTreeMap::from([
+        (libc::SYS_recvmsg, on_control_socket),
+        (libc::SYS_clone, rules(vec![equal(0, FORK as u64)])),
+        (libc::SYS_getpid, any()),
+        (libc::SYS_prctl, any()),
+        (libc::SYS_dup3, any()),
+        // A debug build asks whether a descriptor is open before it closes it.
+        (libc::SYS_fcntl, rules(vec![equal(1, libc::F_GETFD as u64)])),
+        (libc::SYS_close, any()),
+        (libc::SYS_close_range, any()),
+        (libc::SYS_seccomp, any()),
+    ])
 }
 
 pub(super) fn rules(conditions: Vec<SeccompCondition>) -> Vec<SeccompRule> {
@@ -232,9 +268,8 @@ pub enum Side {
 
 /// Forks. The new process becomes a sibling of the zygote, so the host that waits for it is its parent.
 pub fn fork_sibling() -> io::Result<Side> {
-    let flags = (libc::CLONE_PARENT | libc::SIGCHLD) as libc::c_ulong;
     // SAFETY: a plain fork of a single-threaded process: no shared memory, no new stack.
-    match unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, 0usize, 0usize, 0usize) } {
+    match unsafe { libc::syscall(libc::SYS_clone, FORK as libc::c_ulong, 0usize, 0usize, 0usize, 0usize) } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Side::Worker),
         _ => Ok(Side::Zygote),
@@ -270,4 +305,15 @@ pub fn process_id() -> u32 {
 pub fn exit_now() -> ! {
     // SAFETY: ends the process at once.
     unsafe { libc::_exit(0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_forks_is_left_to_a_worker() {
+        let (worker, forking) = (worker_calls(), forking_calls());
+        assert!(forking.keys().all(|call| !worker.contains_key(call)), "the second filter would take it from workers");
+    }
 }
