@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use toolgate_guest::Pace;
 
-use super::worker::{AtWork, Idle, Ready, Understudy};
+use super::worker::{Idle, Ready, Understudy};
 use super::zygote::{StartError, Zygote};
 use crate::moving::Coming;
 use crate::porter::Porter;
@@ -29,7 +29,6 @@ struct Stock {
     zygote: Arc<Zygote>,
     shelf: Mutex<Shelf>,
     size: usize,
-    at_work: AtWork,
     cores: usize,
 }
 
@@ -51,7 +50,7 @@ pub(crate) enum NoWorker {
 impl Pool {
     pub(crate) fn new(zygote: Arc<Zygote>, size: usize) -> io::Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let stock = Arc::new(Stock { zygote, shelf: Mutex::default(), size, at_work: AtWork::default(), cores });
+        let stock = Arc::new(Stock { zygote, shelf: Mutex::default(), size, cores });
         let porter = Porter::new("toolgate-porter", {
             let stock = stock.clone();
             move |()| stock.refill()
@@ -63,7 +62,7 @@ impl Pool {
 
     /// A worker that is ready for a program. One whose fork failed or whose zygote died is replaced.
     pub(crate) fn take(&self, deadline: Instant) -> Result<Ready, NoWorker> {
-        let ready = |idle: Idle| idle.ready(&self.stock.zygote, &self.stock.at_work, deadline);
+        let ready = |idle: Idle| idle.ready(&self.stock.zygote, deadline);
         // Those forked ahead may have lost their zygote all at once, so they count as no attempt.
         while let Some(idle) = self.next_idle() {
             match ready(idle) {
@@ -89,7 +88,7 @@ impl Pool {
             Some(idle) => idle,
             None => self.stock.fork(Pace::Now).map_err(io::Error::other)?,
         };
-        Ok(Box::new(Understudy { idle, zygote: self.stock.zygote.clone(), at_work: self.stock.at_work.clone() }))
+        Ok(Box::new(Understudy { idle, zygote: self.stock.zygote.clone() }))
     }
 
     /// Has the pool brought back to its size: after a run, since a fork during one would slow it down.
@@ -137,7 +136,7 @@ impl Stock {
 
     /// A rehearsal is for quiet moments: with more runs than cores it would cost them more than it saves the next.
     fn pace(&self) -> Pace {
-        if self.at_work.others() > self.cores { Pace::Now } else { Pace::Ahead }
+        if self.zygote.at_work.others() > self.cores { Pace::Now } else { Pace::Ahead }
     }
 
     fn fork(&self, pace: Pace) -> Result<Idle, StartError> {
@@ -161,7 +160,7 @@ impl Stock {
 
     /// A worker is known by its process once it has said hello; only then can it be waited for.
     fn discard(&self, idle: Idle) {
-        drop(idle.ready(&self.zygote, &self.at_work, Instant::now() + PATIENCE));
+        drop(idle.ready(&self.zygote, Instant::now() + PATIENCE));
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Shelf> {

@@ -11,7 +11,7 @@ use rustix::process::{
 };
 use toolgate_wire::frame::Layers;
 
-use super::zygote::{StartError, Zygote, kill};
+use super::zygote::{AtWork, StartError, Zygote, kill};
 use crate::clock::CpuClock;
 use crate::moving::{Coming, First, Mover, OnCancel, Second, Start};
 use crate::pump::{Driven, Job, Lost, drive};
@@ -33,17 +33,6 @@ pub(crate) struct Ready {
     _at_work: AtWork,
 }
 
-/// Held by every worker that has left the pool, so that they can be counted.
-#[derive(Clone, Default)]
-pub(super) struct AtWork(Arc<()>);
-
-impl AtWork {
-    /// How many there are besides this one.
-    pub(super) fn others(&self) -> usize {
-        Arc::strong_count(&self.0) - 1
-    }
-}
-
 /// How the process itself ended, when it ended without a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
@@ -61,7 +50,7 @@ impl Idle {
     }
 
     /// Waits for the worker's hello. Nothing was sent to it yet, so a failure costs nothing.
-    pub(super) fn ready(mut self, zygote: &Arc<Zygote>, at_work: &AtWork, deadline: Instant) -> Result<Ready, Lost> {
+    pub(super) fn ready(mut self, zygote: &Arc<Zygote>, deadline: Instant) -> Result<Ready, Lost> {
         let unstarted = |_| Lost::Closed { started: false };
         let hello = self.wire.hello(deadline).map_err(|lost| match lost {
             Lost::Closed { .. } => Lost::Closed { started: false },
@@ -78,7 +67,7 @@ impl Idle {
             layers: hello.layers,
             zygote: zygote.clone(),
             waited_for: false,
-            _at_work: at_work.clone(),
+            _at_work: zygote.at_work.clone(),
         })
     }
 }
@@ -180,7 +169,6 @@ impl Second for Ready {
 pub(super) struct Understudy {
     pub(super) idle: Idle,
     pub(super) zygote: Arc<Zygote>,
-    pub(super) at_work: AtWork,
 }
 
 impl Coming for Understudy {
@@ -189,7 +177,7 @@ impl Coming for Understudy {
     }
 
     fn ready(self: Box<Self>, deadline: Instant) -> Option<Box<dyn Second>> {
-        let ready = self.idle.ready(&self.zygote, &self.at_work, deadline).ok()?;
+        let ready = self.idle.ready(&self.zygote, deadline).ok()?;
         Some(Box::new(ready))
     }
 }

@@ -61,6 +61,18 @@ impl WorkerCommand {
 pub(crate) struct Zygote {
     current: Mutex<Option<Control>>,
     keeper: Mutex<Option<(Sender<Task>, JoinHandle<()>)>>,
+    pub(super) at_work: AtWork,
+}
+
+/// Held by every worker that has left the pool, so that they can be counted.
+#[derive(Clone, Default)]
+pub(super) struct AtWork(Arc<()>);
+
+impl AtWork {
+    /// How many there are besides this one.
+    pub(super) fn others(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
+    }
 }
 
 /// The way to one zygote.
@@ -81,7 +93,8 @@ impl Zygote {
         let keeper = std::thread::Builder::new()
             .name("toolgate-keeper".into())
             .spawn(move || Keeper { path, without, zygotes: Vec::new() }.serve(&inbox))?;
-        Ok(Arc::new(Zygote { current: Mutex::default(), keeper: Mutex::new(Some((tasks, keeper))) }))
+        let keeper = Mutex::new(Some((tasks, keeper)));
+        Ok(Arc::new(Zygote { current: Mutex::default(), keeper, at_work: AtWork::default() }))
     }
 
     /// Asks for a fork that will speak on the returned socket. A dead zygote is replaced first.
