@@ -41,6 +41,9 @@ pub(crate) struct Seen {
     pub(crate) limits: Vec<(&'static str, u64)>,
 }
 
+/// The filters of a worker: its zygote's, and its own.
+const FILTERS: u64 = 2;
+
 /// Limits to look for, as `/proc/PID/limits` names them.
 const LIMITS: [&str; 4] = ["Max cpu time", "Max data size", "Max file size", "Max core file size"];
 
@@ -50,11 +53,20 @@ pub(crate) fn look_at(pid: u32) -> Seen {
     let (status, limits) = (read("status"), read("limits"));
     let limit = |name| limits.lines().find_map(|line| first_number(line.strip_prefix(name)?));
     Seen {
-        seccomp: number(&status, "Seccomp").map(|mode| mode == 2),
+        seccomp: filtered(&status, &fs::read_to_string("/proc/self/status").unwrap_or_default()),
         no_new_privs: number(&status, "NoNewPrivs").map(|flag| flag == 1),
         user: number(&status, "Uid"),
         limits: LIMITS.into_iter().filter_map(|name| Some((name, limit(name)?))).collect(),
     }
+}
+
+/// Whether a worker's filters are in force besides those that this process has itself.
+fn filtered(worker: &str, this: &str) -> Option<bool> {
+    let by_filters = number(worker, "Seccomp")? == 2;
+    let filters = |status| number(status, "Seccomp_filters");
+    // Older kernels do not count them.
+    let enough = filters(worker).is_none_or(|count| count >= filters(this).unwrap_or(0) + FILTERS);
+    Some(by_filters && enough)
 }
 
 /// The number after `name:` at the start of a line.
@@ -76,6 +88,17 @@ mod tests {
         assert!(look_at(us).user.is_some());
         assert!(private_memory(us).is_ok_and(|bytes| bytes > 0));
         assert!(parent_of(us).is_some());
+    }
+
+    #[test]
+    fn a_zygotes_filter_alone_is_not_enough() {
+        let status = |filters| format!("Seccomp:\t2\nSeccomp_filters:\t{filters}\n");
+        assert_eq!(filtered(&status(2), "Seccomp:\t0\nSeccomp_filters:\t0\n"), Some(true));
+        assert_eq!(filtered(&status(1), "Seccomp:\t0\nSeccomp_filters:\t0\n"), Some(false));
+        assert_eq!(filtered(&status(2), &status(1)), Some(false), "one is a container's");
+        assert_eq!(filtered("Seccomp:\t2\n", ""), Some(true), "an older kernel");
+        assert_eq!(filtered("Seccomp:\t0\n", ""), Some(false));
+        assert_eq!(filtered("", ""), None);
     }
 
     #[test]

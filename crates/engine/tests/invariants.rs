@@ -94,8 +94,8 @@ fn read(child: &Child, file: &str) -> std::io::Result<Vec<u8>> {
 }
 
 /// The value of a line in the kernel's account of a process.
-fn status(child: &Child, field: &str) -> String {
-    let text = String::from_utf8(read(child, "status").expect("status")).expect("text");
+fn status(pid: u32, field: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("status");
     let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     line.unwrap_or_else(|| panic!("no {field}")).trim().to_owned()
 }
@@ -127,11 +127,13 @@ async fn a_worker_has_an_empty_environment_one_descriptor_and_a_filter() {
     called.notified().await;
     let family: Vec<Child> = children().into_iter().filter(|child| child.name == "toolgate-worker").collect();
     assert_eq!(family.len(), 2, "a zygote and a worker: {family:?}");
-    let worker = family.iter().find(|child| status(child, "Seccomp_filters") == "2").expect("a filter over a filter");
-    assert_eq!(status(worker, "Seccomp"), "2", "an allow-list");
-    assert_eq!(status(worker, "NoNewPrivs"), "1");
-    assert_eq!(status(worker, "Threads"), "1");
-    assert_eq!(status(worker, "CapEff"), "0000000000000000");
+    let filters = |pid| status(pid, "Seccomp_filters").parse::<u32>().expect("a number");
+    let ours = filters(std::process::id());
+    let worker = family.iter().find(|child| filters(child.pid) == ours + 2).expect("a filter over a filter");
+    assert_eq!(status(worker.pid, "Seccomp"), "2", "an allow-list");
+    assert_eq!(status(worker.pid, "NoNewPrivs"), "1");
+    assert_eq!(status(worker.pid, "Threads"), "1");
+    assert_eq!(status(worker.pid, "CapEff"), "0000000000000000");
     look(read(worker, "environ"), |environment| assert_eq!(environment, b""));
     look(std::fs::read_dir(format!("/proc/{}/fd", worker.pid)), |descriptors| {
         let open: Vec<_> = descriptors.map(|entry| entry.expect("entry").file_name()).collect();
@@ -140,8 +142,8 @@ async fn a_worker_has_an_empty_environment_one_descriptor_and_a_filter() {
     look(std::fs::read_link(format!("/proc/{}/cwd", worker.pid)), |cwd| assert_eq!(cwd.to_str(), Some("/")));
     let zygote = family.iter().find(|child| child.pid != worker.pid).expect("the other one");
     look(read(zygote, "environ"), |environment| assert_eq!(environment, b""));
-    assert_eq!(status(zygote, "Threads"), "1");
-    assert_eq!(status(zygote, "Seccomp_filters"), "1", "a zygote can fork, and otherwise what a worker can");
+    assert_eq!(status(zygote.pid, "Threads"), "1");
+    assert_eq!(filters(zygote.pid), ours + 1, "a zygote can fork, and otherwise what a worker can");
     cancel.cancel();
     run.await.expect("joined");
 }

@@ -59,7 +59,7 @@ static PREPARED: AtomicBool = AtomicBool::new(false);
 ///
 /// The first line of `main` in every program that runs code in processes of its own: the engine
 /// starts that same program again to get its zygote. Workers of a program that is linked with
-/// `-z separate-code -z max-page-size=2097152` start faster: all of its code can lie on huge pages, which they share.
+/// `-z max-page-size=2097152` start faster: all of its code can lie on huge pages, which they share.
 pub fn take_over_if_asked() {
     PREPARED.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os();

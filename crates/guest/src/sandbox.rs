@@ -197,10 +197,10 @@ impl<'js> Run<'js, '_> {
         }
     }
 
-    /// The planner checked the syntax, so what the interpreter refuses is new to it.
+    /// The planner checked the syntax, so what the interpreter refuses is new to it. It may also run out of stack.
     fn not_compiled(&self) -> End {
         match self.thrown() {
-            End::Failed { code: Code::Runtime, message, line, column } => {
+            End::Failed { code: Code::Runtime, message, line, column } if message.starts_with("SyntaxError") => {
                 End::Failed { code: Code::Syntax, message, line, column }
             }
             end => end,

@@ -50,7 +50,6 @@ pub(crate) fn serve(without: Without, work: Work) -> ! {
     lockdown::shed_inheritance();
     let control = lockdown::control_socket();
     if let Ok(sandbox) = Sandbox::new() {
-        sandbox.warm_up();
         own_code::to_huge_pages(|| sandbox.warm_up());
         let (layers, filter) = lockdown::settle(without);
         let worker = Worker { sandbox, room: Room::default(), filter, layers, work };

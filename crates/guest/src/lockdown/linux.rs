@@ -226,18 +226,20 @@ fn worker_calls() -> Calls {
 /// What brings a worker into the world, from the order on the control socket to its seal. None is on the allow-list.
 fn forking_calls() -> Calls {
     let any = Vec::new;
-    let on_control_socket = rules(vec![equal(0, SOCKET as u64)]);
+    let only = |argument, number| rules(vec![number_is(argument, number)]);
+    let until_the_parent_dies = only(0, libc::PR_SET_PDEATHSIG);
+    let without_new_privileges = only(0, libc::PR_SET_NO_NEW_PRIVS);
     BTreeMap::from([
-        (libc::SYS_recvmsg, on_control_socket),
+        (libc::SYS_recvmsg, only(0, SOCKET)),
         (libc::SYS_clone, rules(vec![equal(0, FORK as u64)])),
         (libc::SYS_getpid, any()),
-        (libc::SYS_prctl, any()),
-        (libc::SYS_dup3, any()),
+        (libc::SYS_prctl, [until_the_parent_dies, without_new_privileges].concat()),
+        (libc::SYS_dup3, only(1, SOCKET)),
         // A debug build asks whether a descriptor is open before it closes it.
-        (libc::SYS_fcntl, rules(vec![equal(1, libc::F_GETFD as u64)])),
+        (libc::SYS_fcntl, only(1, libc::F_GETFD)),
         (libc::SYS_close, any()),
-        (libc::SYS_close_range, any()),
-        (libc::SYS_seccomp, any()),
+        (libc::SYS_close_range, only(0, SOCKET + 1)),
+        (libc::SYS_seccomp, only(0, libc::SECCOMP_SET_MODE_FILTER as libc::c_int)),
     ])
 }
 
@@ -253,9 +255,18 @@ pub(super) fn masked(argument: u8, mask: u64, value: u64) -> SeccompCondition {
     condition(argument, SeccompCmpOp::MaskedEq(mask), value)
 }
 
+/// Of an argument that the kernel reads 32 bits of; what a caller leaves in the others may be anything.
+fn number_is(argument: u8, value: libc::c_int) -> SeccompCondition {
+    made(SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value as u64))
+}
+
 fn condition(argument: u8, op: SeccompCmpOp, value: u64) -> SeccompCondition {
-    // The constructor refuses argument numbers above five; ours are literals below that.
-    SeccompCondition::new(argument, SeccompCmpArgLen::Qword, op, value).unwrap_or_else(|_| unreachable!())
+    made(SeccompCondition::new(argument, SeccompCmpArgLen::Qword, op, value))
+}
+
+/// The constructor refuses argument numbers above five; ours are literals below that.
+fn made<Fault>(condition: Result<SeccompCondition, Fault>) -> SeccompCondition {
+    condition.unwrap_or_else(|_| unreachable!())
 }
 
 /// Which side of a fork this is.
@@ -312,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_forks_is_left_to_a_worker() {
+    fn what_forking_takes_is_nothing_that_a_worker_needs() {
         let (worker, forking) = (worker_calls(), forking_calls());
         assert!(forking.keys().all(|call| !worker.contains_key(call)), "the second filter would take it from workers");
     }
