@@ -141,7 +141,7 @@ pub(crate) fn limits_of_the_run() {
     check("return shop.deep({})", LimitRequest { result_depth: Some(5), ..none() }, "returned ");
     check("return shop.yes({})", LimitRequest { code: Some(5), ..none() }, "failed INVALID_CODE");
     let deep = format!("return shop.echo({{ value: {}{} }})", "[".repeat(60), "]".repeat(60));
-    check(&deep, LimitRequest { stack: Some(64 << 10), ..none() }, "failed SYNTAX: RangeError");
+    check(&deep, LimitRequest { stack: Some(64 << 10), ..none() }, "failed RUNTIME: RangeError");
     check("return shop.deep({})", LimitRequest { stack: Some(64 << 10), ..none() }, "");
     let wide = format!("return shop.echo({{ value: [{}] }})", "[],".repeat(80_000));
     check(&wide, LimitRequest { memory: Some(2 << 20), ..none() }, "failed MEMORY");
