@@ -187,9 +187,9 @@ type Calls = BTreeMap<i64, Vec<SeccompRule>>;
 /// calls that are left, where an allow-list would be tried on all that there are.
 fn keep_to_forking() -> Option<Filter> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
-    let mut allowed = worker_calls();
-    allowed.extend(forking_calls());
-    let denied: Calls = forking_calls().into_keys().map(|call| (call, Vec::new())).collect();
+    let forking = forking_calls();
+    let denied: Calls = forking.keys().map(|call| (*call, Vec::new())).collect();
+    let allowed: Calls = worker_calls().into_iter().chain(forking).collect();
     let zygote = SeccompFilter::new(allowed, SeccompAction::KillProcess, SeccompAction::Allow, arch).ok()?;
     let worker = SeccompFilter::new(denied, SeccompAction::Allow, SeccompAction::KillProcess, arch).ok()?;
     let worker = Filter(worker.try_into().ok()?);
