@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use toolgate_engine::{EngineChoice, IsolationMode, Without};
-use toolgate_gateway::store::results::{KeyPath, LineRange};
+use toolgate_output::results::{KeyPath, LineRange};
 use toolgate_wire::{LimitRequest, Profile};
 
 use self::servers::{

@@ -3,35 +3,10 @@
 use std::str::Utf8Error;
 use std::time::Duration;
 
-use tokio::runtime::Runtime;
-use toolgate_engine::{Engine, EngineBuilder, IsolationMode, Request, V8Settings};
+use toolgate_engine::{Engine, EngineBuilder, EngineWithRuntime, IsolationMode, Request, V8Settings};
 use toolgate_wire::{Code, Failure, Isolation, LimitRequest, Logs, Outcome, Profile, Report, Usage as Used};
 
 use crate::commands::Usage;
-
-/// An engine with the runtime that its host calls wait on.
-pub(crate) struct Started {
-    // Before the runtime: fields are dropped in this order, and workers end before what answers them.
-    pub(crate) engine: Engine,
-    runtime: Runtime,
-}
-
-impl Started {
-    /// Waits for what needs the runtime.
-    pub(crate) fn wait<F: Future>(&self, future: F) -> F::Output {
-        self.runtime.block_on(future)
-    }
-}
-
-/// Starts an engine. The calling thread stays outside the runtime, so it may block.
-pub(crate) fn start(builder: EngineBuilder) -> anyhow::Result<Started> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let engine = {
-        let _inside = runtime.enter();
-        builder.build()?
-    };
-    Ok(Started { engine, runtime })
-}
 
 /// Nothing ahead: a second worker would be started for nobody.
 pub(crate) fn for_one_run(isolation: IsolationMode) -> EngineBuilder {
@@ -52,7 +27,7 @@ pub(crate) fn perform(job: Job) -> Report {
         Ok(data) => data,
         Err(error) => return refused(Code::InvalidData, format!("the data is not JSON: {error}")),
     };
-    match start(for_one_run(job.isolation)) {
+    match EngineWithRuntime::start(for_one_run(job.isolation)) {
         Ok(started) => started.engine.run_blocking(Request { data, ..job.request }),
         Err(error) => refused(Code::Unavailable, format!("{error:#}")),
     }

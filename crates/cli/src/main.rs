@@ -6,13 +6,11 @@
 //! - `input`: files and standard input, bounded
 //! - `engine`: from flags to an engine and a report
 //! - `tools`: a scripted set of tools, and where long results are kept
-//! - `children`: worker processes, seen from outside
 //! - `print`: the only place that writes to a terminal
 
 #![forbid(unsafe_code)]
 
 mod args;
-mod children;
 mod commands;
 mod engine;
 mod input;

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use toolgate_catalog::CatalogHandle;
 use toolgate_gateway::bridge::Bridge;
 use toolgate_gateway::bridge::scripted::Script;
-use toolgate_gateway::catalog::CatalogHandle;
-use toolgate_gateway::store::results::{ResultLimits, ResultStore};
+use toolgate_output::results::{ResultLimits, ResultStore};
 
 use crate::commands::Usage;
 use crate::input::Source;

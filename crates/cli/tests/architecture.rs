@@ -29,6 +29,13 @@ fn sources(folder: &str) -> Vec<String> {
         .collect()
 }
 
+/// The names of the folders in a folder.
+fn folders(of: &str) -> Vec<String> {
+    let entries = fs::read_dir(root().join(of)).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.path().join("Cargo.toml").exists());
+    folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
 /// The crates of the workspace that a crate's manifest names outside its tests.
 fn named_by(manifest: &str) -> BTreeSet<String> {
     let normal = manifest.split("[dev-dependencies]").next().unwrap_or_default();
@@ -39,14 +46,31 @@ fn named_by(manifest: &str) -> BTreeSet<String> {
 
 #[test]
 fn crates_depend_on_each_other_only_along_the_arrows() {
-    let arrows: [(&str, &[&str]); 6] = [
+    let arrows: [(&str, &[&str]); 15] = [
         ("wire", &[]),
+        ("json", &[]),
         ("plan", &["wire"]),
-        ("guest", &["wire"]),
-        ("engine", &["guest", "plan", "wire"]),
-        ("gateway", &["engine", "guest", "plan", "wire"]),
-        ("cli", &["engine", "gateway", "guest", "plan", "wire"]),
+        ("guest", &["json", "wire"]),
+        ("engine", &["guest", "json", "plan", "wire"]),
+        ("catalog", &["json", "plan", "wire"]),
+        ("output", &["json"]),
+        ("config", &["plan", "wire"]),
+        ("functions", &["engine", "plan", "wire"]),
+        ("mcp", &["json", "wire"]),
+        ("gateway", &["catalog", "config", "engine", "functions", "json", "mcp", "output", "plan", "wire"]),
+        ("service", &["catalog", "config", "engine", "functions", "gateway", "json", "mcp", "output", "plan", "wire"]),
+        ("demo", &["mcp"]),
+        ("bench", &["catalog", "config", "engine", "functions", "gateway", "output", "plan", "service", "wire"]),
+        (
+            "cli",
+            &[
+                "bench", "catalog", "config", "demo", "engine", "gateway", "guest", "mcp", "output", "plan", "service",
+                "wire",
+            ],
+        ),
     ];
+    let crates: BTreeSet<String> = folders("crates").into_iter().filter(|name| name != "hostile").collect();
+    assert_eq!(crates, arrows.iter().map(|(name, _)| (*name).to_owned()).collect(), "every crate has its arrows");
     for (name, allowed) in arrows {
         for used in named_by(&read(format!("crates/{name}/Cargo.toml"))) {
             assert!(allowed.contains(&used.as_str()), "{name} may not depend on {used}");
@@ -54,27 +78,53 @@ fn crates_depend_on_each_other_only_along_the_arrows() {
     }
 }
 
-#[test]
-fn the_guest_links_nothing_that_reaches_out() {
+/// Every package that a crate links outside its tests.
+fn linked_by(name: &str) -> BTreeSet<String> {
+    let package = format!("toolgate-{name}");
     let tree = Command::new(env!("CARGO"))
-        .args(["tree", "--offline", "--locked", "--package", "toolgate-guest", "--edges", "normal", "--prefix", "none"])
+        .args(["tree", "--offline", "--locked", "--package", &package, "--edges", "normal", "--prefix", "none"])
         .current_dir(root())
         .output()
         .expect("cargo tree runs");
     assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
     let tree = String::from_utf8(tree.stdout).expect("UTF-8");
-    let linked: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn http_stacks_are_linked_where_the_document_says() {
+    for (package, allowed) in [("reqwest", ["functions", "mcp"]), ("axum", ["mcp", "service"])] {
+        for name in folders("crates") {
+            let manifest = read(format!("crates/{name}/Cargo.toml"));
+            let normal = manifest.split("[dev-dependencies]").next().unwrap_or_default();
+            let named = normal.lines().any(|line| line.starts_with(package));
+            assert!(!named || allowed.contains(&name.as_str()), "{name} names {package}");
+        }
+    }
+    for name in ["wire", "json", "plan", "guest", "engine", "catalog", "output", "config"] {
+        let linked = linked_by(name);
+        for package in ["reqwest", "axum", "hyper", "redis"] {
+            assert!(!linked.contains(package), "{name} links {package}");
+        }
+    }
+}
+
+#[test]
+fn the_guest_links_nothing_that_reaches_out() {
+    let linked = linked_by("guest");
     assert!(linked.contains("rquickjs-sys"), "{linked:?}");
     let forbidden = [
         "toolgate-plan",
         "toolgate-engine",
         "toolgate-gateway",
+        "toolgate-config",
+        "toolgate-mcp",
+        "toolgate-functions",
         "tokio",
         "mio",
         "socket2",
         "hyper",
         "reqwest",
-        "rmcp",
         "axum",
         "redis",
         "rustls",
@@ -91,7 +141,7 @@ fn the_guest_links_nothing_that_reaches_out() {
 
 #[test]
 fn unsafe_code_is_where_the_document_says() {
-    for name in ["wire", "plan", "engine", "gateway", "cli"] {
+    for name in folders("crates").into_iter().filter(|name| !["guest", "hostile"].contains(&name.as_str())) {
         let entry = if name == "cli" { "main" } else { "lib" };
         assert!(read(format!("crates/{name}/src/{entry}.rs")).contains("#![forbid(unsafe_code)]"), "{name}");
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use toolgate_gateway::doors::mcp::View;
+use toolgate_mcp::server::View;
 
 use super::Interpreter;
 

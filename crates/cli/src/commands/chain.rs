@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolgate_gateway::chain::{Chain, ChainRequest};
-use toolgate_gateway::output::{self, OutputSettings};
+use toolgate_output::OutputSettings;
 use toolgate_wire::{Profile, Report};
 
 use super::Exit;
@@ -14,6 +14,7 @@ use crate::print::console::Console;
 use crate::print::report::{Origin, Shown};
 use crate::print::{Style, error, escape, ledger, note, out};
 use crate::tools;
+use toolgate_engine::EngineWithRuntime;
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     let limits = args.bounds.limits();
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
 
 fn over_script(args: &RunArgs, request: ChainRequest) -> anyhow::Result<Report> {
     let bridge = tools::bridge(args.tools.as_ref())?;
-    let started = engine::start(engine::for_one_run(args.bounds.isolation()))?;
+    let started = EngineWithRuntime::start(engine::for_one_run(args.bounds.isolation()))?;
     let chain = Chain::new(started.engine.clone(), bridge);
     Ok(started.wait(chain.run(request)).report)
 }
@@ -74,14 +75,14 @@ fn print(report: &Report, args: &RunArgs) -> anyhow::Result<()> {
     let default = OutputSettings::default();
     let max = args.max_output.map_or(default.max_output_size, |max| usize::try_from(max).unwrap_or(usize::MAX));
     let settings = OutputSettings { max_output_size: max, ..default };
-    let mut keep = |kept: toolgate_gateway::store::results::Kept<'_>| match tools::results() {
+    let mut keep = |kept: toolgate_output::results::Kept<'_>| match tools::results() {
         Ok(results) => results.keep(kept),
         Err(fault) => {
             error(&format!("{fault:#}"));
             None
         }
     };
-    let response = output::shape(value.get(), &settings, args.intent.as_deref(), &mut keep);
+    let response = toolgate_output::shape(value.get(), &settings, args.intent.as_deref(), &mut keep);
     out(escape::text(&response.text))?;
     if let Some(id) = response.result_id {
         note(Style::stderr().faint(format_args!("the whole result: toolgate result {id}")));

@@ -17,9 +17,9 @@ use super::Exit;
 use super::servers::configuration;
 use crate::args::DoctorArgs;
 use crate::args::servers::Servers;
-use crate::children::{Seen, children, look_at};
-use crate::engine::start;
 use crate::print::{Style, escape, out};
+use toolgate_engine::EngineWithRuntime;
+use toolgate_engine::inspect::{Seen, children, look_at};
 
 /// Everything doctor found out.
 #[derive(Debug, Serialize)]
@@ -109,7 +109,7 @@ struct Facts {
 
 /// Runs a program that stands still at a host call, and looks at its process in the meantime.
 fn examine(builder: EngineBuilder) -> anyhow::Result<(Report, Option<Seen>)> {
-    let started = start(builder)?;
+    let started = EngineWithRuntime::start(builder)?;
     // The first run starts the zygote, so that the second one's only new child is its worker.
     let first = started.engine.run_blocking(Request::new(Profile::Chain, "return 1"));
     if first.failure().is_some() {

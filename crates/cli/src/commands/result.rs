@@ -1,6 +1,6 @@
 //! `toolgate result`: a part of a result that was kept.
 
-use toolgate_gateway::store::results::Reading;
+use toolgate_output::results::Reading;
 
 use super::{Exit, Usage};
 use crate::args::ResultArgs;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::arguments::Complaint;
-use crate::output::{Body, Cut, Form, fit};
+use toolgate_output::{Body, Cut, Form, fit};
 
 /// A text block.
 pub(super) fn text_block(text: impl Into<String>) -> Value {

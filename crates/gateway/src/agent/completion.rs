@@ -2,7 +2,7 @@
 
 use super::Shared;
 use super::resources::{TOPICS, templates};
-use crate::doors::mcp::Completion;
+use toolgate_mcp::server::Completion;
 
 /// What the protocol allows in one answer.
 const MOST: usize = 100;

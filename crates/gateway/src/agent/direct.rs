@@ -17,11 +17,12 @@ use super::names::{Named, is_bare, named};
 use super::session::Run;
 use super::tools::chain::execution_id;
 use super::tools::is_taken;
-use crate::backends::{Taker, unwrap};
+use crate::backends::Taker;
 use crate::bridge::Asked;
-use crate::catalog::{Catalog, ToolRef};
-use crate::doors::mcp::{Fault, Page, ToolCall};
-use crate::output::json::{self, Entry, Shape, unquote};
+use toolgate_catalog::{Catalog, ToolRef};
+use toolgate_json::{Entry, Shape, unquote};
+use toolgate_mcp::result as unwrap;
+use toolgate_mcp::server::{Fault, Page, ToolCall};
 
 /// The names of one edition of the catalog.
 #[derive(Default)]
@@ -95,7 +96,7 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         cancel: call.cancel,
         progress: call.progress,
         caller: call.caller,
-        taker: call.partner.map_or(Taker::Client, Taker::Partner),
+        taker: call.partner.map_or(Taker::Client, Taker::Interactive),
         ..Asked::default()
     };
     let since = Instant::now();
@@ -188,7 +189,7 @@ fn object(name: String, tool: ToolRef<'_>) -> Value {
 fn renamed(name: &str, text: &str) -> Option<Box<RawValue>> {
     let mut keys = HashSet::new();
     let mut members = Vec::new();
-    for Entry { key, value, .. } in json::Value::of(text).entries() {
+    for Entry { key, value, .. } in toolgate_json::Value::of(text).entries() {
         let key = key?;
         let named = unquote(key);
         match &*named {
@@ -206,14 +207,14 @@ fn renamed(name: &str, text: &str) -> Option<Box<RawValue>> {
     RawValue::from_string(text).ok()
 }
 
-fn is_schema(value: json::Value<'_>) -> bool {
+fn is_schema(value: toolgate_json::Value<'_>) -> bool {
     value.member("type").is_some_and(|it| it.text() == "\"object\"")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{BackendState, Listing, Tool};
+    use toolgate_catalog::{BackendState, Listing, Tool};
 
     #[test]
     fn a_schema_that_is_none_is_replaced() {

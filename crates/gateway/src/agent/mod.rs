@@ -34,13 +34,13 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use crate::backends::Offer;
-use crate::doors::mcp::{
+use crate::gateway::Gateway;
+use toolgate_functions::Registry;
+use toolgate_mcp::client::Offer;
+use toolgate_mcp::server::{
     Change, Completion, Fault, Identity, News, Page, PromptCall, ResourceCall, Service, ServiceFuture, ToolCall, View,
     Watch, ready,
 };
-use crate::functions::Registry;
-use crate::gateway::Gateway;
 
 use direct::Direct;
 use session::Session;

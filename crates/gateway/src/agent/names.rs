@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use ring::digest::{SHA256, digest};
 
-use crate::config::Checked;
+use toolgate_config::Checked;
 
 /// Longest name.
 const MAX_NAME: usize = 64;

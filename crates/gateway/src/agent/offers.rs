@@ -15,10 +15,11 @@ use tokio_util::sync::CancellationToken;
 use super::names::{Named, is_bare, named};
 use super::uri::shown;
 use super::{Shared, prompts, resources, waiting};
-use crate::backends::unwrap::is_question;
-use crate::backends::{Backend, CallError, LONGEST_ID, Offer, Offered, Question, WatchError};
-use crate::bridge::Access;
-use crate::doors::mcp::{Completion, Fault, PromptCall, ResourceCall, Watch};
+use crate::backends::{Backend, CallError, WatchError};
+use toolgate_mcp::client::{LONGEST_ID, Offer, Offered, Question};
+use toolgate_mcp::result::is_question;
+use toolgate_mcp::server::{Completion, Fault, PromptCall, ResourceCall, Watch};
+use toolgate_wire::Access;
 
 /// How long one backend may take to list what it has; those that take longer are left out.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -60,7 +61,7 @@ pub(super) async fn watch(shared: &Shared, call: &ResourceCall) -> Result<Watch,
     let backend = lister(shared, &call.uri, &call.page.access).await.ok_or_else(|| no_resource(&call.uri))?;
     let watching = backend.watch_resource(&call.uri).await.map_err(|error| match error {
         WatchError::Call(error) => fault(error),
-        error @ (WatchError::Untold(_) | WatchError::Crowded(_)) => Fault::InvalidParams(error.to_string()),
+        error @ (WatchError::NotSupported(_) | WatchError::TooMany(_)) => Fault::InvalidParams(error.to_string()),
     })?;
     Ok(Watch::of(backend.name(), watching))
 }

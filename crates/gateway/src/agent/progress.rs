@@ -9,7 +9,7 @@ use toolgate_engine::host::Target;
 use toolgate_wire::{CallRecord, CallState};
 
 use super::uri::shown;
-use crate::backends::Progress;
+use toolgate_mcp::Progress;
 
 /// Messages of nested calls that may wait.
 const NESTED: usize = 64;

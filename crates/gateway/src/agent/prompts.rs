@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::uri::shown;
-use crate::doors::mcp::{Fault, PromptCall};
+use toolgate_mcp::server::{Fault, PromptCall};
 
 /// Every prompt.
 pub(super) fn list() -> Vec<Value> {

@@ -6,12 +6,12 @@ use super::Shared;
 use super::tools::describe;
 use super::uri::{decode, encode, shown};
 use crate::backends::{Backend, BackendState};
-use crate::bridge::Access;
-use crate::catalog::search::one_line;
-use crate::catalog::{self, Catalog};
-use crate::doors::mcp::{Fault, Page};
 use crate::gateway::Origin;
-use crate::store::results::Reading;
+use toolgate_catalog::search::one_line;
+use toolgate_catalog::{self, Catalog};
+use toolgate_mcp::server::{Fault, Page};
+use toolgate_output::results::Reading;
+use toolgate_wire::Access;
 
 /// Guides: topic, title, text.
 pub(super) const TOPICS: [(&str, &str, &str); 4] = [
@@ -114,7 +114,7 @@ fn overview(shared: &Shared, access: &Access) -> String {
     text
 }
 
-fn permitted<'a>(catalog: &'a Catalog, access: &'a Access) -> impl Iterator<Item = &'a catalog::Backend> {
+fn permitted<'a>(catalog: &'a Catalog, access: &'a Access) -> impl Iterator<Item = &'a toolgate_catalog::Backend> {
     catalog.backends().iter().filter(|backend| access.permits(backend.name()))
 }
 
@@ -125,11 +125,11 @@ fn backends(shared: &Shared, access: &Access) -> Value {
 }
 
 /// What fits into a table.
-fn row(shared: &Shared, shown: &catalog::Backend) -> Value {
+fn row(shared: &Shared, shown: &toolgate_catalog::Backend) -> Value {
     let connection = shared.gateway.backend(shown.name());
     let state = match (&connection, shown.state()) {
-        (Some(backend), catalog::BackendState::Disabled) | (Some(backend), _) => word(&backend.state()),
-        (None, catalog::BackendState::Disabled) => "disabled",
+        (Some(backend), toolgate_catalog::BackendState::Disabled) | (Some(backend), _) => word(&backend.state()),
+        (None, toolgate_catalog::BackendState::Disabled) => "disabled",
         (None, _) => "stopped",
     };
     let mut row = json!({
@@ -137,7 +137,7 @@ fn row(shared: &Shared, shown: &catalog::Backend) -> Value {
         "identifier": shown.identifier(),
         "state": state,
         "tools": shown.tools().len(),
-        "from_cache": *shown.state() == catalog::BackendState::Cached,
+        "from_cache": *shown.state() == toolgate_catalog::BackendState::Cached,
         "uri": format!("toolgate://backend/{}", encode(shown.name())),
     });
     if !shown.tags().is_empty() {
@@ -210,7 +210,7 @@ fn health(shared: &Shared, access: &Access) -> Value {
     for shown in permitted(&catalog, access) {
         let row = row(shared, shown);
         let state = row["state"].as_str().unwrap_or_default().to_owned();
-        if let catalog::BackendState::Failed { reason } = shown.state() {
+        if let toolgate_catalog::BackendState::Failed { reason } = shown.state() {
             troubles.push(json!({ "backend": shown.name(), "reason": reason }));
         }
         let count = counts.get(&state).and_then(Value::as_u64).unwrap_or(0);

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use toolgate_wire::{CallRecord, CallState};
 
-use crate::bridge::Access;
+use toolgate_wire::Access;
 
 /// Runs that are remembered.
 const RECENT: usize = 50;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
-use crate::bridge::Access;
-use crate::catalog::BackendState;
+use toolgate_catalog::BackendState;
+use toolgate_wire::Access;
 
 /// How long a question about tools waits for the first start of backends.
 const QUESTION: Duration = Duration::from_secs(5);

@@ -12,15 +12,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::call::{CallError, CallOptions, Reply, Taker, WhenUnready};
 use super::queue::{Full, Permit, Queue};
-use super::rpc::LinkError;
-use super::session::Session;
 use super::spec::BackendSpec;
 use super::state::{BackendEvent, BackendNews, BackendState, BackendStats};
-use super::stdio::StderrTail;
 use super::supervisor::supervise;
-use super::unwrap::{self, Wrapping};
-use super::watchlist::Watchlist;
-use crate::catalog::Tool;
+use toolgate_catalog::Tool;
+use toolgate_mcp::client::stdio::StderrTail;
+use toolgate_mcp::client::{McpSession, ToolName, Watchlist};
+use toolgate_mcp::result::{self as unwrap, Wrapping};
+use toolgate_mcp::rpc::LinkError;
 
 /// A backend that runs for as long as a handle to it exists. Cloning is cheap.
 #[derive(Debug, Clone)]
@@ -43,7 +42,7 @@ pub(crate) struct Shared {
     /// Calls answered since the backend came up.
     pub(crate) served: AtomicU64,
     state: watch::Sender<BackendState>,
-    session: Mutex<Option<Arc<Session>>>,
+    session: Mutex<Option<Arc<McpSession>>>,
     toolbox: RwLock<Arc<Toolbox>>,
     pid: AtomicU32,
     events: broadcast::Sender<BackendEvent>,
@@ -113,7 +112,7 @@ impl Backend {
     pub fn stats(&self) -> BackendStats {
         let (in_flight, queued) = self.shared.queue.load();
         let session = self.shared.session();
-        let count = |of: fn(&Session) -> &AtomicU64| {
+        let count = |of: fn(&McpSession) -> &AtomicU64| {
             session.as_deref().map_or(0, |session| of(session).load(Ordering::Relaxed))
         };
         BackendStats {
@@ -191,7 +190,8 @@ impl Backend {
         *sent = true;
         let options = &options;
         let call = self.attempt(session, arguments, |session, arguments| async move {
-            session.call(tool, arguments, options).await
+            let name = ToolName { name: &tool.name, input_schema: tool.input_schema() };
+            session.call(name, arguments, options.taker.interactive(), options.progress.clone()).await
         });
         let answer = match timeout(within, call).await {
             Ok(answer) => answer.map_err(|error| self.explain(error))?,
@@ -220,9 +220,9 @@ impl Backend {
     /// One try, and a second one after a new session if the server had forgotten ours: it did not serve the first.
     pub(super) async fn attempt<W: Clone, T, F: Future<Output = Result<T, LinkError>>>(
         &self,
-        session: Arc<Session>,
+        session: Arc<McpSession>,
         what: W,
-        errand: impl Fn(Arc<Session>, W) -> F,
+        errand: impl Fn(Arc<McpSession>, W) -> F,
     ) -> Result<T, LinkError> {
         let saved = session.may_expire().then(|| what.clone());
         let first = errand(session, what).await;
@@ -256,7 +256,7 @@ impl Backend {
 
 /// From a raw result to a reply or a fault. A client gets what a program could do nothing with.
 fn finish(result: Value, tool: &Tool, taker: &Taker) -> Result<Reply, CallError> {
-    let result = answered(result, matches!(taker, Taker::Partner(_)))?;
+    let result = answered(result, matches!(taker, Taker::Interactive(_)))?;
     match unwrap::fault(&result) {
         Some(fault) if *taker == Taker::Program => Err(CallError::Tool(Box::new(fault))),
         _ => Ok(Reply::new(result, Wrapping::of_schema(tool.output_schema()))),
@@ -306,7 +306,7 @@ impl Shared {
     }
 
     /// Lets calls through.
-    pub(crate) fn publish(&self, session: &Arc<Session>) {
+    pub(crate) fn publish(&self, session: &Arc<McpSession>) {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(session));
         self.set_state(BackendState::Ready(Arc::clone(&session.ready)));
     }
@@ -321,7 +321,8 @@ impl Shared {
         self.pid.store(pid.unwrap_or(0), Ordering::Relaxed);
     }
 
-    pub(crate) fn set_tools(&self, tools: Vec<Tool>) {
+    pub(crate) fn set_tools(&self, listed: Vec<Value>) {
+        let tools: Vec<Tool> = listed.into_iter().filter_map(Tool::from_raw).collect();
         if self.toolbox().tools[..] == tools[..] {
             return;
         }
@@ -336,7 +337,7 @@ impl Shared {
     }
 
     /// The conversation, if it is still of use: the supervisor may not have seen its end yet.
-    pub(super) fn session(&self) -> Option<Arc<Session>> {
+    pub(super) fn session(&self) -> Option<Arc<McpSession>> {
         let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).clone();
         session.filter(|session| !session.link.is_closed())
     }

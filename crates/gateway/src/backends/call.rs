@@ -6,12 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::state::BackendState;
-use super::unwrap::{self, ToolFault, Wrapping};
+use toolgate_mcp::result::{self as unwrap, ToolFault, Wrapping};
+use toolgate_mcp::{InteractiveClient, Progress};
 
 /// What a caller may ask of one call.
 #[derive(Debug, Clone, Default)]
@@ -39,36 +40,16 @@ pub enum Taker {
     /// A client: the result as it came, a failure too.
     Client,
     /// A client that may be asked something before there is a result.
-    Partner(Partner),
+    Interactive(InteractiveClient),
 }
 
-/// A client that may be asked something: what it can answer, and what it has answered. Nothing else of it is passed on.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Partner {
-    capabilities: Map<String, Value>,
-    answers: Map<String, Value>,
-}
-
-impl Partner {
-    /// From what a client declares, and the parameters of its request.
-    pub fn new(declared: &Map<String, Value>, params: &Map<String, Value>) -> Self {
-        let some = |of: &Map<String, Value>, keys: &[&str]| {
-            keys.iter().filter_map(|key| Some(((*key).to_owned(), of.get(*key)?.clone()))).collect()
-        };
-        Self {
-            capabilities: some(declared, &["elicitation", "sampling", "roots"]),
-            answers: some(params, &["inputResponses", "requestState"]),
+impl Taker {
+    /// The client that may be asked, if there is one.
+    pub(super) fn interactive(&self) -> Option<&InteractiveClient> {
+        match self {
+            Self::Interactive(client) => Some(client),
+            Self::Program | Self::Client => None,
         }
-    }
-
-    /// What it can answer, as it declares it.
-    pub fn capabilities(&self) -> &Map<String, Value> {
-        &self.capabilities
-    }
-
-    /// Its answers and the state it was given with the questions, as the protocol names them.
-    pub fn answers(&self) -> &Map<String, Value> {
-        &self.answers
     }
 }
 
@@ -80,17 +61,6 @@ pub enum WhenUnready {
     Wait,
     /// Say so at once.
     Fail,
-}
-
-/// One step of a call that takes long.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Progress {
-    /// How far it is.
-    pub progress: f64,
-    /// How far it will be in the end, where known.
-    pub total: Option<f64>,
-    /// What it is doing.
-    pub message: Option<String>,
 }
 
 /// What a tool gave back.

@@ -6,126 +6,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use tokio::time::timeout;
 
 use super::backend::{Backend, answered};
-use super::call::{CallError, Partner};
-use super::shelf::Offered;
-use super::watchlist::{Crowded, Watching};
-
-/// A kind of thing that a backend lists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offer {
-    /// Resources by their URIs.
-    Resources,
-    /// Templates of such URIs.
-    Templates,
-    /// Prompts by their names.
-    Prompts,
-}
-
-impl Offer {
-    /// What a backend declares that has some.
-    pub(crate) fn capability(self) -> &'static str {
-        match self {
-            Self::Resources | Self::Templates => "resources",
-            Self::Prompts => "prompts",
-        }
-    }
-
-    pub(crate) fn method(self) -> &'static str {
-        match self {
-            Self::Resources => "resources/list",
-            Self::Templates => "resources/templates/list",
-            Self::Prompts => "prompts/list",
-        }
-    }
-
-    /// Where the list is in the answer.
-    pub(crate) fn key(self) -> &'static str {
-        match self {
-            Self::Resources => "resources",
-            Self::Templates => "resourceTemplates",
-            Self::Prompts => "prompts",
-        }
-    }
-
-    /// What tells one entry from another.
-    pub fn id(self) -> &'static str {
-        match self {
-            Self::Resources => "uri",
-            Self::Templates => "uriTemplate",
-            Self::Prompts => "name",
-        }
-    }
-}
-
-/// Something that a backend is asked for.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Question {
-    /// What a resource holds.
-    Read {
-        /// Its URI.
-        uri: String,
-    },
-    /// A prompt, filled in.
-    Prompt {
-        /// Its name.
-        name: String,
-        /// Its arguments.
-        arguments: Map<String, Value>,
-    },
-    /// Values that begin like what is typed.
-    Complete {
-        /// The prompt or the template, as the protocol refers to it.
-        reference: Value,
-        /// The argument's name.
-        argument: String,
-        /// What is typed so far.
-        typed: String,
-    },
-}
-
-impl Question {
-    pub(crate) fn method(&self) -> &'static str {
-        match self {
-            Self::Read { .. } => "resources/read",
-            Self::Prompt { .. } => "prompts/get",
-            Self::Complete { .. } => "completion/complete",
-        }
-    }
-
-    /// The one thing that it is about, where proxies are to see it.
-    pub(crate) fn target(&self) -> Option<&str> {
-        match self {
-            Self::Read { uri } => Some(uri),
-            Self::Prompt { name, .. } => Some(name),
-            Self::Complete { .. } => None,
-        }
-    }
-
-    pub(crate) fn into_params(self) -> Map<String, Value> {
-        let params = match self {
-            Self::Read { uri } => json!({ "uri": uri }),
-            Self::Prompt { name, arguments } => json!({ "name": name, "arguments": arguments }),
-            Self::Complete { reference, argument, typed } => {
-                json!({ "ref": reference, "argument": { "name": argument, "value": typed } })
-            }
-        };
-        if let Value::Object(params) = params { params } else { Map::new() }
-    }
-}
+use super::call::CallError;
+use toolgate_mcp::InteractiveClient;
+use toolgate_mcp::client::{Offer, Offered, Question, TooMany, Watching};
 
 /// Why changes of a resource will not be told of.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WatchError {
     /// The backend tells of none.
     #[error("{0} does not tell of changes of its resources")]
-    Untold(Arc<str>),
+    NotSupported(Arc<str>),
     /// Too many of its resources are watched already.
     #[error("too many resources of {0} are watched already")]
-    Crowded(Arc<str>),
+    TooMany(Arc<str>),
     /// It was asked and did not agree.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -139,9 +36,9 @@ impl Backend {
         self.ready(within).await?;
         let session = self.shared.session().ok_or_else(|| self.not_ready())?;
         if !session.tells_of_updates() {
-            return Err(WatchError::Untold(Arc::clone(&self.shared.name)));
+            return Err(WatchError::NotSupported(Arc::clone(&self.shared.name)));
         }
-        let crowded = |Crowded| WatchError::Crowded(Arc::clone(&self.shared.name));
+        let crowded = |TooMany| WatchError::TooMany(Arc::clone(&self.shared.name));
         let watching = self.shared.watchlist.add(uri).map_err(crowded)?;
         let settled = timeout(within, watching.settled()).await;
         settled.map_err(|_| CallError::Timeout { after: within })?.map_err(|error| self.explain(error))?;
@@ -149,8 +46,8 @@ impl Backend {
     }
 
     /// Counts everything that is watched as changed: news of it may have been lost.
-    pub(crate) fn doubt_watched(&self) {
-        self.shared.watchlist.doubt();
+    pub(crate) fn mark_watched_stale(&self) {
+        self.shared.watchlist.mark_all_stale();
     }
 
     /// Whether it is up and says that it has such things.
@@ -173,7 +70,12 @@ impl Backend {
     }
 
     /// Asks it for something; gives the result as it came. Dropping the future cancels the request.
-    pub async fn ask(&self, question: Question, partner: Option<&Partner>, caller: u64) -> Result<Value, CallError> {
+    pub async fn ask(
+        &self,
+        question: Question,
+        partner: Option<&InteractiveClient>,
+        caller: u64,
+    ) -> Result<Value, CallError> {
         let within = self.shared.spec.timeout;
         self.ready(within).await?;
         let _permit = self.turn(caller).await?;

@@ -1,15 +1,11 @@
 //! What the user asked for: one backend, how to reach it and how far to trust its speed.
-//!
-//! Two equal specs need no restart when a configuration is reloaded, so everything that
-//! shapes a connection is part of the comparison.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::state::Era;
+use toolgate_mcp::protocol::Era;
 
 /// One MCP server of the user's.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,8 +24,6 @@ pub struct BackendSpec {
     pub max_queued_calls: usize,
     /// The largest single message it may send, in bytes.
     pub max_message: usize,
-    /// Which of its tools exist for us.
-    pub tools: ToolFilter,
     /// The protocol era it spoke last time: tried first.
     pub era_hint: Option<Era>,
     /// When silence is looked into.
@@ -47,18 +41,9 @@ impl BackendSpec {
             max_concurrent_calls: 16,
             max_queued_calls: 1024,
             max_message: 64 << 20,
-            tools: ToolFilter::all(),
             era_hint: None,
             probe: Probe::default(),
         }
-    }
-
-    /// Whether a running backend of `other` can serve this spec unchanged.
-    ///
-    /// The era hint only speeds up a start, so it does not count.
-    pub fn needs_no_restart_from(&self, other: &Self) -> bool {
-        let hintless = |spec: &Self| Self { era_hint: None, ..spec.clone() };
-        hintless(self) == hintless(other)
     }
 }
 
@@ -115,43 +100,5 @@ pub struct Probe {
 impl Default for Probe {
     fn default() -> Self {
         Self { idle: Duration::from_secs(60), timeout: Duration::from_secs(10) }
-    }
-}
-
-type Test = Arc<dyn Fn(&str) -> bool + Send + Sync>;
-
-/// The user's choice among a backend's tools.
-#[derive(Clone)]
-pub struct ToolFilter {
-    rules: String,
-    test: Test,
-}
-
-impl ToolFilter {
-    /// Every tool.
-    pub fn all() -> Self {
-        Self::new("", |_| true)
-    }
-
-    /// The tools that `test` accepts. `rules` is its source text: filters with equal rules are equal.
-    pub fn new(rules: impl Into<String>, test: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        Self { rules: rules.into(), test: Arc::new(test) }
-    }
-
-    /// Whether the tool of that name exists for us.
-    pub fn accepts(&self, tool: &str) -> bool {
-        (self.test)(tool)
-    }
-}
-
-impl PartialEq for ToolFilter {
-    fn eq(&self, other: &Self) -> bool {
-        self.rules == other.rules
-    }
-}
-
-impl fmt::Debug for ToolFilter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ToolFilter").field(&self.rules).finish()
     }
 }

@@ -2,58 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use super::offers::Offer;
-use crate::catalog::Tool;
-
-/// Which of the two incompatible families of MCP revisions a backend speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Era {
-    /// 2025-11-25 and before: a session that opens with `initialize`.
-    Legacy,
-    /// 2026-07-28 and after: stateless, described by `server/discover`.
-    Modern,
-}
-
-impl fmt::Display for Era {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Legacy => "legacy",
-            Self::Modern => "modern",
-        })
-    }
-}
-
-/// What a backend said about itself when it came up.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ServerInfo {
-    /// Its own name, if it gave one.
-    pub name: String,
-    /// Its version, if it gave one.
-    pub version: String,
-    /// The protocol revision agreed on.
-    pub protocol: String,
-    /// How it wants to be used, in its words.
-    pub instructions: Option<String>,
-    /// Its capabilities, as sent.
-    pub capabilities: Value,
-}
-
-/// A backend that answers calls.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Ready {
-    /// The era it speaks: worth remembering for the next start.
-    pub era: Era,
-    /// What it said about itself.
-    pub server: ServerInfo,
-    /// Since when.
-    pub since: Instant,
-}
+use toolgate_catalog::Tool;
+use toolgate_mcp::client::{Offer, Ready};
 
 /// Where a backend is in its life.
 #[derive(Debug, Clone, PartialEq)]

@@ -12,15 +12,14 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::backend::Shared;
-use super::http::HttpLink;
-use super::inbox::Inbox;
-use super::link::{Link, Wire};
-use super::offers::Offer;
-use super::rpc::{Closing, LinkError, Protocol};
-use super::session::Session;
 use super::spec::BackendKind;
-use super::state::{BackendNews, BackendState, Era};
-use super::stdio::{Launch, StdioLink};
+use super::state::{BackendNews, BackendState};
+use toolgate_mcp::client::http::HttpLink;
+use toolgate_mcp::client::inbox::Inbox;
+use toolgate_mcp::client::stdio::{Launch, StdioLink};
+use toolgate_mcp::client::{Link, McpSession, Offer, Wire};
+use toolgate_mcp::protocol::Era;
+use toolgate_mcp::rpc::{Closing, LinkError, Protocol};
 
 /// The first pause; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -45,7 +44,7 @@ const GLANCE: Duration = Duration::from_millis(100);
 
 /// Why there is no conversation.
 #[derive(Debug)]
-enum Trouble {
+enum StartFailure {
     /// It can't work until somebody changes something.
     Hopeless(String),
     /// It may work another time.
@@ -54,7 +53,7 @@ enum Trouble {
     Formal(String),
 }
 
-impl Trouble {
+impl StartFailure {
     fn of(closing: &Closing) -> Self {
         let (reason, stderr) = (closing.reason.clone(), closing.stderr.clone());
         if closing.is_formal { Self::Formal(reason) } else { Self::Passing { reason, stderr, died: false } }
@@ -77,7 +76,7 @@ impl Trouble {
 enum End {
     Stopped,
     Asked,
-    Trouble(Trouble),
+    StartFailure(StartFailure),
 }
 
 /// Leads a backend through its life until it is stopped.
@@ -88,7 +87,7 @@ pub(crate) async fn supervise(shared: Arc<Shared>) {
         let trouble = match live_once(&shared, &mut hint, &mut failures).await {
             End::Stopped => break,
             End::Asked => continue,
-            End::Trouble(trouble) => trouble,
+            End::StartFailure(trouble) => trouble,
         };
         hint = another_era(hint, &trouble);
         if rest(&shared, &trouble, failures).await.is_err() {
@@ -103,13 +102,13 @@ pub(crate) async fn supervise(shared: Arc<Shared>) {
 async fn live_once(shared: &Arc<Shared>, hint: &mut Option<Era>, failures: &mut u32) -> End {
     let link = match connect(shared) {
         Ok(link) => Arc::new(link),
-        Err(trouble) => return End::Trouble(trouble),
+        Err(trouble) => return End::StartFailure(trouble),
     };
     shared.set_pid(link.pid());
     let started = tokio::select! {
         biased;
         () = shared.stop.cancelled() => Err(End::Stopped),
-        started = start(shared, &link, *hint) => started.map_err(End::Trouble),
+        started = start(shared, &link, *hint) => started.map_err(End::StartFailure),
     };
     let (end, protocol) = match started {
         Ok(session) => {
@@ -124,23 +123,23 @@ async fn live_once(shared: &Arc<Shared>, hint: &mut Option<Era>, failures: &mut 
 }
 
 /// Some legacy servers die of words they don't know: those get only the ones they do.
-fn another_era(hint: Option<Era>, trouble: &Trouble) -> Option<Era> {
+fn another_era(hint: Option<Era>, trouble: &StartFailure) -> Option<Era> {
     match (hint, trouble) {
-        (None, Trouble::Passing { died: true, .. }) => Some(Era::Legacy),
-        (_, Trouble::Passing { died: true, .. }) => None,
+        (None, StartFailure::Passing { died: true, .. }) => Some(Era::Legacy),
+        (_, StartFailure::Passing { died: true, .. }) => None,
         (hint, _) => hint,
     }
 }
 
 /// Starts or connects, says hello and reads the list of tools. On failure nothing is left behind.
-async fn start(shared: &Arc<Shared>, link: &Arc<Link>, hint: Option<Era>) -> Result<Arc<Session>, Trouble> {
+async fn start(shared: &Arc<Shared>, link: &Arc<Link>, hint: Option<Era>) -> Result<Arc<McpSession>, StartFailure> {
     let opening = async {
-        let session = Session::open(Arc::clone(link), hint).await?;
-        let tools = session.list_tools(&shared.spec.tools, shared.spec.start_timeout).await?;
+        let session = McpSession::open(Arc::clone(link), hint).await?;
+        let tools = session.list_tools(shared.spec.start_timeout).await?;
         Ok::<_, LinkError>((session, tools))
     };
     let opened = timeout(shared.spec.start_timeout, opening).await;
-    let slow = || Trouble::Passing {
+    let slow = || StartFailure::Passing {
         reason: format!("did not come up within {} ms", shared.spec.start_timeout.as_millis()),
         stderr: shared.stderr.shown(),
         died: false,
@@ -150,48 +149,50 @@ async fn start(shared: &Arc<Shared>, link: &Arc<Link>, hint: Option<Era>) -> Res
     Ok(Arc::new(session))
 }
 
-fn connect(shared: &Shared) -> Result<Link, Trouble> {
+fn connect(shared: &Shared) -> Result<Link, StartFailure> {
     let spec = &shared.spec;
     let inbox = Arc::new(Inbox::new(Arc::clone(&shared.watchlist)));
     let wire = match &spec.kind {
         BackendKind::Stdio { command, args, env, cwd } => {
             let launch = Launch { command: command.clone(), args: args.clone(), env: env.clone(), cwd: cwd.clone() };
             let link = StdioLink::start(&launch, Arc::clone(&inbox), Arc::clone(&shared.stderr), spec.max_message);
-            Wire::Stdio(link.map_err(|error| Trouble::Hopeless(format!("can't run {command}: {error}")))?)
+            Wire::Stdio(link.map_err(|error| StartFailure::Hopeless(format!("can't run {command}: {error}")))?)
         }
         BackendKind::Http { url, headers } => {
             let link = HttpLink::new(url, headers, Arc::clone(&inbox), spec.max_message);
-            Wire::Http(link.map_err(Trouble::Hopeless)?)
+            Wire::Http(link.map_err(StartFailure::Hopeless)?)
         }
     };
     Ok(Link::new(wire, inbox))
 }
 
 /// The reason is shown to people, and parts of it are the backend's own words.
-fn trouble_of(error: LinkError, shared: &Shared) -> Trouble {
+fn trouble_of(error: LinkError, shared: &Shared) -> StartFailure {
     let reason = error.to_string().chars().filter(|c| !c.is_control()).take(LONGEST_REASON).collect();
     match error {
-        LinkError::Closed { closing, .. } => Trouble::Passing { reason, stderr: closing.stderr.clone(), died: true },
-        _ => Trouble::Passing { reason, stderr: shared.stderr.shown(), died: false },
+        LinkError::Closed { closing, .. } => {
+            StartFailure::Passing { reason, stderr: closing.stderr.clone(), died: true }
+        }
+        _ => StartFailure::Passing { reason, stderr: shared.stderr.shown(), died: false },
     }
 }
 
 /// Serves until the conversation ends.
-async fn serve(shared: &Arc<Shared>, session: &Arc<Session>, failures: &mut u32) -> End {
+async fn serve(shared: &Arc<Shared>, session: &Arc<McpSession>, failures: &mut u32) -> End {
     shared.publish(session);
     let end = tokio::select! {
         biased;
         () = shared.stop.cancelled() => End::Stopped,
-        closing = session.link.closed() => End::Trouble(Trouble::of(&closing)),
+        closing = session.link.closed() => End::StartFailure(StartFailure::of(&closing)),
         () = shared.restart.notified() => End::Asked,
-        trouble = tend(shared, session) => End::Trouble(trouble),
+        trouble = tend(shared, session) => End::StartFailure(trouble),
         () = listen_for_ever(shared, session) => End::Asked,
     };
     match &end {
         // That it is stopped is said only when no process is left.
         End::Stopped => shared.retract(None),
         End::Asked => shared.retract(Some(BackendState::Starting)),
-        End::Trouble(trouble) => shared.retract(Some(trouble.state(0, Duration::ZERO))),
+        End::StartFailure(trouble) => shared.retract(Some(trouble.state(0, Duration::ZERO))),
     }
     if shared.served.swap(0, Ordering::Relaxed) > 0 || session.ready.since.elapsed() > HEALTHY_LIFE {
         *failures = 0;
@@ -199,7 +200,7 @@ async fn serve(shared: &Arc<Shared>, session: &Arc<Session>, failures: &mut u32)
     end
 }
 
-async fn listen_for_ever(shared: &Shared, session: &Session) {
+async fn listen_for_ever(shared: &Shared, session: &McpSession) {
     let list = &shared.watchlist;
     list.renew();
     tokio::join!(session.listen(list), session.keep_subscribed(list));
@@ -207,7 +208,7 @@ async fn listen_for_ever(shared: &Shared, session: &Session) {
 }
 
 /// Keeps the list of tools fresh, passes on that others changed, and looks into silence. Ends with what is wrong.
-async fn tend(shared: &Shared, session: &Session) -> Trouble {
+async fn tend(shared: &Shared, session: &McpSession) -> StartFailure {
     let probe = shared.spec.probe;
     let inbox = &session.link.inbox;
     // They were not there before it came up.
@@ -246,7 +247,7 @@ async fn tend(shared: &Shared, session: &Session) -> Trouble {
 }
 
 /// Waits until the backend should be asked for a sign of life.
-async fn silence(shared: &Shared, session: &Session) {
+async fn silence(shared: &Shared, session: &McpSession) {
     let mut suspected = false;
     loop {
         let silence = session.link.inbox.silence();
@@ -266,24 +267,24 @@ async fn silence(shared: &Shared, session: &Session) {
     }
 }
 
-async fn refresh(shared: &Shared, session: &Session) {
-    match session.list_tools(&shared.spec.tools, shared.spec.timeout).await {
+async fn refresh(shared: &Shared, session: &McpSession) {
+    match session.list_tools(shared.spec.timeout).await {
         Ok(tools) => shared.set_tools(tools),
         Err(error) => tracing::warn!(backend = &*shared.name, %error, "the changed list of tools can't be read"),
     }
 }
 
 /// Shows the trouble and waits for the next try. An error means that we were stopped meanwhile.
-async fn rest(shared: &Shared, trouble: &Trouble, failures: u32) -> Result<(), ()> {
+async fn rest(shared: &Shared, trouble: &StartFailure, failures: u32) -> Result<(), ()> {
     let failed = |stderr: &str| BackendState::Failed { reason: trouble.reason().to_owned(), stderr: stderr.to_owned() };
     let (state, pause) = match trouble {
-        Trouble::Hopeless(_) => (failed(""), FAILED_PAUSE),
-        Trouble::Passing { stderr, .. } if failures + 1 >= TRIES => (failed(stderr), FAILED_PAUSE),
-        Trouble::Passing { .. } => {
+        StartFailure::Hopeless(_) => (failed(""), FAILED_PAUSE),
+        StartFailure::Passing { stderr, .. } if failures + 1 >= TRIES => (failed(stderr), FAILED_PAUSE),
+        StartFailure::Passing { .. } => {
             let pause = pause_after(failures);
             (trouble.state(failures, pause), pause)
         }
-        Trouble::Formal(_) => (trouble.state(failures, Duration::ZERO), Duration::ZERO),
+        StartFailure::Formal(_) => (trouble.state(failures, Duration::ZERO), Duration::ZERO),
     };
     shared.set_state(state);
     shared.restarts.fetch_add(1, Ordering::Relaxed);

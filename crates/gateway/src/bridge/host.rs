@@ -7,8 +7,8 @@ use toolgate_engine::host::{Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 
 use super::{Asked, Bridge, View};
-use crate::catalog::Catalog;
-use crate::functions::{CallContext, ErrorCode, Registry};
+use toolgate_catalog::Catalog;
+use toolgate_functions::{CallContext, ErrorCode, Registry};
 
 /// Between a backend's spelling and a tool's, where a program asks for one interface of one backend.
 const SEPARATOR: char = '\0';

@@ -6,7 +6,7 @@ use toolgate_wire::CallState;
 
 use super::{Answer, Asked, Provider, ProviderFuture, unready};
 use crate::backends::{Backend, BackendState, CallError, CallOptions, Effect, WhenUnready};
-use crate::catalog::BackendState as Known;
+use toolgate_catalog::BackendState as Known;
 
 /// Calls go to this backend.
 pub struct McpProvider(Backend);

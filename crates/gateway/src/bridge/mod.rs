@@ -22,11 +22,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde_json::{Map, Value};
 use toolgate_engine::HostError;
 
-use crate::catalog::{ArgumentProblem, Backend, BackendState, Catalog, CatalogHandle};
+use toolgate_catalog::{ArgumentProblem, Backend, BackendState, Catalog, CatalogHandle};
 
 pub use host::RunHost;
 pub use mcp::McpProvider;
 pub use provider::{Answer, Asked, Provider, ProviderFuture};
+pub use toolgate_wire::Access;
 pub(crate) use view::View;
 
 /// Longest list of argument problems in one message.
@@ -36,26 +37,6 @@ const SHOWN_PROBLEMS: usize = 5;
 pub struct Bridge {
     catalog: CatalogHandle,
     providers: RwLock<HashMap<String, Arc<dyn Provider>>>,
-}
-
-/// Which backends a caller may use.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Access {
-    /// All of them.
-    #[default]
-    All,
-    /// These, by their own names.
-    Only(Vec<String>),
-}
-
-impl Access {
-    /// Whether this backend may be used.
-    pub fn permits(&self, backend: &str) -> bool {
-        match self {
-            Access::All => true,
-            Access::Only(names) => names.iter().any(|name| name == backend),
-        }
-    }
 }
 
 impl Bridge {

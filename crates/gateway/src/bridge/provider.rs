@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 use toolgate_engine::HostError;
 
 use super::Access;
-use crate::backends::{Progress, Taker};
+use crate::backends::Taker;
+use toolgate_mcp::Progress;
 
 /// An answer on its way.
 pub type ProviderFuture = Pin<Box<dyn Future<Output = Result<Answer, HostError>> + Send>>;

@@ -22,7 +22,7 @@ use toolgate_engine::HostError;
 
 use super::{Answer, Asked, Provider, ProviderFuture};
 use crate::backends::queue::{Full, Queue};
-use crate::catalog::{BackendState, Catalog, Listing, Tool};
+use toolgate_catalog::{BackendState, Catalog, Listing, Tool};
 
 /// The file as written.
 #[derive(Debug, Clone, Deserialize)]

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::Access;
-use crate::catalog::{Backend, Catalog, Misspelt, Resolution, ToolRef};
+use toolgate_catalog::{Backend, Catalog, Misspelt, Resolution, ToolRef};
 
 /// A catalog as one caller sees it.
 #[derive(Debug, Clone, Copy)]

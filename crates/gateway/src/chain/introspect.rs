@@ -5,7 +5,7 @@ use toolgate_plan::Query;
 
 use super::canonical;
 use crate::bridge::View;
-use crate::catalog::Backend;
+use toolgate_catalog::Backend;
 
 /// The JSON text that the same program would return from the engine.
 pub(super) fn answer(query: &Query, tools: View<'_>) -> String {

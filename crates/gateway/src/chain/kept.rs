@@ -4,7 +4,7 @@ use serde_json::Value;
 use toolgate_engine::{ComputeOptions, Engine};
 use toolgate_wire::Report;
 
-use crate::store::results::{Kind, ReadError, ResultStore};
+use toolgate_output::results::{Kind, ReadError, ResultStore};
 
 /// Applies a function such as `(data) => data.items.length` to a kept result. A kept text is data as a string.
 ///

@@ -25,10 +25,10 @@ use toolgate_wire::{
 };
 
 use crate::bridge::{self, Asked, Bridge, RunHost, View};
-use crate::catalog::{Backend, BackendState, Catalog};
-use crate::functions::{CallContext, Registry};
-use crate::output::{self, OutputSettings, Response};
-use crate::store::results::ResultStore;
+use toolgate_catalog::{Backend, BackendState, Catalog};
+use toolgate_functions::{CallContext, Registry};
+use toolgate_output::results::ResultStore;
+use toolgate_output::{self, OutputSettings, Response};
 use tools::Reachable;
 
 pub use explain::explain;
@@ -281,7 +281,7 @@ pub fn shape(
     results: &ResultStore,
 ) -> Option<Response> {
     let value = report.value().ok()?;
-    Some(output::shape(value.get(), settings, intent, &mut |kept| results.keep(kept)))
+    Some(toolgate_output::shape(value.get(), settings, intent, &mut |kept| results.keep(kept)))
 }
 
 /// The limits of the request, once its text is short enough for them.

@@ -4,8 +4,8 @@ use serde_json::Value;
 use toolgate_plan::{ArgumentProblem, Parameters, Tools};
 
 use crate::bridge::{View, unready};
-use crate::catalog::{Backend, BackendState};
-use crate::functions::Registry;
+use toolgate_catalog::{Backend, BackendState};
+use toolgate_functions::Registry;
 
 /// What a program of one caller can reach.
 #[derive(Clone, Copy)]
@@ -79,7 +79,7 @@ fn owned_name(backend: &Backend) -> String {
 }
 
 /// The catalog's sentence names the place; the planner begins its own with it.
-fn without_place(problem: crate::catalog::ArgumentProblem) -> ArgumentProblem {
+fn without_place(problem: toolgate_catalog::ArgumentProblem) -> ArgumentProblem {
     let place = format!("`{}` ", problem.path);
     let message = problem.message.strip_prefix(&place).map(str::to_owned).unwrap_or(problem.message);
     ArgumentProblem { path: problem.path, message }

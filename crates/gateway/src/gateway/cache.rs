@@ -13,10 +13,12 @@ use serde_json::{Value, json};
 use super::Gateway;
 use super::members::Origin;
 use super::spec::fingerprint;
-use crate::backends::{self, Backend, BackendState, Ready};
-use crate::catalog::Tool;
-use crate::catalog::cache::{CachedBackend, Era, SaveError, ToolCache};
-use crate::config::Checked;
+use crate::backends::{Backend, BackendState};
+use toolgate_catalog::Tool;
+use toolgate_catalog::cache::{CachedBackend, Era, SaveError, ToolCache};
+use toolgate_config::Checked;
+use toolgate_mcp::client::Ready;
+use toolgate_mcp::protocol;
 
 /// Where the tools of one configuration are kept, and what of them is newer than the file.
 pub(super) struct CacheFile {
@@ -125,8 +127,8 @@ fn write(path: &Path, fresh: Vec<(String, CachedBackend)>, configured: &BTreeSet
 
 fn era(ready: &Ready) -> Era {
     match ready.era {
-        backends::Era::Legacy => Era::Legacy,
-        backends::Era::Modern => Era::Modern,
+        protocol::Era::Legacy => Era::Legacy,
+        protocol::Era::Modern => Era::Modern,
     }
 }
 
@@ -135,10 +137,10 @@ fn server(ready: &Ready) -> Value {
 }
 
 /// The era to try first.
-pub(super) fn hint(cached: &CachedBackend) -> Option<backends::Era> {
+pub(super) fn hint(cached: &CachedBackend) -> Option<protocol::Era> {
     match cached.era {
-        Era::Legacy => Some(backends::Era::Legacy),
-        Era::Modern => Some(backends::Era::Modern),
+        Era::Legacy => Some(protocol::Era::Legacy),
+        Era::Modern => Some(protocol::Era::Modern),
         Era::Unknown => None,
     }
 }

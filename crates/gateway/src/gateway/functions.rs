@@ -5,13 +5,13 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value, json};
 
 use crate::bridge::{Access, Asked, Bridge};
-use crate::config::checked::{Function, Settings, Target};
-use crate::config::values::{Allowed, Method};
-use crate::functions::builtin::registry as built_in;
-use crate::functions::endpoint::{EndpointMethod, HttpEndpoint, secret_header};
-use crate::functions::http::{AllowList, Fetcher, Guard, HttpLimits};
-use crate::functions::weather::WeatherSettings;
-use crate::functions::{
+use toolgate_config::checked::{Function, Settings, Target};
+use toolgate_config::values::{Allowed, Method};
+use toolgate_functions::builtin::registry as built_in;
+use toolgate_functions::endpoint::{EndpointMethod, HttpEndpoint, secret_header};
+use toolgate_functions::http::{AllowList, Fetcher, Guard, HttpLimits};
+use toolgate_functions::weather::WeatherSettings;
+use toolgate_functions::{
     CallContext, ErrorCode, FunctionError, HostFunction, Param, Presence, Registry, SignatureError,
 };
 

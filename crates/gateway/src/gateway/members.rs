@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::catalog::Tool;
-use crate::config::checked::Policy;
+use toolgate_catalog::Tool;
+use toolgate_config::checked::Policy;
 
 /// By the backends' own names.
 pub(super) type Members = BTreeMap<String, Member>;

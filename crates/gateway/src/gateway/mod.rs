@@ -35,12 +35,12 @@ use toolgate_engine::Engine;
 
 use crate::backends::{Backend, Backends};
 use crate::bridge::{Access, Bridge};
-use crate::catalog::{Catalog, CatalogHandle};
 use crate::chain::Chain;
-use crate::config::{Checked, Problem};
-use crate::doors::mcp::{Change, News};
-use crate::functions::Registry;
-use crate::store::results::ResultStore;
+use toolgate_catalog::{Catalog, CatalogHandle};
+use toolgate_config::{Checked, Problem};
+use toolgate_functions::Registry;
+use toolgate_mcp::server::{Change, News};
+use toolgate_output::results::ResultStore;
 
 pub use cache::prefill_cache;
 pub use members::{KeyName, Origin};
@@ -190,7 +190,7 @@ impl Gateway {
     pub fn is_blank(&self, backend: &Backend) -> bool {
         let catalog = self.catalog();
         let shown = catalog.backend(backend.name()).filter(|shown| shown.name() == backend.name());
-        shown.is_some_and(|shown| *shown.state() == crate::catalog::BackendState::Starting)
+        shown.is_some_and(|shown| *shown.state() == toolgate_catalog::BackendState::Starting)
     }
 
     /// Ends all backends and the engine; returns when no process is left.

@@ -10,10 +10,10 @@ use std::time::Duration;
 use super::Gateway;
 use super::members::Origin;
 use crate::backends::{Backend, BackendState};
-use crate::catalog::names::{Scope, sanitise};
-use crate::config::checked::{self, Policy, Process, Remote, Transport, starts_toolgate};
-use crate::config::values::{BackendName, Endpoint, Secret, Setting};
-use crate::doors::mcp::Change;
+use toolgate_catalog::names::{Scope, sanitise};
+use toolgate_config::checked::{self, Policy, Process, Remote, Transport, starts_toolgate};
+use toolgate_config::values::{BackendName, Endpoint, Secret, Setting};
+use toolgate_mcp::server::Change;
 
 /// More than an agent needs, fewer than a machine can bear.
 const MAX_REGISTERED: usize = 16;
@@ -186,8 +186,8 @@ fn transport(registration: Registration) -> Result<Transport, RegistrationError>
         Registration::Url { url, headers } => {
             let url = Endpoint::parse(&url).map_err(|message| bad(format!("url: {message}")))?;
             let fits = |(name, value): (&String, &String)| {
-                reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_ok()
-                    && reqwest::header::HeaderValue::from_str(value).is_ok()
+                http::header::HeaderName::from_bytes(name.as_bytes()).is_ok()
+                    && http::header::HeaderValue::from_str(value).is_ok()
             };
             if !headers.iter().all(fits) {
                 return Err(bad("headers: a name or a value is not fit for a header".to_owned()));

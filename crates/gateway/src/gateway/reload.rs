@@ -10,10 +10,10 @@ use super::cache::CacheFile;
 use super::functions::Granted;
 use super::members::Origin;
 use super::step::disabled;
-use crate::config::values::BackendName;
-use crate::config::watch::State;
-use crate::config::{Changes, Checked, Problem, diff};
-use crate::doors::mcp::Change;
+use toolgate_config::values::BackendName;
+use toolgate_config::watch::State;
+use toolgate_config::{Changes, Checked, Problem, diff};
+use toolgate_mcp::server::Change;
 
 impl Gateway {
     /// Brings a new configuration into force and says what it changed. What shapes the engine itself

@@ -4,10 +4,10 @@ use toolgate_engine::{Engine, EngineBuilder, EngineChoice, IsolationMode, V8Sett
 use toolgate_wire::LimitRequest;
 use toolgate_wire::limits::range;
 
-use crate::config::checked::{ProfileLimits, Settings};
-use crate::config::values::{self, Isolation};
-use crate::output::OutputSettings;
-use crate::store::results::ResultLimits;
+use toolgate_config::checked::{ProfileLimits, Settings};
+use toolgate_config::values::{self, Isolation};
+use toolgate_output::OutputSettings;
+use toolgate_output::results::ResultLimits;
 
 /// An engine as the configuration wants it; the worker program is the caller's to name.
 pub fn engine_builder(settings: &Settings) -> EngineBuilder {
@@ -94,12 +94,12 @@ pub(super) fn result_limits(settings: &Settings) -> ResultLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::raw::Raw;
-    use crate::config::text::{Format, Source};
-    use crate::config::{Env, check};
     use serde_json::{Value, json};
     use std::path::Path;
     use std::time::Duration;
+    use toolgate_config::raw::Raw;
+    use toolgate_config::text::{Format, Source};
+    use toolgate_config::{Env, check};
     use toolgate_engine::{Request, V8Status};
     use toolgate_wire::{Code, Profile};
 

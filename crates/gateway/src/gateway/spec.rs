@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use ring::digest::{Context, SHA256};
 
 use super::members::KeyName;
-use crate::backends::{BackendKind, BackendSpec, Era};
-use crate::config::checked::{Policy, Settings, Transport};
+use crate::backends::{BackendKind, BackendSpec};
+use toolgate_config::checked::{Policy, Settings, Transport};
+use toolgate_mcp::protocol::Era;
 
 /// What to start. The user's choice among the tools is applied to the catalog and not here, so that
 /// a change of it needs no restart.

@@ -14,20 +14,24 @@ use super::cache::hint;
 use super::members::{Member, Origin};
 use super::provider::Patient;
 use super::spec::{fingerprint, key_names, spec};
-use crate::backends::{Backend, BackendEvent, BackendNews, BackendState, Era, Offer};
-use crate::catalog::cache::ToolCache;
-use crate::catalog::{self, Catalog, Listing, Tool};
-use crate::config::checked;
-use crate::doors::mcp::Change;
+use crate::backends::{Backend, BackendEvent, BackendNews, BackendState};
+use toolgate_catalog::cache::ToolCache;
+use toolgate_catalog::{self, Catalog, Listing, Tool};
+use toolgate_config::checked;
+use toolgate_mcp::client::Offer;
+use toolgate_mcp::protocol::Era;
+use toolgate_mcp::server::Change;
 
 /// How a backend's life looks in the catalog.
-pub(super) fn shown_state(state: &BackendState, tools_known: bool) -> catalog::BackendState {
+pub(super) fn shown_state(state: &BackendState, tools_known: bool) -> toolgate_catalog::BackendState {
     match state {
-        BackendState::Ready(_) => catalog::BackendState::Ready,
-        BackendState::Starting | BackendState::Restarting { .. } if tools_known => catalog::BackendState::Cached,
-        BackendState::Starting | BackendState::Restarting { .. } => catalog::BackendState::Starting,
-        BackendState::Failed { reason, .. } => catalog::BackendState::Failed { reason: reason.clone() },
-        BackendState::Stopped => catalog::BackendState::Failed { reason: "it was stopped".to_owned() },
+        BackendState::Ready(_) => toolgate_catalog::BackendState::Ready,
+        BackendState::Starting | BackendState::Restarting { .. } if tools_known => {
+            toolgate_catalog::BackendState::Cached
+        }
+        BackendState::Starting | BackendState::Restarting { .. } => toolgate_catalog::BackendState::Starting,
+        BackendState::Failed { reason, .. } => toolgate_catalog::BackendState::Failed { reason: reason.clone() },
+        BackendState::Stopped => toolgate_catalog::BackendState::Failed { reason: "it was stopped".to_owned() },
     }
 }
 
@@ -137,7 +141,7 @@ impl Gateway {
         self.follow(backend.name());
         self.tell_of(backend.name(), Change::Resources);
         self.tell_of(backend.name(), Change::Prompts);
-        backend.doubt_watched();
+        backend.mark_watched_stale();
     }
 
     /// Brings the catalog in line with one backend.
@@ -216,17 +220,26 @@ fn member_of(backend: &checked::Backend, origin: Origin) -> Member {
 }
 
 fn first_listing(name: &str, member: &Member, cached: Option<Vec<Tool>>) -> Listing {
-    let state = if cached.is_some() { catalog::BackendState::Cached } else { catalog::BackendState::Starting };
+    let state = if cached.is_some() {
+        toolgate_catalog::BackendState::Cached
+    } else {
+        toolgate_catalog::BackendState::Starting
+    };
     let tools = member.choice(&cached.unwrap_or_default());
     Listing { name: name.to_owned(), state, tools, tags: member.policy.tags.clone() }
 }
 
 pub(super) fn disabled(name: &str) -> Listing {
-    Listing { name: name.to_owned(), state: catalog::BackendState::Disabled, tools: Vec::new(), tags: Vec::new() }
+    Listing {
+        name: name.to_owned(),
+        state: toolgate_catalog::BackendState::Disabled,
+        tools: Vec::new(),
+        tags: Vec::new(),
+    }
 }
 
 /// Whether the catalog shows just these tools already. Its list is sorted, and of equal names has the first.
-fn same_tools(before: &catalog::Backend, chosen: &[Tool]) -> bool {
+fn same_tools(before: &toolgate_catalog::Backend, chosen: &[Tool]) -> bool {
     let mut names = std::collections::HashSet::new();
     let mut sorted: Vec<&Tool> = chosen.iter().filter(|tool| names.insert(tool.name.as_str())).collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));

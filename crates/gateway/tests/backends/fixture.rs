@@ -7,8 +7,9 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::sync::broadcast;
 use toolgate_gateway::backends::{
-    Backend, BackendEvent, BackendKind, BackendNews, BackendSpec, BackendState, CallError, CallOptions, Offer, Reply,
+    Backend, BackendEvent, BackendKind, BackendNews, BackendSpec, BackendState, CallError, CallOptions, Reply,
 };
+use toolgate_mcp::client::Offer;
 
 /// No test waits longer than this for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

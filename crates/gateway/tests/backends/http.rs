@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
-use toolgate_gateway::backends::{
-    Backend, BackendKind, BackendSpec, BackendState, CallError, CallOptions, Effect, Era, Offer, Question,
-};
+use toolgate_gateway::backends::{Backend, BackendKind, BackendSpec, BackendState, CallError, CallOptions, Effect};
+use toolgate_mcp::client::{Offer, Question};
+use toolgate_mcp::protocol::Era;
 
 use crate::fixture::{PATIENCE, call, object, offers_changed, start, state, tools_with, up_as, updated, value};
 use crate::server::Server;

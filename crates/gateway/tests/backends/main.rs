@@ -4,5 +4,5 @@ mod calls;
 mod faults;
 mod fixture;
 mod http;
-mod life;
+mod lifecycle;
 mod server;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use toolgate_gateway::backends::Era;
+use toolgate_mcp::protocol::Era;
 
 /// One request as it came.
 #[derive(Debug, Clone)]

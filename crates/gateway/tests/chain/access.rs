@@ -5,7 +5,7 @@ use toolgate_gateway::bridge::{Access, Asked};
 use toolgate_gateway::chain::ChainRequest;
 
 use crate::runner::{Case, cases};
-use crate::world::{asking, chain, run, shown};
+use crate::support::{asking, chain, run, shown};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![access::what_is_denied_looks_as_if_it_were_not_there]

@@ -12,7 +12,7 @@ use toolgate_gateway::chain::{self, Chain, ChainRequest, Road};
 use toolgate_wire::{CallState, LimitRequest};
 
 use crate::runner::{Case, cases};
-use crate::world::{asking, chain, engines, run, shown, value};
+use crate::support::{asking, chain, engines, run, shown, value};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -155,7 +155,7 @@ pub(crate) fn waiting_for_a_turn_does_not_eat_the_calls_own_time() {
 pub(crate) fn what_must_go_wrong_stops_the_run_before_its_first_call() {
     let check = |code: &str, expected: &str| {
         for (engine, running) in engines() {
-            let chain = crate::world::chain_on(running, &shop());
+            let chain = crate::support::chain_on(running, &shop());
             let ran = run(&chain, asking(code));
             assert_eq!(ran.road, Road::Refused, "{engine}: {code}");
             let text = shown(&ran);

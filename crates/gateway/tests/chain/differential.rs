@@ -10,7 +10,7 @@ use toolgate_wire::LimitRequest;
 
 use crate::programs::{CALLS, RECEIVERS, SHAPES, TEXTS, VALUES, tools};
 use crate::runner::{Case, cases};
-use crate::world::{asking, chain, run, shown};
+use crate::support::{asking, chain, run, shown};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![

@@ -7,11 +7,11 @@
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use toolgate_gateway::catalog::BackendState;
+use toolgate_catalog::BackendState;
 use toolgate_gateway::chain::{Chain, explain};
 
 use crate::runner::{Case, cases};
-use crate::world::{asking, chain_on, engines, run, specs};
+use crate::support::{asking, chain_on, engines, run, specs};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![hints::every_row_of_the_table_holds_on_every_engine, hints::the_error_text_says_everything]

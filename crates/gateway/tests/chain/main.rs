@@ -17,7 +17,7 @@ mod programs;
 mod random;
 mod results;
 mod runner;
-mod world;
+mod support;
 
 use std::process::ExitCode;
 

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use toolgate_engine::ComputeOptions;
 use toolgate_gateway::chain::{query, shape};
-use toolgate_gateway::output::OutputSettings;
-use toolgate_gateway::store::results::{Reading, ResultLimits, ResultStore};
+use toolgate_output::OutputSettings;
+use toolgate_output::results::{Reading, ResultLimits, ResultStore};
 
 use crate::runner::{Case, cases};
-use crate::world::{asking, block_on, chain, engines, run};
+use crate::support::{asking, block_on, chain, engines, run};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![

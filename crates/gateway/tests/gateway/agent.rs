@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use toolgate_gateway::bridge::Access;
-use toolgate_gateway::doors::mcp::{Completion, Fault, Page, PromptCall, Service, ToolCall};
+use toolgate_mcp::server::{Completion, Fault, Page, PromptCall, Service, ToolCall};
 
-use crate::world::{World, call, first_text, fixture, object, resource};
+use crate::support::{World, call, first_text, fixture, object, resource};
 
 async fn world() -> World {
     let settings = json!({

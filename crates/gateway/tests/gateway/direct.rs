@@ -1,11 +1,11 @@
 //! The backends' own tools, passed through.
 
 use serde_json::{Value, json};
-use toolgate_gateway::backends::Partner;
 use toolgate_gateway::bridge::Access;
-use toolgate_gateway::doors::mcp::{Fault, Page, Service, ToolCall, View};
+use toolgate_mcp::InteractiveClient;
+use toolgate_mcp::server::{Fault, Page, Service, ToolCall, View};
 
-use crate::world::{World, call, fixture, object, page};
+use crate::support::{World, call, fixture, object, page};
 
 async fn direct(world: &World, tool: &str, arguments: Value) -> Result<Value, Fault> {
     world.agent.call(ToolCall { page: page(View::Direct), ..call(tool, arguments) }).await
@@ -92,8 +92,8 @@ async fn a_failure_comes_with_all_that_it_came_with() {
 async fn a_question_reaches_only_a_client_that_may_be_asked() {
     let world = World::up(json!({ "f": fixture(&["--era", "modern"]) })).await;
     let declared = object(json!({ "elicitation": { "form": {} }, "tasks": {} }));
-    let partner = || Some(Partner::new(&declared, &object(json!({ "requestState": "s", "other": 1 }))));
-    let ask = async |tool: &str, partner: Option<Partner>| {
+    let partner = || Some(InteractiveClient::new(&declared, &object(json!({ "requestState": "s", "other": 1 }))));
+    let ask = async |tool: &str, partner: Option<InteractiveClient>| {
         let asked = ToolCall { page: page(View::Direct), partner, ..call(tool, json!({})) };
         world.agent.call(asked).await.unwrap()
     };

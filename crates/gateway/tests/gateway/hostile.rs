@@ -1,9 +1,9 @@
 //! Backends that mean harm or know no measure.
 
 use serde_json::{Value, json};
-use toolgate_gateway::doors::mcp::{Page, Service, ToolCall, View};
+use toolgate_mcp::server::{Page, Service, ToolCall, View};
 
-use crate::world::{World, call, fixture, page};
+use crate::support::{World, call, fixture, page};
 
 #[tokio::test]
 async fn hostile_names_and_descriptions_are_data_everywhere() {
@@ -22,7 +22,7 @@ async fn hostile_names_and_descriptions_are_data_everywhere() {
         let text = world.resource(uri).await;
         assert!(!text.contains('\u{1b}') && !text.contains('\0'), "{uri}");
     }
-    let types = toolgate_gateway::catalog::types::declaration(&world.gateway.catalog());
+    let types = toolgate_catalog::types::declaration(&world.gateway.catalog());
     assert!(!types.contains('\u{1b}'), "{types}");
     for tool in world.agent.tools(&page(View::Direct)) {
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");

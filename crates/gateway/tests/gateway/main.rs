@@ -6,11 +6,11 @@
 mod agent;
 mod direct;
 mod hostile;
-mod life;
+mod lifecycle;
 mod offers;
 mod registration;
 mod remote;
 #[path = "../backends/server.rs"]
 mod server;
+mod support;
 mod watching;
-mod world;

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use toolgate_gateway::bridge::Access;
-use toolgate_gateway::doors::mcp::{Completion, Fault, Page, PromptCall, ResourceCall, Service, View};
+use toolgate_mcp::server::{Completion, Fault, Page, PromptCall, ResourceCall, Service, View};
 
-use crate::world::{World, fixture, object, page, resource};
+use crate::support::{World, fixture, object, page, resource};
 
 async fn two_backends() -> World {
     let servers = json!({ "a": fixture(&["--offers", "ant"]), "b": fixture(&["--offers", "bee", "--era", "modern"]) });

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use toolgate_gateway::bridge::Access;
-use toolgate_gateway::doors::mcp::{Page, Service, ToolCall};
+use toolgate_mcp::server::{Page, Service, ToolCall};
 
-use crate::world::{World, call, first_text, fixture, members};
+use crate::support::{World, call, first_text, fixture, members};
 
 fn named(name: &str, server: &Value) -> Value {
     let mut arguments = server.clone();

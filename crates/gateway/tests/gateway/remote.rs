@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolgate_gateway::backends::Era;
-use toolgate_gateway::doors::mcp::{Change, Completion, Fault, PromptCall, Service, View};
+use toolgate_mcp::protocol::Era;
+use toolgate_mcp::server::{Change, Completion, Fault, PromptCall, Service, View};
 
 use crate::server::Server;
-use crate::world::{PATIENCE, World, fixture, object, page, resource};
+use crate::support::{PATIENCE, World, fixture, object, page, resource};
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 

@@ -7,9 +7,9 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHal
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolgate_gateway::bridge::Access;
-use toolgate_gateway::doors::mcp::{self, Page, Service, ToolCall, View};
+use toolgate_mcp::server::{Page, Service, ToolCall, View};
 
-use crate::world::{PATIENCE, World, call, fixture, page};
+use crate::support::{PATIENCE, World, call, fixture, page};
 
 const UPDATED: &str = "notifications/resources/updated";
 
@@ -41,7 +41,13 @@ impl Client {
     fn open(world: &World, page: Page) -> Self {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         let (reader, writer) = tokio::io::split(theirs);
-        tokio::spawn(mcp::serve_stdio(Arc::new(world.agent.clone()), page, reader, writer, CancellationToken::new()));
+        tokio::spawn(toolgate_mcp::server::serve_stdio(
+            Arc::new(world.agent.clone()),
+            page,
+            reader,
+            writer,
+            CancellationToken::new(),
+        ));
         let (reader, writer) = tokio::io::split(ours);
         Self { lines: BufReader::new(reader).lines(), writer }
     }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
-use toolgate_gateway::config::clients::connect::{self as connecting, Launch};
-use toolgate_gateway::config::clients::{Client, Os, Roots, Scope};
-use toolgate_gateway::config::edit::{self, EditError, Written};
-use toolgate_gateway::config::{Env, lookup, schema as config_schema};
+use toolgate_config::clients::connect::{self as connecting, Launch};
+use toolgate_config::clients::{Client, Os, Roots, Scope};
+use toolgate_config::edit::{self, EditError, Written};
+use toolgate_config::{Env, lookup, schema as config_schema};
 
 use super::super::{Exit, Usage};
 use crate::args::servers::{AddArgs, ConnectArgs, InitArgs, Mode, RemoveArgs};

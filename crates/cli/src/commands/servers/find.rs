@@ -2,8 +2,8 @@
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use toolgate_gateway::catalog::search::{Hit, ready_call};
-use toolgate_gateway::catalog::types;
+use toolgate_catalog::search::{Hit, ready_call};
+use toolgate_catalog::types;
 
 use super::super::Exit;
 use super::{Opened, all_up, tool};

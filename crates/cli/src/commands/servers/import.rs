@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use toolgate_gateway::config::clients::Client;
-use toolgate_gateway::config::clients::import::{FoundServer, found, found_in};
+use toolgate_config::clients::Client;
+use toolgate_config::clients::import::{FoundServer, found, found_in};
 
 use super::super::{Exit, Usage};
 use super::edit::{add_entry, clients, own_file, roots};

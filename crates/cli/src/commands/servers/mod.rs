@@ -18,12 +18,12 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::json;
 use tokio::runtime::Runtime;
+use toolgate_catalog::{Catalog, Misspelt, Resolution, ToolRef};
+use toolgate_config::problem::Problem;
+use toolgate_config::raw::Raw;
+use toolgate_config::text::{Format, Source};
+use toolgate_config::{Checked, Env, lookup};
 use toolgate_engine::{EngineBuilder, IsolationMode};
-use toolgate_gateway::catalog::{Catalog, Misspelt, Resolution, ToolRef};
-use toolgate_gateway::config::problem::Problem;
-use toolgate_gateway::config::raw::Raw;
-use toolgate_gateway::config::text::{Format, Source};
-use toolgate_gateway::config::{self, Checked, Env, lookup};
 use toolgate_gateway::gateway::{Gateway, engine_builder};
 
 use super::Usage;
@@ -93,7 +93,7 @@ pub(crate) fn configuration(servers: &Servers) -> anyhow::Result<Checked> {
                        servers, --demo tries it with the demo server";
         return Err(Usage(message.to_owned()).into());
     };
-    config::load(&file, &env).map_err(|problems| Usage(sentences(&problems)).into())
+    toolgate_config::load(&file, &env).map_err(|problems| Usage(sentences(&problems)).into())
 }
 
 /// The demo server of this same program as the one server.
@@ -101,7 +101,7 @@ fn demo(env: &Env) -> anyhow::Result<Checked> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let text = json!({ "mcpServers": { "demo": { "command": program, "args": ["demo"] } } }).to_string();
     let raw = Raw::read(Source::new(Path::new("demo.json"), Format::Json, &text));
-    let checked = raw.and_then(|raw| config::check(&raw, env));
+    let checked = raw.and_then(|raw| toolgate_config::check(&raw, env));
     checked.map_err(|problems| anyhow::anyhow!("{}", sentences(&problems)))
 }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use toolgate_config::{Env, watch};
 use toolgate_gateway::agent::Agent;
-use toolgate_gateway::config::{Env, watch};
-use toolgate_gateway::doors::mcp::View;
 use toolgate_gateway::gateway::{Gateway, engine_builder};
-use toolgate_gateway::{demo, front};
+use toolgate_mcp::server::View;
+use toolgate_service::front;
 use tracing_subscriber::EnvFilter;
 
 use super::super::Exit;
@@ -74,7 +74,7 @@ pub(crate) fn demo() -> anyhow::Result<Exit> {
     let served = runtime.block_on(async {
         let shutdown = CancellationToken::new();
         tokio::spawn(until_asked_to_stop(shutdown.clone()));
-        demo::serve_stdio(shutdown).await
+        toolgate_demo::serve_stdio(shutdown).await
     });
     runtime.shutdown_background();
     served?;

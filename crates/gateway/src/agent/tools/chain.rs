@@ -16,10 +16,10 @@ use super::{Answering, Hints, Tool};
 use crate::backends::Taker;
 use crate::bridge::Asked;
 use crate::chain::{ChainReport, ChainRequest, explain};
-use crate::doors::mcp::ToolCall;
-use crate::functions::CallContext;
 use crate::gateway::{chain_limits, output_settings};
-use crate::output::{self, OutputSettings, Stage};
+use toolgate_functions::CallContext;
+use toolgate_mcp::server::ToolCall;
+use toolgate_output::{self, OutputSettings, Stage};
 
 pub(in super::super) static TOOL: Tool = Tool {
     name: "call_tool_chain",
@@ -173,8 +173,8 @@ fn answer(
             let (mut blocks, processed) = match content::blocks(value.get()) {
                 Some(blocks) => (within(blocks, room), value.get().len()),
                 None => {
-                    let keep = &mut |kept: crate::store::results::Kept<'_>| shared.gateway.results().keep(kept);
-                    let response = output::shape(value.get(), &settings, intent, keep);
+                    let keep = &mut |kept: toolgate_output::results::Kept<'_>| shared.gateway.results().keep(kept);
+                    let response = toolgate_output::shape(value.get(), &settings, intent, keep);
                     meta["output"] = output_meta(&response);
                     (vec![text_block(response.text)], response.bytes_processed)
                 }
@@ -245,7 +245,7 @@ fn report_meta(done: &ChainReport, id: &str) -> Value {
     meta
 }
 
-fn output_meta(response: &output::Response) -> Value {
+fn output_meta(response: &toolgate_output::Response) -> Value {
     let stages: Vec<&str> = response
         .stages
         .iter()

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::super::arguments::{Arguments, Complaint};
 use super::super::{Shared, answer, waiting};
 use super::{Answering, Hints, Tool};
-use crate::catalog::search::Hit;
-use crate::doors::mcp::ToolCall;
+use toolgate_catalog::search::Hit;
+use toolgate_mcp::server::ToolCall;
 
 pub(super) static TOOL: Tool = Tool {
     name: "search_tools",

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::super::arguments::{Arguments, Complaint};
 use super::super::{Shared, answer, waiting};
 use super::{Answering, Hints, Tool, named};
-use crate::catalog::search::ready_call;
-use crate::catalog::{ToolRef, types};
-use crate::doors::mcp::ToolCall;
+use toolgate_catalog::search::ready_call;
+use toolgate_catalog::{ToolRef, types};
+use toolgate_mcp::server::ToolCall;
 
 pub(super) static TOOL: Tool = Tool {
     name: "tool_info",

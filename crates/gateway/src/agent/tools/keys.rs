@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::super::arguments::{Arguments, Complaint};
 use super::super::{Shared, answer, waiting};
 use super::{Answering, Hints, Tool, named};
-use crate::doors::mcp::ToolCall;
 use crate::gateway::KeyName;
+use toolgate_mcp::server::ToolCall;
 
 pub(super) static TOOL: Tool = Tool {
     name: "get_required_keys_for_tool",

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::super::arguments::{Arguments, Complaint};
 use super::super::{Shared, answer, waiting};
 use super::{Answering, Hints, Tool};
-use crate::catalog::ToolRef;
-use crate::catalog::search::one_line;
-use crate::doors::mcp::ToolCall;
+use toolgate_catalog::ToolRef;
+use toolgate_catalog::search::one_line;
+use toolgate_mcp::server::ToolCall;
 
 pub(super) static TOOL: Tool = Tool {
     name: "list_tools_meta",

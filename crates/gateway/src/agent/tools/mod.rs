@@ -19,9 +19,9 @@ pub(super) use info::describe;
 
 use super::Shared;
 use super::arguments::Complaint;
-use crate::bridge::Access;
-use crate::catalog::{Catalog, Misspelt, Resolution, ToolRef};
-use crate::doors::mcp::{Page, ToolCall};
+use toolgate_catalog::{Catalog, Misspelt, Resolution, ToolRef};
+use toolgate_mcp::server::{Page, ToolCall};
+use toolgate_wire::Access;
 
 /// A result on its way.
 pub(super) type Answering = Pin<Box<dyn Future<Output = Result<Value, Complaint>> + Send>>;

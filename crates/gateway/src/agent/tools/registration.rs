@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::super::arguments::{Arguments, Complaint};
 use super::super::{Shared, answer};
 use super::{Answering, Hints, Tool};
-use crate::bridge::Access;
-use crate::doors::mcp::ToolCall;
 use crate::gateway::Registration;
+use toolgate_mcp::server::ToolCall;
+use toolgate_wire::Access;
 
 pub(super) static REGISTER: Tool = Tool {
     name: "register_manual",

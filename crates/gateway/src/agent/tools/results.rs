@@ -11,10 +11,9 @@ use super::super::arguments::{Arguments, Complaint};
 use super::{Answering, Hints, Tool};
 use crate::bridge::Asked;
 use crate::chain::{Following, explain};
-use crate::doors::mcp::ToolCall;
 use crate::gateway::{compute_limits, output_settings};
-use crate::output;
-use crate::store::results::{KeyPath, LineRange, Reading};
+use toolgate_mcp::server::ToolCall;
+use toolgate_output::results::{KeyPath, LineRange, Reading};
 
 pub(super) static READ: Tool = Tool {
     name: "read_result",
@@ -103,7 +102,7 @@ async fn query(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> 
     let Ok(value) = report.value() else {
         return Ok(failure(bounded(explain(&report, code), settings.max_output_size)));
     };
-    let keep = &mut |kept: crate::store::results::Kept<'_>| shared.gateway.results().keep(kept);
-    let response = output::shape(value.get(), &settings, None, keep);
+    let keep = &mut |kept: toolgate_output::results::Kept<'_>| shared.gateway.results().keep(kept);
+    let response = toolgate_output::shape(value.get(), &settings, None, keep);
     Ok(json!({ "content": [text_block(response.text)] }))
 }

@@ -15,9 +15,9 @@ use super::chain::execution_id;
 use super::{Answering, Hints, Tool};
 use crate::bridge::{Asked, RunHost};
 use crate::chain::Following;
-use crate::doors::mcp::{Page, ToolCall};
-use crate::functions::{CallContext, Hints as RequestHints, docs};
 use crate::gateway::snippet_limits;
+use toolgate_functions::{CallContext, Hints as RequestHints, docs};
+use toolgate_mcp::server::{Page, ToolCall};
 
 pub(super) static TOOL: Tool = Tool {
     name: "run_code",

@@ -1,0 +1,73 @@
+//! Whole runs, one at a time, from request to report.
+
+use std::sync::Arc;
+
+use toolgate_engine::{Engine, Host, Request};
+use toolgate_wire::Profile;
+
+use super::hosts::{ManyTools, Records};
+use super::meter::{Meter, Samples, timed};
+use toolgate_engine::EngineWithRuntime;
+
+const SUM: &str = "return 1+1";
+
+/// Twenty calls, one after another; also what `throughput` runs.
+pub(super) const CALLS: &str = "\
+let length = 0;
+for (let i = 0; i < 20; i++) {
+  const record = await api.record(i);
+  length += record.text.length;
+}
+return length;";
+/// What [`CALLS`] gives.
+pub(super) const CALLS_RESULT: usize = 20 * Records::TEXT;
+
+const PARALLEL: &str = "\
+const records = await Promise.all(Array.from({ length: 100 }, (_, i) => api.record(i)));
+return records.reduce((length, record) => length + record.text.length, 0);";
+
+const NAMES: &str = "return typeof backend_7.tool_3 === 'function' ? 1+1 : 0";
+
+pub(super) fn cold(meter: &Meter) -> anyhow::Result<Samples> {
+    let request = Request::new(Profile::Chain, SUM);
+    let started = EngineWithRuntime::start(Engine::builder().workers_ahead(0))?;
+    meter.sample_in_a_row(|| timed("2", || started.engine.run_blocking(request.clone())))
+}
+
+pub(super) fn warm(meter: &Meter) -> anyhow::Result<Samples> {
+    measure(meter, &Request::new(Profile::Chain, SUM), "2")
+}
+
+pub(super) fn calls(meter: &Meter) -> anyhow::Result<Samples> {
+    with_host(meter, CALLS, Records::new(), &CALLS_RESULT.to_string())
+}
+
+pub(super) fn parallel(meter: &Meter) -> anyhow::Result<Samples> {
+    with_host(meter, PARALLEL, Records::new(), &(100 * Records::TEXT).to_string())
+}
+
+pub(super) fn names(meter: &Meter) -> anyhow::Result<Samples> {
+    with_host(meter, NAMES, ManyTools::new(50, 20), "2")
+}
+
+/// [`names`] beside [`warm`].
+pub(super) fn names_to_warm(meter: &Meter) -> anyhow::Result<Samples> {
+    let started = EngineWithRuntime::start(Engine::builder())?;
+    let names = Request { host: ManyTools::new(50, 20), ..Request::new(Profile::Chain, NAMES) };
+    let warm = Request::new(Profile::Chain, SUM);
+    let run = |request: &Request| timed("2", || started.engine.run_blocking(request.clone()));
+    meter.compare(|| run(&names), || run(&warm))
+}
+
+fn with_host(meter: &Meter, code: &str, host: Arc<dyn Host>, expected: &str) -> anyhow::Result<Samples> {
+    let request = Request { host, ..Request::new(Profile::Chain, code) };
+    measure(meter, &request, expected)
+}
+
+fn measure(meter: &Meter, request: &Request, expected: &str) -> anyhow::Result<Samples> {
+    let started = EngineWithRuntime::start(Engine::builder())?;
+    meter.sample(|| {
+        let request = request.clone();
+        timed(expected, || started.engine.run_blocking(request))
+    })
+}

@@ -1,0 +1,255 @@
+//! The rows of the benchmark, in the order they are measured.
+
+use super::meter::{Cores, Meter, Samples, Unit};
+use super::{chain, data, gateway, http, kill, latency, memory, throughput, v8};
+use toolgate_engine::EngineChoice;
+
+/// One row.
+#[derive(Debug)]
+pub struct Workload {
+    /// Its name on the command line and in the output.
+    pub name: &'static str,
+    /// A name that stands for several rows.
+    pub group: Option<&'static str>,
+    /// What is measured.
+    pub what: &'static str,
+    /// What its numbers count.
+    pub unit: Unit,
+    /// Samples that are taken.
+    pub runs: u32,
+    /// Where it runs.
+    pub cores: Cores,
+    /// How it is measured.
+    pub measure: fn(&Meter) -> anyhow::Result<Samples>,
+}
+
+impl Workload {
+    /// Whether this row is meant by a name.
+    pub fn answers_to(&self, name: &str) -> bool {
+        self.name == name || self.group == Some(name)
+    }
+}
+
+/// What most rows have in common.
+const ROW: Workload = Workload {
+    name: "",
+    group: None,
+    what: "",
+    unit: Unit::Microseconds,
+    runs: 1_000,
+    cores: Cores::One,
+    measure: latency::warm,
+};
+
+/// Every row.
+pub(crate) const WORKLOADS: &[Workload] = &[
+    Workload {
+        name: "cold",
+        what: "nothing forked ahead: from fork to the result of `return 1+1`",
+        runs: 500,
+        measure: latency::cold,
+        ..ROW
+    },
+    Workload { name: "warm", what: "the same with a worker forked ahead", runs: 2_000, measure: latency::warm, ..ROW },
+    Workload {
+        name: "calls",
+        what: "20 host calls one after another, each answered with 1 KB of JSON",
+        measure: latency::calls,
+        ..ROW
+    },
+    Workload { name: "parallel", what: "100 such calls at once", runs: 500, measure: latency::parallel, ..ROW },
+    Workload {
+        name: "names",
+        what: "`warm` with 50 backends of 20 tools, one of them touched",
+        measure: latency::names,
+        ..ROW
+    },
+    Workload {
+        name: "names-to-warm",
+        what: "the same in percent of `warm`, run by run",
+        unit: Unit::Percent,
+        measure: latency::names_to_warm,
+        ..ROW
+    },
+    Workload {
+        name: "plan-script",
+        group: Some("chain"),
+        what: "planning a script of 20 lines, at 1,000 registered tools",
+        measure: chain::plan_script,
+        ..ROW
+    },
+    Workload {
+        name: "direct-json",
+        group: Some("chain"),
+        what: "from a text that is JSON to the dispatched call, at 1,000 registered tools",
+        measure: chain::direct_json,
+        ..ROW
+    },
+    Workload {
+        name: "one-call",
+        group: Some("chain"),
+        what: "the same for a program that is one call",
+        measure: chain::one_call,
+        ..ROW
+    },
+    Workload {
+        name: "pipeline-1mb",
+        group: Some("chain"),
+        what: "a megabyte of JSON through the output pipeline",
+        runs: 100,
+        measure: chain::pipeline,
+        ..ROW
+    },
+    Workload {
+        name: "data-1000",
+        group: Some("data"),
+        what: "filter and map over 1,000 records of about 150 bytes, crossing included",
+        runs: 500,
+        measure: |meter| data::measure(meter, 1_000),
+        ..ROW
+    },
+    Workload {
+        name: "data-10000",
+        group: Some("data"),
+        what: "the same over 10,000 records",
+        runs: 200,
+        measure: |meter| data::measure(meter, 10_000),
+        ..ROW
+    },
+    Workload {
+        name: "data-100000",
+        group: Some("data"),
+        what: "the same over 100,000 records",
+        runs: 40,
+        measure: |meter| data::measure(meter, 100_000),
+        ..ROW
+    },
+    Workload {
+        name: "v8-warm",
+        group: Some("v8"),
+        what: "`return 1+1` on V8, with a worker started ahead",
+        runs: 50,
+        cores: Cores::All,
+        measure: v8::warm,
+        ..ROW
+    },
+    Workload {
+        name: "nbody-quickjs",
+        group: Some("v8"),
+        what: "a computation that takes V8 about 200 ms, on QuickJS",
+        runs: 2,
+        cores: Cores::All,
+        measure: |meter| v8::nbody(meter, EngineChoice::QuickJs),
+        ..ROW
+    },
+    Workload {
+        name: "nbody-v8",
+        group: Some("v8"),
+        what: "the same on V8",
+        runs: 8,
+        cores: Cores::All,
+        measure: |meter| v8::nbody(meter, EngineChoice::V8),
+        ..ROW
+    },
+    Workload {
+        name: "nbody-auto",
+        group: Some("v8"),
+        what: "the same, begun on QuickJS and moved to V8",
+        runs: 8,
+        cores: Cores::All,
+        measure: |meter| v8::nbody(meter, EngineChoice::Auto),
+        ..ROW
+    },
+    Workload {
+        name: "auto-warm",
+        group: Some("v8"),
+        what: "`warm` where a run may move to V8, in percent of QuickJS alone",
+        unit: Unit::Percent,
+        measure: v8::short_runs,
+        ..ROW
+    },
+    Workload {
+        name: "auto-data",
+        group: Some("v8"),
+        what: "`data-100000` where a run may move to V8, in percent of QuickJS alone",
+        unit: Unit::Percent,
+        runs: 20,
+        measure: data::auto_to_quickjs,
+        ..ROW
+    },
+    Workload {
+        name: "kill",
+        what: "time past a deadline of 100 ms until `while(true){}` is gone",
+        runs: 30,
+        measure: kill::polite,
+        ..ROW
+    },
+    Workload {
+        name: "kill-native",
+        what: "the same for a loop that the interpreter never looks up from",
+        runs: 30,
+        measure: kill::native,
+        ..ROW
+    },
+    Workload {
+        name: "memory",
+        what: "private memory of each of 50 sandboxes held alive",
+        unit: Unit::Bytes,
+        runs: 50,
+        measure: memory::measure,
+        ..ROW
+    },
+    Workload {
+        name: "throughput",
+        what: "runs of `calls` a second, 8 at a time, on all cores",
+        unit: Unit::PerSecond,
+        runs: 8_000,
+        cores: Cores::All,
+        measure: throughput::measure,
+        ..ROW
+    },
+    Workload {
+        name: "http",
+        group: Some("http"),
+        what: "POST /v1/run of `return 1+1` a second, over 16 connections, clients on the same cores",
+        unit: Unit::PerSecond,
+        runs: 20_000,
+        cores: Cores::All,
+        measure: http::rate,
+    },
+    Workload {
+        name: "http-latency",
+        group: Some("http"),
+        what: "how long each of these requests takes",
+        runs: 20_000,
+        cores: Cores::All,
+        measure: http::latency,
+        ..ROW
+    },
+    Workload {
+        name: "gateway-call",
+        group: Some("gateway"),
+        what: "one tool through the gateway over stdio, less the same call to the server itself",
+        cores: Cores::All,
+        measure: gateway::overhead,
+        ..ROW
+    },
+    Workload {
+        name: "gateway-start",
+        group: Some("gateway"),
+        what: "from the start of the process until 1,000 tools are listed from the cache",
+        runs: 50,
+        cores: Cores::All,
+        measure: gateway::from_cache,
+        ..ROW
+    },
+    Workload {
+        name: "gateway-memory",
+        group: Some("gateway"),
+        what: "resident memory of an idle gateway with 1,000 tools",
+        unit: Unit::Bytes,
+        runs: 10,
+        cores: Cores::All,
+        measure: gateway::idle_memory,
+    },
+];

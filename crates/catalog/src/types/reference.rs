@@ -1,0 +1,62 @@
+//! Where a `$ref` points, inside its own document. Nothing is ever fetched.
+
+use serde_json::Value;
+
+/// The JSON pointer of a local reference (`#`, `#/$defs/x`), or `None` for one that leaves the document or names an anchor.
+pub(crate) fn pointer(reference: &str) -> Option<String> {
+    let fragment = reference.strip_prefix('#')?;
+    let pointer = percent_decode(fragment)?;
+    (pointer.is_empty() || pointer.starts_with('/')).then_some(pointer)
+}
+
+/// The schema that `$ref` of `schema` means within `root`, with its pointer.
+pub(crate) fn target<'a>(root: &'a Value, schema: &Value) -> Option<(String, &'a Value)> {
+    let pointer = pointer(schema.get("$ref")?.as_str()?)?;
+    let target = root.pointer(&pointer)?;
+    Some((pointer, target))
+}
+
+fn percent_decode(text: &str) -> Option<String> {
+    if !text.contains('%') {
+        return Some(text.to_owned());
+    }
+    let mut bytes = text.bytes();
+    let mut decoded = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(bytes.next()?).to_digit(16);
+        decoded.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
+    }
+    String::from_utf8(decoded).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(reference: &str, expected: Option<&str>) {
+        assert_eq!(pointer(reference).as_deref(), expected);
+    }
+
+    #[test]
+    fn only_pointers_into_the_same_document_count() {
+        check("#", Some(""));
+        check("#/$defs/a", Some("/$defs/a"));
+        check("#/$defs/List%5Bint%5D", Some("/$defs/List[int]"));
+        check("#anchor", None);
+        check("https://example.com/schema.json", None);
+        check("other.json#/a", None);
+    }
+
+    #[test]
+    fn broken_escapes_are_no_pointer() {
+        check("#/%", None);
+        check("#/%4", None);
+        check("#/%zz", None);
+        check("#/%ff", None);
+    }
+}

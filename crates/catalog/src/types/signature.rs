@@ -1,0 +1,77 @@
+//! A tool in one line.
+
+use serde_json::Value;
+
+use super::super::backend::ToolRef;
+use super::print::{Layout, print};
+use super::result_schema;
+use super::shape::{Bounds, References, Shaper, Type};
+
+/// Longest signature, in bytes, of a tool whose name is not longer still.
+pub const MAX_SIGNATURE: usize = 600;
+
+/// From generous to terse: the first that fits is used.
+const ATTEMPTS: [Bounds; 4] = [
+    Bounds { depth: 6, nodes: 200, fields: 40, literals: 12 },
+    Bounds { depth: 3, nodes: 80, fields: 24, literals: 6 },
+    Bounds { depth: 1, nodes: 40, fields: 16, literals: 4 },
+    Bounds { depth: 1, nodes: 10, fields: 6, literals: 1 },
+];
+
+/// `web_search(args: { query: string; limit?: number /* default 10 */ }): Promise<any>`.
+pub fn signature(tool: ToolRef<'_>) -> String {
+    let name = tool.entry.identifier();
+    let fits = |text: &String| text.len() <= MAX_SIGNATURE + name.len();
+    ATTEMPTS
+        .iter()
+        .map(|&bounds| format!("{name}({}): {}", parameter(tool, bounds), result(tool, bounds)))
+        .find(fits)
+        .unwrap_or_else(|| format!("{name}(args: object): Promise<any>"))
+}
+
+/// What a value must be, in a few words of TypeScript, for a message.
+pub(crate) fn expected(root: &Value, schema: &Value) -> String {
+    let shape = Shaper::new(root, ATTEMPTS[2], References::Inline).shape(schema);
+    let mut text = String::new();
+    print(&mut text, &shape, Layout::Line);
+    super::print::cut(&text, 120)
+}
+
+fn parameter(tool: ToolRef<'_>, bounds: Bounds) -> String {
+    let schema = tool.tool().input_schema();
+    let shape = Shaper::new(schema, bounds, References::Inline).shape(schema);
+    let mut out = parameter_name(&shape).to_owned();
+    print(&mut out, &argument(shape), Layout::Line);
+    out
+}
+
+/// `args: `, or `args?: ` where a call needs none.
+pub(super) fn parameter_name(shape: &Type) -> &'static str {
+    let optional = match shape {
+        Type::Object { fields, .. } => fields.iter().all(|field| field.optional),
+        _ => false,
+    };
+    if optional { "args?: " } else { "args: " }
+}
+
+/// The type of the one argument; a tool whose schema says nothing about it takes nothing or anything.
+pub(super) fn argument(shape: Type) -> Type {
+    match shape {
+        Type::Object { fields, omitted, index: Some(index) }
+            if fields.is_empty() && *index == super::shape::UNKNOWN =>
+        {
+            Type::Object { fields, omitted, index: None }
+        }
+        other => other,
+    }
+}
+
+fn result(tool: ToolRef<'_>, bounds: Bounds) -> String {
+    let Some(schema) = result_schema(tool.tool()) else { return "Promise<any>".to_owned() };
+    // References count from the top of the document, also where only a part of it is shown.
+    let root = tool.tool().output_schema().unwrap_or(schema);
+    let mut out = "Promise<".to_owned();
+    print(&mut out, &Shaper::new(root, bounds, References::Inline).shape(schema), Layout::Line);
+    out.push('>');
+    out
+}

@@ -1,0 +1,63 @@
+//! The `envFile` of a server: lines `NAME=value`, as VS Code and Cursor read them.
+//!
+//! Comments, `export`, and single or double quotes around the whole value are understood; variables inside of
+//! values and multi-line values are not.
+
+use std::collections::BTreeMap;
+
+use super::checker::Checker;
+use crate::raw::{At, Written};
+use crate::text::Source;
+use crate::values::Secret;
+
+/// Reads the file that a setting names; what is wrong is reported at the setting.
+pub(super) fn read(checker: &mut Checker<'_>, setting: &At<Written<String>>) -> BTreeMap<String, Secret> {
+    let path = checker.text(setting).and_then(|text| checker.path(&text, &setting.place));
+    let Some(path) = path else { return BTreeMap::new() };
+    let source = match Source::open(&path) {
+        Ok(source) => source,
+        Err(problem) => {
+            checker.wrong(&setting.place, format!("{} {}", path.display(), problem.message), "");
+            return BTreeMap::new();
+        }
+    };
+    let mut variables = BTreeMap::new();
+    for (number, line) in source.text().lines().enumerate() {
+        match variable(line) {
+            Line::Blank => {}
+            Line::Variable(name, value) => {
+                variables.insert(name.to_owned(), Secret::new(value));
+            }
+            Line::Neither => {
+                let message = format!("line {} of {} is not NAME=value", number + 1, path.display());
+                checker.wrong(&setting.place, message, "");
+            }
+        }
+    }
+    variables
+}
+
+enum Line<'a> {
+    Blank,
+    Variable(&'a str, &'a str),
+    Neither,
+}
+
+fn variable(line: &str) -> Line<'_> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Line::Blank;
+    }
+    let line = line.strip_prefix("export ").unwrap_or(line);
+    match line.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() && !line.contains('\0') => {
+            Line::Variable(name.trim(), unquote(value.trim()))
+        }
+        _ => Line::Neither,
+    }
+}
+
+fn unquote(value: &str) -> &str {
+    let quoted = ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
+    quoted.unwrap_or_else(|| value.split_once(" #").map_or(value, |(value, _)| value.trim_end()))
+}

@@ -1,0 +1,132 @@
+//! Host functions from configuration.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+use super::backends::headers;
+use super::checker::Checker;
+use crate::raw::{self, At};
+use crate::values::{BackendName, Endpoint, FunctionName, Method, Secret};
+
+/// A host function of the user's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Function {
+    /// What it calls.
+    pub target: Target,
+    /// What it does, for the model.
+    pub description: Option<String>,
+    /// A valid JSON Schema of its argument.
+    pub schema: Option<Json>,
+    /// How long a call may take.
+    pub timeout: Duration,
+}
+
+/// What a function calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// An HTTP endpoint.
+    Http {
+        /// Where it is.
+        url: Endpoint,
+        /// How to ask.
+        method: Method,
+        /// What to send along.
+        headers: Vec<(String, Secret)>,
+    },
+    /// A tool of a configured backend.
+    Tool {
+        /// The backend.
+        backend: BackendName,
+        /// The tool's own name.
+        tool: String,
+    },
+}
+
+/// Checks all functions of a file.
+pub(super) fn check(
+    checker: &mut Checker<'_>,
+    toolgate: &raw::Toolgate,
+    backends: &BTreeSet<BackendName>,
+    timeout: Duration,
+) -> BTreeMap<FunctionName, Function> {
+    let mut functions = BTreeMap::new();
+    let rows = toolgate.functions.as_ref().map(|functions| functions.value.0.as_slice()).unwrap_or_default();
+    for (name, raw) in rows {
+        let checked = function(checker, name, raw, backends, timeout);
+        match (FunctionName::new(&name.value), checked) {
+            (Err(message), _) => checker.wrong(&name.place, message, "choose another name"),
+            (Ok(name), Some(function)) => {
+                functions.insert(name, function);
+            }
+            (Ok(_), None) => {}
+        }
+    }
+    functions
+}
+
+fn function(
+    checker: &mut Checker<'_>,
+    name: &At<String>,
+    raw: &At<raw::Function>,
+    backends: &BTreeSet<BackendName>,
+    timeout: Duration,
+) -> Option<Function> {
+    let raw = &raw.value;
+    let target = target(checker, name, raw, backends);
+    let schema = raw.schema.as_ref().and_then(|schema| json_schema(checker, schema));
+    let timeout = checker.period(&raw.timeout).unwrap_or(timeout);
+    let description = checker.get(&raw.description);
+    Some(Function { target: target?, description, schema, timeout })
+}
+
+fn target(
+    checker: &mut Checker<'_>,
+    name: &At<String>,
+    raw: &raw::Function,
+    backends: &BTreeSet<BackendName>,
+) -> Option<Target> {
+    match (&raw.url, &raw.tool) {
+        (Some(url), None) => {
+            let headers = headers(checker, &raw.headers);
+            let method = checker.get(&raw.method).unwrap_or(Method::Post);
+            checker.parse(url).map(|url| Target::Http { url, method, headers })
+        }
+        (None, Some(tool)) => {
+            let split = checker.parse(tool)?.split(backends);
+            let Some((backend, tool)) = split else {
+                checker.wrong(
+                    &tool.place,
+                    "names a tool of a server that is not in mcpServers",
+                    "write it as server.tool",
+                );
+                return None;
+            };
+            Some(Target::Tool { backend: backend.clone(), tool })
+        }
+        (Some(_), Some(_)) => {
+            checker.wrong(&name.place, "has both a url and a tool", "remove one of the two");
+            None
+        }
+        (None, None) => {
+            checker.wrong(&name.place, "has neither a url nor a tool", "add one of the two");
+            None
+        }
+    }
+}
+
+fn json_schema(checker: &mut Checker<'_>, schema: &At<raw::Verbatim>) -> Option<Json> {
+    let json = &schema.value.0;
+    if !json.is_object() {
+        checker.wrong(&schema.place, "should be an object: the JSON Schema of the function's argument", "");
+        return None;
+    }
+    match jsonschema::validator_for(json) {
+        Ok(_) => Some(json.clone()),
+        Err(error) => {
+            checker.wrong(&schema.place, format!("is not a JSON Schema: {error}"), "");
+            None
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Servers from the files of MCP clients.
+//!
+//! An entry is taken over in our own spelling, with the same meaning: what only the client understands is
+//! translated or named as dropped, and Toolgate's own entry is left out.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value as Json, json};
+
+use super::{Client, Roots, Scope, owner};
+use crate::checked::starts_toolgate;
+use crate::problem::{Problem, Severity};
+use crate::raw::{Place, Reader, Server, Shape as _};
+use crate::text::Source;
+use crate::text::tree::{Entry, Node};
+use crate::values::BackendName;
+use crate::vars::escape;
+
+/// Some clients keep their history in the same file.
+const MAX_CLIENT_FILE: u64 = 64 << 20;
+
+/// A server that a client has.
+#[derive(Clone, PartialEq)]
+pub struct FoundServer {
+    /// Its name there.
+    pub name: String,
+    /// The entry, as it would stand in our file. May hold secrets, so it is not shown.
+    pub raw: Map<String, Json>,
+    /// The file it is in.
+    pub from: PathBuf,
+    /// The project it is for, where a file has several.
+    pub project: Option<String>,
+    /// Keys of the client's that mean nothing here.
+    pub dropped: Vec<String>,
+    /// Why it should not be imported; none if it should.
+    pub skipped: Option<Skipped>,
+}
+
+impl std::fmt::Debug for FoundServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown =
+            f.debug_struct("FoundServer").field("name", &self.name).field("from", &self.from).finish_non_exhaustive();
+        shown.and_then(|()| write!(f, " {:?}", self.skipped))
+    }
+}
+
+/// Why a server should not be imported.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Skipped {
+    /// It is Toolgate.
+    #[error("this is Toolgate itself")]
+    Toolgate,
+    /// The same was found before.
+    #[error("already found in {}", .0.display())]
+    Again(PathBuf),
+    /// Another one of the same name was found before.
+    #[error("another server of this name was found in {}", .0.display())]
+    OtherOfThisName(PathBuf),
+    /// The client would ask its user for something.
+    #[error("asks its user for {0}, and Toolgate can't ask: add it by hand with an environment variable instead")]
+    Asks(String),
+    /// It makes no sense.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+/// All servers of a client, those of the project first. Files that are not there are no problem.
+pub fn found(client: Client, roots: &Roots) -> Result<Vec<FoundServer>, Vec<Problem>> {
+    let (mut servers, mut problems) = (Vec::new(), Vec::new());
+    for scope in [Scope::Project, Scope::User] {
+        let Some(file) = roots.file(client, scope).filter(|file| file.is_file()) else { continue };
+        match servers_of(&file, Some(client), Some(&roots.cwd)) {
+            Ok(more) => servers.extend(more),
+            Err(more) => problems.extend(more),
+        }
+    }
+    // What the user set for this project alone stands above what the project shares.
+    servers.sort_by_key(|server| server.project.as_deref().map(Path::new) != Some(&roots.cwd));
+    mark_repeated(&mut servers);
+    if problems.is_empty() { Ok(servers) } else { Err(problems) }
+}
+
+/// All servers of one file, whosever it is.
+pub fn found_in(file: &Path) -> Result<Vec<FoundServer>, Vec<Problem>> {
+    let mut servers = servers_of(file, owner(file), None)?;
+    mark_repeated(&mut servers);
+    Ok(servers)
+}
+
+fn servers_of(file: &Path, client: Option<Client>, cwd: Option<&Path>) -> Result<Vec<FoundServer>, Vec<Problem>> {
+    let source = Source::open_within(file, MAX_CLIENT_FILE).map_err(|problem| vec![*problem])?;
+    let tree = source.tree()?;
+    let mut servers = Vec::new();
+    let mut take = |section: Option<&Node>, project: Option<&str>| {
+        let entries = section.and_then(Node::entries).unwrap_or_default();
+        servers.extend(entries.iter().map(|entry| server(&source, client, entry, project)));
+    };
+    // Claude Code's own order: this project's settings, then the user's.
+    let projects = tree.get("projects").and_then(Node::entries).unwrap_or_default();
+    let (here, elsewhere): (Vec<&Entry>, Vec<&Entry>) =
+        projects.iter().partition(|project| cwd.is_some_and(|cwd| Path::new(&project.key) == cwd));
+    for project in here {
+        take(project.node.get("mcpServers"), Some(&project.key));
+    }
+    for section in ["mcpServers", "servers", "mcp_servers"] {
+        take(tree.get(section), None);
+    }
+    take(tree.get("mcp").and_then(|mcp| mcp.get("servers")), None);
+    for project in elsewhere {
+        take(project.node.get("mcpServers"), Some(&project.key));
+    }
+    Ok(servers)
+}
+
+fn server(source: &Source, client: Option<Client>, entry: &Entry, project: Option<&str>) -> FoundServer {
+    let (raw, dropped) = translate(client, entry.node.to_json(), source.file());
+    let skipped = reason_to_skip(source, entry, &raw);
+    FoundServer {
+        name: entry.key.clone(),
+        raw,
+        from: source.file().to_owned(),
+        project: project.map(str::to_owned),
+        dropped,
+        skipped,
+    }
+}
+
+fn reason_to_skip(source: &Source, entry: &Entry, raw: &Map<String, Json>) -> Option<Skipped> {
+    if let Err(message) = BackendName::new(&entry.key) {
+        return Some(Skipped::Unusable(message));
+    }
+    let mut reader = Reader { source, problems: Vec::new() };
+    Server::read(&entry.node, &Place { span: entry.node.span, path: String::new() }, &mut reader);
+    if let Some(problem) = reader.problems.into_iter().find(|problem| problem.severity == Severity::Error) {
+        return Some(Skipped::Unusable(format!("{} {}", problem.path, problem.message).trim().to_owned()));
+    }
+    let text = |key: &str| raw.get(key).and_then(Json::as_str);
+    let args = raw.get("args").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    if text("command").is_some_and(|command| starts_toolgate(command, args.iter().filter_map(Json::as_str))) {
+        return Some(Skipped::Toolgate);
+    }
+    if text("command").is_none() && text("url").is_none() {
+        return Some(Skipped::Unusable("has neither a command nor a url".to_owned()));
+    }
+    question(&Json::Object(raw.clone())).map(Skipped::Asks)
+}
+
+/// The first `${input:…}` anywhere in an entry.
+fn question(json: &Json) -> Option<String> {
+    match json {
+        Json::String(text) => asked_in(text).map(str::to_owned),
+        Json::Array(items) => items.iter().find_map(question),
+        Json::Object(map) => map.values().find_map(question),
+        Json::Null | Json::Bool(_) | Json::Number(_) => None,
+    }
+}
+
+fn asked_in(text: &str) -> Option<&str> {
+    text.split_once("${input:").and_then(|(_, rest)| rest.split_once('}')).map(|(name, _)| name)
+}
+
+/// The entry in our spelling, and the keys that were dropped.
+fn translate(client: Option<Client>, entry: Json, file: &Path) -> (Map<String, Json>, Vec<String>) {
+    let Json::Object(mut entry) = entry else { return (Map::new(), Vec::new()) };
+    if client.is_some_and(|client| !client.fills_variables()) {
+        entry.values_mut().for_each(|value| each_text(value, &escape));
+    }
+    if let Some(workspace) = workspace(file) {
+        let workspace = escape(&workspace.to_string_lossy());
+        entry.values_mut().for_each(|value| each_text(value, &|text| text.replace("${workspaceFolder}", &workspace)));
+    }
+    if client == Some(Client::Codex) || entry.contains_key("bearer_token_env_var") {
+        from_codex(&mut entry);
+    }
+    let (kept, dropped): (Vec<_>, Vec<_>) =
+        entry.into_iter().partition(|(key, _)| Server::KEYS.contains(&key.as_str()));
+    (kept.into_iter().collect(), dropped.into_iter().map(|(key, _)| key).collect())
+}
+
+/// The project whose `.vscode` or `.cursor` folder holds the file.
+fn workspace(file: &Path) -> Option<&Path> {
+    let folder = file.parent()?;
+    let inner = folder.file_name().is_some_and(|name| name == ".vscode" || name == ".cursor");
+    if inner { folder.parent() } else { None }
+}
+
+fn each_text(json: &mut Json, change: &dyn Fn(&str) -> String) {
+    match json {
+        Json::String(text) => *text = change(text),
+        Json::Array(items) => items.iter_mut().for_each(|item| each_text(item, change)),
+        Json::Object(map) => map.values_mut().for_each(|item| each_text(item, change)),
+        Json::Null | Json::Bool(_) | Json::Number(_) => {}
+    }
+}
+
+/// Codex names variables where others write `${…}`, and has seconds in the names of its keys.
+fn from_codex(entry: &mut Map<String, Json>) {
+    let text = |value: Json| value.as_str().map(str::to_owned);
+    if let Some(Json::Array(names)) = entry.remove("env_vars") {
+        for name in names.into_iter().filter_map(text) {
+            member(entry, "env", &name, format!("${{{name}}}"));
+        }
+    }
+    for (name, value) in object(entry.remove("http_headers")) {
+        member(entry, "headers", &name, text(value).unwrap_or_default());
+    }
+    for (name, variable) in object(entry.remove("env_http_headers")) {
+        member(entry, "headers", &name, format!("${{{}}}", text(variable).unwrap_or_default()));
+    }
+    if let Some(variable) = entry.remove("bearer_token_env_var").and_then(text) {
+        member(entry, "headers", "Authorization", format!("Bearer ${{{variable}}}"));
+    }
+    if let Some(seconds) = entry.remove("tool_timeout_sec").filter(Json::is_number) {
+        entry.insert("timeout".to_owned(), json!(format!("{seconds}s")));
+    }
+}
+
+fn object(json: Option<Json>) -> Map<String, Json> {
+    match json {
+        Some(Json::Object(map)) => map,
+        _ => Map::new(),
+    }
+}
+
+fn member(entry: &mut Map<String, Json>, section: &str, name: &str, value: String) {
+    let section = entry.entry(section).or_insert_with(|| json!({}));
+    if let Json::Object(map) = section {
+        map.entry(name).or_insert(Json::String(value));
+    }
+}
+
+/// The first of a name stays.
+fn mark_repeated(servers: &mut [FoundServer]) {
+    for index in 1..servers.len() {
+        let (before, rest) = servers.split_at_mut(index);
+        let Some(server) = rest.first_mut().filter(|server| server.skipped.is_none()) else { continue };
+        let first = before.iter().find(|first| first.name == server.name && first.skipped.is_none());
+        server.skipped = first.map(|first| match first.raw == server.raw {
+            true => Skipped::Again(first.from.clone()),
+            false => Skipped::OtherOfThisName(first.from.clone()),
+        });
+    }
+}

@@ -1,0 +1,67 @@
+//! Changes to TOML by `toml_edit`, which keeps comments and layout.
+
+use serde_json::{Map, Value as Json};
+use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, Value};
+
+use crate::text::Source;
+
+/// Adds or replaces an entry of a section at the top.
+pub(super) fn put(
+    source: &Source,
+    section: &str,
+    name: &str,
+    entry: &Map<String, Json>,
+) -> Result<String, &'static str> {
+    let mut document: DocumentMut = source.text().parse().map_err(|_| "it is not TOML")?;
+    let servers = document.entry(section).or_insert_with(|| {
+        let mut servers = Table::new();
+        servers.set_implicit(true);
+        Item::Table(servers)
+    });
+    match servers {
+        Item::Table(servers) => {
+            let mut table = Table::new();
+            for (key, json) in entry {
+                table.insert(key, Item::Value(value(json)?));
+            }
+            servers.insert(name, Item::Table(table));
+        }
+        Item::Value(Value::InlineTable(servers)) => {
+            servers.insert(name, Value::InlineTable(inline(entry)?));
+        }
+        Item::None | Item::Value(_) | Item::ArrayOfTables(_) => return Err("its servers are not a table"),
+    }
+    Ok(document.to_string())
+}
+
+/// Removes an entry.
+pub(super) fn take(source: &Source, path: &[&str], name: &str) -> Result<String, &'static str> {
+    let mut document: DocumentMut = source.text().parse().map_err(|_| "it is not TOML")?;
+    let item = path.iter().try_fold(document.as_item_mut(), |item, key| item.get_mut(key));
+    let table = item.and_then(Item::as_table_like_mut).ok_or("it has no such section")?;
+    table.remove(name);
+    Ok(document.to_string())
+}
+
+fn value(json: &Json) -> Result<Value, &'static str> {
+    Ok(match json {
+        Json::Null => return Err("TOML has no null"),
+        Json::Bool(flag) => Value::from(*flag),
+        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => Value::from(whole),
+            (None, Some(real)) => Value::from(real),
+            (None, None) => return Err("a number is too large for TOML"),
+        },
+        Json::String(text) => Value::from(text.as_str()),
+        Json::Array(items) => Value::Array(items.iter().map(value).collect::<Result<Array, _>>()?),
+        Json::Object(map) => Value::InlineTable(inline(map)?),
+    })
+}
+
+fn inline(map: &Map<String, Json>) -> Result<InlineTable, &'static str> {
+    let mut table = InlineTable::new();
+    for (key, json) in map {
+        table.insert(key, value(json)?);
+    }
+    Ok(table)
+}

@@ -1,0 +1,254 @@
+//! Configuration files in all formats: what the good ones mean, and what is said about the bad ones.
+
+mod clients;
+mod edit;
+
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use toolgate_config::raw::Raw;
+use toolgate_config::text::{Format, Source};
+use toolgate_config::{Checked, Env, Problem, check, schema};
+
+fn env() -> Env {
+    Env::new(Some("/home/u".into()), "/w").with("GITHUB_TOKEN", "ghp_very_secret")
+}
+
+fn fixtures(kind: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/config").join(kind);
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn read(bytes: Vec<u8>, name: &str) -> Result<Checked, Vec<Problem>> {
+    let name = Path::new(name);
+    let source = Source::from_bytes(name, Format::of(name), bytes).map_err(|problem| vec![*problem])?;
+    check(&Raw::read(source)?, &env())
+}
+
+fn read_fixture(file: &Path) -> Result<Checked, Vec<Problem>> {
+    read(std::fs::read(file).unwrap(), &name_of(file))
+}
+
+fn name_of(file: &Path) -> String {
+    file.file_name().unwrap().to_string_lossy().into_owned()
+}
+
+fn shown(problems: &[Problem]) -> String {
+    problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn all_problems_of_a_bad_file_are_reported_with_their_places() {
+    for file in fixtures("bad") {
+        let problems = read_fixture(&file).expect_err(&name_of(&file));
+        insta::assert_snapshot!(format!("bad_{}", name_of(&file)), shown(&problems));
+    }
+}
+
+#[test]
+fn good_files_mean_what_they_say() {
+    for name in ["full.jsonc", "vscode.json", "empty.json"] {
+        let file = fixtures("good").into_iter().find(|file| name_of(file) == name).unwrap();
+        let checked = read_fixture(&file).unwrap_or_else(|problems| panic!("{}", shown(&problems)));
+        insta::assert_debug_snapshot!(format!("good_{name}"), checked);
+    }
+}
+
+#[test]
+fn the_three_formats_say_the_same() {
+    for group in ["full", "empty"] {
+        let files: Vec<PathBuf> =
+            fixtures("good").into_iter().filter(|file| name_of(file).starts_with(group)).collect();
+        assert_eq!(files.len(), 3);
+        let meanings: Vec<Checked> = files
+            .iter()
+            .map(|file| read_fixture(file).unwrap_or_else(|problems| panic!("{}", shown(&problems))))
+            .map(|checked| Checked { file: PathBuf::new(), ..checked })
+            .collect();
+        assert_eq!(meanings[0], meanings[1]);
+        assert_eq!(meanings[0], meanings[2]);
+    }
+}
+
+#[test]
+fn no_secret_is_ever_shown() {
+    for file in fixtures("good") {
+        let checked = read_fixture(&file).unwrap();
+        assert!(!format!("{checked:?}").contains("very_secret"), "{}", name_of(&file));
+    }
+}
+
+#[test]
+fn a_file_that_is_too_large_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("toolgate.json");
+    std::fs::write(&file, vec![b' '; 4 * 1024 * 1024 + 1]).unwrap();
+    let problems = toolgate_config::load(&file, &env()).unwrap_err();
+    assert_eq!(problems.len(), 1);
+    assert_eq!(problems[0].message, "is larger than the 4 MB that are read");
+}
+
+#[test]
+fn deep_nesting_is_refused_in_every_format() {
+    for (name, open) in [("a.json", "["), ("a.yaml", "["), ("a.toml", "a=["), ("b.yaml", "- "), ("b.json", "{\"a\":")] {
+        let problems = read(open.repeat(100_000).into_bytes(), name).unwrap_err();
+        assert_eq!(problems.len(), 1, "{name}");
+    }
+}
+
+#[test]
+fn an_env_file_is_read_and_the_entry_stands_above_it() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(".env"), "# note\nexport A=1\nB='two words'\nC=3 # three\nD=\"#4\"\n\n").unwrap();
+    let file = folder.path().join("toolgate.json");
+    let text = r#"{"mcpServers": {"a": {"command": "x", "envFile": ".env", "env": {"A": "own"}}}}"#;
+    std::fs::write(&file, text).unwrap();
+    let checked = toolgate_config::load(&file, &env()).unwrap();
+    let toolgate_config::checked::Transport::Stdio(process) = &checked.backends["a"].transport else {
+        panic!("a command is a process")
+    };
+    let shown: Vec<String> = process.env.iter().map(|(name, value)| format!("{name}={}", value.expose())).collect();
+    assert_eq!(shown, ["A=own", "B=two words", "C=3", "D=#4"]);
+}
+
+#[test]
+fn an_env_file_that_makes_no_sense_is_a_problem_of_its_setting() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(".env"), "A=1\nnonsense\n").unwrap();
+    let file = folder.path().join("toolgate.json");
+    let text = r#"{"mcpServers": {"a": {"command": "x", "envFile": ".env"}, "b": {"command": "x", "envFile": "no"}}}"#;
+    std::fs::write(&file, text).unwrap();
+    let problems = toolgate_config::load(&file, &env()).unwrap_err();
+    let paths: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
+    assert_eq!(paths, ["mcpServers.a.envFile", "mcpServers.b.envFile"]);
+    assert!(problems[0].message.starts_with("line 2 of "), "{}", problems[0].message);
+}
+
+fn as_json(file: &Path) -> serde_json::Value {
+    let source = Source::open(file).unwrap();
+    source.tree().unwrap().to_json()
+}
+
+#[test]
+fn the_schema_accepts_good_files() {
+    let validator = jsonschema::validator_for(&schema::schema()).unwrap();
+    for file in fixtures("good") {
+        let faults: Vec<String> = validator.iter_errors(&as_json(&file)).map(|error| error.to_string()).collect();
+        assert_eq!(faults, Vec::<String>::new(), "{}", name_of(&file));
+    }
+}
+
+#[test]
+fn the_schema_refuses_what_the_reader_refuses() {
+    let validator = jsonschema::validator_for(&schema::schema()).unwrap();
+    let table = [
+        r#"{"sandbox": {}}"#,
+        r#"{"mcpServers": []}"#,
+        r#"{"mcpServers": {"a": {"command": 1}}}"#,
+        r#"{"mcpServers": {"a": {"command": "x", "args": "y"}}}"#,
+        r#"{"mcpServers": {"a": {"command": "x", "env": {"A": []}}}}"#,
+        r#"{"mcpServers": {"a": {"type": "websocket", "url": "https://x"}}}"#,
+        r#"{"mcpServers": {"a": {"url": "ftp://x"}}}"#,
+        r#"{"mcpServers": {"a": {"command": "x", "disabled": "yes"}}}"#,
+        r#"{"toolgate": {"mode": "all"}}"#,
+        r#"{"toolgate": {"sandbox": {"engine": "v9"}}}"#,
+        r#"{"toolgate": {"sandbox": {"pool": -1}}}"#,
+        r#"{"toolgate": {"sandbox": {"pool": 1.5}}}"#,
+        r#"{"toolgate": {"sandbox": {"limits": {"chain": {"timeout": "soon"}}}}}"#,
+        r#"{"toolgate": {"sandbox": {"limits": {"chain": {"timeout": 0}}}}}"#,
+        r#"{"toolgate": {"sandbox": {"limits": {"chain": {"memory": "lots"}}}}}"#,
+        r#"{"toolgate": {"output": {"intent": 1}}}"#,
+        r#"{"toolgate": {"output": {"chunk_threshold": "5."}}}"#,
+        r#"{"toolgate": {"http": {"bind": "here"}}}"#,
+        r#"{"toolgate": {"http": {"keys": [{"name": "a", "hash": "sha256:1"}]}}}"#,
+        r#"{"toolgate": {"http": {"keys": [{"name": "a", "hash": 1}]}}}"#,
+        r#"{"toolgate": {"http": {"allowed_origins": ["x"]}}}"#,
+        r#"{"toolgate": {"http": {"allowed_hosts": ["a/b"]}}}"#,
+        r#"{"toolgate": {"backends": {"a": {"alow": []}}}}"#,
+        r#"{"toolgate": {"backends": {"a": {"allow": [""]}}}}"#,
+        r#"{"toolgate": {"functions": {"f": {"url": "x"}}}}"#,
+        r#"{"toolgate": {"functions": {"f": {"tool": "x"}}}}"#,
+        r#"{"toolgate": {"functions": {"f": {"url": "https://x", "method": "BREW"}}}}"#,
+        r#"{"toolgate": {"guard": {"allow": ["a b"]}}}"#,
+        r#"{"toolgate": {"store": "mysql://x"}}"#,
+        r#"{"toolgate": {"engines": {"v9": {}}}}"#,
+        r#"{"toolgate": {"weather": {"base_url": 1}}}"#,
+        r#"{"toolgate": {"allow_runtime_registration": null}}"#,
+        r#"{"toolgate": null}"#,
+        r#"[]"#,
+    ];
+    for text in table {
+        assert!(read(text.as_bytes().to_vec(), "toolgate.json").is_err(), "the reader takes {text}");
+        assert!(!validator.is_valid(&serde_json::from_str(text).unwrap()), "the schema takes {text}");
+    }
+}
+
+#[test]
+fn every_setting_is_described() {
+    fn undescribed(schema: &serde_json::Value, path: &str, found: &mut Vec<String>) {
+        if let Some(properties) = schema.get("properties").and_then(|properties| properties.as_object()) {
+            for (key, inner) in properties {
+                let path = format!("{path}.{key}");
+                if inner.get("description").and_then(|text| text.as_str()).is_none_or(str::is_empty) {
+                    found.push(path.clone());
+                }
+                undescribed(inner, &path, found);
+            }
+        }
+        for inner in ["additionalProperties", "items"].iter().filter_map(|key| schema.get(key)) {
+            undescribed(inner, path, found);
+        }
+    }
+    let mut found = Vec::new();
+    undescribed(&schema::schema(), "", &mut found);
+    assert_eq!(found, Vec::<String>::new());
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_readers_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        for name in ["a.json", "a.yaml", "a.toml"] {
+            let _ = read(bytes.clone(), name);
+        }
+    }
+
+    #[test]
+    fn no_likely_text_makes_the_readers_panic(
+        text in r#"([\[\]{}:,"'#&*!|>%@`?~$ \r\n\t-]|mcpServers|toolgate|command|\$\{|\\u|é|[a-z0-9.=])*"#
+    ) {
+        for name in ["a.json", "a.yaml", "a.toml"] {
+            let _ = read(text.clone().into_bytes(), name);
+        }
+    }
+
+    #[test]
+    fn every_json_value_is_read_as_it_is(value in json_value(), pretty in any::<bool>()) {
+        let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
+        // Line breaks stand only between tokens, so comments may stand there.
+        let text = text.replace('\n', " // comment \" ]\n /* { */ ");
+        let source = Source::new(Path::new("a.json"), Format::Json, text);
+        prop_assert_eq!(source.tree().unwrap().to_json(), value.clone());
+        // JSON is YAML, so the other reader must agree.
+        let source = Source::new(Path::new("a.yaml"), Format::Yaml, serde_json::to_string(&value).unwrap());
+        prop_assert_eq!(source.tree().unwrap().to_json(), value);
+    }
+}
+
+fn json_value() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(serde_json::Value::from),
+        any::<i64>().prop_map(serde_json::Value::from),
+        (-1e9..1e9f64).prop_map(serde_json::Value::from),
+        any::<String>().prop_map(serde_json::Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 6, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..6).prop_map(serde_json::Value::from),
+            proptest::collection::vec(("[a-zA-Z é\"\\\\]{0,6}", inner), 0..6)
+                .prop_map(|pairs| serde_json::Value::Object(pairs.into_iter().collect())),
+        ]
+    })
+}

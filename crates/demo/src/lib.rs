@@ -1,0 +1,168 @@
+//! A small MCP server of our own: an issue tracker, a notes store, a clock, and tools that misbehave on purpose.
+//!
+//! It lets everything be tried with nothing else installed, and gives tests a server that is
+//! known through and through: the issues are the same every time. It keeps nothing; a restart
+//! brings the beginning back.
+//!
+//! # Layout
+//! - `tools`: what is offered; `issues`, `notes`, `clock`, `edge_cases`: what it does
+//! - `answer`: results as tools give them
+
+#![forbid(unsafe_code)]
+
+mod answer;
+mod clock;
+mod edge_cases;
+mod issues;
+mod notes;
+mod tools;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+use self::issues::Tracker;
+use self::notes::Notes;
+use toolgate_mcp::server::{
+    Change, Completion, Fault, Identity, News, Page, ResourceCall, Service, ServiceFuture, ToolCall, Watch, ready,
+};
+
+/// Changes that a slow listener may miss before it is told to look at everything.
+const CHANGES: usize = 64;
+const README: &str = "demo://readme";
+const ABOUT: &str = "A demo server: 240 issues of an imaginary project, notes that live as long as the process, a clock, \
+                     a slow tool and one that always fails.";
+
+/// The demo server.
+#[derive(Debug)]
+pub struct Demo {
+    tracker: Mutex<Tracker>,
+    notes: Mutex<Notes>,
+    changes: broadcast::Sender<News>,
+}
+
+impl Default for Demo {
+    fn default() -> Self {
+        let (changes, _) = broadcast::channel(CHANGES);
+        Self { tracker: Mutex::default(), notes: Mutex::default(), changes }
+    }
+}
+
+/// Serves the demo on standard input and output until the client is gone or `shutdown` is cancelled.
+pub async fn serve_stdio(shutdown: CancellationToken) -> std::io::Result<()> {
+    let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+    toolgate_mcp::server::serve_stdio(Arc::new(Demo::default()), Page::default(), input, output, shutdown).await
+}
+
+impl Service for Demo {
+    fn identity(&self) -> Identity {
+        Identity {
+            name: "toolgate-demo".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            instructions: ABOUT.to_owned(),
+        }
+    }
+
+    fn tools(&self, _: &Page) -> Vec<Value> {
+        tools::all()
+    }
+
+    fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
+        let outcome = match call.name.as_str() {
+            "list_issues" => lock(&self.tracker).list(call.arguments),
+            "search_issues" => lock(&self.tracker).search(call.arguments),
+            "get_issue" => lock(&self.tracker).get(call.arguments),
+            "update_issue" => lock(&self.tracker).update(call.arguments),
+            "create_note" => lock(&self.notes).create(call.arguments).inspect(|name| self.announce(name)).map(saved),
+            "read_note" => lock(&self.notes).read(call.arguments),
+            "list_notes" => Ok(lock(&self.notes).list()),
+            "delete_note" => lock(&self.notes).delete(call.arguments).inspect(|name| self.announce(name)).map(deleted),
+            "current_time" => clock::now(call.arguments),
+            "show_logo" => return ready(Ok(edge_cases::logo(README))),
+            "always_fails" => edge_cases::fail(&call.arguments),
+            "slow_task" => return Box::pin(async move { Ok(answer::of(edge_cases::slow(call).await)) }),
+            name => return ready(Err(Fault::NotFound(format!("there is no tool {name}")))),
+        };
+        ready(Ok(answer::of(outcome)))
+    }
+
+    fn resources(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
+        let readme =
+            json!({ "uri": README, "name": "readme", "description": "What this is.", "mimeType": "text/plain" });
+        ready(Ok(std::iter::once(readme).chain(lock(&self.notes).resources()).collect()))
+    }
+
+    fn resource_templates(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
+        let issue = json!({
+            "uriTemplate": "demo://issue/{number}", "name": "issue",
+            "description": "One issue by its number.", "mimeType": "application/json",
+        });
+        ready(Ok(vec![issue]))
+    }
+
+    fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
+        ready(self.contents(&call.uri))
+    }
+
+    fn watch(&self, call: ResourceCall) -> ServiceFuture<Watch> {
+        ready(self.contents(&call.uri).map(|_| Watch::own()))
+    }
+
+    fn complete(&self, completion: Completion) -> ServiceFuture<Vec<String>> {
+        if completion.reference.get("uri").and_then(Value::as_str) != Some("demo://issue/{number}") {
+            return ready(Ok(Vec::new()));
+        }
+        ready(Ok(lock(&self.tracker).numbers().filter(|number| number.starts_with(&completion.typed)).collect()))
+    }
+
+    fn has_resources(&self) -> bool {
+        true
+    }
+
+    fn announces_resources(&self) -> bool {
+        true
+    }
+
+    fn has_completions(&self) -> bool {
+        true
+    }
+
+    fn changes(&self) -> broadcast::Receiver<News> {
+        self.changes.subscribe()
+    }
+}
+
+impl Demo {
+    fn contents(&self, uri: &str) -> Result<Vec<Value>, Fault> {
+        let issue = uri.strip_prefix("demo://issue/").and_then(|number| number.parse().ok());
+        let found = match issue {
+            Some(number) => {
+                lock(&self.tracker).find(number).map(|issue| (json!(issue).to_string(), "application/json"))
+            }
+            None if uri == README => Some((ABOUT.to_owned(), "text/plain")),
+            None => lock(&self.notes).at(uri).map(|text| (text, "text/plain")),
+        };
+        let (text, kind) = found.ok_or_else(|| Fault::NotFound(format!("there is no resource {uri}")))?;
+        Ok(vec![json!({ "uri": uri, "mimeType": kind, "text": text })])
+    }
+
+    /// A note came, changed or went. That nobody listens is no failure.
+    fn announce(&self, note: &str) {
+        let _ = self.changes.send(Change::Resources.into());
+        let _ = self.changes.send(Change::Resource(notes::uri(note)).into());
+    }
+}
+
+fn saved(name: String) -> Value {
+    json!({ "saved": name, "uri": notes::uri(&name) })
+}
+
+fn deleted(name: String) -> Value {
+    json!({ "deleted": name })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,144 @@
+//! The functions every run has unless its `functions` list leaves them out: `httpCall`, `api.fetch`, `api.getWeather`.
+
+use super::http::{Fetcher, HttpRequest};
+use super::weather::{self, WeatherSettings};
+use super::{CallContext, FunctionError, HostFunction, Registry, SignatureError};
+use serde_json::{Value, json};
+
+/// The built-in functions over one guarded client.
+pub fn registry(fetcher: &Fetcher, weather: &WeatherSettings) -> Result<Registry, SignatureError> {
+    Ok([http_call(fetcher.clone())?, fetch(fetcher.clone())?, weather::get_weather(weather)?].into_iter().collect())
+}
+
+/// `httpCall({url, method?, headers?, body?})`.
+pub fn http_call(fetcher: Fetcher) -> Result<HostFunction, SignatureError> {
+    let mut request = init_schema();
+    let mut properties = json!({ "url": url_schema() });
+    if let (Some(all), Some(init)) = (properties.as_object_mut(), request["properties"].as_object_mut()) {
+        all.append(init);
+    }
+    request["properties"] = properties;
+    request["required"] = json!(["url"]);
+    HostFunction::builder("httpCall")
+        .describe(
+            "Sends an HTTP request and returns the response. Any status is a response, not an error. Only public hosts can be \
+             reached.",
+        )
+        .required("request", request, "What to send. A body that is not a string is sent as JSON.")
+        .returns(response_schema())
+        .handle(move |context, mut args| {
+            let fetcher = fetcher.clone();
+            async move {
+                let mut init = args.first_mut().map(Value::take).unwrap_or_default();
+                let url = init.as_object_mut().and_then(|request| request.remove("url")).unwrap_or_default();
+                send(&fetcher, &context, &url, Some(&init)).await
+            }
+        })
+}
+
+/// `api.fetch(url, init)`.
+pub fn fetch(fetcher: Fetcher) -> Result<HostFunction, SignatureError> {
+    HostFunction::builder("api.fetch")
+        .describe(
+            "Fetches a URL and returns the whole response as plain data: `json` is already parsed, there is no `.json()`. Only \
+             public hosts can be reached.",
+        )
+        .required("url", url_schema(), "An absolute http or https URL.")
+        .optional("init", init_schema(), "How to send it; GET without a body by default.")
+        .returns(response_schema())
+        .handle(move |context, args| {
+            let fetcher = fetcher.clone();
+            async move { send(&fetcher, &context, args.first().unwrap_or(&Value::Null), args.get(1)).await }
+        })
+}
+
+async fn send(
+    fetcher: &Fetcher,
+    context: &CallContext,
+    url: &Value,
+    init: Option<&Value>,
+) -> Result<Value, FunctionError> {
+    let request = HttpRequest::new(url.as_str().unwrap_or_default(), init, fetcher.limits().request_body)?;
+    Ok(fetcher.fetch(context, request).await?.into_json())
+}
+
+fn url_schema() -> Value {
+    json!({ "type": "string" })
+}
+
+fn init_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "method": { "type": "string" },
+            "headers": { "type": "object", "additionalProperties": { "type": ["string", "number", "boolean"] } },
+            "body": {},
+        },
+        "additionalProperties": false,
+    })
+}
+
+fn response_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "status": { "type": "integer" },
+            "headers": {
+                "type": "object",
+                "additionalProperties": { "type": "string" },
+                "description": "Lower-case names; repeated headers joined by `, `, set-cookie by line breaks.",
+            },
+            "json": { "description": "The parsed body, when the response says that it is JSON." },
+            "body": { "type": "string", "description": "The body otherwise." },
+            "encoding": { "const": "base64", "description": "Present when `body` is base64 of bytes that are no text." },
+        },
+        "required": ["status", "headers"],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::docs;
+    use crate::http::{AllowList, Guard, HttpLimits};
+
+    fn built_in() -> Registry {
+        let fetcher = Fetcher::new(Guard::new(AllowList::none()), HttpLimits::default());
+        registry(&fetcher, &WeatherSettings::default()).expect("sound signatures")
+    }
+
+    #[test]
+    fn the_built_in_functions_document_themselves() {
+        insta::assert_snapshot!(docs::as_dts(&built_in()));
+    }
+
+    async fn check(name: &str, args: Value, expected: &str) {
+        let Value::Array(args) = args else { panic!("arguments are a list") };
+        let found = built_in().call(name, CallContext::default(), args).await.expect_err("a refusal");
+        assert_eq!(format!("{} {}", found.code.as_str(), found.message), expected);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_can_not_be_sent_says_why() {
+        check(
+            "httpCall",
+            json!([{}]),
+            r#"INVALID_ARGUMENTS httpCall: argument 1 `request`: "url" is a required property"#,
+        )
+        .await;
+        check("httpCall", json!([]), "INVALID_ARGUMENTS httpCall: argument 1 `request` is missing").await;
+        check(
+            "httpCall",
+            json!([{"url": "ftp://a.test"}]),
+            "REFUSED the scheme `ftp` is not allowed: use http or https",
+        )
+        .await;
+        let credentials = "REFUSED a URL must not hold a user name or password: use the Authorization header";
+        check("api.fetch", json!(["http://u:p@a.test/"]), credentials).await;
+        check("api.fetch", json!(["http://u@a.test/", null]), credentials).await;
+        let forbidden = "REFUSED the header `Host` can't be set";
+        check("api.fetch", json!(["http://a.test/", {"headers": {"Host": "b"}}]), forbidden).await;
+        let invalid = "INVALID_ARGUMENTS api.fetch: argument 2 `init` at /headers/a: [] is not of types \"boolean\", \"number\", \"string\"";
+        check("api.fetch", json!(["http://a.test/", {"headers": {"a": []}}]), invalid).await;
+    }
+}

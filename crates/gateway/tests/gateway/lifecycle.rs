@@ -1,0 +1,171 @@
+//! Starts, crashes, changes and ends.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use toolgate_mcp::server::{Change, Service};
+
+use crate::support::{PATIENCE, World, call, first_text, fixture, members};
+
+const STILL_STARTING: &str = "Backend 'slow' is still starting. Tool 'echo' is cached but the backend hasn't connected \
+                              yet. Try again shortly.";
+
+#[tokio::test]
+async fn a_cached_gateway_answers_before_any_backend_is_up() {
+    let folder = std::sync::Arc::new(tempfile::tempdir().unwrap());
+    let gate = folder.path().join("gate");
+    let servers = json!({ "slow": fixture(&["--gate", gate.to_str().unwrap()]) });
+    std::fs::write(&gate, "").unwrap();
+    let first = World::at(folder.clone(), servers.clone(), json!({}));
+    first.gateway.settled(PATIENCE, |_| true).await;
+    assert_eq!(first.chain("return await slow.echo({ n: 1 })").await, json!({ "n": 1 }));
+    first.gateway.shut_down().await;
+
+    std::fs::remove_file(&gate).unwrap();
+    let second = World::at(folder, servers, json!({}));
+    let found = second.text("search_tools", json!({ "task_description": "echo" })).await;
+    assert!(found.contains("slow.echo"), "{found}");
+    let early = call("call_tool_chain", json!({ "code": "return await slow.echo({ n: 2 })", "timeout": 400 }));
+    let early = second.agent.call(early).await.unwrap();
+    assert_eq!(early["isError"], true);
+    assert!(first_text(&early).contains(STILL_STARTING), "{early}");
+    assert_eq!(early["_meta"]["toolgate/report"]["safe_to_retry"], true);
+
+    // A call that may wait gets its answer as soon as the backend is up.
+    let waiting = second.chain("return await slow.echo({ n: 3 })");
+    let opening = async { std::fs::write(&gate, "").unwrap() };
+    assert_eq!(tokio::join!(waiting, opening).0, json!({ "n": 3 }));
+    second.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_cached_tool_that_is_denied_now_is_not_shown() {
+    let folder = std::sync::Arc::new(tempfile::tempdir().unwrap());
+    let first = World::at(folder.clone(), json!({ "f": fixture(&[]) }), json!({}));
+    first.gateway.settled(PATIENCE, |_| true).await;
+    first.gateway.shut_down().await;
+    let denied = json!({ "backends": { "f": { "deny": ["echo", "cr*"] } } });
+    let second = World::at(folder, json!({ "f": fixture(&[]) }), denied);
+    let catalog = second.gateway.catalog();
+    assert!(catalog.tool("f", "say").is_some());
+    assert!(catalog.tool("f", "echo").is_none() && catalog.tool("f", "crash").is_none());
+    let text = second.text("call_tool_chain", json!({ "code": "return await f.echo({})" })).await;
+    assert!(text.contains("echo") && !text.contains("structuredContent"), "{text}");
+    second.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_saved_configuration_restarts_only_what_changed() {
+    let servers = json!({ "same": fixture(&[]), "other": fixture(&[]), "gone": fixture(&[]), "tuned": fixture(&[]) });
+    let world = World::up(servers).await;
+    let (same, other, tuned) = (world.pid("same"), world.pid("other"), world.pid("tuned"));
+    let gone = world.pid("gone").unwrap();
+    let servers = json!({
+        "same": fixture(&[]), "other": fixture(&["--tools", "3"]), "new": fixture(&[]), "tuned": fixture(&[]),
+        "off": { "command": "nothing", "disabled": true },
+    });
+    let settings = json!({ "backends": { "tuned": { "deny": ["fail"], "tags": ["quiet"], "timeout": "1s" } } });
+    let changes = world.gateway.reload(world.config(servers, settings)).await;
+    let names = |names: &[toolgate_config::values::BackendName]| {
+        names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names(&changes.added), "new");
+    assert_eq!(names(&changes.removed), "gone");
+    assert_eq!(names(&changes.changed), "other");
+    assert_eq!(names(&changes.retuned), "tuned");
+    world.gateway.settled(PATIENCE, |_| true).await;
+    assert_eq!(world.pid("same"), same);
+    assert_eq!(world.pid("tuned"), tuned);
+    assert_ne!(world.pid("other"), other);
+    assert_eq!(members(gone), Vec::<u32>::new());
+    let catalog = world.gateway.catalog();
+    assert!(catalog.tool("other", "tool_2").is_some() && catalog.tool("new", "echo").is_some());
+    assert!(catalog.tool("tuned", "fail").is_none() && catalog.tool("tuned", "echo").is_some());
+    assert_eq!(catalog.backend("tuned").unwrap().tags(), ["quiet"]);
+    let late = world.chain("return await tuned.hang({})").await;
+    assert!(late.as_str().unwrap().contains("no answer within 1000 ms"), "{late}");
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_crash_fails_its_call_and_the_chain_goes_on() {
+    let world = World::up(json!({ "f": fixture(&[]), "other": fixture(&[]) })).await;
+    let code = "let code; try { await f.crash({}) } catch (error) { code = [error.name, error.code, error.backend] }
+                const other = await other.echo({ n: 1 });
+                return { code, other, again: await f.echo({ n: 2 }) }";
+    let code = code.replace("const other =", "const there =").replace("other,", "other: there,");
+    let expected = json!({ "code": ["ToolError", "CRASHED", "f"], "other": { "n": 1 }, "again": { "n": 2 } });
+    assert_eq!(world.chain(&code).await, expected);
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_chain_is_cancelled_at_the_backend_which_stays_usable() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let hanging = call("call_tool_chain", json!({ "code": "console.log(1); return await f.busy({})" }));
+    let cancel = hanging.cancel.clone();
+    let (sender, mut progress) = tokio::sync::mpsc::channel(16);
+    let hanging = world.agent.call(toolgate_mcp::server::ToolCall { progress: Some(sender), ..hanging });
+    let ending = tokio::spawn(hanging);
+    let begun = async { while progress.recv().await.unwrap().message.as_deref() != Some("1 begun") {} };
+    timeout(PATIENCE, begun).await.unwrap();
+    let since = std::time::Instant::now();
+    cancel.cancel();
+    let ended = ending.await.unwrap().unwrap();
+    assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
+    assert_eq!(ended["_meta"]["toolgate/report"]["code"], "ABORTED", "{ended}");
+    assert_eq!(world.chain("return await f.was_cancelled({})").await, json!("busy"));
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn shutting_down_leaves_no_process() {
+    let world = World::up(json!({ "a": fixture(&["--grandchild"]), "b": fixture(&["--stubborn"]) })).await;
+    let groups = [world.pid("a").unwrap(), world.pid("b").unwrap()];
+    assert!(groups.iter().all(|group| !members(*group).is_empty()));
+    world.gateway.shut_down().await;
+    assert!(groups.iter().all(|group| members(*group).is_empty()));
+}
+
+#[tokio::test]
+async fn a_changed_list_of_tools_is_passed_on() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let mut changes = world.agent.changes();
+    world.chain("return await f.grow({ name: 'fresh_tool' })").await;
+    let told = async { while changes.recv().await.unwrap().change != Change::Tools {} };
+    timeout(PATIENCE, told).await.unwrap();
+    assert_eq!(world.chain("return await f.fresh_tool({ n: 1 })").await, json!({ "n": 1 }));
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_backend_that_cannot_start_is_explained_and_the_others_serve() {
+    let world = World::up(json!({ "good": fixture(&[]), "bad": { "command": "/no/such/program" } })).await;
+    assert_eq!(world.chain("return await good.echo({ n: 1 })").await, json!({ "n": 1 }));
+    let text = world.chain("return await bad.anything({})").await;
+    assert!(text.as_str().unwrap().contains("toolgate://backend/bad"), "{text}");
+    let health: Value = serde_json::from_str(&world.resource("toolgate://health").await).unwrap();
+    assert_eq!((&health["status"], &health["backends"]), (&json!("degraded"), &json!({ "failed": 1, "ready": 1 })));
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_broken_file_changes_nothing_and_is_told() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let pid = world.pid("f");
+    let (sender, states) = tokio::sync::watch::channel(toolgate_config::watch::State {
+        config: world.gateway.config(),
+        problems: Vec::new(),
+    });
+    world.gateway.follow_file(states);
+    let mut changes = world.agent.changes();
+    let problems = toolgate_config::load(std::path::Path::new("/no/such/file"), &toolgate_config::Env::of_process());
+    sender.send_modify(|state| state.problems = problems.unwrap_err());
+    let told = async { while changes.recv().await.unwrap().change != Change::Resource("toolgate://health".into()) {} };
+    timeout(PATIENCE, told).await.unwrap();
+    let health: Value = serde_json::from_str(&world.resource("toolgate://health").await).unwrap();
+    assert_eq!(health["configuration_problems"].as_array().unwrap().len(), 1);
+    assert_eq!(world.pid("f"), pid);
+    world.gateway.shut_down().await;
+}

@@ -1,0 +1,103 @@
+//! Requests that are turned away, each with its status and a reason in JSON-RPC.
+
+use crate::protocol::ErrorCode;
+use axum::http::header::{ALLOW, WWW_AUTHENTICATE};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+
+use super::super::message::{RpcError, error, too_large};
+use super::super::outgoing::Outgoing;
+use super::Unauthorized;
+
+/// A request that is turned away.
+#[derive(Debug)]
+pub(super) struct Refusal(Box<Reason>);
+
+#[derive(Debug)]
+struct Reason {
+    status: StatusCode,
+    id: Value,
+    error: RpcError,
+    header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, error: RpcError) -> Self {
+        Self(Box::new(Reason { status, id: Value::Null, error, header: None }))
+    }
+
+    fn because(status: StatusCode, reason: &str) -> Self {
+        Self::new(status, error(ErrorCode::INVALID_REQUEST, reason))
+    }
+
+    fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.header = Some((name, value));
+        self
+    }
+
+    pub(super) fn bad(error: RpcError) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error)
+    }
+
+    pub(super) fn forbidden(reason: &str) -> Self {
+        Self::because(StatusCode::FORBIDDEN, reason)
+    }
+
+    pub(super) fn unauthorized(refused: Unauthorized) -> Self {
+        let challenge = refused.challenge.and_then(|challenge| HeaderValue::from_str(&challenge).ok());
+        let challenge = challenge.unwrap_or(HeaderValue::from_static("Bearer"));
+        Self::because(StatusCode::UNAUTHORIZED, "no valid credentials").with_header(WWW_AUTHENTICATE, challenge)
+    }
+
+    pub(super) fn too_large(limit: usize) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, too_large(limit))
+    }
+
+    pub(super) fn broken_body() -> Self {
+        Self::because(StatusCode::BAD_REQUEST, "the body broke off")
+    }
+
+    pub(super) fn too_slow() -> Self {
+        Self::because(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive")
+    }
+
+    pub(super) fn wrong_type() -> Self {
+        Self::because(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json")
+    }
+
+    pub(super) fn not_acceptable(reason: &str) -> Self {
+        Self::because(StatusCode::NOT_ACCEPTABLE, reason)
+    }
+
+    pub(super) fn only_post() -> Self {
+        let refusal = Self::because(StatusCode::METHOD_NOT_ALLOWED, "this revision of the protocol only knows POST");
+        refusal.with_header(ALLOW, HeaderValue::from_static("POST"))
+    }
+
+    pub(super) fn no_session() -> Self {
+        Self::because(StatusCode::BAD_REQUEST, "send initialize first, and Mcp-Session-Id from then on")
+    }
+
+    pub(super) fn unknown_session() -> Self {
+        let error = RpcError { code: -32001, message: "no such session".to_owned(), data: None };
+        Self::new(StatusCode::NOT_FOUND, error)
+    }
+
+    /// The same, as an answer to `id`.
+    pub(super) fn to(mut self, id: &Value) -> Self {
+        self.0.id = id.clone();
+        self
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let Reason { status, id, error, header } = *self.0;
+        let mut response = (status, Outgoing::reply(&id, Err(error))).into_response();
+        if let Some((name, value)) = header {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}

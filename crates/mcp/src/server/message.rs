@@ -1,0 +1,151 @@
+//! JSON-RPC as a server reads it, untyped.
+
+use crate::protocol::ErrorCode;
+use serde_json::{Map, Value};
+
+pub(super) use crate::rpc::RpcError;
+
+/// A question.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Request {
+    /// A string or a number, echoed as it came.
+    pub(super) id: Value,
+    pub(super) method: String,
+    pub(super) params: Map<String, Value>,
+}
+
+impl Request {
+    /// The `_meta` of the parameters.
+    pub(super) fn meta(&self) -> Option<&Map<String, Value>> {
+        self.params.get("_meta")?.as_object()
+    }
+
+    /// A string among the parameters.
+    pub(super) fn text(&self, key: &str) -> Result<&str, RpcError> {
+        let found = self.params.get(key).and_then(Value::as_str);
+        found.ok_or_else(|| invalid_params(format!("{} needs a string `{key}`", self.method)))
+    }
+
+    /// An object among the parameters; absent is empty.
+    pub(super) fn object(&self, key: &str) -> Result<Map<String, Value>, RpcError> {
+        match self.params.get(key) {
+            None | Some(Value::Null) => Ok(Map::new()),
+            Some(Value::Object(object)) => Ok(object.clone()),
+            Some(_) => Err(invalid_params(format!("`{key}` of {} is no object", self.method))),
+        }
+    }
+}
+
+/// One message from a client, by what it asks of us.
+#[derive(Debug, PartialEq)]
+pub(super) enum Message {
+    Request(Request),
+    Notification {
+        method: String,
+        params: Map<String, Value>,
+    },
+    /// An answer. We ask nothing, so it is to nothing of ours.
+    Reply,
+    /// No message of the protocol; `id` where one could be read.
+    Malformed {
+        id: Value,
+        error: RpcError,
+    },
+}
+
+impl Message {
+    pub(super) fn read(message: Value) -> Self {
+        let Value::Object(mut message) = message else { return malformed(Value::Null, "a message is an object") };
+        let id = message.shift_remove("id");
+        let echo = id.clone().filter(is_id).unwrap_or_default();
+        if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+            return malformed(echo, "`jsonrpc` is not \"2.0\"");
+        }
+        let method = match message.shift_remove("method") {
+            Some(Value::String(method)) => method,
+            Some(_) => return malformed(echo, "`method` is no string"),
+            None if message.contains_key("result") || message.contains_key("error") => return Self::Reply,
+            None => return malformed(echo, "a message without a method"),
+        };
+        let params = match message.shift_remove("params") {
+            None | Some(Value::Null) => Map::new(),
+            Some(Value::Object(params)) => params,
+            Some(_) => return Self::Malformed { id: echo, error: invalid_params("`params` is no object") },
+        };
+        match id {
+            None => Self::Notification { method, params },
+            Some(id) if is_id(&id) => Self::Request(Request { id, method, params }),
+            Some(_) => malformed(Value::Null, "`id` is neither a string nor a number"),
+        }
+    }
+}
+
+fn is_id(id: &Value) -> bool {
+    id.is_string() || id.is_number()
+}
+
+fn malformed(id: Value, reason: &str) -> Message {
+    Message::Malformed { id, error: error(ErrorCode::INVALID_REQUEST, reason) }
+}
+
+pub(super) fn error(code: ErrorCode, message: impl Into<String>) -> RpcError {
+    RpcError { code: code.0, message: message.into(), data: None }
+}
+
+pub(super) fn invalid_params(message: impl Into<String>) -> RpcError {
+    error(ErrorCode::INVALID_PARAMS, message)
+}
+
+pub(super) fn no_such_method(method: &str) -> RpcError {
+    let shown: String = method.chars().take(100).collect();
+    error(ErrorCode::METHOD_NOT_FOUND, format!("there is no method {shown}"))
+}
+
+pub(super) fn not_json(error_: &serde_json::Error) -> RpcError {
+    error(ErrorCode::PARSE_ERROR, format!("not readable JSON: {error_}"))
+}
+
+pub(super) fn too_large(limit: usize) -> RpcError {
+    error(ErrorCode::INVALID_REQUEST, format!("the message is larger than {limit} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check_code(message: Value, id: Value, code: i64) {
+        match Message::read(message.clone()) {
+            Message::Malformed { id: found, error } => assert_eq!((found, error.code), (id, code), "{message}"),
+            other => panic!("{message}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_id_is_echoed_as_it_came() {
+        for id in [json!(1), json!("1"), json!("größe"), json!(-3), json!(1.5)] {
+            let Message::Request(request) = Message::read(json!({ "jsonrpc": "2.0", "id": id, "method": "m" })) else {
+                panic!("no request");
+            };
+            assert_eq!(request.id, id);
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused_with_its_id_where_it_has_one() {
+        check_code(json!(1), Value::Null, -32600);
+        check_code(json!({ "id": 1, "method": "m" }), json!(1), -32600);
+        check_code(json!({ "jsonrpc": "2.0", "id": 1 }), json!(1), -32600);
+        check_code(json!({ "jsonrpc": "2.0", "id": 1, "method": 2 }), json!(1), -32600);
+        check_code(json!({ "jsonrpc": "2.0", "id": null, "method": "m" }), Value::Null, -32600);
+        check_code(json!({ "jsonrpc": "2.0", "id": { "a": 1 }, "method": "m" }), Value::Null, -32600);
+        check_code(json!({ "jsonrpc": "2.0", "id": 1, "method": "m", "params": [1] }), json!(1), -32602);
+    }
+
+    #[test]
+    fn a_message_without_an_id_is_a_notification_and_an_answer_is_to_nothing() {
+        let read = Message::read(json!({ "jsonrpc": "2.0", "method": "m" }));
+        assert_eq!(read, Message::Notification { method: "m".to_owned(), params: Map::new() });
+        assert_eq!(Message::read(json!({ "jsonrpc": "2.0", "id": 1, "result": {} })), Message::Reply);
+    }
+}

@@ -1,0 +1,163 @@
+//! What is written to clients.
+//!
+//! Messages become text where they are made, each in its own task: what carries them only copies.
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::message::RpcError;
+use crate::rpc;
+
+/// A message on its way to a client.
+#[derive(Debug, Clone)]
+pub(super) struct Outgoing {
+    text: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Notification,
+    Result,
+    /// An error of this code.
+    Error(i64),
+}
+
+impl Outgoing {
+    pub(super) fn notification(method: &str, params: Value) -> Self {
+        Outgoing { text: rpc::notification(method, params).to_string(), kind: Kind::Notification }
+    }
+
+    /// The answer to `id`.
+    pub(super) fn reply(id: &Value, outcome: Result<Answer, RpcError>) -> Self {
+        let jsonrpc = "2.0";
+        match outcome {
+            Ok(result) => Outgoing { text: written(&Replied { jsonrpc, id, result: &result }), kind: Kind::Result },
+            Err(error) => {
+                let text = written(&Refused { jsonrpc, id, error: Reason::of(&error) });
+                Outgoing { text, kind: Kind::Error(error.code) }
+            }
+        }
+    }
+
+    /// One line of JSON, without its end.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+
+    pub(super) fn is_notification(&self) -> bool {
+        self.kind == Kind::Notification
+    }
+
+    /// The code of an answer that is an error.
+    pub(super) fn code(&self) -> Option<i64> {
+        match self.kind {
+            Kind::Error(code) => Some(code),
+            Kind::Notification | Kind::Result => None,
+        }
+    }
+}
+
+/// A result.
+#[derive(Debug, Clone)]
+pub(super) enum Answer {
+    Value(Value),
+    /// A page of tools that are text already, each in one line, and what follows them.
+    Tools(Vec<Box<RawValue>>, Map<String, Value>),
+}
+
+impl Serialize for Answer {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Answer::Value(value) => value.serialize(to),
+            Answer::Tools(tools, rest) => {
+                let mut object = to.serialize_map(Some(1 + rest.len()))?;
+                object.serialize_entry("tools", tools)?;
+                for (key, value) in rest {
+                    object.serialize_entry(key, value)?;
+                }
+                object.end()
+            }
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Replied<'a> {
+    jsonrpc: &'static str,
+    id: &'a Value,
+    result: &'a Answer,
+}
+
+#[derive(Serialize)]
+struct Refused<'a> {
+    jsonrpc: &'static str,
+    id: &'a Value,
+    error: Reason<'a>,
+}
+
+#[derive(Serialize)]
+struct Reason<'a> {
+    code: i64,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a Value>,
+}
+
+impl<'a> Reason<'a> {
+    fn of(RpcError { code, message, data }: &'a RpcError) -> Self {
+        Reason { code: *code, message, data: data.as_ref() }
+    }
+}
+
+/// Objects of JSON can always be written.
+fn written(message: &impl Serialize) -> String {
+    serde_json::to_string(message).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(message: &Outgoing, expected: Value) {
+        assert_eq!(serde_json::from_str::<Value>(message.text()).unwrap(), expected);
+        assert!(!message.text().contains('\n'));
+    }
+
+    #[test]
+    fn an_answer_is_a_result_or_an_error() {
+        let result = Outgoing::reply(&json!(1), Ok(Answer::Value(json!({ "a": "x\ny" }))));
+        check(&result, json!({ "jsonrpc": "2.0", "id": 1, "result": { "a": "x\ny" } }));
+        assert_eq!((result.code(), result.is_notification()), (None, false));
+        let error = |data| RpcError { code: -32602, message: "no".into(), data };
+        let refused = Outgoing::reply(&json!("i"), Err(error(None)));
+        check(&refused, json!({ "jsonrpc": "2.0", "id": "i", "error": { "code": -32602, "message": "no" } }));
+        assert_eq!(refused.code(), Some(-32602));
+        let refused = Outgoing::reply(&Value::Null, Err(error(Some(json!([1])))));
+        let reason = json!({ "code": -32602, "message": "no", "data": [1] });
+        check(&refused, json!({ "jsonrpc": "2.0", "id": null, "error": reason }));
+    }
+
+    #[test]
+    fn a_notification_answers_nothing() {
+        let told = Outgoing::notification("notifications/x", json!({ "a": 1 }));
+        check(&told, json!({ "jsonrpc": "2.0", "method": "notifications/x", "params": { "a": 1 } }));
+        assert_eq!((told.code(), told.is_notification()), (None, true));
+    }
+
+    #[test]
+    fn a_list_of_texts_is_a_list_of_values() {
+        let entries = ["{\"name\":\"a\"}", "{}"].map(|text| RawValue::from_string(text.to_owned()).unwrap());
+        let rest = json!({ "nextCursor": "x" }).as_object().cloned().unwrap();
+        let page = Outgoing::reply(&json!(1), Ok(Answer::Tools(entries.into(), rest)));
+        let result = json!({ "tools": [{ "name": "a" }, {}], "nextCursor": "x" });
+        check(&page, json!({ "jsonrpc": "2.0", "id": 1, "result": result }));
+    }
+}

@@ -1,0 +1,114 @@
+//! The text on its way through the stages.
+//!
+//! A body knows what it would print without printing it: its size and number of
+//! lines, its first and its last bytes. Only what is returned is ever laid out.
+
+use std::borrow::Cow;
+
+use memchr::memchr_iter;
+
+use toolgate_json::{Measure, Value, Window, pretty};
+
+/// How a body's text is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Text that is shown as it is.
+    Text,
+    /// JSON that a tool returned inside a string: shown with the layout it came with.
+    Written,
+    /// A returned value: shown with two spaces a level.
+    Pretty,
+}
+
+/// Size of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) bytes: usize,
+    pub(crate) lines: usize,
+}
+
+impl Extent {
+    pub(crate) fn of(text: &str) -> Self {
+        let breaks = memchr_iter(b'\n', text.as_bytes()).count();
+        let open = !text.is_empty() && !text.ends_with('\n');
+        Self { bytes: text.len(), lines: breaks + usize::from(open) }
+    }
+}
+
+/// A text and how it prints.
+#[derive(Clone, Debug)]
+pub struct Body<'a> {
+    text: Cow<'a, str>,
+    form: Form,
+    extent: Extent,
+}
+
+impl<'a> Body<'a> {
+    /// `text` has to be JSON for the two JSON forms.
+    pub fn new(text: Cow<'a, str>, form: Form) -> Self {
+        let extent = match form {
+            Form::Text | Form::Written => Extent::of(&text),
+            Form::Pretty => {
+                let mut measure = Measure::default();
+                pretty(Value::of(&text), &mut measure);
+                Extent { bytes: measure.bytes, lines: measure.breaks + 1 }
+            }
+        };
+        Self { text, form, extent }
+    }
+
+    pub(crate) fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Size as printed.
+    pub(crate) fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// The value, if this is JSON.
+    pub(crate) fn json(&self) -> Option<Value<'_>> {
+        (self.form != Form::Text).then(|| Value::of(&self.text))
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Appends the first bytes as printed, at most `room`.
+    pub(crate) fn print_head(&self, room: usize, out: &mut String) {
+        match self.form {
+            Form::Text | Form::Written => {
+                out.push_str(self.text.get(..self.text.floor_char_boundary(room)).unwrap_or_default());
+            }
+            Form::Pretty => pretty(Value::of(&self.text), &mut Window::new(0, room, out)),
+        }
+    }
+
+    /// The last bytes as printed, at most `room`.
+    pub(crate) fn tail(&self, room: usize) -> Cow<'_, str> {
+        let from = self.extent.bytes.saturating_sub(room);
+        if self.form == Form::Pretty {
+            let mut tail = String::with_capacity(self.extent.bytes - from);
+            pretty(Value::of(&self.text), &mut Window::new(from, self.extent.bytes, &mut tail));
+            return Cow::Owned(tail);
+        }
+        Cow::Borrowed(self.text.get(self.text.ceil_char_boundary(from)..).unwrap_or_default())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn whole(&self) -> Cow<'_, str> {
+        self.tail(self.extent.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_last_line_counts_with_or_without_its_line_break() {
+        let lines: Vec<_> = ["", "a", "a\n", "a\nb", "\n\n"].map(|text| Extent::of(text).lines).into();
+        assert_eq!(lines, [0, 1, 1, 2, 2]);
+    }
+}

@@ -1,0 +1,160 @@
+//! Arrays of objects with the same keys.
+
+use std::collections::VecDeque;
+
+use super::super::size::Kb;
+use super::identity::identity;
+use super::page::{Page, join, step};
+use super::{IDENTITIES, map};
+use toolgate_json::{Shape, Value, is_space};
+
+/// Fewer items are shown one by one.
+const MIN_ITEMS: usize = 3;
+
+/// More keys make an index, not a record.
+const MAX_KEYS: usize = 64;
+
+/// At most so many items are shown in full.
+const FIRST_ITEMS: usize = 5;
+
+/// What the items of a uniform array share.
+pub(super) struct Records<'a> {
+    items: Value<'a>,
+    count: usize,
+    keys: Vec<&'a str>,
+}
+
+impl<'a> Records<'a> {
+    /// None unless all items are objects with the keys of the first, in any order.
+    pub(super) fn of(array: Value<'a>) -> Option<Self> {
+        // Looked at before it is skipped over: at every level of deep nesting that would be the whole text.
+        let inside = array.text().strip_prefix('[')?;
+        inside.trim_start_matches(is_space).strip_prefix('{')?;
+        let first = array.element(0)?;
+        let keys: Vec<_> = first.entries().filter_map(|entry| entry.key).take(MAX_KEYS + 1).collect();
+        if keys.is_empty() || keys.len() > MAX_KEYS {
+            return None;
+        }
+        let mut count = 0;
+        for item in array.entries() {
+            if !has_keys(item.value, &keys) {
+                return None;
+            }
+            count += 1;
+        }
+        (count >= MIN_ITEMS).then_some(Self { items: array, count, keys })
+    }
+
+    /// Count, keys, first items and the identities of the rest.
+    pub(super) fn describe(&self, page: &mut Page, path: &str, budget: usize, depth: usize) {
+        let names: Vec<_> = self.keys.iter().map(|key| step(key)).collect();
+        let at = if path.is_empty() { String::new() } else { format!("{path} ") };
+        page.line(&format!(
+            "{at}({} items, {}), each with keys: {}",
+            self.count,
+            Kb(self.items.len()),
+            names.join(", ")
+        ));
+        let shown = self.first_items(page, path, budget, depth);
+        if shown < self.count {
+            self.identities(page, path, shown, budget.saturating_mul(IDENTITIES));
+        }
+    }
+
+    /// Shows as many items as half of the budget takes in full, at least one.
+    fn first_items(&self, page: &mut Page, path: &str, budget: usize, depth: usize) -> usize {
+        let mut used = 0;
+        let fits = |item: &Value<'_>| {
+            used += path.len() + 8 + item.len();
+            used <= budget / 2
+        };
+        let items = self.items.entries().map(|entry| entry.value);
+        let shown = items.clone().take(FIRST_ITEMS).take_while(fits).count().max(1);
+        for (index, item) in items.take(shown).enumerate() {
+            map::describe(page, &join(path, &format!("[{index}]")), item, budget / 2 / shown, depth + 1);
+        }
+        shown
+    }
+
+    /// One line an item, from `from` on. If not all fit, the first and the last.
+    fn identities(&self, page: &mut Page, path: &str, from: usize, budget: usize) {
+        let budget = budget.min(page.room());
+        let tail_budget = budget / 4;
+        // No identity is shorter than this, so earlier items cannot be among the last that fit.
+        let tail_from = self.count.saturating_sub(tail_budget / "[9] id=1".len());
+        let rest = join(path, &format!("[{from}-{}]", self.count - 1));
+        let mut head = format!("{rest} identities:");
+        let mut tail = VecDeque::new();
+        let (mut tail_bytes, mut left_out, mut named) = (0, 0usize, false);
+        let mut full = false;
+        for (index, item) in self.items.entries().enumerate().skip(from) {
+            if full && index < tail_from {
+                left_out += 1;
+                continue;
+            }
+            let Some(identity) = identity(item.value) else { continue };
+            named = true;
+            let line = format!("\n[{index}] {identity}");
+            full |= head.len() + line.len() > budget - tail_budget;
+            if !full {
+                head.push_str(&line);
+                continue;
+            }
+            if index < tail_from {
+                left_out += 1;
+                continue;
+            }
+            tail_bytes += line.len();
+            tail.push_back(line);
+            while tail_bytes + MORE_ROOM > tail_budget {
+                let Some(dropped) = tail.pop_front() else { break };
+                tail_bytes -= dropped.len();
+                left_out += 1;
+            }
+        }
+        if !named {
+            return;
+        }
+        if left_out > 0 {
+            head.push_str(&format!("\n… {left_out} more …"));
+        }
+        head.extend(tail);
+        page.line(&head);
+    }
+}
+
+/// The longest line that tells how many are left out, and the line break before the list.
+const MORE_ROOM: usize = 40;
+
+fn has_keys(item: Value<'_>, keys: &[&str]) -> bool {
+    let mut count = 0;
+    for (place, entry) in item.entries().enumerate() {
+        let Some(key) = entry.key else { return false };
+        // The usual order first, so that a search is the exception.
+        if keys.get(place) != Some(&key) && !keys.contains(&key) {
+            return false;
+        }
+        count += 1;
+    }
+    item.shape() == Shape::Object && count == keys.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(json: &str, expected: bool) {
+        assert_eq!(Records::of(Value::of(json)).is_some(), expected, "{json}");
+    }
+
+    #[test]
+    fn records_have_the_same_keys_in_any_order() {
+        check(r#"[{"a":1,"b":2},{"b":1,"a":2},{"a":[],"b":{}}]"#, true);
+        check(r#"[{"a":1},{"a":1},{"a":1,"b":2}]"#, false);
+        check(r#"[{"a":1},{"a":1},{"b":2}]"#, false);
+        check(r#"[{"a":1},{"a":1},[]]"#, false);
+        check(r#"[{"a":1},{"a":1}]"#, false);
+        check("[{},{},{}]", false);
+        check("[1,2,3]", false);
+    }
+}

@@ -1,0 +1,168 @@
+//! A part of a result: at a key path, in a range of lines, or around what is searched for.
+//!
+//! Lines are those of the text as an answer shows it: pretty JSON, or a string's
+//! own lines. What is read is bounded like any answer.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::path::KeyPath;
+use super::search;
+use super::{BadId, Kind, ResultId, Whole};
+use crate::{Body, Cut, Form, fit};
+use toolgate_json::{LineWindow, Shape, Value, pretty, unquote};
+
+/// What to read. Path, then lines, then search: each narrows what the one before left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Only the value there.
+    pub path: Option<KeyPath>,
+    /// Only these lines.
+    pub lines: Option<LineRange>,
+    /// Only what contains this, in any case.
+    pub search: Option<String>,
+    /// Hard bound on the bytes read.
+    pub max_bytes: usize,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self { path: None, lines: None, search: None, max_bytes: 200_000 }
+    }
+}
+
+/// Lines from one to another, counted from one, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineRange {
+    first: usize,
+    last: usize,
+}
+
+/// The text is not a line range.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("not a line range: write 10-40, 10- or 10; lines count from 1")]
+pub struct BadLines;
+
+impl LineRange {
+    /// None if there can be no such line.
+    pub fn new(first: usize, last: usize) -> Option<Self> {
+        (1 <= first && first <= last).then_some(Self { first, last })
+    }
+}
+
+impl FromStr for LineRange {
+    type Err = BadLines;
+
+    fn from_str(text: &str) -> Result<Self, BadLines> {
+        let number = |digits: &str| digits.trim().parse::<usize>().map_err(|_| BadLines);
+        let (first, last) = match text.split_once('-') {
+            Some((first, last)) if last.trim().is_empty() => (number(first)?, usize::MAX),
+            Some((first, last)) => (number(first)?, number(last)?),
+            None => (number(text)?, number(text)?),
+        };
+        Self::new(first, last).ok_or(BadLines)
+    }
+}
+
+/// Why a result could not be read.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ReadError {
+    /// The id has not the form of one.
+    #[error(transparent)]
+    BadId(#[from] BadId),
+    /// Nothing is kept under the id.
+    #[error(
+        "no result {id}: it may have expired (results are kept for {}) or made room for newer ones; run the code again",
+        minutes(kept_for)
+    )]
+    Gone {
+        /// The id asked for.
+        id: ResultId,
+        /// How long results are kept.
+        kept_for: Duration,
+    },
+    /// A path into plain text.
+    #[error("the result is plain text, which has no key paths: read it by lines or by search")]
+    NotJson,
+    /// The path leads out of the value.
+    #[error("no {asked}: {reached} {there}")]
+    NoSuchPath {
+        /// The path asked for.
+        asked: KeyPath,
+        /// How far it exists.
+        reached: KeyPath,
+        /// What is there.
+        there: String,
+    },
+    /// The range begins after the last line.
+    #[error("no line {first}: there are {lines} lines")]
+    NoSuchLine {
+        /// The first line asked for.
+        first: usize,
+        /// The lines there are.
+        lines: usize,
+    },
+}
+
+fn minutes(time: &Duration) -> String {
+    let minutes = time.as_secs().div_ceil(60);
+    if minutes == 1 { "1 minute".to_owned() } else { format!("{minutes} minutes") }
+}
+
+pub(super) fn read(whole: &Whole, reading: &Reading) -> Result<String, ReadError> {
+    let body = match &reading.path {
+        Some(_) if whole.kind == Kind::Text => return Err(ReadError::NotJson),
+        Some(path) => json_body(path.find(Value::of(&whole.text))?),
+        None if whole.kind == Kind::Text => Body::new(Cow::Borrowed(&whole.text), Form::Text),
+        None => json_body(Cow::Borrowed(&whole.text)),
+    };
+    let text = match (reading.lines, &reading.search) {
+        (None, Some(needle)) => return Ok(search::search(&body, needle, reading.max_bytes)),
+        (None, None) => return Ok(fit(&body, reading.max_bytes, Cut::Middle)),
+        (Some(range), None) => lines(&body, range, reading.max_bytes)?,
+        (Some(range), Some(needle)) => {
+            let lines = Body::new(lines(&body, range, SEARCHED)?.into(), Form::Text);
+            search::search_lines(&lines, needle, range.first, reading.max_bytes)
+        }
+    };
+    Ok(text)
+}
+
+/// Lines are searched up to this size.
+const SEARCHED: usize = 8 * 1024 * 1024;
+
+/// A string reads as its text, anything else as pretty JSON.
+fn json_body(json: Cow<'_, str>) -> Body<'_> {
+    if Value::of(&json).shape() != Shape::String {
+        return Body::new(json, Form::Pretty);
+    }
+    let text = match json {
+        Cow::Borrowed(json) => unquote(Value::of(json).text()),
+        Cow::Owned(json) => Cow::Owned(unquote(Value::of(&json).text()).into_owned()),
+    };
+    Body::new(text, Form::Text)
+}
+
+fn lines(body: &Body<'_>, range: LineRange, room: usize) -> Result<String, ReadError> {
+    if range.first > body.extent().lines {
+        return Err(ReadError::NoSuchLine { first: range.first, lines: body.extent().lines });
+    }
+    if body.form() == Form::Pretty {
+        let mut window = LineWindow::new(range.first, range.last, room);
+        pretty(Value::of(body.text()), &mut window);
+        return Ok(window.into_text());
+    }
+    let count = (range.last - range.first).saturating_add(1);
+    let mut text = String::new();
+    for (place, line) in body.text().split('\n').skip(range.first - 1).take(count).enumerate() {
+        let room = room.saturating_sub(text.len());
+        text.push_str(if place > 0 && room > 0 { "\n" } else { "" });
+        let room = room.saturating_sub(usize::from(place > 0));
+        text.push_str(line.get(..line.floor_char_boundary(room)).unwrap_or_default());
+        if room < line.len() {
+            break;
+        }
+    }
+    Ok(text)
+}

@@ -1,0 +1,181 @@
+//! Reads request bodies: JSON, no larger and no slower than allowed, with a pointer to what is wrong.
+//!
+//! All bodies that are being read or answered at one time share one budget of memory, so that thousands of slow
+//! clients can't hold more than that together.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::http::{HeaderMap, header};
+use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::refusal::Refusal;
+
+/// The unit in which memory is counted.
+const PIECE: usize = 4 * 1024;
+
+/// Memory that bodies share.
+#[derive(Debug, Clone)]
+pub(super) struct Budget(Arc<Semaphore>);
+
+/// A part of the memory, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Share(Option<OwnedSemaphorePermit>);
+
+impl Budget {
+    pub(super) fn new(bytes: usize) -> Self {
+        Budget(Arc::new(Semaphore::new(bytes / PIECE)))
+    }
+
+    pub(super) fn share(&self) -> Share {
+        Share(None)
+    }
+
+    /// Makes a share cover this many bytes. Nobody waits for memory: that would hold what they have.
+    pub(super) fn cover(&self, share: &mut Share, bytes: usize) -> Result<(), Refusal> {
+        let have = share.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = bytes.div_ceil(PIECE).saturating_sub(have);
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        let busy = |_| Refusal::unavailable("too much is being sent at this time");
+        let permit = self.0.clone().try_acquire_many_owned(more).map_err(busy)?;
+        match &mut share.0 {
+            Some(all) => all.merge(permit),
+            none => *none = Some(permit),
+        }
+        Ok(())
+    }
+}
+
+/// How large a body may be and how long it may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BodyLimits {
+    pub(super) bytes: usize,
+    pub(super) time: Duration,
+}
+
+/// Reads a whole body, and says what memory it counts against.
+pub(super) async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    limits: BodyLimits,
+    budget: &Budget,
+) -> Result<(Vec<u8>, Share), Refusal> {
+    if !is_json(headers) {
+        return Err(Refusal::UnsupportedMediaType);
+    }
+    if body.size_hint().lower() > limits.bytes as u64 {
+        return Err(Refusal::TooLarge(limits.bytes));
+    }
+    let reading = collect(body, limits.bytes, budget);
+    tokio::time::timeout(limits.time, reading).await.unwrap_or(Err(Refusal::TooSlow(limits.time)))
+}
+
+async fn collect(mut body: Body, most: usize, budget: &Budget) -> Result<(Vec<u8>, Share), Refusal> {
+    let (mut bytes, mut share) = (Vec::new(), budget.share());
+    while let Some(frame) = next_frame(&mut body).await {
+        let frame = frame.map_err(|_| Refusal::BadRequest("the body broke off"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if bytes.len() + data.len() > most {
+            return Err(Refusal::TooLarge(most));
+        }
+        budget.cover(&mut share, bytes.len() + data.len())?;
+        bytes.extend_from_slice(&data);
+    }
+    Ok((bytes, share))
+}
+
+fn next_frame(body: &mut Body) -> impl Future<Output = Option<Result<hyper::body::Frame<Chunk>, axum::Error>>> {
+    std::future::poll_fn(|cx| std::pin::Pin::new(&mut *body).poll_frame(cx))
+}
+
+type Chunk = <Body as HttpBody>::Data;
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(Ok(kind)) = headers.get(header::CONTENT_TYPE).map(|kind| kind.to_str()) else { return false };
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+/// Reads JSON into a type; an error points to the field.
+pub(super) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Refusal> {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let pointer = pointer(error.path());
+        Refusal::field(pointer, complaint(error.inner()))
+    })?;
+    reader.end().map_err(|error| Refusal::field("", complaint(&error)))?;
+    Ok(value)
+}
+
+/// A complaint quotes what it complains of; that may be megabytes.
+fn complaint(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.char_indices().nth(300) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+/// As RFC 6901 writes it.
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    let steps = path.iter().filter_map(|segment| match segment {
+        Segment::Seq { index } => Some(format!("/{index}")),
+        Segment::Map { key } => Some(format!("/{}", escaped(key))),
+        // A variant is a value, not a place.
+        Segment::Enum { .. } | Segment::Unknown => None,
+    });
+    steps.collect()
+}
+
+/// A key as a step of a pointer.
+pub(super) fn escaped(key: &str) -> String {
+    key.chars().take(100).collect::<String>().replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::RunRequest;
+
+    fn check(text: &str, expected: &str) {
+        let found = match parse::<RunRequest>(text.as_bytes()) {
+            Err(Refusal::BadInput { pointer, message }) => format!("{pointer}: {message}"),
+            other => format!("{:?}", other.map(|_| ())),
+        };
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn an_error_points_to_the_field() {
+        check(r#"{"code": 1}"#, "/code: invalid type: integer `1`, expected a string at line 1 column 10");
+        let list = r#"{"code": "", "functions": ["a", null]}"#;
+        check(list, "/functions/1: invalid type: null, expected a string at line 1 column 36");
+        let wish = r#"{"code": "", "timeoutMs": -1}"#;
+        check(wish, "/timeoutMs: invalid type: integer `-1`, expected a whole number at line 1 column 28");
+        let unknown = r#"{"c/o~de": ""}"#;
+        assert!(matches!(parse::<RunRequest>(unknown.as_bytes()),
+            Err(Refusal::BadInput { pointer, .. }) if pointer == "/c~1o~0de"));
+    }
+
+    #[test]
+    fn what_is_no_json_is_wrong_as_a_whole() {
+        check("", ": EOF while parsing a value at line 1 column 0");
+        check(r#"{"code": ""} x"#, ": trailing characters at line 1 column 14");
+    }
+
+    #[test]
+    fn the_budget_is_shared_and_given_back() {
+        let budget = Budget::new(3 * PIECE);
+        let (mut one, mut two) = (budget.share(), budget.share());
+        assert_eq!(budget.cover(&mut one, 1), Ok(()));
+        assert_eq!(budget.cover(&mut one, PIECE), Ok(()));
+        assert_eq!(budget.cover(&mut two, 2 * PIECE), Ok(()));
+        assert!(budget.cover(&mut one, PIECE + 1).is_err());
+        drop(two);
+        assert_eq!(budget.cover(&mut one, PIECE + 1), Ok(()));
+    }
+}

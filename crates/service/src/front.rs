@@ -1,0 +1,127 @@
+//! The doors of one gateway, opened: MCP over standard input and output, or beside the HTTP service on a socket.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use tokio::net::TcpListener;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
+
+use crate::rpc_sessions::{MemoryStore, RedisStore, SessionStore, Sessions, SystemClock};
+use crate::{Caller, Ending, Parts, Rules, ServerLimits, Service, ServiceLimits, serve};
+use toolgate_config::checked::Settings;
+use toolgate_config::values::{Mode, Store};
+use toolgate_gateway::agent::Agent;
+use toolgate_gateway::bridge::Access;
+use toolgate_gateway::gateway::Gateway;
+use toolgate_mcp::server::{HttpOptions, Page, View};
+
+/// The view that a configured mode stands for.
+pub fn view_of(mode: Mode) -> View {
+    match mode {
+        Mode::Code => View::Code,
+        Mode::Direct => View::Direct,
+        Mode::Both => View::Both,
+    }
+}
+
+/// Serves one client on standard input and output until it is gone or `shutdown` is cancelled.
+pub async fn stdio(agent: &Agent, view: View, shutdown: CancellationToken) -> io::Result<()> {
+    let page = Page { view, ..Page::default() };
+    toolgate_mcp::server::serve_stdio(Arc::new(agent.clone()), page, tokio::io::stdin(), tokio::io::stdout(), shutdown)
+        .await
+}
+
+/// Serves `/mcp` and the HTTP service until `shutdown` is cancelled and what was under way has ended.
+pub async fn http(agent: &Agent, view: View, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
+    let gateway = agent.gateway();
+    let settings = gateway.config().settings.clone();
+    let ending = Ending { begin: shutdown, ..Ending::default() };
+    let service = Service::new(Parts {
+        engine: gateway.chain().engine().clone(),
+        bridge: Arc::clone(gateway.bridge()),
+        sessions: Arc::new(sessions(&settings.store).await?),
+        rules: rules(gateway, &settings),
+        ending: ending.clone(),
+        limits: ServiceLimits::default(),
+        public_url: None,
+    });
+    let router = service.router().merge(mcp_door(agent, view, &service, &ending));
+    let following = tokio::spawn(follow_rules(Arc::clone(gateway), service.clone()));
+    let limits = ServerLimits { grace: settings.limits.shutdown_grace, ..ServerLimits::default() };
+    let served = serve(listener, router, ending, limits).await;
+    following.abort();
+    if let Err(error) = service.close().await {
+        tracing::warn!(%error, "sessions could not be removed; they expire by themselves");
+    }
+    served
+}
+
+/// The MCP door behind the service's guard: place, key and rate are judged once, for all doors alike.
+fn mcp_door(agent: &Agent, view: View, service: &Service, ending: &Ending) -> Router {
+    let options = HttpOptions {
+        page: Page { view, ..Page::default() },
+        allowed_hosts: vec!["*".to_owned()],
+        allowed_origins: vec!["*".to_owned()],
+        shutdown: ending.begin.clone(),
+        ..HttpOptions::default()
+    };
+    let gateway = Arc::clone(agent.gateway());
+    let identify = from_fn(move |mut request: Request, next: Next| {
+        let page = request.extensions().get::<Caller>().map(|caller| page_of(caller, view, &gateway));
+        request.extensions_mut().extend(page.map(extension).unwrap_or_default());
+        async move {
+            let answer: Response = next.run(request).await;
+            answer
+        }
+    });
+    service.guarded(toolgate_mcp::server::router(Arc::new(agent.clone()), options).route_layer(identify))
+}
+
+fn extension(page: Page) -> axum::http::Extensions {
+    let mut extensions = axum::http::Extensions::new();
+    extensions.insert(page);
+    extensions
+}
+
+/// What a caller sees. Without keys only this machine can come, and it may use everything, as over standard input.
+fn page_of(caller: &Caller, view: View, gateway: &Gateway) -> Page {
+    match caller {
+        Caller::Local => Page { view, ..Page::default() },
+        Caller::Key(_) => Page {
+            view,
+            access: caller.access(&gateway.catalog()),
+            functions: Some(caller.functions(&gateway.functions(&Access::All)).names()),
+        },
+    }
+}
+
+fn rules(gateway: &Gateway, settings: &Settings) -> Rules {
+    Rules::new(settings.http.clone(), settings.sandbox.limits.clone(), gateway.all_functions())
+}
+
+/// Keys, origins and limits follow the configuration while the service runs.
+async fn follow_rules(gateway: Arc<Gateway>, service: Service) {
+    let mut changes = gateway.changes();
+    let mut known = gateway.config();
+    while !matches!(changes.recv().await, Err(RecvError::Closed)) {
+        let now = gateway.config();
+        if !Arc::ptr_eq(&known, &now) {
+            service.change(rules(&gateway, &now.settings));
+            known = now;
+        }
+    }
+}
+
+async fn sessions(store: &Store) -> io::Result<Sessions> {
+    let clock = Arc::new(SystemClock);
+    let store: Arc<dyn SessionStore> = match store {
+        Store::Memory => Arc::new(MemoryStore::new(clock.clone())),
+        Store::Redis(url) => Arc::new(RedisStore::open(url.as_str()).await.map_err(io::Error::other)?),
+    };
+    Ok(Sessions::new(store, clock))
+}

@@ -1,0 +1,247 @@
+//! `GET /v1/openapi.json`: OpenAPI 3.1, generated from the types that are read and written.
+//!
+//! It is the caller's own: the functions it may name and the limits it may ask for are in the schemas. The WebSocket is
+//! not in it, since OpenAPI has no words for one.
+
+use schemars::JsonSchema;
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use super::messages::{
+    ComputeRequest, FunctionsReply, HealthReply, ReadyReply, RpcReply, RpcRequest, RunReply, RunRequest, SessionReply,
+    SessionRequest,
+};
+use super::refusal::ErrorReply;
+use super::{Caller, Rules};
+use toolgate_config::checked::ProfileLimits;
+
+const DEFINITIONS: &str = "/components/schemas";
+const MB: u64 = toolgate_wire::limits::MB;
+
+/// The document for one caller.
+pub(super) fn document(rules: &Rules, caller: &Caller) -> Value {
+    let mut schemas = Schemas::new();
+    let paths = paths(&mut schemas, caller);
+    let mut components = schemas.finish();
+    narrow(&mut components, rules, caller);
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Toolgate",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Runs untrusted TypeScript in sealed processes. GET /v1/run/ws is a WebSocket and not described here.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer", "description": "An API key of toolgate.http.keys."},
+                "session": {"type": "http", "scheme": "bearer", "description": "The token of a session."},
+            },
+        },
+    })
+}
+
+/// Schemas by name, for what is read and for what is written.
+struct Schemas {
+    read: SchemaGenerator,
+    written: SchemaGenerator,
+}
+
+impl Schemas {
+    fn new() -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.definitions_path = DEFINITIONS.into();
+            settings.meta_schema = None;
+        });
+        Schemas { read: settings.clone().into_generator(), written: settings.for_serialize().into_generator() }
+    }
+
+    fn reads<T: JsonSchema>(&mut self) -> Value {
+        let schema = self.read.subschema_for::<T>();
+        json!({"required": true, "content": {"application/json": {"schema": schema}}})
+    }
+
+    fn writes<T: JsonSchema>(&mut self, description: &str) -> Value {
+        let schema = self.written.subschema_for::<T>();
+        json!({"description": description, "content": {"application/json": {"schema": schema}}})
+    }
+
+    fn finish(mut self) -> Map<String, Value> {
+        let mut all = self.read.take_definitions(true);
+        all.append(&mut self.written.take_definitions(true));
+        all
+    }
+}
+
+/// The errors that an operation may answer with, besides those that any may.
+const READS_A_BODY: &[u16] = &[400, 408, 413, 415, 429, 503];
+const KEYED: &[u16] = &[401, 429];
+const ANYWHERE: &[u16] = &[400, 403, 500];
+
+fn paths(schemas: &mut Schemas, caller: &Caller) -> Value {
+    let key = match caller {
+        Caller::Local => json!([]),
+        Caller::Key(_) => json!([{"key": []}]),
+    };
+    let run = {
+        let ok = schemas.writes::<RunReply>("How the run ended; code that failed has `ok: false`.");
+        let body = schemas.reads::<RunRequest>();
+        operation(schemas, "run", "Runs a program.", (200, ok), &[READS_A_BODY, KEYED]).with("requestBody", body)
+    };
+    let compute = {
+        let ok = schemas.writes::<RunReply>("How the run ended; code that failed has `ok: false`.");
+        let body = schemas.reads::<ComputeRequest>();
+        let summary = "Applies a function to data.";
+        operation(schemas, "compute", summary, (200, ok), &[READS_A_BODY, KEYED]).with("requestBody", body)
+    };
+    let functions = {
+        let ok = schemas.writes::<FunctionsReply>("The functions that the caller's programs may use.");
+        operation(schemas, "functions", "Lists functions.", (200, ok), &[KEYED])
+    };
+    let openapi = {
+        let ok =
+            json!({"description": "OpenAPI 3.1.", "content": {"application/json": {"schema": {"type": "object"}}}});
+        operation(schemas, "openapi", "This document.", (200, ok), &[KEYED])
+    };
+    let open = {
+        let mut ok = schemas.writes::<SessionReply>("The session. Its token is told only now.");
+        let id = "$response.body#/executionId";
+        ok["links"] = json!({
+            "revoke": {"operationId": "revokeSession", "parameters": {"id": id}},
+            "call": {"operationId": "call", "parameters": {"executionId": id}},
+        });
+        let body = schemas.reads::<SessionRequest>();
+        let summary = "Opens a session of the RPC bridge.";
+        operation(schemas, "openSession", summary, (201, ok), &[READS_A_BODY, KEYED]).with("requestBody", body)
+    };
+    let revoke = {
+        let ok = json!({"description": "It is ended."});
+        operation(schemas, "revokeSession", "Ends a session.", (204, ok), &[KEYED, &[404, 503]])
+            .with("parameters", json!([parameter("id")]))
+    };
+    let call = {
+        let ok = schemas.writes::<RpcReply>("The function's result, or its error.");
+        let body = schemas.reads::<RpcRequest>();
+        let summary = "Calls a function in a session.";
+        operation(schemas, "call", summary, (200, ok), &[READS_A_BODY, &[401]])
+            .with("requestBody", body)
+            .with("parameters", json!([parameter("executionId"), parameter("fnName")]))
+            .with("security", json!([{"session": []}]))
+    };
+    let healthz = {
+        let ok = schemas.writes::<HealthReply>("It is.");
+        operation(schemas, "healthz", "Whether the service is alive.", (200, ok), &[]).with("security", json!([]))
+    };
+    let readyz = {
+        let ok = schemas.writes::<ReadyReply>("It can.");
+        let summary = "Whether the service can do its work.";
+        operation(schemas, "readyz", summary, (200, ok), &[&[503]]).with("security", json!([]))
+    };
+    json!({
+        "/v1/run": {"post": run.keyed(&key)},
+        "/v1/compute": {"post": compute.keyed(&key)},
+        "/v1/functions": {"get": functions.keyed(&key)},
+        "/v1/openapi.json": {"get": openapi.keyed(&key)},
+        "/v1/sessions": {"post": open.keyed(&key)},
+        "/v1/sessions/{id}": {"delete": revoke.keyed(&key)},
+        "/rpc/{executionId}/{fnName}": {"post": call.0},
+        "/healthz": {"get": healthz.0},
+        "/readyz": {"get": readyz.0},
+    })
+}
+
+struct Operation(Map<String, Value>);
+
+impl Operation {
+    fn with(mut self, key: &str, value: Value) -> Self {
+        self.0.insert(key.to_owned(), value);
+        self
+    }
+
+    fn keyed(self, security: &Value) -> Value {
+        Value::Object(self.with("security", security.clone()).0)
+    }
+}
+
+fn operation(schemas: &mut Schemas, id: &str, summary: &str, ok: (u16, Value), errors: &[&[u16]]) -> Operation {
+    let mut responses = Map::new();
+    responses.insert(ok.0.to_string(), ok.1);
+    for status in errors.iter().copied().flatten().chain(ANYWHERE) {
+        responses.insert(status.to_string(), error(schemas, *status));
+    }
+    Operation(Map::new())
+        .with("operationId", json!(id))
+        .with("summary", json!(summary))
+        .with("responses", Value::Object(responses))
+}
+
+fn error(schemas: &mut Schemas, status: u16) -> Value {
+    let description = match status {
+        400 => "Something in the request is wrong; `pointer` says where.",
+        401 => "Not authorised.",
+        403 => "Not from this place: peer, Host or Origin.",
+        404 => "There is no such thing.",
+        408 => "The body came too slowly.",
+        413 => "The body is too large.",
+        415 => "The body is not application/json.",
+        429 => "Too many requests: the key's rate, or the queue of runs.",
+        503 => "Not at this time.",
+        _ => "The service failed.",
+    };
+    let mut response = schemas.writes::<ErrorReply>(description);
+    if matches!(status, 429 | 503) {
+        response["headers"] = json!({"Retry-After": {
+            "description": "Seconds to wait.", "required": true, "schema": {"type": "integer", "minimum": 1},
+        }});
+    }
+    response
+}
+
+fn parameter(name: &str) -> Value {
+    json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}})
+}
+
+/// Says what only this caller's rules know: the names of functions, and how far limits go.
+fn narrow(schemas: &mut Map<String, Value>, rules: &Rules, caller: &Caller) {
+    let names = caller.functions(&rules.functions).names();
+    for request in ["RunRequest", "SessionRequest"] {
+        if let Some(functions) = schemas.get_mut(request).and_then(|it| it.pointer_mut("/properties/functions")) {
+            // An empty `enum` is no schema; without functions only the empty list is right.
+            match names.is_empty() {
+                true => functions["maxItems"] = json!(0),
+                false => functions["items"] = json!({"type": "string", "enum": names}),
+            }
+        }
+    }
+    let (chain, snippet) = (&rules.profiles.chain, &rules.profiles.snippet);
+    narrow_limits(schemas, "RunRequest", &[chain, snippet]);
+    narrow_limits(schemas, "ComputeRequest", &[&rules.profiles.compute]);
+}
+
+/// The least of the bounds: which profile a request has, its schema can't say.
+fn narrow_limits(schemas: &mut Map<String, Value>, request: &str, profiles: &[&ProfileLimits]) {
+    let timeout = profiles.iter().filter_map(|it| it.timeout).min();
+    let memory = profiles.iter().filter_map(|it| it.memory).min();
+    let mut bound = |field: &str, most: Option<u64>| {
+        let pointer = format!("/properties/{field}/maximum");
+        let maximum = schemas.get_mut(request).and_then(|it| it.pointer_mut(&pointer));
+        if let (Some(maximum), Some(most)) = (maximum, most) {
+            *maximum = json!(most);
+        }
+    };
+    bound("timeoutMs", timeout.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX)));
+    bound("maxHeapMB", memory.map(|it| it.get() / MB));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_is_as_it_was() {
+        let mut document = document(&Rules::default(), &Caller::Local);
+        document["info"]["version"] = json!("…");
+        insta::assert_json_snapshot!(document);
+    }
+}

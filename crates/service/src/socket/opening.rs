@@ -1,0 +1,222 @@
+//! What a caller sends first: a program, and the functions that it lends to it.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc::UnboundedReceiver;
+use toolgate_engine::Cancel;
+
+use super::lent::{Lent, Outgoing};
+use crate::body::{self, escaped};
+use crate::limits::{self, Wishes};
+use crate::messages::{RunEngine, RunProfile, Whole};
+use crate::refusal::Refusal;
+use crate::run::{Job, context, named};
+use crate::{Caller, Service};
+use toolgate_functions::{HostFunction, Param, Presence, Registry};
+
+/// Signatures are compiled, which costs more than their bytes.
+const MAX_SIGNATURES: usize = 256 * 1024;
+const MAX_FUNCTIONS: usize = 256;
+
+/// The first message.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Opening {
+    code: Option<String>,
+    context: Option<Box<RawValue>>,
+    functions: Option<Box<RawValue>>,
+    builtins: Option<Vec<String>>,
+    timeout_ms: Option<Whole>,
+    #[serde(rename = "maxHeapMB")]
+    max_heap_mb: Option<Whole>,
+    profile: Option<RunProfile>,
+    engine: Option<RunEngine>,
+}
+
+/// A function that the caller lends.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Offer {
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    params: Value,
+    #[serde(default = "anything")]
+    result: Value,
+}
+
+/// One parameter, where they are given as a list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ParamOffer {
+    name: String,
+    #[serde(default = "anything")]
+    schema: Value,
+    #[serde(default)]
+    optional: bool,
+    #[serde(default)]
+    rest: bool,
+    #[serde(default)]
+    description: String,
+}
+
+fn anything() -> Value {
+    Value::Bool(true)
+}
+
+/// A run that may begin, and what is to be sent while it goes on.
+pub(super) struct Admitted {
+    pub(super) job: Job,
+    pub(super) lent: Arc<Lent>,
+    pub(super) outgoing: UnboundedReceiver<Outgoing>,
+}
+
+/// Reads the first message.
+pub(super) fn parse(text: &[u8]) -> Result<Opening, Refusal> {
+    body::parse(text)
+}
+
+impl Opening {
+    /// Checks everything that can be checked before the run.
+    pub(super) fn admit(self, service: &Service, caller: &Caller) -> Result<Admitted, Refusal> {
+        let rules = service.rules();
+        let own = caller.functions(&rules.functions);
+        let own = match &self.builtins {
+            Some(names) => named(&own, names, "/builtins")?,
+            None => own,
+        };
+        let (lent, outgoing) = Lent::new();
+        let functions = own.merged(&borrowed(self.functions.as_deref(), &lent)?);
+        let profile = self.profile.unwrap_or_default().into();
+        let wishes = Wishes { timeout_ms: self.timeout_ms, max_heap_mb: self.max_heap_mb };
+        let job = Job {
+            code: self.code.ok_or_else(|| Refusal::missing("/code"))?,
+            data: context(self.context)?,
+            profile,
+            limits: limits::granted(profile, &rules.profiles, wishes)?,
+            functions,
+            engine: self.engine.map(Into::into),
+            cancel: Cancel::new(),
+            observer: Some(lent.clone()),
+        };
+        Ok(Admitted { job, lent, outgoing })
+    }
+}
+
+fn borrowed(offers: Option<&RawValue>, lent: &Arc<Lent>) -> Result<Registry, Refusal> {
+    let Some(offers) = offers else { return Ok(Registry::new()) };
+    let too_much = |message: String| Err(Refusal::field("/functions", message));
+    if offers.get().len() > MAX_SIGNATURES {
+        return too_much(format!("at most {MAX_SIGNATURES} bytes of signatures"));
+    }
+    let offers: Map<String, Value> = serde_json::from_str(offers.get())
+        .map_err(|_| Refusal::field("/functions", "must be an object: names, and for each its signature"))?;
+    if offers.len() > MAX_FUNCTIONS {
+        return too_much(format!("at most {MAX_FUNCTIONS} functions"));
+    }
+    offers.into_iter().map(|(name, offer)| function(&name, offer, lent)).collect()
+}
+
+fn function(name: &str, offer: Value, lent: &Arc<Lent>) -> Result<HostFunction, Refusal> {
+    let pointer = format!("/functions/{}", escaped(name));
+    let offer: Offer =
+        serde_path_to_error::deserialize(offer).map_err(|error| Refusal::field(&pointer, error.to_string()))?;
+    let builder = HostFunction::builder(name).foreign().describe(offer.description).returns(offer.result);
+    let builder = params(offer.params, &pointer)?.into_iter().fold(builder, |builder, param| builder.param(param));
+    let (lent, name) = (lent.clone(), name.to_owned());
+    let built = builder.handle(move |_, args| {
+        let (lent, name) = (lent.clone(), name.clone());
+        async move { lent.call(&name, args).await }
+    });
+    built.map_err(|error| Refusal::field(pointer, error.to_string()))
+}
+
+/// Names and schemas by position: `{"a": "number"}`, `["a"]` or `[{"name": "a", "schema": {…}}]`. Without any, a
+/// function takes whatever it is given.
+fn params(params: Value, pointer: &str) -> Result<Vec<Param>, Refusal> {
+    match params {
+        Value::Null => Ok(vec![param("args", anything(), Presence::Rest)]),
+        Value::Object(named) => {
+            Ok(named.into_iter().map(|(name, schema)| param(&name, typed(schema), Presence::Required)).collect())
+        }
+        Value::Array(list) => list.into_iter().enumerate().map(|(at, entry)| listed(entry, at, pointer)).collect(),
+        _ => Err(Refusal::field(format!("{pointer}/params"), "must be an object or a list")),
+    }
+}
+
+fn listed(entry: Value, at: usize, pointer: &str) -> Result<Param, Refusal> {
+    if let Value::String(name) = &entry {
+        return Ok(param(name, anything(), Presence::Required));
+    }
+    let refused = |error: serde_json::Error| Refusal::field(format!("{pointer}/params/{at}"), error.to_string());
+    let offer: ParamOffer = serde_json::from_value(entry).map_err(refused)?;
+    let presence = match (offer.rest, offer.optional) {
+        (true, _) => Presence::Rest,
+        (false, true) => Presence::Optional,
+        (false, false) => Presence::Required,
+    };
+    Ok(Param { description: offer.description, ..param(&offer.name, typed(offer.schema), presence) })
+}
+
+fn param(name: &str, schema: Value, presence: Presence) -> Param {
+    Param { name: name.to_owned(), schema, presence, description: String::new() }
+}
+
+/// A word stands for the type of that name.
+fn typed(schema: Value) -> Value {
+    match schema {
+        Value::String(kind) => json!({ "type": kind }),
+        schema => schema,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolgate_functions::docs;
+
+    fn check(offers: Value, expected: &str) {
+        let raw = serde_json::value::to_raw_value(&offers).expect("JSON");
+        let found = match borrowed(Some(&raw), &Lent::new().0) {
+            Ok(registry) => registry.iter().map(docs::signature).collect::<Vec<_>>().join("; "),
+            Err(Refusal::BadInput { pointer, message }) => format!("{pointer}: {message}"),
+            Err(other) => other.to_string(),
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_signature_may_be_written_in_three_ways() {
+        let expected = "add(a: number, b: number): Promise<unknown>";
+        check(json!({"add": {"params": {"a": "number", "b": {"type": "number"}}}}), expected);
+        let a = json!({"name": "a", "schema": {"type": "number"}});
+        let b = json!({"name": "b", "schema": "number"});
+        check(json!({"add": {"params": [a, b]}}), expected);
+        check(json!({"add": {"params": ["a"], "result": {"type": "string"}}}), "add(a: unknown): Promise<string>");
+        check(json!({"add": {}}), "add(...args: (unknown)[]): Promise<unknown>");
+        let optional = json!({"name": "b", "optional": true});
+        check(json!({"add": {"params": ["a", optional]}}), "add(a: unknown, b?: unknown): Promise<unknown>");
+    }
+
+    #[test]
+    fn what_is_wrong_is_pointed_to() {
+        check(json!([]), "/functions: must be an object: names, and for each its signature");
+        check(json!({"add": 1}), "/functions/add: invalid type: integer `1`, expected struct Offer");
+        check(json!({"add": {"params": 1}}), "/functions/add/params: must be an object or a list");
+        check(json!({"add": {"params": [{}]}}), "/functions/add/params/0: missing field `name`");
+        let fetch = "/functions/fetch: `fetch` is a name of the language or of the sandbox";
+        check(json!({"fetch": {}}), fetch);
+        let reference = json!({"add": {"params": {"a": {"$ref": "#"}}}});
+        check(reference, "/functions/add: add: the schema of `a` must not use references");
+    }
+
+    #[test]
+    fn signatures_are_bounded() {
+        let many: Map<String, Value> = (0..257).map(|n| (format!("f{n}"), json!({}))).collect();
+        check(Value::Object(many), "/functions: at most 256 functions");
+        check(json!({"f": {"description": "x".repeat(300_000)}}), "/functions: at most 262144 bytes of signatures");
+    }
+}

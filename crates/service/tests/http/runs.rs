@@ -1,0 +1,195 @@
+//! `/v1/run`, `/v1/compute`, and what the service says of itself.
+
+use crate::harness::{Case, cases};
+use crate::support::{Server, Setup, hold, read, start};
+use serde_json::{Value, json};
+use std::time::Duration;
+use toolgate_config::checked::{ProfileLimits, Profiles};
+use toolgate_engine::{Engine, V8Settings};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        a_program_gets_context_and_functions_and_gives_a_report,
+        failing_code_is_an_answer,
+        context_is_frozen,
+        a_list_of_functions_leaves_the_others_out,
+        bad_input_is_refused_with_a_pointer,
+        a_snippet_is_clamped_with_a_warning,
+        a_computation_is_applied_to_data,
+        what_is_no_request_of_ours_is_refused_in_the_one_shape,
+        a_full_queue_says_when_to_come_back,
+        a_caller_that_goes_takes_its_run_along,
+        a_configured_limit_is_the_most_one_may_ask_for,
+        a_request_chooses_its_engine,
+        functions_health_and_the_document_are_there,
+    ]
+}
+
+async fn a_program_gets_context_and_functions_and_gives_a_report() {
+    let server = start(Setup::default()).await;
+    let code = "console.log('one'); console.error('two'); return {sum: await add(context.a, 2)}";
+    let report = server.run(json!({"code": code, "context": {"a": 40}})).await;
+    assert_eq!((&report["ok"], &report["result"]), (&json!(true), &json!({"sum": 42})), "{report}");
+    assert_eq!(report["logs"], json!({"stdout": ["one"], "stderr": ["two"], "dropped": 0}));
+    assert_eq!((&report["calls"][0]["name"], &report["calls"][0]["state"]), (&json!("add"), &json!("applied")));
+    assert!(report["executionMs"].as_f64().is_some_and(|ms| ms > 0.0));
+    assert_eq!(report["executionId"].as_str().map(str::len), Some(32));
+    assert!(report.get("error").is_none() && report.get("code").is_none());
+}
+
+async fn check_failure(server: &Server, body: Value, expected: (&str, Option<u64>)) {
+    let report = server.run(body).await;
+    assert_eq!((&report["ok"], report["error"].is_string()), (&json!(false), true), "{report}");
+    assert_eq!(report["code"].as_str(), Some(expected.0), "{report}");
+    // Where a program was when its time or memory was up is not always known.
+    assert!(expected.1.is_none() || report["line"].as_u64() == expected.1, "{report}");
+}
+
+async fn failing_code_is_an_answer() {
+    let server = start(Setup::default()).await;
+    check_failure(&server, json!({"code": "let x = 1\nthrow new Error('no')"}), ("RUNTIME", Some(2))).await;
+    check_failure(&server, json!({"code": "return (((("}), ("SYNTAX", Some(1))).await;
+    check_failure(&server, json!({"code": "for(;;);", "timeoutMs": 50}), ("TIMEOUT", None)).await;
+    let hungry = "const all = []; for (;;) all.push(new Array(10000).fill(1))";
+    check_failure(&server, json!({"code": hungry, "maxHeapMB": 4}), ("MEMORY", None)).await;
+    check_failure(&server, json!({"code": "await fail()"}), ("RUNTIME", Some(1))).await;
+    check_failure(&server, json!({"code": "return shop.find({})"}), ("RUNTIME", Some(1))).await;
+}
+
+async fn context_is_frozen() {
+    let server = start(Setup::default()).await;
+    let code = "const before = context.a; try { context.a = 2 } catch {} return [before, context.a]";
+    assert_eq!(server.run(json!({"code": code, "context": {"a": 1}})).await["result"], json!([1, 1]));
+}
+
+async fn a_list_of_functions_leaves_the_others_out() {
+    let server = start(Setup::default()).await;
+    let code = "return [typeof add, typeof fail]";
+    let report = server.run(json!({"code": code, "functions": ["add"]})).await;
+    assert_eq!(report["result"], json!(["function", "undefined"]), "{report}");
+    let report = server.run(json!({"code": code, "functions": []})).await;
+    assert_eq!(report["result"], json!(["undefined", "undefined"]));
+}
+
+async fn bad_input_is_refused_with_a_pointer() {
+    let server = start(Setup::default()).await;
+    for (body, pointer) in [
+        (json!({}), "/code"),
+        (json!({"code": 1}), "/code"),
+        (json!({"code": "", "colour": "red"}), "/colour"),
+        (json!({"code": "", "context": [1]}), "/context"),
+        (json!({"code": "", "functions": ["add", "nobody"]}), "/functions/1"),
+        (json!({"code": "", "functions": [1]}), "/functions/0"),
+        (json!({"code": "", "timeoutMs": 0}), "/timeoutMs"),
+        (json!({"code": "", "timeoutMs": 600_001}), "/timeoutMs"),
+        (json!({"code": "", "maxHeapMB": 5000}), "/maxHeapMB"),
+        (json!({"code": "", "profile": "compute"}), "/profile"),
+        (json!("code"), ""),
+    ] {
+        let answer = server.post("/v1/run", body.clone()).await;
+        assert_eq!(answer.refusal(), format!("400 INVALID_INPUT {pointer}"), "{body}");
+    }
+    let compute = server.post("/v1/compute", json!({"code": "() => 1"})).await;
+    assert_eq!(compute.refusal(), "400 INVALID_INPUT /data");
+    assert_eq!(server.ask("POST", "/v1/run").json("{").send().await.refusal(), "400 INVALID_INPUT ");
+}
+
+async fn a_snippet_is_clamped_with_a_warning() {
+    let server = start(Setup::default()).await;
+    let report = server.run(json!({"code": "return 1", "profile": "snippet", "timeoutMs": 60_000})).await;
+    assert_eq!(report["result"], json!(1), "{report}");
+    assert!(report["warnings"][0].as_str().is_some_and(|warning| warning.contains("clamped")), "{report}");
+}
+
+async fn a_computation_is_applied_to_data() {
+    let server = start(Setup::default()).await;
+    let check = async |code: &str, data: Value, field: &str, expected: Value| {
+        let answer = server.post("/v1/compute", json!({"code": code, "data": data})).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(answer.json()[field], expected, "{code}: {answer:?}");
+    };
+    check("(data) => data.filter(n => n > 1)", json!([1, 2, 3]), "result", json!([2, 3])).await;
+    check("(data) => data === null", Value::Null, "result", json!(true)).await;
+    check("async (data) => 1", json!(1), "code", json!("INVALID_CODE")).await;
+    check("(data) => data.x.y", json!(1), "code", json!("RUNTIME")).await;
+}
+
+async fn what_is_no_request_of_ours_is_refused_in_the_one_shape() {
+    let server = start(Setup::default()).await;
+    assert_eq!(server.get("/nowhere").await.refusal(), "404 NOT_FOUND");
+    let method = server.get("/v1/run").await;
+    assert_eq!((method.refusal().as_str(), method.header("allow")), ("405 METHOD_NOT_ALLOWED", Some("POST")));
+    let text = server.ask("POST", "/v1/run").header("Content-Type", "text/plain").body("{}").send().await;
+    assert_eq!(text.refusal(), "415 UNSUPPORTED_MEDIA_TYPE");
+    assert_eq!(server.ask("POST", "/v1/run").body("{}").send().await.refusal(), "415 UNSUPPORTED_MEDIA_TYPE");
+    let announced = server.ask("POST", "/v1/run").header("Content-Type", "application/json");
+    let announced = announced.header("Content-Length", "99999999999").send().await;
+    assert_eq!(announced.refusal(), "413 TOO_LARGE");
+    assert_eq!(server.get("/v1/run/ws").await.refusal(), "426 UPGRADE_REQUIRED");
+    let broken = server.ask("POST", "/v1/run").json("{\"code\": \"\u{0}\"").send().await;
+    assert_eq!(broken.refusal(), "400 INVALID_INPUT /code");
+}
+
+async fn a_full_queue_says_when_to_come_back() {
+    let mut hold = hold();
+    let engine = Engine::builder().max_concurrent_runs(1).max_waiting_runs(0);
+    let functions = [hold.function.clone()].into_iter().collect();
+    let server = start(Setup { engine, functions, ..Setup::default() }).await;
+    let first = server.ask("POST", "/v1/run").json(r#"{"code": "return hold()"}"#).begin().await;
+    hold.began.recv().await.expect("it began");
+    let second = server.post("/v1/run", json!({"code": "return 1"})).await;
+    assert_eq!((second.refusal().as_str(), second.header("retry-after")), ("429 UNAVAILABLE", Some("1")));
+    hold.release.notify_one();
+    assert_eq!(read(first).await.json()["result"], json!("released"));
+    assert_eq!(server.run(json!({"code": "return 1"})).await["result"], json!(1));
+}
+
+async fn a_caller_that_goes_takes_its_run_along() {
+    let mut hold = hold();
+    let engine = Engine::builder().max_concurrent_runs(1).max_waiting_runs(1);
+    let functions = [hold.function.clone()].into_iter().collect();
+    let server = start(Setup { engine, functions, ..Setup::default() }).await;
+    let first = server.ask("POST", "/v1/run").json(r#"{"code": "return hold()"}"#).begin().await;
+    hold.began.recv().await.expect("it began");
+    drop(first);
+    hold.dropped.recv().await.expect("the call is ended with its run");
+    assert_eq!(server.run(json!({"code": "return 1"})).await["result"], json!(1));
+}
+
+async fn a_configured_limit_is_the_most_one_may_ask_for() {
+    let chain = ProfileLimits { timeout: Some(Duration::from_millis(100)), ..ProfileLimits::default() };
+    let profiles = Profiles { chain, ..Profiles::default() };
+    let server = start(Setup { profiles, ..Setup::default() }).await;
+    check_failure(&server, json!({"code": "for(;;);"}), ("TIMEOUT", None)).await;
+    let more = server.post("/v1/run", json!({"code": "", "timeoutMs": 101})).await;
+    assert_eq!(more.refusal(), "400 INVALID_INPUT /timeoutMs");
+    let document = server.get("/v1/openapi.json").await.json();
+    let timeout = &document["components"]["schemas"]["RunRequest"]["properties"]["timeoutMs"];
+    assert_eq!(timeout["maximum"], json!(100));
+}
+
+async fn a_request_chooses_its_engine() {
+    let v8 = V8Settings { deno: Some("/nowhere/deno".into()), ..V8Settings::default() };
+    let server = start(Setup { engine: Engine::builder().v8(v8), ..Setup::default() }).await;
+    let report = server.run(json!({"code": "return 1", "engine": "quickjs"})).await;
+    assert_eq!((&report["result"], &report["engine"]), (&json!(1), &json!("quickjs")), "{report}");
+    // There is none here, so that the request is the only reason to look for one.
+    let missing = server.post("/v1/run", json!({"code": "return 1", "engine": "v8"})).await;
+    assert_eq!(missing.status, 503, "{missing:?}");
+    let unknown = server.post("/v1/run", json!({"code": "return 1", "engine": "spidermonkey"})).await;
+    assert_eq!(unknown.refusal(), "400 INVALID_INPUT /engine");
+}
+
+async fn functions_health_and_the_document_are_there() {
+    let server = start(Setup::default()).await;
+    let list = server.get("/v1/functions").await.json();
+    let names: Vec<_> = list["functions"].as_array().expect("a list").iter().map(|it| it["name"].clone()).collect();
+    assert_eq!(names, [json!("add"), json!("fail")]);
+    assert_eq!(list["functions"][0]["signature"], json!("add(a: number, b: number): Promise<number>"));
+    assert_eq!(server.get("/healthz").await.json(), json!({"status": "ok"}));
+    assert_eq!(server.get("/readyz").await.json(), json!({"status": "ready", "sessions": "ok"}));
+    let document = server.get("/v1/openapi.json").await.json();
+    assert_eq!(document["openapi"], json!("3.1.0"));
+    let names = &document["components"]["schemas"]["RunRequest"]["properties"]["functions"]["items"]["enum"];
+    assert_eq!(names, &json!(["add", "fail"]));
+}

@@ -1,0 +1,269 @@
+//! A server, and a client that shows everything it was answered.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+use toolgate_catalog::CatalogHandle;
+use toolgate_config::checked::{Http, Key, Profiles};
+use toolgate_config::values::{Glob, KeyHash, Rate, Setting};
+use toolgate_engine::{Engine, EngineBuilder};
+use toolgate_functions::{HostFunction, Registry};
+use toolgate_gateway::bridge::{Bridge, scripted::Script};
+use toolgate_service::rpc_sessions::{MemoryStore, Sessions, SystemClock};
+use toolgate_service::{Ending, Parts, Rules, ServerLimits, Service, ServiceLimits, listen, serve};
+
+/// What a test may want different.
+pub(crate) struct Setup {
+    pub(crate) engine: EngineBuilder,
+    pub(crate) http: Http,
+    pub(crate) profiles: Profiles,
+    pub(crate) functions: Registry,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) service: ServiceLimits,
+    pub(crate) server: ServerLimits,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Setup {
+            engine: Engine::builder(),
+            http: http(vec![]),
+            profiles: Profiles::default(),
+            functions: [add(), fail()].into_iter().collect(),
+            sessions: Arc::new(Sessions::new(Arc::new(MemoryStore::new(Arc::new(SystemClock))), Arc::new(SystemClock))),
+            service: ServiceLimits::default(),
+            server: ServerLimits::default(),
+        }
+    }
+}
+
+pub(crate) fn http(keys: Vec<Key>) -> Http {
+    Http { bind: None, keys, allowed_origins: vec![], allowed_hosts: vec![] }
+}
+
+/// A key whose text is its name with `-key` behind it.
+pub(crate) fn key(name: &str) -> Key {
+    let digest = ring::digest::digest(&ring::digest::SHA256, format!("{name}-key").as_bytes());
+    let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = KeyHash::parse(&format!("sha256:{hex}")).expect("a hash");
+    Key { name: name.to_owned(), hash, functions: None, backends: Some(vec![]), rate: None }
+}
+
+pub(crate) fn globs(patterns: &[&str]) -> Option<Vec<Glob>> {
+    Some(patterns.iter().map(|pattern| Glob::parse(pattern).expect("a pattern")).collect())
+}
+
+pub(crate) fn rate(text: &str) -> Option<Rate> {
+    Some(Rate::parse(text).expect("a rate"))
+}
+
+fn add() -> HostFunction {
+    HostFunction::builder("add")
+        .describe("Adds two numbers.")
+        .required("a", json!({"type": "number"}), "")
+        .required("b", json!({"type": "number"}), "")
+        .returns(json!({"type": "number"}))
+        .handle(|_, args| async move {
+            let number = |at: usize| args.get(at).and_then(Value::as_f64).unwrap_or_default();
+            Ok(json!(number(0) + number(1)))
+        })
+        .expect("a signature")
+}
+
+fn fail() -> HostFunction {
+    use toolgate_functions::FunctionError;
+    HostFunction::builder("fail").handle(|_, _| async { Err(FunctionError::failed("no luck")) }).expect("a signature")
+}
+
+/// A function that says when it is called, and answers or is dropped, whichever comes first.
+pub(crate) struct Hold {
+    pub(crate) function: HostFunction,
+    pub(crate) began: mpsc::UnboundedReceiver<()>,
+    pub(crate) dropped: mpsc::UnboundedReceiver<()>,
+    pub(crate) release: Arc<Notify>,
+}
+
+/// Tells when it is dropped.
+struct Bell(mpsc::UnboundedSender<()>);
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        let _ = self.0.send(());
+    }
+}
+
+pub(crate) fn hold() -> Hold {
+    let (begin, began) = mpsc::unbounded_channel();
+    let (drop, dropped) = mpsc::unbounded_channel();
+    let release = Arc::new(Notify::new());
+    let free = release.clone();
+    let built = HostFunction::builder("hold").handle(move |_, _| {
+        let (begin, bell, free) = (begin.clone(), Bell(drop.clone()), free.clone());
+        async move {
+            let _bell = bell;
+            let _ = begin.send(());
+            free.notified().await;
+            Ok(json!("released"))
+        }
+    });
+    Hold { function: built.expect("a signature"), began, dropped, release }
+}
+
+/// A server of a test's own.
+pub(crate) struct Server {
+    pub(crate) at: SocketAddr,
+    pub(crate) service: Service,
+    pub(crate) ending: Ending,
+    pub(crate) served: JoinHandle<std::io::Result<()>>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.served.abort();
+    }
+}
+
+pub(crate) async fn start(setup: Setup) -> Server {
+    let ending = Ending::default();
+    let tools = json!({"backends": {"shop": {"tools": [{"name": "find", "reply": {"found": "{{what}}"}}]}}});
+    let script = Script::parse(&tools.to_string()).expect("a script");
+    let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
+    script.providers().for_each(|(name, provider)| bridge.provide(name, provider));
+    let service = Service::new(Parts {
+        engine: setup.engine.build().expect("an engine"),
+        bridge: Arc::new(bridge),
+        sessions: setup.sessions,
+        rules: Rules::new(setup.http, setup.profiles, setup.functions),
+        ending: ending.clone(),
+        limits: setup.service,
+        public_url: None,
+    });
+    let listener = listen(([127, 0, 0, 1], 0).into()).expect("a free port");
+    let at = listener.local_addr().expect("an address");
+    let served = tokio::spawn(serve(listener, service.router(), ending.clone(), setup.server));
+    Server { at, service, ending, served }
+}
+
+/// An answer, head and all.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Lower case names, without `date`.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Status, code and pointer of an error, whose body must have the one shape.
+    pub(crate) fn refusal(&self) -> String {
+        let json = self.json();
+        let error = json["error"].as_object().unwrap_or_else(|| panic!("{self:?}"));
+        assert!(error["message"].is_string() && json.as_object().is_some_and(|all| all.len() == 1), "{self:?}");
+        let pointer = error.get("pointer").and_then(Value::as_str).map(|it| format!(" {it}")).unwrap_or_default();
+        format!("{} {}{pointer}", self.status, error["code"].as_str().unwrap_or_default())
+    }
+}
+
+/// A request being written.
+pub(crate) struct Ask {
+    at: SocketAddr,
+    head: String,
+    body: Option<String>,
+}
+
+impl Server {
+    pub(crate) fn ask(&self, method: &str, path: &str) -> Ask {
+        ask(self.at, method, path)
+    }
+
+    /// Posts JSON.
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        self.ask("POST", path).json(&body.to_string()).send().await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path).send().await
+    }
+
+    /// Runs code and shows its report.
+    pub(crate) async fn run(&self, body: Value) -> Value {
+        let answer = self.post("/v1/run", body).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()
+    }
+}
+
+pub(crate) fn ask(at: SocketAddr, method: &str, path: &str) -> Ask {
+    Ask { at, head: format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n"), body: None }.or_host(at)
+}
+
+impl Ask {
+    fn or_host(self, at: SocketAddr) -> Self {
+        self.header("Host", &at.to_string())
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+        if name == "Host" {
+            self.head = self.head.split_inclusive("\r\n").filter(|line| !line.starts_with("Host:")).collect();
+        }
+        self.head.push_str(&format!("{name}: {value}\r\n"));
+        self
+    }
+
+    pub(crate) fn bearer(self, token: &str) -> Self {
+        self.header("Authorization", &format!("Bearer {token}"))
+    }
+
+    pub(crate) fn json(self, body: &str) -> Self {
+        self.header("Content-Type", "application/json").body(body)
+    }
+
+    pub(crate) fn body(mut self, body: &str) -> Self {
+        self.head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        self.body = Some(body.to_owned());
+        self
+    }
+
+    /// The connection with the request on its way.
+    pub(crate) async fn begin(self) -> TcpStream {
+        let mut stream = TcpStream::connect(self.at).await.expect("connected");
+        stream.write_all(format!("{}\r\n", self.head).as_bytes()).await.expect("sent");
+        if let Some(body) = self.body {
+            // A server that refuses does not read to the end.
+            let _ = stream.write_all(body.as_bytes()).await;
+        }
+        stream
+    }
+
+    pub(crate) async fn send(self) -> Answer {
+        read(self.begin().await).await
+    }
+}
+
+/// Reads an answer until the server closes.
+pub(crate) async fn read(mut stream: TcpStream) -> Answer {
+    let mut bytes = Vec::new();
+    // A server that refuses a body may reset the connection behind its answer.
+    let _ = stream.read_to_end(&mut bytes).await;
+    let text = String::from_utf8(bytes).expect("text");
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|code| code.parse().ok());
+    let headers =
+        lines.filter_map(|line| line.split_once(": ")).map(|(name, value)| (name.to_lowercase(), value.to_owned()));
+    let headers = headers.filter(|(name, _)| name != "date").collect();
+    Answer { status: status.expect("a status"), headers, body: body.to_owned() }
+}
