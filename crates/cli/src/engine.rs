@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use toolgate_engine::{Engine, EngineBuilder, IsolationMode, Request, V8Settings};
-use toolgate_wire::{Code, Failure, Isolation, LimitRequest, Logs, Outcome, Profile, Report, Usage as Used};
+use toolgate_wire::{
+    Code, Failure, Interpreter, Isolation, LimitRequest, Logs, Outcome, Profile, Report, Usage as Used,
+};
 
 use crate::commands::Usage;
 
@@ -70,8 +72,8 @@ fn refused(code: Code, message: String) -> Report {
         logs: Logs::default(),
         calls: Vec::new(),
         usage: Used::default(),
-        isolation: Isolation { mode: "none", ..Isolation::default() },
-        engine: "none",
+        isolation: Isolation::default(),
+        engine: Interpreter::None,
         warnings: Vec::new(),
     }
 }
