@@ -51,14 +51,14 @@ impl Host for ManyTools {
         Box::pin(std::future::ready(Err(refusal)))
     }
 
-    fn answer(&self, question: Question, name: &str) -> Option<String> {
+    fn answer(&self, question: &Question) -> Option<String> {
         match question {
-            Question::Backend | Question::Global => self.backends.get(name).cloned(),
+            Question::Backend(name) | Question::Global(name) => self.backends.get(name).cloned(),
             Question::Backends => {
                 let names = self.backends.keys().map(|name| json!({ "name": name, "id": name }));
                 Some(Value::from_iter(names).to_string())
             }
-            Question::Interface => None,
+            Question::Interface { .. } | Question::InterfaceOf(_) => None,
         }
     }
 

@@ -4,7 +4,9 @@ use std::str::Utf8Error;
 use std::time::Duration;
 
 use toolgate_engine::{Engine, EngineBuilder, EngineWithRuntime, IsolationMode, Request, V8Settings};
-use toolgate_wire::{Code, Failure, Isolation, LimitRequest, Logs, Outcome, Profile, Report, Usage as Used};
+use toolgate_wire::{
+    Code, Failure, Interpreter, Isolation, LimitRequest, Logs, Outcome, Profile, Report, Usage as Used,
+};
 
 use crate::commands::Usage;
 
@@ -45,8 +47,8 @@ fn refused(code: Code, message: String) -> Report {
         logs: Logs::default(),
         calls: Vec::new(),
         usage: Used::default(),
-        isolation: Isolation { mode: "none", ..Isolation::default() },
-        engine: "none",
+        isolation: Isolation::default(),
+        engine: Interpreter::None,
         warnings: Vec::new(),
     }
 }

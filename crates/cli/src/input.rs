@@ -6,13 +6,13 @@ use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 use std::str::Utf8Error;
 
-use toolgate_wire::limits::range;
+use toolgate_wire::Limit;
 
 use crate::commands::Usage;
 use crate::print::escape;
 
 /// Bytes of the longest program there can be: its characters, each as long as a character gets.
-const MAX_CODE: u64 = 4 * *range::CODE.end();
+const MAX_CODE: u64 = 4 * Limit::Code.spec().max;
 
 /// Where a text comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]

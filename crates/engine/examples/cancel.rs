@@ -1,10 +1,10 @@
 //! Taking a request back while it runs: the process is gone, the engine serves the next call.
 
 use toolgate_engine::wire::Profile;
-use toolgate_engine::{Cancel, Engine, Observer, Request, take_over_if_asked};
+use toolgate_engine::{CancellationToken, Engine, Observer, Request, take_over_if_asked};
 
 /// Cancels as soon as the program has said that it runs.
-struct CancelAtFirstLine(Cancel);
+struct CancelAtFirstLine(CancellationToken);
 
 impl Observer for CancelAtFirstLine {
     fn logged(&self, _: toolgate_engine::wire::frame::Stream, _: &str) {
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 async fn example() -> Result<(), Box<dyn std::error::Error>> {
     let engine = Engine::new()?;
-    let cancel = Cancel::new();
+    let cancel = CancellationToken::new();
     let request = Request {
         cancel: cancel.clone(),
         observer: Some(std::sync::Arc::new(CancelAtFirstLine(cancel))),

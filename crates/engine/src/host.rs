@@ -30,8 +30,8 @@ pub trait Host: Send + Sync + 'static {
     fn call(&self, call: HostCall) -> HostFuture;
 
     /// Answers what a program asks while it stands still, as JSON text. Must not block for long.
-    fn answer(&self, question: Question, name: &str) -> Option<String> {
-        let _ = (question, name);
+    fn answer(&self, question: &Question) -> Option<String> {
+        let _ = question;
         None
     }
 

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use toolgate_wire::frame::End;
 use toolgate_wire::{Code, Failure, Limits, Outcome};
 
+use crate::oom::Killer;
 use crate::process::Ended;
 use crate::pump::Lost;
 use crate::source::Compiled;
@@ -61,20 +62,38 @@ fn believable(code: Code) -> Code {
 }
 
 /// What became of a worker that did not say.
-pub(crate) fn unspoken(lost: &Lost, ended: Ended, limits: &Limits, cancelled: bool) -> Failure {
+///
+/// `killer` tells who sent a SIGKILL; it is called only for a worker that died of one.
+pub(crate) fn unspoken(
+    lost: &Lost,
+    ended: Ended,
+    limits: &Limits,
+    cancelled: bool,
+    killer: impl FnOnce() -> Killer,
+) -> Failure {
     match lost {
         _ if cancelled => aborted(),
         Lost::Deadline => timeout(limits),
         Lost::Breach(what) => breach(what),
         Lost::Closed { .. } if ended.is_cpu_limit() => timeout(limits),
-        Lost::Closed { .. } if ended.is_system_kill() => {
-            Failure::new(Code::Memory, "the system killed the sandbox, as it does when memory runs out")
-        }
+        Lost::Closed { .. } if ended.is_kill() => killed(killer()),
         Lost::Closed { .. } => match ended {
             Ended::OutOfMemory => out_of_memory(limits),
             Ended::Signal(signal) => Failure::new(Code::Runtime, format!("the sandbox died of signal {signal}")),
             Ended::Exit => Failure::new(Code::Runtime, "the sandbox ended without an answer"),
         },
+    }
+}
+
+/// The code is MEMORY only where the kernel's own counter proves it.
+fn killed(killer: Killer) -> Failure {
+    match killer {
+        Killer::Oom => Failure::new(Code::Memory, "the system killed the sandbox because memory ran out"),
+        Killer::Outside => Failure::new(Code::Runtime, "the sandbox was killed by signal 9 from outside"),
+        Killer::Unsure => {
+            let message = "the sandbox was killed by signal 9 from outside, or by the system for lack of memory";
+            Failure::new(Code::Runtime, message)
+        }
     }
 }
 

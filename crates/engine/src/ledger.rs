@@ -19,7 +19,7 @@ impl Ledger {
     pub(crate) fn begin(&mut self, id: CallId, target: &Target, request_bytes: usize, read_only: bool) {
         self.open.insert(id, (self.records.len(), Instant::now()));
         self.records.push(CallRecord {
-            name: target.to_string(),
+            target: target.clone(),
             state: CallState::Unknown,
             ms: 0.0,
             request_bytes: request_bytes as u64,

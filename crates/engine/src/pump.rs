@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use toolgate_wire::frame::{End, Question, Stream, Target};
-use toolgate_wire::limits::MAX_ARGUMENTS;
+use toolgate_wire::frame::{End, Layers, Question, Stream, Target};
+use toolgate_wire::limits::{self, MAX_ARGUMENTS, MAX_NAME};
 use toolgate_wire::{CallId, CallRecord, Destination, FromWorker, Limits, Logs, Moved, Start, ToWorker};
 
 use crate::host::{Host, HostCall, HostError, HostFuture};
@@ -28,11 +28,9 @@ use crate::timers::Timers;
 /// How long after the deadline a worker may take to report it by itself, with logs and position.
 const GRACE: Duration = Duration::from_millis(12);
 /// Timers that a worker may have waiting; its own bound is lower.
-const MAX_TIMERS: usize = 20_000;
+const MAX_TIMERS: usize = 2 * limits::MAX_TIMERS;
 /// Console lines and bytes that a host accepts beyond the run's own bound are none.
-const MAX_LOG_BYTES: usize = 2 * 1024 * 1024;
-/// Bytes of a name that a worker may call or ask about; catalogs have far shorter ones.
-const MAX_NAME: usize = 64 * 1024;
+const MAX_LOG_BYTES: usize = 2 * limits::MAX_LOG_BYTES;
 
 /// Why a run ended without the worker saying so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,12 +55,21 @@ pub(crate) struct Driven {
     pub(crate) moved: Option<Moved>,
     /// How that other worker's process ended, when it ended without a word.
     pub(crate) ended: Option<Ended>,
+    /// The isolation layers of that other worker, when it executed the program.
+    pub(crate) second_layers: Option<Layers>,
 }
 
 impl Driven {
     /// A worker that was never driven.
     pub(crate) fn lost(lost: Lost) -> Self {
-        Driven { end: Err(lost), logs: Logs::default(), calls: Vec::new(), moved: None, ended: None }
+        Driven {
+            end: Err(lost),
+            logs: Logs::default(),
+            calls: Vec::new(),
+            moved: None,
+            ended: None,
+            second_layers: None,
+        }
     }
 }
 
@@ -156,13 +163,14 @@ pub(crate) fn drive(wire: &mut Wire, job: Job, mover: Option<Mover<'_>>) -> Driv
         log_bytes: 0,
         moved: None,
         ended: None,
+        second_layers: None,
     };
     let end = pump.serve(wire, mover.map(Attempt::new));
     for task in pump.tasks.drain(..) {
         task.abort();
     }
     let calls = lock(&shared.ledger).close();
-    Driven { end, logs: pump.logs, calls, moved: pump.moved, ended: pump.ended }
+    Driven { end, logs: pump.logs, calls, moved: pump.moved, ended: pump.ended, second_layers: pump.second_layers }
 }
 
 /// Processor time up to a move.
@@ -197,6 +205,7 @@ pub(crate) struct Pump {
     log_bytes: usize,
     moved: Option<Moved>,
     ended: Option<Ended>,
+    second_layers: Option<Layers>,
 }
 
 impl Pump {
@@ -274,6 +283,7 @@ impl Pump {
         }
         let used = first.clock().read();
         let warm_up = second.clock().read();
+        self.second_layers = Some(second.layers());
         let repeated = self.repeat(&mut *second, used);
         let caught_up = repeated.as_ref().map_or_else(|_| Instant::now(), |repeated| repeated.caught_up);
         let to = match &repeated {
@@ -362,7 +372,7 @@ impl Pump {
                 self.timers.disarm(id);
                 Ok(())
             }
-            FromWorker::Ask { question, name } => self.ask(question, &name),
+            FromWorker::Ask(question) => self.ask(&question),
             FromWorker::Log { stream, text } => self.log(stream, text),
             FromWorker::Ready { .. } | FromWorker::Done { .. } => Err(Lost::Breach("a frame out of turn")),
         }
@@ -376,14 +386,14 @@ impl Pump {
     }
 
     /// A program stands still until it has its answer, so an honest worker has one question open.
-    fn ask(&mut self, question: Question, name: &str) -> Result<(), Lost> {
-        if name.len() > MAX_NAME {
+    fn ask(&mut self, question: &Question) -> Result<(), Lost> {
+        if question.name_bytes() > MAX_NAME {
             return Err(Lost::Breach("a name too long"));
         }
         if self.shared.line.outbox().waiting(Kind::Answer) > 0 {
             return Err(Lost::Breach("a question before the answer to the last"));
         }
-        let answer = self.host.answer(question, name);
+        let answer = self.host.answer(question);
         self.shared.line.tell(&ToWorker::Answer(answer.map(String::into_bytes)));
         Ok(())
     }

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-use crate::cancel::Cancel;
+use tokio_util::sync::CancellationToken;
 
 /// Places for runs, and a bounded line of those waiting for one.
 pub(crate) struct Queue {
@@ -42,7 +41,7 @@ impl Queue {
     }
 
     /// A place, as soon as it is this run's turn.
-    pub(crate) async fn enter(&self, deadline: Instant, cancel: &Cancel) -> Result<Place, NoPlace> {
+    pub(crate) async fn enter(&self, deadline: Instant, cancel: &CancellationToken) -> Result<Place, NoPlace> {
         if let Some(place) = self.try_enter() {
             return Ok(place);
         }

@@ -10,7 +10,7 @@ use support::machine::{Child, children};
 use support::process_builder;
 use tokio::sync::Notify;
 use toolgate_engine::wire::Profile;
-use toolgate_engine::{Cancel, Functions, Request};
+use toolgate_engine::{CancellationToken, Functions, Request};
 
 /// Everything that the guest may link: what hostile code could hope to reach. A new name needs a reason.
 const GUEST_CLOSURE: &str = "
@@ -117,7 +117,7 @@ async fn a_worker_has_an_empty_environment_one_descriptor_and_a_filter() {
         tell.notify_one();
         std::future::pending()
     });
-    let cancel = Cancel::new();
+    let cancel = CancellationToken::new();
     let request =
         Request { host: Arc::new(host), cancel: cancel.clone(), ..Request::new(Profile::Chain, "await hold()") };
     let run = tokio::spawn({

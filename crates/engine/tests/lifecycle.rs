@@ -13,7 +13,7 @@ use support::machine::{Child, children, children_of};
 use support::{eventually, process_builder, show, thread_builder};
 use tokio::sync::Notify;
 use toolgate_engine::wire::{Code, LimitRequest, Profile, Report};
-use toolgate_engine::{Cancel, ComputeOptions, Engine, Functions, Request};
+use toolgate_engine::{CancellationToken, ComputeOptions, Engine, Functions, Request};
 
 /// Tests here look at this process's children, so one runs at a time.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -42,9 +42,9 @@ fn held() -> (Arc<Functions>, Arc<Notify>) {
 }
 
 /// A run that stands in a host call, and what cancels it.
-async fn standing(engine: &Engine) -> (tokio::task::JoinHandle<Report>, Cancel) {
+async fn standing(engine: &Engine) -> (tokio::task::JoinHandle<Report>, CancellationToken) {
     let (host, called) = held();
-    let cancel = Cancel::new();
+    let cancel = CancellationToken::new();
     let request = Request { host, cancel: cancel.clone(), ..Request::new(Profile::Chain, "await hold()") };
     let engine = engine.clone();
     let run = tokio::spawn(async move { engine.run(request).await });
@@ -53,14 +53,14 @@ async fn standing(engine: &Engine) -> (tokio::task::JoinHandle<Report>, Cancel) 
 }
 
 /// A run that burns the processor, known to have started.
-async fn burning(engine: &Engine) -> (tokio::task::JoinHandle<Report>, Cancel) {
+async fn burning(engine: &Engine) -> (tokio::task::JoinHandle<Report>, CancellationToken) {
     let started = Arc::new(Notify::new());
     let tell = started.clone();
     let host = Functions::new().with("started", move |_| {
         tell.notify_one();
         async { Ok(json!(null)) }
     });
-    let cancel = Cancel::new();
+    let cancel = CancellationToken::new();
     let code = "await started(); for (;;) (3n ** 20000n) ** 2n";
     let request = Request { host: Arc::new(host), cancel: cancel.clone(), ..Request::new(Profile::Chain, code) };
     let engine = engine.clone();
@@ -138,6 +138,21 @@ async fn killing_the_zygote_under_load_loses_no_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_somebody_else_kills_did_not_run_out_of_memory() {
+    let _alone = ALONE.lock().await;
+    let engine = process_builder().workers_ahead(0).build().expect("engine");
+    let (run, _cancel) = standing(&engine).await;
+    let zygotes: Vec<u32> = zygotes().iter().map(|zygote| zygote.pid).collect();
+    let workers: Vec<Child> = children().into_iter().filter(|child| !zygotes.contains(&child.pid)).collect();
+    assert_eq!(workers.len(), 1, "{workers:?}");
+    kill(workers[0].pid);
+    let report = run.await.expect("joined");
+    assert_eq!(code(&report), Some(Code::Runtime), "{}", show(&report));
+    assert!(message(&report).starts_with("the sandbox was killed by signal 9 from outside"), "{}", show(&report));
+    one_more(&engine).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dispose_ends_everything_and_may_be_repeated() {
     let _alone = ALONE.lock().await;
     let engine = process_builder().build().expect("engine");
@@ -184,7 +199,7 @@ async fn dropping_an_engine_disposes_of_it() {
 async fn cancelling_before_the_start_starts_nothing() {
     let _alone = ALONE.lock().await;
     let engine = process_builder().workers_ahead(0).build().expect("engine");
-    let cancel = Cancel::new();
+    let cancel = CancellationToken::new();
     cancel.cancel();
     let options = ComputeOptions { cancel, ..ComputeOptions::default() };
     let report = engine.compute("not even code", "not even data", options).await;
@@ -220,7 +235,7 @@ async fn cancelling_reaches_code_that_no_interrupt_sees() {
 async fn cancelling_after_the_end_does_nothing() {
     let _alone = ALONE.lock().await;
     let engine = process_builder().build().expect("engine");
-    let cancel = Cancel::new();
+    let cancel = CancellationToken::new();
     let request = Request { cancel: cancel.clone(), ..Request::new(Profile::Chain, "return 'done'") };
     let report = engine.run(request).await;
     cancel.cancel();
@@ -233,7 +248,7 @@ async fn cancelling_in_the_queue_does_not_wait_for_a_place() {
     let _alone = ALONE.lock().await;
     let engine = process_builder().max_concurrent_runs(1).build().expect("engine");
     let (running, running_cancel) = standing(&engine).await;
-    let cancel = Cancel::new();
+    let cancel = CancellationToken::new();
     let waiting = tokio::spawn({
         let (engine, cancel) = (engine.clone(), cancel.clone());
         async move { engine.run(Request { cancel, ..Request::new(Profile::Chain, "return 1") }).await }
@@ -252,7 +267,7 @@ async fn dropping_a_run_kills_it_and_not_those_that_share_its_handle() {
     let _alone = ALONE.lock().await;
     let engine = process_builder().workers_ahead(0).build().expect("engine");
     let (host, called) = held();
-    let cancel = Cancel::new();
+    let cancel = CancellationToken::new();
     let request =
         Request { host: host.clone(), cancel: cancel.clone(), ..Request::new(Profile::Chain, "await hold()") };
     let dropped = tokio::spawn({

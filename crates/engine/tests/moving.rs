@@ -11,8 +11,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use support::deno::deno;
 use support::{process_builder, show};
-use toolgate_engine::wire::{Destination, Profile, Report};
-use toolgate_engine::{Cancel, Engine, EngineBuilder, EngineChoice, Functions, HostError, Request, V8Settings};
+use toolgate_engine::wire::{Destination, Interpreter, Profile, Report};
+use toolgate_engine::{
+    CancellationToken, Engine, EngineBuilder, EngineChoice, Functions, HostError, Request, V8Settings,
+};
 
 /// Processor time after which runs of one engine move.
 const THRESHOLDS: [Duration; 4] =
@@ -152,11 +154,18 @@ async fn a_run_that_computes_goes_on_on_v8() {
         format!("console.log('once'); out = await count(1); {SPIN} await count(2); return s;").replace("out = ", "");
     let run = run(&engine, &code, EngineChoice::Auto).await;
     let moved = run.report.usage.moved.expect("a move");
-    assert_eq!((moved.to, run.report.engine), (Destination::V8, "quickjs+v8"));
+    assert_eq!((moved.to, run.report.engine), (Destination::V8, Interpreter::QuickJsThenV8));
     assert!(moved.at_ms >= 20.0 && moved.cost_ms > 0.0, "{moved:?}");
     assert_eq!(run.report.value().expect("a value").get(), "299999995");
     assert_eq!(run.report.logs.stdout, ["once"]);
     assert_eq!(run.asked, [json!([1]), json!([2])]);
+    assert_isolation_of_both(&run.report);
+}
+
+/// QuickJS runs without executable memory and V8 does not: a program that both executed may not claim it.
+fn assert_isolation_of_both(report: &Report) {
+    let isolation = &report.isolation;
+    assert!(isolation.seccomp && isolation.no_new_privs && !isolation.no_exec_memory, "{isolation:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -167,16 +176,19 @@ async fn a_run_that_does_something_else_on_v8_stays() {
                 let s = 0; for (let i = 0; i < 3e7; i++) s += i % 7; await count(2); return s;";
     let run = run(&engine, code, EngineChoice::Auto).await;
     let moved = run.report.usage.moved.expect("a try");
-    assert_eq!((moved.to, run.report.engine), (Destination::StayedDiverged, "quickjs"));
+    assert_eq!((moved.to, run.report.engine), (Destination::StayedDiverged, Interpreter::QuickJs));
     assert_eq!(run.report.value().expect("a value").get(), "89999995");
     assert_eq!(run.asked, [json!(["cannot read property 'x' of null"]), json!([2])]);
+    // V8 executed the program too, up to where it behaved differently.
+    assert_isolation_of_both(&run.report);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_run_never_moves() {
     let engine = moving_engine(Duration::from_secs(5));
     let run = run(&engine, "await count(1); await sleep(30); return 1", EngineChoice::Auto).await;
-    assert_eq!((run.report.usage.moved, run.report.engine), (None, "quickjs"));
+    assert_eq!((run.report.usage.moved, run.report.engine), (None, Interpreter::QuickJs));
+    assert!(run.report.isolation.no_exec_memory, "{:?}", run.report.isolation);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -188,13 +200,13 @@ async fn a_moved_run_keeps_its_deadline() {
     let failure = report.failure().expect("a timeout");
     assert_eq!(failure.message, "the run took longer than its 1500 ms");
     assert!(report.elapsed < Duration::from_millis(3000), "{:?}", report.elapsed);
-    assert_eq!(report.engine, "quickjs+v8", "{:?}", report.usage);
+    assert_eq!(report.engine, Interpreter::QuickJsThenV8, "{:?}", report.usage);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_moved_run_can_be_cancelled() {
     let engine = moving_engine(Duration::from_millis(20));
-    let cancel = Cancel::new();
+    let cancel = CancellationToken::new();
     let wish = cancel.clone();
     let host = Functions::new().with("stop", move |_| {
         wish.cancel();
@@ -203,7 +215,7 @@ async fn a_moved_run_can_be_cancelled() {
     let code = format!("{SPIN} await stop(); while (true) {{}}");
     let report = engine.run(Request { host: Arc::new(host), cancel, ..Request::new(Profile::Chain, code) }).await;
     assert_eq!(report.failure().expect("a failure").code.name(), "ABORTED");
-    assert_eq!(report.engine, "quickjs+v8");
+    assert_eq!(report.engine, Interpreter::QuickJsThenV8);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -211,7 +223,7 @@ async fn without_deno_everything_stays_on_quickjs() {
     let v8 = V8Settings { deno: Some("/nowhere/deno".into()), move_after: Duration::ZERO, ..V8Settings::default() };
     let engine = process_builder().engine(EngineChoice::Auto).v8(v8).build().expect("an engine");
     let auto = run(&engine, "return 1", EngineChoice::Auto).await.report;
-    assert_eq!((auto.engine, auto.usage.moved), ("quickjs", None));
+    assert_eq!((auto.engine, auto.usage.moved), (Interpreter::QuickJs, None));
     let asked = run(&engine, "return 1", EngineChoice::V8).await.report;
     let failure = asked.failure().expect("a failure");
     assert_eq!(failure.code.name(), "UNAVAILABLE");

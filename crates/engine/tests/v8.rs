@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use support::deno::deno;
 use support::v8_builder;
-use toolgate_engine::wire::{Code, LimitRequest, Profile, Report};
+use toolgate_engine::wire::{Code, Interpreter, IsolationLevel, LimitRequest, Profile, Report};
 use toolgate_engine::{Engine, EngineChoice, Request, V8Status};
 
 fn engine() -> Engine {
@@ -167,8 +167,9 @@ async fn a_loop_that_nothing_interrupts_ends_in_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_report_says_what_confined_the_run() {
     let report = run(&engine(), "return 1").await;
-    assert_eq!((report.engine, report.isolation.mode), ("v8", "process"));
+    assert_eq!((report.engine, report.isolation.mode), (Interpreter::V8, IsolationLevel::Process));
     assert!(report.isolation.seccomp && report.isolation.no_new_privs, "{:?}", report.isolation);
+    assert!(!report.isolation.no_exec_memory, "its compiler makes memory executable");
 }
 
 #[test]

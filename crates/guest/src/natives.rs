@@ -5,8 +5,9 @@ use std::rc::Rc;
 use rquickjs::function::{Func, Opt};
 use rquickjs::{Ctx, Exception, Function, Object, Result, TypedArray, Value};
 use toolgate_wire::CallId;
+use toolgate_wire::codec::tag;
 use toolgate_wire::frame::{Question, Stream, Target};
-use toolgate_wire::limits::MAX_ARGUMENTS;
+use toolgate_wire::limits::{MAX_ARGUMENTS, MAX_RANDOM_BYTES};
 
 use crate::data::{self, Caps, DepthPolicy, SerialiseError};
 use crate::globals::Resolvers;
@@ -46,7 +47,7 @@ fn clock_and_chance<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()>
     natives.set(
         "randomBytes",
         Func::from(move |ctx: Ctx<'js>, count: usize| {
-            TypedArray::<u8>::new_copy(ctx, run.random.borrow_mut().bytes(count.min(65_536)))
+            TypedArray::<u8>::new_copy(ctx, run.random.borrow_mut().bytes(count.min(MAX_RANDOM_BYTES)))
         }),
     )
 }
@@ -75,8 +76,9 @@ fn host<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
     let run = state.clone();
     natives.set(
         "ask",
-        Func::from(move |ctx: Ctx<'js>, question: u8, name: String| {
-            let answer = run.ask(question_of(question), name).map_err(|refused| throw(&ctx, &refused))?;
+        Func::from(move |ctx: Ctx<'js>, number: u8, name: String, tool: Opt<String>| {
+            let question = question_of(number, name, tool.0);
+            let answer = run.ask(question).map_err(|refused| throw(&ctx, &refused))?;
             answer.map(|text| ctx.json_parse(text)).transpose()
         }),
     )?;
@@ -89,12 +91,14 @@ fn host<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
     )
 }
 
-fn question_of(number: u8) -> Question {
+/// `name` is the backend where a question also names a tool.
+fn question_of(number: u8, name: String, tool: Option<String>) -> Question {
     match number {
-        0 => Question::Backend,
-        1 => Question::Interface,
-        2 => Question::Backends,
-        _ => Question::Global,
+        tag::ASK_BACKEND => Question::Backend(name),
+        tag::ASK_INTERFACE_OF => Question::InterfaceOf(name),
+        tag::ASK_BACKENDS => Question::Backends,
+        tag::ASK_INTERFACE => Question::Interface { backend: name, tool: tool.unwrap_or_default() },
+        _ => Question::Global(name),
     }
 }
 
@@ -105,7 +109,7 @@ fn backends<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
     natives.set(
         "backend",
         Func::from(move |ctx: Ctx<'js>, question: u8, spelling: rquickjs::String<'js>| match spelling.to_string() {
-            Ok(spelling) => run.backend(question_of(question), spelling).map_err(|refused| throw(&ctx, &refused)),
+            Ok(spelling) => run.backend(question_of(question, spelling, None)).map_err(|refused| throw(&ctx, &refused)),
             Err(_) => Ok(None),
         }),
     )?;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use rquickjs::{Ctx, Persistent, Promise, Runtime, Value};
 
 /// Rejections that are remembered at one time.
-const MOST: usize = 100;
+const MOST: usize = toolgate_wire::limits::MAX_UNHANDLED_REJECTIONS;
 
 type Unheard = Vec<(Persistent<Value<'static>>, Persistent<Value<'static>>)>;
 

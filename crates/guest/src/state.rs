@@ -16,9 +16,9 @@ use crate::memory::Meter;
 use crate::random::Random;
 
 /// Timers that may wait at one time.
-const MAX_TIMERS: usize = 10_000;
+const MAX_TIMERS: usize = toolgate_wire::limits::MAX_TIMERS;
 /// Bytes of console text that leave a run.
-const MAX_LOG_BYTES: usize = 1024 * 1024;
+const MAX_LOG_BYTES: usize = toolgate_wire::limits::MAX_LOG_BYTES;
 /// How often gathered log lines leave while the program computes.
 const LOG_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -220,13 +220,13 @@ impl State {
     }
 
     /// Asks and waits. Whatever else arrives meanwhile is kept for the event loop, in order.
-    pub(crate) fn ask(&self, question: Question, name: String) -> Result<Option<Vec<u8>>, Refused> {
-        if question == Question::Global
-            && let Some(answer) = self.told(&name)
+    pub(crate) fn ask(&self, question: Question) -> Result<Option<Vec<u8>>, Refused> {
+        if let Question::Global(name) = &question
+            && let Some(answer) = self.told(name)
         {
             return Ok(Some(answer));
         }
-        self.send(&FromWorker::Ask { question, name }).ok_or(Refused::Broken)?;
+        self.send(&FromWorker::Ask(question)).ok_or(Refused::Broken)?;
         loop {
             let frame = self.receive().ok_or(Refused::Broken)?;
             match frame {
@@ -237,8 +237,8 @@ impl State {
     }
 
     /// The name of the backend that is meant, whose listing is kept.
-    pub(crate) fn backend(&self, question: Question, spelling: String) -> Result<Option<String>, Refused> {
-        let Some(answer) = self.ask(question, spelling)? else { return Ok(None) };
+    pub(crate) fn backend(&self, question: Question) -> Result<Option<String>, Refused> {
+        let Some(answer) = self.ask(question)? else { return Ok(None) };
         let length = answer.len() as u64;
         let listing = Listing::read(answer).ok_or(Refused::Listing)?;
         let name = listing.name().to_owned();

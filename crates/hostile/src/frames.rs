@@ -95,11 +95,9 @@ pub(crate) fn say(what: &str) {
         }
         "replies-never-read" => for_ever(|id| send(&call(id, "big", "[1000000]"))),
         "answers-never-read" => loop {
-            send(&FromWorker::Ask { question: Question::Backend, name: "large".into() });
+            send(&FromWorker::Ask(Question::Backend("large".into())));
         },
-        "a-question-too-long" => {
-            send(&FromWorker::Ask { question: Question::Interface, name: "q".repeat(1024 * 1024) })
-        }
+        "a-question-too-long" => send(&FromWorker::Ask(Question::InterfaceOf("q".repeat(1024 * 1024)))),
         "timers-for-ever" => for_ever(|id| send(&FromWorker::Timer { id: CallId(id), delay: 1e9 })),
         "timers-never-heard" => for_ever(|id| send(&FromWorker::Timer { id: CallId(id), delay: 0.0 })),
         "a-timer-twice" => (0..2).for_each(|_| send(&FromWorker::Timer { id: CallId(1), delay: 1e9 })),

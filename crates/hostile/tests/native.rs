@@ -43,7 +43,7 @@ impl Host for Prey {
         }
     }
 
-    fn answer(&self, _: Question, _: &str) -> Option<String> {
+    fn answer(&self, _: &Question) -> Option<String> {
         Some(json!({ "name": "large", "tools": [], "filling": "x".repeat(1_000_000) }).to_string())
     }
 

@@ -207,8 +207,8 @@ impl RunReply {
             execution_ms,
             execution_id,
             usage: UsageReply::new(usage),
-            isolation: report.isolation.mode,
-            engine: report.engine,
+            isolation: report.isolation.mode.name(),
+            engine: report.engine.name(),
             warnings: report.warnings.into_iter().chain(remarks).collect(),
         }
     }
@@ -265,8 +265,8 @@ struct CallReply {
 
 impl From<toolgate_wire::CallRecord> for CallReply {
     fn from(record: toolgate_wire::CallRecord) -> Self {
-        let toolgate_wire::CallRecord { name, state, ms, request_bytes, reply_bytes, read_only, error } = record;
-        CallReply { name, state, ms, request_bytes, reply_bytes, read_only, error }
+        let toolgate_wire::CallRecord { target, state, ms, request_bytes, reply_bytes, read_only, error } = record;
+        CallReply { name: target.to_string(), state, ms, request_bytes, reply_bytes, read_only, error }
     }
 }
 

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
-use toolgate_engine::{Cancel, Engine, EngineChoice, Observer, Request};
+use toolgate_engine::{Engine, EngineChoice, Observer, Request};
 use toolgate_wire::{Code, LimitRequest, Limits, Outcome, Profile, Report};
 
 use super::body::{self, Budget, Share};
@@ -49,7 +49,7 @@ pub(super) async fn run(
         limits: limits::granted(profile, &rules.profiles, wishes)?,
         functions,
         engine: request.engine.map(Into::into),
-        cancel: Cancel::new(),
+        cancel: CancellationToken::new(),
         observer: None,
     };
     let reply = service.perform(&caller, job).await?;
@@ -74,7 +74,7 @@ pub(super) async fn compute(
         limits: limits::granted(Profile::Compute, &service.rules().profiles, wishes)?,
         functions: Registry::new(),
         engine: request.engine.map(Into::into),
-        cancel: Cancel::new(),
+        cancel: CancellationToken::new(),
         observer: None,
     };
     let reply = service.perform(&caller, job).await?;
@@ -105,7 +105,7 @@ pub(super) struct Job {
     pub(super) limits: LimitRequest,
     pub(super) functions: Registry,
     pub(super) engine: Option<EngineChoice>,
-    pub(super) cancel: Cancel,
+    pub(super) cancel: CancellationToken,
     pub(super) observer: Option<Arc<dyn Observer>>,
 }
 

@@ -1,10 +1,10 @@
-//! Frames as bytes: a length, a kind, the fields.
+//! Encodes and decodes frames.
 //!
-//! Guest bytes are decoded here and nowhere else. A decoder allocates only what has arrived,
-//! refuses trailing bytes, and every fault is final: a peer that breaks the form is killed.
+//! Bytes that a guest sent are decoded here and nowhere else. The decoder allocates no more than has arrived and
+//! refuses trailing bytes. The host kills a worker that sends a malformed frame.
 //!
 //! ```text
-//! u32 length of the rest | u8 kind | fields (little endian; texts and blobs as u32 length + bytes)
+//! u32 length of the rest | u8 tag | fields (little endian; texts and blobs as u32 length + bytes)
 //! ```
 
 use std::time::Duration;
@@ -12,122 +12,172 @@ use std::time::Duration;
 use crate::frame::{CallId, End, FromWorker, Layers, Question, Start, Stream, Target, ToWorker};
 use crate::{Code, Limits, Profile};
 
-/// Bytes before the payload: the length.
+/// Length of the header, which holds the payload's length.
 pub const HEADER: usize = 4;
 
-/// The largest frame that a host accepts from a worker: the largest result, with room for the rest.
+/// Largest payload that the host accepts from a worker: the largest result, with room for the other fields.
 pub const MAX_FROM_WORKER: usize = 65 * 1024 * 1024;
 
-/// The largest frame that a worker accepts from its host.
+/// Largest payload that a worker accepts from the host.
 pub const MAX_TO_WORKER: usize = 1100 * 1024 * 1024;
 
-/// A peer sent something that is not a frame.
+/// The bytes that stand for frames and variants. The JavaScript codec of the V8 worker gets the same numbers.
+pub mod tag {
+    /// [`ToWorker::Start`](crate::ToWorker::Start)
+    pub const START: u8 = 0;
+    /// [`ToWorker::Reply`](crate::ToWorker::Reply)
+    pub const REPLY: u8 = 1;
+    /// [`ToWorker::Fire`](crate::ToWorker::Fire)
+    pub const FIRE: u8 = 2;
+    /// [`ToWorker::Answer`](crate::ToWorker::Answer)
+    pub const ANSWER: u8 = 3;
+
+    /// [`FromWorker::Ready`](crate::FromWorker::Ready)
+    pub const READY: u8 = 0;
+    /// [`FromWorker::Call`](crate::FromWorker::Call)
+    pub const CALL: u8 = 1;
+    /// [`FromWorker::Timer`](crate::FromWorker::Timer)
+    pub const TIMER: u8 = 2;
+    /// [`FromWorker::Cancel`](crate::FromWorker::Cancel)
+    pub const CANCEL: u8 = 3;
+    /// [`FromWorker::Ask`](crate::FromWorker::Ask)
+    pub const ASK: u8 = 4;
+    /// [`FromWorker::Log`](crate::FromWorker::Log)
+    pub const LOG: u8 = 5;
+    /// [`FromWorker::Done`](crate::FromWorker::Done)
+    pub const DONE: u8 = 6;
+
+    /// [`Target::Tool`](crate::frame::Target::Tool)
+    pub const TARGET_TOOL: u8 = 0;
+    /// [`Target::Function`](crate::frame::Target::Function)
+    pub const TARGET_FUNCTION: u8 = 1;
+
+    /// [`Question::Backend`](crate::frame::Question::Backend)
+    pub const ASK_BACKEND: u8 = 0;
+    /// [`Question::InterfaceOf`](crate::frame::Question::InterfaceOf)
+    pub const ASK_INTERFACE_OF: u8 = 1;
+    /// [`Question::Backends`](crate::frame::Question::Backends)
+    pub const ASK_BACKENDS: u8 = 2;
+    /// [`Question::Global`](crate::frame::Question::Global)
+    pub const ASK_GLOBAL: u8 = 3;
+    /// [`Question::Interface`](crate::frame::Question::Interface)
+    pub const ASK_INTERFACE: u8 = 4;
+
+    /// [`Stream::Stdout`](crate::frame::Stream::Stdout)
+    pub const STDOUT: u8 = 0;
+    /// [`Stream::Stderr`](crate::frame::Stream::Stderr)
+    pub const STDERR: u8 = 1;
+
+    /// [`End::Returned`](crate::frame::End::Returned); every other value is the number of a failure's code.
+    pub const RETURNED: u8 = u8::MAX;
+}
+
+/// Why bytes are not a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// The length is beyond what this side accepts.
+    /// The length is above the bound.
     #[error("a frame of {0} bytes is too long")]
     TooLong(usize),
     /// The bytes end inside a field.
     #[error("a frame ends inside a field")]
     Truncated,
-    /// There are bytes after the last field.
+    /// Bytes follow the last field.
     #[error("a frame has {0} bytes too many")]
     Trailing(usize),
-    /// A kind, flag or code has no meaning.
-    #[error("a frame has a field that means nothing: {0}")]
-    Meaningless(&'static str),
+    /// A tag, flag or code is not one of the defined values.
+    #[error("a frame has an undefined value for: {0}")]
+    Undefined(&'static str),
     /// A text is not UTF-8.
     #[error("a frame has a text that is not UTF-8")]
     NotText,
 }
 
-/// The length of the frame whose header this is.
+/// Decodes the header: the length of the payload that follows.
 pub fn frame_length(header: [u8; HEADER], max: usize) -> Result<usize, Malformed> {
     let length = u32::from_le_bytes(header) as usize;
     if length > max { Err(Malformed::TooLong(length)) } else { Ok(length) }
 }
 
-/// Appends the frame, header included.
+/// Appends the frame with its header.
 pub fn encode_to_worker(frame: &ToWorker, out: &mut Vec<u8>) {
     let mark = begin(out);
     match frame {
         ToWorker::Start(start) => {
-            out.push(0);
+            out.push(tag::START);
             put_start(start, out);
         }
         ToWorker::Reply { id, now, body } => {
-            out.push(1);
+            out.push(tag::REPLY);
             put_u32(out, id.0);
             put_f64(out, *now);
             out.push(u8::from(body.is_ok()));
             put_bytes(out, body.as_ref().unwrap_or_else(|error| error));
         }
         ToWorker::Fire { id, now } => {
-            out.push(2);
+            out.push(tag::FIRE);
             put_u32(out, id.0);
             put_f64(out, *now);
         }
         ToWorker::Answer(body) => {
-            out.push(3);
+            out.push(tag::ANSWER);
             put_option(out, body.as_deref());
         }
     }
     finish(out, mark);
 }
 
-/// Reads a frame's payload (what follows the header).
+/// Decodes a frame's payload, which is what follows the header.
 pub fn decode_to_worker(payload: &[u8]) -> Result<ToWorker, Malformed> {
     let mut fields = Fields(payload);
     let frame = match fields.u8()? {
-        0 => ToWorker::Start(Box::new(take_start(&mut fields)?)),
-        1 => {
+        tag::START => ToWorker::Start(Box::new(take_start(&mut fields)?)),
+        tag::REPLY => {
             let (id, now, ok) = (CallId(fields.u32()?), fields.f64()?, fields.flag()?);
             let bytes = fields.bytes()?.to_vec();
             ToWorker::Reply { id, now, body: if ok { Ok(bytes) } else { Err(bytes) } }
         }
-        2 => ToWorker::Fire { id: CallId(fields.u32()?), now: fields.f64()? },
-        3 => ToWorker::Answer(fields.option()?.map(<[u8]>::to_vec)),
-        _ => return Err(Malformed::Meaningless("kind")),
+        tag::FIRE => ToWorker::Fire { id: CallId(fields.u32()?), now: fields.f64()? },
+        tag::ANSWER => ToWorker::Answer(fields.option()?.map(<[u8]>::to_vec)),
+        _ => return Err(Malformed::Undefined("tag")),
     };
     fields.end(frame)
 }
 
-/// Appends the frame, header included.
+/// Appends the frame with its header.
 pub fn encode_from_worker(frame: &FromWorker, out: &mut Vec<u8>) {
     let mark = begin(out);
     match frame {
         FromWorker::Ready { pid, layers } => {
-            out.push(0);
+            out.push(tag::READY);
             put_u32(out, *pid);
             put_layers(layers, out);
         }
         FromWorker::Call { id, target, args } => {
-            out.push(1);
+            out.push(tag::CALL);
             put_u32(out, id.0);
             put_target(target, out);
             put_bytes(out, args);
         }
         FromWorker::Timer { id, delay } => {
-            out.push(2);
+            out.push(tag::TIMER);
             put_u32(out, id.0);
             put_f64(out, *delay);
         }
         FromWorker::Cancel { id } => {
-            out.push(3);
+            out.push(tag::CANCEL);
             put_u32(out, id.0);
         }
-        FromWorker::Ask { question, name } => {
-            out.push(4);
-            out.push(*question as u8);
-            put_bytes(out, name.as_bytes());
+        FromWorker::Ask(question) => {
+            out.push(tag::ASK);
+            put_question(question, out);
         }
         FromWorker::Log { stream, text } => {
-            out.push(5);
-            out.push(*stream as u8);
+            out.push(tag::LOG);
+            out.push(stream_tag(*stream));
             put_bytes(out, text.as_bytes());
         }
         FromWorker::Done { end, memory, cpu, dropped } => {
-            out.push(6);
+            out.push(tag::DONE);
             put_u64(out, *memory);
             put_u64(out, *cpu);
             put_u64(out, *dropped);
@@ -137,37 +187,38 @@ pub fn encode_from_worker(frame: &FromWorker, out: &mut Vec<u8>) {
     finish(out, mark);
 }
 
-/// Reads a frame's payload (what follows the header).
+/// Decodes a frame's payload, which is what follows the header.
 pub fn decode_from_worker(payload: &[u8]) -> Result<FromWorker, Malformed> {
     let mut fields = Fields(payload);
     let frame = match fields.u8()? {
-        0 => FromWorker::Ready { pid: fields.u32()?, layers: take_layers(&mut fields)? },
-        1 => FromWorker::Call {
+        tag::READY => FromWorker::Ready { pid: fields.u32()?, layers: take_layers(&mut fields)? },
+        tag::CALL => FromWorker::Call {
             id: CallId(fields.u32()?),
             target: take_target(&mut fields)?,
             args: fields.bytes()?.to_vec(),
         },
-        2 => FromWorker::Timer { id: CallId(fields.u32()?), delay: fields.f64()? },
-        3 => FromWorker::Cancel { id: CallId(fields.u32()?) },
-        4 => FromWorker::Ask { question: take_question(&mut fields)?, name: fields.text()? },
-        5 => FromWorker::Log { stream: take_stream(&mut fields)?, text: fields.text()? },
-        6 => FromWorker::Done {
+        tag::TIMER => FromWorker::Timer { id: CallId(fields.u32()?), delay: fields.f64()? },
+        tag::CANCEL => FromWorker::Cancel { id: CallId(fields.u32()?) },
+        tag::ASK => FromWorker::Ask(take_question(&mut fields)?),
+        tag::LOG => FromWorker::Log { stream: take_stream(&mut fields)?, text: fields.text()? },
+        tag::DONE => FromWorker::Done {
             memory: fields.u64()?,
             cpu: fields.u64()?,
             dropped: fields.u64()?,
             end: take_end(&mut fields)?,
         },
-        _ => return Err(Malformed::Meaningless("kind")),
+        _ => return Err(Malformed::Undefined("tag")),
     };
     fields.end(frame)
 }
 
+/// The number of a profile in a frame: its index in [`Profile::ALL`].
+fn profile_number(profile: Profile) -> u8 {
+    profile as u8
+}
+
 fn put_start(start: &Start, out: &mut Vec<u8>) {
-    out.push(match start.profile {
-        Profile::Compute => 0,
-        Profile::Chain => 1,
-        Profile::Snippet => 2,
-    });
+    out.push(profile_number(start.profile));
     put_limits(&start.limits, out);
     put_u64(out, start.seed);
     put_f64(out, start.now);
@@ -187,12 +238,7 @@ fn put_start(start: &Start, out: &mut Vec<u8>) {
 }
 
 fn take_start(fields: &mut Fields<'_>) -> Result<Start, Malformed> {
-    let profile = match fields.u8()? {
-        0 => Profile::Compute,
-        1 => Profile::Chain,
-        2 => Profile::Snippet,
-        _ => return Err(Malformed::Meaningless("profile")),
-    };
+    let profile = *Profile::ALL.get(usize::from(fields.u8()?)).ok_or(Malformed::Undefined("profile"))?;
     Ok(Start {
         profile,
         limits: take_limits(fields)?,
@@ -259,12 +305,12 @@ fn take_layers(fields: &mut Fields<'_>) -> Result<Layers, Malformed> {
 fn put_target(target: &Target, out: &mut Vec<u8>) {
     match target {
         Target::Tool { backend, tool } => {
-            out.push(0);
+            out.push(tag::TARGET_TOOL);
             put_bytes(out, backend.as_bytes());
             put_bytes(out, tool.as_bytes());
         }
         Target::Function(name) => {
-            out.push(1);
+            out.push(tag::TARGET_FUNCTION);
             put_bytes(out, name.as_bytes());
         }
     }
@@ -272,51 +318,63 @@ fn put_target(target: &Target, out: &mut Vec<u8>) {
 
 fn take_target(fields: &mut Fields<'_>) -> Result<Target, Malformed> {
     match fields.u8()? {
-        0 => Ok(Target::Tool { backend: fields.text()?, tool: fields.text()? }),
-        1 => Ok(Target::Function(fields.text()?)),
-        _ => Err(Malformed::Meaningless("target")),
+        tag::TARGET_TOOL => Ok(Target::Tool { backend: fields.text()?, tool: fields.text()? }),
+        tag::TARGET_FUNCTION => Ok(Target::Function(fields.text()?)),
+        _ => Err(Malformed::Undefined("target")),
     }
+}
+
+fn put_question(question: &Question, out: &mut Vec<u8>) {
+    let (tag, names): (u8, &[&String]) = match question {
+        Question::Backend(name) => (tag::ASK_BACKEND, &[name]),
+        Question::InterfaceOf(name) => (tag::ASK_INTERFACE_OF, &[name]),
+        Question::Backends => (tag::ASK_BACKENDS, &[]),
+        Question::Global(name) => (tag::ASK_GLOBAL, &[name]),
+        Question::Interface { backend, tool } => (tag::ASK_INTERFACE, &[backend, tool]),
+    };
+    out.push(tag);
+    names.iter().for_each(|name| put_bytes(out, name.as_bytes()));
 }
 
 fn take_question(fields: &mut Fields<'_>) -> Result<Question, Malformed> {
     match fields.u8()? {
-        0 => Ok(Question::Backend),
-        1 => Ok(Question::Interface),
-        2 => Ok(Question::Backends),
-        3 => Ok(Question::Global),
-        _ => Err(Malformed::Meaningless("question")),
+        tag::ASK_BACKEND => Ok(Question::Backend(fields.text()?)),
+        tag::ASK_INTERFACE_OF => Ok(Question::InterfaceOf(fields.text()?)),
+        tag::ASK_BACKENDS => Ok(Question::Backends),
+        tag::ASK_GLOBAL => Ok(Question::Global(fields.text()?)),
+        tag::ASK_INTERFACE => Ok(Question::Interface { backend: fields.text()?, tool: fields.text()? }),
+        _ => Err(Malformed::Undefined("question")),
+    }
+}
+
+fn stream_tag(stream: Stream) -> u8 {
+    match stream {
+        Stream::Stdout => tag::STDOUT,
+        Stream::Stderr => tag::STDERR,
     }
 }
 
 fn take_stream(fields: &mut Fields<'_>) -> Result<Stream, Malformed> {
     match fields.u8()? {
-        0 => Ok(Stream::Stdout),
-        1 => Ok(Stream::Stderr),
-        _ => Err(Malformed::Meaningless("stream")),
+        tag::STDOUT => Ok(Stream::Stdout),
+        tag::STDERR => Ok(Stream::Stderr),
+        _ => Err(Malformed::Undefined("stream")),
     }
 }
 
-/// Codes in the order of their number on the wire.
-const CODES: [Code; 9] = [
-    Code::Timeout,
-    Code::Memory,
-    Code::Syntax,
-    Code::Runtime,
-    Code::OutputTooLarge,
-    Code::InvalidCode,
-    Code::InvalidData,
-    Code::Unavailable,
-    Code::Aborted,
-];
+/// The number of a code in a frame: its index in [`Code::ALL`].
+pub fn code_number(code: Code) -> u8 {
+    code as u8
+}
 
 fn put_end(end: &End, out: &mut Vec<u8>) {
     match end {
         End::Returned(json) => {
-            out.push(u8::MAX);
+            out.push(tag::RETURNED);
             put_bytes(out, json);
         }
         End::Failed { code, message, line, column } => {
-            out.push(*code as u8);
+            out.push(code_number(*code));
             put_bytes(out, message.as_bytes());
             put_u32(out, *line);
             put_u32(out, *column);
@@ -325,11 +383,11 @@ fn put_end(end: &End, out: &mut Vec<u8>) {
 }
 
 fn take_end(fields: &mut Fields<'_>) -> Result<End, Malformed> {
-    let tag = fields.u8()?;
-    if tag == u8::MAX {
+    let number = fields.u8()?;
+    if number == tag::RETURNED {
         return Ok(End::Returned(fields.bytes()?.to_vec()));
     }
-    let code = *CODES.get(usize::from(tag)).ok_or(Malformed::Meaningless("code"))?;
+    let code = *Code::ALL.get(usize::from(number)).ok_or(Malformed::Undefined("code"))?;
     Ok(End::Failed { code, message: fields.text()?, line: fields.u32()?, column: fields.u32()? })
 }
 
@@ -366,7 +424,7 @@ fn put_option(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     put_bytes(out, bytes.unwrap_or_default());
 }
 
-/// What is left to read of a frame.
+/// The part of a payload that is not decoded yet.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -402,7 +460,7 @@ impl<'a> Fields<'a> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Malformed::Meaningless("flag")),
+            _ => Err(Malformed::Undefined("flag")),
         }
     }
 
@@ -439,11 +497,15 @@ mod tests {
             FromWorker::Call { id: CallId(2), target: Target::Function("f".into()), args: vec![] },
             FromWorker::Timer { id: CallId(3), delay: 1.5 },
             FromWorker::Cancel { id: CallId(3) },
-            FromWorker::Ask { question: Question::Interface, name: "exa".into() },
+            FromWorker::Ask(Question::Backend("b".into())),
+            FromWorker::Ask(Question::Global("b".into())),
+            FromWorker::Ask(Question::Backends),
+            FromWorker::Ask(Question::InterfaceOf("b.t".into())),
+            FromWorker::Ask(Question::Interface { backend: "b".into(), tool: "t".into() }),
             FromWorker::Log { stream: Stream::Stderr, text: "line".into() },
             FromWorker::Done { end: End::Returned(b"{}".to_vec()), memory: 9, cpu: 3, dropped: 1 },
         ];
-        frames.extend(CODES.map(|code| FromWorker::Done { end: failed(code), memory: 0, cpu: 0, dropped: 0 }));
+        frames.extend(Code::ALL.map(|code| FromWorker::Done { end: failed(code), memory: 0, cpu: 0, dropped: 0 }));
         frames
     }
 
@@ -476,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn every_frame_survives_the_trip() {
+    fn a_decoded_frame_equals_the_encoded_one() {
         for frame in frames_from_worker() {
             let mut bytes = Vec::new();
             encode_from_worker(&frame, &mut bytes);
@@ -501,19 +563,29 @@ mod tests {
     }
 
     #[test]
+    fn a_number_is_an_index() {
+        for (index, code) in Code::ALL.into_iter().enumerate() {
+            assert_eq!(usize::from(code_number(code)), index);
+        }
+        for (index, profile) in Profile::ALL.into_iter().enumerate() {
+            assert_eq!(usize::from(profile_number(profile)), index);
+        }
+    }
+
+    #[test]
     fn bytes_after_the_last_field_are_refused() {
         assert_eq!(decode_from_worker(&[3, 1, 0, 0, 0, 9]), Err(Malformed::Trailing(1)));
     }
 
     #[test]
-    fn a_length_that_lies_allocates_nothing() {
+    fn a_false_length_allocates_nothing() {
         let log = [5, 0, 0xff, 0xff, 0xff, 0xff];
         assert_eq!(decode_from_worker(&log), Err(Malformed::Truncated));
         assert_eq!(frame_length([0xff; 4], MAX_FROM_WORKER), Err(Malformed::TooLong(u32::MAX as usize)));
     }
 
     #[test]
-    fn a_count_that_lies_ends_at_the_first_missing_field() {
+    fn a_false_count_ends_at_the_first_missing_field() {
         let mut bytes = Vec::new();
         encode_to_worker(&frames_to_worker()[0], &mut bytes);
         let count = bytes.len() - "{}".len() - 4 - "exa".len() - 4 - 4;

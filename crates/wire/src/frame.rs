@@ -1,90 +1,110 @@
-//! The messages between a host and its worker.
+//! The messages between the host and a worker.
 //!
-//! Everything that is not the program's own computation enters it as a [`ToWorker`]: replies,
-//! timers, the clock. The same program with the same sequence of them takes the same path.
+//! Everything that the program does not compute itself enters the worker as a [`ToWorker`] message: replies, timers,
+//! the clock. The same program with the same sequence of messages takes the same path.
+
+use serde::Serialize;
 
 use crate::{Code, Limits, Profile};
 
-/// The worker's number for one call, timer or question; unique in its run.
+/// Number that the worker gives to a call or a timer; unique within its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u32);
 
-/// A program and all it may know.
+/// A program with everything that its worker has to know.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Start {
     /// The kind of run.
     pub profile: Profile,
-    /// What it may use.
+    /// What the run may use.
     pub limits: Limits,
-    /// Where its random numbers start.
+    /// Seed of the random number generator.
     pub seed: u64,
-    /// Its clock, in milliseconds since 1970, until the next message moves it.
+    /// The program's clock in milliseconds since 1970; it stands still until the next message advances it.
     pub now: f64,
-    /// JavaScript: an expression that is the function to call.
+    /// A JavaScript expression whose value is the function to call.
     pub code: String,
-    /// Bytes of JSON text that follow the frame: the data to compute on, or the global `context`.
-    /// They travel outside of it, so that neither side ever holds a second copy.
+    /// Length in bytes of the JSON text that follows the frame: the argument of a computation, or the global `context`.
+    /// It is sent outside the frame so that neither side holds a second copy of it.
     pub data: Option<u64>,
-    /// Names of host functions, dotted for those under an object.
+    /// Names of the host functions; a dot separates an object from its member.
     pub functions: Vec<String>,
-    /// Whether there are tools to ask about.
+    /// Whether the host has tools, so that [`Question`]s make sense.
     pub tools: bool,
-    /// Answers to [`Question::Global`] that the code will ask for, each with its name: told ahead, they cost no wait.
-    /// A worker may as well ask.
+    /// Answers to [`Question::Global`] for names that the code uses, sent ahead to save a round trip each.
+    /// A worker may ignore them and ask.
     pub named: Vec<(String, Vec<u8>)>,
 }
 
-/// From host to worker.
+/// From the host to a worker.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToWorker {
-    /// Run this. Comes once, first.
+    /// Run this program. Sent once, first.
     Start(Box<Start>),
-    /// A call was answered.
+    /// The result of a call.
     Reply {
-        /// Which call.
+        /// The call.
         id: CallId,
-        /// The clock at the answer.
+        /// The clock at this moment.
         now: f64,
         /// JSON text of the value, or of the error's fields.
         body: Result<Vec<u8>, Vec<u8>>,
     },
-    /// A timer went off.
+    /// A timer expired.
     Fire {
-        /// Which timer.
+        /// The timer.
         id: CallId,
-        /// The clock at that moment.
+        /// The clock at this moment.
         now: f64,
     },
-    /// What the worker asked for, as JSON text; `None` when there is no such thing.
+    /// The answer to the last [`Question`] as JSON text; `None` when nothing has that name.
     Answer(Option<Vec<u8>>),
 }
 
-/// What a worker may ask while its program stands still.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a worker asks about the tools. The program is suspended until the answer arrives.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
-    /// The backend under this key of `tools`, with its tools.
-    Backend,
-    /// The interface of one tool, by any of its names.
-    Interface,
+    /// The backend under this key of the global `tools`, with its tools.
+    Backend(String),
+    /// The backend that a global variable of this name stands for, with its tools.
+    Global(String),
     /// The names of all backends.
     Backends,
-    /// The backend that a global variable of this name is, with its tools.
-    Global,
+    /// The interface of the tool that this text names, in any of the accepted spellings.
+    InterfaceOf(String),
+    /// The interface of one tool of one backend.
+    Interface {
+        /// The backend, in any of its spellings.
+        backend: String,
+        /// The tool, in any of its spellings.
+        tool: String,
+    },
 }
 
-/// Which console a line belongs to.
+impl Question {
+    /// Total length of the names in it.
+    pub fn name_bytes(&self) -> usize {
+        match self {
+            Question::Backend(name) | Question::Global(name) | Question::InterfaceOf(name) => name.len(),
+            Question::Interface { backend, tool } => backend.len() + tool.len(),
+            Question::Backends => 0,
+        }
+    }
+}
+
+/// The console stream that a line belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// `console.log` and its like.
+    /// `console.log`, `info` and `debug`.
     Stdout,
-    /// `console.error` and its like.
+    /// `console.warn` and `error`.
     Stderr,
 }
 
-/// What a call is aimed at.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a call invokes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Target {
-    /// A tool of a backend, by the backend's own names.
+    /// A tool of a backend, by the names that the backend itself uses.
     Tool {
         /// The backend.
         backend: String,
@@ -96,11 +116,19 @@ pub enum Target {
 }
 
 impl Target {
-    /// The length of its names.
+    /// Total length of its names.
     pub fn name_bytes(&self) -> usize {
         match self {
             Target::Tool { backend, tool } => backend.len() + tool.len(),
             Target::Function(name) => name.len(),
+        }
+    }
+
+    /// The backend of a tool; `None` for a host function.
+    pub fn backend(&self) -> Option<&str> {
+        match self {
+            Target::Tool { backend, .. } => Some(backend),
+            Target::Function(_) => None,
         }
     }
 }
@@ -114,25 +142,46 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// The end of a run as the worker tells it. The host believes nothing of it but its form.
+/// The fields of a target as reports show it: `name` always, `backend` and `tool` for a tool.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct TargetFields<'a> {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backend: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<&'a str>,
+}
+
+impl Target {
+    pub(crate) fn serialize_fields<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (backend, tool) = match self {
+            Target::Tool { backend, tool } => (Some(backend.as_str()), Some(tool.as_str())),
+            Target::Function(_) => (None, None),
+        };
+        TargetFields { name: self.to_string(), backend, tool }.serialize(serializer)
+    }
+}
+
+/// The end of a run in the worker's words. The host trusts its form only.
 #[derive(Debug, Clone, PartialEq)]
 pub enum End {
-    /// JSON text of the value.
+    /// JSON text of the returned value.
     Returned(Vec<u8>),
-    /// What went wrong, with the place in the generated code.
+    /// The failure, with its position in the generated code.
     Failed {
-        /// What kind of failure.
+        /// The kind of failure.
         code: Code,
-        /// For a reader.
+        /// A message for people.
         message: String,
-        /// Line and column in the generated code, zero when unknown.
+        /// Line in the generated code; zero when unknown.
         line: u32,
-        /// See `line`.
+        /// Column in the generated code; zero when unknown.
         column: u32,
     },
 }
 
-/// The layers a worker has put on, as it says before it reads anything.
+/// The isolation layers that a worker has applied, reported before it reads anything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Layers {
     /// See [`crate::Isolation::seccomp`].
@@ -143,66 +192,75 @@ pub struct Layers {
     pub no_new_privs: bool,
     /// See [`crate::Isolation::no_exec_memory`].
     pub no_exec_memory: bool,
-    /// Network, IPC and host-name namespaces of its own.
+    /// Network, IPC and UTS namespaces of its own.
     pub namespaces: bool,
     /// See [`crate::Isolation::private_user`].
     pub private_user: bool,
 }
 
-/// From worker to host.
+impl Layers {
+    /// What holds for both: the weaker of the two, layer by layer.
+    pub fn weaker(self, other: Layers) -> Layers {
+        Layers {
+            seccomp: self.seccomp && other.seccomp,
+            landlock: self.landlock.min(other.landlock),
+            no_new_privs: self.no_new_privs && other.no_new_privs,
+            no_exec_memory: self.no_exec_memory && other.no_exec_memory,
+            namespaces: self.namespaces && other.namespaces,
+            private_user: self.private_user && other.private_user,
+        }
+    }
+}
+
+/// From a worker to the host.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FromWorker {
-    /// Locked down and waiting. Comes once, first.
+    /// Locked down and waiting for a program. Sent once, first.
     Ready {
         /// The worker's process id.
         pid: u32,
-        /// What confines it.
+        /// The isolation layers in force.
         layers: Layers,
     },
     /// A host call.
     Call {
         /// Its number.
         id: CallId,
-        /// What it is aimed at.
+        /// What it invokes.
         target: Target,
         /// JSON text of the arguments.
         args: Vec<u8>,
     },
-    /// Wake me.
+    /// Start a timer.
     Timer {
         /// Its number.
         id: CallId,
         /// Milliseconds from now.
         delay: f64,
     },
-    /// Don't wake me.
+    /// Stop a timer.
     Cancel {
         /// The timer's number.
         id: CallId,
     },
-    /// A question; the program stands still until the answer.
-    Ask {
-        /// What about.
-        question: Question,
-        /// The name in question.
-        name: String,
-    },
+    /// A question about the tools; the program is suspended until the answer arrives.
+    Ask(Question),
     /// Console output.
     Log {
-        /// Which console.
+        /// The console stream.
         stream: Stream,
-        /// One entry; may hold line breaks.
+        /// One line.
         text: String,
     },
-    /// The run is over. Comes once, last.
+    /// The run is over. Sent once, last.
     Done {
         /// How it ended.
         end: End,
-        /// The most bytes held.
+        /// Peak number of bytes held.
         memory: u64,
-        /// Microseconds of processor time.
+        /// Processor time in microseconds.
         cpu: u64,
-        /// Lines printed but not sent.
+        /// Console lines that were printed but not sent.
         dropped: u64,
     },
 }

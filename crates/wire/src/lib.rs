@@ -1,17 +1,16 @@
-//! What Toolgate's crates say to each other: profiles, limits, outcomes, reports and the frames
-//! between a host and its worker.
+//! The data that Toolgate's crates exchange: profiles, limits, outcomes, reports, and the frames between the host and
+//! a worker.
 //!
-//! Plain data only. No I/O, no clock, no policy: whoever depends on this crate gets no way to
-//! reach anything.
+//! Plain data only: no I/O, no clock, no policy.
 //!
 //! # Layout
 //! - [`profile`]: the three kinds of run
-//! - [`limits`]: how much a run may use, and what may be asked for
-//! - [`outcome`]: how a run ended
-//! - [`report`]: the outcome with logs, ledger and usage, as every door shows it
-//! - [`scope`]: who asks, and what that caller may use
-//! - [`frame`]: the messages on a worker's one socket
-//! - [`codec`]: their bytes, and the one place where a worker's bytes are decoded
+//! - [`limits`]: how much a run may use, and which values are accepted
+//! - [`outcome`]: how a run ended, and positions in the user's text
+//! - [`report`]: the outcome with logs, calls and usage, as every door sends it
+//! - [`scope`]: who asks for a run, and what that caller may use
+//! - [`frame`]: the messages on a worker's socket
+//! - [`codec`]: their encoding, and the only place where bytes of a worker are decoded
 
 #![forbid(unsafe_code)]
 
@@ -23,9 +22,12 @@ pub mod profile;
 pub mod report;
 pub mod scope;
 
-pub use frame::{CallId, FromWorker, Start, ToWorker};
-pub use limits::{LimitFault, LimitRequest, Limits};
+pub use frame::{CallId, FromWorker, Start, Target, ToWorker};
+pub use limits::{Limit, LimitFault, LimitRequest, LimitSpec, Limits};
 pub use outcome::{Code, Failure, Outcome, Position};
 pub use profile::Profile;
-pub use report::{CallRecord, CallState, Destination, Isolation, Logs, Moved, Report, Usage};
+pub use report::{
+    CallRecord, CallState, Destination, Interpreter, Isolation, IsolationLevel, Logs, Moved, Report, ReportFields,
+    Usage,
+};
 pub use scope::Access;

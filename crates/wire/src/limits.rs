@@ -1,214 +1,383 @@
-//! How much a run may use.
+//! How much a run may use: one table of limits, with the name, unit, range and default of each.
 //!
-//! `Limits` are always in range: they are the profile's defaults, or come from
-//! [`LimitRequest::resolve`], which refuses what is out of range and names the range.
+//! Configuration, HTTP requests, tool arguments and the engine validate against this table and nothing else, so a
+//! value that one of them accepts is accepted by all. [`Limits`] are always in range: they are the defaults of a
+//! profile or come from [`LimitRequest::resolve`].
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::Profile;
 
-/// One megabyte, as limits count it.
+/// One megabyte.
 pub const MB: u64 = 1024 * 1024;
 
-/// The longest JSON text of one call's arguments, in bytes.
+/// Largest JSON text of one call's arguments, in bytes.
 pub const MAX_ARGUMENTS: usize = 16 * 1024 * 1024;
+/// Longest name that a program may call or ask about, in bytes.
+pub const MAX_NAME: usize = 64 * 1024;
+/// Timers that a program may have running at one time.
+pub const MAX_TIMERS: usize = 10_000;
+/// Bytes of console output that a worker sends.
+pub const MAX_LOG_BYTES: usize = 1024 * 1024;
+/// Nesting of JSON text and of values that a worker reads or writes.
+pub const MAX_JSON_DEPTH: u32 = 1_000;
+/// Unhandled rejections that are reported on the console.
+pub const MAX_UNHANDLED_REJECTIONS: usize = 100;
+/// Bytes that one call of `crypto.getRandomValues` fills.
+pub const MAX_RANDOM_BYTES: usize = 65_536;
+/// Steps at each end of a path that an error message shows, such as `result.a.b`.
+pub const MAX_PATH_STEPS: usize = 12;
+/// Characters of one key in such a path.
+pub const MAX_PATH_KEY: usize = 60;
 
-/// What a run may use. Every field is enforced by the host, the guest or the kernel.
+/// One of the limits of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Limit {
+    /// Time from acceptance to answer, including the time in the queue.
+    Wall,
+    /// Everything that the run allocates, including buffers and incoming data.
+    Memory,
+    /// The interpreter's stack.
+    Stack,
+    /// Length of the source.
+    Code,
+    /// Length of the result's JSON text.
+    Result,
+    /// Nesting of the result, below which values are replaced by a marker.
+    ResultDepth,
+    /// Lines of console output that are kept.
+    LogLines,
+    /// Host calls of the whole run.
+    Calls,
+    /// Host calls in progress at one time.
+    CallsInFlight,
+}
+
+/// What the number of a limit counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// Milliseconds.
+    Milliseconds,
+    /// Bytes.
+    Bytes,
+    /// Unicode code points.
+    Characters,
+    /// Levels of nesting.
+    Levels,
+    /// Lines.
+    Lines,
+    /// Host calls.
+    Calls,
+}
+
+impl Unit {
+    /// The plural, as messages print it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Milliseconds => "milliseconds",
+            Unit::Bytes => "bytes",
+            Unit::Characters => "characters",
+            Unit::Levels => "levels",
+            Unit::Lines => "lines",
+            Unit::Calls => "calls",
+        }
+    }
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitSpec {
+    /// The limit.
+    pub limit: Limit,
+    /// Its key in configuration.
+    pub key: &'static str,
+    /// Its name in messages.
+    pub name: &'static str,
+    /// What its number counts.
+    pub unit: Unit,
+    /// Smallest accepted value.
+    pub min: u64,
+    /// Largest accepted value.
+    pub max: u64,
+    /// Defaults of [`Profile::Compute`], [`Profile::Chain`] and [`Profile::Snippet`]; `None`: not limited by default.
+    pub defaults: [Option<u64>; 3],
+}
+
+/// All limits, in the order of [`Limit::ALL`].
+static TABLE: [LimitSpec; 9] = {
+    const fn row(
+        limit: Limit,
+        names: (&'static str, &'static str),
+        unit: Unit,
+        (min, max): (u64, u64),
+        [compute, chain, snippet]: [u64; 3],
+    ) -> LimitSpec {
+        let defaults = [Some(compute), Some(chain), Some(snippet)];
+        LimitSpec { limit, key: names.0, name: names.1, unit, min, max, defaults }
+    }
+    use Unit::{Bytes, Calls, Characters, Levels, Lines, Milliseconds};
+    [
+        row(Limit::Wall, ("timeout", "timeout"), Milliseconds, (1, 600_000), [5_000, 30_000, 3_000]),
+        row(Limit::Memory, ("memory", "memory"), Bytes, (2 * MB, 1024 * MB), [128 * MB, 50 * MB, 16 * MB]),
+        row(Limit::Stack, ("stack", "stack"), Bytes, (64 * 1024, 4 * MB), [512 * 1024; 3]),
+        row(Limit::Code, ("code", "code length"), Characters, (1, MB), [65_536, 262_144, 12_000]),
+        row(Limit::Result, ("result", "result size"), Bytes, (1, 64 * MB), [MB, 16 * MB, MB]),
+        LimitSpec {
+            limit: Limit::ResultDepth,
+            key: "resultDepth",
+            name: "result depth",
+            unit: Levels,
+            min: 1,
+            max: MAX_JSON_DEPTH as u64,
+            defaults: [None, None, Some(10)],
+        },
+        row(Limit::LogLines, ("logLines", "log lines"), Lines, (0, 10_000), [100, 1_000, 100]),
+        row(Limit::Calls, ("calls", "host calls"), Calls, (0, 100_000), [0, 1_000, 100]),
+        row(Limit::CallsInFlight, ("callsInFlight", "host calls in flight"), Calls, (1, 256), [64; 3]),
+    ]
+};
+
+/// Wall time of a snippet in milliseconds. A request outside this range is clamped with a warning.
+const SNIPPET_WALL_MS: RangeInclusive<u64> = 250..=5_000;
+
+impl Limit {
+    /// Every limit.
+    pub const ALL: [Limit; 9] = [
+        Limit::Wall,
+        Limit::Memory,
+        Limit::Stack,
+        Limit::Code,
+        Limit::Result,
+        Limit::ResultDepth,
+        Limit::LogLines,
+        Limit::Calls,
+        Limit::CallsInFlight,
+    ];
+
+    /// Its row of the table.
+    pub const fn spec(self) -> &'static LimitSpec {
+        &TABLE[self as usize]
+    }
+
+    /// The values that a profile accepts.
+    pub fn range(self, profile: Profile) -> RangeInclusive<u64> {
+        match (self, profile) {
+            (Limit::Wall, Profile::Snippet) => SNIPPET_WALL_MS,
+            // A computation has no host functions: that defines the profile, and no setting changes it.
+            (Limit::Calls, Profile::Compute) => 0..=0,
+            _ => self.spec().min..=self.spec().max,
+        }
+    }
+
+    /// The default of a profile; `None` when the profile sets no limit.
+    pub fn default(self, profile: Profile) -> Option<u64> {
+        let [compute, chain, snippet] = self.spec().defaults;
+        match profile {
+            Profile::Compute => compute,
+            Profile::Chain => chain,
+            Profile::Snippet => snippet,
+        }
+    }
+
+    /// The value itself when the profile accepts it.
+    pub fn check(self, profile: Profile, got: u64) -> Result<u64, LimitFault> {
+        let range = self.range(profile);
+        if range.contains(&got) {
+            return Ok(got);
+        }
+        Err(LimitFault::OutOfRange { limit: self, got, min: *range.start(), max: *range.end() })
+    }
+}
+
+/// Why a requested limit is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LimitFault {
+    /// The value is outside the range of the limit.
+    #[error("{} must be between {min} and {max} {}, got {got}", .limit.spec().name, .limit.spec().unit.name())]
+    OutOfRange {
+        /// The limit.
+        limit: Limit,
+        /// The requested value.
+        got: u64,
+        /// The smallest accepted value.
+        min: u64,
+        /// The largest accepted value.
+        max: u64,
+    },
+    /// The value is in range but above what the operator configured.
+    #[error("{} may be at most {max} {} here, got {got}", .limit.spec().name, .limit.spec().unit.name())]
+    AboveConfigured {
+        /// The limit.
+        limit: Limit,
+        /// The requested value.
+        got: u64,
+        /// The configured value.
+        max: u64,
+    },
+}
+
+impl LimitFault {
+    /// The limit that was refused.
+    pub fn limit(&self) -> Limit {
+        match self {
+            LimitFault::OutOfRange { limit, .. } | LimitFault::AboveConfigured { limit, .. } => *limit,
+        }
+    }
+}
+
+/// What a run may use. The host, the guest or the kernel enforces every field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// From acceptance to answer, waiting in the queue included.
+    /// [`Limit::Wall`]
     pub wall: Duration,
-    /// Bytes of everything the run allocates, buffers and incoming data included.
+    /// [`Limit::Memory`]
     pub memory: u64,
-    /// Bytes of the interpreter's stack.
+    /// [`Limit::Stack`]
     pub stack: u64,
-    /// Characters of source.
+    /// [`Limit::Code`]
     pub code: u64,
-    /// Bytes of the result's JSON text.
+    /// [`Limit::Result`]
     pub result: u64,
-    /// Nesting of the result, past which values become a marker; `None`: only the serialiser's own bound.
+    /// [`Limit::ResultDepth`]; `None`: only [`MAX_JSON_DEPTH`].
     pub result_depth: Option<u32>,
-    /// Lines of console output kept.
+    /// [`Limit::LogLines`]
     pub log_lines: u64,
-    /// Host calls in the whole run.
+    /// [`Limit::Calls`]
     pub calls: u64,
-    /// Host calls under way at one time.
+    /// [`Limit::CallsInFlight`]
     pub calls_in_flight: u64,
 }
 
 impl Limits {
     /// The defaults of a profile.
     pub fn of(profile: Profile) -> Self {
-        let shared = Limits {
-            wall: Duration::from_secs(5),
-            memory: 128 * MB,
-            stack: 512 * 1024,
-            code: 65_536,
-            result: MB,
-            result_depth: None,
-            log_lines: 100,
-            calls: 0,
-            calls_in_flight: 64,
-        };
-        match profile {
-            Profile::Compute => shared,
-            Profile::Chain => Limits {
-                wall: Duration::from_secs(30),
-                memory: 50 * MB,
-                code: 262_144,
-                result: 16 * MB,
-                log_lines: 1_000,
-                calls: 1_000,
-                ..shared
-            },
-            Profile::Snippet => Limits {
-                wall: Duration::from_secs(3),
-                memory: 16 * MB,
-                code: 12_000,
-                result_depth: Some(10),
-                calls: 100,
-                ..shared
-            },
+        Limits::from_values(|limit| limit.default(profile))
+    }
+
+    /// Only [`Limit::ResultDepth`] may be absent; the table has a value for every other limit.
+    fn from_values(value: impl Fn(Limit) -> Option<u64>) -> Self {
+        let number = |limit: Limit| value(limit).unwrap_or(limit.spec().max);
+        Limits {
+            wall: Duration::from_millis(number(Limit::Wall)),
+            memory: number(Limit::Memory),
+            stack: number(Limit::Stack),
+            code: number(Limit::Code),
+            result: number(Limit::Result),
+            result_depth: value(Limit::ResultDepth).map(|depth| u32::try_from(depth).unwrap_or(MAX_JSON_DEPTH)),
+            log_lines: number(Limit::LogLines),
+            calls: number(Limit::Calls),
+            calls_in_flight: number(Limit::CallsInFlight),
         }
     }
 }
 
-/// The hard range of each limit, both ends included.
-pub mod range {
-    use std::ops::RangeInclusive;
-
-    use super::MB;
-
-    /// Milliseconds of wall time.
-    pub const WALL_MS: RangeInclusive<u64> = 1..=600_000;
-    /// Milliseconds of wall time of a snippet; other values are clamped, not refused.
-    pub const SNIPPET_WALL_MS: RangeInclusive<u64> = 250..=5_000;
-    /// Bytes of memory.
-    pub const MEMORY: RangeInclusive<u64> = 2 * MB..=1024 * MB;
-    /// Bytes of stack.
-    pub const STACK: RangeInclusive<u64> = 64 * 1024..=4 * MB;
-    /// Characters of source.
-    pub const CODE: RangeInclusive<u64> = 1..=MB;
-    /// Bytes of result.
-    pub const RESULT: RangeInclusive<u64> = 1..=64 * MB;
-    /// Levels of result.
-    pub const RESULT_DEPTH: RangeInclusive<u64> = 1..=1_000;
-    /// Lines of console output.
-    pub const LOG_LINES: RangeInclusive<u64> = 0..=10_000;
-    /// Host calls.
-    pub const CALLS: RangeInclusive<u64> = 0..=100_000;
-    /// Host calls under way at one time.
-    pub const CALLS_IN_FLIGHT: RangeInclusive<u64> = 1..=256;
-}
-
-/// A limit that was asked for lies outside its range.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name} must be between {min} and {max} {unit}, got {got}")]
-pub struct LimitFault {
-    /// Which limit.
-    pub name: &'static str,
-    /// The value asked for.
-    pub got: u64,
-    /// The smallest that is taken.
-    pub min: u64,
-    /// The largest that is taken.
-    pub max: u64,
-    /// What the numbers count.
-    pub unit: &'static str,
-}
-
-/// What a caller asks for; an absent field means the profile's default.
+/// Changes to the limits of a profile; an absent field means the profile's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LimitRequest {
-    /// Wall time.
+    /// [`Limit::Wall`]
     pub wall: Option<Duration>,
-    /// Bytes of memory.
+    /// [`Limit::Memory`]
     pub memory: Option<u64>,
-    /// Bytes of stack.
+    /// [`Limit::Stack`]
     pub stack: Option<u64>,
-    /// Characters of source.
+    /// [`Limit::Code`]
     pub code: Option<u64>,
-    /// Bytes of result.
+    /// [`Limit::Result`]
     pub result: Option<u64>,
-    /// Levels of result.
+    /// [`Limit::ResultDepth`]
     pub result_depth: Option<u32>,
-    /// Lines of console output.
+    /// [`Limit::LogLines`]
     pub log_lines: Option<u64>,
-    /// Host calls.
+    /// [`Limit::Calls`]
     pub calls: Option<u64>,
-    /// Host calls under way at one time.
+    /// [`Limit::CallsInFlight`]
     pub calls_in_flight: Option<u64>,
 }
 
-/// Limits in range, and what had to be changed to get there.
+/// Limits in range, with a warning for every value that was changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
     /// The limits to run with.
     pub limits: Limits,
-    /// A sentence for each value that was clamped.
+    /// One sentence for each value that was clamped.
     pub warnings: Vec<String>,
 }
 
 impl LimitRequest {
-    /// The profile's limits with these changes.
+    /// The requested value of a limit, in the unit of the table.
+    pub fn get(&self, limit: Limit) -> Option<u64> {
+        match limit {
+            Limit::Wall => self.wall.map(|wall| u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)),
+            Limit::Memory => self.memory,
+            Limit::Stack => self.stack,
+            Limit::Code => self.code,
+            Limit::Result => self.result,
+            Limit::ResultDepth => self.result_depth.map(u64::from),
+            Limit::LogLines => self.log_lines,
+            Limit::Calls => self.calls,
+            Limit::CallsInFlight => self.calls_in_flight,
+        }
+    }
+
+    /// The same request with one value changed.
+    pub fn with(mut self, limit: Limit, value: u64) -> Self {
+        match limit {
+            Limit::Wall => self.wall = Some(Duration::from_millis(value)),
+            Limit::Memory => self.memory = Some(value),
+            Limit::Stack => self.stack = Some(value),
+            Limit::Code => self.code = Some(value),
+            Limit::Result => self.result = Some(value),
+            Limit::ResultDepth => self.result_depth = Some(u32::try_from(value).unwrap_or(u32::MAX)),
+            Limit::LogLines => self.log_lines = Some(value),
+            Limit::Calls => self.calls = Some(value),
+            Limit::CallsInFlight => self.calls_in_flight = Some(value),
+        }
+        self
+    }
+
+    /// Every value that the profile does not accept, in the order of the table.
+    pub fn faults(&self, profile: Profile) -> Vec<LimitFault> {
+        let requested = Limit::ALL.into_iter().filter_map(|limit| Some((limit, self.get(limit)?)));
+        requested.filter_map(|(limit, value)| limit.check(profile, value).err()).collect()
+    }
+
+    /// The values of `self`, and those of `configured` where `self` has none. A value above a configured one is
+    /// refused: what the operator configured is the most that a caller gets.
+    pub fn within(&self, configured: &LimitRequest) -> Result<LimitRequest, LimitFault> {
+        let mut granted = configured.clone();
+        for limit in Limit::ALL {
+            match (self.get(limit), configured.get(limit)) {
+                (Some(got), Some(max)) if got > max => {
+                    return Err(LimitFault::AboveConfigured { limit, got, max });
+                }
+                (Some(got), _) => granted = granted.with(limit, got),
+                (None, _) => {}
+            }
+        }
+        Ok(granted)
+    }
+
+    /// The profile's limits with these changes. A snippet's wall time is clamped; everything else out of range is refused.
     pub fn resolve(&self, profile: Profile) -> Result<Resolved, LimitFault> {
-        let default = Limits::of(profile);
-        let mut warnings = Vec::new();
-        let wall = match self.wall {
-            Some(asked) => wall_time(asked, profile, &mut warnings)?,
-            None => default.wall,
+        let (request, warnings) = match profile {
+            Profile::Snippet => self.with_clamped_wall(),
+            Profile::Compute | Profile::Chain => (self.clone(), Vec::new()),
         };
-        let depth = self.result_depth.map(|depth| check("result depth", depth.into(), range::RESULT_DEPTH, "levels"));
-        let limits = Limits {
-            wall,
-            memory: pick("memory", self.memory, default.memory, range::MEMORY, "bytes")?,
-            stack: pick("stack", self.stack, default.stack, range::STACK, "bytes")?,
-            code: pick("code length", self.code, default.code, range::CODE, "characters")?,
-            result: pick("result size", self.result, default.result, range::RESULT, "bytes")?,
-            result_depth: depth.transpose()?.map(|depth| depth as u32).or(default.result_depth),
-            log_lines: pick("log lines", self.log_lines, default.log_lines, range::LOG_LINES, "lines")?,
-            calls: pick("host calls", self.calls, default.calls, range::CALLS, "calls")?,
-            calls_in_flight: pick(
-                "host calls in flight",
-                self.calls_in_flight,
-                default.calls_in_flight,
-                range::CALLS_IN_FLIGHT,
-                "calls",
-            )?,
-        };
+        if let Some(fault) = request.faults(profile).into_iter().next() {
+            return Err(fault);
+        }
+        let limits = Limits::from_values(|limit| request.get(limit).or_else(|| limit.default(profile)));
         Ok(Resolved { limits, warnings })
     }
-}
 
-fn wall_time(asked: Duration, profile: Profile, warnings: &mut Vec<String>) -> Result<Duration, LimitFault> {
-    let ms = u64::try_from(asked.as_millis()).unwrap_or(u64::MAX);
-    if profile == Profile::Snippet {
-        let clamped = ms.clamp(*range::SNIPPET_WALL_MS.start(), *range::SNIPPET_WALL_MS.end());
-        if clamped != ms {
-            warnings.push(format!("timeout clamped from {ms} ms to {clamped} ms: a snippet may take 250 to 5000 ms"));
-        }
-        return Ok(Duration::from_millis(clamped));
+    fn with_clamped_wall(&self) -> (LimitRequest, Vec<String>) {
+        let Some(ms) = self.get(Limit::Wall) else { return (self.clone(), Vec::new()) };
+        let (min, max) = (*SNIPPET_WALL_MS.start(), *SNIPPET_WALL_MS.end());
+        let clamped = ms.clamp(min, max);
+        let warning = format!("timeout clamped from {ms} ms to {clamped} ms: a snippet may take {min} to {max} ms");
+        (self.clone().with(Limit::Wall, clamped), if clamped == ms { Vec::new() } else { vec![warning] })
     }
-    check("timeout", ms, range::WALL_MS, "milliseconds").map(Duration::from_millis)
-}
-
-type Range = std::ops::RangeInclusive<u64>;
-
-fn pick(
-    name: &'static str,
-    asked: Option<u64>,
-    default: u64,
-    range: Range,
-    unit: &'static str,
-) -> Result<u64, LimitFault> {
-    asked.map_or(Ok(default), |value| check(name, value, range, unit))
-}
-
-fn check(name: &'static str, got: u64, range: Range, unit: &'static str) -> Result<u64, LimitFault> {
-    if range.contains(&got) {
-        return Ok(got);
-    }
-    Err(LimitFault { name, got, min: *range.start(), max: *range.end(), unit })
 }
 
 #[cfg(test)]
@@ -220,10 +389,44 @@ mod tests {
     }
 
     #[test]
+    fn every_limit_has_its_own_row() {
+        for limit in Limit::ALL {
+            assert_eq!(limit.spec().limit, limit);
+        }
+    }
+
+    #[test]
     fn an_empty_request_is_the_profiles_defaults() {
         for profile in Profile::ALL {
             let resolved = LimitRequest::default().resolve(profile).expect("defaults are in range");
             assert_eq!(resolved, Resolved { limits: Limits::of(profile), warnings: vec![] });
+        }
+    }
+
+    #[test]
+    fn the_defaults_and_both_ends_of_every_range_are_accepted_and_nothing_beyond() {
+        for profile in Profile::ALL {
+            for limit in Limit::ALL {
+                let (min, max) = limit.range(profile).into_inner();
+                let accepts = |value| limit.check(profile, value).is_ok();
+                assert!(accepts(min) && accepts(max) && !accepts(max + 1), "{limit:?} of {profile}");
+                assert!(min == 0 || !accepts(min - 1), "{limit:?} of {profile}");
+                assert!(limit.default(profile).is_none_or(accepts), "{limit:?} of {profile}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_table_accepts_is_what_a_run_gets() {
+        for profile in Profile::ALL {
+            for limit in Limit::ALL {
+                for value in [*limit.range(profile).start(), *limit.range(profile).end()] {
+                    let request = LimitRequest::default().with(limit, value);
+                    let limits = request.resolve(profile).expect("in range").limits;
+                    let given = Limits::from_values(|it| if it == limit { Some(value) } else { it.default(profile) });
+                    assert_eq!((request.get(limit), limits), (Some(value), given), "{limit:?} of {profile}");
+                }
+            }
         }
     }
 
@@ -234,9 +437,23 @@ mod tests {
     }
 
     #[test]
+    fn all_faults_are_found_at_once() {
+        let request = LimitRequest { memory: Some(5), calls: Some(100_001), ..Default::default() };
+        let limits: Vec<_> = request.faults(Profile::Chain).iter().map(LimitFault::limit).collect();
+        assert_eq!(limits, [Limit::Memory, Limit::Calls]);
+    }
+
+    #[test]
     fn zero_wall_time_is_refused() {
         let request = LimitRequest { wall: Some(Duration::ZERO), ..Default::default() };
         assert_eq!(refused(request), "timeout must be between 1 and 600000 milliseconds, got 0");
+    }
+
+    #[test]
+    fn a_computation_makes_no_calls() {
+        let request = LimitRequest { calls: Some(1), ..Default::default() };
+        let fault = request.resolve(Profile::Compute).expect_err("refused");
+        assert_eq!(fault.to_string(), "host calls must be between 0 and 0 calls, got 1");
     }
 
     #[test]
@@ -245,5 +462,16 @@ mod tests {
         let resolved = request.resolve(Profile::Snippet).expect("clamped");
         assert_eq!(resolved.limits.wall, Duration::from_secs(5));
         assert_eq!(resolved.warnings, ["timeout clamped from 60000 ms to 5000 ms: a snippet may take 250 to 5000 ms"]);
+    }
+
+    #[test]
+    fn a_configured_value_is_the_default_and_the_most() {
+        let configured = LimitRequest { memory: Some(8 * MB), calls: Some(5), ..Default::default() };
+        let asked = LimitRequest { memory: Some(4 * MB), ..Default::default() };
+        let granted = asked.within(&configured).expect("below");
+        assert_eq!((granted.memory, granted.calls, granted.stack), (Some(4 * MB), Some(5), None));
+        let asked = LimitRequest { memory: Some(9 * MB), ..Default::default() };
+        let fault = asked.within(&configured).expect_err("above");
+        assert_eq!(fault.to_string(), "memory may be at most 8388608 bytes here, got 9437184");
     }
 }

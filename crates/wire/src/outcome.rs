@@ -1,38 +1,52 @@
 //! How a run ended.
 //!
-//! A code is decided by the mechanism that ended the run, never by reading a message, so a guest
-//! that throws `new Error("out of memory")` has a `RUNTIME` failure like any other throw.
+//! The mechanism that ended the run decides its code; no message is read for that. A guest that throws
+//! `new Error("out of memory")` gets `RUNTIME`, like every other throw.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// Why a run gave no value.
+/// Why a run returned no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Code {
     /// The wall clock ran out.
     Timeout,
     /// An allocation went past the memory limit.
     Memory,
-    /// The source is not a program.
+    /// The source cannot be parsed.
     Syntax,
     /// The program threw, or its process died.
     Runtime,
     /// The result is longer than its limit.
     OutputTooLarge,
-    /// The source is a program that this door does not take.
+    /// The source can be parsed, but this kind of run does not accept it.
     InvalidCode,
     /// The data going in, or the value coming out, cannot be represented as JSON.
     InvalidData,
-    /// No sandbox could be had: disposed, queue full, confinement missing.
+    /// No sandbox is available: the engine was disposed of, the queue is full, or isolation is missing.
     Unavailable,
     /// The caller cancelled.
     Aborted,
 }
 
 impl Code {
+    /// Every code.
+    pub const ALL: [Code; 9] = [
+        Code::Timeout,
+        Code::Memory,
+        Code::Syntax,
+        Code::Runtime,
+        Code::OutputTooLarge,
+        Code::InvalidCode,
+        Code::InvalidData,
+        Code::Unavailable,
+        Code::Aborted,
+    ];
+
     /// The name as reports print it.
     pub fn name(self) -> &'static str {
         match self {
@@ -55,8 +69,8 @@ impl fmt::Display for Code {
     }
 }
 
-/// A place in the text that the user sent: both numbers start at one, columns count characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// A place in the text that the user sent. Both numbers start at one; a column is one Unicode code point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Position {
     /// The line.
     pub line: u32,
@@ -64,16 +78,16 @@ pub struct Position {
     pub column: u32,
 }
 
-/// A run that gave no value.
+/// A run that returned no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What kind of failure.
+    /// The kind of failure.
     pub code: Code,
-    /// What happened, for a reader.
+    /// What happened, for people.
     pub message: String,
     /// Where in the user's source, when known.
     pub position: Option<Position>,
-    /// What to do next, when there is something better than the message to say.
+    /// What to do next, when it is known.
     pub hint: Option<String>,
 }
 
@@ -83,7 +97,7 @@ impl Failure {
         Failure { code, message: message.into(), position: None, hint: None }
     }
 
-    /// The same failure with advice.
+    /// The same failure with a hint.
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
         Failure { hint: Some(hint.into()), ..self }
     }
@@ -98,9 +112,8 @@ impl fmt::Display for Failure {
 /// How a run ended: exactly one of these.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// The program gave this JSON text. It is kept as text: a number of any length and a lone
-    /// surrogate survive the trip.
+    /// The program returned this JSON text. It stays text, so that long numbers and lone surrogates are not changed.
     Returned(Box<RawValue>),
-    /// The program gave no value.
+    /// The program returned no value.
     Failed(Failure),
 }

@@ -1,35 +1,52 @@
-//! Everything a caller learns of one run, in the form that every door prints.
+//! Everything that a caller learns about one run, in the JSON form that every door sends.
+//!
+//! A door may add fields beside those of [`Report`], by serialising it into a struct with `#[serde(flatten)]`; it
+//! never renames or drops one. [`Report::without_value`] is the same object where the value is sent elsewhere.
 
 use std::time::Duration;
 
-use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::{Failure, Outcome};
+use crate::frame::{Layers, Target};
+use crate::{Code, Failure, Outcome};
 
 /// One run, seen from outside.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// How it ended.
     pub outcome: Outcome,
-    /// From acceptance to answer; never zero.
+    /// Time from acceptance to answer.
     pub elapsed: Duration,
     /// What the program printed.
     pub logs: Logs,
-    /// What it asked of the host, in the order of asking.
+    /// The host calls of the program, in the order in which it made them.
     pub calls: Vec<CallRecord>,
-    /// What it used.
+    /// What the run used.
     pub usage: Usage,
-    /// What confined it.
+    /// What isolated the program from the machine.
     pub isolation: Isolation,
-    /// The interpreter that ran it, or `none` when no program was started.
-    pub engine: &'static str,
-    /// What the caller should know although the run went on.
+    /// The interpreter that ran it.
+    pub engine: Interpreter,
+    /// Remarks that did not stop the run.
     pub warnings: Vec<String>,
 }
 
 impl Report {
+    /// The report of a run for which no program was started.
+    pub fn not_started(outcome: Outcome, elapsed: Duration) -> Self {
+        Report {
+            outcome,
+            elapsed,
+            logs: Logs::default(),
+            calls: Vec::new(),
+            usage: Usage::default(),
+            isolation: Isolation::default(),
+            engine: Interpreter::None,
+            warnings: Vec::new(),
+        }
+    }
+
     /// The returned JSON text, or the failure.
     pub fn value(&self) -> Result<&RawValue, &Failure> {
         match &self.outcome {
@@ -43,8 +60,8 @@ impl Report {
         self.value().err()
     }
 
-    /// Whether running the same program again cannot repeat an effect: nothing was applied, and
-    /// nothing is in doubt, but for calls that only read.
+    /// Whether the same program can be run again without repeating an effect: every call only reads, failed, or was
+    /// not sent.
     pub fn safe_to_retry(&self) -> bool {
         self.calls.iter().all(|call| call.read_only || !call.state.may_have_had_effect())
     }
@@ -53,45 +70,143 @@ impl Report {
     pub fn execution_ms(&self) -> f64 {
         (self.elapsed.as_nanos().max(1_000) as f64) / 1e6
     }
+
+    /// The same object without the field `value`.
+    pub fn without_value(&self) -> ReportFields<'_> {
+        ReportFields { value: None, ..ReportFields::of(self) }
+    }
 }
 
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        match &self.outcome {
-            Outcome::Returned(value) => {
-                map.serialize_entry("ok", &true)?;
-                map.serialize_entry("value", value)?;
-            }
-            Outcome::Failed(failure) => {
-                map.serialize_entry("ok", &false)?;
-                map.serialize_entry("code", &failure.code)?;
-                map.serialize_entry("error", &failure.message)?;
-                map.serialize_entry("line", &failure.position.map(|p| p.line))?;
-                map.serialize_entry("column", &failure.position.map(|p| p.column))?;
-                map.serialize_entry("hint", &failure.hint)?;
-            }
-        }
-        map.serialize_entry("safe_to_retry", &self.safe_to_retry())?;
-        map.serialize_entry("executionMs", &self.execution_ms())?;
-        map.serialize_entry("logs", &self.logs)?;
-        map.serialize_entry("calls", &self.calls)?;
-        map.serialize_entry("usage", &self.usage)?;
-        map.serialize_entry("isolation", &self.isolation)?;
-        map.serialize_entry("engine", self.engine)?;
-        map.serialize_entry("warnings", &self.warnings)?;
-        map.end()
+        ReportFields::of(self).serialize(serializer)
     }
 }
 
-/// Console output, a line an entry.
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Report {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Report".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        ReportFields::json_schema(generator)
+    }
+}
+
+/// The fields of a report as JSON shows them. A program that fails is an answer like any other, with `ok: false`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Report"))]
+#[serde(rename_all = "camelCase")]
+pub struct ReportFields<'a> {
+    /// Whether the program returned a value.
+    ok: bool,
+    /// What it returned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<serde_json::Value>"))]
+    value: Option<&'a RawValue>,
+    /// What kind of failure it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<Code>,
+    /// What went wrong, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    /// Line of the failure in the program, counted from one; null when unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<Option<u32>>,
+    /// Column of the failure, counted from one; null when unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<Option<u32>>,
+    /// What to do about the failure; null when unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<Option<&'a str>>,
+    /// Whether running it again cannot repeat an effect.
+    #[serde(rename = "safe_to_retry")]
+    safe_to_retry: bool,
+    /// Milliseconds from acceptance to answer.
+    execution_ms: f64,
+    /// What it printed.
+    logs: &'a Logs,
+    /// What it called, in order.
+    calls: &'a [CallRecord],
+    /// What it used.
+    usage: Usage,
+    /// What isolated it from the machine.
+    isolation: &'a Isolation,
+    /// The interpreter that ran it.
+    engine: Interpreter,
+    /// Remarks that did not stop the run.
+    warnings: &'a [String],
+}
+
+impl<'a> ReportFields<'a> {
+    fn of(report: &'a Report) -> Self {
+        let failure = report.failure();
+        let position = failure.map(|failure| failure.position);
+        ReportFields {
+            ok: failure.is_none(),
+            value: report.value().ok(),
+            code: failure.map(|failure| failure.code),
+            error: failure.map(|failure| failure.message.as_str()),
+            line: position.map(|at| at.map(|at| at.line)),
+            column: position.map(|at| at.map(|at| at.column)),
+            hint: failure.map(|failure| failure.hint.as_deref()),
+            safe_to_retry: report.safe_to_retry(),
+            execution_ms: report.execution_ms(),
+            logs: &report.logs,
+            calls: &report.calls,
+            usage: report.usage,
+            isolation: &report.isolation,
+            engine: report.engine,
+            warnings: &report.warnings,
+        }
+    }
+}
+
+/// The interpreter that ran a program.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Interpreter {
+    /// No program was started.
+    #[default]
+    None,
+    /// QuickJS.
+    QuickJs,
+    /// V8.
+    V8,
+    /// QuickJS at first, V8 from the moment at which the run moved.
+    #[serde(rename = "quickjs+v8")]
+    QuickJsThenV8,
+}
+
+impl Interpreter {
+    /// The name as reports print it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Interpreter::None => "none",
+            Interpreter::QuickJs => "quickjs",
+            Interpreter::V8 => "v8",
+            Interpreter::QuickJsThenV8 => "quickjs+v8",
+        }
+    }
+}
+
+impl std::fmt::Display for Interpreter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Console output, one line per entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Logs {
     /// `console.log`, `info`, `debug`.
     pub stdout: Vec<String>,
     /// `console.warn`, `error`.
     pub stderr: Vec<String>,
-    /// Lines past the limit, which were not kept.
+    /// Lines beyond the limit, which were not kept; absent when zero.
     #[serde(skip_serializing_if = "is_zero")]
     pub dropped: u64,
 }
@@ -100,11 +215,12 @@ fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
-/// What became of one host call.
+/// What is known about the effect of one host call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
-    /// It was carried out and answered.
+    /// It succeeded.
     Applied,
     /// It was answered with a failure.
     Failed,
@@ -124,15 +240,19 @@ impl CallState {
     }
 }
 
-/// One line of the ledger.
+/// One host call of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CallRecord {
-    /// What was called: `backend.tool`, or a host function's name.
-    pub name: String,
-    /// What became of it.
+    /// What was called. JSON shows it as `name` (`backend.tool`, or a host function's name) and, for a tool, as
+    /// `backend` and `tool`.
+    #[serde(flatten, serialize_with = "Target::serialize_fields")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::frame::TargetFields<'static>"))]
+    pub target: Target,
+    /// What is known about its effect.
     pub state: CallState,
-    /// Milliseconds from asking to answer.
+    /// Milliseconds from the call to its answer.
     pub ms: f64,
     /// Bytes of the arguments' JSON text.
     pub request_bytes: u64,
@@ -145,84 +265,148 @@ pub struct CallRecord {
     pub error: Option<String>,
 }
 
+impl CallRecord {
+    /// `backend.tool`, or a host function's name. For people: a decision looks at [`CallRecord::target`].
+    pub fn name(&self) -> String {
+        self.target.to_string()
+    }
+}
+
 /// What a run used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     /// Processor time of the worker in milliseconds.
     pub cpu_ms: f64,
-    /// The most bytes that the program held at one time.
+    /// Peak number of bytes that the program held.
     pub memory_bytes: u64,
-    /// Milliseconds spent waiting for a free place.
+    /// Milliseconds spent in the queue.
     pub queued_ms: f64,
-    /// That the run was moved to another interpreter, or that this was tried.
+    /// The attempt to move the run to another interpreter, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved: Option<Moved>,
 }
 
-/// A run's move from one interpreter to another while it went on.
+/// An attempt to move a run from one interpreter to another while it goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Moved {
-    /// What came of it.
+    /// Where the run went on.
     pub to: Destination,
-    /// Milliseconds from the run's start to the moment when the first interpreter was stopped.
+    /// Milliseconds from the run's start to the moment at which the first interpreter was stopped.
     pub at_ms: f64,
-    /// Milliseconds from then until the second had repeated everything that the first had done.
+    /// Milliseconds from then until the second interpreter had repeated everything that the first had done.
     pub cost_ms: f64,
 }
 
-/// Where a run that was moved went on.
+/// Where a run went on after an attempt to move it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Destination {
     /// On V8.
     V8,
-    /// Where it had been: on V8 it did something else than before.
+    /// On QuickJS: the program behaved differently on V8.
     StayedDiverged,
-    /// Where it had been: V8 did not catch up in time, or ended.
+    /// On QuickJS: V8 did not catch up in time, or ended.
     StayedLost,
 }
 
-/// What confined a run, layer by layer.
+/// What separates a program from the rest of the machine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum IsolationLevel {
+    /// No program was started.
+    #[default]
+    None,
+    /// A thread of the host's own process.
+    Thread,
+    /// A process of its own.
+    Process,
+}
+
+impl IsolationLevel {
+    /// The name as reports print it.
+    pub fn name(self) -> &'static str {
+        match self {
+            IsolationLevel::None => "none",
+            IsolationLevel::Thread => "thread",
+            IsolationLevel::Process => "process",
+        }
+    }
+}
+
+impl std::fmt::Display for IsolationLevel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What isolated a run, layer by layer.
+///
+/// A run that moved, or that V8 replayed and left where it was, executed the program in two processes. Its report
+/// claims a layer only if both had it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Isolation {
-    /// `process`, `thread`, or `none` when nothing ran.
-    pub mode: &'static str,
-    /// A system call allow-list was in force.
+    /// Where the program ran.
+    pub mode: IsolationLevel,
+    /// A seccomp filter allowed only listed system calls.
     pub seccomp: bool,
-    /// The version of landlock in force, zero for none.
+    /// Version of the landlock ABI in force; zero for none.
     pub landlock: u32,
-    /// Privileges could not be gained by executing anything.
+    /// `PR_SET_NO_NEW_PRIVS` was set.
     pub no_new_privs: bool,
     /// Memory could not be made executable.
     pub no_exec_memory: bool,
-    /// Namespaces of its own.
+    /// Kinds of namespaces that were not shared with the host.
     pub namespaces: Vec<&'static str>,
-    /// A user id that nothing else has.
+    /// The process had a user id that no other process has.
     pub private_user: bool,
+}
+
+impl Isolation {
+    /// A process with these layers.
+    pub fn of_process(layers: Layers) -> Self {
+        Isolation {
+            mode: IsolationLevel::Process,
+            seccomp: layers.seccomp,
+            landlock: layers.landlock,
+            no_new_privs: layers.no_new_privs,
+            no_exec_memory: layers.no_exec_memory,
+            namespaces: if layers.namespaces { vec!["net", "ipc", "uts"] } else { Vec::new() },
+            private_user: layers.private_user,
+        }
+    }
+
+    /// A thread, which has no layer beyond the interpreter itself.
+    pub fn of_thread() -> Self {
+        Isolation { mode: IsolationLevel::Thread, ..Isolation::default() }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn record(state: CallState, read_only: bool) -> CallRecord {
-        CallRecord { name: "b.t".into(), state, ms: 1.0, request_bytes: 2, reply_bytes: 2, read_only, error: None }
+        let target = Target::Tool { backend: "b.c".into(), tool: "t".into() };
+        CallRecord { target, state, ms: 1.0, request_bytes: 2, reply_bytes: 2, read_only, error: None }
     }
 
     fn report(calls: Vec<CallRecord>) -> Report {
-        Report {
-            outcome: Outcome::Returned(RawValue::from_string("1".into()).expect("JSON")),
-            elapsed: Duration::ZERO,
-            logs: Logs::default(),
-            calls,
-            usage: Usage::default(),
-            isolation: Isolation::default(),
-            engine: "quickjs",
-            warnings: vec![],
-        }
+        let value = RawValue::from_string("1".into()).expect("JSON");
+        let report = Report::not_started(Outcome::Returned(value), Duration::ZERO);
+        Report { calls, engine: Interpreter::QuickJs, ..report }
+    }
+
+    fn json_of(value: &impl Serialize) -> serde_json::Value {
+        serde_json::to_value(value).expect("JSON")
     }
 
     #[test]
@@ -237,5 +421,85 @@ mod tests {
     #[test]
     fn execution_time_is_never_zero() {
         assert!(report(vec![]).execution_ms() > 0.0);
+    }
+
+    #[test]
+    fn a_report_shows_every_field() {
+        assert_eq!(
+            json_of(&report(vec![record(CallState::Failed, false)])),
+            json!({
+                "ok": true, "value": 1, "safe_to_retry": true, "executionMs": 0.001,
+                "logs": { "stdout": [], "stderr": [] },
+                "calls": [{
+                    "name": "b.c.t", "backend": "b.c", "tool": "t", "state": "failed", "ms": 1.0,
+                    "requestBytes": 2, "replyBytes": 2, "readOnly": false,
+                }],
+                "usage": { "cpuMs": 0.0, "memoryBytes": 0, "queuedMs": 0.0 },
+                "isolation": {
+                    "mode": "none", "seccomp": false, "landlock": 0, "noNewPrivs": false, "noExecMemory": false,
+                    "namespaces": [], "privateUser": false,
+                },
+                "engine": "quickjs", "warnings": [],
+            })
+        );
+    }
+
+    #[test]
+    fn a_failure_says_what_is_not_known_of_it() {
+        let failure = Outcome::Failed(Failure::new(Code::Timeout, "late"));
+        let shown = json_of(&Report { outcome: failure, ..report(vec![]) });
+        for (field, expected) in [
+            ("ok", json!(false)),
+            ("code", json!("TIMEOUT")),
+            ("error", json!("late")),
+            ("line", json!(null)),
+            ("column", json!(null)),
+            ("hint", json!(null)),
+        ] {
+            assert_eq!(shown.get(field), Some(&expected), "{field}");
+        }
+        assert_eq!(shown.get("value"), None);
+    }
+
+    #[test]
+    fn a_door_may_add_fields_and_leave_out_the_value() {
+        #[derive(Serialize)]
+        struct Door<'a> {
+            #[serde(flatten)]
+            report: &'a Report,
+            id: &'static str,
+        }
+        let report = report(vec![]);
+        let mut expected = json_of(&report);
+        expected["id"] = "run_1".into();
+        assert_eq!(json_of(&Door { report: &report, id: "run_1" }), expected);
+        let (mut with, without) = (json_of(&report), json_of(&report.without_value()));
+        with.as_object_mut().expect("object").remove("value");
+        assert_eq!(without, with);
+    }
+
+    #[test]
+    fn the_text_of_a_value_reaches_a_door_unchanged() {
+        #[derive(Serialize)]
+        struct Door<'a> {
+            #[serde(flatten)]
+            report: &'a Report,
+        }
+        let text = r#"[1.0,123456789012345678901234567890,"\ud800"]"#;
+        let value = RawValue::from_string(text.into()).expect("JSON");
+        let report = Report { outcome: Outcome::Returned(value), ..report(vec![]) };
+        let sent = serde_json::to_string(&Door { report: &report }).expect("JSON");
+        assert!(sent.contains(&format!(r#""value":{text}"#)), "{sent}");
+    }
+
+    #[test]
+    fn a_name_is_the_serialised_text() {
+        use Interpreter::{None, QuickJs, QuickJsThenV8, V8};
+        for interpreter in [None, QuickJs, V8, QuickJsThenV8] {
+            assert_eq!(json_of(&interpreter), interpreter.name());
+        }
+        for level in [IsolationLevel::None, IsolationLevel::Thread, IsolationLevel::Process] {
+            assert_eq!(json_of(&level), level.name());
+        }
     }
 }

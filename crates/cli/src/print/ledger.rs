@@ -14,7 +14,7 @@ pub(crate) fn table(calls: &[CallRecord], style: Style) -> String {
     if calls.is_empty() {
         return style.faint("no calls");
     }
-    let names: Vec<String> = calls.iter().take(SHOWN).map(|call| clipped(&call.name)).collect();
+    let names: Vec<String> = calls.iter().take(SHOWN).map(|call| clipped(&call.name())).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let mut lines =
         vec![style.strong(if calls.len() == 1 { "1 call".into() } else { format!("{} calls", calls.len()) })];
@@ -46,11 +46,12 @@ fn clipped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toolgate_wire::Target;
 
     #[test]
     fn a_row_says_what_became_of_a_call() {
-        let call = |name: &str, state, error: Option<&str>| CallRecord {
-            name: name.into(),
+        let call = |(backend, tool): (&str, &str), state, error: Option<&str>| CallRecord {
+            target: Target::Tool { backend: backend.into(), tool: tool.into() },
             state,
             ms: 12.34,
             request_bytes: 15,
@@ -58,8 +59,10 @@ mod tests {
             read_only: false,
             error: error.map(Into::into),
         };
-        let calls =
-            [call("shop.find", CallState::Applied, None), call("b.t\x1b[2J", CallState::Failed, Some("no\nway"))];
+        let calls = [
+            call(("shop", "find"), CallState::Applied, None),
+            call(("b", "t\x1b[2J"), CallState::Failed, Some("no\nway")),
+        ];
         insta::assert_snapshot!(table(&calls, Style::plain()), @r"
         2 calls
           shop.find     applied       12.3 ms      15 B -> 200 B

@@ -7,6 +7,7 @@ use toolgate_guest::lockdown::Without;
 
 use super::runs::{Executor, Runs};
 use super::{Engine, EngineChoice, IsolationMode};
+use crate::oom::OomCounters;
 use crate::process::{Pool, StartError, WorkerCommand, Zygote};
 use crate::queue::Queue;
 use crate::v8::{V8, V8Settings};
@@ -109,6 +110,7 @@ impl EngineBuilder {
             queue,
             runtime,
             disposed,
+            oom: OomCounters::new(),
         })))
     }
 }

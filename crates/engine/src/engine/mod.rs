@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use tokio_util::sync::DropGuard;
 use toolgate_wire::{Code, Failure, Report};
 
 pub use builder::EngineBuilder;
 pub use request::{ComputeOptions, EngineChoice, IsolationMode, Request, UnknownEngine};
 
-use crate::cancel::Cancel;
 use crate::judge;
 use crate::process::StartError;
 use crate::source::Compiled;
@@ -45,11 +45,11 @@ impl Engine {
             Ok(accepted) => accepted,
             Err(report) => return *report,
         };
-        let place = self.0.queue.enter(accepted.deadline, &accepted.request.cancel).await;
-        let cancel = CancelOnDrop(Some(accepted.abandoned.clone()));
+        let place = self.0.queue.enter(accepted.deadline, &accepted.cancel).await;
+        let cancel_on_drop: DropGuard = accepted.cancel.clone().drop_guard();
         let inner = self.0.clone();
         let report = self.0.runtime.spawn_blocking(move || inner.perform(accepted, place)).await;
-        cancel.disarm();
+        cancel_on_drop.disarm();
         report.unwrap_or_else(|_| refusal(Failure::new(Code::Unavailable, "the run was lost inside the engine")))
     }
 
@@ -61,7 +61,7 @@ impl Engine {
         };
         let place = match self.0.queue.try_enter() {
             Some(place) => Ok(place),
-            None => self.0.runtime.block_on(self.0.queue.enter(accepted.deadline, &accepted.request.cancel)),
+            None => self.0.runtime.block_on(self.0.queue.enter(accepted.deadline, &accepted.cancel)),
         };
         self.0.perform(accepted, place)
     }
@@ -120,27 +120,11 @@ impl Engine {
                 limits: resolved.limits,
                 warnings: resolved.warnings,
                 program,
+                cancel: request.cancel.child_token(),
+                oom_baseline: self.0.oom.baseline(),
                 request,
-                abandoned: Cancel::new(),
             }),
             Err(failure) => Err(Box::new(Report { elapsed: since.elapsed(), ..refusal(failure) })),
-        }
-    }
-}
-
-/// Cancels when dropped, unless the run came to its end.
-struct CancelOnDrop(Option<Cancel>);
-
-impl CancelOnDrop {
-    fn disarm(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        if let Some(cancel) = &self.0 {
-            cancel.cancel();
         }
     }
 }

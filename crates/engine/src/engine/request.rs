@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
 use toolgate_plan::Program;
 use toolgate_wire::{LimitRequest, Profile};
 
-use crate::cancel::Cancel;
 use crate::host::{Functions, Host};
 use crate::observer::Observer;
 
@@ -73,7 +73,7 @@ pub struct Request {
     /// What the program may call.
     pub host: Arc<dyn Host>,
     /// How the caller takes the request back.
-    pub cancel: Cancel,
+    pub cancel: CancellationToken,
     /// Who listens.
     pub observer: Option<Arc<dyn Observer>>,
     /// Where random numbers start; chosen at random when absent.
@@ -92,7 +92,7 @@ impl Request {
             limits: LimitRequest::default(),
             data: None,
             host: Arc::new(Functions::new()),
-            cancel: Cancel::new(),
+            cancel: CancellationToken::new(),
             observer: None,
             seed: None,
             engine: None,
@@ -106,7 +106,7 @@ pub struct ComputeOptions {
     /// Changes to the limits of [`Profile::Compute`].
     pub limits: LimitRequest,
     /// How the caller takes the request back.
-    pub cancel: Cancel,
+    pub cancel: CancellationToken,
     /// The interpreter, if not the engine's own choice.
     pub engine: Option<EngineChoice>,
 }

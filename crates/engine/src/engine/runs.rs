@@ -1,18 +1,21 @@
 //! A run's way through its queue, its worker and its judge.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
-use toolgate_wire::frame::{Layers, Question};
-use toolgate_wire::{Code, Destination, Failure, Isolation, Limits, Logs, Outcome, Report, Start, Usage};
+use tokio_util::sync::CancellationToken;
+use toolgate_wire::frame::Question;
+use toolgate_wire::{
+    Code, Destination, Failure, Interpreter, Isolation, IsolationLevel, Limits, Logs, Outcome, Report, Start, Usage,
+};
 
 use super::{EngineChoice, Request};
-use crate::cancel::{Cancel, Registered};
+use crate::cancel::on_cancel;
 use crate::host::Host;
 use crate::judge;
 use crate::moving::Coming;
+use crate::oom::{Baseline, OomCounters};
 use crate::process::{Ended, Moves, NoWorker, Pool};
 use crate::pump::{Driven, Job, wall_clock};
 use crate::queue::{NoPlace, Place, Queue};
@@ -29,6 +32,7 @@ pub(super) struct Runs {
     pub(super) queue: Queue,
     pub(super) runtime: Handle,
     pub(super) disposed: AtomicBool,
+    pub(super) oom: OomCounters,
 }
 
 /// Where QuickJS runs.
@@ -45,23 +49,10 @@ pub(super) struct Accepted {
     pub(super) warnings: Vec<String>,
     pub(super) since: Instant,
     pub(super) deadline: Instant,
-    /// Made when nobody waits for this run any more. Apart from the caller's own wish, which other runs may share.
-    pub(super) abandoned: Cancel,
-}
-
-impl Accepted {
-    fn is_cancelled(&self) -> bool {
-        self.request.cancel.is_cancelled() || self.abandoned.is_cancelled()
-    }
-
-    /// Calls `stop` when either wish is made.
-    fn on_cancel(&self, stop: impl Fn() + Send + Sync + 'static) -> [Registered; 2] {
-        let stop = Arc::new(stop);
-        [&self.request.cancel, &self.abandoned].map(|wish| {
-            let stop = stop.clone();
-            wish.on_cancel(move || stop())
-        })
-    }
+    /// Child of the caller's token, which other runs may share. Also cancelled when the run's future is dropped.
+    pub(super) cancel: CancellationToken,
+    /// The OOM killer's count when the run was accepted.
+    pub(super) oom_baseline: Baseline,
 }
 
 impl Runs {
@@ -97,8 +88,8 @@ impl Runs {
             Executor::Process(pool) => self.in_process(pool, accepted),
             Executor::Thread => {
                 let job = self.job(accepted);
-                let driven = thread::run(job, |stop| accepted.on_cancel(stop));
-                let isolation = Isolation { mode: "thread", ..Isolation::default() };
+                let driven = thread::run(job, |stop| on_cancel(&accepted.cancel, stop));
+                let isolation = Isolation::of_thread();
                 match driven {
                     Ok(driven) => self.judged(driven, Ended::Exit, accepted, isolation),
                     Err(error) => {
@@ -117,26 +108,28 @@ impl Runs {
                 return Done::failed(Failure::new(Code::Unavailable, error.to_string()).with_hint(DOCTOR));
             }
         };
-        let isolation = isolation(worker.layers());
-        if !isolation.seccomp {
-            return no_seccomp(isolation);
+        let layers = worker.layers();
+        if !layers.seccomp {
+            return no_seccomp(Isolation::of_process(layers));
         }
-        let _registered = accepted.on_cancel(worker.killer());
+        let _registered = on_cancel(&accepted.cancel, worker.killer());
         let threshold = self.v8.settings().move_after + rereading(accepted.request.data.as_deref());
         let job = self.job(accepted);
         let accepted = &*accepted;
-        let on_cancel = |stop: Box<dyn Fn() + Send + Sync>| accepted.on_cancel(stop);
+        let on_cancel = |stop: Box<dyn Fn() + Send + Sync>| on_cancel(&accepted.cancel, stop);
         let start = || self.second_worker(pool, accepted);
         let moves = self.may_move(accepted).then_some(Moves { threshold, start: &start, on_cancel: &on_cancel });
         let (driven, ended) = worker.run(job, moves);
         let moved = driven.moved;
+        let layers = driven.second_layers.map_or(layers, |second| layers.weaker(second));
+        let isolation = Isolation::of_process(layers);
         let done = self.judged(driven, ended, accepted, isolation);
         pool.refill();
         if moved.is_some() && !self.rehearse {
             self.warm_up_again(accepted);
         }
         match moved.map(|moved| moved.to) {
-            Some(Destination::V8) => Done { engine: "quickjs+v8", ..done },
+            Some(Destination::V8) => Done { engine: Interpreter::QuickJsThenV8, ..done },
             _ => done,
         }
     }
@@ -177,18 +170,18 @@ impl Runs {
                 return Done::failed(failure.with_hint(DOCTOR));
             }
         };
-        let isolation = isolation(worker.layers());
+        let isolation = Isolation::of_process(worker.layers());
         if !isolation.seccomp {
             return no_seccomp(isolation);
         }
-        let _registered = accepted.on_cancel(worker.killer());
+        let _registered = on_cancel(&accepted.cancel, worker.killer());
         let (driven, ended) = worker.run(self.job(accepted));
         pool.refill(size);
-        Done { engine: "v8", ..self.judged(driven, ended, accepted, isolation) }
+        Done { engine: Interpreter::V8, ..self.judged(driven, ended, accepted, isolation) }
     }
 
     fn judged(&self, driven: Driven, ended: Ended, accepted: &Accepted, isolation: Isolation) -> Done {
-        let cancelled = accepted.is_cancelled();
+        let cancelled = accepted.cancel.is_cancelled();
         let mut usage = Usage { moved: driven.moved, ..Usage::default() };
         let outcome = match driven.end {
             Ok(finished) => {
@@ -197,9 +190,12 @@ impl Runs {
                 judge::spoken(finished.end, &accepted.limits, &accepted.program, cancelled)
             }
             Err(_) if !cancelled && self.disposed.load(Ordering::Acquire) => Outcome::Failed(judge::disposed()),
-            Err(lost) => Outcome::Failed(judge::unspoken(&lost, ended, &accepted.limits, cancelled)),
+            Err(lost) => {
+                let killer = || self.oom.killer(accepted.oom_baseline);
+                Outcome::Failed(judge::unspoken(&lost, ended, &accepted.limits, cancelled, killer))
+            }
         };
-        Done { outcome, logs: driven.logs, calls: driven.calls, usage, isolation, engine: "quickjs" }
+        Done { outcome, logs: driven.logs, calls: driven.calls, usage, isolation, engine: Interpreter::QuickJs }
     }
 
     fn job(&self, accepted: &mut Accepted) -> Job {
@@ -252,7 +248,7 @@ struct Done {
     calls: Vec<toolgate_wire::CallRecord>,
     usage: Usage,
     isolation: Isolation,
-    engine: &'static str,
+    engine: Interpreter,
 }
 
 impl Done {
@@ -262,8 +258,8 @@ impl Done {
             logs: Logs::default(),
             calls: Vec::new(),
             usage: Usage::default(),
-            isolation: Isolation { mode: "none", ..Isolation::default() },
-            engine: "none",
+            isolation: Isolation::default(),
+            engine: Interpreter::None,
         }
     }
 }
@@ -277,7 +273,7 @@ fn named(host: &dyn Host, globals: &[String]) -> Vec<(String, Vec<u8>)> {
     }
     let mut room = MOST;
     let answers = globals.iter().filter_map(|name| {
-        let answer = host.answer(Question::Global, name)?.into_bytes();
+        let answer = host.answer(&Question::Global(name.clone()))?.into_bytes();
         room = room.checked_sub(name.len() + answer.len())?;
         Some((name.clone(), answer))
     });
@@ -294,34 +290,12 @@ fn rereading(data: Option<&str>) -> Duration {
 /// Nothing is run without a filter; the report says what there was.
 fn no_seccomp(isolation: Isolation) -> Done {
     let failure = Failure::new(Code::Unavailable, "this system gives no seccomp filter, so nothing is run");
-    Done { isolation: Isolation { mode: "none", ..isolation }, ..Done::failed(failure.with_hint(DOCTOR)) }
-}
-
-fn isolation(layers: Layers) -> Isolation {
-    Isolation {
-        mode: "process",
-        seccomp: layers.seccomp,
-        landlock: layers.landlock,
-        no_new_privs: layers.no_new_privs,
-        no_exec_memory: layers.no_exec_memory,
-        namespaces: if layers.namespaces { vec!["net", "ipc", "uts"] } else { Vec::new() },
-        private_user: layers.private_user,
-    }
+    Done { isolation: Isolation { mode: IsolationLevel::None, ..isolation }, ..Done::failed(failure.with_hint(DOCTOR)) }
 }
 
 /// The report of a run that never came to be.
 pub(super) fn refusal(failure: Failure) -> Report {
-    let done = Done::failed(failure);
-    Report {
-        outcome: done.outcome,
-        elapsed: Duration::ZERO,
-        logs: done.logs,
-        calls: done.calls,
-        usage: done.usage,
-        isolation: done.isolation,
-        engine: "none",
-        warnings: Vec::new(),
-    }
+    Report::not_started(Outcome::Failed(failure), Duration::ZERO)
 }
 
 /// The time that a worker is told: a little less than there is, so that it can say where it was stopped
@@ -349,8 +323,9 @@ mod tests {
             Box::pin(std::future::pending())
         }
 
-        fn answer(&self, question: Question, name: &str) -> Option<String> {
-            let known = self.0.iter().find(|(known, _)| *known == name && question == Question::Global)?;
+        fn answer(&self, question: &Question) -> Option<String> {
+            let Question::Global(name) = question else { return None };
+            let known = self.0.iter().find(|(known, _)| known == name)?;
             Some(known.1.clone())
         }
 

@@ -17,6 +17,7 @@ mod tape;
 use std::io;
 use std::time::{Duration, Instant};
 
+use toolgate_wire::frame::Layers;
 use toolgate_wire::{Destination, Moved};
 
 use crate::cancel::Registered;
@@ -50,6 +51,8 @@ pub(crate) trait First {
 pub(crate) trait Second {
     fn wire(&mut self) -> &mut Wire;
     fn clock(&self) -> CpuClock;
+    /// The isolation layers that it reported.
+    fn layers(&self) -> Layers;
     /// What kills it from any thread, at any time.
     fn killer(&self) -> Box<dyn Fn() + Send + Sync>;
     /// How its process ended, when its socket closed without a last word.
@@ -67,7 +70,7 @@ pub(crate) trait Coming {
 /// Where second workers come from.
 pub(crate) type Start<'a> = &'a dyn Fn() -> io::Result<Box<dyn Coming>>;
 /// Registers what is to be done when the run is cancelled.
-pub(crate) type OnCancel<'a> = &'a dyn Fn(Box<dyn Fn() + Send + Sync>) -> [Registered; 2];
+pub(crate) type OnCancel<'a> = &'a dyn Fn(Box<dyn Fn() + Send + Sync>) -> Registered;
 
 /// What a move of one run needs.
 pub(crate) struct Mover<'a> {

@@ -156,6 +156,10 @@ impl Second for Ready {
         CpuClock::of(self.pid)
     }
 
+    fn layers(&self) -> Layers {
+        self.layers
+    }
+
     fn killer(&self) -> Box<dyn Fn() + Send + Sync> {
         Box::new(Ready::killer(self))
     }
@@ -188,8 +192,8 @@ impl Ended {
         self == Ended::Signal(Signal::XCPU.as_raw())
     }
 
-    /// The system killed it, which it does when memory runs out.
-    pub(crate) fn is_system_kill(self) -> bool {
+    /// SIGKILL, which the engine did not send: from the OOM killer or from another process.
+    pub(crate) fn is_kill(self) -> bool {
         self == Ended::Signal(Signal::KILL.as_raw())
     }
 }

@@ -119,6 +119,10 @@ impl Second for Ready {
         CpuClock::of(self.process.pid)
     }
 
+    fn layers(&self) -> Layers {
+        self.layers
+    }
+
     fn killer(&self) -> Box<dyn Fn() + Send + Sync> {
         Box::new(Ready::killer(self))
     }

@@ -268,7 +268,7 @@ impl Expect {
 
 fn ledger(report: &Report) -> Vec<String> {
     let state = |state| serde_json::to_value(state).ok().and_then(|v| v.as_str().map(str::to_owned));
-    report.calls.iter().map(|call| format!("{} {}", call.name, state(call.state).unwrap_or_default())).collect()
+    report.calls.iter().map(|call| format!("{} {}", call.name(), state(call.state).unwrap_or_default())).collect()
 }
 
 /// Everything of a report that must be the same wherever the program runs.
@@ -375,14 +375,18 @@ impl Host for Shop {
         }
     }
 
-    fn answer(&self, question: Question, name: &str) -> Option<String> {
+    fn answer(&self, question: &Question) -> Option<String> {
         match question {
-            Question::Backend | Question::Global if name == "shop" => Some(
+            Question::Backend(name) | Question::Global(name) if name == "shop" => Some(
                 json!({ "name": "shop", "tools": [{ "name": "price-of", "id": "price_of" }, { "name": "gone", "id": "gone" }] })
                     .to_string(),
             ),
             Question::Backends => Some(json!([{ "name": "shop", "id": "shop" }]).to_string()),
-            Question::Backend | Question::Global | Question::Interface => None,
+            Question::InterfaceOf(name) if name == "shop.price_of" => Some(json!({ "found": name }).to_string()),
+            Question::Interface { backend, tool } if backend == "shop" => {
+                Some(json!({ "found": [backend, tool] }).to_string())
+            }
+            Question::Backend(_) | Question::Global(_) | Question::InterfaceOf(_) | Question::Interface { .. } => None,
         }
     }
 

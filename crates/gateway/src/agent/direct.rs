@@ -9,7 +9,7 @@ use std::time::Instant;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
-use toolgate_wire::{CallRecord, CallState};
+use toolgate_wire::{CallRecord, CallState, Target};
 
 use super::Shared;
 use super::answer::{self, failure};
@@ -112,9 +112,9 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
     };
     let bytes = result.as_ref().map_or(0, |result| result.to_string().len() as u64);
     let ms = since.elapsed().as_secs_f64() * 1e3;
-    let name = format!("{backend}.{tool}");
+    let target = Target::Tool { backend, tool };
     let ok = state == CallState::Applied;
-    let record = CallRecord { name, state, ms, request_bytes, reply_bytes: bytes, read_only: false, error };
+    let record = CallRecord { target, state, ms, request_bytes, reply_bytes: bytes, read_only: false, error };
     shared.session.record(Run {
         id: execution_id(),
         tool: "direct",

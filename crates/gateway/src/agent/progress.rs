@@ -61,7 +61,7 @@ impl Observer for Steps {
     }
 
     fn call_ended(&self, record: &CallRecord) {
-        let name = shown(&record.name);
+        let name = shown(&record.name());
         let end = match (record.state, &record.error) {
             (CallState::Applied, _) => "finished".to_owned(),
             (_, Some(error)) => format!("failed: {}", shown(error)),

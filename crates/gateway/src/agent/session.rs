@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use toolgate_wire::{CallRecord, CallState};
+use toolgate_wire::{CallRecord, CallState, Target};
 
 use toolgate_wire::Access;
 
@@ -43,7 +43,7 @@ struct Sums {
     bytes_processed: u64,
     bytes_returned: u64,
     bytes_saved: u64,
-    tools: BTreeMap<String, ToolSums>,
+    tools: BTreeMap<Target, ToolSums>,
     recent: VecDeque<(Run, u64)>,
 }
 
@@ -86,12 +86,12 @@ impl Session {
     /// The sums, with the tools that this caller may know of.
     pub(super) fn stats(&self, access: &Access) -> Value {
         let sums = self.sums();
-        let tools = sums.tools.iter().filter(|(name, _)| may_know(access, name)).map(|(name, tool)| {
+        let tools = sums.tools.iter().filter(|(target, _)| may_know(access, target)).map(|(target, tool)| {
             let mean = if tool.calls == 0 { 0.0 } else { tool.ms / tool.calls as f64 };
             let row = json!({
                 "calls": tool.calls, "failed": tool.failed, "bytes": tool.bytes, "mean_ms": rounded(mean),
             });
-            (name.clone(), row)
+            (target.to_string(), row)
         });
         json!({
             "uptime_seconds": self.since.elapsed().as_secs(),
@@ -108,12 +108,12 @@ impl Session {
     /// The last runs, newest first, without those that touched what this caller may not know of.
     pub(super) fn recent(&self, access: &Access) -> Value {
         let sums = self.sums();
-        let known = sums.recent.iter().rev().filter(|(run, _)| run.calls.iter().all(|it| may_know(access, &it.name)));
+        let known = sums.recent.iter().rev().filter(|(run, _)| run.calls.iter().all(|it| may_know(access, &it.target)));
         let rows = known.map(|(run, at)| {
             json!({
                 "execution_id": run.id, "at": at, "tool": run.tool, "path": run.road, "ok": run.ok,
                 "ms": rounded(run.ms), "bytes_processed": run.bytes_processed, "bytes_returned": run.bytes_returned,
-                "calls": run.calls.iter().take(20).map(|it| json!({ "name": it.name, "state": it.state })).collect::<Vec<_>>(),
+                "calls": run.calls.iter().take(20).map(|it| json!({ "name": it.name(), "state": it.state })).collect::<Vec<_>>(),
             })
         });
         json!({ "recent": rows.collect::<Vec<_>>() })
@@ -126,10 +126,10 @@ impl Session {
 
 impl Sums {
     fn count(&mut self, call: &CallRecord) {
-        if !self.tools.contains_key(&call.name) && self.tools.len() >= MAX_TOOLS {
+        if !self.tools.contains_key(&call.target) && self.tools.len() >= MAX_TOOLS {
             return;
         }
-        let tool = self.tools.entry(call.name.clone()).or_default();
+        let tool = self.tools.entry(call.target.clone()).or_default();
         tool.calls += 1;
         tool.failed += u64::from(call.state != CallState::Applied);
         tool.bytes = tool.bytes.saturating_add(call.reply_bytes);
@@ -137,15 +137,9 @@ impl Sums {
     }
 }
 
-/// A name without a backend is a host function. Backends may have dots in their names, so any of their beginnings counts.
-fn may_know(access: &Access, name: &str) -> bool {
-    match access {
-        Access::All => true,
-        Access::Only(backends) => {
-            !name.contains('.')
-                || backends.iter().any(|it| name.strip_prefix(it.as_str()).is_some_and(|rest| rest.starts_with('.')))
-        }
-    }
+/// Host functions have no backend and may be known to every caller.
+fn may_know(access: &Access, target: &Target) -> bool {
+    target.backend().is_none_or(|backend| access.permits(backend))
 }
 
 fn rounded(ms: f64) -> f64 {
@@ -162,7 +156,11 @@ mod tests {
     use super::*;
 
     fn call(name: &str, state: CallState, reply_bytes: u64) -> CallRecord {
-        CallRecord { name: name.into(), state, ms: 2.0, request_bytes: 2, reply_bytes, read_only: false, error: None }
+        let target = match name.split_once('.') {
+            Some((backend, tool)) => Target::Tool { backend: backend.into(), tool: tool.into() },
+            None => Target::Function(name.into()),
+        };
+        CallRecord { target, state, ms: 2.0, request_bytes: 2, reply_bytes, read_only: false, error: None }
     }
 
     fn run(calls: Vec<CallRecord>, processed: u64, returned: u64) -> Run {

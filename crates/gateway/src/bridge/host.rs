@@ -10,9 +10,6 @@ use super::{Asked, Bridge, View};
 use toolgate_catalog::Catalog;
 use toolgate_functions::{CallContext, ErrorCode, Registry};
 
-/// Between a backend's spelling and a tool's, where a program asks for one interface of one backend.
-const SEPARATOR: char = '\0';
-
 /// What one run may call: the tools that its caller may use, and host functions.
 pub struct RunHost {
     bridge: Arc<Bridge>,
@@ -88,22 +85,19 @@ impl Host for RunHost {
         }
     }
 
-    fn answer(&self, question: Question, name: &str) -> Option<String> {
+    fn answer(&self, question: &Question) -> Option<String> {
         let view = self.view();
         match question {
-            Question::Backend => view.backend(name).map(|it| it.listing().to_owned()),
-            Question::Global => view.variable(name).map(|it| it.listing().to_owned()),
+            Question::Backend(name) => view.backend(name).map(|it| it.listing().to_owned()),
+            Question::Global(name) => view.variable(name).map(|it| it.listing().to_owned()),
             Question::Backends => {
                 let list = view.backends().map(|it| json!({ "name": it.name(), "id": it.identifier() }));
                 Some(Value::Array(list.collect()).to_string())
             }
-            Question::Interface => {
-                let interface = match name.split_once(SEPARATOR) {
-                    Some((backend, tool)) => view.tool(backend, tool).map(|found| found.interface()),
-                    None => view.interface(name),
-                };
-                interface.map(|interface| interface.to_string())
+            Question::Interface { backend, tool } => {
+                view.tool(backend, tool).map(|found| found.interface().to_string())
             }
+            Question::InterfaceOf(name) => view.interface(name).map(|interface| interface.to_string()),
         }
     }
 

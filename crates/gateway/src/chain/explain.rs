@@ -57,7 +57,7 @@ fn put_calls(text: &mut String, report: &Report) {
             CallState::NotSent => "not sent",
             CallState::Unknown => "unknown",
         };
-        let _ = writeln!(text, "  {} ({state})", call.name);
+        let _ = writeln!(text, "  {} ({state})", call.name());
     }
     if report.calls.len() > SHOWN_CALLS {
         let _ = writeln!(text, "  … {} more calls", report.calls.len() - SHOWN_CALLS);

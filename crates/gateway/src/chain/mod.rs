@@ -18,10 +18,11 @@ mod tools;
 use std::sync::Arc;
 use std::time::Instant;
 
-use toolgate_engine::{Cancel, Engine, EngineChoice, Host, Observer, Request};
+use toolgate_engine::{CancellationToken, Engine, EngineChoice, Host, Observer, Request};
 use toolgate_plan::{FailureFacts, Finding, Plan, Preflight, Program, Script, SyntaxFault};
 use toolgate_wire::{
-    CallState, Code, Failure, Isolation, LimitRequest, Limits, Logs, Outcome, Position, Profile, Report, Usage,
+    CallState, Code, Failure, Interpreter, Isolation, LimitRequest, Limits, Logs, Outcome, Position, Profile, Report,
+    Target, Usage,
 };
 
 use crate::bridge::{self, Asked, Bridge, RunHost, View};
@@ -264,13 +265,10 @@ fn with_hint(mut report: Report, code: &str, tools: Reachable<'_>) -> Report {
 /// What is to say of the backend of the last call, if that was not sent because the backend is not up.
 fn unready_backend(report: &Report, view: View<'_>) -> Option<String> {
     let last = report.calls.last().filter(|call| call.state == CallState::NotSent)?;
-    let named = |backend: &&Backend| {
-        let tool = last.name.strip_prefix(backend.name()).and_then(|rest| rest.strip_prefix('.'));
-        tool.is_some_and(|tool| backend.tool(tool).is_some())
-    };
-    let backend = view.backends().filter(|backend| *backend.state() != BackendState::Ready).find(named)?;
-    let tool = last.name.get(backend.name().len() + 1..);
-    Some(bridge::unready(backend.name(), tool, backend.state()))
+    let Target::Tool { backend, tool } = &last.target else { return None };
+    let named = |it: &&Backend| it.name() == backend && it.tool(tool).is_some();
+    let backend = view.backends().filter(|it| *it.state() != BackendState::Ready).find(named)?;
+    Some(bridge::unready(backend.name(), Some(tool), backend.state()))
 }
 
 /// Shapes a returned value for a context window; what is left out is kept whole.
@@ -301,13 +299,13 @@ fn admitted(request: &ChainRequest) -> Result<Limits, Failure> {
 
 /// An engine's wish that is made when the caller's token is.
 pub(crate) struct Following {
-    pub(crate) cancel: Cancel,
+    pub(crate) cancel: CancellationToken,
     task: tokio::task::AbortHandle,
 }
 
 impl Following {
     pub(crate) fn new(asked: &Asked) -> Self {
-        let cancel = Cancel::new();
+        let cancel = CancellationToken::new();
         let (wish, token) = (cancel.clone(), asked.cancel.clone());
         let task = tokio::spawn(async move {
             token.cancelled().await;
@@ -370,8 +368,8 @@ fn without_engine(outcome: Outcome, since: Instant) -> Report {
         logs: Logs::default(),
         calls: Vec::new(),
         usage: Usage::default(),
-        isolation: Isolation { mode: "none", ..Isolation::default() },
-        engine: "none",
+        isolation: Isolation::default(),
+        engine: Interpreter::None,
         warnings: Vec::new(),
     }
 }

@@ -104,7 +104,7 @@ async fn make(chain: &Chain, request: &ChainRequest, call: Call, limits: &Limits
     let args = canonical::write(&call.arguments);
     let target = Target::Tool { backend: call.backend, tool: call.tool };
     let mut record = CallRecord {
-        name: target.to_string(),
+        target: target.clone(),
         state: CallState::Unknown,
         ms: 0.0,
         request_bytes: args.len() as u64,
@@ -176,8 +176,8 @@ impl Host for Recorded {
         Box::pin(std::future::ready(answer.unwrap_or_else(once)))
     }
 
-    fn answer(&self, question: Question, name: &str) -> Option<String> {
-        self.real.answer(question, name)
+    fn answer(&self, question: &Question) -> Option<String> {
+        self.real.answer(question)
     }
 
     fn functions(&self) -> Vec<String> {

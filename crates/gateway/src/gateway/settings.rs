@@ -1,8 +1,7 @@
 //! From configured values to what the engine, the output pipeline and the stores take.
 
 use toolgate_engine::{Engine, EngineBuilder, EngineChoice, IsolationMode, V8Settings};
-use toolgate_wire::LimitRequest;
-use toolgate_wire::limits::range;
+use toolgate_wire::{Limit, LimitRequest};
 
 use toolgate_config::checked::{ProfileLimits, Settings};
 use toolgate_config::values::{self, Isolation};
@@ -57,17 +56,17 @@ pub fn compute_limits(settings: &Settings) -> LimitRequest {
 /// A file may ask for more than the engine ever gives; then it gets the most there is.
 fn limits(asked: &ProfileLimits) -> LimitRequest {
     let count = |count: Option<usize>, most: u64| count.map(|count| (count as u64).min(most));
-    let memory = |bytes: u64| bytes.clamp(*range::MEMORY.start(), *range::MEMORY.end());
+    let memory = |bytes: u64| bytes.clamp(Limit::Memory.spec().min, Limit::Memory.spec().max);
     LimitRequest {
         wall: asked.timeout,
         memory: asked.memory.map(|size| memory(size.get())),
-        stack: asked.stack.map(|size| size.get().min(*range::STACK.end())),
-        code: count(asked.code, *range::CODE.end()),
-        result: asked.result.map(|size| size.get().min(*range::RESULT.end())),
+        stack: asked.stack.map(|size| size.get().min(Limit::Stack.spec().max)),
+        code: count(asked.code, Limit::Code.spec().max),
+        result: asked.result.map(|size| size.get().min(Limit::Result.spec().max)),
         result_depth: None,
-        log_lines: count(asked.log_lines, *range::LOG_LINES.end()),
-        calls: count(asked.calls, *range::CALLS.end()),
-        calls_in_flight: count(asked.calls_in_flight, *range::CALLS_IN_FLIGHT.end()),
+        log_lines: count(asked.log_lines, Limit::LogLines.spec().max),
+        calls: count(asked.calls, Limit::Calls.spec().max),
+        calls_in_flight: count(asked.calls_in_flight, Limit::CallsInFlight.spec().max),
     }
 }
 

@@ -87,7 +87,7 @@ impl Row {
         let text = explain(&report, &self.code);
         let error = report.failure().map(|it| it.code.name());
         let hint = report.failure().and_then(|it| it.hint.as_deref()).unwrap_or_default();
-        let called: Vec<&str> = report.calls.iter().map(|call| call.name.as_str()).collect();
+        let called: Vec<String> = report.calls.iter().map(|call| call.name()).collect();
         let warnings = report.warnings.join("\n");
         let mut parts = [(hint, &self.hint), (text.as_str(), &self.text), (&warnings, &self.warnings)].into_iter();
         let holds = error == self.error.as_deref()

@@ -89,7 +89,12 @@ pub(crate) fn shown(ran: &ChainReport) -> String {
         let _ = writeln!(
             text,
             "call {} {:?}, {} bytes, {} bytes, read only {}, error {:?}",
-            call.name, call.state, call.request_bytes, call.reply_bytes, call.read_only, call.error
+            call.name(),
+            call.state,
+            call.request_bytes,
+            call.reply_bytes,
+            call.read_only,
+            call.error
         );
     }
     let _ = writeln!(

@@ -88,7 +88,7 @@
     return new p.Proxy(p.create(null), kept);
   };
 
-  const [BACKEND, INTERFACE, BACKENDS, GLOBAL] = [0, 1, 2, 3];
+  const [BACKEND, INTERFACE_OF, BACKENDS, GLOBAL, INTERFACE] = [0, 1, 2, 3, 4];
 
   // One object a backend, whatever it is called by.
   const objects = { __proto__: null };
@@ -129,12 +129,12 @@
     return list;
   };
 
-  const toolInterface = (name) => native.ask(INTERFACE, p.toWellFormed(`${name}`)) ?? null;
+  const toolInterface = (name) => native.ask(INTERFACE_OF, p.toWellFormed(`${name}`)) ?? null;
 
   const interfacesOf = (spelling) => {
     const object = backend(spelling);
     if (object === undefined) return undefined;
-    const read = (tool) => (p.hasOwn(object, tool) ? (toolInterface(p.join([spelling, tool], "\u0000")) ?? undefined) : undefined);
+    const read = (tool) => (p.hasOwn(object, tool) ? (native.ask(INTERFACE, spelling, tool) ?? undefined) : undefined);
     return lazy(read, () => p.keys(object));
   };
 

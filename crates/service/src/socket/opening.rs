@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
-use toolgate_engine::Cancel;
+use toolgate_engine::CancellationToken;
 
 use super::lent::{Lent, Outgoing};
 use crate::body::{self, escaped};
@@ -99,7 +99,7 @@ impl Opening {
             limits: limits::granted(profile, &rules.profiles, wishes)?,
             functions,
             engine: self.engine.map(Into::into),
-            cancel: Cancel::new(),
+            cancel: CancellationToken::new(),
             observer: Some(lent.clone()),
         };
         Ok(Admitted { job, lent, outgoing })

@@ -1,6 +1,7 @@
 // Frames as bytes, in the form of the codec that both sides share: a length, a kind, the fields.
 // The worker's end of its one channel; outgoing frames are gathered and leave together.
-(function ({ outside }) {
+(function ({ outside, constants }) {
+  const { tags, profiles } = constants;
   const { apply } = Reflect;
   const typed = Object.getPrototypeOf(Uint8Array.prototype);
   const { set, subarray } = typed;
@@ -61,27 +62,33 @@
   const send = {
     __proto__: null,
     ready(pid, layers) {
-      frame(0);
+      frame(tags.READY);
       u32(pid);
       u32(layers.landlock);
       for (let at = 0; at < 5; at++) u8(layers.flags[at]);
       close();
     },
     call(id, backend, name, args) {
-      frame(1);
+      frame(tags.CALL);
       u32(id);
-      u8(backend === null ? 1 : 0);
+      u8(backend === null ? tags.TARGET_FUNCTION : tags.TARGET_TOOL);
       if (backend !== null) text(backend);
       text(name);
       text(args);
       close();
     },
-    timer(id, delay) { frame(2); u32(id); f64(delay); close(); },
-    cancel(id) { frame(3); u32(id); close(); },
-    ask(question, name) { frame(4); u8(question); text(name); close(); },
-    log(stream, bytes) { frame(5); u8(stream); blob(bytes); close(); },
+    timer(id, delay) { frame(tags.TIMER); u32(id); f64(delay); close(); },
+    cancel(id) { frame(tags.CANCEL); u32(id); close(); },
+    ask(question, name, tool) {
+      frame(tags.ASK);
+      u8(question);
+      if (question !== tags.ASK_BACKENDS) text(name);
+      if (question === tags.ASK_INTERFACE) text(tool);
+      close();
+    },
+    log(stream, bytes) { frame(tags.LOG); u8(stream); blob(bytes); close(); },
     done(memory, dropped, finish) {
-      frame(6);
+      frame(tags.DONE);
       u64(memory);
       u64(0);
       u64(dropped);
@@ -89,7 +96,7 @@
       close();
     },
   };
-  const returned = (bytes) => { u8(255); blob(bytes); };
+  const returned = (bytes) => { u8(tags.RETURNED); blob(bytes); };
   const failed = (code, message, line, column) => { u8(code); text(message); u32(line); u32(column); };
 
   // Incoming.
@@ -130,10 +137,9 @@
     return apply(subarray, buffer, [at - length, at]);
   };
   const takeText = () => outside.decode(takeBytes());
-  const PROFILES = ["compute", "chain", "snippet"];
 
   const takeStart = () => {
-    const profile = PROFILES[takeU8()];
+    const profile = profiles[takeU8()];
     const limits = {
       __proto__: null, wall: takeU64(), memory: takeU64(), stack: takeU64(), code: takeU64(), result: takeU64(),
       resultDepth: takeU32(), logLines: takeU64(), calls: takeU64(), callsInFlight: takeU64(),
@@ -147,15 +153,15 @@
     const functions = [];
     for (let left = takeU32(); left > 0; left--) functions[functions.length] = takeText();
     // Backends that the host tells of ahead follow. They are left where they are: to ask costs little here.
-    return { __proto__: null, kind: 0, profile, limits, seed, now, code, data, functions, tools: takeU8() === 1 };
+    return { __proto__: null, kind: tags.START, profile, limits, seed, now, code, data, functions, tools: takeU8() === 1 };
   };
 
   const takeFrame = () => {
     const kind = takeU8();
     switch (kind) {
-      case 0: return takeStart();
-      case 1: return { __proto__: null, kind, id: takeU32(), now: takeF64(), ok: takeU8() === 1, body: takeText() };
-      case 2: return { __proto__: null, kind, id: takeU32(), now: takeF64() };
+      case tags.START: return takeStart();
+      case tags.REPLY: return { __proto__: null, kind, id: takeU32(), now: takeF64(), ok: takeU8() === 1, body: takeText() };
+      case tags.FIRE: return { __proto__: null, kind, id: takeU32(), now: takeF64() };
       default: {
         const present = takeU8() === 1;
         const body = takeText();

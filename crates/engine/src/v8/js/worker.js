@@ -1,7 +1,7 @@
 // A V8 worker's main program, inside the program's own realm: the natives that the prelude builds
 // on, and one run from its first frame to its last. The counterpart of the guest crate's `state`,
 // `natives` and `sandbox`: whatever those do, this does in the same order with the same frames.
-(function (given, layers, makeRealm, makeSerialiser, captured, makeCodec, makeClone, core, console, events, tools, web, main) {
+(function (given, layers, constantsText, makeRealm, makeSerialiser, captured, makeCodec, makeClone, core, console, events, tools, web, main) {
   const { apply } = Reflect;
   const { parse } = JSON;
   const { RangeError, TypeError, Math, Object, Uint8Array } = globalThis;
@@ -24,17 +24,16 @@
     };
   }
 
-  const MAX_ARGUMENTS = 16 * 1024 * 1024;
-  const MAX_DEPTH = 1000;
-  const MAX_TIMERS = 10000;
-  const MAX_UNHEARD = 100;
-  const MAX_LOG_BYTES = 1024 * 1024;
+  // The numbers that this program shares with the host, parsed here so that the object belongs to this realm.
+  const constants = parse(constantsText);
+  const { MAX_ARGUMENTS, MAX_JSON_DEPTH, MAX_TIMERS, MAX_UNHANDLED_REJECTIONS, MAX_LOG_BYTES, MAX_RANDOM_BYTES } = constants.limits;
+  const { MEMORY, SYNTAX, RUNTIME, OUTPUT_TOO_LARGE, INVALID_DATA, UNAVAILABLE } = constants.codes;
+  const { REPLY, FIRE, ANSWER, STDERR } = constants.tags;
   const LARGE = 64 * 1024;
-  const [MEMORY, SYNTAX, RUNTIME, OUTPUT_TOO_LARGE, INVALID_DATA, UNAVAILABLE] = [1, 2, 3, 4, 6, 7];
 
   const { resolveGlobals, remember, meterMemory } = makeRealm(outside.encode);
-  const { send, flush, receive, receiveText, returned, failed } = makeCodec({ outside });
-  const { toJson, isFault } = makeSerialiser({ isProxy: outside.isProxy, kindOf: outside.kind }, captured);
+  const { send, flush, receive, receiveText, returned, failed } = makeCodec({ outside, constants });
+  const { toJson, isFault } = makeSerialiser({ isProxy: outside.isProxy, kindOf: outside.kind, constants }, captured);
 
   // The run.
   let limits;
@@ -106,7 +105,7 @@
     return (zHigh * 2097152 + (zLow >>> 11)) / 9007199254740992;
   };
   const randomBytes = (count) => {
-    const bytes = new Uint8Array(count < 65536 ? count : 65536);
+    const bytes = new Uint8Array(count < MAX_RANDOM_BYTES ? count : MAX_RANDOM_BYTES);
     for (let at = 0; at < bytes.length; at++) {
       if (at % 8 === 0) step();
       bytes[at] = (at % 8 < 4 ? zLow : zHigh) >>> (8 * (at % 4));
@@ -156,11 +155,11 @@
     if (frame === null) throw new Gone();
     return frame;
   };
-  const ask = (question, name) => {
-    send.ask(question, name);
+  const ask = (question, name, tool) => {
+    send.ask(question, name, tool);
     for (;;) {
       const frame = next();
-      if (frame.kind === 3) return frame.body === null ? undefined : parse(frame.body);
+      if (frame.kind === ANSWER) return frame.body === null ? undefined : parse(frame.body);
       inbox.push(frame);
     }
   };
@@ -318,14 +317,14 @@
         else if (unit === 34) quoted = false;
       } else if (unit === 34) quoted = true;
       else if (unit === 91 || unit === 123) {
-        if (++depth > MAX_DEPTH) throw new End(INVALID_DATA, `the text is nested deeper than ${MAX_DEPTH} levels`);
+        if (++depth > MAX_JSON_DEPTH) throw new End(INVALID_DATA, `the text is nested deeper than ${MAX_JSON_DEPTH} levels`);
       } else if (unit === 93 || unit === 125) depth--;
     }
   };
   const POSITION = /position (\d+)/;
   const data = (text) => {
     if (text.length > limits.memory) throw outOfMemory();
-    if (text.length > MAX_DEPTH) checkDepth(text);
+    if (text.length > MAX_JSON_DEPTH) checkDepth(text);
     try {
       return parse(text);
     } catch (error) {
@@ -337,11 +336,11 @@
   };
 
   const deliver = (frame) => {
-    if (frame.kind === 1) {
+    if (frame.kind === REPLY) {
       now = frame.now;
       callEnded();
       settle(frame.id, frame.ok, data(frame.body));
-    } else if (frame.kind === 2) {
+    } else if (frame.kind === FIRE) {
       now = frame.now;
       timers--;
       fire(frame.id);
@@ -456,8 +455,8 @@
   if (finish === null) return undefined;
   // Errors that no `await` and no `catch` saw would be lost with the run.
   return (unheard) => {
-    for (let at = 0; at < unheard.length && at < MAX_UNHEARD; at++) {
-      if (unheard[at].promise !== own) log(1, `unhandled rejection: ${describe(unheard[at].reason)[0]}`);
+    for (let at = 0; at < unheard.length && at < MAX_UNHANDLED_REJECTIONS; at++) {
+      if (unheard[at].promise !== own) log(STDERR, `unhandled rejection: ${describe(unheard[at].reason)[0]}`);
     }
     end(finish);
   };

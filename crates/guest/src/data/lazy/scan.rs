@@ -5,7 +5,7 @@
 //! the middle of a run. No recursion, no allocation.
 
 /// Deeper nesting is refused; the serialiser writes no deeper either.
-pub(crate) const MAX_DEPTH: u32 = 1_000;
+pub(crate) const MAX_DEPTH: u32 = toolgate_wire::limits::MAX_JSON_DEPTH;
 
 /// What is wrong with a text, and at which byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use rquickjs::{Ctx, Value};
 use super::realm::Realm;
 
 /// Beyond this nesting no value is written, whatever the caller allows.
-pub const HARD_DEPTH: u32 = 1_000;
+pub const HARD_DEPTH: u32 = toolgate_wire::limits::MAX_JSON_DEPTH;
 
 /// What becomes of a value that is nested deeper than [`Caps::max_depth`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

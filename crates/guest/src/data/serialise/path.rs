@@ -9,9 +9,9 @@ pub(super) enum Step {
 }
 
 /// At most this many steps at each end are spelt out.
-const SHOWN: usize = 12;
+const SHOWN: usize = toolgate_wire::limits::MAX_PATH_STEPS;
 /// A longer key is cut.
-const KEY_CHARS: usize = 60;
+const KEY_CHARS: usize = toolgate_wire::limits::MAX_PATH_KEY;
 
 /// `result.items[3]["a b"]`; the middle of a very long path is left out.
 pub(super) fn spell(root: &str, steps: &[Step]) -> String {
