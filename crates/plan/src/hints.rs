@@ -6,7 +6,6 @@
 use crate::{
     hyphen,
     parse::{Parsed, with_parsed},
-    position::Position,
     preflight::{FindingCode, inspect},
     reach::is_built_in,
     suggest::{nearest, question},
@@ -14,6 +13,7 @@ use crate::{
 };
 use oxc::{ast::ast::*, ast_visit::Visit, str::Ident};
 use std::collections::HashSet;
+use toolgate_wire::position::Position;
 
 /// What is known about a failed run.
 #[derive(Debug, Clone, Copy)]

@@ -253,7 +253,7 @@ fn with_hint(mut report: Report, code: &str, tools: Reachable<'_>) -> Report {
     if let Outcome::Failed(failure) = &mut report.outcome
         && failure.code == Code::Runtime
     {
-        let position = failure.position.map(|at| toolgate_plan::Position { line: at.line, column: at.column });
+        let position = failure.position;
         let facts = FailureFacts { source: code, error_name: error_name(&failure.message), position };
         if let Some(hint) = unready.or_else(|| toolgate_plan::hint_for(&facts, &tools)) {
             failure.hint = Some(hint);
@@ -329,24 +329,19 @@ fn stopped_by(preflight: &Preflight) -> Option<Failure> {
     Some(Failure {
         code: Code::InvalidCode,
         message: format!("{}{more}; nothing was called", first.message),
-        position: Some(Position { line: first.position.line, column: first.position.column }),
+        position: Some(first.position),
         hint: first.suggestion.clone(),
     })
 }
 
 fn sentence(finding: &Finding) -> String {
-    let Position { line, column } = Position { line: finding.position.line, column: finding.position.column };
+    let Position { line, column } = finding.position;
     let advice = finding.suggestion.as_ref().map(|advice| format!(" ({advice})")).unwrap_or_default();
     format!("{line}:{column}: {}{advice}", finding.message)
 }
 
 fn not_a_program(fault: SyntaxFault) -> Failure {
-    Failure {
-        code: Code::Syntax,
-        message: fault.message,
-        position: fault.position.map(|at| Position { line: at.line, column: at.column }),
-        hint: fault.hint,
-    }
+    Failure { code: Code::Syntax, message: fault.message, position: fault.position, hint: fault.hint }
 }
 
 /// `TypeError` of `TypeError: x is not a function`.
