@@ -18,6 +18,7 @@ mod compile;
 mod direct;
 mod edit;
 mod erase;
+mod facility;
 mod fault;
 mod fence;
 mod guard;
@@ -37,6 +38,7 @@ pub mod words;
 
 pub use caret::caret;
 pub use compile::{Form, Program, compile};
+pub use facility::{missing_facility, missing_modules};
 pub use fault::SyntaxFault;
 pub use guard::{Violation, validate_code};
 pub use hints::{FailureFacts, hint_for};

@@ -254,7 +254,8 @@ fn with_hint(mut report: Report, code: &str, tools: Reachable<'_>) -> Report {
         && failure.code == Code::Runtime
     {
         let position = failure.position;
-        let facts = FailureFacts { source: code, error_name: error_name(&failure.message), position };
+        let facts =
+            FailureFacts { source: code, error_name: error_name(&failure.message), position, profile: Profile::Chain };
         if let Some(hint) = unready.or_else(|| toolgate_plan::hint_for(&facts, &tools)) {
             failure.hint = Some(hint);
         }
