@@ -32,7 +32,7 @@ mod plan;
 mod preflight;
 mod query;
 mod reach;
-mod suggest;
+pub mod suggest;
 mod tools;
 pub mod words;
 
