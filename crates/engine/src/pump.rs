@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use toolgate_wire::frame::{End, Question, Stream, Target};
-use toolgate_wire::limits::MAX_ARGUMENTS;
+use toolgate_wire::limits::{MAX_ARGUMENTS, MAX_NAME};
 use toolgate_wire::{CallId, CallRecord, Destination, FromWorker, Limits, Logs, Moved, Start, ToWorker};
 
 use crate::host::{Host, HostCall, HostError, HostFuture};
@@ -31,8 +31,6 @@ const GRACE: Duration = Duration::from_millis(12);
 const MAX_TIMERS: usize = 20_000;
 /// Console lines and bytes that a host accepts beyond the run's own bound are none.
 const MAX_LOG_BYTES: usize = 2 * 1024 * 1024;
-/// Bytes of a name that a worker may call or ask about; catalogs have far shorter ones.
-const MAX_NAME: usize = 64 * 1024;
 
 /// Why a run ended without the worker saying so.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -134,7 +134,12 @@ unsafe impl Allocator for Metered {
     }
 }
 
-/// What a byte array holds now; nothing, if its buffer was taken away.
+/// Bytes that an array holds now: what the interpreter has allocated, not what its property `length` says.
+pub(crate) fn length_of(array: &TypedArray<'_, u8>) -> usize {
+    array.as_raw().map_or(0, |bytes| bytes.len())
+}
+
+/// What a byte array holds now; nothing, if its buffer was detached.
 pub(crate) fn copy_of(array: &TypedArray<'_, u8>) -> Vec<u8> {
     // SAFETY: the slice is copied before anything can run in the interpreter that might move or free it.
     unsafe { array.as_bytes() }.map(<[u8]>::to_vec).unwrap_or_default()

@@ -11,12 +11,15 @@ use toolgate_wire::limits::MAX_ARGUMENTS;
 use crate::data::{self, Caps, DepthPolicy, SerialiseError};
 use crate::globals::Resolvers;
 use crate::memory;
+use crate::prelude;
+use crate::random::MAX_RANDOM_BYTES;
 use crate::state::{Refused, State};
 use crate::web;
 
 /// The object of native functions.
 pub(crate) fn object<'js>(ctx: &Ctx<'js>, state: &Rc<State>, resolvers: &Resolvers) -> Result<Object<'js>> {
     let natives = Object::new(ctx.clone())?;
+    natives.set("constants", ctx.json_parse(prelude::constants().to_string())?)?;
     clock_and_chance(&natives, state)?;
     host(&natives, state)?;
     backends(&natives, state)?;
@@ -46,7 +49,7 @@ fn clock_and_chance<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()>
     natives.set(
         "randomBytes",
         Func::from(move |ctx: Ctx<'js>, count: usize| {
-            TypedArray::<u8>::new_copy(ctx, run.random.borrow_mut().bytes(count.min(65_536)))
+            TypedArray::<u8>::new_copy(ctx, run.random.borrow_mut().bytes(count.min(MAX_RANDOM_BYTES)))
         }),
     )
 }
@@ -84,16 +87,16 @@ fn host<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
     natives.set(
         "log",
         Func::from(move |stream: u8, text: String| {
-            run.log(if stream == 0 { Stream::Stdout } else { Stream::Stderr }, &text);
+            run.log(if stream == Stream::Stdout as u8 { Stream::Stdout } else { Stream::Stderr }, &text);
         }),
     )
 }
 
 fn question_of(number: u8) -> Question {
     match number {
-        0 => Question::Backend,
-        1 => Question::Interface,
-        2 => Question::Backends,
+        number if number == Question::Backend as u8 => Question::Backend,
+        number if number == Question::Interface as u8 => Question::Interface,
+        number if number == Question::Backends as u8 => Question::Backends,
         _ => Question::Global,
     }
 }
@@ -160,6 +163,7 @@ mod room {
     pub(super) const QUERY: u64 = 48;
     pub(super) const PAIRS: u64 = 16;
     pub(super) const BYTES: u64 = 4;
+    pub(super) const TEXT: u64 = 2;
 }
 
 /// Throws unless the run could hold `times` the length: what these functions use is not the interpreter's to count.
@@ -201,15 +205,19 @@ fn web_platform<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
             Ok::<_, rquickjs::Error>(web::write_query(&pairs).unwrap_or_default())
         }),
     )?;
+    let run = state.clone();
     natives.set(
         "encodeUtf8",
-        Func::from(|ctx: Ctx<'js>, text: String| TypedArray::<u8>::new_copy(ctx, text.as_bytes())),
+        Func::from(move |ctx: Ctx<'js>, text: String| {
+            need_room(&ctx, &run, text.len(), room::TEXT)?;
+            TypedArray::<u8>::new_copy(ctx, text.as_bytes())
+        }),
     )?;
     let run = state.clone();
     natives.set(
         "decodeUtf8",
         Func::from(move |ctx: Ctx<'js>, bytes: TypedArray<'js, u8>, fatal: bool| {
-            need_room(&ctx, &run, bytes.len(), room::BYTES)?;
+            need_room(&ctx, &run, memory::length_of(&bytes), room::BYTES)?;
             Ok::<_, rquickjs::Error>(decode_utf8(&bytes, fatal))
         }),
     )
@@ -220,3 +228,6 @@ fn decode_utf8(bytes: &TypedArray<'_, u8>, fatal: bool) -> Option<String> {
     let bytes = memory::copy_of(bytes);
     if fatal { String::from_utf8(bytes).ok() } else { Some(String::from_utf8_lossy(&bytes).into_owned()) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,47 @@
 //! Each is one expression, a function that is given what it builds on. They are the same on every
 //! interpreter: another one that provides the same natives runs the same prelude.
 
+use serde_json::{Value, json};
+use toolgate_wire::Code;
+use toolgate_wire::frame::{Question, Stream};
+use toolgate_wire::limits::{MAX_ARGUMENTS, MAX_NAME};
+
+use crate::data::{HARD_DEPTH, MAX_KEY_CHARS, MAX_PARSE_DEPTH, MAX_PATH_STEPS};
+use crate::random::MAX_RANDOM_BYTES;
+use crate::rejections::MAX_UNHANDLED;
+use crate::state::{MAX_LOG_BYTES, MAX_TIMERS};
+
+/// The numbers that Rust and JavaScript share. The prelude finds them as `native.constants`.
+pub fn constants() -> Value {
+    json!({
+        "maxArguments": MAX_ARGUMENTS,
+        "maxName": MAX_NAME,
+        "maxTimers": MAX_TIMERS,
+        "maxLogBytes": MAX_LOG_BYTES,
+        "maxUnhandled": MAX_UNHANDLED,
+        "maxRandomBytes": MAX_RANDOM_BYTES,
+        "maxDepth": HARD_DEPTH,
+        "maxParseDepth": MAX_PARSE_DEPTH,
+        "maxPathSteps": MAX_PATH_STEPS,
+        "maxKeyChars": MAX_KEY_CHARS,
+        "question": {
+            "backend": Question::Backend as u8,
+            "interface": Question::Interface as u8,
+            "backends": Question::Backends as u8,
+            "global": Question::Global as u8,
+        },
+        "stream": { "stdout": Stream::Stdout as u8, "stderr": Stream::Stderr as u8 },
+        "code": {
+            "memory": Code::Memory as u8,
+            "syntax": Code::Syntax as u8,
+            "runtime": Code::Runtime as u8,
+            "outputTooLarge": Code::OutputTooLarge as u8,
+            "invalidData": Code::InvalidData as u8,
+            "unavailable": Code::Unavailable as u8,
+        },
+    })
+}
+
 /// Takes the natives; gives what the others build on.
 pub const CORE: &str = include_str!("prelude/core.js");
 /// `console`.

@@ -1,5 +1,8 @@
 //! Random numbers that depend on the run's seed alone.
 
+/// Bytes that a program gets at one time.
+pub(crate) const MAX_RANDOM_BYTES: usize = 65_536;
+
 /// SplitMix64: small, fast and good enough for a program that must not have secrets anyway.
 #[derive(Debug)]
 pub(crate) struct Random(u64);

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use rquickjs::{Ctx, Persistent, Promise, Runtime, Value};
 
 /// Rejections that are remembered at one time.
-const MOST: usize = 100;
+pub(crate) const MAX_UNHANDLED: usize = 100;
 
 type Unheard = Vec<(Persistent<Value<'static>>, Persistent<Value<'static>>)>;
 
@@ -34,7 +34,7 @@ impl Rejections {
 
     fn remember<'js>(&self, ctx: &Ctx<'js>, promise: Value<'js>, reason: Value<'js>) {
         let mut unheard = self.0.borrow_mut();
-        if unheard.len() < MOST {
+        if unheard.len() < MAX_UNHANDLED {
             unheard.push((Persistent::save(ctx, promise), Persistent::save(ctx, reason)));
         }
     }

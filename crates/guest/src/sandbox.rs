@@ -104,7 +104,7 @@ impl Sandbox {
 }
 
 /// Evaluates the prelude's files and gives the hooks of the last.
-fn load_prelude<'js>(ctx: &Ctx<'js>, natives: Object<'js>) -> Result<Object<'js>> {
+pub(crate) fn load_prelude<'js>(ctx: &Ctx<'js>, natives: Object<'js>) -> Result<Object<'js>> {
     let load = |name: &str, source: &str| -> Result<Function<'js>> {
         let mut options = EvalOptions::default();
         options.filename = Some(format!("toolgate:{name}"));

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use toolgate_wire::frame::{Question, Stream, Target};
+use toolgate_wire::limits::MAX_NAME;
 use toolgate_wire::{CallId, FromWorker, Limits, Profile, Start, ToWorker};
 
 use crate::channel::{Broken, Channel};
@@ -16,9 +17,9 @@ use crate::memory::Meter;
 use crate::random::Random;
 
 /// Timers that may wait at one time.
-const MAX_TIMERS: usize = 10_000;
+pub(crate) const MAX_TIMERS: usize = 10_000;
 /// Bytes of console text that leave a run.
-const MAX_LOG_BYTES: usize = 1024 * 1024;
+pub(crate) const MAX_LOG_BYTES: usize = 1024 * 1024;
 /// How often gathered log lines leave while the program computes.
 const LOG_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -38,6 +39,8 @@ pub(crate) enum Stop {
 pub(crate) enum Refused {
     #[error("this run may make {0} host calls in all: batch the work, or ask for less")]
     TooManyCalls(u64),
+    #[error("a name of {0} bytes is too long to call: the most is {MAX_NAME}")]
+    NameTooLong(usize),
     #[error("this run may have {MAX_TIMERS} timers waiting at one time")]
     TooManyTimers,
     #[error("there is no memory left for this")]
@@ -168,6 +171,9 @@ impl State {
 
     /// Sends a host call, or queues it while too many are under way.
     pub(crate) fn call(&self, target: Target, args: String) -> Result<CallId, Refused> {
+        if target.name_bytes() > MAX_NAME {
+            return Err(Refused::NameTooLong(target.name_bytes()));
+        }
         let limits = self.limits.borrow();
         if self.calls_made.get() >= limits.calls {
             return Err(Refused::TooManyCalls(limits.calls));
@@ -219,8 +225,12 @@ impl State {
         self.timers.borrow_mut().remove(&id);
     }
 
-    /// Asks and waits. Whatever else arrives meanwhile is kept for the event loop, in order.
+    /// Asks and waits. Whatever else arrives meanwhile is kept for the event loop, in order. Nothing has a name longer
+    /// than [`MAX_NAME`], and the host ends a run that asks about one.
     pub(crate) fn ask(&self, question: Question, name: String) -> Result<Option<Vec<u8>>, Refused> {
+        if name.len() > MAX_NAME {
+            return Ok(None);
+        }
         if question == Question::Global
             && let Some(answer) = self.told(&name)
         {

@@ -13,6 +13,9 @@ pub const MB: u64 = 1024 * 1024;
 /// The longest JSON text of one call's arguments, in bytes.
 pub const MAX_ARGUMENTS: usize = 16 * 1024 * 1024;
 
+/// The longest name that a program may call or ask about, in bytes; catalogs have far shorter ones.
+pub const MAX_NAME: usize = 64 * 1024;
+
 /// What a run may use. Every field is enforced by the host, the guest or the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {

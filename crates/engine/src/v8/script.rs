@@ -51,14 +51,14 @@ pub(super) fn arguments(heap: u64) -> Vec<String> {
     arguments
 }
 
-/// The host's first message: a length, then a JSON list of names and texts.
+/// The host's first message: a length, then JSON with the shared numbers and a list of names and texts.
 pub(super) fn first_message() -> Vec<u8> {
     message(&INNER)
 }
 
 fn message(files: &[(&str, &str)]) -> Vec<u8> {
     let files: Vec<_> = files.iter().map(|(name, text)| json!([name, text])).collect();
-    let text = serde_json::Value::from(files).to_string().into_bytes();
+    let text = json!({ "constants": prelude::constants().to_string(), "files": files }).to_string().into_bytes();
     let mut message = (text.len() as u32).to_le_bytes().to_vec();
     message.extend(text);
     message

@@ -21,9 +21,11 @@ mod serialise;
 
 pub use clone::install_structured_clone;
 pub use exotic::Text;
+pub(crate) use lazy::scan::MAX_DEPTH as MAX_PARSE_DEPTH;
 pub(crate) use listing::Listing;
 pub use parse::{ParseError, from_json, from_text};
 pub use serialise::{Caps, DepthPolicy, HARD_DEPTH, SerialiseError, Unwritable, to_json};
+pub(crate) use serialise::{MAX_KEY_CHARS, MAX_PATH_STEPS};
 
 use rquickjs::{Ctx, Result};
 

@@ -246,7 +246,7 @@
     if (indent !== "") text = indent + p.replaceAll(text, "\n", `\n${indent}`);
     native.log(stream, p.toWellFormed(text));
   };
-  const [OUT, ERR] = [0, 1];
+  const { stdout: OUT, stderr: ERR } = native.constants.stream;
   const counts = new p.Map();
   const label = (name) => (name === undefined ? "default" : `${name}`);
 

@@ -38,6 +38,7 @@
     keys: Object.keys,
     ownKeys: Reflect.ownKeys,
     apply,
+    uncurry,
     construct: Reflect.construct,
     prototypeOf: Object.getPrototypeOf,
     set: Reflect.set,
@@ -75,6 +76,10 @@
   for (const name of ["performance", "SharedArrayBuffer", "Atomics", "WebAssembly", "navigator"]) {
     delete globalThis[name];
   }
+
+  // Without its setter no program gets call sites: `getFunction` of one is a function of this prelude, which takes names and
+  // arguments unchecked. On V8 the property is fixed, and stays.
+  p.Reflect.deleteProperty(Error, "prepareStackTrace");
 
   // The clock stands still between messages from the host, and random numbers come from the run's seed.
   const HostDate = Date;

@@ -88,7 +88,7 @@
     return new p.Proxy(p.create(null), kept);
   };
 
-  const [BACKEND, INTERFACE, BACKENDS, GLOBAL] = [0, 1, 2, 3];
+  const { backend: BACKEND, interface: INTERFACE, backends: BACKENDS, global: GLOBAL } = native.constants.question;
 
   // One object a backend, whatever it is called by.
   const objects = { __proto__: null };

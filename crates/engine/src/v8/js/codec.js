@@ -14,6 +14,7 @@
   // Outgoing.
   let out = new Bytes(CHUNK);
   let end = 0;
+  // A frame's room is made before its first byte is written: when there is none, what was thrown ends one call.
   const room = (count) => {
     if (end + count <= out.length) return;
     const larger = new Bytes(2 * (end + count));
@@ -43,7 +44,10 @@
   const text = (string) => blob(outside.encode(string));
 
   let open = 0;
-  const frame = (kind) => {
+  // Small frames need no more room than this.
+  const SMALL = 64;
+  const frame = (kind, length = SMALL) => {
+    room(5 + length);
     open = end;
     u32(0);
     u8(kind);
@@ -67,25 +71,30 @@
       for (let at = 0; at < 5; at++) u8(layers.flags[at]);
       close();
     },
-    call(id, backend, name, args) {
-      frame(1);
+    call(id, { backend, name }, args) {
+      frame(1, 13 + (backend === null ? 0 : 4 + backend.length) + name.length + args.length);
       u32(id);
       u8(backend === null ? 1 : 0);
-      if (backend !== null) text(backend);
-      text(name);
-      text(args);
+      if (backend !== null) blob(backend);
+      blob(name);
+      blob(args);
       close();
     },
     timer(id, delay) { frame(2); u32(id); f64(delay); close(); },
     cancel(id) { frame(3); u32(id); close(); },
-    ask(question, name) { frame(4); u8(question); text(name); close(); },
-    log(stream, bytes) { frame(5); u8(stream); blob(bytes); close(); },
+    ask(question, name) { frame(4, 5 + name.length); u8(question); blob(name); close(); },
+    log(stream, bytes) { frame(5, 5 + bytes.length); u8(stream); blob(bytes); close(); },
     done(memory, dropped, finish) {
       frame(6);
       u64(memory);
       u64(0);
       u64(dropped);
-      finish();
+      try {
+        finish();
+      } catch (error) {
+        end = open;
+        throw error;
+      }
       close();
     },
   };

@@ -105,21 +105,23 @@ const readExactly = (length) => {
   return bytes;
 };
 
-// The host's first message is the rest of this program: a length, then a JSON list of [name, text].
+// The host's first message is the rest of this program: a length, then JSON with the shared numbers and a list of [name, text].
+// The numbers go on as text: an object made here would lead a program to this realm.
 const header = readExactly(4);
-const files = parse(core.decode(readExactly(new DataView(header.buffer).getUint32(0, true))));
+const { constants, files } = parse(core.decode(readExactly(new DataView(header.buffer).getUint32(0, true))));
 const loaded = files.map(({ 0: name, 1: text }) => load(`"use strict";${text}`, `toolgate:${name}`));
 
 // Rejections that nobody heard are told to this handler when the event loop turns, which it does once, at the end.
-const MAX_UNHEARD = 101;
+// The program's own promise may be among them.
+const maxUnhandled = parse(constants).maxUnhandled + 1;
 const unheard = [];
 core.setUnhandledPromiseRejectionHandler((promise, reason) => {
-  if (unheard.length < MAX_UNHEARD) unheard[unheard.length] = { promise, reason };
+  if (unheard.length < maxUnhandled) unheard[unheard.length] = { promise, reason };
   return true;
 });
 let finish;
 try {
-  finish = loaded[0](outside, layers, ...loaded.slice(1));
+  finish = loaded[0](outside, layers, constants, ...loaded.slice(1));
 } catch (error) {
   core.writeSync(2, core.encode(`the worker's own program failed: ${error?.message}\n${error?.stack}`));
   exit(1);

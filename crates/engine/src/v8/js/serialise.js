@@ -1,6 +1,6 @@
 // Values out of the sandbox: the rules of the guest's native serialiser, over captured functions.
 // The walk keeps its own stack and stops at its bounds; what a value throws is the program's own.
-(function ({ isProxy, kindOf }, captured) {
+(function ({ isProxy, kindOf }, captured, { maxDepth, maxPathSteps, maxKeyChars }) {
   const { objectPrototype, isoText, entries, values, unboxBoolean, unboxBigInt, typedLength, bufferBytes, viewBytes } = captured;
   const { apply } = Reflect;
   const { keys, getPrototypeOf, defineProperty } = Object;
@@ -9,9 +9,6 @@
   const { slice, codePointAt } = String.prototype;
   const { test } = RegExp.prototype;
   const { min, floor } = Math;
-  const HARD_DEPTH = 1000;
-  const SHOWN = 12;
-  const KEY_CHARS = 60;
   const PLAIN_NAME = /^[A-Za-z_$][A-Za-z0-9_$]*$/;
 
   // Why a value has no text. No program ever holds one, so being one is proof.
@@ -36,9 +33,9 @@
   };
 
   const spellKey = (key) => {
-    if (key.length <= KEY_CHARS && apply(test, PLAIN_NAME, [key])) return `.${key}`;
+    if (key.length <= maxKeyChars && apply(test, PLAIN_NAME, [key])) return `.${key}`;
     let end = 0;
-    for (let count = 0; count < KEY_CHARS && end < key.length; count++) {
+    for (let count = 0; count < maxKeyChars && end < key.length; count++) {
       end += apply(codePointAt, key, [end]) > 0xffff ? 2 : 1;
     }
     return `[${stringify(apply(slice, key, [0, end]))}${end < key.length ? "…" : ""}]`;
@@ -52,9 +49,9 @@
   const spell = (root, frames, count) => {
     let path = root;
     for (let at = 0; at < count; at++) {
-      if (count > 2 * SHOWN && at === SHOWN) {
+      if (count > 2 * maxPathSteps && at === maxPathSteps) {
         path += "…";
-        at = count - SHOWN;
+        at = count - maxPathSteps;
       }
       path += spellStep(frames[at]);
     }
@@ -76,7 +73,7 @@
     const path = () => spell(caps.root, frames, depth);
     const refuse = (what) => { throw new Fault("unwritable", `${path()} ${what}`); };
     const tooLarge = () => { throw new Fault("large", `the value is larger than ${caps.maxBytes} bytes of JSON`); };
-    const limit = min(caps.maxDepth ?? HARD_DEPTH, HARD_DEPTH);
+    const limit = min(caps.maxDepth ?? maxDepth, maxDepth);
 
     const lead = (key) => {
       if (depth === 0) return;
@@ -91,7 +88,7 @@
     };
     const mayNest = (what) => {
       if (depth < limit) return true;
-      if (depth >= HARD_DEPTH || caps.depthIsError) throw new Fault("deep", `${path()} is nested deeper than ${limit} levels`);
+      if (depth >= maxDepth || caps.depthIsError) throw new Fault("deep", `${path()} is nested deeper than ${limit} levels`);
       out += `"[depth limit reached: ${MARKERS[what] ?? "object"}]"`;
       return false;
     };

@@ -1,7 +1,7 @@
 // A V8 worker's main program, inside the program's own realm: the natives that the prelude builds
 // on, and one run from its first frame to its last. The counterpart of the guest crate's `state`,
 // `natives` and `sandbox`: whatever those do, this does in the same order with the same frames.
-(function (given, layers, makeRealm, makeSerialiser, captured, makeCodec, makeClone, core, console, events, tools, web, main) {
+(function (given, layers, constantsText, makeRealm, makeSerialiser, captured, makeCodec, makeClone, core, console, events, tools, web, main) {
   const { apply } = Reflect;
   const { parse } = JSON;
   const { RangeError, TypeError, Math, Object, Uint8Array } = globalThis;
@@ -24,17 +24,17 @@
     };
   }
 
-  const MAX_ARGUMENTS = 16 * 1024 * 1024;
-  const MAX_DEPTH = 1000;
-  const MAX_TIMERS = 10000;
-  const MAX_UNHEARD = 100;
-  const MAX_LOG_BYTES = 1024 * 1024;
+  const constants = parse(constantsText);
+  const { maxArguments, maxName, maxTimers, maxLogBytes, maxUnhandled, maxRandomBytes, maxParseDepth } = constants;
+  const {
+    memory: MEMORY, syntax: SYNTAX, runtime: RUNTIME, outputTooLarge: OUTPUT_TOO_LARGE, invalidData: INVALID_DATA,
+    unavailable: UNAVAILABLE,
+  } = constants.code;
   const LARGE = 64 * 1024;
-  const [MEMORY, SYNTAX, RUNTIME, OUTPUT_TOO_LARGE, INVALID_DATA, UNAVAILABLE] = [1, 2, 3, 4, 6, 7];
 
   const { resolveGlobals, remember, meterMemory } = makeRealm(outside.encode);
   const { send, flush, receive, receiveText, returned, failed } = makeCodec({ outside });
-  const { toJson, isFault } = makeSerialiser({ isProxy: outside.isProxy, kindOf: outside.kind }, captured);
+  const { toJson, isFault } = makeSerialiser({ isProxy: outside.isProxy, kindOf: outside.kind }, captured, constants);
 
   // The run.
   let limits;
@@ -106,7 +106,7 @@
     return (zHigh * 2097152 + (zLow >>> 11)) / 9007199254740992;
   };
   const randomBytes = (count) => {
-    const bytes = new Uint8Array(count < 65536 ? count : 65536);
+    const bytes = new Uint8Array(count < maxRandomBytes ? count : maxRandomBytes);
     for (let at = 0; at < bytes.length; at++) {
       if (at % 8 === 0) step();
       bytes[at] = (at % 8 < 4 ? zLow : zHigh) >>> (8 * (at % 4));
@@ -116,26 +116,42 @@
 
   const newId = () => nextId++;
   const call = (backend, name, args) => {
+    const target = { __proto__: null, backend: backend === null ? null : outside.encode(backend), name: outside.encode(name) };
+    const nameBytes = target.name.length + (backend === null ? 0 : target.backend.length);
+    if (nameBytes > maxName) throw new RangeError(`a name of ${nameBytes} bytes is too long to call: the most is ${maxName}`);
+    const bytes = outside.encode(args);
+    if (bytes.length > maxArguments) throw new TypeError(`the value is larger than ${maxArguments} bytes of JSON`);
     if (callsMade >= limits.calls) {
       throw new RangeError(`this run may make ${limits.calls} host calls in all: batch the work, or ask for less`);
     }
     callsMade++;
     const id = newId();
     if (inFlight >= limits.callsInFlight) {
-      waitingCalls.push(() => send.call(id, backend, name, args));
+      waitingCalls.push({ __proto__: null, id, target, bytes });
     } else {
       inFlight++;
-      send.call(id, backend, name, args);
+      send.call(id, target, bytes);
     }
     return id;
   };
+  // A call that can no longer be sent fails by itself, and the next one has its turn.
   const callEnded = () => {
-    const next = waitingCalls.shift();
-    if (next === undefined) inFlight--;
-    else next();
+    for (;;) {
+      const next = waitingCalls.shift();
+      if (next === undefined) {
+        inFlight--;
+        return;
+      }
+      try {
+        send.call(next.id, next.target, next.bytes);
+        return;
+      } catch {
+        settle(next.id, false, { message: "there is no memory left for this call" });
+      }
+    }
   };
   const timer = (delay) => {
-    if (timers >= MAX_TIMERS) throw new RangeError(`this run may have ${MAX_TIMERS} timers waiting at one time`);
+    if (timers >= maxTimers) throw new RangeError(`this run may have ${maxTimers} timers waiting at one time`);
     timers++;
     const id = newId();
     send.timer(id, delay);
@@ -156,8 +172,11 @@
     if (frame === null) throw new Gone();
     return frame;
   };
+  // Nothing has a longer name, and the host ends a run that asks about one.
   const ask = (question, name) => {
-    send.ask(question, name);
+    const bytes = outside.encode(name);
+    if (bytes.length > maxName) return undefined;
+    send.ask(question, bytes);
     for (;;) {
       const frame = next();
       if (frame.kind === 3) return frame.body === null ? undefined : parse(frame.body);
@@ -186,7 +205,7 @@
   };
   const logLine = (stream, line) => {
     const bytes = outside.encode(line);
-    if (logLines >= limits.logLines || logBytes + bytes.length > MAX_LOG_BYTES) {
+    if (logLines >= limits.logLines || logBytes + bytes.length > maxLogBytes) {
       dropped++;
       return;
     }
@@ -207,7 +226,7 @@
 
   const stringify = (value, what) => {
     try {
-      return toJson(value, { __proto__: null, maxBytes: MAX_ARGUMENTS, maxDepth: null, depthIsError: true, root: what ?? "value" });
+      return toJson(value, { __proto__: null, maxBytes: maxArguments, maxDepth: null, depthIsError: true, root: what ?? "value" });
     } catch (thrown) {
       throw isFault(thrown) ? new TypeError(thrown.message) : thrown;
     }
@@ -215,6 +234,7 @@
 
   const bytesOf = (foreign) => new Uint8Array(foreign);
   const native = {
+    constants,
     now: () => now,
     random,
     randomBytes,
@@ -318,14 +338,14 @@
         else if (unit === 34) quoted = false;
       } else if (unit === 34) quoted = true;
       else if (unit === 91 || unit === 123) {
-        if (++depth > MAX_DEPTH) throw new End(INVALID_DATA, `the text is nested deeper than ${MAX_DEPTH} levels`);
+        if (++depth > maxParseDepth) throw new End(INVALID_DATA, `the text is nested deeper than ${maxParseDepth} levels`);
       } else if (unit === 93 || unit === 125) depth--;
     }
   };
   const POSITION = /position (\d+)/;
   const data = (text) => {
     if (text.length > limits.memory) throw outOfMemory();
-    if (text.length > MAX_DEPTH) checkDepth(text);
+    if (text.length > maxParseDepth) checkDepth(text);
     try {
       return parse(text);
     } catch (error) {
@@ -440,7 +460,11 @@
   };
   // Stays until it is killed: whatever the program left behind does not run.
   const end = (finish) => {
-    send.done(peak, dropped, finish);
+    try {
+      send.done(peak, dropped, finish);
+    } catch {
+      send.done(peak, dropped, finishOf(outOfMemory()));
+    }
     flush();
     while (receive() !== null) {}
     outside.exit();
@@ -456,7 +480,7 @@
   if (finish === null) return undefined;
   // Errors that no `await` and no `catch` saw would be lost with the run.
   return (unheard) => {
-    for (let at = 0; at < unheard.length && at < MAX_UNHEARD; at++) {
+    for (let at = 0; at < unheard.length && at < maxUnhandled; at++) {
       if (unheard[at].promise !== own) log(1, `unhandled rejection: ${describe(unheard[at].reason)[0]}`);
     }
     end(finish);

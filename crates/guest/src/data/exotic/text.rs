@@ -14,7 +14,7 @@ impl<'js> Text<'js> {
     /// A buffer of `len` zero bytes; fails with a pending exception if the limit does not allow it.
     pub fn new(ctx: &Ctx<'js>, len: usize) -> Result<Self> {
         // SAFETY: the context is alive; the result is checked. One byte more, as nothing may be allocated as empty.
-        let start = unsafe { qjs::js_mallocz(ctx.as_raw().as_ptr(), (len + 1) as _) }.cast::<u8>();
+        let start = unsafe { qjs::js_mallocz(ctx.as_raw().as_ptr(), len.saturating_add(1) as _) }.cast::<u8>();
         if start.is_null() {
             return Err(Error::Exception);
         }

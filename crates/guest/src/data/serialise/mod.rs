@@ -13,6 +13,7 @@ mod path;
 mod text;
 mod walk;
 
+pub(crate) use path::{MAX_KEY_CHARS, MAX_PATH_STEPS};
 pub(crate) use text::{integer, number, quote};
 
 use rquickjs::{Ctx, Value};
