@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use toolgate_wire::frame::{Question, Stream, Target};
+use toolgate_wire::frame::{Question, Seed, Stream, Target};
 use toolgate_wire::limits::MAX_NAME;
 use toolgate_wire::{CallId, FromWorker, Limits, Profile, Start, ToWorker};
 
@@ -85,7 +85,7 @@ impl State {
         State {
             meter,
             now: Cell::new(0.0),
-            random: RefCell::new(Random::seeded(0)),
+            random: RefCell::new(Random::seeded(&Seed::from(0))),
             channel: RefCell::default(),
             limits: RefCell::new(Limits::of(Profile::Compute)),
             deadline: Cell::default(),
@@ -110,7 +110,7 @@ impl State {
     pub(crate) fn begin(&self, start: &mut Start, channel: Rc<Channel>, cancelled: Option<Arc<AtomicBool>>) {
         self.now.set(start.now);
         self.named.replace(std::mem::take(&mut start.named));
-        self.random.replace(Random::seeded(start.seed));
+        self.random.replace(Random::seeded(&start.seed));
         self.limits.replace(start.limits.clone());
         self.deadline.set(Some(Instant::now() + start.limits.wall));
         self.channel.replace(Some(channel));

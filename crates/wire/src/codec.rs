@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use crate::frame::{CallId, End, FromWorker, Layers, Question, Start, Stream, Target, ToWorker};
+use crate::frame::{CallId, End, FromWorker, Layers, Question, Seed, Start, Stream, Target, ToWorker};
 use crate::{Code, Limits, Profile};
 
 /// Bytes before the payload: the length.
@@ -169,7 +169,8 @@ fn put_start(start: &Start, out: &mut Vec<u8>) {
         Profile::Snippet => 2,
     });
     put_limits(&start.limits, out);
-    put_u64(out, start.seed);
+    put_u64(out, start.seed.math);
+    out.extend_from_slice(&start.seed.crypto);
     put_f64(out, start.now);
     put_bytes(out, start.code.as_bytes());
     out.push(u8::from(start.data.is_some()));
@@ -196,7 +197,7 @@ fn take_start(fields: &mut Fields<'_>) -> Result<Start, Malformed> {
     Ok(Start {
         profile,
         limits: take_limits(fields)?,
-        seed: fields.u64()?,
+        seed: Seed { math: fields.u64()?, crypto: fields.array()? },
         now: fields.f64()?,
         code: fields.text()?,
         data: take_length(fields)?,
@@ -451,7 +452,7 @@ mod tests {
         let start = Start {
             profile: Profile::Snippet,
             limits: Limits::of(Profile::Snippet),
-            seed: 42,
+            seed: Seed { math: 42, crypto: [7; 32] },
             now: 1e12,
             code: "(async () => 1)".into(),
             data: Some(2),

@@ -9,6 +9,26 @@ use crate::{Code, Limits, Profile};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u32);
 
+/// Where a run's random numbers start; recorded, it gives the same numbers again.
+///
+/// Two parts that say nothing of each other: from what `Math.random` gives, its own part can be worked out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seed {
+    /// For `Math.random`.
+    pub math: u64,
+    /// The key of `crypto`.
+    pub crypto: [u8; 32],
+}
+
+impl From<u64> for Seed {
+    /// Both parts from one number, for a caller that wants the same numbers again rather than secret ones.
+    fn from(number: u64) -> Self {
+        let mut crypto = [0; 32];
+        crypto[..8].copy_from_slice(&number.to_le_bytes());
+        Seed { math: number, crypto }
+    }
+}
+
 /// A program and all it may know.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Start {
@@ -17,7 +37,7 @@ pub struct Start {
     /// What it may use.
     pub limits: Limits,
     /// Where its random numbers start.
-    pub seed: u64,
+    pub seed: Seed,
     /// Its clock, in milliseconds since 1970, until the next message moves it.
     pub now: f64,
     /// JavaScript: an expression that is the function to call.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
-use toolgate_wire::frame::{Layers, Question};
+use toolgate_wire::frame::{Layers, Question, Seed};
 use toolgate_wire::{Code, Destination, Failure, Isolation, Limits, Logs, Outcome, Report, Start, Usage};
 
 use super::{EngineChoice, Request};
@@ -210,7 +210,7 @@ impl Runs {
             start: Start {
                 profile: request.profile,
                 limits: Limits { wall: politely(left), ..accepted.limits.clone() },
-                seed: request.seed.unwrap_or_else(random_seed),
+                seed: request.seed.map_or_else(random_seed, Seed::from),
                 now: wall_clock(),
                 code: accepted.program.js().to_owned(),
                 data: data.as_ref().map(|data| data.len() as u64),
@@ -332,7 +332,17 @@ fn politely(left: Duration) -> Duration {
 }
 
 /// A seed that no program can know beforehand.
-fn random_seed() -> u64 {
+fn random_seed() -> Seed {
+    let mut crypto = [0; 32];
+    if getrandom::fill(&mut crypto).is_err() {
+        let (words, _) = crypto.as_chunks_mut();
+        words.iter_mut().for_each(|word| *word = random_number().to_le_bytes());
+    }
+    Seed { math: random_number(), crypto }
+}
+
+/// The keys of a hash map are random, and another for each.
+fn random_number() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(wall_clock().to_bits())
 }

@@ -1,6 +1,7 @@
 //! The layers, on Linux.
 
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -41,15 +42,19 @@ pub struct Filter(BpfProgram);
 pub fn settle(without: Without) -> (Layers, Option<Filter>) {
     let mut layers = Layers::default();
     die_with_parent();
+    prefer_for_oom_kill();
     limit_resources();
     if !without.namespaces {
         layers.namespaces = own_namespaces();
+        empty_root();
     }
+    drop_bounding_set();
     layers.private_user = private_user();
+    drop_capabilities();
     layers.no_new_privs = prctl(libc::PR_SET_NO_NEW_PRIVS, 1);
     layers.no_exec_memory = prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN);
     prctl(libc::PR_SET_DUMPABLE, 0);
-    // A change of user clears the wish, so it is made again.
+    // `setresuid` clears `PR_SET_PDEATHSIG`, so set it again.
     die_with_parent();
     if !without.landlock {
         layers.landlock = landlock();
@@ -121,6 +126,80 @@ pub(super) fn own_namespaces() -> bool {
     let spaces = libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
     // SAFETY: unshare takes flags only; the process is single-threaded.
     unsafe { libc::unshare(spaces) == 0 || libc::unshare(libc::CLONE_NEWUSER | spaces) == 0 }
+}
+
+/// Has the kernel end this process and its forks before the host when memory runs out.
+pub(super) fn prefer_for_oom_kill() {
+    const MAX_OOM_SCORE: &str = "1000";
+    // Where /proc is not mounted, the kernel decides by size alone.
+    let _ = std::fs::write("/proc/self/oom_score_adj", MAX_OOM_SCORE);
+}
+
+/// Puts an empty, read-only file system in the place of the root directory, in a mount namespace of its own; forks
+/// share both. Best effort: landlock denies every file with or without it, but not a look at a file's metadata.
+fn empty_root() -> bool {
+    // SAFETY: all texts are C strings that outlive the calls. The process is single-threaded and uses no path from
+    // here on; what is mapped of its program stays mapped when the old root is detached.
+    unsafe {
+        own_mounts()
+            && libc::mount(
+                c"none".as_ptr(),
+                NEW_ROOT.as_ptr(),
+                c"tmpfs".as_ptr(),
+                libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
+                c"size=4k,nr_inodes=1,mode=555".as_ptr().cast(),
+            ) == 0
+            && change_root()
+    }
+}
+
+/// Where a new root is mounted before it becomes the root: a directory that every system has.
+pub(super) const NEW_ROOT: &CStr = c"/proc";
+
+/// A mount namespace of its own, whose changes the other namespaces do not see.
+pub(super) fn own_mounts() -> bool {
+    // SAFETY: unshare takes flags only, and the path is a C string; the process is single-threaded.
+    unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(
+                std::ptr::null(),
+                c"/".as_ptr(),
+                std::ptr::null(),
+                libc::MS_REC | libc::MS_PRIVATE,
+                std::ptr::null(),
+            ) == 0
+    }
+}
+
+/// Makes [`NEW_ROOT`] the root directory and detaches the old one.
+pub(super) fn change_root() -> bool {
+    // SAFETY: the texts are C strings; the calls change only this process's view of its mount namespace.
+    unsafe {
+        if libc::chdir(NEW_ROOT.as_ptr()) != 0 {
+            return false;
+        }
+        // The root of an initramfs cannot be exchanged. Without capabilities and open directories, `chroot` is as good.
+        let pivoted = libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) == 0
+            && libc::umount2(c".".as_ptr(), libc::MNT_DETACH) == 0;
+        (pivoted || libc::chroot(c".".as_ptr()) == 0) && libc::chdir(c"/".as_ptr()) == 0
+    }
+}
+
+/// No program that is executed later can have a capability, whatever its file says.
+pub(super) fn drop_bounding_set() {
+    const HIGHEST_CAPABILITY: libc::c_ulong = 63;
+    // The kernel refuses numbers past the last that it knows.
+    (0..=HIGHEST_CAPABILITY).take_while(|capability| prctl(libc::PR_CAPBSET_DROP, *capability)).for_each(drop);
+}
+
+/// Gives up every capability: a new user namespace gives its first process all of them.
+pub(super) fn drop_capabilities() {
+    const VERSION_3: u32 = 0x2008_0522;
+    let header: [u32; 2] = [VERSION_3, 0];
+    let none = [0_u32; 6];
+    prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong);
+    // SAFETY: this version's header is two words and its data six; both outlive the call, which only reads them.
+    unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
 }
 
 /// As root: a user that owns nothing. Otherwise the user stays, and the other layers hold.
@@ -197,25 +276,35 @@ fn keep_to_forking() -> Option<Filter> {
     Some(worker)
 }
 
-/// The allow-list: reading and writing the socket, anonymous memory, its own limits, the clock, the end.
+/// The allow-list: reading and writing the socket, private memory, its own limits, the clock, the end.
 ///
-/// Everything else kills the process. Nothing on it opens, connects, executes or forks.
+/// Everything else kills the process. Nothing on it opens, connects, executes or forks. Arguments are as narrow as what
+/// the C library's allocator, the clock and [`limit_run`] use.
 fn worker_calls() -> Calls {
     let any = Vec::new;
     let on_socket = || rules(vec![equal(0, SOCKET as u64)]);
-    let anonymous =
-        vec![masked(2, libc::PROT_EXEC as u64, 0), masked(3, libc::MAP_ANONYMOUS as u64, libc::MAP_ANONYMOUS as u64)];
+    let one_of = |argument, numbers: &[libc::c_int]| {
+        numbers.iter().flat_map(|number| rules(vec![number_is(argument, *number)])).collect::<Vec<_>>()
+    };
     BTreeMap::from([
         (libc::SYS_read, on_socket()),
         (libc::SYS_write, on_socket()),
-        (libc::SYS_mmap, rules(anonymous)),
-        (libc::SYS_mremap, any()),
+        (libc::SYS_mmap, rules(private_memory())),
+        // To where the kernel likes: a fixed place could be that of code.
+        (libc::SYS_mremap, rules(vec![equal(3, libc::MREMAP_MAYMOVE as u64)])),
         (libc::SYS_munmap, any()),
         (libc::SYS_brk, any()),
-        (libc::SYS_madvise, any()),
+        (libc::SYS_madvise, one_of(2, &[libc::MADV_DONTNEED, libc::MADV_FREE])),
         // Of itself only, where limits can be lowered and never raised.
-        (libc::SYS_prlimit64, rules(vec![equal(0, 0)])),
-        (libc::SYS_clock_gettime, any()),
+        (
+            libc::SYS_prlimit64,
+            [libc::RLIMIT_DATA, libc::RLIMIT_CPU]
+                .iter()
+                .flat_map(|resource| rules(vec![equal(0, 0), number_is(1, *resource as libc::c_int), equal(3, 0)]))
+                .collect(),
+        ),
+        // Negative numbers are clocks of other processes.
+        (libc::SYS_clock_gettime, one_of(0, &[libc::CLOCK_MONOTONIC, libc::CLOCK_THREAD_CPUTIME_ID])),
         (libc::SYS_exit_group, any()),
         (libc::SYS_exit, any()),
         (libc::SYS_rt_sigreturn, any()),
@@ -223,11 +312,22 @@ fn worker_calls() -> Calls {
     ])
 }
 
+/// What a mapping must be: read and written, of no file, shared with no process, at a place of the kernel's choice. Shared
+/// memory is not counted by `RLIMIT_DATA`. An allocator may leave it unreserved.
+fn private_memory() -> Vec<SeccompCondition> {
+    let optional = libc::MAP_NORESERVE as u64;
+    vec![
+        equal(2, (libc::PROT_READ | libc::PROT_WRITE) as u64),
+        masked(3, !optional, (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64),
+        number_is(4, -1),
+    ]
+}
+
 /// What brings a worker into the world, from the order on the control socket to its seal. None is on the allow-list.
 fn forking_calls() -> Calls {
     let any = Vec::new;
     let only = |argument, number| rules(vec![number_is(argument, number)]);
-    let until_the_parent_dies = only(0, libc::PR_SET_PDEATHSIG);
+    let until_the_parent_dies = rules(vec![number_is(0, libc::PR_SET_PDEATHSIG), equal(1, libc::SIGKILL as u64)]);
     let without_new_privileges = only(0, libc::PR_SET_NO_NEW_PRIVS);
     BTreeMap::from([
         (libc::SYS_recvmsg, only(0, SOCKET)),
@@ -257,7 +357,7 @@ pub(super) fn masked(argument: u8, mask: u64, value: u64) -> SeccompCondition {
 
 /// Of an argument that the kernel reads 32 bits of; what a caller leaves in the others may be anything.
 fn number_is(argument: u8, value: libc::c_int) -> SeccompCondition {
-    made(SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value as u64))
+    made(SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(value as u32)))
 }
 
 fn condition(argument: u8, op: SeccompCmpOp, value: u64) -> SeccompCondition {

@@ -5,6 +5,7 @@ use std::io;
 
 use rquickjs::{Context, Runtime};
 use toolgate_wire::codec::encode_to_worker;
+use toolgate_wire::frame::Seed;
 use toolgate_wire::{Limits, Profile, Start, ToWorker};
 
 use super::*;
@@ -38,7 +39,7 @@ fn state(meter: &Rc<Meter>) -> Rc<State> {
     let mut start = Start {
         profile: Profile::Chain,
         limits,
-        seed: 0,
+        seed: Seed::from(0),
         now: 0.0,
         code: String::new(),
         data: None,

@@ -147,7 +147,8 @@
       __proto__: null, wall: takeU64(), memory: takeU64(), stack: takeU64(), code: takeU64(), result: takeU64(),
       resultDepth: takeU32(), logLines: takeU64(), calls: takeU64(), callsInFlight: takeU64(),
     };
-    const seed = { __proto__: null, low: takeU32(), high: takeU32() };
+    const seed = { __proto__: null, low: takeU32(), high: takeU32(), key: [] };
+    for (let word = 0; word < 8; word++) seed.key[word] = takeU32();
     const now = takeF64();
     const code = takeText();
     const hasData = takeU8() === 1;

@@ -105,11 +105,44 @@
     step();
     return (zHigh * 2097152 + (zLow >>> 11)) / 9007199254740992;
   };
+  // The key stream of ChaCha20, which `crypto` gives.
+  const chacha = new Uint32Array(16);
+  const words = new Uint32Array(16);
+  const WORDS_OF_BLOCK = 16;
+  let used = 4 * WORDS_OF_BLOCK;
+  const setKey = (key) => {
+    const start = [0x61707865, 0x3320646e, 0x79622d32, 0x6b206574];
+    for (let at = 0; at < 4; at++) chacha[at] = start[at];
+    for (let at = 0; at < 8; at++) chacha[4 + at] = key[at];
+  };
+  const mix = (to, from, by, shift) => {
+    words[to] += words[from];
+    const bits = words[by] ^ words[to];
+    words[by] = (bits << shift) | (bits >>> (32 - shift));
+  };
+  const quarterRound = (a, b, c, d) => {
+    mix(a, b, d, 16);
+    mix(c, d, b, 12);
+    mix(a, b, d, 8);
+    mix(c, d, b, 7);
+  };
+  const nextBlock = () => {
+    for (let at = 0; at < WORDS_OF_BLOCK; at++) words[at] = chacha[at];
+    for (let round = 0; round < 10; round++) {
+      for (let at = 0; at < 4; at++) quarterRound(at, at + 4, at + 8, at + 12);
+      for (let at = 0; at < 4; at++) quarterRound(at, ((at + 1) % 4) + 4, ((at + 2) % 4) + 8, ((at + 3) % 4) + 12);
+    }
+    for (let at = 0; at < WORDS_OF_BLOCK; at++) words[at] += chacha[at];
+    chacha[12]++;
+    used = 0;
+  };
   const randomBytes = (count) => {
-    const bytes = new Uint8Array(count < maxRandomBytes ? count : maxRandomBytes);
-    for (let at = 0; at < bytes.length; at++) {
-      if (at % 8 === 0) step();
-      bytes[at] = (at % 8 < 4 ? zLow : zHigh) >>> (8 * (at % 4));
+    const length = count < maxRandomBytes ? count : maxRandomBytes;
+    const bytes = new Uint8Array(length);
+    for (let at = 0; at < length; at++) {
+      if (used === 4 * WORDS_OF_BLOCK) nextBlock();
+      bytes[at] = words[used >>> 2] >>> (8 * (used & 3));
+      used++;
     }
     return bytes;
   };
@@ -436,6 +469,7 @@
     now = start.now;
     high = start.seed.high;
     low = start.seed.low;
+    setKey(start.seed.key);
     base = outside.memory();
     try {
       return result(evaluate(start));
