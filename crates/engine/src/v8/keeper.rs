@@ -45,7 +45,7 @@ impl Recipe {
     /// It bounds what the heap's limit does not, such as typed arrays. The kernel counts reserved code space too.
     fn memory(size: Size) -> u64 {
         let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-        (RESERVED + threads * THREAD + size.0 + SLACK) * 1024 * 1024
+        (RESERVED + threads * THREAD) * 1024 * 1024 + size.allowed()
     }
 }
 
@@ -66,6 +66,11 @@ impl Size {
     /// The size of runs with this limit in bytes.
     pub(crate) fn of(memory: u64) -> Self {
         Size(memory.div_ceil(1024 * 1024))
+    }
+
+    /// Bytes that a process for runs of this size may hold once it is up.
+    pub(super) fn allowed(self) -> u64 {
+        (self.0 + SLACK) * 1024 * 1024
     }
 }
 

@@ -10,11 +10,13 @@
 //! - `keeper`: the thread that is every worker's parent
 //! - `pool`: workers started ahead of their work
 //! - `worker`: one worker's life, from idle to reaped
+//! - `watch`: the memory that it holds, seen from outside
 
 mod find;
 mod keeper;
 mod pool;
 mod script;
+mod watch;
 mod worker;
 
 use std::path::{Path, PathBuf};

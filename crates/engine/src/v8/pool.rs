@@ -120,7 +120,7 @@ impl Stock {
     }
 
     fn start(&self, size: Size) -> io::Result<Idle> {
-        Idle::new(self.keeper.start(size)?, self.keeper.clone())
+        Idle::new(self.keeper.start(size)?, self.keeper.clone(), size)
     }
 }
 

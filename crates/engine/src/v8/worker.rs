@@ -9,7 +9,8 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, pidfd_send_sig
 use toolgate_wire::Start;
 use toolgate_wire::frame::Layers;
 
-use super::keeper::{Keeper, Started};
+use super::keeper::{Keeper, Size, Started};
+use super::watch::MemoryWatch;
 use crate::clock::CpuClock;
 use crate::moving::Second;
 use crate::process::Ended;
@@ -23,6 +24,7 @@ const MAX_LAST_WORDS: usize = 64 * 1024;
 pub(crate) struct Idle {
     wire: Wire,
     process: Process,
+    size: Size,
 }
 
 /// Why a worker gave no hello.
@@ -47,14 +49,15 @@ struct Process {
     handle: Arc<OwnedFd>,
     stderr: std::io::PipeReader,
     keeper: Arc<Keeper>,
+    watch: Option<MemoryWatch>,
     waited_for: bool,
 }
 
 impl Idle {
-    pub(super) fn new(started: Started, keeper: Arc<Keeper>) -> std::io::Result<Self> {
+    pub(super) fn new(started: Started, keeper: Arc<Keeper>, size: Size) -> std::io::Result<Self> {
         let Started { pid, handle, stream, stderr } = started;
-        let process = Process { pid, handle: Arc::new(handle), stderr, keeper, waited_for: false };
-        Ok(Idle { wire: Wire::new(stream)?, process })
+        let process = Process { pid, handle: Arc::new(handle), stderr, keeper, watch: None, waited_for: false };
+        Ok(Idle { wire: Wire::new(stream)?, process, size })
     }
 
     /// Whether a hello has arrived, or an end.
@@ -65,7 +68,11 @@ impl Idle {
     /// Waits for the worker's hello; when none comes, its last words may say why.
     pub(crate) fn ready(mut self, deadline: Instant) -> Result<Ready, Unready> {
         match self.wire.hello(deadline) {
-            Ok(hello) => Ok(Ready { wire: self.wire, process: self.process, layers: hello.layers }),
+            Ok(hello) => {
+                // Without a thread for it, the worker's own meter and the kernel's limit still hold.
+                self.process.watch = self.process.watch(self.size.allowed()).ok();
+                Ok(Ready { wire: self.wire, process: self.process, layers: hello.layers })
+            }
             Err(Lost::Deadline) => Err(Unready::Late),
             Err(_) => Err(Unready::Ended(self.process.last_words())),
         }
@@ -129,6 +136,10 @@ impl Second for Ready {
 }
 
 impl Process {
+    fn watch(&self, allowed: u64) -> std::io::Result<MemoryWatch> {
+        MemoryWatch::start(self.pid, self.handle.clone(), allowed)
+    }
+
     fn wait(&mut self) -> Ended {
         let Ok(Some((_, status))) = waitpid(Some(self.pid), WaitOptions::empty()) else { return Ended::Exit };
         self.waited_for = true;
@@ -139,10 +150,13 @@ impl Process {
         }
     }
 
-    /// Whether its last words are V8's, or its allocator's, report that memory ran out.
+    /// Whether it was killed for what it held, or its last words are V8's, or its allocator's, report that memory ran out.
     ///
     /// Guest code has no function that writes there: the report is proof that the handler ran.
     fn ran_out_of_memory(&mut self) -> bool {
+        if self.watch.as_ref().is_some_and(MemoryWatch::was_exceeded) {
+            return true;
+        }
         let words = self.last_words();
         ["out of memory", "memory allocation of"].iter().any(|report| words.contains(report))
     }
@@ -159,6 +173,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        self.watch = None;
         if !self.waited_for {
             let _ = pidfd_send_signal(&*self.handle, Signal::TERM);
             if let Ok(handle) = self.handle.try_clone() {

@@ -21,11 +21,14 @@ use toolgate_wire::frame::Layers;
 
 use super::Without;
 use super::linux::{
-    die_with_parent, equal, landlock_version, limit, masked, own_namespaces, prctl, private_user, process_id, rules,
+    die_with_parent, drop_bounding_set, drop_capabilities, equal, landlock_version, limit, masked, own_namespaces,
+    prctl, prefer_for_oom_kill, private_user, rules,
 };
+use super::root;
 
 /// Where a program's libraries are, and the loader's index of them.
-const LIBRARIES: [&str; 6] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"];
+pub(super) const LIBRARIES: [&str; 6] =
+    ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"];
 
 /// Files that a V8 worker may have open at one time.
 const MAX_FILES: u64 = 128;
@@ -53,12 +56,16 @@ fn become_inmate(inmate: Inmate, without: Without) -> io::Result<std::convert::I
     let program = open_path(Path::new(&inmate.program))?;
     let libraries: Vec<_> = LIBRARIES.iter().filter_map(|path| PathFd::new(path).ok()).collect();
     close_others(&program)?;
+    prefer_for_oom_kill();
     limit_resources(inmate.memory);
     let mut layers = Layers::default();
     if !without.namespaces {
         layers.namespaces = own_namespaces();
+        root::keep_only(Path::new(&inmate.program), layers.namespaces);
     }
+    drop_bounding_set();
     layers.private_user = private_user();
+    drop_capabilities();
     layers.no_new_privs = prctl(libc::PR_SET_NO_NEW_PRIVS, 1);
     die_with_parent();
     if !without.landlock {
@@ -137,15 +144,12 @@ fn restrict(program: &OwnedFd, libraries: Vec<PathFd>) -> Result<bool, landlock:
     Ok(rules.restrict_self()?.ruleset != RulesetStatus::NotEnforced)
 }
 
-struct Filters {
-    refused: BpfProgram,
-    allowed: BpfProgram,
-}
+/// Each answers for the calls that the others let through.
+struct Filters([BpfProgram; 3]);
 
 impl Filters {
     fn apply(&self) -> io::Result<()> {
-        seccompiler::apply_filter(&self.refused).map_err(io::Error::other)?;
-        seccompiler::apply_filter(&self.allowed).map_err(io::Error::other)
+        self.0.iter().try_for_each(|filter| seccompiler::apply_filter(filter).map_err(io::Error::other))
     }
 }
 
@@ -153,32 +157,40 @@ impl Filters {
 fn filter() -> Option<Filters> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
     let listed = SeccompFilter::new(allowed(), SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow, arch);
-    // The flags of `clone3` are in memory, which no filter sees; without it the C library uses `clone`.
-    let hidden = SeccompFilter::new(
-        BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
-        SeccompAction::Allow,
-        SeccompAction::Errno(libc::ENOSYS as u32),
-        arch,
-    );
-    Some(Filters { refused: hidden.ok()?.try_into().ok()?, allowed: listed.ok()?.try_into().ok()? })
+    let answered = |calls: &[i64], errno: libc::c_int| {
+        let calls = calls.iter().map(|call| (*call, Vec::new())).collect();
+        SeccompFilter::new(calls, SeccompAction::Allow, SeccompAction::Errno(errno as u32), arch)
+    };
+    let programs = [answered(&MISSING, libc::ENOSYS), answered(&ZERO, 0), listed];
+    let [missing, zero, listed] = programs.map(|filter| BpfProgram::try_from(filter.ok()?).ok());
+    Some(Filters([missing?, zero?, listed?]))
 }
+
+/// Calls that this kernel seems not to have. The flags of `clone3` are in memory, which no filter sees; without it the C
+/// library uses `clone`. `sysinfo` tells of the machine. So does `uname`, but V8 does not start without it: the host's name is
+/// replaced in it where namespaces are permitted, the kernel's version stays.
+const MISSING: [i64; 2] = [libc::SYS_clone3, libc::SYS_sysinfo];
+
+/// Calls whose answer is zero: the numbers of this process and its parent. `gettid` tells, since V8 knows its threads by it.
+const ZERO: [i64; 2] = [libc::SYS_getpid, libc::SYS_getppid];
 
 fn allowed() -> BTreeMap<i64, Vec<SeccompRule>> {
     let thread = libc::CLONE_THREAD as u64;
     let mut calls: BTreeMap<i64, Vec<SeccompRule>> = ANY.iter().map(|call| (*call, Vec::new())).collect();
     calls.extend([
         (libc::SYS_clone, rules(vec![masked(0, thread, thread)])),
-        // Allowed here, so that the other filter's answer is the one that counts.
-        (libc::SYS_clone3, Vec::new()),
+        // Shared memory is not counted by `RLIMIT_DATA`.
+        (libc::SYS_mmap, rules(vec![masked(3, libc::MAP_TYPE as u64, libc::MAP_PRIVATE as u64)])),
         (libc::SYS_execveat, rules(vec![equal(4, libc::AT_EMPTY_PATH as u64)])),
         (libc::SYS_socketpair, rules(vec![equal(0, libc::AF_UNIX as u64)])),
         (libc::SYS_prlimit64, rules(vec![equal(2, 0)])),
-        (libc::SYS_tgkill, rules(vec![equal(0, u64::from(process_id()))])),
         (
             libc::SYS_prctl,
             [libc::PR_SET_NAME, PR_SET_VMA].iter().flat_map(|name| rules(vec![equal(0, *name as u64)])).collect(),
         ),
     ]);
+    // Allowed here, so that the other filters' answers are the ones that count.
+    calls.extend(MISSING.iter().chain(&ZERO).map(|call| (*call, Vec::new())));
     calls
 }
 
@@ -208,8 +220,6 @@ const ANY: &[i64] = &[
     libc::SYS_getegid,
     libc::SYS_geteuid,
     libc::SYS_getgid,
-    libc::SYS_getpid,
-    libc::SYS_getppid,
     libc::SYS_getrandom,
     libc::SYS_gettid,
     libc::SYS_getuid,
@@ -218,7 +228,6 @@ const ANY: &[i64] = &[
     libc::SYS_madvise,
     libc::SYS_membarrier,
     libc::SYS_mincore,
-    libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_mremap,
     libc::SYS_munmap,
@@ -247,7 +256,6 @@ const ANY: &[i64] = &[
     libc::SYS_set_tid_address,
     libc::SYS_sigaltstack,
     libc::SYS_statx,
-    libc::SYS_sysinfo,
     libc::SYS_uname,
     libc::SYS_write,
     libc::SYS_writev,

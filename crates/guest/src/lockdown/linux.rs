@@ -13,7 +13,7 @@ use toolgate_wire::Limits;
 use toolgate_wire::frame::Layers;
 use toolgate_wire::limits::MAX_ARGUMENTS;
 
-use super::Without;
+use super::{Without, root};
 
 /// The descriptor that a worker has: its socket, and nothing else.
 pub const SOCKET: RawFd = 0;
@@ -46,7 +46,7 @@ pub fn settle(without: Without) -> (Layers, Option<Filter>) {
     limit_resources();
     if !without.namespaces {
         layers.namespaces = own_namespaces();
-        empty_root();
+        root::empty(layers.namespaces);
     }
     drop_bounding_set();
     layers.private_user = private_user();
@@ -123,9 +123,32 @@ pub(super) fn limit(resource: libc::__rlimit_resource_t, value: u64) {
 
 /// A network, IPC and host name of its own. An extra layer: many systems refuse it.
 pub(super) fn own_namespaces() -> bool {
+    const HOST_NAME: &CStr = c"toolgate";
     let spaces = libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
-    // SAFETY: unshare takes flags only; the process is single-threaded.
-    unsafe { libc::unshare(spaces) == 0 || libc::unshare(libc::CLONE_NEWUSER | spaces) == 0 }
+    // SAFETY: these calls take plain numbers; the process is single-threaded.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    // SAFETY: as above.
+    let own = unsafe {
+        libc::unshare(spaces) == 0 || {
+            let own = libc::unshare(libc::CLONE_NEWUSER | spaces) == 0;
+            keep_user(own, user, group);
+            own
+        }
+    };
+    if own {
+        // SAFETY: the name is a text as long as is said.
+        unsafe { libc::sethostname(HOST_NAME.as_ptr(), HOST_NAME.count_bytes()) };
+    }
+    own
+}
+
+/// Has the user keep its number in its new user namespace: without one it could make no file in a root of its own.
+fn keep_user(own: bool, user: u32, group: u32) {
+    if own {
+        let _ = std::fs::write("/proc/self/setgroups", "deny");
+        let _ = std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"));
+        let _ = std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"));
+    }
 }
 
 /// Has the kernel end this process and its forks before the host when memory runs out.
@@ -133,56 +156,6 @@ pub(super) fn prefer_for_oom_kill() {
     const MAX_OOM_SCORE: &str = "1000";
     // Where /proc is not mounted, the kernel decides by size alone.
     let _ = std::fs::write("/proc/self/oom_score_adj", MAX_OOM_SCORE);
-}
-
-/// Puts an empty, read-only file system in the place of the root directory, in a mount namespace of its own; forks
-/// share both. Best effort: landlock denies every file with or without it, but not a look at a file's metadata.
-fn empty_root() -> bool {
-    // SAFETY: all texts are C strings that outlive the calls. The process is single-threaded and uses no path from
-    // here on; what is mapped of its program stays mapped when the old root is detached.
-    unsafe {
-        own_mounts()
-            && libc::mount(
-                c"none".as_ptr(),
-                NEW_ROOT.as_ptr(),
-                c"tmpfs".as_ptr(),
-                libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
-                c"size=4k,nr_inodes=1,mode=555".as_ptr().cast(),
-            ) == 0
-            && change_root()
-    }
-}
-
-/// Where a new root is mounted before it becomes the root: a directory that every system has.
-pub(super) const NEW_ROOT: &CStr = c"/proc";
-
-/// A mount namespace of its own, whose changes the other namespaces do not see.
-pub(super) fn own_mounts() -> bool {
-    // SAFETY: unshare takes flags only, and the path is a C string; the process is single-threaded.
-    unsafe {
-        libc::unshare(libc::CLONE_NEWNS) == 0
-            && libc::mount(
-                std::ptr::null(),
-                c"/".as_ptr(),
-                std::ptr::null(),
-                libc::MS_REC | libc::MS_PRIVATE,
-                std::ptr::null(),
-            ) == 0
-    }
-}
-
-/// Makes [`NEW_ROOT`] the root directory and detaches the old one.
-pub(super) fn change_root() -> bool {
-    // SAFETY: the texts are C strings; the calls change only this process's view of its mount namespace.
-    unsafe {
-        if libc::chdir(NEW_ROOT.as_ptr()) != 0 {
-            return false;
-        }
-        // The root of an initramfs cannot be exchanged. Without capabilities and open directories, `chroot` is as good.
-        let pivoted = libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) == 0
-            && libc::umount2(c".".as_ptr(), libc::MNT_DETACH) == 0;
-        (pivoted || libc::chroot(c".".as_ptr()) == 0) && libc::chdir(c"/".as_ptr()) == 0
-    }
 }
 
 /// No program that is executed later can have a capability, whatever its file says.

@@ -9,6 +9,8 @@ pub(crate) mod jail;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
+mod root;
+#[cfg(target_os = "linux")]
 pub use linux::*;
 
 #[cfg(not(target_os = "linux"))]

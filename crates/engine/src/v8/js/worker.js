@@ -307,9 +307,13 @@
   };
 
   const { isArray } = Array;
+  // Asks for the room of a buffer, once the meter is there.
+  let askFor = () => {};
+  const bufferLength = Reflect.getOwnPropertyDescriptor(ArrayBuffer.prototype, "byteLength").get;
   const structuredClone = makeClone((value) => {
     if (outside.isProxy(value)) return "";
     const kind = isArray(value) ? "Array" : outside.kind(value);
+    if (kind === "Buffer") askFor(apply(bufferLength, value, []));
     return kind === "Promise" || kind === "Other" ? "" : kind;
   });
   Object.defineProperty(globalThis, "structuredClone", { value: structuredClone, writable: true, enumerable: true, configurable: true });
@@ -358,7 +362,7 @@
   const checkMemory = () => { if (!hasRoom(0)) throw outOfMemory(); };
   // Whatever is refused ends the run there and then: a program that could catch it could go on for ever.
   const admit = (bytes) => { if (!hasRoom(bytes)) end(finishOf(outOfMemory())); };
-  meterMemory(admit);
+  askFor = meterMemory(admit);
 
   // As deep as the other interpreter goes, and not deeper.
   const checkDepth = (text) => {
