@@ -1,4 +1,4 @@
-//! What one run knows and has used: shared by the native functions and the event loop.
+//! The state of one run, shared by the native functions and the event loop.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -30,8 +30,8 @@ pub(crate) enum Stop {
     Timeout,
     /// An allocation was refused.
     Memory,
-    /// The host is gone or cancelled; nobody waits for an answer.
-    Abandoned,
+    /// The host is gone, or has cancelled the run.
+    Cancelled,
 }
 
 /// Why a call was not sent.
@@ -51,7 +51,7 @@ pub(crate) enum Refused {
     Broken,
 }
 
-/// One run. Made before the program is known, since workers wait ahead of their work.
+/// One run. Made before the program is known, since workers are forked ahead.
 pub(crate) struct State {
     pub(crate) meter: Rc<Meter>,
     pub(crate) now: Cell<f64>,
@@ -64,15 +64,15 @@ pub(crate) struct State {
     next_id: Cell<u32>,
     calls_made: Cell<u64>,
     in_flight: Cell<u64>,
-    /// Calls that must wait for their turn, and the bytes of their arguments.
+    /// Calls beyond the number in flight, and the bytes of their arguments.
     waiting_calls: RefCell<VecDeque<(u64, FromWorker)>>,
-    /// The timers that are to go off. One that the program cleared may still be on its way here.
+    /// The timers that are armed. The frame of one that the program cleared may still arrive.
     timers: RefCell<BTreeSet<CallId>>,
-    /// Frames that arrived while the program stood still for an answer.
+    /// Frames that arrived while the program waited for an answer.
     inbox: RefCell<VecDeque<ToWorker>>,
-    /// Backends that the host told of before they were asked for.
+    /// Answers about backends that came with the start frame.
     named: RefCell<Vec<(String, Vec<u8>)>>,
-    /// What the backends list that the program has come upon.
+    /// The tools of the backends that the program has used.
     listings: RefCell<BTreeMap<String, Listing>>,
     log_lines: Cell<u64>,
     log_bytes: Cell<usize>,
@@ -106,7 +106,7 @@ impl State {
         }
     }
 
-    /// Takes on a program. `cancelled` is how a host stops a run that it cannot kill.
+    /// Starts a run. With `cancelled` a host stops a run that it cannot kill.
     pub(crate) fn begin(&self, start: &mut Start, channel: Rc<Channel>, cancelled: Option<Arc<AtomicBool>>) {
         self.now.set(start.now);
         self.named.replace(std::mem::take(&mut start.named));
@@ -129,7 +129,7 @@ impl State {
         self.stop.get().is_some()
     }
 
-    /// Looks at the clock, the meter and the host's wish.
+    /// Checks the deadline, the meter and the cancel flag.
     pub(crate) fn check(&self) -> Option<Stop> {
         if self.stop.get().is_none() {
             let late = self.deadline.get().is_some_and(|deadline| Instant::now() >= deadline);
@@ -137,7 +137,7 @@ impl State {
             if self.meter.was_refused() {
                 self.stop.set(Some(Stop::Memory));
             } else if cancelled {
-                self.stop.set(Some(Stop::Abandoned));
+                self.stop.set(Some(Stop::Cancelled));
             } else if late {
                 self.stop.set(Some(Stop::Timeout));
             }
@@ -145,8 +145,8 @@ impl State {
         self.stop.get()
     }
 
-    /// Nothing will ever arrive that could wake the program.
-    pub(crate) fn is_stranded(&self) -> bool {
+    /// Whether no call, timer or frame is left that could settle a promise.
+    pub(crate) fn has_nothing_pending(&self) -> bool {
         self.in_flight.get() == 0 && self.timers.borrow().is_empty() && self.inbox.borrow().is_empty()
     }
 
@@ -183,7 +183,7 @@ impl State {
         let length = args.len() as u64;
         let frame = FromWorker::Call { id, target, args: args.into_bytes() };
         if self.in_flight.get() >= limits.calls_in_flight {
-            // What waits here is the program's own memory.
+            // Waiting arguments count as the program's memory.
             if !self.meter.charge(length) {
                 return Err(Refused::Memory);
             }
@@ -194,7 +194,7 @@ impl State {
         self.send(&frame).map(|()| id).ok_or(Refused::Broken)
     }
 
-    /// A call was answered: the next in the queue may go.
+    /// A call was answered: sends the next in the queue.
     pub(crate) fn call_ended(&self) {
         let next = self.waiting_calls.borrow_mut().pop_front();
         match next {
@@ -232,7 +232,7 @@ impl State {
             return Ok(None);
         }
         if question == Question::Global
-            && let Some(answer) = self.told(&name)
+            && let Some(answer) = self.take_named(&name)
         {
             return Ok(Some(answer));
         }
@@ -246,7 +246,7 @@ impl State {
         }
     }
 
-    /// The name of the backend that is meant, whose listing is kept.
+    /// The name of the backend that a spelling means. Its listing is kept.
     pub(crate) fn backend(&self, question: Question, spelling: String) -> Result<Option<String>, Refused> {
         let Some(answer) = self.ask(question, spelling)? else { return Ok(None) };
         let length = answer.len() as u64;
@@ -261,26 +261,26 @@ impl State {
         Ok(Some(name))
     }
 
-    /// As if the host had told of a backend ahead.
-    pub(crate) fn pretend_backend(&self, name: &str, listing: &str) {
+    /// Adds an answer as if it had come with the start frame.
+    pub(crate) fn add_named(&self, name: &str, listing: &str) {
         self.named.borrow_mut().push((name.to_owned(), listing.into()));
     }
 
-    /// Forgets every backend that there was.
+    /// Drops everything known of backends.
     pub(crate) fn forget_backends(&self) {
         self.named.borrow_mut().clear();
         self.listings.borrow_mut().clear();
     }
 
-    /// Looks at what a backend lists.
+    /// Calls `look` with a backend's tools.
     pub(crate) fn listed<T>(&self, backend: &str, look: impl FnOnce(&Listing) -> T) -> Option<T> {
         self.listings.borrow().get(backend).map(look)
     }
 
-    /// The backend of this name, if the host has told of it ahead. It is asked for once.
-    fn told(&self, name: &str) -> Option<Vec<u8>> {
+    /// The answer for this name that came with the start frame, if there is one. It is used once.
+    fn take_named(&self, name: &str) -> Option<Vec<u8>> {
         let mut named = self.named.borrow_mut();
-        let at = named.iter().position(|(told, _)| told == name)?;
+        let at = named.iter().position(|(known, _)| known == name)?;
         Some(named.swap_remove(at).1)
     }
 
@@ -327,7 +327,7 @@ impl State {
         match &result {
             Ok(_) => {}
             Err(Broken::NoRoom(_)) => self.stop.set(Some(Stop::Memory)),
-            Err(_) => self.stop.set(Some(Stop::Abandoned)),
+            Err(_) => self.stop.set(Some(Stop::Cancelled)),
         }
         result.ok()
     }

@@ -1,16 +1,16 @@
-//! System calls that a worker must not have. Whoever comes back from one says so to the host.
+//! System calls that a worker must not have. One that returns is reported to the host.
 
 use std::ffi::c_long;
 
 use crate::frames::done;
 
-/// A system call by its number, with arguments that hurt nothing if it is let through.
+/// Makes a system call by its number, with arguments that do no harm if it is let through.
 pub(crate) fn by_number(number: c_long) {
     let got = call(number, [0; 6]);
     done(&format!("system call {number} came back with {got}"));
 }
 
-/// An attack by its name.
+/// Makes an attack by its name.
 pub(crate) fn by_name(attack: &str) {
     let page = 4096;
     let (rwx, rw) = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC, libc::PROT_READ | libc::PROT_WRITE);
@@ -103,7 +103,7 @@ pub(crate) fn by_name(attack: &str) {
             let at = (by_name as *const () as c_long) & !(huge_page - 1);
             call(libc::SYS_madvise, [at, huge_page, libc::MADV_DONTNEED as c_long, 0, 0, 0])
         }
-        "use-all-memory" => return hoard(),
+        "use-all-memory" => return exhaust_memory(),
         "crash" => call_nothing(),
         "abort" => std::process::abort(),
         "spin" => loop {
@@ -154,8 +154,8 @@ fn raised(resource: c_long) {
 
 static MEGABYTE: [u8; 1024 * 1024] = [1; 1024 * 1024];
 
-/// Takes memory past every limit of the run, as native code that knows no meter.
-fn hoard() {
+/// Allocates past every limit of the run, as native code without a meter.
+fn exhaust_memory() {
     let mut kept: Vec<Vec<u8>> = Vec::new();
     for megabytes in 0..4096 {
         let mut block: Vec<u8> = Vec::new();

@@ -32,14 +32,14 @@ fn status(pid: u32) -> Option<BTreeMap<String, String>> {
 }
 
 /// A child of this process that has put on both filters.
-fn sealed_child() -> Option<u32> {
+fn locked_down_child() -> Option<u32> {
     let processes = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let is_sealed = |pid: &u32| {
+    let is_locked_down = |pid: &u32| {
         let fields = status(*pid).unwrap_or_default();
         let is = |name: &str, value: &str| fields.get(name).is_some_and(|found| found == value);
         is("PPid", &std::process::id().to_string()) && is("Seccomp_filters", "2")
     };
-    processes.into_iter().find(is_sealed)
+    processes.into_iter().find(is_locked_down)
 }
 
 /// Runs `look` with the number of a worker that waits for a program.
@@ -48,7 +48,7 @@ async fn with_worker(look: impl FnOnce(u32)) {
     engine.run(Request::new(Profile::Chain, "return \"do say nothing\"")).await;
     let deadline = Instant::now() + START_TIMEOUT;
     let pid = loop {
-        match sealed_child() {
+        match locked_down_child() {
             Some(pid) => break pid,
             None => assert!(Instant::now() < deadline, "no worker is started ahead"),
         }

@@ -33,10 +33,10 @@ const NUMBERS: i64 = 500;
 const X32: i64 = 0x4000_0000;
 const KILLED_BY_THE_FILTER: &str = "the sandbox died of signal 31";
 
-/// The functions that a hostile worker knows of, and one large backend.
-struct Prey(Functions);
+/// A host with the functions that the attacks call, and one large backend.
+struct AttackedHost(Functions);
 
-impl Host for Prey {
+impl Host for AttackedHost {
     fn call(&self, call: HostCall) -> HostFuture {
         match &call.target {
             Target::Function(_) | Target::Tool { .. } => self.0.call(call),
@@ -63,7 +63,7 @@ fn host() -> Arc<dyn Host> {
         .with("big", |args: Value| async move {
             Ok(Value::String("x".repeat(usize::try_from(args[0].as_u64().unwrap_or(0)).unwrap_or(0))))
         });
-    Arc::new(Prey(functions))
+    Arc::new(AttackedHost(functions))
 }
 
 fn engine() -> Engine {
@@ -209,7 +209,7 @@ async fn a_worker_that_dies_or_spins_is_one_failed_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn code_that_a_worker_throws_away_is_missed_by_nobody_else() {
+async fn code_that_a_worker_discards_stays_with_all_others() {
     let engine = engine();
     for _ in 0..3 {
         // It dies of it where its code is on huge pages, and reads it again from the file where it is not.

@@ -15,7 +15,7 @@ use toolgate_wire::limits::MAX_ARGUMENTS;
 
 use super::{Without, root};
 
-/// The descriptor that a worker has: its socket, and nothing else.
+/// The one descriptor of a worker: its socket.
 pub const SOCKET: RawFd = 0;
 
 /// The first of the user ids that workers of root take; nothing else on a usual system has one of these.
@@ -24,7 +24,7 @@ const FIRST_PRIVATE_USER: u32 = 2_000_000_000;
 /// What no run may exceed, whatever its own limits say.
 const MAX_ADDRESS_SPACE: u64 = 3 * 1024 * 1024 * 1024;
 
-/// Longer than any run may take, waiting for one included.
+/// More than any run may take, idle time before it included.
 const MAX_CPU_SECONDS: u64 = 700;
 
 /// Room beyond a run's own limit for the interpreter's code, stacks and buffers.
@@ -33,13 +33,13 @@ const MEMORY_SLACK: u64 = 48 * 1024 * 1024;
 /// How a zygote forks: the new process becomes its sibling.
 const FORK: libc::c_int = libc::CLONE_PARENT | libc::SIGCHLD;
 
-/// The filter that a fork puts on over its zygote's.
+/// The filter that a fork adds to its zygote's.
 pub struct Filter(BpfProgram);
 
-/// Gives up what no fork shall have: privileges, files, network, descriptors, core dumps, most system calls.
+/// Gives up what no fork may have: privileges, files, network, descriptors, core dumps, most system calls.
 ///
-/// Called once, in the zygote, while it is single-threaded. Says which layers hold, and gives what a fork adds to them.
-pub fn settle(without: Without) -> (Layers, Option<Filter>) {
+/// Called once, in the zygote, while it is single-threaded. Returns the layers in force and the filter that forks add.
+pub fn lock_down_zygote(without: Without) -> (Layers, Option<Filter>) {
     let mut layers = Layers::default();
     die_with_parent();
     prefer_for_oom_kill();
@@ -59,7 +59,7 @@ pub fn settle(without: Without) -> (Layers, Option<Filter>) {
     if !without.landlock {
         layers.landlock = landlock();
     }
-    let filter = if without.seccomp { None } else { keep_to_forking() };
+    let filter = if without.seccomp { None } else { restrict_to_forking() };
     (layers, filter)
 }
 
@@ -75,10 +75,10 @@ pub fn limit_run(limits: &Limits) {
     limit(libc::RLIMIT_CPU, limits.wall.as_secs() + 2);
 }
 
-/// Gives up the rest: every descriptor but the socket, and the system calls that made this fork.
+/// Gives up the rest: every descriptor but the socket, and the system calls that forking takes.
 ///
-/// Called in each fork before it reads anything. Without a filter it says so, and the host sends no program.
-pub fn seal(socket: OwnedFd, filter: Option<&Filter>, layers: &mut Layers) -> io::Result<()> {
+/// Called in each fork before it reads anything. Without a filter `layers` reports none, and the host sends no program.
+pub fn lock_down_worker(socket: OwnedFd, filter: Option<&Filter>, layers: &mut Layers) -> io::Result<()> {
     die_with_parent();
     keep_only(socket)?;
     if let Some(filter) = filter {
@@ -175,7 +175,7 @@ pub(super) fn drop_capabilities() {
     unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
 }
 
-/// As root: a user that owns nothing. Otherwise the user stays, and the other layers hold.
+/// As root: changes to a user id that owns nothing. Otherwise the user stays, and the other layers hold.
 pub(super) fn private_user() -> bool {
     // SAFETY: these calls take plain numbers; setgroups reads no list when its length is zero.
     unsafe {
@@ -212,7 +212,7 @@ pub fn landlock_version() -> u32 {
     u32::try_from(version).unwrap_or(0)
 }
 
-/// Moves the socket to its place and closes everything else.
+/// Moves the socket to descriptor 0 and closes all others.
 fn keep_only(socket: OwnedFd) -> io::Result<()> {
     // SAFETY: plain descriptor numbers; nothing else in this single-threaded process uses a
     // descriptor, and `socket` is forgotten below rather than closed twice.
@@ -233,11 +233,11 @@ fn keep_only(socket: OwnedFd) -> io::Result<()> {
 /// System calls by number, each with what its arguments must be.
 type Calls = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Has the zygote do nothing any more but what a worker may do, and fork. Gives the filter that takes the latter away.
+/// Restricts the zygote to the calls of a worker and those that forking takes. Returns the filter that denies the latter.
 ///
-/// Two filters, since each one costs: that of a fork has a few lines to compile, and to be tried on the few
-/// calls that are left, where an allow-list would be tried on all that there are.
-fn keep_to_forking() -> Option<Filter> {
+/// Two filters, since installing one costs each fork: the fork's own is a short list of denials, where an allow-list would be
+/// compiled and checked against every system call number.
+fn restrict_to_forking() -> Option<Filter> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
     let forking = forking_calls();
     let denied: Calls = forking.keys().map(|call| (*call, Vec::new())).collect();
@@ -296,7 +296,7 @@ fn private_memory() -> Vec<SeccompCondition> {
     ]
 }
 
-/// What brings a worker into the world, from the order on the control socket to its seal. None is on the allow-list.
+/// What forking takes, from the message on the control socket to the worker's own filter. None is on the allow-list.
 fn forking_calls() -> Calls {
     let any = Vec::new;
     let only = |argument, number| rules(vec![number_is(argument, number)]);
@@ -328,7 +328,7 @@ pub(super) fn masked(argument: u8, mask: u64, value: u64) -> SeccompCondition {
     condition(argument, SeccompCmpOp::MaskedEq(mask), value)
 }
 
-/// Of an argument that the kernel reads 32 bits of; what a caller leaves in the others may be anything.
+/// For an argument of which the kernel reads 32 bits; the upper ones may hold anything.
 fn number_is(argument: u8, value: libc::c_int) -> SeccompCondition {
     made(SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(value as u32)))
 }
@@ -366,21 +366,21 @@ pub fn control_socket() -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(0) }
 }
 
-/// Closes what an embedder may have left open for its children, fixes the time zone, lets signals be what they are.
-pub fn shed_inheritance() {
+/// Closes descriptors that an embedder left open, sets the time zone to UTC, resets signal handlers.
+pub fn reset_inherited_state() {
     // SAFETY: single-threaded; descriptors above the control socket are used by nothing here, and
     // the environment is read by no other thread.
     unsafe {
         libc::syscall(libc::SYS_close_range, 1u32, u32::MAX, 0);
         libc::setenv(c"TZ".as_ptr(), c"UTC0".as_ptr(), 1);
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-        // A crash must end a worker as what it is: the runtime's own handler makes calls that the filter kills for.
+        // A crash must end a worker by its own signal: Rust's handler makes calls that the filter kills for.
         libc::signal(libc::SIGSEGV, libc::SIG_DFL);
         libc::signal(libc::SIGBUS, libc::SIG_DFL);
     }
 }
 
-/// The process id.
+/// The id of this process.
 pub fn process_id() -> u32 {
     std::process::id()
 }
@@ -396,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_forking_takes_is_nothing_that_a_worker_needs() {
+    fn the_calls_of_forking_and_of_a_worker_are_disjoint() {
         let (worker, forking) = (worker_calls(), forking_calls());
         assert!(forking.keys().all(|call| !worker.contains_key(call)), "the second filter would take it from workers");
     }

@@ -9,7 +9,7 @@ use toolgate_wire::frame::Seed;
 use toolgate_wire::{Limits, Profile, Start, ToWorker};
 
 use super::*;
-use crate::channel::{Channel, Room, Socket};
+use crate::channel::{Channel, ReceiveBuffer, Socket};
 use crate::memory::{Meter, Metered};
 use crate::sandbox::load_prelude;
 
@@ -48,7 +48,7 @@ fn state(meter: &Rc<Meter>) -> Rc<State> {
         named: Vec::new(),
     };
     let state = Rc::new(State::new(meter.clone()));
-    state.begin(&mut start, Rc::new(Channel::new(Box::new(Nothing), Room::default())), None);
+    state.begin(&mut start, Rc::new(Channel::new(Box::new(Nothing), ReceiveBuffer::default())), None);
     meter.limit_to(start.limits.memory);
     state
 }

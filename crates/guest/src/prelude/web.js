@@ -88,12 +88,12 @@
       const pairs = native.parseQuery(p.toWellFormed(p.charCodeAt(query, 0) === 63 ? p.slice(query, 1) : query));
       this.#pairs = p.parseJson(pairs);
     }
-    #touch() { if (this.#changed !== null) this.#changed(this.toString()); }
+    #notify() { if (this.#changed !== null) this.#changed(this.toString()); }
     get size() { return this.#pairs.length; }
-    append(name, value) { p.push(this.#pairs, [`${name}`, `${value}`]); this.#touch(); }
+    append(name, value) { p.push(this.#pairs, [`${name}`, `${value}`]); this.#notify(); }
     delete(name, value) {
       this.#pairs = this.#pairs.filter(([n, v]) => n !== `${name}` || (value !== undefined && v !== `${value}`));
-      this.#touch();
+      this.#notify();
     }
     get(name) { return this.#pairs.find(([n]) => n === `${name}`)?.[1] ?? null; }
     getAll(name) { return this.#pairs.filter(([n]) => n === `${name}`).map(([, v]) => v); }
@@ -105,9 +105,9 @@
       if (at < 0) return this.append(name, value);
       this.#pairs = this.#pairs.filter(([n], i) => i <= at || n !== `${name}`);
       this.#pairs[at][1] = `${value}`;
-      this.#touch();
+      this.#notify();
     }
-    sort() { this.#pairs.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)); this.#touch(); }
+    sort() { this.#pairs.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)); this.#notify(); }
     forEach(callback, self) { for (const [n, v] of this) p.apply(callback, self, [v, n, this]); }
     *entries() { for (const [n, v] of this.#pairs) yield [n, v]; }
     *keys() { for (const [n] of this.#pairs) yield n; }

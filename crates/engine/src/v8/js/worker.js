@@ -403,7 +403,7 @@
       timers--;
       fire(frame.id);
     } else {
-      throw new End(UNAVAILABLE, "the host lost its place");
+      throw new End(UNAVAILABLE, "the host sent a frame that was not asked for");
     }
   };
 
@@ -436,7 +436,7 @@
     begin(start.profile, start.functions, start.tools, input);
     remember(start.code);
     const compiled = outside.compile(start.code);
-    if (compiled[0] === null) throw new End(SYNTAX, compiled[1], compiled[2], compiled[3]);
+    if (compiled[0] === null) throw new End(compiled[4] ? SYNTAX : RUNTIME, compiled[1], compiled[2], compiled[3]);
     const program = compiled[0];
     if (start.profile !== "compute") {
       const value = program();

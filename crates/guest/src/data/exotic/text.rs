@@ -57,7 +57,7 @@ impl Drop for Text<'_> {
     }
 }
 
-/// Bytes from the engine's allocator, to be freed by whoever owns the block.
+/// Bytes from the engine's allocator, to be freed by the owner of the block.
 pub(super) struct Block {
     start: *mut u8,
     len: usize,
@@ -75,7 +75,7 @@ impl Block {
     /// Gives the memory back.
     ///
     /// # Safety
-    /// The block came from this runtime, and nobody uses its bytes any more.
+    /// The block came from this runtime, and nothing uses its bytes any more.
     pub(super) unsafe fn free(self, rt: *mut qjs::JSRuntime) {
         // SAFETY: as the caller promises; null is skipped.
         unsafe { qjs::js_free_rt(rt, self.start.cast()) };

@@ -192,7 +192,7 @@ impl Open {
     }
 }
 
-// On its own: what it needs of the stack is not for every value to pay.
+// A function of its own, so that only deep values pay for its stack frame.
 #[inline(never)]
 fn skip_container(text: &[u8], at: usize, depth: u32) -> Scanned {
     let mut open = Open { bits: [0; MAX_DEPTH as usize / 64 + 1], count: 0 };

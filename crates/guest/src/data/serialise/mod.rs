@@ -1,9 +1,9 @@
 //! Values out of the sandbox: one JavaScript value to JSON text.
 //!
-//! Native on purpose. A redefined `JSON.stringify`, a `toJSON`, a getter or a
+//! Native code on purpose. A redefined `JSON.stringify`, a `toJSON`, a getter or a
 //! Proxy can change only the guest's own value; what they throw is the
 //! guest's exception. The walk keeps its own stack and counts bytes as it
-//! goes, so neither depth nor size of a value can hurt the process.
+//! goes, so neither depth nor size of a value can exhaust stack or memory.
 //!
 //! It differs from `JSON.stringify` where that would lose data silently: Map,
 //! Set, typed arrays and errors have a form, and a function, a symbol, a
@@ -56,7 +56,7 @@ pub enum Unwritable {
     Symbol,
     /// Anything callable.
     Function,
-    /// A promise that nobody awaited.
+    /// A promise that was not awaited.
     Promise,
     /// An object that contains itself; the path says where it began.
     Cycle(String),
@@ -99,7 +99,7 @@ pub enum SerialiseError {
         /// The allowed number of levels.
         limit: u32,
     },
-    /// The caller's `should_stop` said so.
+    /// The caller's `should_stop` returned true.
     #[error("stopped before the value was written")]
     Stopped,
     /// Guest code threw (or memory ran out); the exception is pending in the context.
