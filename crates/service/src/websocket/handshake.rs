@@ -40,7 +40,7 @@ pub(super) struct Handshake {
 
 /// A function that the caller implements.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a signature: an object with description, params and result")]
 struct FunctionSpec {
     #[serde(default)]
     description: String,
@@ -205,8 +205,9 @@ mod tests {
 
     #[test]
     fn an_error_points_to_the_field() {
-        check(json!([]), "/functions: must be an object: names, and for each its signature");
-        check(json!({"add": 1}), "/functions/add: invalid type: integer `1`, expected struct FunctionSpec");
+        check(json!([]), "/functions: must be an object of signatures by function name");
+        let signature = "a signature: an object with description, params and result";
+        check(json!({"add": 1}), &format!("/functions/add: invalid type: integer `1`, expected {signature}"));
         check(json!({"add": {"params": 1}}), "/functions/add/params: must be an object or a list");
         check(json!({"add": {"params": [{}]}}), "/functions/add/params/0: missing field `name`");
         let fetch = "/functions/fetch: `fetch` is a name of the language or of the sandbox";
