@@ -1,9 +1,9 @@
-//! Results as tools give them: a value and its text, or what went wrong.
+//! Tool results in MCP's format: a value with its text, or an error.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-/// A value, or a reason for the model to read.
+/// A value, or an error message for the model.
 pub(super) type Outcome = Result<Value, String>;
 
 /// The result of a call.
@@ -17,7 +17,7 @@ pub(super) fn of(outcome: Outcome) -> Value {
     }
 }
 
-/// Arguments as a tool wants them, or what is wrong with them.
+/// Parses the arguments of a tool.
 pub(super) fn arguments<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, String> {
     serde_json::from_value(Value::Object(arguments)).map_err(|error| format!("bad arguments: {error}"))
 }

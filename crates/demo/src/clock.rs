@@ -1,4 +1,4 @@
-//! What time it is.
+//! The clock tool.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::answer::{Outcome, arguments};
 
 const DAY: i64 = 86_400;
-/// The widest offset in use on Earth, in minutes, with some room.
-const WIDEST: i64 = 18 * 60;
+/// Maximum offset from UTC, in minutes.
+const MAX_OFFSET: i64 = 18 * 60;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,15 +21,15 @@ struct Where {
 /// The time now, at an offset from UTC.
 pub(super) fn now(given: Map<String, Value>) -> Outcome {
     let Where { utc_offset_minutes: offset } = arguments(given)?;
-    if offset.abs() > WIDEST {
-        return Err(format!("utc_offset_minutes lies between -{WIDEST} and {WIDEST}"));
+    if offset.abs() > MAX_OFFSET {
+        return Err(format!("utc_offset_minutes lies between -{MAX_OFFSET} and {MAX_OFFSET}"));
     }
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let unix = i64::try_from(unix).unwrap_or_default();
     Ok(json!({ "iso": iso(unix, offset), "unix": unix }))
 }
 
-/// The time as RFC 3339 writes it.
+/// The time in RFC 3339 format.
 fn iso(unix: i64, offset: i64) -> String {
     let local = unix + offset * 60;
     let (year, month, day) = date(local.div_euclid(DAY));
@@ -44,7 +44,7 @@ fn iso(unix: i64, offset: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{zone}")
 }
 
-/// Year, month and day of a day since 1970, counted in eras of 400 years that begin in March.
+/// Converts a day number since 1970-01-01 to year, month and day, in eras of 400 years that begin in March.
 fn date(day: i64) -> (i64, i64, i64) {
     let day = day + 719_468;
     let era = day.div_euclid(146_097);

@@ -1,4 +1,4 @@
-//! The issue tracker: 240 issues that are the same every time.
+//! The issue tracker: 240 deterministic issues.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 use super::answer::{Outcome, arguments};
 
 const COUNT: u32 = 240;
-/// Issues in one answer.
-const MOST: usize = 100;
-const USUAL: usize = 30;
+/// Maximum and default number of issues in one response.
+const MAX_LIMIT: usize = 100;
+const DEFAULT_LIMIT: usize = 30;
 
 const AREAS: [&str; 8] = ["login", "search", "billing", "export", "sync", "editor", "mobile app", "notifications"];
 const FAULTS: [&str; 10] = [
@@ -27,7 +27,7 @@ const PEOPLE: [&str; 6] = ["ada", "barbara", "donald", "edsger", "grace", "tony"
 const LABELS: [&str; 6] = ["bug", "feature", "performance", "accessibility", "security", "documentation"];
 const PRIORITIES: [Priority; 4] = [Priority::Low, Priority::Medium, Priority::High, Priority::Critical];
 
-/// How urgent an issue is.
+/// The priority of an issue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Priority {
@@ -37,7 +37,7 @@ enum Priority {
     Critical,
 }
 
-/// Whether there is something left to do.
+/// The state of an issue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
@@ -139,13 +139,13 @@ impl Tracker {
         self.issues.iter().find(|issue| issue.number == number)
     }
 
-    /// The numbers of all issues, as texts.
+    /// The numbers of all issues, as strings.
     pub(super) fn numbers(&self) -> impl Iterator<Item = String> {
         self.issues.iter().map(|issue| issue.number.to_string())
     }
 
     fn page(&self, filter: &Filter) -> Value {
-        let limit = filter.limit.unwrap_or(USUAL).clamp(1, MOST);
+        let limit = filter.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
         let found: Vec<&Issue> = self.issues.iter().filter(|issue| filter.accepts(issue)).collect();
         let shown: Vec<Value> = found.iter().skip(filter.offset).take(limit).map(|issue| summary(issue)).collect();
         let end = filter.offset.saturating_add(shown.len());
@@ -166,7 +166,7 @@ impl Filter {
     }
 }
 
-/// An issue without its long text.
+/// An issue without its body.
 fn summary(issue: &Issue) -> Value {
     let mut summary = json!(issue);
     if let Some(summary) = summary.as_object_mut() {
@@ -180,36 +180,36 @@ fn missing(number: u32) -> String {
 }
 
 fn issue(number: u32) -> Issue {
-    // Each question about an issue takes another turn of the same wheel.
-    let mut wheel = Wheel(number);
-    let (area, fault) = (wheel.pick(&AREAS), wheel.pick(&FAULTS));
-    let (priority, label) = (wheel.pick(&PRIORITIES), wheel.pick(&LABELS));
-    let (is_closed, assignee) = (wheel.turn() % 5 < 2, wheel.pick(&PEOPLE));
-    let (day, month) = (wheel.turn() % 28 + 1, wheel.turn() % 12 + 1);
+    // Each question about an issue takes another turn of the same generator.
+    let mut generator = Generator(number);
+    let (area, fault) = (generator.pick(&AREAS), generator.pick(&FAULTS));
+    let (priority, label) = (generator.pick(&PRIORITIES), generator.pick(&LABELS));
+    let (is_closed, assignee) = (generator.next() % 5 < 2, generator.pick(&PEOPLE));
+    let (day, month) = (generator.next() % 28 + 1, generator.next() % 12 + 1);
     Issue {
         number,
         title: format!("{area} {fault}"),
         body: format!("Seen in the {area} area: it {fault}. Steps, logs and a screenshot are in the comments."),
         state: if is_closed { State::Closed } else { State::Open },
         priority,
-        assignee: (!wheel.turn().is_multiple_of(4)).then(|| assignee.to_owned()),
+        assignee: (!generator.next().is_multiple_of(4)).then(|| assignee.to_owned()),
         labels: vec![label],
-        comments: wheel.turn() % 15,
+        comments: generator.next() % 15,
         created_at: format!("2026-{month:02}-{day:02}"),
     }
 }
 
-/// Numbers that look thrown and never change.
-struct Wheel(u32);
+/// A linear congruential generator: the issues are the same in every process.
+struct Generator(u32);
 
-impl Wheel {
-    fn turn(&mut self) -> u32 {
+impl Generator {
+    fn next(&mut self) -> u32 {
         self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (self.0 >> 16) ^ (self.0 >> 24)
     }
 
     fn pick<T: Copy, const N: usize>(&mut self, choices: &[T; N]) -> T {
-        choices[self.turn() as usize % N]
+        choices[self.next() as usize % N]
     }
 }
 

@@ -1,12 +1,12 @@
-//! A small MCP server of our own: an issue tracker, a notes store, a clock, and tools that misbehave on purpose.
+//! The demo MCP server: an issue tracker, a notes store, a clock, and tools that are slow or fail.
 //!
-//! It lets everything be tried with nothing else installed, and gives tests a server that is
-//! known through and through: the issues are the same every time. It keeps nothing; a restart
-//! brings the beginning back.
+//! For trying Toolgate without other servers, and for tests: its data is deterministic. It stores nothing on disk; a
+//! restart restores the initial state.
 //!
 //! # Layout
-//! - `tools`: what is offered; `issues`, `notes`, `clock`, `edge_cases`: what it does
-//! - `answer`: results as tools give them
+//! - `tools`: the tool list
+//! - `issues`, `notes`, `clock`, `edge_cases`: the tools
+//! - `answer`: tool results in MCP's format
 
 #![forbid(unsafe_code)]
 
@@ -17,8 +17,9 @@ mod issues;
 mod notes;
 mod tools;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -30,8 +31,8 @@ use toolgate_mcp::server::{
     Watch, ready,
 };
 
-/// Changes that a slow listener may miss before it is told to look at everything.
-const CHANGES: usize = 64;
+/// Maximum number of queued change notices per listener.
+const MAX_QUEUED_CHANGES: usize = 64;
 const README: &str = "demo://readme";
 const ABOUT: &str = "A demo server: 240 issues of an imaginary project, notes that live as long as the process, a clock, \
                      a slow tool and one that always fails.";
@@ -46,12 +47,12 @@ pub struct Demo {
 
 impl Default for Demo {
     fn default() -> Self {
-        let (changes, _) = broadcast::channel(CHANGES);
+        let (changes, _) = broadcast::channel(MAX_QUEUED_CHANGES);
         Self { tracker: Mutex::default(), notes: Mutex::default(), changes }
     }
 }
 
-/// Serves the demo on standard input and output until the client is gone or `shutdown` is cancelled.
+/// Serves the demo on stdin and stdout until the client disconnects or `shutdown` is cancelled.
 pub async fn serve_stdio(shutdown: CancellationToken) -> std::io::Result<()> {
     let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
     toolgate_mcp::server::serve_stdio(Arc::new(Demo::default()), RequestScope::default(), input, output, shutdown).await
@@ -72,14 +73,14 @@ impl Service for Demo {
 
     fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
         let outcome = match call.name.as_str() {
-            "list_issues" => lock(&self.tracker).list(call.arguments),
-            "search_issues" => lock(&self.tracker).search(call.arguments),
-            "get_issue" => lock(&self.tracker).get(call.arguments),
-            "update_issue" => lock(&self.tracker).update(call.arguments),
-            "create_note" => lock(&self.notes).create(call.arguments).inspect(|name| self.announce(name)).map(saved),
-            "read_note" => lock(&self.notes).read(call.arguments),
-            "list_notes" => Ok(lock(&self.notes).list()),
-            "delete_note" => lock(&self.notes).delete(call.arguments).inspect(|name| self.announce(name)).map(deleted),
+            "list_issues" => self.tracker.lock().list(call.arguments),
+            "search_issues" => self.tracker.lock().search(call.arguments),
+            "get_issue" => self.tracker.lock().get(call.arguments),
+            "update_issue" => self.tracker.lock().update(call.arguments),
+            "create_note" => self.notes.lock().create(call.arguments).inspect(|name| self.announce(name)).map(saved),
+            "read_note" => self.notes.lock().read(call.arguments),
+            "list_notes" => Ok(self.notes.lock().list()),
+            "delete_note" => self.notes.lock().delete(call.arguments).inspect(|name| self.announce(name)).map(deleted),
             "current_time" => clock::now(call.arguments),
             "show_logo" => return ready(Ok(edge_cases::logo(README))),
             "always_fails" => edge_cases::fail(&call.arguments),
@@ -92,7 +93,7 @@ impl Service for Demo {
     fn resources(&self, _: &RequestScope) -> ServiceFuture<Vec<Value>> {
         let readme =
             json!({ "uri": README, "name": "readme", "description": "What this is.", "mimeType": "text/plain" });
-        ready(Ok(std::iter::once(readme).chain(lock(&self.notes).resources()).collect()))
+        ready(Ok(std::iter::once(readme).chain(self.notes.lock().resources()).collect()))
     }
 
     fn resource_templates(&self, _: &RequestScope) -> ServiceFuture<Vec<Value>> {
@@ -115,7 +116,7 @@ impl Service for Demo {
         if completion.reference.get("uri").and_then(Value::as_str) != Some("demo://issue/{number}") {
             return ready(Ok(Vec::new()));
         }
-        ready(Ok(lock(&self.tracker).numbers().filter(|number| number.starts_with(&completion.typed)).collect()))
+        ready(Ok(self.tracker.lock().numbers().filter(|number| number.starts_with(&completion.typed)).collect()))
     }
 
     fn has_resources(&self) -> bool {
@@ -140,16 +141,16 @@ impl Demo {
         let issue = uri.strip_prefix("demo://issue/").and_then(|number| number.parse().ok());
         let found = match issue {
             Some(number) => {
-                lock(&self.tracker).find(number).map(|issue| (json!(issue).to_string(), "application/json"))
+                self.tracker.lock().find(number).map(|issue| (json!(issue).to_string(), "application/json"))
             }
             None if uri == README => Some((ABOUT.to_owned(), "text/plain")),
-            None => lock(&self.notes).at(uri).map(|text| (text, "text/plain")),
+            None => self.notes.lock().at(uri).map(|text| (text, "text/plain")),
         };
         let (text, kind) = found.ok_or_else(|| Fault::NotFound(format!("there is no resource {uri}")))?;
         Ok(vec![json!({ "uri": uri, "mimeType": kind, "text": text })])
     }
 
-    /// A note came, changed or went. That nobody listens is no failure.
+    /// Sends the notices for a created, changed or deleted note. No listener is not an error.
     fn announce(&self, note: &str) {
         let _ = self.changes.send(Change::Resources.into());
         let _ = self.changes.send(Change::Resource(notes::uri(note)).into());
@@ -162,8 +163,4 @@ fn saved(name: String) -> Value {
 
 fn deleted(name: String) -> Value {
     json!({ "deleted": name })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

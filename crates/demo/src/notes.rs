@@ -1,4 +1,4 @@
-//! Notes by name, kept as long as the process lives.
+//! Notes by name, in memory.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{Outcome, arguments};
 
-/// Notes at the same time, and the size of one: a demo is no disk.
-const MOST: usize = 1000;
-const LARGEST: usize = 64 << 10;
+/// Maximum number of notes, and maximum size of one.
+const MAX_NOTES: usize = 1000;
+const MAX_NOTE_BYTES: usize = 64 << 10;
 const SCHEME: &str = "demo://note/";
 
 /// All notes.
@@ -30,7 +30,7 @@ struct Which {
 }
 
 impl Notes {
-    /// Saves a note and gives its name.
+    /// Saves a note and returns its name.
     pub(super) fn create(&mut self, given: Map<String, Value>) -> Result<String, String> {
         let Note { name, text } = arguments(given)?;
         let is_name =
@@ -38,11 +38,11 @@ impl Notes {
         if !is_name {
             return Err("a name has 1 to 100 letters, digits, dots, dashes or underscores".to_owned());
         }
-        if text.len() > LARGEST {
-            return Err(format!("a note has at most {LARGEST} bytes"));
+        if text.len() > MAX_NOTE_BYTES {
+            return Err(format!("a note has at most {MAX_NOTE_BYTES} bytes"));
         }
-        if self.0.len() >= MOST && !self.0.contains_key(&name) {
-            return Err(format!("there is room for {MOST} notes"));
+        if self.0.len() >= MAX_NOTES && !self.0.contains_key(&name) {
+            return Err(format!("there is room for {MAX_NOTES} notes"));
         }
         self.0.insert(name.clone(), text);
         Ok(name)

@@ -1,4 +1,4 @@
-//! The tools as they are listed, in an order that never changes.
+//! The tool list, in a fixed order.
 
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ pub(super) fn all() -> Vec<Value> {
     ]
 }
 
-/// What a tool does to the world: reads it, changes it, or takes from it.
+/// The effect of a tool: it reads, writes or destroys.
 #[derive(Clone, Copy)]
 struct Effect {
     reads_only: bool,

@@ -1,11 +1,11 @@
-//! The functions every run has unless its `functions` list leaves them out: `httpCall`, `api.fetch`, `api.getWeather`.
+//! The built-in functions: `httpCall`, `api.fetch`, `api.getWeather`. A run has them unless its `functions` list omits them.
 
 use super::http::{Fetcher, HttpRequest};
 use super::weather::{self, WeatherSettings};
 use super::{CallContext, FunctionError, HostFunction, Registry, SignatureError};
 use serde_json::{Value, json};
 
-/// The built-in functions over one guarded client.
+/// The built-in functions, with one guarded client.
 pub fn registry(fetcher: &Fetcher, weather: &WeatherSettings) -> Result<Registry, SignatureError> {
     Ok([http_call(fetcher.clone())?, fetch(fetcher.clone())?, weather::get_weather(weather)?].into_iter().collect())
 }
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_built_in_functions_document_themselves() {
-        insta::assert_snapshot!(docs::as_dts(&built_in()));
+        insta::assert_snapshot!(docs::for_model(&built_in()));
     }
 
     async fn check(name: &str, args: Value, expected: &str) {
@@ -133,10 +133,10 @@ mod tests {
             "REFUSED the scheme `ftp` is not allowed: use http or https",
         )
         .await;
-        let credentials = "REFUSED a URL must not hold a user name or password: use the Authorization header";
+        let credentials = "REFUSED a URL must not contain a user name or password: use the Authorization header";
         check("api.fetch", json!(["http://u:p@a.test/"]), credentials).await;
         check("api.fetch", json!(["http://u@a.test/", null]), credentials).await;
-        let forbidden = "REFUSED the header `Host` can't be set";
+        let forbidden = "REFUSED the header `Host` must not be set";
         check("api.fetch", json!(["http://a.test/", {"headers": {"Host": "b"}}]), forbidden).await;
         let invalid = "INVALID_ARGUMENTS api.fetch: argument 2 `init` at /headers/a: [] is not of types \"boolean\", \"number\", \"string\"";
         check("api.fetch", json!(["http://a.test/", {"headers": {"a": []}}]), invalid).await;

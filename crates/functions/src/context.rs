@@ -1,27 +1,29 @@
-//! What a handler is told about the call besides its arguments.
+//! The context of a call: what a handler receives besides the arguments.
 
 use serde_json::{Map, Value};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How many warnings one run keeps; a loop over a warning function must not grow the report without bound.
+/// Maximum number of warnings of one run.
 const MAX_WARNINGS: usize = 20;
 
-/// What a handler is told about the call besides its arguments.
+/// What a handler receives besides the arguments.
 #[derive(Debug, Clone, Default)]
 pub struct CallContext {
-    /// What the request said about its surroundings.
+    /// The hints of the request.
     pub hints: Hints,
-    /// Cancelled when the run ends, for whatever reason.
+    /// Cancelled when the run ends.
     pub cancel: CancellationToken,
-    /// When the run's time is over.
+    /// The deadline of the run.
     pub deadline: Option<Instant>,
-    /// Where to leave a remark for the report.
+    /// Warnings for the report of the run.
     pub warnings: Warnings,
 }
 
-/// Request context given by the caller, such as where its user is. Untrusted, and cheap to clone.
+/// Context given by the caller, such as the location of its user. Untrusted. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Hints(Arc<Map<String, Value>>);
 
@@ -35,7 +37,7 @@ pub struct Coordinates {
 }
 
 impl Hints {
-    /// Takes hints as the request carried them.
+    /// The hints of a request.
     pub fn new(hints: Map<String, Value>) -> Self {
         Self(Arc::new(hints))
     }
@@ -45,12 +47,12 @@ impl Hints {
         self.0.get(name)
     }
 
-    /// All of them as JSON text, for a program to see; none if there are none.
+    /// All hints as JSON text for the program; `None` if there are none.
     pub fn to_json(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| serde_json::to_string(&*self.0).unwrap_or_default())
     }
 
-    /// Where the request comes from: `location: {latitude, longitude}`, or the usual short spellings of the two.
+    /// The location of the request: `location: {latitude, longitude}`, or `lat` and `lon` or `lng`.
     pub fn location(&self) -> Option<Coordinates> {
         let location = self.0.get("location")?;
         let degrees = |names: &[&str]| names.iter().find_map(|name| location.get(name)?.as_f64());
@@ -66,23 +68,23 @@ impl Coordinates {
     }
 }
 
-/// Remarks for the report of a run. Clones share one list.
+/// Warnings for the report of a run. Clones share one list.
 #[derive(Debug, Clone, Default)]
 pub struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Warnings {
-    /// Leaves a remark. The same remark twice is kept once, and past a bound new ones are dropped.
+    /// Adds a warning. Duplicates and warnings beyond the maximum are dropped.
     pub fn add(&self, text: impl Into<String>) {
         let text = text.into();
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         if kept.len() < MAX_WARNINGS && !kept.contains(&text) {
             kept.push(text);
         }
     }
 
-    /// All remarks so far, in order.
+    /// All warnings so far, in order.
     pub fn to_vec(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 

@@ -1,20 +1,16 @@
-//! Documentation of host functions, generated from their metadata: text for a model, JSON for `/v1/functions`, a `.d.ts`.
+//! Documentation of host functions, generated from their signatures: text for a model, and JSON for `/v1/functions`.
 
 mod typescript;
 
 use super::{HostFunction, Param, Presence, Registry};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use typescript::{comment, type_of};
+use typescript::type_of;
 
-/// The signature as TypeScript writes it, without `declare function`: `name(a: number, b?: string): Promise<number>`.
+/// The signature in TypeScript, without `declare function`: `name(a: number, b?: string): Promise<number>`.
 pub fn signature(function: &HostFunction) -> String {
-    format!("{}{}", function.name(), call_shape(function))
-}
-
-fn call_shape(function: &HostFunction) -> String {
     let params: Vec<_> = function.params().iter().map(parameter).collect();
-    format!("({}): Promise<{}>", params.join(", "), type_of(function.result()))
+    format!("{}({}): Promise<{}>", function.name(), params.join(", "), type_of(function.result()))
 }
 
 fn parameter(param: &Param) -> String {
@@ -26,7 +22,7 @@ fn parameter(param: &Param) -> String {
     }
 }
 
-/// What a model reads: one paragraph a function.
+/// The text for a model: one paragraph per function.
 pub fn for_model(registry: &Registry) -> String {
     let mut text = String::new();
     for function in registry.iter() {
@@ -45,7 +41,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What `GET /v1/functions` answers.
+/// The response of `GET /v1/functions`.
 pub fn as_json(registry: &Registry) -> Value {
     json!({ "functions": registry.iter().map(function_json).collect::<Vec<_>>() })
 }
@@ -72,32 +68,6 @@ fn param_json(param: &Param) -> Value {
         value["rest"] = json!(true);
     }
     value
-}
-
-/// A `.d.ts` for editors and for models that read types best.
-pub fn as_dts(registry: &Registry) -> String {
-    let (api, plain): (Vec<_>, Vec<_>) = registry.iter().partition(|function| function.name().namespace().is_some());
-    let mut text = String::new();
-    for function in plain {
-        text.push_str(&doc_comment(function, ""));
-        let _ = writeln!(text, "declare function {};", signature(function));
-    }
-    if !api.is_empty() {
-        text.push_str("declare const api: {\n");
-        for function in api {
-            text.push_str(&doc_comment(function, "  "));
-            let _ = writeln!(text, "  {}{};", function.name().local(), call_shape(function));
-        }
-        text.push_str("};\n");
-    }
-    text
-}
-
-fn doc_comment(function: &HostFunction, indent: &str) -> String {
-    let described = function.params().iter().filter(|param| !param.description.is_empty());
-    let params = described.map(|param| format!("@param {} {}", param.name, one_line(&param.description)));
-    let lines: Vec<_> = function.description().lines().map(str::to_owned).chain(params).collect();
-    comment(&lines, indent)
 }
 
 #[cfg(test)]
@@ -132,22 +102,6 @@ mod tests {
           - a: the first
           - b: the second
         await api.list(...ids: (string | number)[]): Promise<unknown>
-        ");
-    }
-
-    #[test]
-    fn types_carry_the_descriptions_and_no_comment_ends_early() {
-        insta::assert_snapshot!(as_dts(&registry()), @r"
-        /**
-         * Adds two numbers.
-         * Exactly *\/ so.
-         * @param a the first
-         * @param b the second
-         */
-        declare function add(a: number, b?: number): Promise<number>;
-        declare const api: {
-          list(...ids: (string | number)[]): Promise<unknown>;
-        };
         ");
     }
 

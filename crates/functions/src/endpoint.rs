@@ -1,14 +1,15 @@
-//! Host functions from configuration: a call becomes one HTTP request to a URL the user wrote down.
+//! Host functions from the configuration: a call sends one HTTP request to a configured URL.
 //!
-//! The URL is trusted, so it may lead into the user's own network; in return nothing of the arguments can change where the
-//! request goes, and redirects are off. Headers may hold secrets: they are marked so, never printed, never in an error.
+//! The URL is trusted, so it may be in the user's own network. In return the arguments cannot change the target of the
+//! request, and redirects are disabled. Headers may be secrets: they are marked as sensitive and appear neither in logs nor
+//! in errors.
 //!
-//! The arguments travel
+//! The arguments are sent
 //! - with POST, PUT and PATCH as the JSON body `{"args": […]}`;
-//! - with GET and DELETE as the query: one pair for each declared parameter under its name (strings as they are, anything else
-//!   as JSON text, `null` left out), a rest parameter as one pair an argument.
+//! - with GET and DELETE as the query: one pair per declared parameter (strings as they are, anything else as JSON text,
+//!   `null` omitted), and for a rest parameter one pair per argument.
 //!
-//! The answer is the JSON value of a 2xx response, its text if it is no JSON, `null` if it is empty.
+//! The result is the JSON value of a 2xx response, its text if it is not JSON, `null` if it is empty.
 
 use super::http::{TrustedClient, read_body, retry_after};
 use super::{ErrorCode, FunctionError, HostFunction, Param, Presence, SignatureError};
@@ -19,9 +20,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
-const MAX_ANSWER: usize = 5 * 1024 * 1024;
-/// How much of a refusing endpoint's answer the caller gets to see.
-const MAX_EXCERPT: usize = 2 * 1024;
+/// Maximum size of a response body, in bytes.
+const MAX_BODY_BYTES: usize = 5 * 1024 * 1024;
+/// Maximum number of bytes of an error response that the caller receives.
+const MAX_EXCERPT_BYTES: usize = 2 * 1024;
 
 /// A function that is an HTTP endpoint.
 #[derive(Debug, Clone)]
@@ -30,23 +32,23 @@ pub struct HttpEndpoint {
     pub name: String,
     /// What it does.
     pub description: String,
-    /// Its parameters. Without any it takes whatever it is given, as `args`.
+    /// Its parameters. Without any, it takes all arguments as `args`.
     pub params: Vec<Param>,
     /// JSON Schema of its result.
     pub result: Value,
-    /// Where it is.
+    /// The URL of the endpoint.
     pub url: Url,
-    /// How it is called.
+    /// The HTTP method.
     pub method: EndpointMethod,
-    /// Sent with every call; see [`secret_header`].
+    /// Headers of every request; see [`secret_header`].
     pub headers: HeaderMap,
-    /// From the connection to the last byte of the answer.
+    /// Timeout from the connection to the last byte of the response.
     pub timeout: Duration,
 }
 
 /// The methods an endpoint may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "they are what they are called")]
+#[expect(missing_docs, reason = "the variants are HTTP methods")]
 pub enum EndpointMethod {
     Get,
     Delete,
@@ -76,7 +78,7 @@ impl From<EndpointMethod> for Method {
     }
 }
 
-/// A header for [`HttpEndpoint::headers`] whose value no `Debug` shows. `None` if name or value can't be sent.
+/// A header for [`HttpEndpoint::headers`] whose value `Debug` does not print. `None` if the name or the value is invalid.
 pub fn secret_header(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
     let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
     let mut value = HeaderValue::from_str(value).ok()?;
@@ -133,7 +135,7 @@ impl HttpEndpoint {
     async fn answer(&self, response: Response) -> Result<Value, FunctionError> {
         let status = response.status();
         let wait = retry_after(response.headers());
-        let body = read_body(response, MAX_ANSWER).await?;
+        let body = read_body(response, MAX_BODY_BYTES).await?;
         if status.is_success() {
             return Ok(value_of(body));
         }
@@ -141,19 +143,19 @@ impl HttpEndpoint {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => ErrorCode::Unavailable,
             _ => ErrorCode::Failed,
         };
-        let excerpt = String::from_utf8_lossy(body.get(..MAX_EXCERPT).unwrap_or(&body)).into_owned();
+        let excerpt = String::from_utf8_lossy(body.get(..MAX_EXCERPT_BYTES).unwrap_or(&body)).into_owned();
         Err(FunctionError::new(code, format!("{}: the endpoint answered {status}", self.name))
             .with_data(json!({ "status": status.as_u16(), "body": excerpt }))
             .with_retry_after(wait))
     }
 
-    /// The client's own text would name the URL.
+    /// Does not use the text of the error, which contains the URL.
     fn unreachable(&self, error: &reqwest::Error) -> FunctionError {
         if error.is_timeout() {
             let message = format!("{}: no answer within {} ms", self.name, self.timeout.as_millis());
             return FunctionError::new(ErrorCode::Timeout, message);
         }
-        FunctionError::new(ErrorCode::Unavailable, format!("{}: the endpoint can't be reached", self.name))
+        FunctionError::new(ErrorCode::Unavailable, format!("{}: the endpoint cannot be reached", self.name))
     }
 }
 

@@ -1,10 +1,10 @@
-//! Why a host function gave no value.
+//! Errors of host functions.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What kind of failure it was, for code that decides.
+/// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ErrorCode {
@@ -12,15 +12,15 @@ pub enum ErrorCode {
     UnknownFunction,
     /// The arguments do not fit the signature.
     InvalidArguments,
-    /// A rule forbids it: a private address, a forbidden header, a redirect too many.
+    /// Forbidden by a rule: a private address, a forbidden header, too many redirects.
     Refused,
-    /// A request or an answer is over its cap.
+    /// A request or a response exceeds its limit.
     TooLarge,
-    /// The function's time or the run's deadline is over.
+    /// The timeout of the function or the deadline of the run has passed.
     Timeout,
     /// The run was cancelled.
     Aborted,
-    /// The other side can't be reached or is overloaded; later may be better.
+    /// The remote side is unreachable or overloaded; a retry may succeed.
     Unavailable,
     /// The function ran and failed.
     Failed,
@@ -48,21 +48,21 @@ impl ErrorCode {
 pub struct FunctionError {
     /// The kind of failure.
     pub code: ErrorCode,
-    /// One sentence for the one who wrote the code.
+    /// One sentence for the author of the program.
     pub message: String,
-    /// What else the function wants to say, as JSON.
+    /// Additional data.
     pub data: Option<Value>,
-    /// When to try again, if that makes sense.
+    /// The delay before a retry, if a retry makes sense.
     pub retry_after: Option<Duration>,
 }
 
 impl FunctionError {
-    /// A failure with a code and a sentence.
+    /// An error with a code and a message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None, retry_after: None }
     }
 
-    /// The function ran and failed.
+    /// An error with the code [`ErrorCode::Failed`].
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::Failed, message)
     }
@@ -74,14 +74,14 @@ impl FunctionError {
         self
     }
 
-    /// Adds when to try again.
+    /// Adds the delay before a retry.
     #[must_use]
     pub fn with_retry_after(mut self, wait: Option<Duration>) -> Self {
         self.retry_after = wait;
         self
     }
 
-    /// The error as the doors send it: `{code, message, data?, retryAfterMs?}`.
+    /// The error in JSON: `{code, message, data?, retryAfterMs?}`.
     pub fn to_json(&self) -> Value {
         let mut error = json!({ "code": self.code, "message": self.message });
         if let Some(data) = &self.data {

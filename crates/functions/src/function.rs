@@ -1,7 +1,7 @@
-//! One host function: its signature, checked when it is built, and its handler.
+//! A host function: its signature, which is checked when it is built, and its handler.
 //!
-//! Arguments are positional and checked here, at the edge, so that a handler may rely on them. Results are documented by their
-//! schema and not checked: a host function is trusted, its caller is not.
+//! Arguments are positional and validated here, so that a handler may rely on them. Results are not validated against
+//! their schema: the function is trusted, its caller is not.
 
 use super::{CallContext, ErrorCode, FunctionBuilder, FunctionError, FunctionName};
 use jsonschema::Validator;
@@ -11,28 +11,28 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// A handler's answer, on its way.
+/// The future of a handler's result.
 pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Value, FunctionError>> + Send>>;
 pub(super) type Handler = Arc<dyn Fn(CallContext, Vec<Value>) -> Answer + Send + Sync>;
 
-/// A schema error quotes the argument; an argument may be megabytes.
-const MAX_COMPLAINT: usize = 300;
+/// Maximum length of a schema error, in characters: it quotes the argument, which may be large.
+const MAX_ERROR_CHARS: usize = 300;
 
 /// Whether a parameter must be given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
     /// Must be given.
     Required,
-    /// May be left out; `null` counts as left out.
+    /// May be omitted; `null` counts as omitted.
     Optional,
-    /// Takes this and every further argument, none included. Only the last parameter.
+    /// Takes this and all further arguments, possibly none. Only the last parameter.
     Rest,
 }
 
 /// One positional parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Param {
-    /// An identifier, for the signature and for complaints.
+    /// An identifier, for the signature and for error messages.
     pub name: String,
     /// JSON Schema of the argument, or of each one for [`Presence::Rest`].
     pub schema: Value,
@@ -42,7 +42,7 @@ pub struct Param {
     pub description: String,
 }
 
-/// A host function, ready to be called. Cheap to clone.
+/// A host function. Cheap to clone.
 #[derive(Clone)]
 pub struct HostFunction(pub(super) Arc<Inner>);
 
@@ -57,7 +57,7 @@ pub(super) struct Inner {
 }
 
 impl HostFunction {
-    /// Starts the description of a function.
+    /// Starts building a function.
     pub fn builder(name: impl Into<String>) -> FunctionBuilder {
         FunctionBuilder::new(name.into())
     }
@@ -77,12 +77,12 @@ impl HostFunction {
         &self.0.params
     }
 
-    /// JSON Schema of its result; `true` when anything may come.
+    /// JSON Schema of its result; `true` for any value.
     pub fn result(&self) -> &Value {
         &self.0.result
     }
 
-    /// Checks the arguments and runs the handler until it answers, the run is cancelled or the deadline passes.
+    /// Validates the arguments and runs the handler until it returns, the run is cancelled or the deadline passes.
     pub async fn call(&self, context: CallContext, args: Vec<Value>) -> Result<Value, FunctionError> {
         self.check(&args)?;
         let cancel = context.cancel.clone();
@@ -105,7 +105,7 @@ impl HostFunction {
         FunctionError::new(code, format!("{} {how}", self.name()))
     }
 
-    /// Checks positional arguments against the signature; the error names the argument.
+    /// Validates positional arguments against the signature; the error names the argument.
     pub fn check(&self, args: &[Value]) -> Result<(), FunctionError> {
         let wrong = |complaint: String| {
             Err(FunctionError::new(ErrorCode::InvalidArguments, format!("{}: {complaint}", self.name())))
@@ -144,7 +144,7 @@ fn complaint(param: &Param, validator: &Validator, value: &Value) -> Option<Stri
 }
 
 pub(super) fn shortened(text: String) -> String {
-    match text.char_indices().nth(MAX_COMPLAINT) {
+    match text.char_indices().nth(MAX_ERROR_CHARS) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text,
     }

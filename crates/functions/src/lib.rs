@@ -1,15 +1,18 @@
-//! Host functions: what code in the sandbox may call besides the tools of backends.
+//! Host functions: functions of the host that programs may call besides the tools of backends.
 //!
-//! A function is one [`HostFunction`]: name, signature, description, handler. Everything a reader sees of it (the text for a
-//! model, the answer of `/v1/functions`, the `.d.ts`) is generated from that entry by [`docs`], so adding one is one entry in
-//! one place. The doors build one [`Registry`] a run: built in, below what the embedder added, below what the run brought.
-//!
-//! Which run may call what, how often and how large is the bridge's business, not this module's.
+//! A function is one [`HostFunction`]: name, signature, description, handler. Its documentation (the text for a model, the
+//! response of `/v1/functions`) is generated from that entry by [`docs`]. A run has one [`Registry`], merged from the
+//! built-in functions, those of the embedder and those of the request; later ones override earlier ones.
 //!
 //! # Layout
-//! [`FunctionName`] and [`HostFunction`] describe; [`CallContext`] and [`FunctionError`] are what a handler gets and may answer;
-//! [`Registry`] merges, restricts and calls; [`builtin`], [`weather`] and [`endpoint`] are the functions we bring; [`http`] is
-//! the guarded client below them.
+//! - `name`, `function`, `signature`: [`FunctionName`], [`HostFunction`] and the builder that checks a signature
+//! - `context`, `error`: [`CallContext`], the input of a handler besides its arguments, and [`FunctionError`]
+//! - `registry`: [`Registry`] merges, restricts and calls functions
+//! - [`builtin`], [`weather`], [`endpoint`]: the built-in functions, and functions from the configuration
+//! - [`docs`]: documentation from signatures
+//! - [`http`]: the guarded HTTP client
+//!
+//! Deliberately absent: which run may call which function, and how often, is decided by the bridge.
 
 #![forbid(unsafe_code)]
 

@@ -1,21 +1,22 @@
 //! The name of a host function: `someFn`, or `api.someFn`.
 //!
-//! Names become globals of the sandbox and path segments of the RPC bridge, so they are ASCII identifiers, at most 64 long, that
-//! hide nothing the sandbox has of its own. `api` is the one namespace.
+//! Names become globals of the sandbox and path segments of the RPC bridge, so they are ASCII identifiers of at most 64
+//! characters that shadow no global of the sandbox. `api` is the only namespace.
 
 use serde::{Serialize, Serializer};
 use std::fmt;
 use toolgate_plan::words;
 
-/// The one namespace.
+/// The only namespace.
 const NAMESPACE: &str = "api";
-const MAX_LENGTH: usize = 64;
+/// Maximum length of a name without its namespace.
+const MAX_NAME_LENGTH: usize = 64;
 
-/// A checked name of a host function.
+/// A valid name of a host function.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionName(String);
 
-/// Why a text can't name a host function.
+/// Why a text is not a valid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
     /// Not an identifier, and not `api.` and an identifier.
@@ -23,28 +24,28 @@ pub enum BadName {
         "`{0}` is not a function name: use an ASCII identifier of at most 64 characters, or `api.` and such an identifier"
     )]
     NotAnIdentifier(String),
-    /// The sandbox has something of that name.
-    #[error("`{0}` is a name of the language or of the sandbox")]
+    /// The name is a reserved word or a global of the sandbox.
+    #[error("`{0}` is a reserved word or a global of the sandbox")]
     Reserved(String),
 }
 
 impl FunctionName {
-    /// Checks a name.
+    /// Validates a name.
     pub fn parse(text: &str) -> Result<Self, BadName> {
         let local = text.strip_prefix("api.").unwrap_or(text);
         if !is_identifier(local) {
-            return Err(BadName::NotAnIdentifier(text.chars().take(MAX_LENGTH).collect()));
+            return Err(BadName::NotAnIdentifier(text.chars().take(MAX_NAME_LENGTH).collect()));
         }
         let reserved = if local.len() == text.len() { is_global(text) } else { is_object_protocol(local) };
         if reserved { Err(BadName::Reserved(text.to_owned())) } else { Ok(Self(text.to_owned())) }
     }
 
-    /// The whole name: `httpCall`, `api.fetch`.
+    /// The full name: `httpCall`, `api.fetch`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// `api`, for a name under it.
+    /// `api` for a name in that namespace.
     pub fn namespace(&self) -> Option<&'static str> {
         self.0.contains('.').then_some(NAMESPACE)
     }
@@ -67,23 +68,23 @@ impl Serialize for FunctionName {
     }
 }
 
-/// An ASCII identifier of a sensible length; reserved words are another question.
+/// Whether `text` is an ASCII identifier of at most 64 characters. Reserved words are not excluded.
 pub(super) fn is_identifier(text: &str) -> bool {
     let mut bytes = text.bytes();
     let first = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_' || b == b'$');
-    first && text.len() <= MAX_LENGTH && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'$')
+    first && text.len() <= MAX_NAME_LENGTH && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'$')
 }
 
 fn is_global(name: &str) -> bool {
     words::is_reserved(name) || words::is_sandbox_global(name) || MISLEADING.contains(&name) || name.starts_with("__")
 }
 
-/// Members that the language itself looks up on any object: a function under `api` must not answer for them.
+/// Members that JavaScript looks up implicitly on any object, such as `then`: no function under `api` may have such a name.
 fn is_object_protocol(member: &str) -> bool {
     words::is_object_member(member) || member.starts_with("__")
 }
 
-/// What programs, modules and advice are called beyond the sandbox's own globals: a function of such a name would confuse.
+/// Names that are no globals of the sandbox but would be misleading as function names.
 const MISLEADING: [&str; 5] = ["Bun", "data", "fs", "main", "module"];
 
 #[cfg(test)]

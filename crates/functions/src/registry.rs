@@ -1,22 +1,23 @@
-//! The functions one run may call, by name.
+//! The functions that a run may call, by name.
 //!
-//! Registries are values: merging and restricting give new ones, so what one run was granted can't change under another.
+//! Registries are immutable values: merging and restricting return new ones, so one run cannot change the functions of
+//! another.
 
 use super::{CallContext, ErrorCode, FunctionError, HostFunction};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A set of host functions with distinct names. Cheap enough to build for every run.
+/// A set of host functions with distinct names, built for every run.
 #[derive(Debug, Clone, Default)]
 pub struct Registry(BTreeMap<String, HostFunction>);
 
-/// A run asked for functions that nobody registered.
+/// A request names functions that do not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no function named {}; known are: {}", quoted(.unknown), quoted(.known))]
+#[error("no function named {}; the functions are: {}", quoted(.unknown), quoted(.known))]
 pub struct UnknownFunction {
-    /// The names asked for, in the order asked.
+    /// The unknown names, in the order of the request.
     pub unknown: Vec<String>,
-    /// The names there are.
+    /// The names of all functions.
     pub known: Vec<String>,
 }
 
@@ -34,12 +35,12 @@ impl Registry {
         Self::default()
     }
 
-    /// Adds a function; one of the same name gives way.
+    /// Adds a function and replaces one of the same name.
     pub fn insert(&mut self, function: HostFunction) {
         self.0.insert(function.name().as_str().to_owned(), function);
     }
 
-    /// This registry below `over`: of two functions with one name, the upper is kept. Built in < engine < run.
+    /// This registry with the functions of `over` added; those override functions of the same name.
     #[must_use]
     pub fn merged(&self, over: &Self) -> Self {
         let mut functions = self.0.clone();
@@ -47,7 +48,7 @@ impl Registry {
         Self(functions)
     }
 
-    /// Only the named functions: what a run's `functions` list leaves out is not there.
+    /// A registry of only the named functions.
     pub fn restricted<S: AsRef<str>>(&self, names: &[S]) -> Result<Self, UnknownFunction> {
         let mut kept = BTreeMap::new();
         let mut unknown = Vec::new();
@@ -60,7 +61,7 @@ impl Registry {
         if unknown.is_empty() { Ok(Self(kept)) } else { Err(UnknownFunction { unknown, known: self.names() }) }
     }
 
-    /// A function by its whole name.
+    /// A function by its full name.
     pub fn get(&self, name: &str) -> Option<&HostFunction> {
         self.0.get(name)
     }
@@ -85,7 +86,7 @@ impl Registry {
         self.0.is_empty()
     }
 
-    /// Calls a function. A name that was not granted and one that never existed get the same answer.
+    /// Calls a function. A function that was not granted and one that does not exist give the same error.
     pub async fn call(&self, name: &str, context: CallContext, args: Vec<Value>) -> Result<Value, FunctionError> {
         match self.0.get(name) {
             Some(function) => function.call(context, args).await,
@@ -144,6 +145,6 @@ mod tests {
     #[test]
     fn an_unknown_name_is_named_with_the_known_ones() {
         let error = registry(&["a", "api.b"], "x").restricted(&["a", "zz", "y\n"]).expect_err("two are unknown");
-        assert_eq!(error.to_string(), r"no function named `zz`, `y\n`; known are: `a`, `api.b`");
+        assert_eq!(error.to_string(), r"no function named `zz`, `y\n`; the functions are: `a`, `api.b`");
     }
 }

@@ -1,4 +1,4 @@
-//! The signature of a host function while it is being written, and the rules it must keep.
+//! Builds the signature of a host function and checks it.
 
 use super::function::{Handler, Inner, shortened};
 use super::name::is_identifier;
@@ -8,29 +8,29 @@ use serde_json::Value;
 use std::future::Future;
 use std::sync::Arc;
 
-/// Why a signature is none.
+/// Why a signature is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
-    /// The function's name.
+    /// The name of the function is invalid.
     #[error(transparent)]
     Name(#[from] BadName),
-    /// A parameter's name.
-    #[error("{function}: `{param}` is not a parameter name")]
+    /// The name of a parameter is invalid.
+    #[error("{function}: `{param}` is not a valid parameter name")]
     ParamName {
         /// The function.
         function: FunctionName,
-        /// The parameter as given.
+        /// The invalid name.
         param: String,
     },
-    /// A required parameter after one that may be left out, anything after a rest parameter, or a name used twice.
-    #[error("{function}: the parameter `{param}` can't stand where it does")]
+    /// A required parameter after an optional one, a parameter after a rest parameter, or a duplicate name.
+    #[error("{function}: the parameter `{param}` is a duplicate or follows an optional or rest parameter")]
     ParamOrder {
         /// The function.
         function: FunctionName,
         /// The misplaced parameter.
         param: String,
     },
-    /// A reference in a schema that came from a remote caller.
+    /// A schema from a remote caller has a reference.
     #[error("{function}: the schema of `{param}` must not use references")]
     Reference {
         /// The function.
@@ -38,8 +38,8 @@ pub enum SignatureError {
         /// The parameter.
         param: String,
     },
-    /// A schema that is none.
-    #[error("{function}: the schema of `{param}` is not a JSON Schema: {complaint}")]
+    /// A schema is invalid.
+    #[error("{function}: the schema of `{param}` is not a valid JSON Schema: {complaint}")]
     Schema {
         /// The function.
         function: FunctionName,
@@ -50,7 +50,7 @@ pub enum SignatureError {
     },
 }
 
-/// A function being described. [`FunctionBuilder::handle`] ends it.
+/// Builds a function; [`FunctionBuilder::handle`] completes it.
 #[derive(Debug, Clone)]
 pub struct FunctionBuilder {
     name: String,
@@ -60,7 +60,7 @@ pub struct FunctionBuilder {
     origin: Origin,
 }
 
-/// Who wrote a signature.
+/// Whether a signature is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     Own,
@@ -73,22 +73,22 @@ impl FunctionBuilder {
         Self { name, description, params, result: Value::Bool(true), origin: Origin::Own }
     }
 
-    /// Says that the signature came from a remote caller. Its schemas can't use references: with them a few lines can make the
-    /// check of one argument take exponential time.
+    /// Marks the signature as one of a remote caller. Its schemas must not use references, with which a small schema can
+    /// make the validation of one argument take exponential time.
     #[must_use]
     pub fn foreign(mut self) -> Self {
         self.origin = Origin::Foreign;
         self
     }
 
-    /// Says what the function does, in a sentence or two.
+    /// Sets the description: one or two sentences.
     #[must_use]
     pub fn describe(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
     }
 
-    /// Adds a parameter that must be given.
+    /// Adds a required parameter.
     #[must_use]
     pub fn required(self, name: &str, schema: Value, description: &str) -> Self {
         self.param(Param {
@@ -99,7 +99,7 @@ impl FunctionBuilder {
         })
     }
 
-    /// Adds a parameter that may be left out.
+    /// Adds an optional parameter.
     #[must_use]
     pub fn optional(self, name: &str, schema: Value, description: &str) -> Self {
         self.param(Param {
@@ -110,21 +110,21 @@ impl FunctionBuilder {
         })
     }
 
-    /// Adds a parameter that was described elsewhere.
+    /// Adds a parameter.
     #[must_use]
     pub fn param(mut self, param: Param) -> Self {
         self.params.push(param);
         self
     }
 
-    /// Gives the JSON Schema of the result.
+    /// Sets the JSON Schema of the result.
     #[must_use]
     pub fn returns(mut self, schema: Value) -> Self {
         self.result = schema;
         self
     }
 
-    /// Checks the signature and gives the function its handler.
+    /// Checks the signature and sets the handler.
     pub fn handle<F, A>(self, handler: F) -> Result<HostFunction, SignatureError>
     where
         F: Fn(CallContext, Vec<Value>) -> A + Send + Sync + 'static,
@@ -174,7 +174,8 @@ fn has_reference(schema: &Value) -> bool {
     }
 }
 
-/// Signatures may come from a remote caller: patterns run on the engine without backtracking, and references stay inside.
+/// Compiles a schema. Schemas may come from a remote caller, so patterns use a regular expression engine without
+/// backtracking, and remote references are not resolved.
 fn validator(function: &FunctionName, param: &Param) -> Result<Validator, SignatureError> {
     jsonschema::options().with_pattern_options(PatternOptions::regex()).build(&param.schema).map_err(|error| {
         SignatureError::Schema {
@@ -203,11 +204,13 @@ mod tests {
     fn optional_parameters_come_last_and_rest_at_the_end() {
         use Presence::{Optional, Required, Rest};
         check_signature(&[("a", Required), ("b", Optional), ("c", Rest)], "ok");
-        check_signature(&[("a", Optional), ("b", Required)], "f: the parameter `b` can't stand where it does");
-        check_signature(&[("a", Rest), ("b", Optional)], "f: the parameter `b` can't stand where it does");
-        check_signature(&[("a", Required), ("a", Required)], "f: the parameter `a` can't stand where it does");
-        check_signature(&[("a-b", Required)], "f: `a-b` is not a parameter name");
-        check_signature(&[("class", Required)], "f: `class` is not a parameter name");
+        let misplaced =
+            |name: &str| format!("f: the parameter `{name}` is a duplicate or follows an optional or rest parameter");
+        check_signature(&[("a", Optional), ("b", Required)], &misplaced("b"));
+        check_signature(&[("a", Rest), ("b", Optional)], &misplaced("b"));
+        check_signature(&[("a", Required), ("a", Required)], &misplaced("a"));
+        check_signature(&[("a-b", Required)], "f: `a-b` is not a valid parameter name");
+        check_signature(&[("class", Required)], "f: `class` is not a valid parameter name");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! `api.getWeather`: the current weather at a place, from Open-Meteo or a service that speaks like it.
+//! `api.getWeather`: the current weather at a place, from Open-Meteo or a compatible service.
 //!
-//! The base URL is the user's configuration and trusted as such; nothing of the arguments reaches the URL but two numbers.
+//! The base URL is configured and trusted; of the arguments, only two numbers become part of the URL.
 
 use super::http::{TrustedClient, read_body};
 use super::{CallContext, Coordinates, ErrorCode, FunctionError, HostFunction, SignatureError};
@@ -11,14 +11,15 @@ use url::Url;
 
 const CURRENT: &str = "temperature_2m,relative_humidity_2m,apparent_temperature,is_day,precipitation,weather_code,cloud_cover,\
                        wind_speed_10m,wind_direction_10m";
-const MAX_ANSWER: usize = 256 * 1024;
+/// Maximum size of a response body, in bytes.
+const MAX_BODY_BYTES: usize = 256 * 1024;
 
-/// Where the weather comes from.
+/// The weather service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WeatherSettings {
     /// The service; `/v1/forecast` is added to its path.
     pub base_url: Url,
-    /// How long to wait for it.
+    /// Timeout of a request.
     pub timeout: Duration,
 }
 
@@ -72,7 +73,7 @@ fn weather_schema() -> Value {
     })
 }
 
-/// The place that was given, or the one of the hints; the report says when it was a guess.
+/// The given place, or the place of the hints, with a warning in the report.
 fn place(given: Option<&Value>, context: &CallContext) -> Result<Coordinates, FunctionError> {
     let degrees = |name| given.and_then(|place| place.get(name)).and_then(Value::as_f64);
     if let (Some(latitude), Some(longitude)) = (degrees("latitude"), degrees("longitude"))
@@ -98,7 +99,7 @@ async fn current(client: &Client, settings: &WeatherSettings, place: Coordinates
     if !status.is_success() {
         return Err(FunctionError::failed(format!("the weather service answered {status}")));
     }
-    let body = read_body(response, MAX_ANSWER).await?;
+    let body = read_body(response, MAX_BODY_BYTES).await?;
     let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
     let part = |name: &str| answer.get(name).cloned();
     let (Some(current), Some(units)) = (part("current"), part("current_units")) else {
@@ -127,5 +128,5 @@ fn unavailable(error: &reqwest::Error) -> FunctionError {
     if error.is_timeout() {
         return FunctionError::new(ErrorCode::Timeout, "the weather service did not answer in time");
     }
-    FunctionError::new(ErrorCode::Unavailable, "the weather service can't be reached")
+    FunctionError::new(ErrorCode::Unavailable, "the weather service cannot be reached")
 }

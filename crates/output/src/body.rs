@@ -1,7 +1,7 @@
-//! The text on its way through the stages.
+//! The text between stages.
 //!
-//! A body knows what it would print without printing it: its size and number of
-//! lines, its first and its last bytes. Only what is returned is ever laid out.
+//! A body computes the size, the number of lines, the first and the last bytes of its printed form without printing all of
+//! it. Only the returned part is indented.
 
 use std::borrow::Cow;
 
@@ -9,18 +9,18 @@ use memchr::memchr_iter;
 
 use toolgate_json::{Measure, Value, Window, pretty};
 
-/// How a body's text is to be read.
+/// How the text of a body is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Text that is shown as it is.
+    /// Plain text, printed unchanged.
     Text,
-    /// JSON that a tool returned inside a string: shown with the layout it came with.
+    /// JSON that a tool returned inside a string, printed with its own layout.
     Written,
-    /// A returned value: shown with two spaces a level.
+    /// A returned value, printed with two spaces per level.
     Pretty,
 }
 
-/// Size of a text.
+/// The size of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) bytes: usize,
@@ -35,7 +35,7 @@ impl Extent {
     }
 }
 
-/// A text and how it prints.
+/// A text with its printed form.
 #[derive(Clone, Debug)]
 pub struct Body<'a> {
     text: Cow<'a, str>,
@@ -44,7 +44,7 @@ pub struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// `text` has to be JSON for the two JSON forms.
+    /// A body; `text` must be JSON for the two JSON forms.
     pub fn new(text: Cow<'a, str>, form: Form) -> Self {
         let extent = match form {
             Form::Text | Form::Written => Extent::of(&text),
@@ -61,7 +61,7 @@ impl<'a> Body<'a> {
         self.form
     }
 
-    /// Size as printed.
+    /// The size of the printed form.
     pub(crate) fn extent(&self) -> Extent {
         self.extent
     }
@@ -75,7 +75,7 @@ impl<'a> Body<'a> {
         &self.text
     }
 
-    /// Appends the first bytes as printed, at most `room`.
+    /// Appends the first bytes of the printed form, at most `room`.
     pub(crate) fn print_head(&self, room: usize, out: &mut String) {
         match self.form {
             Form::Text | Form::Written => {
@@ -85,7 +85,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// The last bytes as printed, at most `room`.
+    /// The last bytes of the printed form, at most `room`.
     pub(crate) fn tail(&self, room: usize) -> Cow<'_, str> {
         let from = self.extent.bytes.saturating_sub(room);
         if self.form == Form::Pretty {

@@ -1,28 +1,28 @@
-//! The last stage: what the reader got and what there was.
+//! The last stage: a footer with the returned and the processed size.
 //!
-//! Both numbers are bytes of text: *processed* is the text before the first
-//! stage, *returned* is everything that is returned, this footer included.
+//! Both are bytes of text: *processed* is the text before the first stage, *returned* is everything that is returned,
+//! including the footer.
 
 use super::size::Kb;
 use crate::results::ResultId;
 
-/// A footer is worth its bytes when more than this went.
-pub(crate) const WORTH: usize = 200;
+/// A stage must save more than this many bytes; otherwise the footer would cost more than it saves.
+pub(crate) const MIN_SAVING: usize = 200;
 
-/// Set aside for a footer. More than [`WORTH`], so that a text cut to make room for a footer has earned one,
-/// and more than the longest footer.
+/// Bytes reserved for a footer. Greater than [`MIN_SAVING`], so that a text that was truncated to make room for a footer
+/// gets one, and greater than the longest footer.
 pub(crate) const ROOM: usize = 208;
 
-/// The footer below `body`, which is left of a text of `processed` bytes.
+/// The footer for `body`, the rest of a text of `processed` bytes.
 pub(crate) fn footer(body: &str, processed: usize, result: Option<&ResultId>) -> String {
     let break_line = if body.ends_with('\n') { "\n" } else { "\n\n" };
     format!("{break_line}{}", settled(body.len() + break_line.len(), processed, result))
 }
 
-/// The text whose numbers count itself.
+/// The footer text; its numbers include its own length.
 fn settled(above: usize, processed: usize, result: Option<&ResultId>) -> String {
     let mut text = write(above, processed, result);
-    // The footer counts itself, and a digit more or less changes the count; it settles within a step or two.
+    // The length of the footer depends on its digits; two iterations are enough.
     for _ in 0..3 {
         text = write(above + text.len(), processed, result);
     }
@@ -42,7 +42,7 @@ fn write(returned: usize, processed: usize, result: Option<&ResultId>) -> String
     text
 }
 
-/// The share that went, as a whole number of percent.
+/// The share of removed bytes in percent, rounded.
 pub(crate) fn percent_reduced(returned: u64, processed: u64) -> u64 {
     if processed == 0 {
         return 0;
@@ -68,6 +68,6 @@ mod tests {
     fn the_longest_footer_fits_its_room() {
         let id = ResultId::parse("res_00112233445566778899aabbccddeeff").expect("an id");
         assert!(settled(usize::MAX / 4, usize::MAX, Some(&id)).len() + 2 <= ROOM);
-        const { assert!(ROOM > WORTH) };
+        const { assert!(ROOM > MIN_SAVING) };
     }
 }

@@ -1,21 +1,19 @@
-//! Shapes what a run returned for a context window.
+//! Reduces the result of a run to fit a context window, and keeps the full result.
 //!
 //! ```text
 //! raw -> intent filter -> JSON chunking -> truncation -> size footer
 //! ```
 //!
-//! Every stage may only leave out, and whatever was left out is kept whole in the
-//! result store, under an id that the footer names. A stage that would save no
-//! more than a footer costs does nothing. The whole is linear in its input. With
-//! the input, what is kept of it and the answer, it holds at most three times the input.
+//! Stages only remove text, and the full result is kept in the result store under an id that the footer names. A stage that
+//! would save less than a footer costs does nothing. Time is linear in the input. Memory is at most three times the input,
+//! including the input itself, the kept result and the answer.
 //!
 //! # Layout
-//! - `json`: JSON text read in place
-//! - `raw`, `body`: what was returned, and the text on its way
+//! - `raw`, `body`: the returned value, and the text between stages
 //! - `intent`, `chunk`, `truncate`, `footer`: the stages
-//! - `stats`: the sums over a session
+//! - [`results`]: the store of full results, and reading parts of them
 //!
-//! The stages know no clock, store or door: they hand the whole to the caller's `keep`. The store is in [`results`].
+//! The stages know neither the store nor a clock: they pass the full result to the caller's `keep`.
 
 #![forbid(unsafe_code)]
 
@@ -29,7 +27,6 @@ pub mod results;
 #[path = "../../json/src/samples.rs"]
 pub(crate) mod samples;
 mod size;
-mod stats;
 mod truncate;
 
 #[cfg(test)]
@@ -37,30 +34,29 @@ mod tests;
 
 pub use body::{Body, Form};
 pub(crate) use size::Kb;
-pub use stats::OutputStats;
 pub use truncate::{Cut, fit};
 
 use crate::results::{Kept, ResultId};
 
-/// The smallest `max_output_size` that leaves room for a marker, a footer and the result id.
-/// Below it the bound still holds, and these are left out as it takes.
-pub const MIN_OUTPUT_SIZE: usize = 2 * footer::ROOM;
+/// The smallest `max_output_size` with room for a marker, a footer and the result id. Below it the limit still holds, and
+/// these are omitted as needed.
+const MIN_OUTPUT_SIZE: usize = 2 * footer::ROOM;
 
-/// The longest header that a stage may set above the text.
+/// Maximum length of the header that a stage adds above the text.
 pub const MAX_HEADER_SIZE: usize = intent::MAX_HEADER;
 
-/// Which stages run, and their sizes.
+/// The stages to run, and their limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputSettings {
-    /// Keep only what matches the caller's intent, when there is one.
+    /// Keep only the parts that match the caller's intent, if there is one.
     pub intent: bool,
-    /// Outline large JSON.
+    /// Replace large JSON by an outline.
     pub auto_chunk_json: bool,
-    /// Cut the middle out of what is too long; otherwise cut off the end.
+    /// Truncate in the middle; otherwise at the end.
     pub smart_truncation: bool,
-    /// JSON above this many bytes is outlined.
+    /// Size in bytes above which JSON is replaced by an outline.
     pub chunk_threshold: usize,
-    /// Hard bound on the bytes returned, marker and footer included.
+    /// Maximum number of returned bytes, including marker and footer.
     pub max_output_size: usize,
 }
 
@@ -79,44 +75,44 @@ impl Default for OutputSettings {
 /// A stage that changed the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Sections that do not match the intent were left out.
+    /// Sections that do not match the intent were removed.
     Intent,
     /// JSON was replaced by its outline.
     Chunk,
-    /// The middle or the end was cut.
+    /// The middle or the end was removed.
     Truncate,
     /// A size footer was added.
     Footer,
 }
 
-/// What is returned to the agent.
+/// The reduced result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// Never longer than `max_output_size`.
+    /// At most `max_output_size` bytes.
     pub text: String,
-    /// Bytes of the text before the first stage.
+    /// Length of the text before the first stage, in bytes.
     pub bytes_processed: usize,
-    /// Bytes of [`text`](Self::text).
+    /// Length of [`text`](Self::text), in bytes.
     pub bytes_returned: usize,
-    /// The stages that changed something, in order.
+    /// The stages that changed the text, in order.
     pub stages: Vec<Stage>,
-    /// Where the whole is kept, if something was left out and the store took it.
+    /// The id of the full result, if something was removed and the store kept it.
     pub result_id: Option<ResultId>,
 }
 
-/// Shapes a returned value, given as JSON text. `keep` receives the whole if some of it is left out.
+/// Reduces a returned value, given as JSON text. `keep` receives the full result if something is removed.
 pub fn shape(
     returned: &str,
     settings: &OutputSettings,
     intent: Option<&str>,
     keep: &mut dyn FnMut(Kept<'_>) -> Option<ResultId>,
 ) -> Response {
-    let (raw, body) = raw::Raw::read(returned, settings.chunk_threshold.min(intent::ABOVE));
+    let (raw, body) = raw::Raw::read(returned, settings.chunk_threshold.min(intent::MIN_FILTERED));
     let Reduced { mut text, processed, mut stages } = reduce(body, settings, intent);
     let mut result_id = None;
     if !stages.is_empty() {
         result_id = keep(raw.kept());
-        if processed.saturating_sub(text.len()) > footer::WORTH {
+        if processed.saturating_sub(text.len()) > footer::MIN_SAVING {
             let footer = footer::footer(&text, processed, result_id.as_ref());
             if text.len() + footer.len() <= settings.max_output_size {
                 text.push_str(&footer);
@@ -127,7 +123,7 @@ pub fn shape(
     Response { bytes_processed: processed, bytes_returned: text.len(), text, stages, result_id }
 }
 
-/// The text after the stages that leave out.
+/// The text after the reducing stages.
 struct Reduced {
     text: String,
     processed: usize,
@@ -154,7 +150,7 @@ fn reduce(mut body: Body<'_>, settings: &OutputSettings, intent: Option<&str>) -
             body = outline;
         }
     }
-    // Untouched text may take all the room, since it needs no footer.
+    // An unchanged text needs no footer, so it may use all of the room.
     let untouched = stages.is_empty();
     let room = if untouched && processed <= settings.max_output_size { settings.max_output_size } else { room };
     if header.len().saturating_add(body.extent().bytes) > room {
@@ -164,7 +160,7 @@ fn reduce(mut body: Body<'_>, settings: &OutputSettings, intent: Option<&str>) -
     let mut text = header;
     text.truncate(text.floor_char_boundary(room));
     let room = room - text.len();
-    // With room for the footer, so that the answer is not copied to grow.
+    // Reserve room for the footer, so that the text is not reallocated.
     text.reserve_exact(body.extent().bytes.min(room) + footer::ROOM);
     truncate::print_fitting(&body, room, cut, &mut text);
     Reduced { text, processed, stages }

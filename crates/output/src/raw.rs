@@ -1,11 +1,10 @@
-//! What a run returned, before the first stage.
+//! The returned value before the first stage.
 //!
-//! A returned string is the text it is; any other value is pretty JSON. A string
-//! that holds a JSON object or array is what most tools return, so from a size
-//! on it is read as that JSON, with the layout it came with.
+//! A returned string is shown as its text, any other value as indented JSON. Most tools return a string that contains a
+//! JSON object or array, so a string above a size is treated as that JSON, with its own layout.
 //!
-//! Only places in the input are remembered. The text of a string with escapes is made when it is
-//! shown and again when it is kept: a little time, so that it is not held beside what is made of it.
+//! Only slices of the input are stored. A string with escapes is decoded when it is shown and again when it is kept: this
+//! costs time and saves the memory of a copy.
 
 use std::borrow::Cow;
 
@@ -18,21 +17,21 @@ use toolgate_json::{Facts, Shape, Value, check, replace_lone_surrogates, unquote
 pub(crate) enum Raw<'a> {
     /// The value as JSON text.
     Json(&'a str),
-    /// A string as it was spelled in JSON.
+    /// A string in its JSON spelling.
     String {
         spelt: &'a str,
-        /// Some of it has no place in Rust text.
+        /// It has lone surrogates, which a Rust string cannot contain.
         lone_surrogates: bool,
-        /// Its text is itself a JSON object or array.
+        /// Its text is a JSON object or array.
         holds_json: bool,
     },
-    /// Not JSON at all: shown as it is, since refusing it would lose it.
+    /// Not JSON: shown unchanged.
     Other(&'a str),
 }
 
 impl<'a> Raw<'a> {
-    /// Reads JSON text, and gives the body for the first stage. Strings longer than `json_above` bytes are looked into
-    /// for JSON.
+    /// Reads JSON text and returns the body for the first stage. Strings longer than `json_above` bytes are checked for
+    /// JSON.
     pub(crate) fn read(returned: &'a str, json_above: usize) -> (Self, Body<'a>) {
         let Some(facts) = check(returned) else {
             return (Self::Other(returned), Body::new(Cow::Borrowed(returned), Form::Text));
@@ -44,12 +43,12 @@ impl<'a> Raw<'a> {
         let text = unquote(value.text());
         let may_hold_json = text.len() > json_above && text.trim_start().starts_with(['{', '[']);
         let holds_json = may_hold_json && check(&text).is_some();
-        // Given as the text it is, also where its escapes are half a surrogate pair.
+        // Shown as text even if its escapes include lone surrogates.
         let body = Body::new(text, if holds_json { Form::Written } else { Form::Text });
         (Self::String { spelt: value.text(), lone_surrogates: facts.lone_surrogates, holds_json }, body)
     }
 
-    /// The whole, exactly as returned, for the result store.
+    /// The full result, exactly as returned, for the result store.
     pub(crate) fn kept(self) -> Kept<'a> {
         match self {
             Self::Json(json) | Self::String { spelt: json, lone_surrogates: true, .. } => {
@@ -63,7 +62,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// JSON that strict parsers take.
+/// JSON without lone surrogates, which strict parsers reject.
 fn displayable(json: &str, facts: Facts) -> Cow<'_, str> {
     if facts.lone_surrogates { Cow::Owned(replace_lone_surrogates(json)) } else { Cow::Borrowed(json) }
 }

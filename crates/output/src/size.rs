@@ -1,4 +1,4 @@
-//! How sizes are written: kilobytes of 1024 bytes with one decimal, everywhere the same.
+//! Formats sizes as kilobytes of 1024 bytes with one decimal.
 
 use std::fmt;
 

@@ -1,18 +1,18 @@
-//! The third stage: what is still too long loses its middle.
+//! The third stage: truncates a text that is still too long.
 //!
-//! The beginning tells what a text is and the end how it came out, so both stay:
-//! 60% and 40% of the room, on line boundaries where lines allow it. The room is
-//! a hard bound on the answer, marker included, for every value down to zero.
+//! Removes the middle: the beginning identifies a text and the end has its outcome, so 60% of the room go to the head and
+//! 40% to the tail, at line boundaries if possible. The room is a hard limit, including the marker, for every value down to
+//! zero.
 
 use super::body::{Body, Extent};
 use super::size::Kb;
 
-/// Where the cut falls.
+/// Where a text is truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Out of the middle.
+    /// In the middle.
     Middle,
-    /// Off the end.
+    /// At the end.
     End,
 }
 
@@ -23,7 +23,7 @@ pub fn fit(body: &Body<'_>, room: usize, cut: Cut) -> String {
     out
 }
 
-/// Appends at most `room` bytes of the body. Head and marker go where they stay: the answer is never held twice.
+/// Appends at most `room` bytes of the body. Head and marker are written in place, so that the answer is not copied.
 pub(super) fn print_fitting(body: &Body<'_>, room: usize, cut: Cut, out: &mut String) {
     let start = out.len();
     if body.extent().bytes <= room {
@@ -39,15 +39,15 @@ pub(super) fn print_fitting(body: &Body<'_>, room: usize, cut: Cut, out: &mut St
         fits
     });
     if !fitted {
-        // Too little room for a marker and something to mark.
+        // No room for a marker and some text.
         body.print_head(room, out);
     }
 }
 
-/// Appends what it leaves of the body; what it appended before it gave up is to be taken back.
+/// Appends the truncated body; `None` if that does not work, after which the caller removes what was appended.
 type CutBy = fn(&Body<'_>, usize, &mut String) -> Option<()>;
 
-/// Whole lines from both ends, unless long lines would leave much of the room empty.
+/// Truncates between lines, unless long lines would leave more than half of the room empty.
 fn between_lines(body: &Body<'_>, room: usize, out: &mut String) -> Option<()> {
     let all = body.extent();
     let marker_room = lines_marker(all, all.lines, all.lines).len() + 2;
@@ -60,7 +60,7 @@ fn between_lines(body: &Body<'_>, room: usize, out: &mut String) -> Option<()> {
     if head.len() * 2 < head_room || tail.len() * 2 < tail_room {
         return None;
     }
-    // `head` lost its last line break, so an empty last line still counts.
+    // `head` is without its last line break, so an empty last line counts.
     let first = Extent::of(head).lines + usize::from(head.ends_with('\n') || head.is_empty());
     let last = Extent::of(tail).lines;
     let gone = Extent {
@@ -94,7 +94,7 @@ fn middle_marker(gone: usize) -> String {
 
 fn head_only(body: &Body<'_>, room: usize, out: &mut String) -> Option<()> {
     let all = body.extent().bytes;
-    let left = room.checked_sub(end_marker(all).len()).filter(|&left| left >= LEAST)?;
+    let left = room.checked_sub(end_marker(all).len()).filter(|&left| left >= MIN_TEXT)?;
     let start = out.len();
     body.print_head(left, out);
     let head = out.get(start..)?;
@@ -109,13 +109,13 @@ fn end_marker(gone: usize) -> String {
     format!("\n... [truncated end — {} omitted] ...", Kb(gone))
 }
 
-/// Text that a marker must leave room for, or it is not worth its place.
-const LEAST: usize = 16;
+/// Minimum number of bytes of text beside a marker.
+const MIN_TEXT: usize = 16;
 
-/// What head and tail may take once the marker has its place.
+/// The sizes of head and tail beside the marker.
 fn shares(room: usize, marker: usize) -> Option<(usize, usize)> {
-    let left = room.checked_sub(marker).filter(|&left| left >= LEAST)?;
-    // Divided first: the room may be any number.
+    let left = room.checked_sub(marker).filter(|&left| left >= MIN_TEXT)?;
+    // Divide first, because the product may overflow.
     let head = left / 5 * 3 + left % 5 * 3 / 5;
     Some((head, left - head))
 }

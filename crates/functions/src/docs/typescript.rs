@@ -1,7 +1,7 @@
-//! JSON Schema as a TypeScript type, as far as a signature needs it.
+//! Converts a JSON Schema to a TypeScript type for a signature.
 //!
-//! A type here informs and never checks, so what has no short spelling (references, conditions, patterns) is `unknown`, and
-//! depth is bounded: schemas may come from a remote caller.
+//! The type is documentation only, so references, conditions and patterns become `unknown`. The depth is bounded, because
+//! schemas may come from a remote caller.
 
 use serde_json::{Map, Value};
 
@@ -86,15 +86,6 @@ fn union(types: impl Iterator<Item = String>) -> String {
         }
     });
     if distinct.is_empty() { "unknown".to_owned() } else { distinct.join(" | ") }
-}
-
-/// A documentation comment that its own text can't end.
-pub(super) fn comment(lines: &[String], indent: &str) -> String {
-    if lines.is_empty() {
-        return String::new();
-    }
-    let body: String = lines.iter().map(|line| format!("{indent} * {}\n", line.trim().replace("*/", "*\\/"))).collect();
-    format!("{indent}/**\n{body}{indent} */\n")
 }
 
 #[cfg(test)]

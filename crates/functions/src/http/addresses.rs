@@ -1,13 +1,13 @@
-//! Which addresses belong to the public internet, and what the others are.
+//! Classifies addresses as public or special-purpose, by IANA's registries.
 //!
-//! Taken from IANA's special-purpose address registries. For IPv6 the rule is turned round: only global unicast (`2000::/3`) can
-//! be public, so what is not assigned yet, and every way to write an IPv4 address inside an IPv6 one, is refused without being
-//! listed. Inside it the tunnels (6to4, Teredo) are refused, since they too lead to an IPv4 address that we did not check.
+//! For IPv6 only global unicast (`2000::/3`) is public, so that unassigned blocks and all embeddings of IPv4 addresses are
+//! rejected without a list. Within it the tunnels (6to4, Teredo) are rejected, because they lead to an unchecked IPv4
+//! address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a non-public address is for.
+/// The class of an address that is not public.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AddressClass {
     /// "This host", `0.0.0.0/8` and `::`.
@@ -18,11 +18,11 @@ pub enum AddressClass {
     Private,
     /// Carrier-grade NAT, `100.64.0.0/10`.
     SharedNat,
-    /// One link only; cloud metadata services live here.
+    /// Link-local, including cloud metadata services.
     LinkLocal,
-    /// A cloud's own service on an address that looks public.
+    /// A service of a cloud platform on an address that looks public.
     CloudPlatform,
-    /// Many receivers.
+    /// Multicast.
     Multicast,
     /// An IPv4 address written as IPv6: mapped, compatible or translated.
     EmbeddedIpv4,
@@ -56,7 +56,7 @@ impl fmt::Display for AddressClass {
     }
 }
 
-/// What keeps an address from being public; `None` for a public one.
+/// The class of an address that is not public; `None` for a public one.
 pub(super) fn not_public(address: IpAddr) -> Option<AddressClass> {
     match address {
         IpAddr::V4(address) => v4(address),
@@ -96,7 +96,7 @@ fn v6(address: Ipv6Addr) -> Option<AddressClass> {
         [0xff00..=0xffff, ..] => Multicast,
         [0x2002, ..] | [0x2001, 0, ..] => Tunnel,
         [0x2001, 0xdb8, ..] | [0x2001, 2, 0, ..] | [0x3fff, 0..=0xfff, ..] => Documentation,
-        // Protocol assignments, 2001::/23: nothing there is a web server.
+        // Protocol assignments, 2001::/23.
         [0x2001, 1..=0x1ff, ..] => Reserved,
         [0x2000..=0x3fff, ..] => return None,
         _ => Reserved,

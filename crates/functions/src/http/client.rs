@@ -1,6 +1,6 @@
-//! The HTTP clients: one that asks the guard for every address, one for URLs the user configured.
+//! The HTTP clients: one with the guard as its resolver, one for configured URLs.
 //!
-//! Both: no proxy from the environment, no cookies, no redirects of their own, no `Referer`.
+//! Both use no proxy from the environment, no cookies, no automatic redirects and no `Referer`.
 
 use super::{Guard, HttpLimits};
 use reqwest::redirect::Policy;
@@ -9,7 +9,7 @@ use rustls::ClientConfig;
 use rustls_platform_verifier::BuilderVerifierExt;
 use std::sync::{Arc, OnceLock};
 
-/// A client whose every connection goes where the guard says.
+/// A client that resolves every host with the guard.
 pub(super) fn guarded_client(guard: &Guard, limits: &HttpLimits) -> Result<Client, String> {
     base()?
         .dns_resolver(Arc::new(guard.clone()))
@@ -19,8 +19,8 @@ pub(super) fn guarded_client(guard: &Guard, limits: &HttpLimits) -> Result<Clien
         .map_err(|error| error.to_string())
 }
 
-/// A client for configured URLs, which may lead into the user's own network. Made when it is first needed: most
-/// gateways call no endpoint in their life, and a client takes milliseconds.
+/// A client for configured URLs, which may be in the user's own network. Created on first use: most gateways call no
+/// endpoint, and creating a client takes milliseconds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TrustedClient(Arc<OnceLock<Result<Client, String>>>);
 
@@ -41,10 +41,10 @@ fn base() -> Result<ClientBuilder, String> {
         .user_agent(concat!("toolgate/", env!("CARGO_PKG_VERSION"))))
 }
 
-/// Reading the machine's root certificates takes milliseconds, so all clients share one configuration.
+/// Shared by all clients, because reading the system's root certificates takes milliseconds.
 static TLS: OnceLock<Result<ClientConfig, String>> = OnceLock::new();
 
-/// The provider is named here and not installed for the process: that choice belongs to the binary.
+/// Uses an explicit crypto provider; installing a process-wide default is the decision of the binary.
 fn tls() -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;

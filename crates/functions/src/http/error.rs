@@ -1,82 +1,82 @@
-//! Why a guarded request gave no response.
+//! Errors of guarded requests.
 
 use super::Refusal;
 use crate::{ErrorCode, FunctionError};
 use std::error::Error;
 use std::time::Duration;
 
-/// Why a guarded request gave no response. The texts are for the author of sandboxed code and hold nothing of our network.
+/// Why a guarded request failed. The texts are for the author of the program and reveal nothing of the local network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// The request itself can't be read.
+    /// The request has invalid fields.
     #[error("the request is not valid: {0}")]
     Shape(String),
-    /// The URL can't be read.
+    /// The URL is invalid.
     #[error("the URL is not valid: {0}")]
     Url(String),
-    /// Another scheme than http and https.
+    /// A scheme other than http and https.
     #[error("the scheme `{0}` is not allowed: use http or https")]
     Scheme(String),
     /// User name or password in the URL.
-    #[error("a URL must not hold a user name or password: use the Authorization header")]
+    #[error("a URL must not contain a user name or password: use the Authorization header")]
     CredentialsInUrl,
     /// The host may not be reached.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// A method we do not send.
+    /// A method that is not allowed.
     #[error("the method `{0}` is not allowed: use GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS")]
     Method(String),
-    /// A body where the method has none.
-    #[error("a {0} request has no body")]
+    /// A body with a method that has none.
+    #[error("a {0} request must not have a body")]
     BodyNotAllowed(String),
     /// A header that only the client may set.
-    #[error("the header `{0}` can't be set")]
+    #[error("the header `{0}` must not be set")]
     HeaderForbidden(String),
-    /// A header that is none.
-    #[error("the header `{0}` is not valid: no line breaks, control characters or non-ASCII text")]
+    /// An invalid header.
+    #[error("the header `{0}` is not valid: line breaks, control characters and non-ASCII text are not allowed")]
     HeaderInvalid(String),
     /// Too many or too large request headers.
-    #[error("the request's headers are too many or too large")]
+    #[error("the request has too many or too large headers")]
     RequestHeadersTooLarge,
-    /// A request body over the cap.
-    #[error("the request body has {size} bytes, at most {cap} are allowed")]
+    /// A request body above the limit.
+    #[error("the request body has {size} bytes, but at most {cap} are allowed")]
     RequestTooLarge {
         /// Its size.
         size: usize,
         /// The cap.
         cap: usize,
     },
-    /// A response body over the cap, counted after decompression.
+    /// A response body above the limit, after decompression.
     #[error("the response body is larger than {cap} bytes (after decompression)")]
     ResponseTooLarge {
         /// The cap.
         cap: usize,
     },
-    /// Response headers over the cap.
-    #[error("the response's headers are too many or too large")]
+    /// Response headers above the limit.
+    #[error("the response has too many or too large headers")]
     ResponseHeadersTooLarge,
-    /// More hops than allowed.
+    /// Too many redirects.
     #[error("more than {0} redirects")]
     TooManyRedirects(usize),
-    /// Time is over.
+    /// The timeout of the request or the deadline of the run.
     #[error("no complete response within {} ms", .0.as_millis())]
     Timeout(Duration),
-    /// The client's own time for the response is over.
-    #[error("the response did not come to its end in time")]
+    /// The timeout of the HTTP client.
+    #[error("the response did not complete in time")]
     Stalled,
     /// The run was cancelled.
     #[error("the request was cancelled with its run")]
     Cancelled,
-    /// The name has no address, nobody answers, or the answer is no HTTP.
+    /// The name has no address, the connection failed, or the response is not HTTP.
     #[error("the request failed: {0}")]
     Network(String),
-    /// No client could be made on this machine.
+    /// The HTTP client cannot be created on this machine.
     #[error("HTTP is not available here: {0}")]
     NoClient(String),
 }
 
 impl FetchError {
-    /// What a failed exchange means. Our own refusals travel inside the client's errors, and so are found by type.
+    /// Converts an error of the HTTP client. The guard's refusals are sources of the client's errors and are found by type.
     pub(super) fn from_client(error: reqwest::Error) -> Self {
         if error.is_timeout() {
             return Self::Stalled;

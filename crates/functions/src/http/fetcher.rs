@@ -1,4 +1,4 @@
-//! Runs one guarded exchange: check, send, follow, read, all within one span of time.
+//! Runs one guarded exchange: check, send, follow redirects and read, within one timeout.
 
 use super::client::guarded_client;
 use super::redirect::next_hop;
@@ -9,20 +9,20 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Caps on one exchange. Sizes in bytes.
+/// The limits of one exchange. Sizes in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpLimits {
-    /// Request body.
+    /// Maximum size of the request body.
     pub request_body: usize,
-    /// Response body, after decompression.
+    /// Maximum size of the response body, after decompression.
     pub response_body: usize,
-    /// Number of response headers.
+    /// Maximum number of response headers.
     pub response_headers: usize,
-    /// Names and values of the response headers together.
+    /// Maximum total size of the names and values of the response headers.
     pub response_header_bytes: usize,
-    /// Redirects followed.
+    /// Maximum number of redirects.
     pub redirects: usize,
-    /// From the look-up of the name to the last byte of the body, all redirects included.
+    /// Timeout from the lookup of the name to the last byte of the body, including all redirects.
     pub time: Duration,
 }
 
@@ -39,18 +39,18 @@ impl Default for HttpLimits {
     }
 }
 
-/// Sends requests of sandboxed code, as far as its guard lets it. Cheap to clone; clones share connections.
+/// Sends requests of sandboxed programs that its guard allows. Cheap to clone; clones share connections.
 #[derive(Debug, Clone)]
 pub struct Fetcher {
     guard: Guard,
     limits: HttpLimits,
-    /// Made when it is first needed. A machine without root certificates has none, which must not keep the gateway
-    /// from starting.
+    /// Created on first use: on a machine without root certificates this fails, which must not prevent the gateway from
+    /// starting.
     client: Arc<OnceLock<Result<Client, FetchError>>>,
 }
 
 impl Fetcher {
-    /// A fetcher behind a guard.
+    /// A fetcher with a guard.
     pub fn new(guard: Guard, limits: HttpLimits) -> Self {
         Self { guard, limits, client: Arc::default() }
     }
@@ -60,12 +60,12 @@ impl Fetcher {
         self.client.get_or_init(make).as_ref().map_err(Clone::clone)
     }
 
-    /// Its caps.
+    /// Its limits.
     pub fn limits(&self) -> &HttpLimits {
         &self.limits
     }
 
-    /// Sends a request and reads the whole response, or gives up when the time, the run or a cap says so.
+    /// Sends a request and reads the whole response, until the timeout, the cancellation of the run or a limit.
     pub async fn fetch(&self, context: &CallContext, request: HttpRequest) -> Result<HttpResponse, FetchError> {
         let start = Instant::now();
         let mut end = start + self.limits.time;

@@ -1,8 +1,8 @@
 //! Decides which hosts and addresses may be reached.
 //!
-//! The guard *is* the client's resolver: what it returns is what gets connected to, and nothing resolves a second time. If one
-//! address of an answer is refused the whole answer is: a name that mixes public and private addresses is an attack or a
-//! mistake, and picking the good ones would hide either.
+//! The guard *is* the resolver of the client: connections go to the addresses that it returns, and no name is resolved a
+//! second time. If one address of a lookup is refused, all are: a name with public and private addresses is an attack or a
+//! mistake, and using only the public ones would hide it.
 
 use super::addresses::{AddressClass, not_public};
 use super::{AllowList, FetchError};
@@ -13,12 +13,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use url::{Host, Url};
 
-/// A look-up, on its way.
+/// The future of a lookup.
 pub type Lookup = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// Turns a host name into addresses. Its answers are not trusted.
+/// Resolves host names. Its results are not trusted.
 pub trait Resolver: Send + Sync + 'static {
-    /// Looks a name up.
+    /// Resolves a name.
     fn lookup(&self, host: String) -> Lookup;
 }
 
@@ -32,17 +32,17 @@ impl Resolver for SystemResolver {
     }
 }
 
-/// Why a host may not be reached. The address stays out of the text: it would draw a map of the network for the guest.
+/// A host that must not be reached. The text omits the address, which would reveal the structure of the network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{host} leads to {class}, which is not allowed")]
+#[error("{host} resolves to {class}, which is not allowed")]
 pub struct Refusal {
     /// The host as the URL spells it.
     pub host: String,
-    /// What kind of address it has.
+    /// The class of its address.
     pub class: AddressClass,
 }
 
-/// Checks where a request would go. Cheap to clone.
+/// Checks the target of a request. Cheap to clone.
 #[derive(Clone)]
 pub struct Guard {
     allow: Arc<AllowList>,
@@ -50,17 +50,17 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// A guard with exceptions, asking the system's resolver.
+    /// A guard with exceptions and the system's resolver.
     pub fn new(allow: AllowList) -> Self {
         Self::with_resolver(allow, Arc::new(SystemResolver))
     }
 
-    /// A guard that asks a resolver of your own.
+    /// A guard with another resolver.
     pub fn with_resolver(allow: AllowList, resolver: Arc<dyn Resolver>) -> Self {
         Self { allow: Arc::new(allow), resolver }
     }
 
-    /// Checks what a URL alone tells: scheme, credentials, and the address if the host is one.
+    /// Checks the scheme, the absence of credentials, and a literal address.
     pub(super) fn check_url(&self, url: &Url) -> Result<(), FetchError> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(FetchError::Scheme(url.scheme().to_owned()));
@@ -72,7 +72,7 @@ impl Guard {
             Some(Host::Ipv4(address)) => Ok(self.check_address(&address.to_string(), address.into())?),
             Some(Host::Ipv6(address)) => Ok(self.check_address(&format!("[{address}]"), address.into())?),
             Some(Host::Domain(name)) if !name.is_empty() => Ok(()),
-            Some(Host::Domain(_)) | None => Err(FetchError::Url("it names no host".to_owned())),
+            Some(Host::Domain(_)) | None => Err(FetchError::Url("it has no host".to_owned())),
         }
     }
 
@@ -83,7 +83,7 @@ impl Guard {
         }
     }
 
-    /// The addresses a connection may use: all of the answer, or none.
+    /// The addresses for a connection: all addresses of the lookup, or an error.
     async fn resolve(&self, host: String) -> Result<Vec<IpAddr>, Box<dyn std::error::Error + Send + Sync>> {
         let addresses = self.resolver.lookup(host.clone()).await?;
         if !self.allow.trusts_host(&host) {
@@ -101,7 +101,7 @@ impl reqwest::dns::Resolve for Guard {
         let guard = self.clone();
         Box::pin(async move {
             let addresses = guard.resolve(name.as_str().to_owned()).await?;
-            // Port 0 stands for the port of the URL.
+            // Port 0 means the port of the URL.
             let addresses = addresses.into_iter().map(|address| SocketAddr::new(address, 0));
             Ok(Box::new(addresses) as reqwest::dns::Addrs)
         })

@@ -1,13 +1,15 @@
-//! Which headers a caller may set, and which survive a change of origin.
+//! The headers that a caller may set, and those that are kept on a redirect to another origin.
 
 use super::FetchError;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
+/// Maximum number of request headers.
 const MAX_HEADERS: usize = 64;
-const MAX_BYTES: usize = 16 * 1024;
+/// Maximum total size of request headers, in bytes.
+const MAX_HEADER_BYTES: usize = 16 * 1024;
 
-/// Headers that the client itself writes, and those that speak to the connection or to a proxy.
+/// Headers that the client sets itself, and headers for the connection or a proxy.
 const FORBIDDEN: [&str; 11] = [
     "host",
     "connection",
@@ -22,8 +24,8 @@ const FORBIDDEN: [&str; 11] = [
     "via",
 ];
 
-/// What another origin may see. Credentials hide under any name (`X-Api-Key`, `X-Auth-Token`, …), so the rule is a list of what
-/// is harmless and not of what is secret.
+/// Headers that another origin may receive. Credentials may have any name (`X-Api-Key`, `X-Auth-Token`, …), so this is an
+/// allow list.
 const HARMLESS: [&str; 8] = [
     "accept",
     "accept-encoding",
@@ -43,7 +45,7 @@ pub(super) fn parse(given: &Map<String, Value>) -> Result<HeaderMap, FetchError>
         let (header, value) = one(name, value)?;
         bytes += header.as_str().len() + value.len();
         headers.append(header, value);
-        if headers.len() > MAX_HEADERS || bytes > MAX_BYTES {
+        if headers.len() > MAX_HEADERS || bytes > MAX_HEADER_BYTES {
             return Err(FetchError::RequestHeadersTooLarge);
         }
     }
@@ -62,13 +64,13 @@ fn one(name: &str, value: &Value) -> Result<(HeaderName, HeaderValue), FetchErro
         Value::Bool(flag) => flag.to_string(),
         Value::Null | Value::Array(_) | Value::Object(_) => return Err(FetchError::HeaderInvalid(shown())),
     };
-    // Bytes above ASCII are legal on the wire, but servers read them in different encodings.
+    // Non-ASCII bytes are legal in HTTP, but servers decode them differently.
     let value = HeaderValue::from_str(&text).ok().filter(|_| text.is_ascii());
     let value = value.ok_or_else(|| FetchError::HeaderInvalid(shown()))?;
     Ok((header, value))
 }
 
-/// What remains of the headers when the next hop is another origin.
+/// The headers that are kept for a hop to another origin.
 pub(super) fn for_other_origin(headers: &HeaderMap) -> HeaderMap {
     let harmless = headers.iter().filter(|(name, _)| HARMLESS.contains(&name.as_str()));
     harmless.map(|(name, value)| (name.clone(), value.clone())).collect()
@@ -121,7 +123,7 @@ mod tests {
     #[test]
     fn headers_are_bounded_in_number_and_size() {
         let too_large = FetchError::RequestHeadersTooLarge.to_string();
-        check("x-a", json!("v".repeat(MAX_BYTES + 1)), &too_large);
+        check("x-a", json!("v".repeat(MAX_HEADER_BYTES + 1)), &too_large);
         let many: Map<_, _> = (0..=MAX_HEADERS).map(|n| (format!("x-{n}"), json!("v"))).collect();
         assert_eq!(parse(&many), Err(FetchError::RequestHeadersTooLarge));
     }

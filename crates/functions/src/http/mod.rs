@@ -1,12 +1,11 @@
-//! Guarded HTTP: what sandboxed code may fetch, and how.
+//! The guarded HTTP client for sandboxed programs.
 //!
-//! The address that was checked is the address that is connected to: the check sits in the resolver of the client itself, so
-//! there is no second look-up that could answer differently. Literal addresses never reach a resolver and are checked when the
-//! URL is parsed; redirects are followed by hand and every hop goes through the same two gates. No proxy, no cookies, no
-//! credentials of ours.
+//! The checked address is the address of the connection: the guard is the resolver of the client, so there is no second
+//! lookup that could give another address. Literal addresses bypass the resolver and are checked when the URL is parsed.
+//! Redirects are followed by our own code, and every hop passes both checks. No proxy, no cookies, no credentials.
 //!
-//! What it deliberately does not do: judge the content that comes back, rate-limit (the bridge counts calls), or guard URLs
-//! that the user wrote into the configuration (see [`super::endpoint`]).
+//! Deliberately absent: checks of the response's content, rate limits (the bridge counts calls), and a guard for URLs from
+//! the configuration (see [`super::endpoint`]).
 //!
 //! # Layout
 //! `addresses` classifies addresses as public or not; [`AllowList`] has the configured exceptions; [`Guard`] combines both

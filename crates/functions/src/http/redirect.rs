@@ -1,4 +1,4 @@
-//! What the next hop of a redirect looks like. Pure: whether the hop may be taken is the guard's word.
+//! Computes the next request of a redirect. Whether it may be sent is decided by the guard.
 
 use super::request::parse_url;
 use super::{FetchError, HttpRequest, headers};
@@ -21,7 +21,7 @@ pub(super) fn next_hop(
             next.headers.remove(name);
         }
     }
-    // Scheme, host and port make an origin, so a step from https down to http is another one.
+    // An origin is scheme, host and port, so a redirect from https to http changes the origin.
     if next.url.origin() != request.url.origin() {
         next.headers = headers::for_other_origin(&next.headers);
     }
@@ -104,6 +104,6 @@ mod tests {
     #[test]
     fn a_location_that_is_no_url_is_an_error() {
         check("http://a.test/", "GET", 302, "http://[", "the URL is not valid: invalid IPv6 address");
-        check("http://a.test/", "GET", 302, "/a\tb", "the URL is not valid: it holds a control character");
+        check("http://a.test/", "GET", 302, "/a\tb", "the URL is not valid: it contains a control character");
     }
 }

@@ -1,4 +1,4 @@
-//! A request as sandboxed code asks for it, checked.
+//! Validates a request of a sandboxed program.
 
 use super::{FetchError, headers};
 use reqwest::Method;
@@ -7,9 +7,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use url::Url;
 
-const MAX_URL: usize = 8 * 1024;
+/// Maximum length of a URL, in bytes.
+const MAX_URL_BYTES: usize = 8 * 1024;
 
-/// A checked request: a URL that parses, an allowed method, headers a caller may set, a body within its cap.
+/// A valid request: a parsed URL, an allowed method, allowed headers, a body within its limit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HttpRequest {
     pub(super) url: Url,
@@ -18,7 +19,7 @@ pub struct HttpRequest {
     pub(super) body: Option<Vec<u8>>,
 }
 
-/// What a caller may say besides the URL.
+/// The optional fields of a request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Init {
@@ -31,7 +32,7 @@ struct Init {
 }
 
 impl HttpRequest {
-    /// Reads `{method?, headers?, body?}`. A body that is not a string is sent as JSON.
+    /// Parses `{method?, headers?, body?}`. A body that is not a string is sent as JSON.
     pub fn new(url: &str, init: Option<&Value>, body_cap: usize) -> Result<Self, FetchError> {
         let init = match init {
             None | Some(Value::Null) => Init::default(),
@@ -63,14 +64,14 @@ fn encode(body: Value, headers: &mut HeaderMap) -> Vec<u8> {
     }
 }
 
-/// The one URL parser. The standard drops tabs and line breaks silently; we refuse them, so that what was checked is what was
-/// written.
+/// Parses a URL. The URL standard removes tabs and line breaks silently; they are rejected here, so that the checked URL
+/// equals the written one.
 pub(super) fn parse_url(text: &str, base: Option<&Url>) -> Result<Url, FetchError> {
-    if text.len() > MAX_URL {
-        return Err(FetchError::Url(format!("it is longer than {MAX_URL} bytes")));
+    if text.len() > MAX_URL_BYTES {
+        return Err(FetchError::Url(format!("it is longer than {MAX_URL_BYTES} bytes")));
     }
     if text.chars().any(char::is_control) {
-        return Err(FetchError::Url("it holds a control character".to_owned()));
+        return Err(FetchError::Url("it contains a control character".to_owned()));
     }
     let parsed = base.map_or_else(|| Url::parse(text), |base| base.join(text));
     parsed.map_err(|error| FetchError::Url(error.to_string()))
@@ -121,7 +122,7 @@ mod tests {
 
     #[test]
     fn bodies_have_a_cap_and_a_place() {
-        let too_large = "the request body has 11 bytes, at most 10 are allowed";
+        let too_large = "the request body has 11 bytes, but at most 10 are allowed";
         check("http://a.test", json!({"method": "POST", "body": "12345678901"}), too_large);
         check("http://a.test", json!({"method": "GET", "body": "x"}), "a GET request has no body");
     }
@@ -149,7 +150,7 @@ mod tests {
             let found = HttpRequest::new(url, None, 10);
             assert!(matches!(found, Err(FetchError::Url(_))), "{url:?}: {found:?}");
         }
-        let long = format!("http://a.test/{}", "x".repeat(MAX_URL));
+        let long = format!("http://a.test/{}", "x".repeat(MAX_URL_BYTES));
         check(&long, json!(null), "the URL is not valid: it is longer than 8192 bytes");
     }
 }

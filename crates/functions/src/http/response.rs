@@ -1,4 +1,4 @@
-//! A response as sandboxed code sees it: `{status, headers, body | json}`.
+//! The response that a sandboxed program receives: `{status, headers, body | json}`.
 
 use super::{FetchError, HttpLimits};
 use base64::Engine as _;
@@ -8,7 +8,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER, SET_COOKIE};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// A whole response, within its caps.
+/// A complete response within its limits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HttpResponse {
     /// The status code.
@@ -19,10 +19,10 @@ pub struct HttpResponse {
     pub content: Content,
 }
 
-/// A body in the most useful form that loses nothing.
+/// The decoded body.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
-    /// Announced as JSON, and it is.
+    /// Valid JSON with a JSON content type.
     Json(Value),
     /// UTF-8 text.
     Text(String),
@@ -31,7 +31,7 @@ pub enum Content {
 }
 
 impl HttpResponse {
-    /// Reads a response to its end or to its caps.
+    /// Reads a response up to its limits.
     pub(super) async fn read(response: Response, limits: &HttpLimits) -> Result<Self, FetchError> {
         check_headers(response.headers(), limits)?;
         let status = response.status().as_u16();

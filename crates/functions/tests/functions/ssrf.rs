@@ -198,7 +198,7 @@ async fn no_name_leads_to_an_inner_address() {
 async fn a_refusal_does_not_tell_the_address() {
     let client = Client::new(&[], Liar::saying(&[&["10.11.12.13"]]), HttpLimits::default());
     let answer = client.send(json!({"url": "http://db.corp.example/"})).await;
-    assert_eq!(answer["message"], "db.corp.example leads to a private address, which is not allowed");
+    assert_eq!(answer["message"], "db.corp.example resolves to a private address, which is not allowed");
 }
 
 #[tokio::test]

@@ -131,10 +131,10 @@ async fn errors_of_an_endpoint_do_not_name_its_url() {
     })
     .await;
     let half = call(&endpoint(&format!("http://{stalling}/"), EndpointMethod::Get, &[]), json!([])).await;
-    assert_eq!(half, json!({"code": "TIMEOUT", "message": "the response did not come to its end in time"}));
+    assert_eq!(half, json!({"code": "TIMEOUT", "message": "the response did not complete in time"}));
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("an address");
     let absent = call(&endpoint(&format!("http://{free}/"), EndpointMethod::Get, &[]), json!([])).await;
-    assert_eq!(absent, json!({"code": "UNAVAILABLE", "message": "lookUp: the endpoint can't be reached"}));
+    assert_eq!(absent, json!({"code": "UNAVAILABLE", "message": "lookUp: the endpoint cannot be reached"}));
 }
 
 /// Open-Meteo, as far as it is asked.

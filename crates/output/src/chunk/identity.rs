@@ -1,15 +1,15 @@
-//! What an object is called by.
+//! The identity of an object: its id and its names.
 
 use super::page::clipped;
 use toolgate_json::{Shape, Value, minified_head, unquote};
 
-/// The members that name an object, best first.
+/// The members that identify an object, best first.
 const KEYS: [&str; 6] = ["id", "name", "title", "slug", "key", "label"];
 
-/// Longest value that is a name rather than data.
+/// Maximum length of a printed name, in bytes.
 const MAX_NAME: usize = 80;
 
-/// `id=4 name="Ada"`, or nothing for what has no name.
+/// `id=4 name="Ada"`; `None` for an object without these members.
 pub(super) fn identity(value: Value<'_>) -> Option<String> {
     let mut found: [Option<Value<'_>>; KEYS.len()] = [None; KEYS.len()];
     for entry in value.entries() {
@@ -27,7 +27,7 @@ pub(super) fn identity(value: Value<'_>) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// A few bytes to know an array's element by: its identity, or a scalar itself.
+/// A short form of an array's element: the identity of an object, or the scalar itself.
 pub(super) fn glimpse(value: Value<'_>) -> Option<String> {
     match value.shape() {
         Shape::Object => identity(value),
@@ -38,7 +38,7 @@ pub(super) fn glimpse(value: Value<'_>) -> Option<String> {
 }
 
 fn position(key: &str) -> Option<usize> {
-    // Names with escapes are rare enough to be unquoted, the rest is compared in place.
+    // `unquote` copies only names with escapes, which are rare.
     KEYS.iter().position(|name| unquote(key) == *name)
 }
 

@@ -1,7 +1,7 @@
-//! The key-path map: what there is, where, how large, and as much of it as fits.
+//! The map of key paths: the values with their sizes, and as much data as fits.
 //!
-//! A budget is divided fairly: an entry that needs less than its share leaves the
-//! rest to the larger ones, so small values stand in full beside one huge one.
+//! The budget is divided by max-min fairness: an entry that needs less than its share leaves the rest to larger ones, so
+//! that small values are printed in full beside a large one.
 
 use super::super::size::Kb;
 use super::described;
@@ -10,40 +10,41 @@ use super::page::{Page, clipped, join, step};
 use super::uniform::Records;
 use toolgate_json::{Entry, Shape, Value, minified, minified_head};
 
-/// Deeper containers show their first bytes: the cost of an outline is depth times size.
+/// Maximum depth of the map; deeper containers are printed as their first bytes. The time of an outline is depth times
+/// size.
 const MAX_DEPTH: usize = 10;
 
-/// The least a line takes to tell something.
+/// Minimum number of bytes for the content of a line.
 const MIN_LINE: usize = 48;
 
-/// Entries get at least this much, or are only named: a map without data helps little.
+/// Minimum number of bytes per entry; entries beyond the budget are only named.
 const MIN_SHARE: usize = 160;
 
-/// So many entries get a line even if they get less than that.
+/// Number of entries that get a line even below [`MIN_SHARE`].
 const MIN_SHOWN: usize = 4;
 
-/// Containers that get less than this show their first bytes instead of their entries.
+/// Minimum budget for the entries of a container; below it the container is printed as its first bytes.
 const MIN_NESTED: usize = 192;
 
-/// Larger containers are outlined even where there is room for them in full.
-const SMALL: usize = 1_024;
+/// Maximum size of a container that is printed in full.
+const MAX_INLINE: usize = 1_024;
 
-/// Longer arrays are told by ranges.
-const ONE_BY_ONE: usize = 16;
+/// Maximum length of an array that is printed by element; longer ones are printed by range.
+const MAX_LISTED: usize = 16;
 
-/// Items of a range, at least.
+/// Minimum number of items in a range.
 const MIN_RANGE: usize = 5;
 
-/// Ranges of one array, at most.
+/// Maximum number of ranges of an array.
 const MAX_RANGES: usize = 20;
 
-/// Items shown of an array that is told by ranges.
+/// Number of single items before the ranges.
 const FIRST_ITEMS: usize = 3;
 
-/// Describes one value in about `budget` bytes.
+/// Prints one value in about `budget` bytes.
 pub(super) fn describe(page: &mut Page, path: &str, value: Value<'_>, budget: usize, depth: usize) {
     let room = budget.saturating_sub(path.len() + 2);
-    let room = if value.is_container() { room.min(SMALL) } else { room };
+    let room = if value.is_container() { room.min(MAX_INLINE) } else { room };
     if let Some(small) = minified(value, room) {
         page.line(&labelled(path, ": ", &small));
         return;
@@ -64,9 +65,9 @@ fn container(page: &mut Page, path: &str, value: Value<'_>, budget: usize, depth
         records.describe(page, path, budget, depth);
         return;
     }
-    // One pass for both: at every level of deep nesting it is the whole text.
+    // One pass for both: in deeply nested JSON, each level is nearly the whole text.
     let mut rest = value.entries();
-    let first: Vec<_> = rest.by_ref().take(ONE_BY_ONE).collect();
+    let first: Vec<_> = rest.by_ref().take(MAX_LISTED).collect();
     let count = first.len() + rest.count();
     let before = page.room();
     if !path.is_empty() {
@@ -94,7 +95,7 @@ fn excerpt(page: &mut Page, path: &str, value: Value<'_>, budget: usize) {
     page.line(&format!("{label}{shown}"));
 }
 
-/// A container's size and identity, and its first bytes if there is room for some.
+/// The size and identity of a container, and its first bytes if there is room.
 fn stub(page: &mut Page, path: &str, value: Value<'_>, budget: usize) {
     let mut line = sized(path, value, value.entries().count());
     if let Some(identity) = identity(value) {
@@ -114,7 +115,7 @@ fn sized(path: &str, value: Value<'_>, count: usize) -> String {
     format!("{path} ({}, {})", described(value, count), Kb(value.len()))
 }
 
-/// Every entry on its own, or those that fit and the names of the others.
+/// The entries that fit, and the names of the others.
 fn entries<'a>(page: &mut Page, path: &str, all: impl Iterator<Item = Entry<'a>>, budget: usize, depth: usize) {
     let mut shown = Vec::new();
     let mut rest = all.enumerate().peekable();
@@ -147,7 +148,7 @@ fn child(path: &str, index: usize, entry: &Entry<'_>) -> String {
     }
 }
 
-/// `… 12 more (3.4KB): names` for the entries that got no line.
+/// `… 12 more (3.4KB): names` for the entries without a line.
 fn unshown<'a>(entries: impl Iterator<Item = Entry<'a>>, budget: usize) -> Option<String> {
     let (mut count, mut bytes) = (0usize, 0);
     let mut names = String::new();
@@ -163,7 +164,7 @@ fn unshown<'a>(entries: impl Iterator<Item = Entry<'a>>, budget: usize) -> Optio
     (count > 0).then(|| format!("… {count} more ({}){names}", Kb(bytes)))
 }
 
-/// The largest share that all entries can have when the small ones take only what they need.
+/// The max-min fair share of the budget.
 fn fair_share(needs: &[usize], budget: usize) -> usize {
     let mut needs = needs.to_vec();
     needs.sort_unstable();
@@ -178,7 +179,7 @@ fn fair_share(needs: &[usize], budget: usize) -> usize {
     budget
 }
 
-/// A long array of unlike items: the first ones, then ranges with sizes and identities.
+/// A long array of different items: the first ones, then ranges with sizes and identities.
 fn ranges(page: &mut Page, path: &str, (array, count): (Value<'_>, usize), budget: usize, depth: usize) {
     let scalars = array.entries().take(FIRST_ITEMS).all(|entry| !entry.value.is_container());
     if !scalars {
@@ -198,7 +199,7 @@ fn ranges(page: &mut Page, path: &str, (array, count): (Value<'_>, usize), budge
     }
 }
 
-/// One range: its size, and its items as far as they fit.
+/// One range: its size, and the short forms of its items as far as they fit.
 fn range<'a>(label: &str, items: impl Iterator<Item = Entry<'a>>, budget: usize) -> String {
     let mut bytes = 0;
     let mut glimpses = String::new();

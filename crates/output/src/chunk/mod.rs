@@ -1,12 +1,10 @@
-//! The second stage: large JSON becomes an outline that still shows data.
+//! The second stage: replaces large JSON by an outline with some of its data.
 //!
-//! Every line begins with a key path that `read_result` takes. Small values stand
-//! in full, long strings with head and tail; an array of objects with the same
-//! keys is told by its count, its keys, its first items and the identities of the
-//! rest ([`uniform`]), anything else by a map of key paths with sizes and
-//! identities ([`map`]). Data gets about `chunk_threshold` bytes, lists of
-//! identities up to three times as many. The outline is always smaller than what
-//! it stands for; if it cannot be, there is none.
+//! Every line begins with a key path that `read_result` accepts. Small values are printed in full, long strings with head
+//! and tail. An array of objects with the same keys is printed as count, keys, first items and the identities of the rest
+//! ([`uniform`]), anything else as a map of key paths with sizes and identities ([`map`]). Data gets about
+//! `chunk_threshold` bytes, lists of identities up to three times as many. The outline is always smaller than the JSON;
+//! otherwise there is no outline.
 
 mod identity;
 mod map;
@@ -14,22 +12,22 @@ mod page;
 mod uniform;
 
 use super::body::{Body, Form};
-use super::footer::WORTH;
+use super::footer::MIN_SAVING;
 use super::size::Kb;
 use page::Page;
 use toolgate_json::{Shape, Value};
 
-/// Identities may take this many times the bytes that data gets.
+/// The budget of identities, as a multiple of the budget of data.
 const IDENTITIES: usize = 3;
 
-/// Less than this shows nothing; it is the least budget, whatever the threshold.
-const LEAST: usize = 512;
+/// Minimum budget of data in bytes, whatever the threshold.
+const MIN_DATA: usize = 512;
 
 /// The outline of a body that is a JSON object or array, within `room` bytes.
 pub(super) fn outline(body: &Body<'_>, threshold: usize, room: usize) -> Option<Body<'static>> {
     let json = body.json().filter(|json| json.is_container())?;
-    let room = room.min(body.extent().bytes.checked_sub(WORTH + 1)?);
-    let data = threshold.max(LEAST).min(room);
+    let room = room.min(body.extent().bytes.checked_sub(MIN_SAVING + 1)?);
+    let data = threshold.max(MIN_DATA).min(room);
     let mut page = Page::new(room.min(data.saturating_mul(1 + IDENTITIES)));
     let heading =
         format!("[JSON outline: {}, {} as text]", described(json, json.entries().count()), Kb(body.extent().bytes));

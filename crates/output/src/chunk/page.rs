@@ -1,14 +1,14 @@
-//! Lines within a bound.
+//! Lines of text within a size limit.
 
 use std::borrow::Cow;
 
 use super::super::size::Kb;
 use toolgate_json::{escape_boundary, unquote};
 
-/// Longest key that a path repeats in full.
+/// Maximum length of a key that a path contains in full.
 const MAX_KEY: usize = 80;
 
-/// Collects lines and takes none that does not fit.
+/// Collects lines; rejects a line that does not fit.
 pub(super) struct Page {
     text: String,
     limit: usize,
@@ -40,12 +40,12 @@ impl Page {
     }
 }
 
-/// A container's path with one more step.
+/// Appends a step to a path.
 pub(super) fn join(path: &str, step: &str) -> String {
     if path.is_empty() { step.to_owned() } else { format!("{path} > {step}") }
 }
 
-/// A key as a step of a path: bare if that is clear, else as written in JSON within brackets.
+/// A key as a step of a path: unquoted if that is unambiguous, otherwise as a JSON string in brackets.
 pub(super) fn step(key: &str) -> Cow<'_, str> {
     let name = unquote(key);
     let clear = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | ' ' | '/' | '@' | '#');
@@ -55,7 +55,7 @@ pub(super) fn step(key: &str) -> Cow<'_, str> {
     Cow::Owned(format!("[{}]", clipped(key, MAX_KEY)))
 }
 
-/// A string as written in JSON, in at most about `room` bytes: in full, or its head and tail.
+/// A JSON string in about `room` bytes: in full, or its head and tail.
 pub(super) fn clipped(raw: &str, room: usize) -> Cow<'_, str> {
     if raw.len() <= room {
         return Cow::Borrowed(raw);
@@ -63,7 +63,7 @@ pub(super) fn clipped(raw: &str, room: usize) -> Cow<'_, str> {
     let marker = format!("… [{} omitted] …", Kb(raw.len().saturating_sub(room)));
     let left = room.saturating_sub(marker.len());
     let head_end = left / 5 * 3;
-    // A cut may move forward by one escape or character: few bytes, and the page holds its bound anyway.
+    // Moving a cut to the next boundary adds a few bytes; `Page` enforces the limit.
     let head_end = escape_boundary(raw, head_end);
     let tail_start = escape_boundary(raw, raw.len() - (left - left / 5 * 3).min(raw.len())).max(head_end);
     let (head, tail) = (raw.get(..head_end).unwrap_or_default(), raw.get(tail_start..).unwrap_or_default());

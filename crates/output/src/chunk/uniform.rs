@@ -8,16 +8,16 @@ use super::page::{Page, join, step};
 use super::{IDENTITIES, map};
 use toolgate_json::{Shape, Value, is_space};
 
-/// Fewer items are shown one by one.
+/// Minimum number of items of a uniform array.
 const MIN_ITEMS: usize = 3;
 
-/// More keys make an index, not a record.
+/// Maximum number of keys of a record.
 const MAX_KEYS: usize = 64;
 
-/// At most so many items are shown in full.
+/// Maximum number of items that are printed in full.
 const FIRST_ITEMS: usize = 5;
 
-/// What the items of a uniform array share.
+/// An array of objects with the same keys.
 pub(super) struct Records<'a> {
     items: Value<'a>,
     count: usize,
@@ -25,9 +25,9 @@ pub(super) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// None unless all items are objects with the keys of the first, in any order.
+    /// `None` unless all items are objects with the keys of the first, in any order.
     pub(super) fn of(array: Value<'a>) -> Option<Self> {
-        // Looked at before it is skipped over: at every level of deep nesting that would be the whole text.
+        // Test the first byte before skipping the item: in deeply nested JSON, each level is nearly the whole text.
         let inside = array.text().strip_prefix('[')?;
         inside.trim_start_matches(is_space).strip_prefix('{')?;
         let first = array.element(0)?;
@@ -61,7 +61,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// Shows as many items as half of the budget takes in full, at least one.
+    /// Prints the items that fit into half of the budget, at least one; returns their number.
     fn first_items(&self, page: &mut Page, path: &str, budget: usize, depth: usize) -> usize {
         let mut used = 0;
         let fits = |item: &Value<'_>| {
@@ -76,11 +76,11 @@ impl<'a> Records<'a> {
         shown
     }
 
-    /// One line an item, from `from` on. If not all fit, the first and the last.
+    /// One line per item from `from` on. If not all fit, the first and the last.
     fn identities(&self, page: &mut Page, path: &str, from: usize, budget: usize) {
         let budget = budget.min(page.room());
         let tail_budget = budget / 4;
-        // No identity is shorter than this, so earlier items cannot be among the last that fit.
+        // No identity is shorter than this, so earlier items cannot be among those at the end.
         let tail_from = self.count.saturating_sub(tail_budget / "[9] id=1".len());
         let rest = join(path, &format!("[{from}-{}]", self.count - 1));
         let mut head = format!("{rest} identities:");

@@ -1,20 +1,20 @@
-//! Which of many sections stay: a bit each, so that a megabyte of tiny sections costs a sixteenth of itself.
+//! A bit set of the sections that stay: a megabyte of two-byte sections needs 64 KB.
 //!
-//! What stays is written in a second pass, when its size is known: a text that grows is held twice.
+//! The sections are written in a second pass, when their total size is known, so that the output is not reallocated.
 
-/// Marks in the order of the sections.
+/// One bit per section, in order.
 #[derive(Default)]
 pub(super) struct Choice {
     words: Vec<u64>,
     first: Option<usize>,
     pub(super) kept: usize,
     pub(super) all: usize,
-    /// Bytes of the sections that stay.
+    /// Total bytes of the sections that stay.
     pub(super) bytes: usize,
 }
 
 impl Choice {
-    /// The next section, of this many bytes.
+    /// Adds the next section.
     pub(super) fn push(&mut self, stays: bool, bytes: usize) {
         let (place, bit) = (self.all, self.all % 64);
         if bit == 0 {
@@ -31,7 +31,7 @@ impl Choice {
         }
     }
 
-    /// Some stay and some go.
+    /// Whether some sections stay and some do not.
     pub(super) fn leaves_out(&self) -> bool {
         self.kept > 0 && self.kept < self.all
     }

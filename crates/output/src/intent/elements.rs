@@ -1,19 +1,18 @@
-//! JSON filtered by element.
+//! Filters JSON by element.
 //!
-//! The sections are the entries of the container that holds most of the text: an
-//! array of results, wherever it sits, or an object whose members are of a size.
-//! Around it everything stays, so that the answer keeps its shape and is JSON.
-//! An entry is judged by its names and its values alike.
+//! The sections are the entries of the container that has most of the text: an array of results at any depth, or an object
+//! whose members are of similar size. Everything around it stays, so that the result is JSON of the same structure. Both
+//! the names and the values of an entry are matched.
 
 use super::Matches;
 use super::choice::Choice;
 use super::terms::Terms;
 use toolgate_json::{Shape, Value, unquote};
 
-/// Deeper down, no container is looked for.
+/// Maximum depth at which the container is searched.
 const MAX_DEPTH: usize = 8;
 
-/// The JSON with the matching entries alone, or nothing if none or all match.
+/// The JSON with only the matching entries; `None` if none or all match.
 pub(super) fn matching(json: Value<'_>, terms: &Terms) -> Option<Matches> {
     let (offset, container) = main_container(json)?;
     let (mut chosen, mut last) = (Choice::default(), 1);
@@ -36,19 +35,19 @@ pub(super) fn matching(json: Value<'_>, terms: &Terms) -> Option<Matches> {
     Some(Matches { kept: chosen.kept, all: chosen.all, text })
 }
 
-/// Escapes such as `\n` would glue words together.
+/// The text with its escapes decoded: `\n` would join the words around it.
 fn unescaped(written: &str) -> std::borrow::Cow<'_, str> {
-    // Not a string, but quotes at its ends separate nothing from words, so losing them is harmless.
+    // The text is not a single string, but removing quotes at its ends joins no words.
     unquote(written)
 }
 
-/// The container whose entries are the sections, and its place in the text.
+/// The container whose entries are the sections, and its offset in the text.
 fn main_container(json: Value<'_>) -> Option<(usize, Value<'_>)> {
     let (mut offset, mut value) = (0, json);
     for _ in 0..MAX_DEPTH {
         let mut others = value.entries();
         let mut largest = others.next()?;
-        // Two elements are enough to know that an array holds the sections.
+        // An array with at least two elements is the container.
         let dominates = if value.shape() == Shape::Array {
             others.next().is_none()
         } else {

@@ -1,9 +1,8 @@
-//! The first stage: of a long answer, what matches the caller's intent.
+//! The first stage: reduces a long result to the sections that match the caller's intent.
 //!
-//! Text is judged by paragraph, JSON by element, so that what remains of JSON is
-//! still JSON. Words decide, not meaning: a section stays if at least 30% of the
-//! intent's terms occur in it. The header says how many stayed, on a line of its
-//! own above the text; after it, JSON can be parsed.
+//! Sections are paragraphs of text or elements of JSON, so that reduced JSON is still JSON. Matching is by words: a section
+//! stays if it contains at least 30% of the intent's terms. A header line above the text says how many sections stayed; the
+//! text after it can be parsed as JSON.
 
 mod choice;
 mod elements;
@@ -11,37 +10,37 @@ mod sections;
 mod terms;
 
 use super::body::Body;
-use super::footer::WORTH;
+use super::footer::MIN_SAVING;
 use terms::Terms;
 
-/// Only longer texts are filtered.
-pub(super) const ABOVE: usize = 5_000;
+/// Texts of up to this many bytes are not filtered.
+pub(super) const MIN_FILTERED: usize = 5_000;
 
-/// The longest header, note included.
+/// Maximum length of the header with the note.
 pub(super) const MAX_HEADER: usize = 256;
 
-/// Follows the header when the remaining JSON is outlined.
+/// Added to the header if the reduced JSON is replaced by an outline.
 pub(super) const POSITIONS_NOTE: &str = "[Positions below count the matching sections alone]\n\n";
 
-/// Longest part of the intent that the header repeats.
-const QUOTED: usize = 80;
+/// Maximum length of the intent in the header.
+const MAX_QUOTED_INTENT: usize = 80;
 
-/// What matched.
+/// The matching sections and their header.
 pub(super) struct Filtered {
     pub(super) header: String,
     pub(super) body: Body<'static>,
 }
 
-/// Sections that stay, out of those there were.
+/// The matching sections, and the number of all sections.
 struct Matches {
     kept: usize,
     all: usize,
     text: String,
 }
 
-/// The matching part, unless nothing matches or hardly anything would go.
+/// The matching sections; `None` if none match or the saving is too small.
 pub(super) fn filter(body: &Body<'_>, intent: &str) -> Option<Filtered> {
-    if body.extent().bytes <= ABOVE {
+    if body.extent().bytes <= MIN_FILTERED {
         return None;
     }
     let terms = Terms::of(intent)?;
@@ -51,13 +50,13 @@ pub(super) fn filter(body: &Body<'_>, intent: &str) -> Option<Filtered> {
     };
     let header = header(&matches, intent);
     let filtered = Body::new(matches.text.into(), body.form());
-    let saves = filtered.extent().bytes + header.len() + WORTH < body.extent().bytes;
+    let saves = filtered.extent().bytes + header.len() + MIN_SAVING < body.extent().bytes;
     saves.then_some(Filtered { header, body: filtered })
 }
 
 fn header(matches: &Matches, intent: &str) -> String {
     let intent: String = intent.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let quoted = intent.get(..intent.floor_char_boundary(QUOTED)).unwrap_or_default();
+    let quoted = intent.get(..intent.floor_char_boundary(MAX_QUOTED_INTENT)).unwrap_or_default();
     let cut = if quoted.len() < intent.len() { "…" } else { "" };
     format!("[{} of {} sections match \"{quoted}{cut}\"]\n\n", matches.kept, matches.all)
 }

@@ -1,7 +1,7 @@
-//! Text cut into paragraph-sized sections.
+//! Splits text into sections of paragraph size.
 //!
-//! A blank line ends a section. What has no blank lines, as logs do, is cut into
-//! groups of lines, and a line that is longer than a group between words.
+//! A blank line ends a section. Text without blank lines, such as logs, is split into groups of lines, and a line longer
+//! than a group is split between words.
 
 use std::ops::Range;
 
@@ -11,13 +11,13 @@ use super::Matches;
 use super::choice::Choice;
 use super::terms::Terms;
 
-/// Longer paragraphs are cut into groups of lines.
+/// Maximum size of a paragraph in bytes; a longer one is split into groups of lines.
 const MAX_PARAGRAPH: usize = 2_000;
 
-/// Size of such a group.
-const GROUP: usize = 500;
+/// Maximum size of such a group in bytes.
+const MAX_GROUP: usize = 500;
 
-/// The sections that match, or nothing if none or all do.
+/// The sections that match; `None` if none or all do.
 pub(super) fn matching(text: &str, terms: &Terms) -> Option<Matches> {
     let mut chosen = Choice::default();
     for section in Sections::of(text) {
@@ -26,9 +26,9 @@ pub(super) fn matching(text: &str, terms: &Terms) -> Option<Matches> {
     if !chosen.leaves_out() {
         return None;
     }
-    // What stands between sections is blank and not counted; it makes the text grow a little at worst.
+    // White space between sections is not counted; it may cause one small reallocation.
     let mut out = String::with_capacity(chosen.bytes + chosen.kept * PARAGRAPH.len());
-    // Where the last kept section ended, if the one before this was kept.
+    // The end of the previous section, if it was kept.
     let mut joins = None;
     for (place, section) in Sections::of(text).enumerate() {
         if !chosen.has(place) {
@@ -43,15 +43,15 @@ pub(super) fn matching(text: &str, terms: &Terms) -> Option<Matches> {
     Some(Matches { kept: chosen.kept, all: chosen.all, text: out })
 }
 
-/// Separates sections that did not follow each other.
+/// Separator between sections that were not adjacent.
 const PARAGRAPH: &str = "\n\n";
 
-/// Iterator over the sections of a text. None is blank.
+/// Iterator over the sections of a text, without blank ones.
 struct Sections<'a> {
     text: &'a str,
-    /// Where to look for the next paragraph.
+    /// The offset at which the search for the next paragraph starts.
     at: usize,
-    /// What is left of a long paragraph.
+    /// The rest of a long paragraph.
     long: Range<usize>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Sections<'a> {
         Self { text, at: 0, long: 0..0 }
     }
 
-    /// The place after the line that starts at `at`, line break included.
+    /// The end of the line that starts at `at`, including its line break.
     fn line_end(&self, at: usize) -> usize {
         let rest = self.text.as_bytes().get(at..).unwrap_or_default();
         memchr(b'\n', rest).map_or(self.text.len(), |found| at + found + 1)
@@ -85,16 +85,16 @@ impl<'a> Sections<'a> {
         start.map(|start| start..self.text.len())
     }
 
-    /// Takes the next group off the long paragraph.
+    /// Removes the next group from the long paragraph.
     fn group(&mut self) -> Range<usize> {
         let start = self.long.start;
-        let most = self.text.floor_char_boundary(start + GROUP).min(self.long.end);
+        let most = self.text.floor_char_boundary(start + MAX_GROUP).min(self.long.end);
         let end = if most == self.long.end { most } else { self.cut(start, most) };
         self.long.start = end;
         start..end
     }
 
-    /// The best place to end a group: after a line, else after a word, else anywhere.
+    /// The end of a group: after a line, otherwise after a word, otherwise at any character.
     fn cut(&self, start: usize, most: usize) -> usize {
         let piece = self.text.get(start..most).unwrap_or_default();
         let line = memrchr(b'\n', piece.as_bytes()).map(|at| at + 1);
@@ -102,7 +102,7 @@ impl<'a> Sections<'a> {
         line.or_else(word).map_or(most, |end| start + end)
     }
 
-    /// Without the line breaks at its end.
+    /// The section without trailing line breaks.
     fn trimmed(&self, section: Range<usize>) -> Range<usize> {
         let kept = self.text.get(section.clone()).map_or(0, |text| text.trim_end_matches(['\n', '\r']).len());
         section.start..section.start + kept
@@ -154,7 +154,7 @@ mod tests {
         let text = "0123456789 0123456789 012\n".repeat(100);
         let sections: Vec<_> = Sections::of(&text).collect();
         assert_eq!(sections.len(), 6);
-        assert!(sections.iter().all(|section| section.len() <= GROUP && text[section.clone()].starts_with('0')));
+        assert!(sections.iter().all(|section| section.len() <= MAX_GROUP && text[section.clone()].starts_with('0')));
     }
 
     #[test]

@@ -1,19 +1,18 @@
-//! The words of an intent, and whether enough of them occur in a text.
+//! The terms of an intent, and whether a text contains enough of them.
 //!
-//! Case is folded for all scripts and endings are cut lightly, so that "errors"
-//! finds "Error" and "failed" finds "failing". Words of scripts that have no case
-//! are looked for inside longer ones; of scripts that have no spaces either, every
-//! pair of characters is a term, since nothing tells where a word ends.
+//! Case is folded and endings are removed, so that "errors" finds "Error" and "failed" finds "failing". Words of scripts
+//! without case match inside longer words. In scripts without spaces every pair of characters is a term, because word
+//! boundaries are unknown.
 
 use memchr::memmem::Finder;
 
-/// More terms than a sentence has.
+/// Maximum number of terms of an intent.
 const MAX_TERMS: usize = 64;
 
-/// A section stays with this share of the terms: three in ten.
-const SHARE: (u32, u32) = (3, 10);
+/// The share of the terms that a section must contain: three in ten.
+const MIN_SHARE: (u32, u32) = (3, 10);
 
-/// Words that say nothing about a subject. Sorted.
+/// Words that are no terms. Sorted.
 const STOP_WORDS: &[&str] = &[
     "a", "about", "an", "and", "are", "as", "at", "be", "by", "for", "from", "how", "i", "in", "is", "it", "me", "my",
     "of", "on", "or", "that", "the", "their", "there", "these", "this", "those", "to", "was", "were", "what", "when",
@@ -22,26 +21,26 @@ const STOP_WORDS: &[&str] = &[
 
 /// The distinct terms of an intent.
 pub(super) struct Terms {
-    /// Stems to compare words with.
+    /// Stems that are compared with the stems of words.
     stems: Vec<String>,
-    /// Words to look for anywhere, and what finds them.
+    /// Words that match anywhere, and their searchers.
     inside: Vec<String>,
     finders: Vec<Finder<'static>>,
-    /// First bytes of stems: most words of a text are dismissed by theirs.
+    /// The first bytes of the stems: rejects most words of a text without stemming.
     first: [bool; 256],
-    /// Longer words than this are none of the terms, and may be a megabyte of something else.
-    longest: usize,
+    /// Longer words match no term; bounds the cost of a very long word.
+    max_word: usize,
 }
 
 impl Terms {
-    /// None if there is no word in the intent.
+    /// `None` if the intent has no word.
     pub(super) fn of(intent: &str) -> Option<Self> {
         let mut words: Vec<_> = words(intent).map(fold).chain(pairs(intent)).collect();
         if words.iter().any(|word| !is_stop_word(word)) {
             words.retain(|word| !is_stop_word(word));
         }
         let mut terms =
-            Self { stems: Vec::new(), inside: Vec::new(), finders: Vec::new(), first: [false; 256], longest: 0 };
+            Self { stems: Vec::new(), inside: Vec::new(), finders: Vec::new(), first: [false; 256], max_word: 0 };
         for word in words {
             let caseless = word.chars().all(|c| !c.is_ascii() && c.to_lowercase().eq(c.to_uppercase()));
             let (list, term) = if caseless { (&mut terms.inside, word) } else { (&mut terms.stems, stem(word)) };
@@ -52,8 +51,8 @@ impl Terms {
         terms.stems.truncate(MAX_TERMS / 2);
         terms.inside.truncate(MAX_TERMS / 2);
         terms.finders = terms.inside.iter().map(|term| Finder::new(term).into_owned()).collect();
-        // Folding makes a word at most three times shorter, and an ending is a few letters.
-        terms.longest = terms.stems.iter().map(|term| 3 * term.len() + 32).max().unwrap_or(0);
+        // Case folding makes a word at most three times shorter, and an ending has few letters.
+        terms.max_word = terms.stems.iter().map(|term| 3 * term.len() + 32).max().unwrap_or(0);
         for byte in terms.stems.iter().filter_map(|term| term.bytes().next()) {
             terms.first[usize::from(byte)] = true;
         }
@@ -64,9 +63,9 @@ impl Terms {
         (self.stems.len() + self.inside.len()) as u32
     }
 
-    /// At least three in ten of the terms occur.
+    /// Whether at least three in ten of the terms occur in the text.
     pub(super) fn match_in(&self, text: &str) -> bool {
-        let enough = (self.count() * SHARE.0).div_ceil(SHARE.1);
+        let enough = (self.count() * MIN_SHARE.0).div_ceil(MIN_SHARE.1);
         let mut found = self.finders.iter().filter(|finder| finder.find(text.as_bytes()).is_some()).count() as u32;
         let mut seen = 0u64;
         for part in words(text).flat_map(parts) {
@@ -82,7 +81,7 @@ impl Terms {
 
     fn position(&self, word: &str) -> Option<usize> {
         let first = word.bytes().next()?.to_ascii_lowercase();
-        if word.len() > self.longest {
+        if word.len() > self.max_word {
             return None;
         }
         if first.is_ascii() && !self.first[usize::from(first)] {
@@ -93,12 +92,12 @@ impl Terms {
     }
 }
 
-/// Words of scripts that have spaces between them. Other scripts end a word as a space does: `发生timeout错误`.
+/// The words of scripts with spaces. A character of another script ends a word: `发生timeout错误` has the word `timeout`.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() || is_spaceless(c)).filter(|word| !word.is_empty())
 }
 
-/// Pairs of neighbours in scripts without spaces; a character alone is all there is of it.
+/// The pairs of adjacent characters in scripts without spaces; a single character if it has no neighbour.
 fn pairs(text: &str) -> impl Iterator<Item = String> {
     text.split(|c: char| !is_spaceless(c)).filter(|run| !run.is_empty()).flat_map(|run| {
         let chars: Vec<char> = run.chars().take(MAX_TERMS).collect();
@@ -106,12 +105,12 @@ fn pairs(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Chinese characters and the syllables of Japanese.
+/// Whether a character is Chinese or a Japanese syllable.
 fn is_spaceless(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3fffd}')
 }
 
-/// The word itself and, of a `camelCaseWord`, its parts.
+/// The word itself and the parts of a `camelCaseWord`.
 fn parts(word: &str) -> impl Iterator<Item = &str> {
     let bytes = word.as_bytes();
     let humps = bytes.windows(2).any(|pair| matches!(pair, [before, after] if is_hump(*before, *after)));
@@ -130,7 +129,7 @@ fn is_hump(before: u8, after: u8) -> bool {
     (before.is_ascii_lowercase() || before.is_ascii_digit()) && after.is_ascii_uppercase()
 }
 
-/// Lower case, with the few letters whose capitals have another lower case.
+/// Lower case, with special cases for `ß`, the final sigma and the Turkish dotted I.
 fn fold(word: &str) -> String {
     if word.is_ascii() {
         return word.to_ascii_lowercase();
@@ -140,7 +139,7 @@ fn fold(word: &str) -> String {
         match c {
             'ß' => folded.push_str("ss"),
             'ς' => folded.push('σ'),
-            // What is left of a Turkish capital I with its dot.
+            // The combining dot of a lower-cased Turkish İ.
             '\u{307}' => {}
             c => folded.push(c),
         }
@@ -152,9 +151,8 @@ fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
 
-/// Cuts English endings: plural, `-ing`, `-ed`, a silent `e`, a doubled last letter. Applied to both sides, so it need
-/// only be the same for the forms of a word, not right. Of Cyrillic words the vowels and the few consonants at their
-/// end go. Other scripts pass unchanged.
+/// Removes English endings: plural, `-ing`, `-ed`, a silent `e`, a doubled last letter. Both sides are stemmed, so the stem
+/// need not be a word. Cyrillic words lose trailing vowels and some consonants. Other scripts are unchanged.
 fn stem(mut word: String) -> String {
     if !word.is_ascii() {
         cut_cyrillic(&mut word);
@@ -188,7 +186,7 @@ fn stem(mut word: String) -> String {
 }
 
 fn cut_cyrillic(word: &mut String) {
-    // Three letters of two bytes stay.
+    // Keep three letters of two bytes each.
     while word.len() > 6
         && word.ends_with(['а', 'е', 'ё', 'и', 'і', 'о', 'у', 'ы', 'э', 'ю', 'я', 'й', 'ь', 'м', 'х', 'в'])
     {

@@ -1,10 +1,8 @@
-//! Results in a private directory, for processes that follow each other.
+//! The result store of the command line: a private directory.
 //!
-//! One file a result, named by its id and kind. A file appears whole (written
-//! aside, then renamed), its time of change is when it was kept, and every writer
-//! sweeps before it writes. Processes may race: the worst that comes of it is that
-//! a result is gone early. Links are never followed, and nothing but an id that
-//! was checked becomes a file name.
+//! One file per result, named by id and kind. A file is written under a temporary name and renamed; its modification time
+//! is the time it was kept, and every writer removes old files first. If processes race, a result may be removed early.
+//! Symbolic links are never followed, and only a validated id becomes a file name.
 
 use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -14,10 +12,10 @@ use std::time::SystemTime;
 
 use super::{Kept, Kind, ResultId, ResultLimits, Whole, is_expired};
 
-/// What a file costs at least: a block, so that the number of files is bounded too.
-const BLOCK: usize = 4_096;
+/// Minimum number of bytes that a file counts, so that the number of files is bounded as well.
+const MIN_FILE_COST: usize = 4_096;
 
-/// Ends the name of a file that is being written.
+/// Extension of a file that is being written.
 const UNFINISHED: &str = "new";
 
 pub(super) struct Directory(PathBuf);
@@ -49,7 +47,7 @@ impl Directory {
         now: SystemTime,
         limits: &ResultLimits,
     ) -> io::Result<bool> {
-        let cost = kept.text.len().max(BLOCK);
+        let cost = kept.text.len().max(MIN_FILE_COST);
         if cost > limits.max_bytes {
             return Ok(false);
         }
@@ -79,7 +77,7 @@ impl Directory {
         self.0.join(format!("{id}.{}", ending(kind)))
     }
 
-    /// Removes what is past its time and, oldest first, what stands in the way of `cost` more bytes.
+    /// Removes expired results and then the oldest, until there is room for `cost` more bytes.
     fn sweep(&self, cost: usize, now: SystemTime, limits: &ResultLimits) -> io::Result<()> {
         let mut found: Vec<_> = fs::read_dir(&self.0)?.filter_map(|entry| ours(&entry.ok()?)).collect();
         found.sort_by_key(|file| file.kept_at);
@@ -102,7 +100,7 @@ fn ending(kind: Kind) -> &'static str {
     }
 }
 
-/// A file of this store; anything else in the directory is left alone.
+/// A file of this store; `None` for any other file.
 fn ours(entry: &DirEntry) -> Option<Found> {
     let name = entry.file_name();
     let (id, ending) = name.to_str()?.split_once('.')?;
@@ -110,14 +108,14 @@ fn ours(entry: &DirEntry) -> Option<Found> {
     if !matches!(ending, "json" | "txt" | UNFINISHED) {
         return None;
     }
-    // Of the entry itself, not of what a link points to.
+    // `DirEntry::metadata` does not follow symbolic links.
     let about = entry.metadata().ok()?;
-    let cost = usize::try_from(about.len()).unwrap_or(usize::MAX).max(BLOCK);
+    let cost = usize::try_from(about.len()).unwrap_or(usize::MAX).max(MIN_FILE_COST);
     Some(Found { path: entry.path(), kept_at: about.modified().ok()?, cost })
 }
 
 fn write_new(path: &Path, text: &str, now: SystemTime) -> io::Result<()> {
-    // Never opens what is there already, a link least of all.
+    // `create_new` fails if the path exists, even as a symbolic link.
     let mut file: File = private_file(OpenOptions::new().write(true).create_new(true)).open(path)?;
     file.write_all(text.as_bytes())?;
     file.set_modified(now)
@@ -135,7 +133,7 @@ fn private_file(options: &mut OpenOptions) -> &mut OpenOptions {
     options.mode(0o600)
 }
 
-/// Opens for reading what is no link; a pipe does not make it wait.
+/// Opens a file for reading. Fails for a symbolic link, and does not block on a FIFO.
 #[cfg(unix)]
 fn open_plain(path: &Path) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags};
@@ -143,12 +141,12 @@ fn open_plain(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
-/// Makes sure that the directory is one, is the current user's, and is closed to others.
+/// Checks that the directory is no symbolic link and belongs to the current user, and removes access for others.
 #[cfg(unix)]
 fn claim(dir: &Path) -> io::Result<()> {
     use rustix::fs::{Mode, OFlags};
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    // Through one descriptor, so that what was checked is what is changed.
+    // Use one descriptor, so that the directory cannot be replaced between check and change.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened: File = rustix::fs::open(dir, flags, Mode::empty())?.into();
     let about = opened.metadata()?;
@@ -185,7 +183,7 @@ fn claim(dir: &Path) -> io::Result<()> {
 #[cfg(not(unix))]
 fn refuse_link(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_symlink() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a link where a result was expected"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path of a result is a symbolic link"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Names of kept results.
+//! Ids of kept results.
 
 use std::fmt;
 
@@ -7,28 +7,27 @@ const DIGITS: usize = 32;
 
 /// `res_` and 32 hexadecimal digits: 128 random bits.
 ///
-/// Whoever holds an id may read the result, so ids are not to be guessed. The form is checked before an id becomes a
-/// file name.
+/// An id grants access to its result, so ids must be unguessable. The format is validated before an id becomes a file name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResultId(String);
 
 /// The text is not a result id.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("not a result id: an id is res_ and 32 hexadecimal digits, as a footer names it")]
+#[error("not a result id: an id is res_ followed by 32 hexadecimal digits, as in the footer of a result")]
 pub struct BadId;
 
 impl ResultId {
-    /// A fresh id, unless the system has no randomness to give.
+    /// A random id; `None` if the system provides no randomness.
     pub(super) fn random() -> Option<Self> {
         let mut bits = [0u8; DIGITS / 2];
         getrandom::fill(&mut bits).ok()?;
         Some(Self(format!("{PREFIX}{:032x}", u128::from_be_bytes(bits))))
     }
 
-    /// Reads an id.
+    /// Parses an id.
     ///
     /// # Errors
-    /// If the text has any other form.
+    /// If the text has another format.
     pub fn parse(text: &str) -> Result<Self, BadId> {
         let digits = text.strip_prefix(PREFIX).ok_or(BadId)?;
         let fits = digits.len() == DIGITS && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));

@@ -1,18 +1,20 @@
-//! Results in memory, for a process that serves.
+//! The result store of a long-running process: in memory.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
+
+use parking_lot::Mutex;
 
 use super::{Kept, ResultId, ResultLimits, Whole, is_expired};
 
-/// What an entry costs besides its text, so that many tiny results are bounded too.
-const OVERHEAD: usize = 256;
+/// Bytes that an entry counts besides its text, so that the number of tiny results is bounded as well.
+const ENTRY_OVERHEAD: usize = 256;
 
 #[derive(Default)]
 pub(super) struct Memory(Mutex<ResultMap>);
 
-/// A result is found under its id by the owner it is kept for, and by nobody else.
+/// A result is found only by its owner and its id together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) owner: Arc<str>,
@@ -34,11 +36,11 @@ impl Memory {
         if cost > limits.max_bytes {
             return false;
         }
-        // Copied outside the lock: it may be megabytes. A text that is owned is moved, not copied.
+        // Copy before taking the lock, because the text may have megabytes. An owned text is moved.
         let mut text = kept.text.into_owned();
         text.shrink_to_fit();
         let whole = Whole { kind: kept.kind, text: Arc::new(text) };
-        let mut map = self.map();
+        let mut map = self.0.lock();
         map.drop_expired(now, limits);
         while map.bytes + cost > limits.max_bytes && map.drop_oldest() {}
         map.bytes += cost;
@@ -48,14 +50,10 @@ impl Memory {
     }
 
     pub(super) fn get(&self, key: &Key, now: SystemTime, limits: &ResultLimits) -> Option<Whole> {
-        let mut map = self.map();
+        let mut map = self.0.lock();
         map.drop_expired(now, limits);
         let (kept_at, whole) = map.results.get(key)?;
         (!is_expired(*kept_at, now, limits)).then(|| whole.clone())
-    }
-
-    fn map(&self) -> MutexGuard<'_, ResultMap> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -78,5 +76,5 @@ impl ResultMap {
 }
 
 fn cost(text: &str) -> usize {
-    text.len().saturating_add(OVERHEAD)
+    text.len().saturating_add(ENTRY_OVERHEAD)
 }

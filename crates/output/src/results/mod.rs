@@ -1,14 +1,12 @@
-//! Whole results of which an answer showed a part.
+//! The store of full results, for answers that show only a part.
 //!
-//! Nothing that the output pipeline leaves out is lost: the whole is kept here for
-//! a while and can be read by key path, by line range or by search, or be computed
-//! on. The store is bounded in bytes and time, and drops the oldest first. It
-//! lives in memory for a server, and in a private directory for the command line,
-//! where the process that reads is another than the one that ran.
+//! A full result can be read by key path, by line range or by search, or be the input of a program. The store is limited
+//! in bytes and time, and removes the oldest result first. A server keeps results in memory; the command line keeps them
+//! in a private directory, because the process that reads is not the one that ran.
 //!
 //! # Layout
-//! - `id`: names of results
-//! - `memory`, `directory`: the two places to keep them
+//! - `id`: ids of results
+//! - `memory`, `directory`: the two stores
 //! - `path`, `read`, `search`: reading a part
 
 mod directory;
@@ -34,7 +32,7 @@ pub use read::{BadLines, LineRange, ReadError, Reading};
 use directory::Directory;
 use memory::{Key, Memory};
 
-/// How a kept text is to be read.
+/// The kind of a kept result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// JSON text.
@@ -43,28 +41,28 @@ pub enum Kind {
     Text,
 }
 
-/// A whole result on its way into the store.
+/// A full result to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept<'a> {
-    /// How to read it.
+    /// JSON or text.
     pub kind: Kind,
-    /// Exactly what was returned.
+    /// The result exactly as returned.
     pub text: Cow<'a, str>,
 }
 
-/// A whole result out of the store.
+/// A full result from the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whole {
-    /// How to read it.
+    /// JSON or text.
     pub kind: Kind,
-    /// Exactly what was returned.
+    /// The result exactly as returned.
     pub text: Arc<String>,
 }
 
-/// What the store may hold.
+/// The limits of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResultLimits {
-    /// Of all results together. A larger single result is not kept.
+    /// Maximum total size. A single larger result is not kept.
     pub max_bytes: usize,
     /// How long a result is kept.
     pub time_to_live: Duration,
@@ -78,13 +76,13 @@ impl Default for ResultLimits {
 
 type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
-/// Keeps whole results. Cheap to clone; clones share what is kept.
+/// Stores full results. Clones share the store.
 #[derive(Clone)]
 pub struct ResultStore {
     limits: ResultLimits,
     clock: Clock,
     place: Place,
-    /// For whom results are kept and found in memory. The folder of the command line has one user.
+    /// The owner of the results in memory. The directory of the command line has one user.
     owner: Arc<str>,
 }
 
@@ -100,16 +98,16 @@ impl ResultStore {
         Self { limits, clock: Arc::new(SystemTime::now), place: Place::Memory(Arc::default()), owner: "".into() }
     }
 
-    /// A store in a directory that only the current user can enter. It is made if it is not there.
+    /// A store in a directory with mode 0700, which is created if it does not exist.
     ///
     /// # Errors
-    /// If the directory cannot be made, is a link, or belongs to someone else.
+    /// If the directory cannot be created, is a symbolic link, or belongs to another user.
     pub fn at(dir: &Path, limits: ResultLimits) -> io::Result<Self> {
         let place = Place::Directory(Arc::new(Directory::open(dir)?));
         Ok(Self { limits, clock: Arc::new(SystemTime::now), place, owner: "".into() })
     }
 
-    /// The same store for one owner: results that are kept through it are found through it alone.
+    /// This store for one owner: results that are kept through it are found only through it.
     #[must_use]
     pub fn of(&self, owner: &str) -> Self {
         Self { owner: owner.into(), ..self.clone() }
@@ -119,31 +117,31 @@ impl ResultStore {
         Key { owner: Arc::clone(&self.owner), id: id.clone() }
     }
 
-    /// The same store by another clock.
-    #[must_use]
-    pub fn with_clock(self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+    /// This store with another clock.
+    #[cfg(test)]
+    pub(crate) fn with_clock(self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         Self { clock: Arc::new(clock), ..self }
     }
 
-    /// Keeps a result. None if it is larger than the store, or could not be written: losing the rest of an answer must
-    /// not lose the answer.
+    /// Keeps a result. `None` if it is larger than the store or cannot be written: a failure to keep the rest must not fail
+    /// the answer.
     pub fn keep(&self, kept: Kept<'_>) -> Option<ResultId> {
         let id = ResultId::random()?;
         let now = (self.clock)();
         let taken = match &self.place {
             Place::Memory(memory) => memory.put(self.key(&id), kept, now, &self.limits),
             Place::Directory(directory) => directory.put(&id, &kept, now, &self.limits).unwrap_or_else(|error| {
-                tracing::warn!(%error, "a result could not be kept");
+                tracing::warn!(%error, "cannot keep a result");
                 false
             }),
         };
         taken.then_some(id)
     }
 
-    /// The whole result, to compute on.
+    /// The full result.
     ///
     /// # Errors
-    /// If the text is no id, or nothing is kept under it (any more).
+    /// If the text is not an id, or there is no such result (any more).
     pub fn get(&self, id: &str) -> Result<Whole, ReadError> {
         let id = ResultId::parse(id)?;
         let now = (self.clock)();
@@ -154,7 +152,7 @@ impl ResultStore {
         found.ok_or(ReadError::Gone { id, kept_for: self.limits.time_to_live })
     }
 
-    /// The whole result as JSON text to compute on; a kept text is a JSON string.
+    /// The full result as JSON, as the input of a program; plain text becomes a JSON string.
     ///
     /// # Errors
     /// See [`ResultStore::get`].
@@ -169,13 +167,13 @@ impl ResultStore {
     /// A part of a result as text.
     ///
     /// # Errors
-    /// If there is no such result, or no such part in it.
+    /// If there is no such result, or it has no such part.
     pub fn read(&self, id: &str, reading: &Reading) -> Result<String, ReadError> {
         read::read(&self.get(id)?, reading)
     }
 }
 
-/// Whether something of that time is past its time. What lies in the future is not.
+/// Whether a result of that time has expired. A time in the future has not.
 fn is_expired(kept_at: SystemTime, now: SystemTime, limits: &ResultLimits) -> bool {
     now.duration_since(kept_at).is_ok_and(|age| age > limits.time_to_live)
 }

@@ -1,4 +1,4 @@
-//! Key paths: `results.items[3]`, `["odd.key"]`, and as outlines write them, `results > items > [0-4]`.
+//! Key paths: `results.items[3]`, `["odd.key"]`, and the form of outlines, `results > items > [0-4]`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::str::FromStr;
 use super::read::ReadError;
 use toolgate_json::{Shape, Value, check, unquote};
 
-/// Names listed in an error.
-const NAMED: usize = 20;
+/// Maximum number of keys listed in an error.
+const MAX_LISTED_KEYS: usize = 20;
 
-/// A way from the root of a JSON value to a part of it.
+/// A path from the root of a JSON value to a part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyPath(Vec<Step>);
 
@@ -121,7 +121,7 @@ impl KeyPath {
         Ok(Cow::Borrowed(value.text()))
     }
 
-    /// The way ended before step `place`, at `value`.
+    /// The error for a path that ends before step `place`, at `value`.
     fn lost(&self, place: usize, value: Value<'_>) -> ReadError {
         let reached = Self(self.0.iter().take(place).cloned().collect());
         ReadError::NoSuchPath { asked: self.clone(), reached, there: there(value) }
@@ -134,7 +134,7 @@ fn range(array: Value<'_>, first: usize, last: usize) -> Option<String> {
     Some(format!("[{}]", items.join(",")))
 }
 
-/// What a path could have gone on to.
+/// Describes the value at which a path ended.
 fn there(value: Value<'_>) -> String {
     let count = value.entries().count();
     match value.shape() {
@@ -142,9 +142,10 @@ fn there(value: Value<'_>) -> String {
         Shape::Array => format!("has the items [0] to [{}]", count - 1),
         Shape::Object if count == 0 => "is an empty object".to_owned(),
         Shape::Object => {
-            let names = value.entries().take(NAMED).filter_map(|entry| entry.key);
+            let names = value.entries().take(MAX_LISTED_KEYS).filter_map(|entry| entry.key);
             let names: Vec<_> = names.map(|key| clip(&unquote(key))).collect();
-            let more = if count > NAMED { format!(" and {} more", count - NAMED) } else { String::new() };
+            let more =
+                if count > MAX_LISTED_KEYS { format!(" and {} more", count - MAX_LISTED_KEYS) } else { String::new() };
             format!("has the keys {}{more}", names.join(", "))
         }
         Shape::String => "is a string".to_owned(),

@@ -1,7 +1,6 @@
-//! A part of a result: at a key path, in a range of lines, or around what is searched for.
+//! Reads a part of a result: at a key path, in a range of lines, or around the matches of a search.
 //!
-//! Lines are those of the text as an answer shows it: pretty JSON, or a string's
-//! own lines. What is read is bounded like any answer.
+//! Lines are those of the printed form: indented JSON, or the lines of a string. The size of the answer is limited.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -13,16 +12,16 @@ use super::{BadId, Kind, ResultId, Whole};
 use crate::{Body, Cut, Form, fit};
 use toolgate_json::{LineWindow, Shape, Value, pretty, unquote};
 
-/// What to read. Path, then lines, then search: each narrows what the one before left.
+/// The part to read. Path, lines and search are applied in this order, each to the result of the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Only the value there.
+    /// The value at this path.
     pub path: Option<KeyPath>,
-    /// Only these lines.
+    /// These lines.
     pub lines: Option<LineRange>,
-    /// Only what contains this, in any case.
+    /// The lines or values that contain this text, ignoring case.
     pub search: Option<String>,
-    /// Hard bound on the bytes read.
+    /// Maximum number of bytes.
     pub max_bytes: usize,
 }
 
@@ -32,7 +31,7 @@ impl Default for Reading {
     }
 }
 
-/// Lines from one to another, counted from one, both included.
+/// An inclusive range of lines, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineRange {
     first: usize,
@@ -45,7 +44,7 @@ pub struct LineRange {
 pub struct BadLines;
 
 impl LineRange {
-    /// None if there can be no such line.
+    /// `None` if the range is empty or begins at 0.
     pub fn new(first: usize, last: usize) -> Option<Self> {
         (1 <= first && first <= last).then_some(Self { first, last })
     }
@@ -68,39 +67,39 @@ impl FromStr for LineRange {
 /// Why a result could not be read.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ReadError {
-    /// The id has not the form of one.
+    /// The id is malformed.
     #[error(transparent)]
     BadId(#[from] BadId),
-    /// Nothing is kept under the id.
+    /// There is no result with this id.
     #[error(
-        "no result {id}: it may have expired (results are kept for {}) or made room for newer ones; run the code again",
+        "no result {id}: it may have expired (results are kept for {}) or was removed to make room; run the code again",
         minutes(kept_for)
     )]
     Gone {
-        /// The id asked for.
+        /// The requested id.
         id: ResultId,
         /// How long results are kept.
         kept_for: Duration,
     },
-    /// A path into plain text.
+    /// A key path for plain text.
     #[error("the result is plain text, which has no key paths: read it by lines or by search")]
     NotJson,
-    /// The path leads out of the value.
+    /// The path does not exist.
     #[error("no {asked}: {reached} {there}")]
     NoSuchPath {
-        /// The path asked for.
+        /// The requested path.
         asked: KeyPath,
-        /// How far it exists.
+        /// The longest prefix that exists.
         reached: KeyPath,
-        /// What is there.
+        /// A description of the value there.
         there: String,
     },
     /// The range begins after the last line.
     #[error("no line {first}: there are {lines} lines")]
     NoSuchLine {
-        /// The first line asked for.
+        /// The first requested line.
         first: usize,
-        /// The lines there are.
+        /// The number of lines.
         lines: usize,
     },
 }
@@ -122,17 +121,17 @@ pub(super) fn read(whole: &Whole, reading: &Reading) -> Result<String, ReadError
         (None, None) => return Ok(fit(&body, reading.max_bytes, Cut::Middle)),
         (Some(range), None) => lines(&body, range, reading.max_bytes)?,
         (Some(range), Some(needle)) => {
-            let lines = Body::new(lines(&body, range, SEARCHED)?.into(), Form::Text);
+            let lines = Body::new(lines(&body, range, MAX_SEARCHED)?.into(), Form::Text);
             search::search_lines(&lines, needle, range.first, reading.max_bytes)
         }
     };
     Ok(text)
 }
 
-/// Lines are searched up to this size.
-const SEARCHED: usize = 8 * 1024 * 1024;
+/// Maximum size of a range of lines that is searched.
+const MAX_SEARCHED: usize = 8 * 1024 * 1024;
 
-/// A string reads as its text, anything else as pretty JSON.
+/// The body of a JSON value: a string is its text, anything else is indented JSON.
 fn json_body(json: Cow<'_, str>) -> Body<'_> {
     if Value::of(&json).shape() != Shape::String {
         return Body::new(json, Form::Pretty);

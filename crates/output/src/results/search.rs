@@ -1,22 +1,21 @@
-//! Finding text in a result, in any case.
+//! Searches a result for text, ignoring case.
 //!
-//! Plain text is searched by line, JSON by scalar and by key, each told with the
-//! key path that leads there. Linear in the text; the number of matches told is
-//! bounded, the number counted is not.
+//! Plain text is searched by line, JSON by scalar and by key; a JSON match is printed with its key path. Time is linear in
+//! the text. The number of printed matches is limited; all matches are counted.
 
 use crate::{Body, Kb};
 use toolgate_json::{Value, unquote};
 
-/// Matches told.
+/// Maximum number of printed matches.
 const MAX_MATCHES: usize = 100;
 
-/// Bytes of a line or value shown around a match.
-const SHOWN: usize = 240;
+/// Number of bytes of a line or value that are printed around a match.
+const CONTEXT: usize = 240;
 
-/// Containers deeper than this are searched as text.
+/// Maximum depth of the walk; deeper containers are searched as text.
 const MAX_DEPTH: usize = 256;
 
-/// Longest path told.
+/// Maximum length of a printed path.
 const MAX_PATH: usize = 400;
 
 /// The matches in a body, at most `room` bytes of them.
@@ -24,7 +23,7 @@ pub(super) fn search(body: &Body<'_>, needle: &str, room: usize) -> String {
     let Some(json) = body.json() else { return search_lines(body, needle, 1, room) };
     let mut found = Found::new(needle, room);
     search_json(json, &mut found);
-    found.told(body.extent().bytes)
+    found.into_text(body.extent().bytes)
 }
 
 /// The matching lines; the first line has the number `first`.
@@ -33,10 +32,10 @@ pub(super) fn search_lines(body: &Body<'_>, needle: &str, first: usize, room: us
     for (place, line) in body.text().split('\n').enumerate() {
         found.look(line, |around| format!("{}: {around}", first + place));
     }
-    found.told(body.extent().bytes)
+    found.into_text(body.extent().bytes)
 }
 
-/// Where the walk is: the entries still to come of every open container, and the path to them.
+/// Walks the value with an explicit stack: the remaining entries of every open container, and the path to them.
 fn search_json<'a>(root: Value<'a>, found: &mut Found) {
     let mut open = vec![(root.entries(), 0usize)];
     let mut path: Vec<String> = Vec::new();
@@ -64,7 +63,7 @@ fn search_json<'a>(root: Value<'a>, found: &mut Found) {
     }
 }
 
-/// A key as a step that a path takes.
+/// A key as a step of a path.
 fn written(key: &str) -> String {
     let name = unquote(key);
     let plain = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '$'));
@@ -101,15 +100,15 @@ impl Found {
         Self { needle, asked, lowered: String::new(), lines: String::new(), shown: 0, all: 0, room }
     }
 
-    /// Counts a match in `text`, and tells it while there is room.
-    fn look(&mut self, text: &str, tell: impl FnOnce(&str) -> String) {
+    /// Counts a match in `text`, and prints it if there is room.
+    fn look(&mut self, text: &str, print: impl FnOnce(&str) -> String) {
         self.lowered.clear();
         self.lowered.extend(text.chars().flat_map(char::to_lowercase));
         let Some(at) = self.lowered.find(&self.needle) else { return };
         self.all += 1;
         if self.shown < MAX_MATCHES {
-            let line = tell(&around(text, at));
-            // A heading and a line break need a place too.
+            let line = print(&around(text, at));
+            // Reserve room for the heading and a line break.
             if self.lines.len() + line.len() + 160 <= self.room {
                 self.lines.push('\n');
                 self.lines.push_str(&line);
@@ -118,7 +117,7 @@ impl Found {
         }
     }
 
-    fn told(self, searched: usize) -> String {
+    fn into_text(self, searched: usize) -> String {
         let Self { asked, all, shown, lines, .. } = self;
         let plural = if all == 1 { "" } else { "es" };
         let first = if shown < all { format!(", the first {shown} shown") } else { String::new() };
@@ -131,12 +130,12 @@ impl Found {
     }
 }
 
-/// The part of a text near a place, on one line.
+/// The text around an offset, on one line.
 fn around(text: &str, at: usize) -> String {
-    // Lower case may be longer or shorter than the text, so the place is only near.
+    // The offset is in the lower-case text, whose length may differ, so it is approximate.
     let at = at.min(text.len());
-    let start = text.floor_char_boundary(at.saturating_sub(SHOWN / 2));
-    let end = text.floor_char_boundary(start.saturating_add(SHOWN));
+    let start = text.floor_char_boundary(at.saturating_sub(CONTEXT / 2));
+    let end = text.floor_char_boundary(start.saturating_add(CONTEXT));
     let part = text.get(start..end).unwrap_or_default();
     let mut line = String::from(if start > 0 { "…" } else { "" });
     line.extend(part.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c }));

@@ -61,7 +61,7 @@ fn a_result_lives_its_time_and_no_longer() {
         assert_eq!(
             error,
             format!(
-                "no result {id}: it may have expired (results are kept for 60 minutes) or made room for newer ones; \
+                "no result {id}: it may have expired (results are kept for 60 minutes) or was removed to make room; \
                  run the code again"
             )
         );

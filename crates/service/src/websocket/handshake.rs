@@ -210,7 +210,7 @@ mod tests {
         check(json!({"add": 1}), &format!("/functions/add: invalid type: integer `1`, expected {signature}"));
         check(json!({"add": {"params": 1}}), "/functions/add/params: must be an object or a list");
         check(json!({"add": {"params": [{}]}}), "/functions/add/params/0: missing field `name`");
-        let fetch = "/functions/fetch: `fetch` is a name of the language or of the sandbox";
+        let fetch = "/functions/fetch: `fetch` is a reserved word or a global of the sandbox";
         check(json!({"fetch": {}}), fetch);
         let reference = json!({"add": {"params": {"a": {"$ref": "#"}}}});
         check(reference, "/functions/add: add: the schema of `a` must not use references");
