@@ -12,10 +12,12 @@ mod check;
 mod pretty;
 #[cfg(test)]
 mod samples;
+mod stringify;
 mod strings;
 
 pub use check::{Facts, check};
 pub use pretty::{LineWindow, Measure, Window, minified, minified_head, pretty};
+pub use stringify::stringify;
 pub use strings::{escape_boundary, replace_lone_surrogates, unquote};
 
 use memchr::memchr2;

@@ -30,4 +30,4 @@ pub use report::{
     CallRecord, CallState, Destination, Interpreter, Isolation, IsolationLevel, Logs, Moved, Report, ReportFields,
     Usage,
 };
-pub use scope::Access;
+pub use scope::{Access, CallerScope, Pattern};

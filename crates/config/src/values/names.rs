@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::{Value as Json, json};
 use toolgate_plan::words;
+pub use toolgate_wire::Pattern as Glob;
 
 use super::Setting;
 
@@ -105,70 +106,12 @@ impl Setting for ToolPath {
     }
 }
 
-/// A pattern over whole names: `*` is any text, `?` one character, all else itself.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Glob(Vec<Piece>);
-
-impl fmt::Display for Glob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|piece| match piece {
-            Piece::Any => write!(f, "*"),
-            Piece::One => write!(f, "?"),
-            Piece::Char(letter) => write!(f, "{letter}"),
-        })
-    }
-}
-
-impl fmt::Debug for Glob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Glob({self})")
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Piece {
-    Any,
-    One,
-    Char(char),
-}
-
-impl Glob {
-    /// Whether a name fits. Goes back only to the last `*`, so no pattern is slow.
-    pub fn matches(&self, name: &str) -> bool {
-        let name: Vec<char> = name.chars().collect();
-        let (mut piece, mut at, mut retry) = (0, 0, None);
-        while let Some(letter) = name.get(at) {
-            match self.0.get(piece) {
-                Some(Piece::Any) => {
-                    retry = Some((piece + 1, at));
-                    piece += 1;
-                }
-                Some(Piece::One) => (piece, at) = (piece + 1, at + 1),
-                Some(Piece::Char(wanted)) if wanted == letter => (piece, at) = (piece + 1, at + 1),
-                Some(Piece::Char(_)) | None => match retry {
-                    Some((after, from)) => {
-                        (piece, at) = (after, from + 1);
-                        retry = Some((after, from + 1));
-                    }
-                    None => return false,
-                },
-            }
-        }
-        self.0.get(piece..).unwrap_or_default().iter().all(|piece| *piece == Piece::Any)
-    }
-}
-
 impl Setting for Glob {
     fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("is an empty pattern, which fits no name".to_owned());
         }
-        let pieces = text.chars().map(|c| match c {
-            '*' => Piece::Any,
-            '?' => Piece::One,
-            other => Piece::Char(other),
-        });
-        Ok(Self(pieces.collect()))
+        Ok(Glob::new(text))
     }
 
     fn schema() -> Json {

@@ -17,8 +17,8 @@ use super::names::{Named, is_bare, named};
 use super::session::Run;
 use super::tools::chain::execution_id;
 use super::tools::is_taken;
-use crate::backends::Taker;
-use crate::bridge::Asked;
+use crate::backends::ReplyMode;
+use crate::bridge::RequestContext;
 use toolgate_catalog::{Catalog, ToolRef};
 use toolgate_json::{Entry, Shape, unquote};
 use toolgate_mcp::result as unwrap;
@@ -91,13 +91,13 @@ pub(super) fn text(shared: &Shared, name: &str, page: &Page) -> Option<Box<RawVa
 
 /// Calls it; the result, or the error, is the backend's own.
 pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: ToolCall) -> Result<Value, Fault> {
-    let asked = Asked {
+    let asked = RequestContext {
         access: call.page.access,
         cancel: call.cancel,
         progress: call.progress,
         caller: call.caller,
-        taker: call.partner.map_or(Taker::Client, Taker::Interactive),
-        ..Asked::default()
+        taker: call.partner.map_or(ReplyMode::Raw, ReplyMode::Interactive),
+        ..RequestContext::default()
     };
     let since = Instant::now();
     let request_bytes = serde_json::to_string(&call.arguments).map_or(0, |text| text.len() as u64);

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::call::{CallError, CallOptions, Reply, Taker, WhenUnready};
+use super::call::{CallError, CallOptions, Reply, ReplyMode, WhenUnready};
 use super::queue::{Full, Permit, Queue};
 use super::spec::BackendSpec;
 use super::state::{BackendEvent, BackendNews, BackendState, BackendStats};
@@ -191,7 +191,7 @@ impl Backend {
         let options = &options;
         let call = self.attempt(session, arguments, |session, arguments| async move {
             let name = ToolName { name: &tool.name, input_schema: tool.input_schema() };
-            session.call(name, arguments, options.taker.interactive(), options.progress.clone()).await
+            session.call(name, arguments, options.reply.interactive(), options.progress.clone()).await
         });
         let answer = match timeout(within, call).await {
             Ok(answer) => answer.map_err(|error| self.explain(error))?,
@@ -201,7 +201,7 @@ impl Backend {
             }
         };
         self.shared.served.fetch_add(1, Ordering::Relaxed);
-        finish(answer, tool, &options.taker)
+        finish(answer, tool, &options.reply)
     }
 
     /// Waits for the caller's turn.
@@ -255,10 +255,10 @@ impl Backend {
 }
 
 /// From a raw result to a reply or a fault. A client gets what a program could do nothing with.
-fn finish(result: Value, tool: &Tool, taker: &Taker) -> Result<Reply, CallError> {
-    let result = answered(result, matches!(taker, Taker::Interactive(_)))?;
+fn finish(result: Value, tool: &Tool, taker: &ReplyMode) -> Result<Reply, CallError> {
+    let result = answered(result, matches!(taker, ReplyMode::Interactive(_)))?;
     match unwrap::fault(&result) {
-        Some(fault) if *taker == Taker::Program => Err(CallError::Tool(Box::new(fault))),
+        Some(fault) if *taker == ReplyMode::Value => Err(CallError::Tool(Box::new(fault))),
         _ => Ok(Reply::new(result, Wrapping::of_schema(tool.output_schema()))),
     }
 }

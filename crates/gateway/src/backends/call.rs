@@ -27,23 +27,23 @@ pub struct CallOptions {
     pub caller: u64,
     /// What to do when the backend isn't up yet.
     pub unready: WhenUnready,
-    /// Who gets the answer.
-    pub taker: Taker,
+    /// The form of the reply.
+    pub reply: ReplyMode,
 }
 
-/// Who gets the answer of a call, and so in which form.
+/// The form in which the reply of a call is given.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub enum Taker {
-    /// A program: the value, or an error to catch.
+pub enum ReplyMode {
+    /// The value, or an error to catch: for programs.
     #[default]
-    Program,
-    /// A client: the result as it came, a failure too.
-    Client,
-    /// A client that may be asked something before there is a result.
+    Value,
+    /// The result object as the backend sent it, a failure too: for clients.
+    Raw,
+    /// The same for a client that may be asked something before there is a result.
     Interactive(InteractiveClient),
 }
 
-impl Taker {
+impl ReplyMode {
     /// The client that may be asked, if there is one.
     pub(super) fn interactive(&self) -> Option<&InteractiveClient> {
         match self {

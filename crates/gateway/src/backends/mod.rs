@@ -20,7 +20,7 @@ mod state;
 mod supervisor;
 
 pub use backend::Backend;
-pub use call::{CallError, CallOptions, Effect, Reply, Taker, WhenUnready};
+pub use call::{CallError, CallOptions, Effect, Reply, ReplyMode, WhenUnready};
 pub use offers::WatchError;
 pub use set::Backends;
 pub use spec::{BackendKind, BackendSpec, Probe};

@@ -75,7 +75,7 @@ impl StartFailure {
 #[derive(Debug)]
 enum End {
     Stopped,
-    Asked,
+    RequestContext,
     StartFailure(StartFailure),
 }
 
@@ -86,7 +86,7 @@ pub(crate) async fn supervise(shared: Arc<Shared>) {
     loop {
         let trouble = match live_once(&shared, &mut hint, &mut failures).await {
             End::Stopped => break,
-            End::Asked => continue,
+            End::RequestContext => continue,
             End::StartFailure(trouble) => trouble,
         };
         hint = another_era(hint, &trouble);
@@ -184,14 +184,14 @@ async fn serve(shared: &Arc<Shared>, session: &Arc<McpSession>, failures: &mut u
         biased;
         () = shared.stop.cancelled() => End::Stopped,
         closing = session.link.closed() => End::StartFailure(StartFailure::of(&closing)),
-        () = shared.restart.notified() => End::Asked,
+        () = shared.restart.notified() => End::RequestContext,
         trouble = tend(shared, session) => End::StartFailure(trouble),
-        () = listen_for_ever(shared, session) => End::Asked,
+        () = listen_for_ever(shared, session) => End::RequestContext,
     };
     match &end {
         // That it is stopped is said only when no process is left.
         End::Stopped => shared.retract(None),
-        End::Asked => shared.retract(Some(BackendState::Starting)),
+        End::RequestContext => shared.retract(Some(BackendState::Starting)),
         End::StartFailure(trouble) => shared.retract(Some(trouble.state(0, Duration::ZERO))),
     }
     if shared.served.swap(0, Ordering::Relaxed) > 0 || session.ready.since.elapsed() > HEALTHY_LIFE {

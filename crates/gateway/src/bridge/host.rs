@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use toolgate_engine::host::{Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 
-use super::{Asked, Bridge, View};
+use super::{RequestContext, Bridge, ScopedCatalog};
 use toolgate_catalog::Catalog;
 use toolgate_functions::{CallContext, ErrorCode, Registry};
 
@@ -16,13 +16,13 @@ pub struct RunHost {
     catalog: Catalog,
     functions: Registry,
     context: CallContext,
-    asked: Asked,
+    asked: RequestContext,
     tools: bool,
 }
 
 impl RunHost {
     /// A host with tools and no functions. The catalog stays as it is now for the whole run.
-    pub fn new(bridge: Arc<Bridge>, asked: Asked) -> Self {
+    pub fn new(bridge: Arc<Bridge>, asked: RequestContext) -> Self {
         let catalog = bridge.catalog();
         let context = CallContext { cancel: asked.cancel.clone(), ..CallContext::default() };
         RunHost { bridge, catalog, functions: Registry::default(), context, asked, tools: true }
@@ -38,8 +38,8 @@ impl RunHost {
         RunHost { tools: false, ..self }
     }
 
-    fn view(&self) -> View<'_> {
-        View::new(&self.catalog, &self.asked.access)
+    fn view(&self) -> ScopedCatalog<'_> {
+        ScopedCatalog::new(&self.catalog, &self.asked.access)
     }
 
     fn call_tool(&self, backend: String, tool: String, args: &str) -> HostFuture {
@@ -50,7 +50,7 @@ impl RunHost {
         let (bridge, asked) = (self.bridge.clone(), self.asked.clone());
         Box::pin(async move {
             let answer = bridge.call(&backend, &tool, arguments, asked).await?;
-            Ok(answer.value.to_string())
+            Ok(answer.into_value().to_string())
         })
     }
 

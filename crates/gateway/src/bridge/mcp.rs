@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
 use toolgate_wire::CallState;
 
-use super::{Answer, Asked, Provider, ProviderFuture, unready};
-use crate::backends::{Backend, BackendState, CallError, CallOptions, Effect, WhenUnready};
+use super::{Answer, RequestContext, Provider, ProviderFuture, unready};
+use crate::backends::{Backend, BackendState, CallError, CallOptions, Effect, ReplyMode, WhenUnready};
 use toolgate_catalog::BackendState as Known;
 
 /// Calls go to this backend.
@@ -19,21 +19,24 @@ impl McpProvider {
 }
 
 impl Provider for McpProvider {
-    fn call(&self, tool: String, arguments: Map<String, Value>, asked: Asked) -> ProviderFuture {
+    fn call(&self, tool: String, arguments: Map<String, Value>, asked: RequestContext) -> ProviderFuture {
         let backend = self.0.clone();
         Box::pin(async move {
+            let mode = asked.reply.clone();
             let options = CallOptions {
                 timeout: asked.timeout,
                 cancel: asked.cancel,
                 progress: asked.progress,
                 caller: asked.caller,
                 unready: WhenUnready::Wait,
-                taker: asked.taker,
+                reply: asked.reply,
             };
             let reply = backend.call(&tool, arguments, options).await;
             let reply = reply.map_err(|error| host_error(backend.name(), &tool, error))?;
-            let raw = reply.raw().clone();
-            Ok(Answer { value: reply.into_value(), raw: Some(raw) })
+            Ok(match mode {
+                ReplyMode::Value => Answer::Value(reply.into_value()),
+                ReplyMode::Raw | ReplyMode::Interactive(_) => Answer::Raw(reply.into_raw()),
+            })
         })
     }
 }

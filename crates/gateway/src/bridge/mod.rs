@@ -5,7 +5,7 @@
 //! a caller may not use looks to it as if it did not exist.
 //!
 //! # Layout
-//! - `view`: the part of the catalog that a caller may use
+//! - `scoped_catalog`: the part of the catalog that a caller may use
 //! - `provider`: what stands behind a backend's name
 //! - `mcp`, `scripted`: providers: a real MCP server, a scripted set of tools
 //! - `host`: the bridge as a running program sees it
@@ -14,7 +14,7 @@ mod host;
 mod mcp;
 mod provider;
 pub mod scripted;
-mod view;
+mod scoped_catalog;
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -26,9 +26,9 @@ use toolgate_catalog::{ArgumentProblem, Backend, BackendState, Catalog, CatalogH
 
 pub use host::RunHost;
 pub use mcp::McpProvider;
-pub use provider::{Answer, Asked, Provider, ProviderFuture};
+pub use provider::{Answer, RequestContext, Provider, ProviderFuture};
 pub use toolgate_wire::Access;
-pub(crate) use view::View;
+pub(crate) use scoped_catalog::ScopedCatalog;
 
 /// Longest list of argument problems in one message.
 const SHOWN_PROBLEMS: usize = 5;
@@ -71,7 +71,7 @@ impl Bridge {
         backend: &str,
         tool: &str,
         arguments: Map<String, Value>,
-        asked: Asked,
+        asked: RequestContext,
     ) -> Result<Answer, HostError> {
         let arguments = Value::Object(arguments);
         let (provider, tool) = self.admit(backend, tool, &arguments, &asked)?;
@@ -86,10 +86,10 @@ impl Bridge {
         backend: &str,
         tool: &str,
         arguments: &Value,
-        asked: &Asked,
+        asked: &RequestContext,
     ) -> Result<(Arc<dyn Provider>, String), HostError> {
         let catalog = self.catalog.load();
-        let view = View::new(&catalog, &asked.access);
+        let view = ScopedCatalog::new(&catalog, &asked.access);
         let Some(known) = view.backend(backend) else { return Err(unknown_backend(view, backend)) };
         let Some(found) = known.tool(tool) else { return Err(unknown_tool(view, known, tool)) };
         let problems = found.entry.check_arguments(arguments);
@@ -108,13 +108,13 @@ fn not_an_object() -> HostError {
     HostError::not_sent("INVALID_ARGUMENTS", "the arguments are no object")
 }
 
-fn unknown_backend(view: View<'_>, backend: &str) -> HostError {
+fn unknown_backend(view: ScopedCatalog<'_>, backend: &str) -> HostError {
     let near = view.near_backends(backend);
     HostError::not_sent("UNKNOWN_BACKEND", format!("there is no backend named {backend}{}", did_you_mean(&near)))
 }
 
 /// A backend that is not up may have more tools than are known.
-fn unknown_tool(view: View<'_>, backend: &Backend, tool: &str) -> HostError {
+fn unknown_tool(view: ScopedCatalog<'_>, backend: &Backend, tool: &str) -> HostError {
     if *backend.state() != BackendState::Ready {
         return not_ready(backend.name(), None, backend.state());
     }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_engine::HostError;
 
 use super::Access;
-use crate::backends::Taker;
+use crate::backends::ReplyMode;
 use toolgate_mcp::Progress;
 
 /// An answer on its way.
@@ -19,12 +19,12 @@ pub type ProviderFuture = Pin<Box<dyn Future<Output = Result<Answer, HostError>>
 /// Carries out the calls of one backend.
 pub trait Provider: Send + Sync + 'static {
     /// Calls a tool by its own name with arguments that were checked.
-    fn call(&self, tool: String, arguments: Map<String, Value>, asked: Asked) -> ProviderFuture;
+    fn call(&self, tool: String, arguments: Map<String, Value>, asked: RequestContext) -> ProviderFuture;
 }
 
-/// Who asks for a call, and how long it may take.
+/// On whose behalf a tool is called, how long the call may take, and in which form it is answered.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub struct RequestContext {
     /// Which backends the caller may use.
     pub access: Access,
     /// Ends the call.
@@ -37,22 +37,25 @@ pub struct Asked {
     pub timeout: Option<Duration>,
     /// When the run around it ends.
     pub deadline: Option<Instant>,
-    /// Who gets the answer.
-    pub taker: Taker,
+    /// The form of the answer.
+    pub reply: ReplyMode,
 }
 
-/// What a tool gave.
+/// What a tool gave, in the form that [`RequestContext::reply`] asks for.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
-    /// The value that a program gets.
-    pub value: Value,
-    /// The result as the backend sent it, for clients that want all of it.
-    pub raw: Option<Value>,
+pub enum Answer {
+    /// The value for a program.
+    Value(Value),
+    /// The result object as the backend sent it.
+    Raw(Value),
 }
 
 impl Answer {
-    /// A value without a form of its own on any wire.
-    pub fn value(value: Value) -> Self {
-        Answer { value, raw: None }
+    /// The value for a program.
+    pub fn into_value(self) -> Value {
+        match self {
+            Answer::Value(value) => value,
+            Answer::Raw(raw) => toolgate_mcp::result::value(raw, toolgate_mcp::result::Wrapping::Plain),
+        }
     }
 }

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
 
-use super::{Answer, Asked, Provider, ProviderFuture};
+use super::{Answer, RequestContext, Provider, ProviderFuture};
 use crate::backends::queue::{Full, Queue};
 use toolgate_catalog::{BackendState, Catalog, Listing, Tool};
 
@@ -166,12 +166,12 @@ impl Played {
         }
         let last = self.tool.replies.len().saturating_sub(1);
         let template = self.tool.replies.get(turn.min(last)).or(self.tool.reply.as_ref());
-        Ok(Answer::value(template.map_or(Value::Null, |template| filled(template, arguments))))
+        Ok(Answer::Value(template.map_or(Value::Null, |template| filled(template, arguments))))
     }
 }
 
 impl Provider for ScriptedProvider {
-    fn call(&self, tool: String, arguments: Map<String, Value>, asked: Asked) -> ProviderFuture {
+    fn call(&self, tool: String, arguments: Map<String, Value>, asked: RequestContext) -> ProviderFuture {
         let Some(played) = self.tools.get(&tool).cloned() else {
             let error = HostError::not_sent("UNKNOWN_TOOL", format!("no tool named {tool}"));
             return Box::pin(std::future::ready(Err(error)));

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value, json};
 
-use crate::bridge::{Access, Asked, Bridge};
+use crate::bridge::{Access, Answer, Bridge, RequestContext};
 use toolgate_config::checked::{Function, Settings, Target};
 use toolgate_config::values::{Allowed, Method};
 use toolgate_functions::builtin::registry as built_in;
@@ -110,7 +110,7 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
             builder.handle(move |context, args| {
                 let (bridge, backend, tool) = (Arc::clone(&bridge), backend.clone(), tool.clone());
                 async move {
-                    let asked = Asked { timeout: Some(timeout), ..asked(&context) };
+                    let asked = RequestContext { timeout: Some(timeout), ..asked(&context) };
                     call(&bridge, &backend, &tool, args, asked).await
                 }
             })
@@ -126,9 +126,9 @@ fn argument(schema: Value) -> Param {
 }
 
 /// The configuration granted the function, so it may reach its backend for whoever may use the function.
-fn asked(context: &CallContext) -> Asked {
+fn asked(context: &CallContext) -> RequestContext {
     let deadline = context.deadline.map(tokio::time::Instant::into_std);
-    Asked { access: Access::All, cancel: context.cancel.clone(), deadline, ..Asked::default() }
+    RequestContext { access: Access::All, cancel: context.cancel.clone(), deadline, ..RequestContext::default() }
 }
 
 async fn call(
@@ -136,14 +136,14 @@ async fn call(
     backend: &str,
     tool: &str,
     args: Vec<Value>,
-    asked: Asked,
+    asked: RequestContext,
 ) -> Result<Value, FunctionError> {
     let arguments: Map<String, Value> = match args.into_iter().next() {
         Some(Value::Object(arguments)) => arguments,
         _ => Map::new(),
     };
     let answer = bridge.call(backend, tool, arguments, asked).await;
-    answer.map(|answer| answer.value).map_err(|error| {
+    answer.map(Answer::into_value).map_err(|error| {
         let code = match error.code.as_str() {
             "INVALID_ARGUMENTS" => ErrorCode::InvalidArguments,
             "TIMEOUT" => ErrorCode::Timeout,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::step::shown_state;
 use crate::backends::Backend;
-use crate::bridge::{Asked, McpProvider, Provider, ProviderFuture, not_ready};
+use crate::bridge::{RequestContext, McpProvider, Provider, ProviderFuture, not_ready};
 
 /// A run that waits for a backend ends this much before its own deadline, so that it can say what it waited for.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -26,9 +26,9 @@ impl Patient {
 }
 
 impl Provider for Patient {
-    fn call(&self, tool: String, arguments: Map<String, Value>, asked: Asked) -> ProviderFuture {
+    fn call(&self, tool: String, arguments: Map<String, Value>, asked: RequestContext) -> ProviderFuture {
         let timeout = asked.timeout.unwrap_or(self.timeout);
-        let asked = Asked { timeout: Some(timeout), ..asked };
+        let asked = RequestContext { timeout: Some(timeout), ..asked };
         if self.backend.state().is_ready() {
             return self.inner.call(tool, arguments, asked);
         }

@@ -13,8 +13,8 @@ use super::super::progress::Steps;
 use super::super::session::Run;
 use super::super::{Shared, content, waiting};
 use super::{Answering, Hints, Tool};
-use crate::backends::Taker;
-use crate::bridge::Asked;
+use crate::backends::ReplyMode;
+use crate::bridge::RequestContext;
 use crate::chain::{ChainReport, ChainRequest, explain};
 use crate::gateway::{chain_limits, output_settings};
 use toolgate_functions::CallContext;
@@ -120,14 +120,14 @@ async fn perform(shared: &Shared, call: &ToolCall, code: &str, mut limits: Limit
     let request = ChainRequest {
         code: code.to_owned(),
         limits,
-        asked: Asked {
+        asked: RequestContext {
             access: access.clone(),
             cancel: call.cancel.clone(),
             progress: steps.as_ref().map(|steps| steps.nested()),
             caller: call.caller,
             timeout: None,
             deadline: Some(deadline),
-            taker: Taker::Program,
+            taker: ReplyMode::Value,
         },
         functions: shared.functions(&call.page),
         context: CallContext { cancel: call.cancel.clone(), deadline: Some(deadline.into()), ..CallContext::default() },

@@ -9,7 +9,7 @@ use super::super::Shared;
 use super::super::answer::{bounded, failure, text, text_block};
 use super::super::arguments::{Arguments, Complaint};
 use super::{Answering, Hints, Tool};
-use crate::bridge::Asked;
+use crate::bridge::RequestContext;
 use crate::chain::{Following, explain};
 use crate::gateway::{compute_limits, output_settings};
 use toolgate_mcp::server::ToolCall;
@@ -94,7 +94,7 @@ async fn query(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> 
     let id = arguments.text("result_id")?;
     let code = arguments.text("code")?;
     let settings = shared.gateway.config().settings.clone();
-    let following = Following::new(&Asked { cancel: call.cancel.clone(), ..Asked::default() });
+    let following = Following::new(&RequestContext { cancel: call.cancel.clone(), ..RequestContext::default() });
     let options = ComputeOptions { limits: compute_limits(&settings), cancel: following.cancel.clone(), engine: None };
     let asked = crate::chain::query(shared.gateway.chain().engine(), shared.gateway.results(), id, code, options);
     let report = asked.await.map_err(|error| Complaint(format!("result_id: {error}")))?;

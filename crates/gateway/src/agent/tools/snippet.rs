@@ -13,7 +13,7 @@ use super::super::session::Run;
 use super::super::{Shared, answer};
 use super::chain::execution_id;
 use super::{Answering, Hints, Tool};
-use crate::bridge::{Asked, RunHost};
+use crate::bridge::{RequestContext, RunHost};
 use crate::chain::Following;
 use crate::gateway::snippet_limits;
 use toolgate_functions::{CallContext, Hints as RequestHints, docs};
@@ -119,11 +119,11 @@ fn read(given: &Map<String, Value>) -> Result<Snippet, Complaint> {
 }
 
 async fn perform(shared: &Shared, call: &ToolCall, code: String, limits: LimitRequest, context: CallContext) -> Report {
-    let asked = Asked {
+    let asked = RequestContext {
         access: call.page.access.clone(),
         cancel: call.cancel.clone(),
         caller: call.caller,
-        ..Asked::default()
+        ..RequestContext::default()
     };
     let following = Following::new(&asked);
     let functions = shared.functions(&call.page);

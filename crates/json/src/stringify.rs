@@ -1,13 +1,12 @@
-//! JSON as it would look after a trip through JavaScript.
+//! Writes a JSON value as `JSON.stringify` writes it after `JSON.parse` has read it.
 //!
-//! A short cut hands a tool's answer on without an interpreter. Had a program returned it, its
-//! numbers would be doubles, printed as JavaScript prints them, and its integer-like keys would
-//! come first. The answer must not depend on the road, so the short cut writes it the same way.
+//! Numbers become doubles, printed as JavaScript prints them, and keys that are array indices come first. A path that
+//! answers without an interpreter writes its result this way, so that the result does not depend on the path.
 
 use serde_json::{Map, Number, Value};
 
 /// The text that `JSON.stringify(JSON.parse(value))` would be.
-pub(super) fn write(value: &Value) -> String {
+pub fn stringify(value: &Value) -> String {
     let mut out = String::new();
     put(value, &mut out);
     out
@@ -123,7 +122,7 @@ mod tests {
     #[track_caller]
     fn check(json: &str, expected: &str) {
         let value: Value = serde_json::from_str(json).expect("JSON");
-        assert_eq!(write(&value), expected);
+        assert_eq!(stringify(&value), expected);
     }
 
     #[test]

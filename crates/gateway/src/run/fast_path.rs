@@ -1,107 +1,92 @@
-//! One call without an engine.
+//! A program that is one tool call, answered without an interpreter.
 //!
 //! The call is made through the same host that a script would use. Whatever an interpreter would
 //! add to the answer, a position, the wording of an error, what happens to a huge value, is had
 //! by running the program after all, with the recorded answer in place of the call: so the answer
-//! cannot depend on the road, and nothing is called twice.
+//! cannot depend on the path, and nothing is called twice.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 use toolgate_engine::host::{Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 use toolgate_plan::Call;
-use toolgate_wire::{CallRecord, CallState, Code, Failure, LimitRequest, Limits, Outcome, Report};
+use toolgate_wire::{CallRecord, CallState, Code, Failure, Limits, Outcome, Report};
 
-use super::{Chain, ChainRequest, canonical, without_engine};
+use super::attempt::{Attempt, not_a_program, without_engine};
 use crate::bridge::RunHost;
+use toolgate_json::stringify;
 
 /// Answers longer than this go through the engine, whose memory limit they may exceed.
-const LARGE: usize = 1024 * 1024;
+const MAX_PLAIN: usize = 1024 * 1024;
 /// An interpreter needs at most this many times its size for an answer that is only passed on: `[],` takes it 180 bytes.
 const SPREAD: u64 = 80;
 
 /// A text that is JSON: there is no program to run, so errors have no position.
-pub(super) async fn direct(
-    chain: &Chain,
-    request: &ChainRequest,
-    call: Call,
-    limits: &Limits,
-    since: Instant,
-) -> Report {
-    let made = make(chain, request, call, limits, since).await;
-    finished(made, limits, since)
+pub(super) async fn direct(attempt: &Attempt<'_>, call: Call) -> Report {
+    finished(call_tool(attempt, call).await, attempt)
 }
 
 /// A program that is one call.
-pub(super) async fn one_call(
-    chain: &Chain,
-    request: &ChainRequest,
-    call: Call,
-    limits: &Limits,
-    since: Instant,
-) -> Report {
-    let Made { answer, record } = make(chain, request, call, limits, since).await;
+pub(super) async fn one_call(attempt: &Attempt<'_>, call: Call) -> Report {
+    let CallResult { answer, record } = call_tool(attempt, call).await;
     let answer = match answer {
-        Ended::Answered(Ok(json)) => match plain(&json, limits) {
+        CallEnd::Answered(Ok(json)) => match plain(&json, &attempt.limits) {
             Some(value) => {
-                return Report { calls: vec![record], ..without_engine(Outcome::Returned(value), since) };
+                return Report { calls: vec![record], ..without_engine(Outcome::Returned(value), attempt.since) };
             }
             None => Ok(json),
         },
-        Ended::Answered(Err(error)) => Err(error),
-        ended => return finished(Made { answer: ended, record }, limits, since),
+        CallEnd::Answered(Err(error)) => Err(error),
+        ended => return finished(CallResult { answer: ended, record }, attempt),
     };
-    let report = replay(chain, request, answer, limits.wall.saturating_sub(since.elapsed())).await;
-    Report { elapsed: since.elapsed(), calls: vec![record], ..report }
+    Report { calls: vec![record], ..replay(attempt, answer).await }
 }
 
-/// Runs the program with the answer that was had already.
-async fn replay(chain: &Chain, request: &ChainRequest, answer: Result<String, HostError>, left: Duration) -> Report {
-    let limits = LimitRequest { wall: Some(left.max(Duration::from_millis(1))), ..request.limits.clone() };
-    let again = ChainRequest { observer: None, limits, ..request.clone() };
-    let catalog = chain.bridge().catalog();
-    let program = toolgate_plan::script(&request.code, &request.reachable(&catalog));
-    match program {
-        Ok(script) => {
-            let host = Recorded { answer: Mutex::new(Some(answer)), real: chain.host(request) };
-            chain.in_engine(again, Arc::new(host), script.program).await
-        }
+/// Runs the program with the answer that the call has given already.
+async fn replay(attempt: &Attempt<'_>, answer: Result<String, HostError>) -> Report {
+    let catalog = attempt.runner.bridge().catalog();
+    let program = match toolgate_plan::script(&attempt.request.text, &attempt.reachable(&catalog)) {
+        Ok(script) => script.program,
         // It was planned as a program a moment ago.
-        Err(fault) => without_engine(Outcome::Failed(super::not_a_program(fault)), Instant::now()),
-    }
+        Err(fault) => return without_engine(Outcome::Failed(not_a_program(fault)), attempt.since),
+    };
+    let host = Recorded { answer: Mutex::new(Some(answer)), real: attempt.host() };
+    let left = attempt.limits.wall.saturating_sub(attempt.since.elapsed());
+    // The observer has been told of the call.
+    attempt.in_engine(Arc::new(host), Some(program), attempt.limits_within(left), None).await
 }
 
 /// The value as a program would return it, if that is certain: not when it is so large that a limit may be met.
 pub(super) fn plain(json: &str, limits: &Limits) -> Option<Box<RawValue>> {
-    let certain = LARGE.min(usize::try_from(limits.memory / SPREAD).unwrap_or(usize::MAX));
+    let certain = MAX_PLAIN.min(usize::try_from(limits.memory / SPREAD).unwrap_or(usize::MAX));
     if json.len() > certain || limits.result_depth.is_some() {
         return None;
     }
-    let text = canonical::write(&serde_json::from_str::<Value>(json).ok()?);
+    let text = stringify(&serde_json::from_str::<Value>(json).ok()?);
     if text.len() as u64 > limits.result {
         return None;
     }
     RawValue::from_string(text).ok()
 }
 
-/// A call that was made, and its line in the ledger.
-struct Made {
-    answer: Ended,
+/// A call that was made, and its record.
+struct CallResult {
+    answer: CallEnd,
     record: CallRecord,
 }
 
-enum Ended {
+enum CallEnd {
     Answered(Result<String, HostError>),
     Late,
     Cancelled,
 }
 
-async fn make(chain: &Chain, request: &ChainRequest, call: Call, limits: &Limits, begun: Instant) -> Made {
-    let host = chain.host(request);
-    let args = canonical::write(&call.arguments);
+async fn call_tool(attempt: &Attempt<'_>, call: Call) -> CallResult {
+    let host = attempt.host();
+    let args = stringify(&call.arguments);
     let target = Target::Tool { backend: call.backend, tool: call.tool };
     let mut record = CallRecord {
         target: target.clone(),
@@ -112,47 +97,49 @@ async fn make(chain: &Chain, request: &ChainRequest, call: Call, limits: &Limits
         read_only: host.is_read_only(&target),
         error: None,
     };
-    if let Some(observer) = &request.observer {
+    let observer = attempt.request.observer.as_ref();
+    if let Some(observer) = observer {
         observer.call_began(&target);
     }
     let since = Instant::now();
     let answer = tokio::select! {
-        answer = host.call(HostCall { target, args }) => Ended::Answered(answer),
-        () = tokio::time::sleep_until((begun + limits.wall).into()) => Ended::Late,
-        () = request.asked.cancel.cancelled() => Ended::Cancelled,
+        answer = host.call(HostCall { target, args }) => CallEnd::Answered(answer),
+        () = tokio::time::sleep_until((attempt.since + attempt.limits.wall).into()) => CallEnd::Late,
+        () = attempt.request.cancel.cancelled() => CallEnd::Cancelled,
     };
     record.ms = since.elapsed().as_secs_f64() * 1e3;
     match &answer {
-        Ended::Answered(Ok(json)) => {
+        CallEnd::Answered(Ok(json)) => {
             record.state = CallState::Applied;
             record.reply_bytes = json.len() as u64;
         }
-        Ended::Answered(Err(error)) => {
+        CallEnd::Answered(Err(error)) => {
             record.state = error.state;
             record.error = Some(error.message.clone());
         }
-        Ended::Late | Ended::Cancelled => {}
+        CallEnd::Late | CallEnd::Cancelled => {}
     }
-    if let Some(observer) = &request.observer {
+    if let Some(observer) = observer {
         observer.call_ended(&record);
     }
-    Made { answer, record }
+    CallResult { answer, record }
 }
 
-fn finished(made: Made, limits: &Limits, since: Instant) -> Report {
+fn finished(made: CallResult, attempt: &Attempt<'_>) -> Report {
+    let limits = &attempt.limits;
     let failed = |code, message: String| Outcome::Failed(Failure::new(code, message));
     let outcome = match made.answer {
-        Ended::Answered(Ok(json)) => returned(json, limits),
-        Ended::Answered(Err(error)) => failed(Code::Runtime, format!("ToolError: {}", error.message)),
-        Ended::Late => failed(Code::Timeout, format!("the run took longer than its {} ms", limits.wall.as_millis())),
-        Ended::Cancelled => failed(Code::Aborted, "cancelled during sandbox execution".to_owned()),
+        CallEnd::Answered(Ok(json)) => returned(json, limits),
+        CallEnd::Answered(Err(error)) => failed(Code::Runtime, format!("ToolError: {}", error.message)),
+        CallEnd::Late => failed(Code::Timeout, format!("the run took longer than its {} ms", limits.wall.as_millis())),
+        CallEnd::Cancelled => failed(Code::Aborted, "cancelled during sandbox execution".to_owned()),
     };
-    Report { calls: vec![made.record], ..without_engine(outcome, since) }
+    Report { calls: vec![made.record], ..without_engine(outcome, attempt.since) }
 }
 
 /// Hands the answer on as JavaScript would print it; one that cannot be read so deep is handed on as it is.
 fn returned(json: String, limits: &Limits) -> Outcome {
-    let text = serde_json::from_str::<Value>(&json).map_or(json, |value| canonical::write(&value));
+    let text = serde_json::from_str::<Value>(&json).map_or(json, |value| stringify(&value));
     if text.len() as u64 > limits.result {
         let message = format!("the value is larger than {} bytes of JSON", limits.result);
         return Outcome::Failed(Failure::new(Code::OutputTooLarge, message));

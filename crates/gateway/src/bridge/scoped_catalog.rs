@@ -10,14 +10,14 @@ use toolgate_catalog::{Backend, Catalog, Misspelt, Resolution, ToolRef};
 
 /// A catalog as one caller sees it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct View<'a> {
+pub(crate) struct ScopedCatalog<'a> {
     catalog: &'a Catalog,
     access: &'a Access,
 }
 
-impl<'a> View<'a> {
+impl<'a> ScopedCatalog<'a> {
     pub(crate) fn new(catalog: &'a Catalog, access: &'a Access) -> Self {
-        View { catalog, access }
+        ScopedCatalog { catalog, access }
     }
 
     fn permitted(&self, backend: Option<&'a Backend>) -> Option<&'a Backend> {

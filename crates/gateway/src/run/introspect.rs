@@ -3,12 +3,11 @@
 use serde_json::{Map, Value};
 use toolgate_plan::Query;
 
-use super::canonical;
-use crate::bridge::View;
+use crate::bridge::ScopedCatalog;
 use toolgate_catalog::Backend;
 
 /// The JSON text that the same program would return from the engine.
-pub(super) fn answer(query: &Query, tools: View<'_>) -> String {
+pub(super) fn answer(query: &Query, tools: ScopedCatalog<'_>) -> String {
     let value = match query {
         Query::All => Value::Object(tools.backends().map(|it| (it.identifier().to_owned(), interfaces(it))).collect()),
         Query::Backend(backend) => tools.backend(backend).map_or(Value::Null, interfaces),
@@ -16,10 +15,10 @@ pub(super) fn answer(query: &Query, tools: View<'_>) -> String {
         Query::InputSchema { backend, tool } => interface(tools, backend, tool)["input_schema"].clone(),
         Query::Find(name) => tools.interface(name).unwrap_or(Value::Null),
     };
-    canonical::write(&value)
+    toolgate_json::stringify(&value)
 }
 
-fn interface(tools: View<'_>, backend: &str, tool: &str) -> Value {
+fn interface(tools: ScopedCatalog<'_>, backend: &str, tool: &str) -> Value {
     tools.tool(backend, tool).map_or(Value::Null, |found| found.interface())
 }
 

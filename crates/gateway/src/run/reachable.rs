@@ -3,14 +3,14 @@
 use serde_json::Value;
 use toolgate_plan::{ArgumentProblem, Parameters, Tools};
 
-use crate::bridge::{View, unready};
+use crate::bridge::{ScopedCatalog, unready};
 use toolgate_catalog::{Backend, BackendState};
 use toolgate_functions::Registry;
 
 /// What a program of one caller can reach.
 #[derive(Clone, Copy)]
 pub(super) struct Reachable<'a> {
-    pub(super) view: View<'a>,
+    pub(super) view: ScopedCatalog<'a>,
     pub(super) functions: &'a Registry,
 }
 

@@ -1,0 +1,320 @@
+//! One run, from admission to its report.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolgate_engine::{Host, Observer, Request};
+use toolgate_functions::{CallContext, Hints, Registry};
+use toolgate_plan::{FailureFacts, Finding, Plan, Preflight, Program, Script, SyntaxFault};
+use toolgate_wire::{
+    CallState, Code, Failure, LimitRequest, Limits, Outcome, Position, Profile, Report, Target,
+};
+
+use super::reachable::Reachable;
+use super::request::{FastPaths, Route, RunRequest};
+use super::{Runner, fast_path, introspect, out_of_range};
+use crate::bridge::{self, RequestContext, RunHost, ScopedCatalog};
+use toolgate_catalog::{BackendState, Catalog};
+
+/// Bytes of a context beyond which it is not looked into for hints of the request.
+const MAX_HINTS: usize = 16 * 1024;
+/// The part of a run's time that it may wait for backends to start.
+const WAIT_SHARE: f64 = 0.9;
+/// An interpreter needs at most this many times its length for a program that is one literal.
+const CODE_SPREAD: u64 = 128;
+
+/// A request whose limits are known, with everything that its calls need.
+pub(super) struct Attempt<'a> {
+    pub(super) runner: &'a Runner,
+    pub(super) request: &'a RunRequest,
+    /// The limits to run with.
+    pub(super) limits: Limits,
+    /// The same as they are handed to the engine, which says what it clamps.
+    granted: LimitRequest,
+    pub(super) since: Instant,
+    functions: Registry,
+    context: CallContext,
+    /// Ends the calls that are in progress when the run ends, and not before: a program must not see them fail and go on.
+    calls: CancellationToken,
+    _end_calls: DropGuard,
+}
+
+impl<'a> Attempt<'a> {
+    /// Runs a request.
+    pub(super) async fn perform(runner: &'a Runner, request: &'a RunRequest, since: Instant) -> (Report, Route) {
+        let attempt = match Attempt::admit(runner, request, since) {
+            Ok(attempt) => attempt,
+            Err(failure) => return refused(failure, Vec::new(), since),
+        };
+        let warnings = attempt.context.warnings.clone();
+        let (mut report, route) = match request.profile {
+            Profile::Chain => attempt.chain().await,
+            Profile::Compute | Profile::Snippet => {
+                let host = Arc::new(attempt.host().without_tools());
+                (attempt.in_engine(host, None, attempt.granted.clone(), request.observer.clone()).await, Route::Script)
+            }
+        };
+        report.warnings.extend(warnings.to_vec());
+        (report, route)
+    }
+
+    /// See [`Runner::route`].
+    pub(super) fn route(runner: &Runner, request: &RunRequest) -> Route {
+        let Ok(attempt) = Attempt::admit(runner, request, Instant::now()) else { return Route::Refused };
+        if request.profile != Profile::Chain {
+            return Route::Script;
+        }
+        match attempt.plan(attempt.reachable(&runner.bridge.catalog())) {
+            Plan::Fault(_) | Plan::BadCall(_) => Route::Refused,
+            Plan::Direct(_) => Route::Direct,
+            Plan::Introspect(_) => Route::Introspection,
+            Plan::OneCall(_) => Route::OneCall,
+            Plan::Script(_) => Route::Script,
+        }
+    }
+
+    /// See [`Runner::check`].
+    pub(super) fn check(runner: &Runner, request: &RunRequest) -> Result<Preflight, Failure> {
+        let attempt = Attempt::admit(runner, request, Instant::now())?;
+        let catalog = runner.bridge.catalog();
+        toolgate_plan::preflight(&request.text, &attempt.reachable(&catalog)).map_err(not_a_program)
+    }
+
+    /// Everything that can be checked before anything is spent.
+    fn admit(runner: &'a Runner, request: &'a RunRequest, since: Instant) -> Result<Self, Failure> {
+        if request.cancel.is_cancelled() {
+            return Err(Failure::new(Code::Aborted, "cancelled before sandbox started"));
+        }
+        let granted = runner.limits(request.profile, &request.limits).map_err(|fault| out_of_range(&fault))?;
+        let limits = granted.resolve(request.profile).map_err(|fault| out_of_range(&fault))?.limits;
+        let length = request.text.chars().count() as u64;
+        if length > limits.code {
+            let message = format!("the code has {length} characters; at most {} are taken", limits.code);
+            return Err(Failure::new(Code::InvalidCode, message));
+        }
+        let functions = match request.profile {
+            Profile::Compute => Registry::new(),
+            Profile::Chain | Profile::Snippet => {
+                request.functions.clone().unwrap_or_else(|| runner.functions(&request.caller))
+            }
+        };
+        let calls = CancellationToken::new();
+        let context = CallContext {
+            hints: hints(request.data.as_deref()),
+            cancel: calls.clone(),
+            deadline: Some((since + limits.wall).into()),
+            ..CallContext::default()
+        };
+        if let (Some(asked), Some(given)) = (request.limits.wall, granted.wall.filter(|given| request.limits.wall > Some(*given))) {
+            let (asked, given) = (asked.as_millis(), given.as_millis());
+            context.warnings.add(format!("timeout lowered from {asked} ms to {given} ms: more is not configured"));
+        }
+        let _end_calls = calls.clone().drop_guard();
+        Ok(Attempt { runner, request, limits, granted, since, functions, context, calls, _end_calls })
+    }
+
+    async fn chain(&self) -> (Report, Route) {
+        self.wait_for_backends().await;
+        let catalog = self.runner.bridge.catalog();
+        let tools = self.reachable(&catalog);
+        match self.plan(tools) {
+            Plan::Fault(fault) => refused(not_a_program(fault), Vec::new(), self.since),
+            Plan::BadCall(fault) => {
+                refused(Failure { code: Code::InvalidCode, ..not_a_program(fault) }, Vec::new(), self.since)
+            }
+            Plan::Introspect(query) => match fast_path::plain(&introspect::answer(&query, tools.view), &self.limits) {
+                Some(value) => (without_engine(Outcome::Returned(value), self.since), Route::Introspection),
+                None => self.program(tools).await,
+            },
+            Plan::Direct(call) => {
+                if let Some(stopped) = stopped_by(&toolgate_plan::preflight_call(&call, &tools)) {
+                    return refused(stopped, Vec::new(), self.since);
+                }
+                (with_hint(fast_path::direct(self, call).await, &self.request.text, tools), Route::Direct)
+            }
+            Plan::OneCall(call) => {
+                (with_hint(fast_path::one_call(self, call).await, &self.request.text, tools), Route::OneCall)
+            }
+            Plan::Script(script) => self.script(*script, tools).await,
+        }
+    }
+
+    /// Waits for backends of which nothing is known yet and that the program seems to name.
+    async fn wait_for_backends(&self) {
+        let within = self.limits.wall.mul_f64(WAIT_SHARE);
+        tokio::select! {
+            () = self.request.cancel.cancelled() => {}
+            () = self.runner.environment.wait_for_named(&self.request.text, &self.request.caller, within) => {}
+        }
+    }
+
+    pub(super) fn reachable<'c>(&'c self, catalog: &'c Catalog) -> Reachable<'c> {
+        Reachable { view: ScopedCatalog::new(catalog, &self.request.caller.backends), functions: &self.functions }
+    }
+
+    /// The path of a program; where fast paths are off, or a program may make no calls, only the engine's.
+    fn plan(&self, tools: Reachable<'_>) -> Plan {
+        let text = &self.request.text;
+        let plan = toolgate_plan::plan(text, &tools);
+        // Only an engine reads the data, and says what is wrong with it.
+        let allowed = self.request.fast_paths == FastPaths::Allowed && self.request.data.is_none();
+        let fast = match &plan {
+            Plan::OneCall(_) => allowed && self.limits.calls > 0 && is_ample(&self.limits, text.len()),
+            Plan::Introspect(_) => allowed && is_ample(&self.limits, text.len()),
+            Plan::Direct(_) | Plan::Script(_) | Plan::Fault(_) | Plan::BadCall(_) => true,
+        };
+        if fast {
+            return plan;
+        }
+        toolgate_plan::script(text, &tools).map_or_else(Plan::Fault, |script| Plan::Script(Box::new(script)))
+    }
+
+    /// Runs a program in the engine, whatever cheaper path there is.
+    async fn program(&self, tools: Reachable<'_>) -> (Report, Route) {
+        match toolgate_plan::script(&self.request.text, &tools) {
+            Ok(script) => self.script(script, tools).await,
+            Err(fault) => refused(not_a_program(fault), Vec::new(), self.since),
+        }
+    }
+
+    async fn script(&self, script: Script, tools: Reachable<'_>) -> (Report, Route) {
+        let warnings = script.preflight.warnings.iter().map(sentence).collect::<Vec<_>>();
+        if let Some(stopped) = stopped_by(&script.preflight) {
+            return refused(stopped, warnings, self.since);
+        }
+        let limits = self.limits_left();
+        let observer = self.request.observer.clone();
+        let mut report = self.in_engine(Arc::new(self.host()), Some(script.program), limits, observer).await;
+        report.warnings.extend(warnings);
+        (with_hint(report, &self.request.text, tools), Route::Script)
+    }
+
+    /// The limits with what waiting has left of the wall time. A time that was neither asked for nor used stays the engine's.
+    fn limits_left(&self) -> LimitRequest {
+        let used = self.since.elapsed();
+        if used <= Duration::from_millis(1) {
+            return self.granted.clone();
+        }
+        let left = self.limits.wall.saturating_sub(used).max(Duration::from_millis(1));
+        LimitRequest { wall: Some(left), ..self.granted.clone() }
+    }
+
+    /// The limits with this wall time.
+    pub(super) fn limits_within(&self, wall: Duration) -> LimitRequest {
+        LimitRequest { wall: Some(wall.max(Duration::from_millis(1))), ..self.granted.clone() }
+    }
+
+    /// What the program may call.
+    pub(super) fn host(&self) -> RunHost {
+        let request = RequestContext {
+            access: self.request.caller.backends.clone(),
+            cancel: self.calls.clone(),
+            progress: self.request.progress.clone(),
+            caller: self.request.caller.fairness.unwrap_or_default(),
+            deadline: Some(self.since + self.limits.wall),
+            ..RequestContext::default()
+        };
+        RunHost::new(self.runner.bridge.clone(), request).with_functions(self.functions.clone(), self.context.clone())
+    }
+
+    pub(super) async fn in_engine(
+        &self,
+        host: Arc<dyn Host>,
+        compiled: Option<Program>,
+        limits: LimitRequest,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Report {
+        let RunRequest { text, profile, data, cancel, engine, seed, .. } = self.request;
+        let run = Request {
+            limits,
+            host,
+            compiled,
+            data: data.clone(),
+            cancel: cancel.clone(),
+            observer,
+            engine: *engine,
+            seed: *seed,
+            ..Request::new(*profile, text.clone())
+        };
+        self.runner.engine.run(run).await
+    }
+}
+
+/// What the context says about the request, such as a location.
+fn hints(context: Option<&str>) -> Hints {
+    let text = context.map(str::trim_start).filter(|text| text.len() <= MAX_HINTS && text.starts_with('{'));
+    text.and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok()).map(Hints::new).unwrap_or_default()
+}
+
+/// Whether a program of that length certainly meets no limit of the interpreter, whose verdict a fast path cannot know.
+fn is_ample(limits: &Limits, code: usize) -> bool {
+    limits.stack >= Limits::of(Profile::Chain).stack && code as u64 * CODE_SPREAD <= limits.memory
+}
+
+/// Adds what the catalog knows about a failure, which the engine does not.
+fn with_hint(mut report: Report, code: &str, tools: Reachable<'_>) -> Report {
+    let unready = unready_backend(&report, tools.view);
+    if let Outcome::Failed(failure) = &mut report.outcome
+        && failure.code == Code::Runtime
+    {
+        let position = failure.position.map(|at| toolgate_plan::Position { line: at.line, column: at.column });
+        let facts = FailureFacts { source: code, error_name: error_name(&failure.message), position };
+        if let Some(hint) = unready.or_else(|| toolgate_plan::hint_for(&facts, &tools)) {
+            failure.hint = Some(hint);
+        }
+    }
+    report
+}
+
+/// What to say of the backend of the last call, if that was not sent because the backend is not up.
+fn unready_backend(report: &Report, view: ScopedCatalog<'_>) -> Option<String> {
+    let last = report.calls.last().filter(|call| call.state == CallState::NotSent)?;
+    let Target::Tool { backend, tool } = &last.target else { return None };
+    let found = view.backend(backend).filter(|found| *found.state() != BackendState::Ready)?;
+    found.tool(tool)?;
+    Some(bridge::unready(found.name(), Some(tool), found.state()))
+}
+
+/// The failure that a preflight's errors make: nothing was called.
+fn stopped_by(preflight: &Preflight) -> Option<Failure> {
+    let first = preflight.errors.first()?;
+    let rest = preflight.errors.len() - 1;
+    let more = if rest > 0 { format!(" (and {rest} more like it)") } else { String::new() };
+    Some(Failure {
+        code: Code::InvalidCode,
+        message: format!("{}{more}; nothing was called", first.message),
+        position: Some(Position { line: first.position.line, column: first.position.column }),
+        hint: first.suggestion.clone(),
+    })
+}
+
+fn sentence(finding: &Finding) -> String {
+    let advice = finding.suggestion.as_ref().map(|advice| format!(" ({advice})")).unwrap_or_default();
+    format!("{}:{}: {}{advice}", finding.position.line, finding.position.column, finding.message)
+}
+
+pub(super) fn not_a_program(fault: SyntaxFault) -> Failure {
+    Failure {
+        code: Code::Syntax,
+        message: fault.message,
+        position: fault.position.map(|at| Position { line: at.line, column: at.column }),
+        hint: fault.hint,
+    }
+}
+
+/// `TypeError` of `TypeError: x is not a function`.
+fn error_name(message: &str) -> Option<&str> {
+    let (name, _) = message.split_once(':')?;
+    name.ends_with("Error").then_some(name)
+}
+
+fn refused(failure: Failure, warnings: Vec<String>, since: Instant) -> (Report, Route) {
+    (Report { warnings, ..without_engine(Outcome::Failed(failure), since) }, Route::Refused)
+}
+
+/// The report of a run that needed no engine.
+pub(super) fn without_engine(outcome: Outcome, since: Instant) -> Report {
+    Report::not_started(outcome, since.elapsed())
+}

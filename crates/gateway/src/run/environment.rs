@@ -1,0 +1,64 @@
+//! What a runner asks of its surroundings: configured limits, host functions, backends that are still starting.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use toolgate_functions::Registry;
+use toolgate_wire::{CallerScope, LimitRequest, Profile};
+
+/// A wait that ends by itself.
+pub type Waiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// The surroundings of a [`Runner`](super::Runner).
+pub trait Environment: Send + Sync + 'static {
+    /// The limits that the operator configured: the defaults of every run, and the most that a caller may ask for.
+    fn limits(&self, profile: Profile) -> LimitRequest {
+        let _ = profile;
+        LimitRequest::default()
+    }
+
+    /// The host functions that programs of this caller may call.
+    fn functions(&self, caller: &CallerScope) -> Registry {
+        let _ = caller;
+        Registry::new()
+    }
+
+    /// Waits until the backends that a program seems to name are up, have failed or have tools from the cache.
+    fn wait_for_named<'a>(&'a self, text: &'a str, caller: &'a CallerScope, within: Duration) -> Waiting<'a> {
+        let _ = (text, caller, within);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// Surroundings that do not change: for the command line, for embedders and for tests.
+#[derive(Debug, Clone, Default)]
+pub struct FixedEnvironment {
+    /// Host functions of every caller whose scope permits them.
+    pub functions: Registry,
+    /// Limits of [`Profile::Compute`].
+    pub compute: LimitRequest,
+    /// Limits of [`Profile::Chain`].
+    pub chain: LimitRequest,
+    /// Limits of [`Profile::Snippet`].
+    pub snippet: LimitRequest,
+}
+
+impl Environment for FixedEnvironment {
+    fn limits(&self, profile: Profile) -> LimitRequest {
+        match profile {
+            Profile::Compute => self.compute.clone(),
+            Profile::Chain => self.chain.clone(),
+            Profile::Snippet => self.snippet.clone(),
+        }
+    }
+
+    fn functions(&self, caller: &CallerScope) -> Registry {
+        permitted(&self.functions, caller)
+    }
+}
+
+/// The functions that a caller's scope permits by name.
+pub(crate) fn permitted(all: &Registry, caller: &CallerScope) -> Registry {
+    all.iter().filter(|function| caller.functions.permits(function.name().as_str())).cloned().collect()
+}

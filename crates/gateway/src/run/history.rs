@@ -1,0 +1,305 @@
+//! Statistics and recent runs: what was done since the start, and what it kept out of context windows.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use toolgate_wire::{Access, CallRecord, CallState, CallerScope, Code, Failure, Outcome, Report, Target};
+
+use super::request::{Door, Route, RunReport};
+
+/// Runs that are remembered.
+const RECENT: usize = 50;
+/// Calls of each that are remembered.
+const MAX_CALLS: usize = 20;
+/// Tools that are counted one by one; the names come from outside.
+const MAX_TOOLS: usize = 5_000;
+/// The usual estimate for English text and JSON.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// One run, as it is remembered: what it did, never what it said.
+#[derive(Debug, Clone)]
+struct RunRecord {
+    id: String,
+    caller: String,
+    door: &'static str,
+    path: &'static str,
+    ok: bool,
+    ms: f64,
+    at: u64,
+    calls: Vec<CallSummary>,
+    /// Bytes of what its tools replied.
+    replies: u64,
+    transfer: Transfer,
+}
+
+#[derive(Debug, Clone)]
+struct CallSummary {
+    target: Target,
+    state: CallState,
+}
+
+/// How much a run gave, and how much of it was returned.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Transfer {
+    /// Bytes before the output was shaped.
+    pub processed: u64,
+    /// Bytes that were sent to the caller.
+    pub returned: u64,
+}
+
+/// Statistics since the start, and the last runs.
+pub struct History {
+    since: Instant,
+    sums: Mutex<Sums>,
+}
+
+#[derive(Default)]
+struct Sums {
+    runs: u64,
+    failed: u64,
+    calls: u64,
+    bytes_processed: u64,
+    bytes_returned: u64,
+    bytes_saved: u64,
+    tools: BTreeMap<Target, ToolSums>,
+    recent: VecDeque<RunRecord>,
+}
+
+#[derive(Default)]
+struct ToolSums {
+    calls: u64,
+    failed: u64,
+    bytes: u64,
+    ms: f64,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        History { since: Instant::now(), sums: Mutex::default() }
+    }
+}
+
+impl History {
+    /// Adds a run whose value is returned as it is; [`History::shaped`] says where that is not so.
+    pub(super) fn record(&self, door: Door, caller: &CallerScope, run: &RunReport) {
+        let bytes = run.report.value().map_or(0, |value| value.get().len() as u64);
+        self.add(door, caller, run, Transfer { processed: bytes, returned: bytes });
+    }
+
+    /// Corrects how much of a run was returned.
+    pub fn shaped(&self, id: &str, transfer: Transfer) {
+        let mut sums = self.sums();
+        let Some(record) = sums.recent.iter_mut().rev().find(|record| record.id == id) else { return };
+        let before = std::mem::replace(&mut record.transfer, transfer);
+        let replies = record.replies;
+        sums.subtract(before, replies);
+        sums.add(transfer, replies);
+    }
+
+    /// Adds one call that a client made without a program.
+    pub(crate) fn direct_call(&self, caller: &CallerScope, record: CallRecord, bytes: u64) {
+        let outcome = match record.state {
+            CallState::Applied => Outcome::Returned(Box::<RawValue>::default()),
+            CallState::Failed | CallState::NotSent | CallState::Unknown => {
+                Outcome::Failed(Failure::new(Code::Runtime, String::new()))
+            }
+        };
+        let elapsed = Duration::from_secs_f64(record.ms.max(0.0) / 1e3);
+        let report = Report { calls: vec![record], ..Report::not_started(outcome, elapsed) };
+        let run = RunReport { id: super::execution_id(), route: Route::Direct, report };
+        self.add(Door::Mcp("direct"), caller, &run, Transfer { processed: bytes, returned: bytes });
+    }
+
+    fn add(&self, door: Door, caller: &CallerScope, run: &RunReport, transfer: Transfer) {
+        let report = &run.report;
+        let mut sums = self.sums();
+        sums.runs += 1;
+        sums.failed += u64::from(report.failure().is_some());
+        sums.calls += report.calls.len() as u64;
+        let replies: u64 = report.calls.iter().map(|call| call.reply_bytes).sum();
+        sums.add(transfer, replies);
+        for call in report.calls.iter().filter(|call| call.state != CallState::NotSent) {
+            sums.count(call);
+        }
+        if sums.recent.len() >= RECENT {
+            sums.recent.pop_front();
+        }
+        let calls = report.calls.iter().take(MAX_CALLS);
+        sums.recent.push_back(RunRecord {
+            id: run.id.clone(),
+            caller: caller.name.clone(),
+            door: door.name(),
+            path: run.route.name(),
+            ok: report.failure().is_none(),
+            ms: report.execution_ms(),
+            at: now(),
+            calls: calls.map(|call| CallSummary { target: call.target.clone(), state: call.state }).collect(),
+            replies,
+            transfer,
+        });
+    }
+
+    /// The sums, with the tools that this caller may know of.
+    pub(crate) fn stats(&self, access: &Access) -> Value {
+        let sums = self.sums();
+        let tools = sums.tools.iter().filter(|(target, _)| may_know(access, target)).map(|(target, tool)| {
+            let mean = if tool.calls == 0 { 0.0 } else { tool.ms / tool.calls as f64 };
+            let row = json!({
+                "calls": tool.calls, "failed": tool.failed, "bytes": tool.bytes, "mean_ms": rounded(mean),
+            });
+            (target.to_string(), row)
+        });
+        json!({
+            "uptime_seconds": self.since.elapsed().as_secs(),
+            "runs": sums.runs,
+            "runs_failed": sums.failed,
+            "tool_calls": sums.calls,
+            "bytes_processed": sums.bytes_processed,
+            "bytes_returned": sums.bytes_returned,
+            "estimated_tokens_saved": sums.bytes_saved / BYTES_PER_TOKEN,
+            "per_tool": tools.collect::<serde_json::Map<_, _>>(),
+        })
+    }
+
+    /// The last runs of this caller, newest first, without those that touched what it may not know of.
+    pub(crate) fn recent(&self, caller: &CallerScope) -> Value {
+        let sums = self.sums();
+        let may_see = |run: &&RunRecord| {
+            run.caller == caller.name && run.calls.iter().all(|it| may_know(&caller.backends, &it.target))
+        };
+        let rows = sums.recent.iter().rev().filter(may_see).map(|run| {
+            let calls = run.calls.iter().map(|it| json!({ "name": it.target.to_string(), "state": it.state }));
+            json!({
+                "execution_id": run.id, "at": run.at, "tool": run.door, "path": run.path, "ok": run.ok,
+                "ms": rounded(run.ms), "bytes_processed": run.transfer.processed,
+                "bytes_returned": run.transfer.returned, "calls": calls.collect::<Vec<_>>(),
+            })
+        });
+        json!({ "recent": rows.collect::<Vec<_>>() })
+    }
+
+    fn sums(&self) -> MutexGuard<'_, Sums> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sums {
+    fn add(&mut self, transfer: Transfer, replies: u64) {
+        let (processed, saved) = processed_and_saved(transfer, replies);
+        self.bytes_processed = self.bytes_processed.saturating_add(processed);
+        self.bytes_returned = self.bytes_returned.saturating_add(transfer.returned);
+        self.bytes_saved = self.bytes_saved.saturating_add(saved);
+    }
+
+    fn subtract(&mut self, transfer: Transfer, replies: u64) {
+        let (processed, saved) = processed_and_saved(transfer, replies);
+        self.bytes_processed = self.bytes_processed.saturating_sub(processed);
+        self.bytes_returned = self.bytes_returned.saturating_sub(transfer.returned);
+        self.bytes_saved = self.bytes_saved.saturating_sub(saved);
+    }
+
+    fn count(&mut self, call: &CallRecord) {
+        if !self.tools.contains_key(&call.target) && self.tools.len() >= MAX_TOOLS {
+            return;
+        }
+        let tool = self.tools.entry(call.target.clone()).or_default();
+        tool.calls += 1;
+        tool.failed += u64::from(call.state != CallState::Applied);
+        tool.bytes = tool.bytes.saturating_add(call.reply_bytes);
+        tool.ms += call.ms;
+    }
+}
+
+/// Without code mode every reply of a tool would have gone through the context window.
+fn processed_and_saved(transfer: Transfer, replies: u64) -> (u64, u64) {
+    let processed = transfer.processed.max(replies);
+    (processed, processed.saturating_sub(transfer.returned))
+}
+
+/// Host functions have no backend and may be known to every caller.
+fn may_know(access: &Access, target: &Target) -> bool {
+    target.backend().is_none_or(|backend| access.permits(backend))
+}
+
+fn rounded(ms: f64) -> f64 {
+    (ms * 1e3).round() / 1e3
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(name: &str, state: CallState, reply_bytes: u64) -> CallRecord {
+        let target = match name.split_once('.') {
+            Some((backend, tool)) => Target::Tool { backend: backend.into(), tool: tool.into() },
+            None => Target::Function(name.into()),
+        };
+        CallRecord { target, state, ms: 2.0, request_bytes: 2, reply_bytes, read_only: false, error: None }
+    }
+
+    fn record(history: &History, caller: &str, calls: Vec<CallRecord>, processed: u64, returned: u64) {
+        let outcome = Outcome::Returned(Box::<RawValue>::default());
+        let report = Report { calls, ..Report::not_started(outcome, Duration::from_millis(1)) };
+        let run = RunReport { id: super::super::execution_id(), route: Route::Script, report };
+        let caller = CallerScope { name: caller.into(), ..CallerScope::default() };
+        history.record(Door::Mcp("call_tool_chain"), &caller, &run);
+        history.shaped(&run.id, Transfer { processed, returned });
+    }
+
+    fn seen(history: &History, name: &str, backends: Access) -> usize {
+        let caller = CallerScope { name: name.into(), backends, ..CallerScope::default() };
+        history.recent(&caller)["recent"].as_array().unwrap().len()
+    }
+
+    #[test]
+    fn what_tools_replied_and_what_was_not_returned_counts_as_saved() {
+        let history = History::default();
+        record(&history, "", vec![call("a.x", CallState::Applied, 4_000)], 400, 400);
+        record(&history, "", vec![], 10_000, 2_000);
+        let stats = history.stats(&Access::All);
+        assert_eq!(stats["estimated_tokens_saved"], 900 + 2_000);
+        assert_eq!((&stats["bytes_processed"], &stats["bytes_returned"]), (&json!(14_000), &json!(2_400)));
+        assert_eq!(stats["per_tool"]["a.x"], json!({ "calls": 1, "failed": 0, "bytes": 4_000, "mean_ms": 2.0 }));
+    }
+
+    #[test]
+    fn names_that_a_program_made_up_are_not_kept() {
+        let history = History::default();
+        record(&history, "", vec![call("a.nope", CallState::NotSent, 0)], 0, 0);
+        assert_eq!(history.stats(&Access::All)["per_tool"], json!({}));
+    }
+
+    #[test]
+    fn a_caller_sees_only_its_own_backends() {
+        let history = History::default();
+        record(&history, "", vec![call("a.x", CallState::Applied, 1)], 0, 0);
+        record(&history, "", vec![call("b.x", CallState::Applied, 1), call("httpCall", CallState::Applied, 1)], 0, 0);
+        let only = Access::only(["b"]);
+        let names: Vec<String> = history.stats(&only)["per_tool"].as_object().unwrap().keys().cloned().collect();
+        assert_eq!(names, ["b.x", "httpCall"]);
+        assert_eq!(seen(&history, "", only), 1);
+    }
+
+    #[test]
+    fn a_caller_sees_only_its_own_runs() {
+        let history = History::default();
+        record(&history, "alice", vec![], 0, 0);
+        assert_eq!((seen(&history, "alice", Access::All), seen(&history, "bob", Access::All)), (1, 0));
+    }
+
+    #[test]
+    fn only_the_last_runs_are_remembered() {
+        let history = History::default();
+        (0..80).for_each(|_| record(&history, "", vec![], 1, 1));
+        assert_eq!(seen(&history, "", Access::All), RECENT);
+        assert_eq!(history.stats(&Access::All)["runs"], 80);
+    }
+}

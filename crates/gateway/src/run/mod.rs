@@ -1,0 +1,127 @@
+//! The one way from a request to a report.
+//!
+//! Every door translates its input into a [`RunRequest`] and gets a [`RunReport`]; no door builds a host, limits, a
+//! deadline or a request of the engine. A program takes the cheapest path that is certain to mean the same.
+//!
+//! # Layout
+//! - `request`: what is asked, and what comes back
+//! - `environment`: configured limits, host functions, backends that are still starting
+//! - `attempt`: one run from admission to its report
+//! - `fast_path`: a program that is one call, without an interpreter; `introspect`: one that asks what tools there are
+//! - `reachable`: the catalog as the planner asks it
+//! - `explain`: a failed run in words for a model; `history`: statistics and recent runs
+
+mod attempt;
+mod environment;
+mod explain;
+mod fast_path;
+mod history;
+mod introspect;
+mod reachable;
+mod request;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use toolgate_engine::Engine;
+use toolgate_functions::Registry;
+use toolgate_plan::Preflight;
+use toolgate_wire::{CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
+
+use crate::bridge::Bridge;
+use attempt::Attempt;
+
+pub use environment::{Environment, FixedEnvironment, Waiting};
+pub use explain::explain;
+pub use history::{History, Transfer};
+pub use request::{Door, FastPaths, Route, RunReport, RunRequest};
+
+pub(crate) use environment::permitted;
+
+/// Runs programs over an engine and a bridge. Clones are the same runner.
+#[derive(Clone)]
+pub struct Runner {
+    engine: Engine,
+    bridge: Arc<Bridge>,
+    environment: Arc<dyn Environment>,
+    history: Arc<History>,
+}
+
+impl Runner {
+    /// A runner in these surroundings.
+    pub fn new(engine: Engine, bridge: Arc<Bridge>, environment: Arc<dyn Environment>) -> Self {
+        Runner { engine, bridge, environment, history: Arc::default() }
+    }
+
+    /// The engine behind it.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The bridge behind it.
+    pub fn bridge(&self) -> &Arc<Bridge> {
+        &self.bridge
+    }
+
+    /// Statistics and recent runs.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The host functions that programs of this caller may call.
+    pub fn functions(&self, caller: &CallerScope) -> Registry {
+        self.environment.functions(caller)
+    }
+
+    /// The limits of a run that asks for these: with the configured ones where it asks for none.
+    ///
+    /// # Errors
+    /// If a value is out of range, or above what is configured.
+    pub fn limits(&self, profile: Profile, asked: &LimitRequest) -> Result<LimitRequest, LimitFault> {
+        let configured = self.environment.limits(profile);
+        let granted = match (profile, asked.wall, configured.wall) {
+            // The wall time of a snippet is clamped, by the configuration as by the profile itself.
+            (Profile::Snippet, Some(wall), Some(most)) if wall > most => {
+                LimitRequest { wall: Some(most), ..asked.clone() }.within(&configured)?
+            }
+            _ => asked.within(&configured)?,
+        };
+        granted.resolve(profile)?;
+        Ok(granted)
+    }
+
+    /// Runs a program to its end. Dropping the future ends it.
+    pub async fn run(&self, request: RunRequest) -> RunReport {
+        let since = Instant::now();
+        let (mut report, route) = Attempt::perform(self, &request, since).await;
+        report.elapsed = since.elapsed();
+        let report = RunReport { id: execution_id(), route, report };
+        self.history.record(request.door, &request.caller, &report);
+        report
+    }
+
+    /// The path that a program would take. A script that would be stopped is a script.
+    pub fn route(&self, request: &RunRequest) -> Route {
+        Attempt::route(self, request)
+    }
+
+    /// Looks over a program without running it: the calls it would make and what is wrong with them.
+    ///
+    /// # Errors
+    /// If the text is no program.
+    pub fn check(&self, request: &RunRequest) -> Result<Preflight, Failure> {
+        Attempt::check(self, request)
+    }
+}
+
+/// A new name for a run.
+pub(crate) fn execution_id() -> String {
+    let mut bytes = [0; 16];
+    // Without random numbers a run still has a name, if not one of its own.
+    let _ = getrandom::fill(&mut bytes);
+    bytes.iter().fold("run_".to_owned(), |id, byte| format!("{id}{byte:02x}"))
+}
+
+fn out_of_range(fault: &LimitFault) -> Failure {
+    Failure::new(Code::InvalidData, fault.to_string())
+}

@@ -1,0 +1,179 @@
+//! What a door asks for, and what it gets back.
+
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use toolgate_engine::{EngineChoice, Observer};
+use toolgate_functions::Registry;
+use toolgate_mcp::Progress;
+use toolgate_wire::report::ReportFields;
+use toolgate_wire::{CallerScope, Code, Failure, LimitRequest, Outcome, Profile, Report};
+
+/// The door that a request came by, as statistics name it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Door {
+    /// The Rust API.
+    #[default]
+    Api,
+    /// The command line.
+    CommandLine,
+    /// `POST /v1/run` and `POST /v1/compute`.
+    Http,
+    /// `GET /v1/run/ws`.
+    WebSocket,
+    /// An MCP tool, by its name.
+    Mcp(&'static str),
+}
+
+impl Door {
+    /// Its name in statistics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Door::Api => "api",
+            Door::CommandLine => "cli",
+            Door::Http => "http",
+            Door::WebSocket => "websocket",
+            Door::Mcp(tool) => tool,
+        }
+    }
+}
+
+/// Whether a program may be answered without an interpreter. The answers are the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FastPaths {
+    /// Where it is certain that the answer is the same.
+    #[default]
+    Allowed,
+    /// Never.
+    Off,
+}
+
+/// One program to run.
+#[derive(Clone)]
+pub struct RunRequest {
+    /// The program.
+    pub text: String,
+    /// The kind of run.
+    pub profile: Profile,
+    /// JSON text: what a computation is over, or the program's global `context`.
+    pub data: Option<String>,
+    /// The limits that the caller asks for.
+    pub limits: LimitRequest,
+    /// Who asks.
+    pub caller: CallerScope,
+    /// Host functions; those of the caller's scope when absent.
+    pub functions: Option<Registry>,
+    /// Ends the run.
+    pub cancel: CancellationToken,
+    /// Receives console lines and calls while the program runs.
+    pub observer: Option<Arc<dyn Observer>>,
+    /// Receives the progress of long calls.
+    pub progress: Option<mpsc::Sender<Progress>>,
+    /// The interpreter; the engine's own choice when absent.
+    pub engine: Option<EngineChoice>,
+    /// Where random numbers start; chosen at random when absent.
+    pub seed: Option<u64>,
+    /// Whether the run may be answered without an interpreter.
+    pub fast_paths: FastPaths,
+    /// The door that the request came by.
+    pub door: Door,
+}
+
+impl RunRequest {
+    /// A request of the local user, with the profile's limits and no data.
+    pub fn new(profile: Profile, text: impl Into<String>) -> Self {
+        RunRequest {
+            text: text.into(),
+            profile,
+            data: None,
+            limits: LimitRequest::default(),
+            caller: CallerScope::default(),
+            functions: None,
+            cancel: CancellationToken::new(),
+            observer: None,
+            progress: None,
+            engine: None,
+            seed: None,
+            fast_paths: FastPaths::Allowed,
+            door: Door::Api,
+        }
+    }
+}
+
+/// Which path a program took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// JSON that names one tool.
+    Direct,
+    /// A question about tools, answered from the catalog.
+    Introspection,
+    /// A program that is one call.
+    OneCall,
+    /// A program for an interpreter.
+    Script,
+    /// Nothing ran: the text is no program, or its calls cannot succeed.
+    Refused,
+}
+
+impl Route {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Route::Direct => "direct",
+            Route::Introspection => "introspection",
+            Route::OneCall => "one_call",
+            Route::Script => "script",
+            Route::Refused => "refused",
+        }
+    }
+}
+
+/// A run's report with its id and the path it took. Every door sends this object.
+#[derive(Debug, Clone)]
+pub struct RunReport {
+    /// Names the run.
+    pub id: String,
+    /// The path it took.
+    pub route: Route,
+    /// What happened.
+    pub report: Report,
+}
+
+impl RunReport {
+    /// The report of a request that was refused before a program was looked at.
+    pub fn refused(code: Code, message: impl Into<String>) -> Self {
+        let outcome = Outcome::Failed(Failure::new(code, message));
+        let report = Report::not_started(outcome, std::time::Duration::ZERO);
+        RunReport { id: super::execution_id(), route: Route::Refused, report }
+    }
+
+    /// The same object without the field `value`.
+    pub fn without_value(&self) -> impl Serialize + '_ {
+        Fields { report: self.report.without_value(), execution_id: &self.id, path: self.route.name() }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Fields<'a> {
+    #[serde(flatten)]
+    report: ReportFields<'a>,
+    execution_id: &'a str,
+    path: &'static str,
+}
+
+impl Serialize for RunReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Whole<'a> {
+            #[serde(flatten)]
+            report: &'a Report,
+            execution_id: &'a str,
+            path: &'static str,
+        }
+        Whole { report: &self.report, execution_id: &self.id, path: self.route.name() }.serialize(serializer)
+    }
+}
