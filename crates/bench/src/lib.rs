@@ -36,7 +36,7 @@ pub fn workloads() -> &'static [Workload] {
 
 /// A name that no workload and no group of workloads has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no workload named {0:?}: there are {names}", names = WORKLOADS.iter().map(|workload| workload.name).collect::<Vec<_>>().join(", "))]
+#[error("no workload named {0:?}")]
 pub struct UnknownWorkload(pub String);
 
 /// The workloads that were asked for, each once, in the order of the table; all of them for no names.
@@ -71,9 +71,9 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_the_known_ones() {
+    fn an_unknown_name_is_refused() {
         let refusal = choose(&["wurm".into()]).expect_err("unknown").to_string();
-        assert!(refusal.contains("\"wurm\"") && refusal.contains("kill-native"), "{refusal}");
+        assert_eq!(refusal, "no workload named \"wurm\"");
     }
 
     #[test]

@@ -4,17 +4,17 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use toolgate_bench::{Cores, Row, Workload, choose, measure, workloads};
+use toolgate_bench::{Cores, Row, UnknownWorkload, Workload, choose, measure, workloads};
 
 use super::{Exit, Usage};
 use crate::args::BenchArgs;
-use crate::print::{Style, error, out};
+use crate::print::{Style, error, escape, out};
 
 pub(crate) fn bench(args: &BenchArgs) -> anyhow::Result<Exit> {
     if args.list {
         return list();
     }
-    let chosen = choose(&args.workloads).map_err(|unknown| Usage(unknown.to_string()))?;
+    let chosen = choose(&args.workloads).map_err(|unknown| Usage(refusal(&unknown)))?;
     if !args.json {
         out(heading(Style::stdout()))?;
     }
@@ -30,6 +30,12 @@ pub(crate) fn bench(args: &BenchArgs) -> anyhow::Result<Exit> {
         }
     }
     Ok(exit)
+}
+
+/// What was typed may hold anything, so it is escaped.
+fn refusal(UnknownWorkload(name): &UnknownWorkload) -> String {
+    let known: Vec<_> = workloads().iter().map(|workload| workload.name).collect();
+    format!("no workload named `{}`: there are {}", escape::line(name), known.join(", "))
 }
 
 fn row(workload: &'static Workload, args: &BenchArgs) -> anyhow::Result<Row> {
