@@ -12,6 +12,7 @@ use toolgate_plan::{
     ArgumentProblem, Arguments, Call, FailureFacts, Form, Parameters, Plan, Position, Preflight, Program, SyntaxFault,
     Tools, caret, compile, hint_for, plan, preflight, script, validate_code,
 };
+use toolgate_wire::Profile;
 
 /// Takes every name for a backend and every second property for a tool, so that all roads are open.
 struct Anything;
@@ -66,7 +67,7 @@ fuzz_target!(|text: &str| {
         Plan::Introspect(_) => check_program(text, &script(text, &Anything).expect("a query is a program too").program),
         Plan::Script(script) => check_program(text, &script.program),
     }
-    let failure = FailureFacts { source: text, error_name: None, position: Some(Position { line: 1, column: 1 }) };
+    let failure = FailureFacts { source: text, error_name: None, position: Some(Position { line: 1, column: 1 }), profile: Profile::Chain };
     let _ = hint_for(&failure, &Anything);
 });
 

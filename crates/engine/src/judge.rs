@@ -7,11 +7,11 @@ use serde_json::value::RawValue;
 use toolgate_wire::frame::End;
 use toolgate_wire::{Code, Failure, Limits, Outcome};
 
+use crate::hints;
 use crate::oom::Killer;
 use crate::process::Ended;
 use crate::pump::Lost;
 use crate::source::Compiled;
-use crate::teach;
 
 /// Characters of a guest's message that are passed on.
 const MAX_MESSAGE: usize = 8_000;
@@ -33,7 +33,7 @@ fn told(code: Code, message: &str, limits: &Limits, program: &Compiled) -> Failu
     if code == Code::Timeout {
         return timeout(limits);
     }
-    let hint = teach::hint(code, message, program.profile());
+    let hint = hints::hint(code, message, program.profile());
     Failure { hint, ..Failure::new(code, message.chars().take(MAX_MESSAGE).collect::<String>()) }
 }
 

@@ -8,15 +8,17 @@
 //!   `ledger` is what it called, `timers` what it waits for
 //! - `moving`: from one worker to another while the run goes on
 //! - `process`, `thread`, `v8`: where workers come from; `porter` brings the next ones
-//! - `judge`: from a worker's end to the one outcome; `teach`: what to use instead of what is not there
+//! - `judge`: from a worker's end to the one outcome; `hints`: what to use instead of what is not there
 //! - [`Cancel`], [`Observer`]: how a caller stops and watches a run
-//! - [`teaching`]: descriptions and errors for models, for embedders who publish tools
+//! - [`delegation`]: descriptions and errors for models, for embedders who publish tools
 
 #![forbid(unsafe_code)]
 
 mod cancel;
 mod clock;
+pub mod delegation;
 mod engine;
+mod hints;
 pub mod host;
 pub mod inspect;
 mod judge;
@@ -31,8 +33,6 @@ mod pump;
 mod queue;
 mod socket;
 mod source;
-mod teach;
-pub mod teaching;
 mod thread;
 mod timers;
 mod v8;

@@ -48,8 +48,7 @@ impl Compiled {
 
     /// Where in the user's text a place in the generated code is.
     pub(crate) fn position(&self, line: u32, column: u32) -> Option<Position> {
-        let at = self.program.source_position(line, column)?;
-        Some(Position { line: at.line, column: at.column })
+        self.program.source_position(line, column)
     }
 }
 
@@ -65,18 +64,10 @@ fn check_length(source: &str, limits: &Limits) -> Result<(), Failure> {
 fn refused(violation: Violation) -> Failure {
     match violation {
         Violation::Syntax(fault) => not_a_program(fault),
-        other => {
-            let position = other.position().map(|at| Position { line: at.line, column: at.column });
-            Failure { position, ..Failure::new(Code::InvalidCode, other.to_string()) }
-        }
+        other => Failure { position: other.position(), ..Failure::new(Code::InvalidCode, other.to_string()) },
     }
 }
 
 fn not_a_program(fault: SyntaxFault) -> Failure {
-    Failure {
-        code: Code::Syntax,
-        position: fault.position.map(|at| Position { line: at.line, column: at.column }),
-        hint: fault.hint,
-        message: fault.message,
-    }
+    Failure { code: Code::Syntax, position: fault.position, hint: fault.hint, message: fault.message }
 }

@@ -1,6 +1,6 @@
 //! Shows a place in the source: its line, and a caret under it.
 
-use crate::position::{Position, nth_line};
+use toolgate_wire::position::{Position, nth_line};
 
 /// Longest part of a line that is shown.
 const WIDTH: usize = 120;

@@ -10,13 +10,13 @@ use crate::{
     erase::erase,
     fault::SyntaxFault,
     parse::{Parsed, with_parsed},
-    position::{Position, count_line_ends, nth_line},
 };
 use oxc::{
     ast::ast::*,
     ast_visit::{Visit, walk},
     span::{GetSpan, Span},
 };
+use toolgate_wire::position::{Position, count_line_ends, nth_line};
 
 /// What the text is meant to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! A program that is not one: what is wrong with it, where, and what to do.
 
-use crate::position::Position;
 use oxc::diagnostics::OxcDiagnostic;
 use serde::Serialize;
+use toolgate_wire::position::Position;
 
 /// Why a text is no program that can run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]

@@ -8,7 +8,6 @@ use crate::{
     compile::{Lone, lone_function},
     fault::SyntaxFault,
     parse::{Parsed, with_parsed},
-    position::Position,
 };
 use oxc::{
     ast::ast::*,
@@ -17,6 +16,7 @@ use oxc::{
     syntax::scope::ScopeFlags,
 };
 use serde::Serialize;
+use toolgate_wire::position::Position;
 
 /// Why code is not accepted for computation delegation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]

@@ -4,9 +4,8 @@
 //! is never read, because the program itself can make it say anything. A hint is a guess and is worded as advice.
 
 use crate::{
-    hyphen,
+    facility, hyphen,
     parse::{Parsed, with_parsed},
-    position::Position,
     preflight::{FindingCode, inspect},
     reach::is_built_in,
     suggest::{nearest, question},
@@ -14,6 +13,7 @@ use crate::{
 };
 use oxc::{ast::ast::*, ast_visit::Visit, str::Ident};
 use std::collections::HashSet;
+use toolgate_wire::{Position, Profile};
 
 /// What is known about a failed run.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +24,8 @@ pub struct FailureFacts<'f> {
     pub error_name: Option<&'f str>,
     /// Where it happened, in the user's lines.
     pub position: Option<Position>,
+    /// The kind of run.
+    pub profile: Profile,
 }
 
 /// A hint for a failed run, if one fits.
@@ -32,11 +34,7 @@ pub fn hint_for(failure: &FailureFacts<'_>, tools: &dyn Tools) -> Option<String>
     if hyphen::script(failure.source, tools).is_some() {
         return None;
     }
-    with_parsed(failure.source, |parsed| {
-        let line = failure.position.map(|position| position.line);
-        Ok(choose(suspects(&parsed, tools, line), failure))
-    })
-    .ok()?
+    with_parsed(failure.source, |parsed| Ok(choose(suspects(&parsed, tools, failure), failure))).ok()?
 }
 
 struct Suspect {
@@ -68,7 +66,7 @@ fn choose(mut suspects: Vec<Suspect>, failure: &FailureFacts<'_>) -> Option<Stri
     here.or_else(earlier).map(|suspect| suspect.hint.clone())
 }
 
-fn suspects(parsed: &Parsed<'_>, tools: &dyn Tools, line: Option<u32>) -> Vec<Suspect> {
+fn suspects(parsed: &Parsed<'_>, tools: &dyn Tools, failure: &FailureFacts<'_>) -> Vec<Suspect> {
     let preflight = inspect(parsed, tools);
     let mut found: Vec<Suspect> = preflight
         .errors
@@ -84,7 +82,9 @@ fn suspects(parsed: &Parsed<'_>, tools: &dyn Tools, line: Option<u32>) -> Vec<Su
             },
         })
         .collect();
-    let mut strangers = Strangers { parsed, tools, line, seen: HashSet::new(), found: Vec::new() };
+    let line = failure.position.map(|position| position.line);
+    let profile = failure.profile;
+    let mut strangers = Strangers { parsed, tools, line, profile, seen: HashSet::new(), found: Vec::new() };
     strangers.visit_program(parsed.program);
     found.append(&mut strangers.found);
     found
@@ -96,6 +96,7 @@ struct Strangers<'p, 'a> {
     tools: &'p dyn Tools,
     /// The line of the failure, if it is known: no other matters then.
     line: Option<u32>,
+    profile: Profile,
     seen: HashSet<Ident<'a>>,
     found: Vec<Suspect>,
 }
@@ -113,15 +114,15 @@ impl<'a> Visit<'a> for Strangers<'_, 'a> {
         if self.line.is_some_and(|line| line != position.line) || !self.seen.insert(it.name) {
             return;
         }
-        if let Some(hint) = stranger(name, self.tools) {
+        if let Some(hint) = stranger(name, self.profile, self.tools) {
             self.found.push(Suspect { position, hint, kind: Kind::Here });
         }
     }
 }
 
-fn stranger(name: &str, tools: &dyn Tools) -> Option<String> {
-    if let Some(hint) = missing_facility(name, tools) {
-        return Some(hint);
+fn stranger(name: &str, profile: Profile, tools: &dyn Tools) -> Option<String> {
+    if let Some(facility) = facility::missing(name, profile) {
+        return Some(facility.advice(profile, tool_for(facility.tool_words, tools).as_deref()));
     }
     if let Some(hint) = meta_tool(name) {
         return Some(hint);
@@ -169,37 +170,6 @@ fn owners(tool: &str, tools: &dyn Tools) -> Vec<String> {
 
 fn alternatives(calls: &[String]) -> String {
     calls.join(" or ")
-}
-
-/// Things of other runtimes that do not exist here, and the words by which a tool for the job can be found.
-fn missing_facility(name: &str, tools: &dyn Tools) -> Option<String> {
-    let (what, words): (&str, &[&str]) = match name {
-        "fetch" | "XMLHttpRequest" | "axios" | "WebSocket" | "http" | "https" => (
-            "There is no network in the sandbox",
-            &["fetch", "http", "url", "crawl", "scrape", "browse", "web", "request"],
-        ),
-        "fs" | "Deno" | "Bun" | "path" => ("There is no file system in the sandbox", &["file", "read", "fs", "dir"]),
-        "process" => ("There is no `process` and no environment in the sandbox", &["env", "exec", "shell", "command"]),
-        "child_process" | "exec" | "spawn" => {
-            ("The sandbox cannot start processes", &["exec", "shell", "command", "run", "terminal"])
-        }
-        "require" | "module" | "exports" => {
-            ("There are no modules in the sandbox; JavaScript's own objects are there", &[])
-        }
-        "Buffer" => ("There is no `Buffer`; use `Uint8Array`, `TextEncoder`, `atob` and `btoa`", &[]),
-        "window" | "document" | "localStorage" | "sessionStorage" | "navigator" => ("This is not a browser", &[]),
-        "performance" => ("There is no `performance`; use `Date.now()`", &[]),
-        "Worker" | "SharedArrayBuffer" | "WebAssembly" => ("The sandbox has one thread and no WebAssembly", &[]),
-        _ => return None,
-    };
-    if tools.global(name).is_some() {
-        return None;
-    }
-    Some(match tool_for(words, tools) {
-        Some(call) => format!("{what}. This can do it: {call}."),
-        None if words.is_empty() => format!("{what}."),
-        None => format!("{what}. Use a backend's tool; `__interfaces` lists them."),
-    })
 }
 
 /// The first host function or tool whose name has one of the words, the words in order of preference.

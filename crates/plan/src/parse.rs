@@ -7,7 +7,6 @@ use crate::{
     fault::SyntaxFault,
     fence,
     nesting::{self, Excess, MAX_BRACKETS, MAX_CHAIN},
-    position::{Lines, Position},
 };
 use oxc::{
     allocator::Allocator,
@@ -22,6 +21,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     thread,
 };
+use toolgate_wire::position::{Lines, Position};
 
 /// Stack that a caller's thread is trusted to have left. Code that may need more is read on a thread of its own.
 const CALLER_STACK: usize = 768 * 1024;

@@ -1,24 +1,27 @@
-//! Did you mean …? Names near a name that does not exist.
+//! Suggests existing names that are close to a name that does not exist.
 
-/// Longest part of a name that is compared. Names come from outside and may be very long.
-const COMPARED: usize = 64;
-const MOST: usize = 3;
+/// Characters of a name that are compared. Names come from outside and may be very long.
+const MAX_COMPARED: usize = 64;
+/// Suggestions for one name.
+const MAX_SUGGESTIONS: usize = 3;
+/// Characters that one name needs to count as a part of another.
+const MIN_PART: usize = 4;
 
-/// Up to three of `candidates` that a writer of `name` may have meant, the nearest first.
-pub(crate) fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Vec<String> {
+/// Up to three of `candidates` that the writer of `name` may have meant, nearest first.
+pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Vec<String> {
     let wanted = Folded::new(name);
     let mut scored: Vec<(usize, &str)> =
         candidates.into_iter().filter_map(|one| Some((wanted.distance(one)?, one))).collect();
     scored.sort();
     scored.dedup();
-    // Beside a near name a far one only distracts.
+    // A distant name beside a near one only distracts.
     let best = scored.first().map_or(0, |(distance, _)| *distance);
     scored.retain(|(distance, _)| *distance <= best + 1);
-    scored.into_iter().take(MOST).map(|(_, one)| one.to_owned()).collect()
+    scored.into_iter().take(MAX_SUGGESTIONS).map(|(_, one)| one.to_owned()).collect()
 }
 
-/// "Did you mean `a`, `b` or `c`?"
-pub(crate) fn question(names: &[String]) -> Option<String> {
+/// "Did you mean `a`, `b` or `c`?"; `None` for no names.
+pub fn question(names: &[String]) -> Option<String> {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     match quoted.as_slice() {
         [] => None,
@@ -27,46 +30,27 @@ pub(crate) fn question(names: &[String]) -> Option<String> {
     }
 }
 
-struct Folded(Vec<char>);
+/// A name as it is compared: lower case, without `-`, `_`, `.` and spaces, and bounded in length.
+struct Folded(String);
 
 impl Folded {
-    /// Case, `-`, `_` and `.` make no difference to what someone meant.
     fn new(name: &str) -> Self {
-        let kept = name.chars().take(COMPARED).filter(|c| !matches!(c, '-' | '_' | '.' | ' '));
+        let kept = name.chars().take(MAX_COMPARED).filter(|c| !matches!(c, '-' | '_' | '.' | ' '));
         Self(kept.flat_map(char::to_lowercase).collect())
     }
 
+    /// How far `other` is from this name; `None` when it is too far to be meant.
     fn distance(&self, other: &str) -> Option<usize> {
         let other = Self::new(other);
-        let longest = self.0.len().max(other.0.len());
-        let edits = edits(&self.0, &other.0);
+        let longest = self.0.chars().count().max(other.0.chars().count());
+        let edits = strsim::osa_distance(&self.0, &other.0);
         if edits <= (longest / 3).max(1) && edits < longest {
             return Some(edits);
         }
-        // `search` for `web_search_exa`: a whole word of the name.
-        let contains =
-            |long: &[char], short: &[char]| short.len() >= 4 && long.windows(short.len()).any(|w| w == short);
-        (contains(&other.0, &self.0) || contains(&self.0, &other.0)).then_some(COMPARED + edits)
+        // `search` for `web_search_exa`: one name is a part of the other.
+        let is_part = |part: &str, whole: &str| part.chars().count() >= MIN_PART && whole.contains(part);
+        (is_part(&self.0, &other.0) || is_part(&other.0, &self.0)).then_some(MAX_COMPARED + edits)
     }
-}
-
-/// Insertions, deletions, replacements and swaps of neighbours that lead from one to the other.
-fn edits(a: &[char], b: &[char]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, y) in b.iter().enumerate() {
-            let at = |row: &[usize], index: usize| row.get(index).copied().unwrap_or(usize::MAX / 2);
-            let mut best = (at(&last, j) + usize::from(x != y)).min(at(&last, j + 1) + 1).min(at(&row, j) + 1);
-            if i > 0 && j > 0 && Some(x) == b.get(j - 1) && a.get(i - 1) == Some(y) {
-                best = best.min(at(&before, j - 1) + 1);
-            }
-            row.push(best);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -81,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn typing_errors_case_and_hyphens_are_seen_through() {
+    fn typing_errors_case_and_hyphens_do_not_matter() {
         check("web_serch", &["web_search", "web_fetch"]);
         check("websearch", &["web_search"]);
         check("Web-Search", &["web_search"]);

@@ -5,6 +5,7 @@ mod support;
 use std::time::{Duration, Instant};
 use support::Catalog;
 use toolgate_plan::{FailureFacts, Form, Position, compile, hint_for, plan, validate_code};
+use toolgate_wire::Profile;
 
 const LARGEST: usize = 262_144;
 /// Generous: the suite is built without optimisation and shares its machine.
@@ -214,7 +215,8 @@ fn many_of_anything_cost_no_more_than_their_length() {
         let _ = validate_code(&source);
         let _ = plan(&source, &Catalog);
         let position = Some(Position { line: 1, column: 1_000 });
-        let _ = hint_for(&FailureFacts { source: &source, error_name: None, position }, &Catalog);
+        let _ =
+            hint_for(&FailureFacts { source: &source, error_name: None, position, profile: Profile::Chain }, &Catalog);
         assert!(started.elapsed() < 2 * PATIENCE, "{unit}: {:?}", started.elapsed());
     }
     let started = Instant::now();

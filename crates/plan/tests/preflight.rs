@@ -4,6 +4,7 @@ mod support;
 
 use support::Catalog;
 use toolgate_plan::{Arguments, FailureFacts, Finding, Position, hint_for, preflight};
+use toolgate_wire::Profile;
 
 fn line(kind: &str, finding: &Finding) -> String {
     let at = format!("{}:{}", finding.position.line, finding.position.column);
@@ -197,7 +198,7 @@ fn the_calls_are_listed_with_what_is_known_of_their_arguments() {
 #[track_caller]
 fn hint(source: &str, at: Option<(u32, u32)>, expected: Option<&str>) {
     let position = at.map(|(line, column)| Position { line, column });
-    let failure = FailureFacts { source, error_name: Some("TypeError"), position };
+    let failure = FailureFacts { source, error_name: Some("TypeError"), position, profile: Profile::Chain };
     assert_eq!(hint_for(&failure, &Catalog).as_deref(), expected, "{source}");
 }
 
@@ -228,7 +229,7 @@ fn a_failure_teaches() {
     hint(
         "const fs = require('fs')",
         Some((1, 12)),
-        Some("There are no modules in the sandbox; JavaScript's own objects are there."),
+        Some("There are no modules in the sandbox. JavaScript's own objects are there, and tools are global objects."),
     );
     hint(
         "return fs.readFileSync('x')",
@@ -238,9 +239,7 @@ fn a_failure_teaches() {
     hint(
         "return process.env",
         Some((1, 8)),
-        Some(
-            "There is no `process` and no environment in the sandbox. Use a backend's tool; `__interfaces` lists them.",
-        ),
+        Some("There is no `process` and no environment in the sandbox. Use what the global `context` or a tool gives."),
     );
     hint(
         "const r = db.find({})\nreturn r.items.map(x => x)",
@@ -256,7 +255,12 @@ fn a_failure_teaches() {
     hint("const fetch = () => 1; return fetch().x.y", Some((1, 30)), None);
     hint("syntax error here (", None, None);
     let text = hint_for(
-        &FailureFacts { source: "return search_tools('x')", error_name: Some("ReferenceError"), position: None },
+        &FailureFacts {
+            source: "return search_tools('x')",
+            error_name: Some("ReferenceError"),
+            position: None,
+            profile: Profile::Chain,
+        },
         &Catalog,
     );
     assert!(text.is_some_and(|text| text.contains("meta-tool")));

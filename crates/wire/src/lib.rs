@@ -6,7 +6,8 @@
 //! # Layout
 //! - [`profile`]: the three kinds of run
 //! - [`limits`]: how much a run may use, and which values are accepted
-//! - [`outcome`]: how a run ended, and positions in the user's text
+//! - [`position`]: lines and columns in the user's text
+//! - [`outcome`]: how a run ended
 //! - [`report`]: the outcome with logs, calls and usage, as every door sends it
 //! - [`scope`]: who asks for a run, and what that caller may use
 //! - [`frame`]: the messages on a worker's socket
@@ -18,13 +19,15 @@ pub mod codec;
 pub mod frame;
 pub mod limits;
 pub mod outcome;
+pub mod position;
 pub mod profile;
 pub mod report;
 pub mod scope;
 
 pub use frame::{CallId, FromWorker, Start, Target, ToWorker};
 pub use limits::{Limit, LimitFault, LimitRequest, LimitSpec, Limits};
-pub use outcome::{Code, Failure, Outcome, Position};
+pub use outcome::{Code, Failure, Outcome};
+pub use position::Position;
 pub use profile::Profile;
 pub use report::{
     CallRecord, CallState, Destination, Interpreter, Isolation, IsolationLevel, Logs, Moved, Report, ReportFields,

@@ -62,8 +62,7 @@ impl From<Finding> for Problem {
 
 impl From<Failure> for Problem {
     fn from(it: Failure) -> Self {
-        let position = it.position.map(|at| Position { line: at.line, column: at.column });
-        Problem { code: it.code.name().to_owned(), message: it.message, position, suggestion: it.hint }
+        Problem { code: it.code.name().to_owned(), message: it.message, position: it.position, suggestion: it.hint }
     }
 }
 
@@ -98,7 +97,6 @@ impl Problem {
         let mut text = format!("{label} {}", escape::text(&self.message));
         if let Some(at) = self.position {
             text += &format!("\n  {} {}:{}:{}", style.faint("-->"), origin.name, at.line, at.column);
-            let at = toolgate_wire::Position { line: at.line, column: at.column };
             if let Some(lines) = excerpt::excerpt(&origin.code, at) {
                 text += &format!("\n{lines}");
             }

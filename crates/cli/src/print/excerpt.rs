@@ -4,7 +4,7 @@ use toolgate_wire::Position;
 
 /// Three lines to print under a message, or nothing when the text has no such place.
 pub(crate) fn excerpt(code: &str, at: Position) -> Option<String> {
-    let drawn = toolgate_plan::caret(code, toolgate_plan::Position { line: at.line, column: at.column });
+    let drawn = toolgate_plan::caret(code, at);
     let (line, caret) = drawn.split_once('\n')?;
     let margin = " ".repeat(at.line.to_string().len());
     Some(format!(" {margin} |\n {line}\n {caret}"))

@@ -9,7 +9,7 @@ use toolgate_engine::{Host, Observer, Request};
 use toolgate_functions::{CallContext, Hints, Registry};
 use toolgate_plan::{FailureFacts, Finding, Plan, Preflight, Program, Script, SyntaxFault};
 use toolgate_wire::{
-    CallState, Code, Failure, LimitRequest, Limits, Outcome, Position, Profile, Report, Target,
+    CallState, Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target,
 };
 
 use super::reachable::Reachable;
@@ -259,8 +259,7 @@ fn with_hint(mut report: Report, code: &str, tools: Reachable<'_>) -> Report {
     if let Outcome::Failed(failure) = &mut report.outcome
         && failure.code == Code::Runtime
     {
-        let position = failure.position.map(|at| toolgate_plan::Position { line: at.line, column: at.column });
-        let facts = FailureFacts { source: code, error_name: error_name(&failure.message), position };
+        let facts = FailureFacts { source: code, error_name: error_name(&failure.message), position: failure.position };
         if let Some(hint) = unready.or_else(|| toolgate_plan::hint_for(&facts, &tools)) {
             failure.hint = Some(hint);
         }
@@ -285,7 +284,7 @@ fn stopped_by(preflight: &Preflight) -> Option<Failure> {
     Some(Failure {
         code: Code::InvalidCode,
         message: format!("{}{more}; nothing was called", first.message),
-        position: Some(Position { line: first.position.line, column: first.position.column }),
+        position: Some(first.position),
         hint: first.suggestion.clone(),
     })
 }
@@ -299,7 +298,7 @@ pub(super) fn not_a_program(fault: SyntaxFault) -> Failure {
     Failure {
         code: Code::Syntax,
         message: fault.message,
-        position: fault.position.map(|at| Position { line: at.line, column: at.column }),
+        position: fault.position,
         hint: fault.hint,
     }
 }

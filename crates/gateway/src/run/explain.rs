@@ -14,9 +14,7 @@ pub fn explain(report: &Report, source: &str) -> String {
     let Some(failure) = report.failure() else { return String::new() };
     let mut text = format!("{}: {}\n", failure.code, failure.message);
     if let Some(at) = failure.position {
-        let position = toolgate_plan::Position { line: at.line, column: at.column };
-        let _ =
-            writeln!(text, "at line {}, column {}:\n{}", at.line, at.column, toolgate_plan::caret(source, position));
+        let _ = writeln!(text, "at line {}, column {}:\n{}", at.line, at.column, toolgate_plan::caret(source, at));
     }
     if let Some(hint) = failure.hint.as_ref().filter(|hint| !failure.message.contains(hint.as_str())) {
         let _ = writeln!(text, "hint: {hint}");

@@ -13,7 +13,6 @@ use crate::{
     hyphen,
     literal::{self, Arguments, argument_start, arguments},
     parse::{Parsed, with_parsed},
-    position::Position,
     reach::{self, Reached, Target, global_backend},
     suggest::{nearest, question},
     tools::{ArgumentProblem, Call, Tools},
@@ -28,6 +27,7 @@ use oxc::{
     },
 };
 use std::collections::{HashMap, HashSet};
+use toolgate_wire::position::Position;
 
 /// Most calls that are listed.
 const CALLS: usize = 1_000;

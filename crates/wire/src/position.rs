@@ -1,11 +1,11 @@
-//! Where something is in the user's text: lines and columns as a person counts them.
+//! Positions in the user's text, and their conversion from and to byte offsets.
 //!
-//! Lines and columns start at one, a column is one Unicode code point, and a line ends at LF, CR LF or CR. Byte
-//! offsets are the currency inside the crate; they become positions only when someone is told about them.
+//! Lines and columns start at one, a column is one Unicode code point, and a line ends at LF, CR LF or CR. Code
+//! computes with byte offsets; positions are for what people and programs outside see.
 
 use serde::{Deserialize, Serialize};
 
-/// A place in the user's source text.
+/// A place in the text that the user sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Position {
     /// Line, counted from one.
@@ -36,12 +36,13 @@ impl Position {
     }
 }
 
-/// The line starts of a text, for many positions in it.
+/// The line starts of a text: faster than [`Position::of_offset`] for many positions in one text.
 #[derive(Debug)]
-pub(crate) struct Lines(Vec<usize>);
+pub struct Lines(Vec<usize>);
 
 impl Lines {
-    pub(crate) fn of(text: &str) -> Self {
+    /// Finds the lines of a text.
+    pub fn of(text: &str) -> Self {
         let bytes = text.as_bytes();
         let ends = bytes.iter().enumerate().filter(|(at, byte)| match byte {
             b'\n' => true,
@@ -51,7 +52,8 @@ impl Lines {
         Self(std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect())
     }
 
-    pub(crate) fn position(&self, text: &str, offset: usize) -> Position {
+    /// The position of a byte offset in the same text.
+    pub fn position(&self, text: &str, offset: usize) -> Position {
         let offset = floor_char_boundary(text, offset);
         let line = self.0.partition_point(|start| *start <= offset);
         let start = line.checked_sub(1).and_then(|index| self.0.get(index)).copied().unwrap_or(0);
@@ -61,7 +63,7 @@ impl Lines {
 }
 
 /// The text of a line (counted from one) without its line end, and the byte offset at which it starts.
-pub(crate) fn nth_line(text: &str, number: u32) -> Option<(usize, &str)> {
+pub fn nth_line(text: &str, number: u32) -> Option<(usize, &str)> {
     let mut rest = text;
     let mut start = 0;
     for _ in 1..number {
@@ -82,7 +84,7 @@ fn line_end(text: &str) -> Option<(usize, usize)> {
 }
 
 /// How many lines end inside `text`.
-pub(crate) fn count_line_ends(text: &str) -> usize {
+pub fn count_line_ends(text: &str) -> usize {
     let bytes = text.as_bytes();
     let ends = |(at, byte): (usize, &u8)| match byte {
         b'\n' => at == 0 || bytes.get(at - 1) != Some(&b'\r'),
@@ -97,7 +99,7 @@ fn last_line_start(text: &str) -> usize {
 }
 
 /// The largest character boundary of `text` that is not above `offset`.
-pub(crate) fn floor_char_boundary(text: &str, offset: usize) -> usize {
+pub fn floor_char_boundary(text: &str, offset: usize) -> usize {
     let mut at = offset.min(text.len());
     while !text.is_char_boundary(at) {
         at -= 1;
