@@ -8,9 +8,10 @@ use anyhow::ensure;
 use serde_json::{Map, Value, json};
 use toolgate_catalog::{BackendState, Catalog, CatalogHandle, Listing, Tool};
 use toolgate_engine::Engine;
-use toolgate_gateway::bridge::{Answer, Asked, Bridge, Provider, ProviderFuture};
-use toolgate_gateway::chain::{self, Chain, ChainRequest, Road};
+use toolgate_gateway::bridge::{Answer, Bridge, Provider, ProviderFuture, RequestContext};
+use toolgate_gateway::run::{FixedEnvironment, Route, RunRequest, Runner};
 use toolgate_output::{OutputSettings, shape};
+use toolgate_wire::Profile;
 
 use super::meter::{Meter, Samples, micros};
 use toolgate_engine::EngineWithRuntime;
@@ -42,37 +43,42 @@ const ONE_CALL: &str = "const r = await backend_7.tool_3({ query: 'tea', count: 
 const DIRECT: &str = r#"{"tool": "backend_7.tool_3", "arguments": {"query": "tea", "count": 10}}"#;
 
 pub(super) fn plan_script(meter: &Meter) -> anyhow::Result<Samples> {
-    let bridge = bridge();
-    let request = ChainRequest { code: SCRIPT.into(), ..ChainRequest::default() };
+    let started = EngineWithRuntime::start(Engine::builder().workers_ahead(0))?;
+    let runner = Runner::new(started.engine.clone(), bridge(), Arc::new(FixedEnvironment::default()));
+    let request = RunRequest::new(Profile::Chain, SCRIPT);
     meter.sample_in_a_row(|| {
         let since = Instant::now();
-        let planned = chain::plan(&bridge, &request);
+        let planned = runner.route(&request);
         let elapsed = since.elapsed();
-        ensure!(black_box(planned) == Road::Script, "planned as something else");
+        ensure!(black_box(planned) == Route::Script, "planned as something else");
         Ok(micros(elapsed))
     })
 }
 
 pub(super) fn one_call(meter: &Meter) -> anyhow::Result<Samples> {
-    dispatched(meter, ONE_CALL, Road::OneCall)
+    dispatched(meter, ONE_CALL, Route::OneCall)
 }
 
 pub(super) fn direct_json(meter: &Meter) -> anyhow::Result<Samples> {
-    dispatched(meter, DIRECT, Road::Direct)
+    dispatched(meter, DIRECT, Route::Direct)
 }
 
 /// From the text to the call at its provider.
-fn dispatched(meter: &Meter, code: &str, road: Road) -> anyhow::Result<Samples> {
+fn dispatched(meter: &Meter, code: &str, route: Route) -> anyhow::Result<Samples> {
     let started = EngineWithRuntime::start(Engine::builder().workers_ahead(0))?;
     let bridge = bridge();
     let (arrived, arrivals) = std::sync::mpsc::channel();
     bridge.provide("backend_7", Arc::new(Arrival(arrived)));
-    let chain = Chain::new(started.engine.clone(), bridge);
+    let runner = Runner::new(started.engine.clone(), bridge, Arc::new(FixedEnvironment::default()));
     meter.sample_in_a_row(|| {
-        let request = ChainRequest { code: code.to_owned(), ..ChainRequest::default() };
+        let request = RunRequest::new(Profile::Chain, code);
         let since = Instant::now();
-        let ran = started.wait(chain.run(request));
-        ensure!(ran.road == road && ran.report.value().is_ok(), "the call took another road: {:?}", ran.report.outcome);
+        let ran = started.wait(runner.run(request));
+        ensure!(
+            ran.route == route && ran.report.value().is_ok(),
+            "the call took another path: {:?}",
+            ran.report.outcome
+        );
         Ok(micros(arrivals.recv()?.duration_since(since)))
     })
 }
@@ -81,9 +87,9 @@ fn dispatched(meter: &Meter, code: &str, road: Road) -> anyhow::Result<Samples> 
 struct Arrival(std::sync::mpsc::Sender<Instant>);
 
 impl Provider for Arrival {
-    fn call(&self, _: String, _: Map<String, Value>, _: Asked) -> ProviderFuture {
+    fn call(&self, _: String, _: Map<String, Value>, _: RequestContext) -> ProviderFuture {
         let _ = self.0.send(Instant::now());
-        Box::pin(std::future::ready(Ok(Answer::value(Value::Null))))
+        Box::pin(std::future::ready(Ok(Answer::Value(Value::Null))))
     }
 }
 

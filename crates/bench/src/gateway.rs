@@ -172,9 +172,9 @@ impl Peer {
         let (mut listed, mut cursor) = (0, None);
         loop {
             let params = cursor.map_or_else(|| json!({}), |cursor: String| json!({ "cursor": cursor }));
-            let page: Page = self.ask("tools/list", &params)?;
-            listed += page.tools.len();
-            cursor = page.next_cursor;
+            let scope: RequestScope = self.ask("tools/list", &params)?;
+            listed += scope.tools.len();
+            cursor = scope.next_cursor;
             if cursor.is_none() {
                 anyhow::ensure!(listed >= TOOLS, "only {listed} tools were listed");
                 return Ok(());
@@ -192,7 +192,7 @@ struct Message<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Page {
+struct RequestScope {
     tools: Vec<IgnoredAny>,
     next_cursor: Option<String>,
 }

@@ -10,10 +10,10 @@ use std::time::Instant;
 
 use tokio::runtime::Runtime;
 use toolgate_catalog::CatalogHandle;
-use toolgate_config::checked::{Http, Profiles};
+use toolgate_config::checked::Http;
 use toolgate_engine::Engine;
-use toolgate_functions::Registry;
 use toolgate_gateway::bridge::Bridge;
+use toolgate_gateway::run::{FixedEnvironment, Runner};
 use toolgate_service::rpc_sessions::{MemoryStore, Sessions, SystemClock};
 use toolgate_service::{Ending, Parts, Rules, ServerLimits, Service, ServiceLimits, listen, serve};
 
@@ -71,10 +71,13 @@ impl Served {
             let clock = Arc::new(SystemClock);
             let http = Http { bind: None, keys: vec![], allowed_origins: vec![], allowed_hosts: vec![] };
             let service = Service::new(Parts {
-                engine: Engine::new()?,
-                bridge: Arc::new(Bridge::new(CatalogHandle::default())),
+                runner: Runner::new(
+                    Engine::new()?,
+                    Arc::new(Bridge::new(CatalogHandle::default())),
+                    Arc::new(FixedEnvironment::default()),
+                ),
                 sessions: Arc::new(Sessions::new(Arc::new(MemoryStore::new(clock.clone())), clock)),
-                rules: Rules::new(http, Profiles::default(), Registry::new()),
+                rules: Rules::new(http),
                 ending: ending.clone(),
                 limits: ServiceLimits::default(),
                 public_url: None,

@@ -4,7 +4,7 @@
 //! - `args`: what can be typed; `units`: durations and sizes as people write them
 //! - `commands`: one file a command
 //! - `input`: files and standard input, bounded
-//! - `engine`: from flags to an engine and a report
+//! - `runner`: from flags to a runner, and the signals that end a run
 //! - `tools`: a scripted set of tools, and where long results are kept
 //! - `print`: the only place that writes to a terminal
 
@@ -12,9 +12,9 @@
 
 mod args;
 mod commands;
-mod engine;
 mod input;
 mod print;
+mod runner;
 mod tools;
 mod units;
 
@@ -42,7 +42,6 @@ fn main() -> ExitCode {
         Command::Connect(args) => commands::servers::edit::connect(&args),
         Command::Config(ConfigCommand::Schema) => commands::servers::edit::schema(),
         Command::Demo => commands::servers::serve::demo(),
-        Command::Run(args) if args.tools.is_some() || args.servers.are_named() => commands::chain::run(&args),
         Command::Run(args) => commands::run::run(args),
         Command::Check(args) => commands::check::check(&args),
         Command::Result(args) => commands::result::result(args),

@@ -334,7 +334,7 @@ fn over_http_the_same_gateway_answers_at_mcp() {
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"toolgate\""), "{answer}");
     let run = post(&address, "/v1/run", r#"{"code": "return 1 + 1"}"#);
     assert!(run.starts_with("HTTP/1.1 200") && run.contains("\"result\":2"), "{run}");
-    // Asked to end, it ends by itself.
+    // RequestContext to end, it ends by itself.
     Command::new("kill").arg(child.id().to_string()).status().expect("kill runs");
     assert!(child.wait().expect("it ends").success());
 }

@@ -26,7 +26,8 @@ use tokio_util::sync::CancellationToken;
 use self::issues::Tracker;
 use self::notes::Notes;
 use toolgate_mcp::server::{
-    Change, Completion, Fault, Identity, News, Page, ResourceCall, Service, ServiceFuture, ToolCall, Watch, ready,
+    Change, Completion, Fault, Identity, News, RequestScope, ResourceCall, Service, ServiceFuture, ToolCall, Watch,
+    ready,
 };
 
 /// Changes that a slow listener may miss before it is told to look at everything.
@@ -53,7 +54,7 @@ impl Default for Demo {
 /// Serves the demo on standard input and output until the client is gone or `shutdown` is cancelled.
 pub async fn serve_stdio(shutdown: CancellationToken) -> std::io::Result<()> {
     let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-    toolgate_mcp::server::serve_stdio(Arc::new(Demo::default()), Page::default(), input, output, shutdown).await
+    toolgate_mcp::server::serve_stdio(Arc::new(Demo::default()), RequestScope::default(), input, output, shutdown).await
 }
 
 impl Service for Demo {
@@ -65,7 +66,7 @@ impl Service for Demo {
         }
     }
 
-    fn tools(&self, _: &Page) -> Vec<Value> {
+    fn tools(&self, _: &RequestScope) -> Vec<Value> {
         tools::all()
     }
 
@@ -88,13 +89,13 @@ impl Service for Demo {
         ready(Ok(answer::of(outcome)))
     }
 
-    fn resources(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
+    fn resources(&self, _: &RequestScope) -> ServiceFuture<Vec<Value>> {
         let readme =
             json!({ "uri": README, "name": "readme", "description": "What this is.", "mimeType": "text/plain" });
         ready(Ok(std::iter::once(readme).chain(lock(&self.notes).resources()).collect()))
     }
 
-    fn resource_templates(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
+    fn resource_templates(&self, _: &RequestScope) -> ServiceFuture<Vec<Value>> {
         let issue = json!({
             "uriTemplate": "demo://issue/{number}", "name": "issue",
             "description": "One issue by its number.", "mimeType": "application/json",

@@ -3,7 +3,7 @@
 //! # Layout
 //! - [`gateway`]: the running whole: configuration, backends, catalog, cache
 //! - [`agent`]: what an agent sees: tools, resources, prompts
-//! - [`chain`]: one text from an agent, run on the cheapest path that can answer
+//! - [`run`]: the one way from a request to a report, on the cheapest path that can answer
 //! - [`bridge`]: the one way from a program to a tool
 //! - [`backends`]: supervised MCP servers
 
@@ -12,5 +12,5 @@
 pub mod agent;
 pub mod backends;
 pub mod bridge;
-pub mod chain;
 pub mod gateway;
+pub mod run;

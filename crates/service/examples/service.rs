@@ -1,4 +1,4 @@
-//! The HTTP service in a program of one's own: `cargo run -p toolgate-gateway --example service -- 127.0.0.1:7878`.
+//! The HTTP service in a program of one's own: `cargo run -p toolgate-service --example service -- 127.0.0.1:7878`.
 //!
 //! Ends when its standard input does.
 
@@ -8,12 +8,13 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 use toolgate_catalog::CatalogHandle;
-use toolgate_config::checked::{Http, Profiles};
+use toolgate_config::checked::Http;
 use toolgate_engine::Engine;
 use toolgate_functions::http::{AllowList, Fetcher, Guard, HttpLimits};
 use toolgate_functions::weather::WeatherSettings;
 use toolgate_functions::{HostFunction, builtin};
 use toolgate_gateway::bridge::Bridge;
+use toolgate_gateway::run::{FixedEnvironment, Runner};
 use toolgate_service::rpc_sessions::{MemoryStore, Sessions, SystemClock};
 use toolgate_service::{Ending, Parts, Rules, ServerLimits, Service, ServiceLimits, listen, serve};
 
@@ -41,11 +42,12 @@ async fn run(at: SocketAddr) -> Result<(), Box<dyn std::error::Error>> {
     // Without keys, only this machine may connect.
     let http = Http { bind: None, keys: vec![], allowed_origins: vec![], allowed_hosts: vec![] };
     let ending = Ending::default();
+    let bridge = Arc::new(Bridge::new(CatalogHandle::default()));
+    let environment = FixedEnvironment { functions, ..FixedEnvironment::default() };
     let service = Service::new(Parts {
-        engine: Engine::new()?,
-        bridge: Arc::new(Bridge::new(CatalogHandle::default())),
+        runner: Runner::new(Engine::new()?, bridge, Arc::new(environment)),
         sessions: Arc::new(Sessions::new(Arc::new(MemoryStore::new(clock.clone())), clock)),
-        rules: Rules::new(http, Profiles::default(), functions),
+        rules: Rules::new(http),
         ending: ending.clone(),
         limits: ServiceLimits::default(),
         public_url: None,

@@ -6,8 +6,8 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use serde_json::Value;
 use tokio::sync::Mutex;
-use toolgate_engine::Request;
-use toolgate_wire::{LimitRequest, Profile};
+use toolgate_engine::ComputeOptions;
+use toolgate_wire::LimitRequest;
 
 use super::messages::{HealthReply, ReadyReply};
 use super::refusal::Refusal;
@@ -21,11 +21,11 @@ const FRESH: Duration = Duration::from_secs(2);
 const PROBE: Duration = Duration::from_secs(2);
 
 pub(super) async fn functions(State(service): State<Service>, Extension(caller): Extension<Caller>) -> Json<Value> {
-    Json(docs::as_json(&caller.functions(&service.rules().functions)))
+    Json(docs::as_json(&service.runner().functions(&caller.scope())))
 }
 
 pub(super) async fn openapi(State(service): State<Service>, Extension(caller): Extension<Caller>) -> Json<Value> {
-    Json(openapi::document(&service.rules(), &caller))
+    Json(openapi::document(service.runner(), &caller))
 }
 
 pub(super) async fn healthz() -> Json<HealthReply> {
@@ -60,11 +60,9 @@ impl Health {
         {
             return runs;
         }
-        let request = Request {
-            limits: LimitRequest { wall: Some(PROBE), ..LimitRequest::default() },
-            ..Request::new(Profile::Compute, "() => 1")
-        };
-        let runs = service.engine().run(request).await.value().is_ok();
+        let limits = LimitRequest { wall: Some(PROBE), ..LimitRequest::default() };
+        let options = ComputeOptions { limits, ..ComputeOptions::default() };
+        let runs = service.runner().engine().compute("() => 1", "null", options).await.value().is_ok();
         *known = Some((Instant::now(), runs));
         runs
     }

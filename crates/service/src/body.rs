@@ -139,10 +139,10 @@ pub(super) fn escaped(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::RunRequest;
+    use crate::messages::RunBody;
 
     fn check(text: &str, expected: &str) {
-        let found = match parse::<RunRequest>(text.as_bytes()) {
+        let found = match parse::<RunBody>(text.as_bytes()) {
             Err(Refusal::BadInput { pointer, message }) => format!("{pointer}: {message}"),
             other => format!("{:?}", other.map(|_| ())),
         };
@@ -157,7 +157,7 @@ mod tests {
         let wish = r#"{"code": "", "timeoutMs": -1}"#;
         check(wish, "/timeoutMs: invalid type: integer `-1`, expected a whole number at line 1 column 28");
         let unknown = r#"{"c/o~de": ""}"#;
-        assert!(matches!(parse::<RunRequest>(unknown.as_bytes()),
+        assert!(matches!(parse::<RunBody>(unknown.as_bytes()),
             Err(Refusal::BadInput { pointer, .. }) if pointer == "/c~1o~0de"));
     }
 

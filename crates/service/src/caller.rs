@@ -9,11 +9,9 @@ use ring::digest::{SHA256, digest};
 use subtle::ConstantTimeEq;
 
 use super::refusal::Refusal;
-use toolgate_catalog::Catalog;
 use toolgate_config::checked::Key;
 use toolgate_config::values::{Glob, Rate};
-use toolgate_functions::Registry;
-use toolgate_gateway::bridge::Access;
+use toolgate_wire::{Access, CallerScope};
 
 /// Who asks. The door puts it into every request it lets through, as an extension.
 #[derive(Debug, Clone)]
@@ -33,34 +31,25 @@ impl Caller {
         }
     }
 
-    /// The functions that it may use.
-    pub fn functions(&self, all: &Registry) -> Registry {
+    /// What it may use. Without keys only this machine can come, and it may use everything, as over standard input.
+    pub fn scope(&self) -> CallerScope {
+        let access = |patterns: &Option<Vec<Glob>>| patterns.clone().map_or(Access::All, Access::Only);
         match self {
-            Caller::Key(key) => match &key.functions {
-                Some(globs) => all.iter().filter(|it| fits(globs, it.name().as_str())).cloned().collect(),
-                None => all.clone(),
-            },
-            Caller::Local => all.clone(),
-        }
-    }
-
-    /// The backends that it may use through its key; none without one.
-    pub fn access(&self, catalog: &Catalog) -> Access {
-        match self {
-            Caller::Local => Access::Only(Vec::new()),
-            Caller::Key(key) => match &key.backends {
-                None => Access::All,
-                Some(globs) => {
-                    let names = catalog.backends().iter().map(|backend| backend.name());
-                    Access::Only(names.filter(|name| fits(globs, name)).map(str::to_owned).collect())
-                }
+            Caller::Local => CallerScope::default(),
+            Caller::Key(key) => CallerScope {
+                name: key.name.clone(),
+                fairness: Some(number_of(&key.name)),
+                backends: access(&key.backends),
+                functions: access(&key.functions),
             },
         }
     }
 }
 
-fn fits(globs: &[Glob], name: &str) -> bool {
-    globs.iter().any(|glob| glob.matches(name))
+/// A number for a key: its holders share one turn in queues, however many connections they have.
+fn number_of(name: &str) -> u64 {
+    let digest = digest(&SHA256, name.as_bytes());
+    digest.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// The keys there are.

@@ -27,7 +27,6 @@
 mod about;
 mod body;
 mod caller;
-pub mod front;
 mod gate;
 mod limits;
 mod messages;
@@ -35,6 +34,7 @@ mod openapi;
 mod refusal;
 pub mod rpc_sessions;
 mod run;
+pub mod serve;
 mod server;
 mod service;
 mod sessions;

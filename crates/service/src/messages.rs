@@ -2,20 +2,23 @@
 //!
 //! Required fields are `Option`s here, so that an absent one can be pointed to; the schema says that they are required.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolgate_engine::EngineChoice;
-use toolgate_wire::{CallState, Code, Destination, Outcome, Profile, Report, Usage};
+use toolgate_gateway::run::RunReport;
+use toolgate_wire::{Profile, Report};
 
 /// A program to run.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct RunRequest {
+#[schemars(rename = "RunRequest")]
+pub(super) struct RunBody {
     /// TypeScript or JavaScript: the body of an async function, or a module with a default export.
     #[schemars(required, with = "String")]
     pub(super) code: Option<String>,
@@ -35,6 +38,11 @@ pub(super) struct RunRequest {
     pub(super) profile: Option<RunProfile>,
     /// The interpreter; the configured one if absent.
     pub(super) engine: Option<RunEngine>,
+    /// Shapes the value for a context window of this many bytes: the reply has `output` instead of the value.
+    #[schemars(with = "Option<u64>", range(min = 256, max = 67_108_864))]
+    pub(super) max_output_size: Option<Whole>,
+    /// What is looked for, in a few words: a long value is reduced to the parts that match, in `output`.
+    pub(super) intent: Option<String>,
 }
 
 /// The kinds of run that a program can be.
@@ -136,203 +144,110 @@ impl<'de> Deserialize<'de> for Whole {
     }
 }
 
-/// How a run ended. Code that fails is an answer like any other, with `ok: false`.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct RunReply {
-    /// Whether the program returned a value.
-    ok: bool,
-    /// What it returned.
+/// The report of a run. Code that fails is an answer like any other, with `ok: false`.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum RunReply {
+    /// With the value.
+    Whole(WholeReply),
+    /// With the value shaped for a context window.
+    Shaped(ShapedReply),
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct WholeReply {
+    #[serde(flatten)]
+    run: RunReport,
+    /// The value once more, under the name that earlier clients know.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Value>")]
     result: Option<Box<RawValue>>,
-    /// What went wrong, in words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-    /// What kind of failure it was.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<FailureCode>")]
-    code: Option<Code>,
-    /// Where in the program, from one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<u32>,
-    /// Where in the line, from one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    column: Option<u32>,
-    /// What to do about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<String>,
-    /// Whether running it again can't repeat an effect.
-    #[serde(rename = "safe_to_retry")]
-    safe_to_retry: bool,
-    /// What it printed.
-    logs: LogsReply,
-    /// What it called, in order.
-    calls: Vec<CallReply>,
-    /// From acceptance to answer.
-    execution_ms: f64,
-    /// Names this run.
-    execution_id: String,
-    /// What it used.
-    usage: UsageReply,
-    /// What confined it: `process`, `thread`, or `none` if nothing was run.
-    isolation: &'static str,
-    /// What ran it: `quickjs`, `v8`, `quickjs+v8` for a run that moved, or `none`.
-    engine: &'static str,
-    /// What the caller should know although the run went on.
-    warnings: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct ShapedReply {
+    run: RunReport,
+    output: Option<OutputReply>,
+}
+
+impl Serialize for ShapedReply {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Fields<'a, R: Serialize> {
+            #[serde(flatten)]
+            run: R,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            output: &'a Option<OutputReply>,
+        }
+        Fields { run: self.run.without_value(), output: &self.output }.serialize(serializer)
+    }
 }
 
 impl RunReply {
-    /// The report of the engine, with the remarks that functions left.
-    pub(super) fn new(report: Report, execution_id: String, remarks: Vec<String>) -> Self {
-        let (execution_ms, safe_to_retry) = (report.execution_ms(), report.safe_to_retry());
-        let (result, failure) = match report.outcome {
-            Outcome::Returned(value) => (Some(value), None),
-            Outcome::Failed(failure) => (None, Some(failure)),
-        };
-        let position = failure.as_ref().and_then(|failure| failure.position);
-        let usage = report.usage;
-        RunReply {
-            ok: result.is_some(),
-            result,
-            code: failure.as_ref().map(|failure| failure.code),
-            line: position.map(|at| at.line),
-            column: position.map(|at| at.column),
-            hint: failure.as_ref().and_then(|failure| failure.hint.clone()),
-            error: failure.map(|failure| failure.message),
-            safe_to_retry,
-            logs: LogsReply { stdout: report.logs.stdout, stderr: report.logs.stderr, dropped: report.logs.dropped },
-            calls: report.calls.into_iter().map(CallReply::from).collect(),
-            execution_ms,
-            execution_id,
-            usage: UsageReply::new(usage),
-            isolation: report.isolation.mode.name(),
-            engine: report.engine.name(),
-            warnings: report.warnings.into_iter().chain(remarks).collect(),
+    /// The report and its value.
+    pub(super) fn whole(run: RunReport) -> Self {
+        let result = run.report.value().ok().map(ToOwned::to_owned);
+        RunReply::Whole(WholeReply { run, result })
+    }
+
+    /// The report and what its value was shaped to.
+    pub(super) fn shaped(run: RunReport, output: Option<OutputReply>) -> Self {
+        RunReply::Shaped(ShapedReply { run, output })
+    }
+}
+
+/// The fields of [`RunReply`], for the schema alone.
+#[derive(JsonSchema)]
+#[schemars(rename = "RunReply", rename_all = "camelCase")]
+#[expect(dead_code, reason = "a schema is generated from it")]
+struct RunReplyFields {
+    #[schemars(flatten)]
+    report: Report,
+    /// Names this run.
+    execution_id: String,
+    /// The path it took: `direct`, `introspection`, `one_call`, `script` or `refused`.
+    path: String,
+    /// The same as `value`.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    result: Option<Value>,
+    /// The value shaped for a context window, where that was asked for.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    output: Option<OutputReply>,
+}
+
+impl JsonSchema for RunReply {
+    fn schema_name() -> Cow<'static, str> {
+        RunReplyFields::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        RunReplyFields::json_schema(generator)
+    }
+}
+
+/// A value shaped for a context window.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct OutputReply {
+    /// The text.
+    text: String,
+    /// Bytes of the whole value, laid out.
+    bytes_processed: usize,
+    /// Bytes of the text.
+    bytes_returned: usize,
+    /// Where the whole is kept, if some of it was left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_id: Option<String>,
+}
+
+impl From<toolgate_output::Response> for OutputReply {
+    fn from(response: toolgate_output::Response) -> Self {
+        OutputReply {
+            bytes_processed: response.bytes_processed,
+            bytes_returned: response.bytes_returned,
+            result_id: response.result_id.map(|id| id.to_string()),
+            text: response.text,
         }
     }
-}
-
-/// The codes of [`Code`], for the schema alone.
-#[derive(JsonSchema)]
-#[schemars(rename_all = "SCREAMING_SNAKE_CASE")]
-#[expect(dead_code, reason = "a schema is generated from it; a test holds it to the codes there are")]
-enum FailureCode {
-    Timeout,
-    Memory,
-    Syntax,
-    Runtime,
-    OutputTooLarge,
-    InvalidCode,
-    InvalidData,
-    Unavailable,
-    Aborted,
-}
-
-/// Console output, a line an entry.
-#[derive(Debug, Serialize, JsonSchema)]
-struct LogsReply {
-    /// `console.log`, `info`, `debug`.
-    stdout: Vec<String>,
-    /// `console.warn`, `error`.
-    stderr: Vec<String>,
-    /// Lines past the limit, which were not kept.
-    dropped: u64,
-}
-
-/// One call of a function or a tool.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct CallReply {
-    /// What was called.
-    name: String,
-    /// What became of it.
-    #[schemars(with = "CallStateName")]
-    state: CallState,
-    /// From asking to answer.
-    ms: f64,
-    /// Bytes of the arguments.
-    request_bytes: u64,
-    /// Bytes of the answer.
-    reply_bytes: u64,
-    /// Whether it is known to change nothing.
-    read_only: bool,
-    /// The error, if it did not succeed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-}
-
-impl From<toolgate_wire::CallRecord> for CallReply {
-    fn from(record: toolgate_wire::CallRecord) -> Self {
-        let toolgate_wire::CallRecord { target, state, ms, request_bytes, reply_bytes, read_only, error } = record;
-        CallReply { name: target.to_string(), state, ms, request_bytes, reply_bytes, read_only, error }
-    }
-}
-
-/// The names of [`CallState`], for the schema alone.
-#[derive(JsonSchema)]
-#[schemars(rename_all = "snake_case")]
-#[expect(dead_code, reason = "a schema is generated from it; a test holds it to the states there are")]
-enum CallStateName {
-    Applied,
-    Failed,
-    NotSent,
-    Unknown,
-}
-
-/// What a run used.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct UsageReply {
-    /// Processor time.
-    cpu_ms: f64,
-    /// The most that the program held at one time.
-    memory_bytes: u64,
-    /// Waiting for a free place.
-    queued_ms: f64,
-    /// That the run moved to another interpreter, or that this was tried.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    moved: Option<MovedReply>,
-}
-
-impl UsageReply {
-    fn new(usage: Usage) -> Self {
-        let moved = usage.moved.map(|moved| MovedReply {
-            to: match moved.to {
-                Destination::V8 => DestinationReply::V8,
-                Destination::StayedDiverged => DestinationReply::StayedDiverged,
-                Destination::StayedLost => DestinationReply::StayedLost,
-            },
-            at_ms: moved.at_ms,
-            cost_ms: moved.cost_ms,
-        });
-        UsageReply { cpu_ms: usage.cpu_ms, memory_bytes: usage.memory_bytes, queued_ms: usage.queued_ms, moved }
-    }
-}
-
-/// A run's move from one interpreter to another.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct MovedReply {
-    /// Where it went on.
-    to: DestinationReply,
-    /// From its start to the move.
-    at_ms: f64,
-    /// From then until the second had caught up.
-    cost_ms: f64,
-}
-
-/// Where a run that was moved went on.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum DestinationReply {
-    /// On V8.
-    V8,
-    /// Where it had been: on V8 it did something else than before.
-    StayedDiverged,
-    /// Where it had been: V8 did not catch up in time, or ended.
-    StayedLost,
 }
 
 /// A session to open.
@@ -463,29 +378,6 @@ mod tests {
     use super::*;
     use serde_json::json;
     use toolgate_functions::docs;
-
-    fn check_names<T: JsonSchema>(expected: Value) {
-        let schema = schemars::schema_for!(T).to_value();
-        assert_eq!(schema["enum"], expected);
-    }
-
-    #[test]
-    fn the_schemas_name_what_the_wire_has() {
-        use toolgate_wire::CallState::{Applied, Failed, NotSent, Unknown};
-        check_names::<CallStateName>(json!([Applied, Failed, NotSent, Unknown]));
-        let codes = [
-            Code::Timeout,
-            Code::Memory,
-            Code::Syntax,
-            Code::Runtime,
-            Code::OutputTooLarge,
-            Code::InvalidCode,
-            Code::InvalidData,
-            Code::Unavailable,
-            Code::Aborted,
-        ];
-        check_names::<FailureCode>(json!(codes));
-    }
 
     #[test]
     fn a_whole_number_may_have_a_point_and_no_fraction() {

@@ -7,23 +7,24 @@ use schemars::JsonSchema;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 
+use super::Caller;
 use super::messages::{
-    ComputeRequest, FunctionsReply, HealthReply, ReadyReply, RpcReply, RpcRequest, RunReply, RunRequest, SessionReply,
+    ComputeRequest, FunctionsReply, HealthReply, ReadyReply, RpcReply, RpcRequest, RunBody, RunReply, SessionReply,
     SessionRequest,
 };
 use super::refusal::ErrorReply;
-use super::{Caller, Rules};
-use toolgate_config::checked::ProfileLimits;
+use toolgate_gateway::run::Runner;
+use toolgate_wire::{LimitRequest, Profile};
 
 const DEFINITIONS: &str = "/components/schemas";
 const MB: u64 = toolgate_wire::limits::MB;
 
 /// The document for one caller.
-pub(super) fn document(rules: &Rules, caller: &Caller) -> Value {
+pub(super) fn document(runner: &Runner, caller: &Caller) -> Value {
     let mut schemas = Schemas::new();
     let paths = paths(&mut schemas, caller);
     let mut components = schemas.finish();
-    narrow(&mut components, rules, caller);
+    narrow(&mut components, runner, caller);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -86,7 +87,7 @@ fn paths(schemas: &mut Schemas, caller: &Caller) -> Value {
     };
     let run = {
         let ok = schemas.writes::<RunReply>("How the run ended; code that failed has `ok: false`.");
-        let body = schemas.reads::<RunRequest>();
+        let body = schemas.reads::<RunBody>();
         operation(schemas, "run", "Runs a program.", (200, ok), &[READS_A_BODY, KEYED]).with("requestBody", body)
     };
     let compute = {
@@ -203,8 +204,8 @@ fn parameter(name: &str) -> Value {
 }
 
 /// Says what only this caller's rules know: the names of functions, and how far limits go.
-fn narrow(schemas: &mut Map<String, Value>, rules: &Rules, caller: &Caller) {
-    let names = caller.functions(&rules.functions).names();
+fn narrow(schemas: &mut Map<String, Value>, runner: &Runner, caller: &Caller) {
+    let names = runner.functions(&caller.scope()).names();
     for request in ["RunRequest", "SessionRequest"] {
         if let Some(functions) = schemas.get_mut(request).and_then(|it| it.pointer_mut("/properties/functions")) {
             // An empty `enum` is no schema; without functions only the empty list is right.
@@ -214,14 +215,14 @@ fn narrow(schemas: &mut Map<String, Value>, rules: &Rules, caller: &Caller) {
             }
         }
     }
-    let (chain, snippet) = (&rules.profiles.chain, &rules.profiles.snippet);
-    narrow_limits(schemas, "RunRequest", &[chain, snippet]);
-    narrow_limits(schemas, "ComputeRequest", &[&rules.profiles.compute]);
+    let configured = |profile| runner.limits(profile, &LimitRequest::default()).unwrap_or_default();
+    narrow_limits(schemas, "RunRequest", &[configured(Profile::Chain), configured(Profile::Snippet)]);
+    narrow_limits(schemas, "ComputeRequest", &[configured(Profile::Compute)]);
 }
 
 /// The least of the bounds: which profile a request has, its schema can't say.
-fn narrow_limits(schemas: &mut Map<String, Value>, request: &str, profiles: &[&ProfileLimits]) {
-    let timeout = profiles.iter().filter_map(|it| it.timeout).min();
+fn narrow_limits(schemas: &mut Map<String, Value>, request: &str, profiles: &[LimitRequest]) {
+    let timeout = profiles.iter().filter_map(|it| it.wall).min();
     let memory = profiles.iter().filter_map(|it| it.memory).min();
     let mut bound = |field: &str, most: Option<u64>| {
         let pointer = format!("/properties/{field}/maximum");
@@ -231,16 +232,28 @@ fn narrow_limits(schemas: &mut Map<String, Value>, request: &str, profiles: &[&P
         }
     };
     bound("timeoutMs", timeout.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX)));
-    bound("maxHeapMB", memory.map(|it| it.get() / MB));
+    bound("maxHeapMB", memory.map(|it| it / MB));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use toolgate_catalog::CatalogHandle;
+    use toolgate_engine::{Engine, IsolationMode};
+    use toolgate_gateway::bridge::Bridge;
+    use toolgate_gateway::run::FixedEnvironment;
 
-    #[test]
-    fn the_document_is_as_it_was() {
-        let mut document = document(&Rules::default(), &Caller::Local);
+    /// A runner that runs nothing: the document asks only for limits and functions.
+    fn runner() -> Runner {
+        let engine = Engine::builder().isolation(IsolationMode::Thread).build().expect("an engine");
+        let bridge = Arc::new(Bridge::new(CatalogHandle::default()));
+        Runner::new(engine, bridge, Arc::new(FixedEnvironment::default()))
+    }
+
+    #[tokio::test]
+    async fn the_document_is_as_it_was() {
+        let mut document = document(&runner(), &Caller::Local);
         document["info"]["version"] = json!("…");
         insta::assert_json_snapshot!(document);
     }

@@ -1,8 +1,5 @@
 //! `POST /v1/run` and `POST /v1/compute`, and the one way from a request to a report.
 
-use std::sync::Arc;
-use std::time::Instant;
-
 use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -10,20 +7,17 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tokio_util::sync::CancellationToken;
-use toolgate_engine::{Engine, EngineChoice, Observer, Request};
-use toolgate_wire::{Code, LimitRequest, Limits, Outcome, Profile, Report};
+use toolgate_engine::{Engine, EngineChoice};
+use toolgate_wire::{Code, Outcome, Profile, Report};
 
 use super::body::{self, Budget, Share};
-use super::limits::{self, Wishes};
-use super::messages::{ComputeRequest, RunReply, RunRequest};
+use super::limits::AskedLimits;
+use super::messages::{ComputeRequest, OutputReply, RunBody, RunReply, Whole};
 use super::refusal::Refusal;
 use super::{Caller, Service};
-use toolgate_functions::{CallContext, Hints, Registry};
-use toolgate_gateway::bridge::{Access, Asked, RunHost};
-
-/// A larger context holds no hints: it would be parsed for nothing.
-const MAX_HINTS: usize = 16 * 1024;
+use toolgate_functions::Registry;
+use toolgate_gateway::run::{Door, OUTPUT_SIZE, RunRequest};
+use toolgate_output::OutputSettings;
 
 pub(super) async fn run(
     State(service): State<Service>,
@@ -32,27 +26,26 @@ pub(super) async fn run(
     body: Body,
 ) -> Result<Response, Refusal> {
     let (text, _share) = body::read(&headers, body, service.body_limits(), service.budget()).await?;
-    let request: RunRequest = body::parse(&text)?;
+    let body: RunBody = body::parse(&text)?;
     drop(text);
-    let rules = service.rules();
-    let allowed = caller.functions(&rules.functions);
-    let functions = match &request.functions {
-        Some(names) => named(&allowed, names, "/functions")?,
-        None => allowed,
+    let scope = caller.scope();
+    let functions = match &body.functions {
+        Some(names) => Some(named(&service.runner().functions(&scope), names, "/functions")?),
+        None => None,
     };
-    let profile = request.profile.unwrap_or_default().into();
-    let wishes = Wishes { timeout_ms: request.timeout_ms, max_heap_mb: request.max_heap_mb };
-    let job = Job {
-        code: request.code.ok_or_else(|| Refusal::missing("/code"))?,
-        data: context(request.context)?,
-        profile,
-        limits: limits::granted(profile, &rules.profiles, wishes)?,
+    let profile = body.profile.unwrap_or_default().into();
+    let asked = AskedLimits { timeout_ms: body.timeout_ms, max_heap_mb: body.max_heap_mb };
+    let output = Output { max_size: body.max_output_size.map(output_size).transpose()?, intent: body.intent };
+    let request = RunRequest {
+        data: context(body.context)?,
+        limits: asked.checked(service.runner(), profile)?,
+        caller: scope,
         functions,
-        engine: request.engine.map(Into::into),
-        cancel: CancellationToken::new(),
-        observer: None,
+        engine: body.engine.map(Into::into),
+        door: Door::Http,
+        ..RunRequest::new(profile, body.code.ok_or_else(|| Refusal::missing("/code"))?)
     };
-    let reply = service.perform(&caller, job).await?;
+    let reply = service.perform(request, output).await?;
     answer(service.budget(), &reply)
 }
 
@@ -65,19 +58,17 @@ pub(super) async fn compute(
     let (text, _share) = body::read(&headers, body, service.body_limits(), service.budget()).await?;
     let request: ComputeRequest = body::parse(&text)?;
     drop(text);
-    let wishes = Wishes { timeout_ms: request.timeout_ms, max_heap_mb: request.max_heap_mb };
+    let asked = AskedLimits { timeout_ms: request.timeout_ms, max_heap_mb: request.max_heap_mb };
     let data = request.data.ok_or_else(|| Refusal::missing("/data"))?;
-    let job = Job {
-        code: request.code.ok_or_else(|| Refusal::missing("/code"))?,
-        data: Some(data),
-        profile: Profile::Compute,
-        limits: limits::granted(Profile::Compute, &service.rules().profiles, wishes)?,
-        functions: Registry::new(),
+    let run = RunRequest {
+        data: Some(text_of(data)),
+        limits: asked.checked(service.runner(), Profile::Compute)?,
+        caller: caller.scope(),
         engine: request.engine.map(Into::into),
-        cancel: CancellationToken::new(),
-        observer: None,
+        door: Door::Http,
+        ..RunRequest::new(Profile::Compute, request.code.ok_or_else(|| Refusal::missing("/code"))?)
     };
-    let reply = service.perform(&caller, job).await?;
+    let reply = service.perform(run, Output::default()).await?;
     answer(service.budget(), &reply)
 }
 
@@ -90,67 +81,47 @@ pub(super) fn named(allowed: &Registry, names: &[String], pointer: &str) -> Resu
 }
 
 /// Context values are a JSON object.
-pub(super) fn context(context: Option<Box<RawValue>>) -> Result<Option<Box<RawValue>>, Refusal> {
+pub(super) fn context(context: Option<Box<RawValue>>) -> Result<Option<String>, Refusal> {
     match context {
         Some(context) if !context.get().starts_with('{') => Err(Refusal::field("/context", "must be an object")),
-        context => Ok(context),
+        context => Ok(context.map(text_of)),
     }
 }
 
-/// A run that was asked for and may be.
-pub(super) struct Job {
-    pub(super) code: String,
-    pub(super) data: Option<Box<RawValue>>,
-    pub(super) profile: Profile,
-    pub(super) limits: LimitRequest,
-    pub(super) functions: Registry,
-    pub(super) engine: Option<EngineChoice>,
-    pub(super) cancel: CancellationToken,
-    pub(super) observer: Option<Arc<dyn Observer>>,
+fn text_of(json: Box<RawValue>) -> String {
+    String::from(Box::<str>::from(json))
+}
+
+/// The same range as `max_output_size` of `call_tool_chain`.
+fn output_size(Whole(bytes): Whole) -> Result<u64, Refusal> {
+    let (min, max) = (*OUTPUT_SIZE.start(), *OUTPUT_SIZE.end());
+    let message = || format!("must be between {min} and {max} bytes, got {bytes}");
+    OUTPUT_SIZE.contains(&bytes).then_some(bytes).ok_or_else(|| Refusal::field("/maxOutputSize", message()))
+}
+
+/// How the value is to be shaped for a context window; not at all without either.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    pub(super) max_size: Option<u64>,
+    pub(super) intent: Option<String>,
 }
 
 impl Service {
     /// Runs a program to its end, which a shutdown brings about early.
-    pub(super) async fn perform(&self, caller: &Caller, job: Job) -> Result<RunReply, Refusal> {
-        let execution_id = execution_id()?;
-        let abort = &self.ending().abort;
-        // Whatever calls are under way when the run ends are ended with it, and not before it: a program must not see
-        // its calls fail and go on.
-        let over = CancellationToken::new();
-        let _calls = over.clone().drop_guard();
-        let wall = job.limits.resolve(job.profile).map_or(Limits::of(job.profile).wall, |it| it.limits.wall);
-        let deadline = Instant::now() + wall;
-        let context = CallContext {
-            hints: hints(job.data.as_deref()),
-            cancel: over.clone(),
-            deadline: Some(deadline.into()),
-            ..CallContext::default()
-        };
-        let access = caller.access(&self.bridge().catalog());
-        let tools = job.profile == Profile::Chain && access != Access::Only(Vec::new());
-        let asked = Asked { access, cancel: over, deadline: Some(deadline), ..Asked::default() };
-        let host = RunHost::new(self.bridge().clone(), asked).with_functions(job.functions, context.clone());
-        let host = if tools { host } else { host.without_tools() };
-        let cancel = job.cancel.clone();
-        let request = Request {
-            limits: job.limits,
-            data: job.data.map(|data| String::from(Box::<str>::from(data))),
-            host: Arc::new(host),
-            engine: job.engine,
-            cancel: job.cancel,
-            observer: job.observer,
-            ..Request::new(job.profile, job.code)
-        };
-        let mut run = std::pin::pin!(self.engine().run(request));
-        let report = tokio::select! {
-            report = &mut run => report,
-            () = abort.cancelled() => {
-                cancel.cancel();
-                run.await
-            }
-        };
-        refused(&report, self.engine(), job.engine)?;
-        Ok(RunReply::new(report, execution_id, context.warnings.to_vec()))
+    pub(super) async fn perform(&self, request: RunRequest, output: Output) -> Result<RunReply, Refusal> {
+        let runner = self.runner();
+        let (caller, engine) = (request.caller.clone(), request.engine);
+        let cancel = self.ending().abort.child_token();
+        let run = runner.run(RunRequest { cancel, ..request }).await;
+        refused(&run.report, runner.engine(), engine)?;
+        if output.max_size.is_none() && output.intent.is_none() {
+            return Ok(RunReply::whole(run));
+        }
+        let default = runner.output();
+        let max = output.max_size.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
+        let settings = OutputSettings { max_output_size: max.unwrap_or(default.max_output_size), ..default };
+        let shaped = runner.shape(&run, &caller, &settings, output.intent.as_deref());
+        Ok(RunReply::shaped(run, shaped.map(OutputReply::from)))
     }
 }
 
@@ -166,17 +137,6 @@ fn refused(report: &Report, engine: &Engine, asked: Option<EngineChoice>) -> Res
         Outcome::Failed(failure) if failure.code == Code::Unavailable => Err(Refusal::Busy(failure.message.clone())),
         Outcome::Returned(_) | Outcome::Failed(_) => Ok(()),
     }
-}
-
-fn hints(context: Option<&RawValue>) -> Hints {
-    let text = context.map(RawValue::get).filter(|text| text.len() <= MAX_HINTS && text.starts_with('{'));
-    text.and_then(|text| serde_json::from_str(text).ok()).map(Hints::new).unwrap_or_default()
-}
-
-fn execution_id() -> Result<String, Refusal> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|_| Refusal::Internal)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Bytes of an answer, with the memory they are counted against: it is given back when the last of them is sent.

@@ -10,7 +10,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use toolgate_engine::Engine;
 use tower_http::catch_panic::CatchPanicLayer;
 use url::Url;
 
@@ -19,10 +18,9 @@ use super::caller::{Caller, Keys, Rates};
 use super::refusal::Refusal;
 use super::{about, gate, run, sessions, socket};
 use crate::rpc_sessions::{Sessions, StoreError};
-use toolgate_config::checked::{Http, Profiles};
+use toolgate_config::checked::Http;
 use toolgate_config::values::{HostName, Origin};
-use toolgate_functions::Registry;
-use toolgate_gateway::bridge::Bridge;
+use toolgate_gateway::run::Runner;
 
 /// The RPC bridge takes no larger body.
 const RPC_BODY: usize = 128 * 1024;
@@ -66,13 +64,9 @@ impl Default for ServiceLimits {
     }
 }
 
-/// What the configuration says, and may say anew while the service runs.
+/// Who is let in: what the configuration says, and may say anew while the service runs.
 #[derive(Debug, Default)]
 pub struct Rules {
-    /// The functions of the service.
-    pub functions: Registry,
-    /// Limits that differ from the profiles' own.
-    pub profiles: Profiles,
     pub(super) keys: Keys,
     pub(super) allowed_origins: Vec<Origin>,
     pub(super) allowed_hosts: Vec<HostName>,
@@ -80,18 +74,16 @@ pub struct Rules {
 
 impl Rules {
     /// The rules of a configuration.
-    pub fn new(http: Http, profiles: Profiles, functions: Registry) -> Self {
+    pub fn new(http: Http) -> Self {
         let Http { keys, allowed_origins, allowed_hosts, .. } = http;
-        Rules { functions, profiles, keys: Keys::new(keys), allowed_origins, allowed_hosts }
+        Rules { keys: Keys::new(keys), allowed_origins, allowed_hosts }
     }
 }
 
 /// What a service is made of.
 pub struct Parts {
     /// Runs the programs.
-    pub engine: Engine,
-    /// The way to the tools of MCP backends.
-    pub bridge: Arc<Bridge>,
+    pub runner: Runner,
     /// The sessions of the RPC bridge.
     pub sessions: Arc<Sessions>,
     /// What the configuration says.
@@ -109,8 +101,7 @@ pub struct Parts {
 pub struct Service(Arc<Inner>);
 
 struct Inner {
-    engine: Engine,
-    bridge: Arc<Bridge>,
+    runner: Runner,
     sessions: Arc<Sessions>,
     rules: RwLock<Arc<Rules>>,
     rates: Rates,
@@ -125,12 +116,11 @@ struct Inner {
 impl Service {
     /// A service of these parts.
     pub fn new(parts: Parts) -> Self {
-        let Parts { engine, bridge, sessions, rules, ending, limits, public_url } = parts;
+        let Parts { runner, sessions, rules, ending, limits, public_url } = parts;
         let budget = Budget::new(limits.memory);
         let sockets = Arc::new(Semaphore::new(limits.sockets));
         Service(Arc::new(Inner {
-            engine,
-            bridge,
+            runner,
             sessions,
             rules: RwLock::new(Arc::new(rules)),
             rates: Rates::default(),
@@ -196,12 +186,8 @@ impl Service {
         &self.0.rates
     }
 
-    pub(super) fn engine(&self) -> &Engine {
-        &self.0.engine
-    }
-
-    pub(super) fn bridge(&self) -> &Arc<Bridge> {
-        &self.0.bridge
+    pub(super) fn runner(&self) -> &Runner {
+        &self.0.runner
     }
 
     pub(super) fn sessions(&self) -> &Sessions {

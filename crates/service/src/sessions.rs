@@ -34,7 +34,7 @@ pub(super) async fn open(
     let (text, _share) = body::read(&headers, body, service.rpc_limits(), service.budget()).await?;
     let request: SessionRequest = body::parse(&text)?;
     let names = request.functions.ok_or_else(|| Refusal::missing("/functions"))?;
-    let functions = named(&caller.functions(&service.rules().functions), &names, "/functions")?.names();
+    let functions = named(&service.runner().functions(&caller.scope()), &names, "/functions")?.names();
     let ttl = SessionTtl::new(Duration::from_millis(request.ttl_ms.map_or(DEFAULT_TTL_MS, |ms| ms.0)));
     let ttl = ttl.map_err(|fault| Refusal::field("/ttlMs", fault.to_string()))?;
     let opened = service.sessions().open(caller.name(), functions, ttl).await?;
@@ -86,7 +86,7 @@ pub(super) async fn call(
     let over = service.ending().abort.child_token();
     let _ends = over.clone().drop_guard();
     let context = CallContext { cancel: over, deadline: Some(end_of(&grant)), ..CallContext::default() };
-    let functions = caller.functions(&service.rules().functions);
+    let functions = service.runner().functions(&caller.scope());
     let reply = match functions.call(&grant.function, context, args).await {
         Ok(result) => RpcReply { result: Some(result), error: None },
         Err(error) => RpcReply { result: None, error: Some(error.to_json()) },

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use toolgate_mcp::server::View;
+use toolgate_mcp::server::ToolMode;
 
 use super::Interpreter;
 
@@ -53,12 +53,12 @@ pub(crate) enum Mode {
     Both,
 }
 
-impl From<Mode> for View {
+impl From<Mode> for ToolMode {
     fn from(mode: Mode) -> Self {
         match mode {
-            Mode::Code => View::Code,
-            Mode::Direct => View::Direct,
-            Mode::Both => View::Both,
+            Mode::Code => ToolMode::Code,
+            Mode::Direct => ToolMode::Direct,
+            Mode::Both => ToolMode::Both,
         }
     }
 }

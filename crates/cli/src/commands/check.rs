@@ -1,14 +1,18 @@
 //! `toolgate check`: what a program would call, and what is wrong with that, without running it.
 
 use serde_json::{Value, json};
-use toolgate_gateway::chain::{self, ChainRequest};
+use std::sync::Arc;
+
+use toolgate_engine::{EngineWithRuntime, IsolationMode};
+use toolgate_gateway::run::{FixedEnvironment, RunRequest, Runner};
 use toolgate_plan::{Arguments, Finding, PlannedCall, Position, Preflight};
-use toolgate_wire::Failure;
+use toolgate_wire::{Failure, Profile};
 
 use super::Exit;
 use crate::args::CheckArgs;
 use crate::print::report::Origin;
 use crate::print::{Style, escape, excerpt, note, out};
+use crate::runner::for_one_run;
 use crate::tools;
 
 /// Characters of a call's arguments that are listed.
@@ -17,9 +21,11 @@ const SHOWN: usize = 100;
 pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     let bridge = tools::bridge(args.tools.as_ref())?;
     let code = args.file.code()?;
-    let request = ChainRequest { code: code.clone(), ..ChainRequest::default() };
+    let request = RunRequest::new(Profile::Chain, code.clone());
     let origin = Origin { name: args.file.to_string(), code };
-    let checked = Checked::from(chain::check(&bridge, &request));
+    let started = EngineWithRuntime::start(for_one_run(IsolationMode::Thread))?;
+    let runner = Runner::new(started.engine.clone(), bridge, Arc::new(FixedEnvironment::default()));
+    let checked = Checked::from(runner.check(&request));
     if args.json {
         out(escape::json(&checked.to_json().to_string()))?;
     } else {

@@ -1,7 +1,6 @@
 //! One file a command, and how each of them ends.
 
 pub(crate) mod bench;
-pub(crate) mod chain;
 pub(crate) mod check;
 pub(crate) mod compute;
 pub(crate) mod doctor;

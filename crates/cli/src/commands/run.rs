@@ -1,16 +1,22 @@
 //! `toolgate run`: a program from a file, its result on standard output.
+//!
+//! With tools, of a scripted file or of real servers, the result is shaped and the calls are listed.
 
 use std::sync::Arc;
 
-use toolgate_engine::Request;
-use toolgate_wire::Profile;
+use toolgate_gateway::run::{Door, RunReport, RunRequest};
+use toolgate_output::OutputSettings;
+use toolgate_wire::{Profile, Report};
 
+use super::servers::{Opened, spinner};
 use super::{Exit, Usage};
 use crate::args::RunArgs;
-use crate::engine::{self, Job};
 use crate::input::Source;
 use crate::print::console::Console;
 use crate::print::report::{Origin, Shown};
+use crate::print::{Style, error, escape, ledger, note, out};
+use crate::runner::{memory_of, run_once, run_until_signal, text};
+use crate::tools;
 
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
     if args.file == Source::Stdin && args.context == Some(Source::Stdin) {
@@ -18,22 +24,83 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
     }
     let profile = Profile::from(args.profile);
     let limits = args.bounds.limits();
-    let room = engine::memory_of(&limits, profile)?;
+    let room = memory_of(&limits, profile)?;
     let code = args.file.code()?;
-    let context = args.context.map(|source| source.data(room)).transpose()?;
+    let context = args.context.as_ref().map(|source| source.data(room)).transpose()?;
 
     let console = (!args.output.json).then(Console::start).transpose()?;
-    let request = Request {
-        limits,
-        seed: args.seed,
-        engine: args.bounds.engine(),
-        observer: console.as_ref().map(|console| Arc::new(console.observer()) as _),
-        ..Request::new(profile, code.clone())
+    let run = match text(context) {
+        Ok(data) => {
+            let request = RunRequest {
+                data,
+                limits,
+                seed: args.seed,
+                engine: args.bounds.engine(),
+                observer: console.as_ref().map(|console| Arc::new(console.observer()) as _),
+                door: Door::CommandLine,
+                ..RunRequest::new(profile, code.clone())
+            };
+            if args.servers.are_named() { over_servers(&args, request)? } else { over_script(&args, request)? }
+        }
+        Err(refused) => refused,
     };
-    let report = engine::perform(Job { request, data: context, isolation: args.bounds.isolation() });
     if let Some(console) = console {
         console.finish();
     }
-    let origin = Origin { name: args.file.to_string(), code };
-    Shown { report, origin }.print(args.output)
+    let shown = Shown { run, origin: Origin { name: args.file.to_string(), code } };
+    let has_tools = args.tools.is_some() || args.servers.are_named();
+    if args.output.json || !has_tools {
+        return shown.print(args.output);
+    }
+    note(ledger::table(&shown.run.report.calls, Style::stderr()));
+    if shown.run.report.value().is_err() {
+        return shown.print(args.output);
+    }
+    shown.warn();
+    print(&shown.run.report, &args)?;
+    Ok(Exit::Done)
+}
+
+/// Over the tools of a file; over none without one.
+fn over_script(args: &RunArgs, request: RunRequest) -> anyhow::Result<RunReport> {
+    let bridge = tools::bridge(args.tools.as_ref())?;
+    Ok(run_once(args.bounds.isolation(), bridge, request))
+}
+
+/// Over the servers of a configuration. The run itself waits for those that the program names.
+fn over_servers(args: &RunArgs, request: RunRequest) -> anyhow::Result<RunReport> {
+    let opened = Opened::with_isolation(&args.servers, args.bounds.isolation_if_asked())?;
+    opened.within(async |gateway| {
+        let spinner = spinner("starting servers");
+        let catalog = gateway.catalog();
+        let named = |name: &str| {
+            let identifier = catalog.backend(name).map_or(name, |backend| backend.identifier());
+            request.text.contains(name) || request.text.contains(identifier)
+        };
+        // A server may take longer to start than a program to run: that time is not the program's.
+        gateway.settled(gateway.config().settings.limits.start_timeout, named).await;
+        spinner.finish_and_clear();
+        Ok(run_until_signal(gateway.runner(), request).await)
+    })
+}
+
+/// The text that an agent would get.
+fn print(report: &Report, args: &RunArgs) -> anyhow::Result<()> {
+    let Ok(value) = report.value() else { return Ok(()) };
+    let default = OutputSettings::default();
+    let max = args.max_output.map_or(default.max_output_size, |max| usize::try_from(max).unwrap_or(usize::MAX));
+    let settings = OutputSettings { max_output_size: max, ..default };
+    let mut keep = |kept: toolgate_output::results::Kept<'_>| match tools::results() {
+        Ok(results) => results.keep(kept),
+        Err(fault) => {
+            error(&format!("{fault:#}"));
+            None
+        }
+    };
+    let response = toolgate_output::shape(value.get(), &settings, args.intent.as_deref(), &mut keep);
+    out(escape::text(&response.text))?;
+    if let Some(id) = response.result_id {
+        note(Style::stderr().faint(format_args!("the whole result: toolgate result {id}")));
+    }
+    Ok(())
 }

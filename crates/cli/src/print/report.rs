@@ -1,6 +1,7 @@
 //! The end of a run: the result on standard output, everything else on standard error.
 
-use toolgate_wire::{Failure, Report};
+use toolgate_gateway::run::RunReport;
+use toolgate_wire::Failure;
 
 use super::{Style, escape, excerpt, note, out, pretty};
 use crate::args::Output;
@@ -16,7 +17,7 @@ pub(crate) struct Origin {
 
 /// A report with what it is about.
 pub(crate) struct Shown {
-    pub(crate) report: Report,
+    pub(crate) run: RunReport,
     pub(crate) origin: Origin,
 }
 
@@ -24,16 +25,16 @@ impl Shown {
     /// Prints it in the form asked for, and says how the command ends.
     pub(crate) fn print(&self, output: Output) -> anyhow::Result<Exit> {
         if output.json {
-            out(escape::json(&serde_json::to_string(&self.report)?))?;
+            out(escape::json(&serde_json::to_string(&self.run)?))?;
         } else {
             self.print_for_a_person()?;
         }
-        Ok(if self.report.value().is_ok() { Exit::Done } else { Exit::Failed })
+        Ok(if self.run.report.value().is_ok() { Exit::Done } else { Exit::Failed })
     }
 
     fn print_for_a_person(&self) -> anyhow::Result<()> {
         self.warn();
-        match self.report.value() {
+        match self.run.report.value() {
             Ok(value) => out(escape::json(&pretty::pretty(value.get()))),
             Err(failure) => {
                 note(describe(failure, &self.origin, Style::stderr()));
@@ -45,10 +46,10 @@ impl Shown {
     /// What a person should know besides the result.
     pub(crate) fn warn(&self) {
         let style = Style::stderr();
-        if self.report.logs.dropped > 0 {
-            note(style.faint(format_args!("({} more console lines were not kept)", self.report.logs.dropped)));
+        if self.run.report.logs.dropped > 0 {
+            note(style.faint(format_args!("({} more console lines were not kept)", self.run.report.logs.dropped)));
         }
-        for warning in &self.report.warnings {
+        for warning in &self.run.report.warnings {
             note(format_args!("{} {}", style.warn("warning:"), escape::text(warning)));
         }
     }

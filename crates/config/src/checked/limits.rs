@@ -1,7 +1,8 @@
-//! Limits that differ from the profiles' own, within what the engine can hold to.
+//! Limits that differ from the profiles' own: what the engine accepts, by the same table.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
+
+use toolgate_wire::{Limit, LimitRequest, Profile};
 
 use super::checker::Checker;
 use super::value;
@@ -12,63 +13,45 @@ use crate::values::Bytes;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Profiles {
     /// Pure functions over data.
-    pub compute: ProfileLimits,
+    pub compute: LimitRequest,
     /// Chains of tool calls.
-    pub chain: ProfileLimits,
+    pub chain: LimitRequest,
     /// Quick snippets.
-    pub snippet: ProfileLimits,
+    pub snippet: LimitRequest,
 }
-
-/// The limits that were set; the rest is the profile's own.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ProfileLimits {
-    /// Wall time.
-    pub timeout: Option<Duration>,
-    /// Everything the run allocates.
-    pub memory: Option<Bytes>,
-    /// The stack.
-    pub stack: Option<Bytes>,
-    /// Characters of code.
-    pub code: Option<usize>,
-    /// Bytes of the result.
-    pub result: Option<Bytes>,
-    /// Lines of console output.
-    pub log_lines: Option<usize>,
-    /// Host calls of one run.
-    pub calls: Option<usize>,
-    /// Host calls at the same time.
-    pub calls_in_flight: Option<usize>,
-}
-
-const WALL: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(600);
-const SNIPPET_WALL: RangeInclusive<Duration> = Duration::from_millis(250)..=Duration::from_secs(5);
-const MEMORY: RangeInclusive<Bytes> = Bytes::new(1 << 20)..=Bytes::new(4 << 30);
-const STACK: RangeInclusive<Bytes> = Bytes::new(64 << 10)..=Bytes::new(8 << 20);
-const RESULT: RangeInclusive<Bytes> = Bytes::new(1 << 10)..=Bytes::new(64 << 20);
 
 pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Profiles) -> Profiles {
-    // A compute run calls nothing: that is what the profile means, and no setting changes it.
     Profiles {
-        compute: profile(checker, &value(&raw.compute), &WALL, 0..=0),
-        chain: profile(checker, &value(&raw.chain), &WALL, 0..=100_000),
-        snippet: profile(checker, &value(&raw.snippet), &SNIPPET_WALL, 0..=100_000),
+        compute: limits(checker, &value(&raw.compute), Profile::Compute),
+        chain: limits(checker, &value(&raw.chain), Profile::Chain),
+        snippet: limits(checker, &value(&raw.snippet), Profile::Snippet),
     }
 }
 
-fn profile(
-    checker: &mut Checker<'_>,
-    raw: &raw::Profile,
-    wall: &RangeInclusive<Duration>,
-    calls: RangeInclusive<usize>,
-) -> ProfileLimits {
-    ProfileLimits {
-        timeout: checker.period_within(&raw.timeout, wall),
-        memory: checker.size(&raw.memory, &MEMORY),
-        stack: checker.size(&raw.stack, &STACK),
-        code: checker.count(&raw.code, 1..=1_048_576),
-        result: checker.size(&raw.result, &RESULT),
-        log_lines: checker.count(&raw.log_lines, 0..=10_000),
-        calls: checker.count(&raw.calls, calls),
-        calls_in_flight: checker.count(&raw.calls_in_flight, 1..=1024),
+fn limits(checker: &mut Checker<'_>, raw: &raw::Profile, profile: Profile) -> LimitRequest {
+    let bounds = |limit: Limit| limit.range(profile);
+    let counts = |limit: Limit| {
+        let range = bounds(limit);
+        let usize_of = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        usize_of(*range.start())..=usize_of(*range.end())
+    };
+    let sizes = |limit: Limit| {
+        let range = bounds(limit);
+        Bytes::new(*range.start())..=Bytes::new(*range.end())
+    };
+    let wall = bounds(Limit::Wall);
+    let wall = Duration::from_millis(*wall.start())..=Duration::from_millis(*wall.end());
+    let number = |count: Option<usize>| count.map(|count| count as u64);
+    let size = |bytes: Option<Bytes>| bytes.map(Bytes::get);
+    LimitRequest {
+        wall: checker.period_within(&raw.timeout, &wall),
+        memory: size(checker.size(&raw.memory, &sizes(Limit::Memory))),
+        stack: size(checker.size(&raw.stack, &sizes(Limit::Stack))),
+        code: number(checker.count(&raw.code, counts(Limit::Code))),
+        result: size(checker.size(&raw.result, &sizes(Limit::Result))),
+        result_depth: None,
+        log_lines: number(checker.count(&raw.log_lines, counts(Limit::LogLines))),
+        calls: number(checker.count(&raw.calls, counts(Limit::Calls))),
+        calls_in_flight: number(checker.count(&raw.calls_in_flight, counts(Limit::CallsInFlight))),
     }
 }

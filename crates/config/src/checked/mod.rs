@@ -15,7 +15,7 @@ use std::time::Duration;
 pub use backends::starts_toolgate;
 pub use backends::{Backend, Policy, Process, Remote, Transport};
 pub use functions::{Function, Target};
-pub use limits::{ProfileLimits, Profiles};
+pub use limits::Profiles;
 pub use service::{Http, Key};
 
 use super::problem::{Problem, Severity};

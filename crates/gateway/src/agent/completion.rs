@@ -14,7 +14,7 @@ pub(super) fn complete(shared: &Shared, asked: &Completion) -> Vec<String> {
     if !known {
         return Vec::new();
     }
-    let (catalog, access) = (shared.gateway.catalog(), &asked.page.access);
+    let (catalog, access) = (shared.gateway.catalog(), &asked.scope.caller.backends);
     let begins = |name: &String| name.to_lowercase().starts_with(&asked.typed.to_lowercase());
     match uri {
         "toolgate://backend/{name}" => {

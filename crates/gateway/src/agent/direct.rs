@@ -11,18 +11,16 @@ use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
 use toolgate_wire::{CallRecord, CallState, Target};
 
-use super::Shared;
 use super::answer::{self, failure};
 use super::names::{Named, is_bare, named};
-use super::session::Run;
-use super::tools::chain::execution_id;
 use super::tools::is_taken;
+use super::{Shared, caller_of};
 use crate::backends::ReplyMode;
-use crate::bridge::RequestContext;
+use crate::bridge::{Answer, RequestContext};
 use toolgate_catalog::{Catalog, ToolRef};
 use toolgate_json::{Entry, Shape, unquote};
 use toolgate_mcp::result as unwrap;
-use toolgate_mcp::server::{Fault, Page, ToolCall};
+use toolgate_mcp::server::{Fault, RequestScope, ToolCall};
 
 /// The names of one edition of the catalog.
 #[derive(Default)]
@@ -61,28 +59,28 @@ impl Direct {
 }
 
 /// The names of the tools of a page.
-pub(super) fn names(shared: &Shared, page: &Page) -> Vec<String> {
+pub(super) fn names(shared: &Shared, scope: &RequestScope) -> Vec<String> {
     let names = shared.direct.names(shared);
-    let permitted = names.rows.iter().filter(|row| page.access.permits(&row.backend));
+    let permitted = names.rows.iter().filter(|row| scope.caller.backends.permits(&row.backend));
     permitted.map(|row| row.name.clone()).collect()
 }
 
 /// The tool that a client means.
-pub(super) fn find(shared: &Shared, name: &str, page: &Page) -> Option<(String, String)> {
+pub(super) fn find(shared: &Shared, name: &str, scope: &RequestScope) -> Option<(String, String)> {
     let names = shared.direct.names(shared);
     let row = names.places.get(name).and_then(|place| names.rows.get(*place))?;
-    page.access.permits(&row.backend).then(|| (row.backend.clone(), row.own.clone()))
+    scope.caller.backends.permits(&row.backend).then(|| (row.backend.clone(), row.own.clone()))
 }
 
 /// One tool of a page.
-pub(super) fn one(shared: &Shared, name: &str, page: &Page) -> Option<Value> {
-    let (backend, tool) = find(shared, name, page)?;
+pub(super) fn one(shared: &Shared, name: &str, scope: &RequestScope) -> Option<Value> {
+    let (backend, tool) = find(shared, name, scope)?;
     Some(object(name.to_owned(), shared.gateway.catalog().tool(&backend, &tool)?))
 }
 
 /// The same as text, which is mostly the backend's own.
-pub(super) fn text(shared: &Shared, name: &str, page: &Page) -> Option<Box<RawValue>> {
-    let (backend, tool) = find(shared, name, page)?;
+pub(super) fn text(shared: &Shared, name: &str, scope: &RequestScope) -> Option<Box<RawValue>> {
+    let (backend, tool) = find(shared, name, scope)?;
     let catalog = shared.gateway.catalog();
     let tool = catalog.tool(&backend, &tool)?;
     let passed_on = tool.tool().text().and_then(|text| renamed(name, text));
@@ -91,55 +89,49 @@ pub(super) fn text(shared: &Shared, name: &str, page: &Page) -> Option<Box<RawVa
 
 /// Calls it; the result, or the error, is the backend's own.
 pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: ToolCall) -> Result<Value, Fault> {
-    let asked = RequestContext {
-        access: call.page.access,
+    let caller = caller_of(&call);
+    let context = RequestContext {
+        access: caller.backends.clone(),
         cancel: call.cancel,
         progress: call.progress,
-        caller: call.caller,
-        taker: call.partner.map_or(ReplyMode::Raw, ReplyMode::Interactive),
+        caller: caller.fairness.unwrap_or_default(),
+        reply: call.partner.map_or(ReplyMode::Raw, ReplyMode::Interactive),
         ..RequestContext::default()
     };
     let since = Instant::now();
     let request_bytes = serde_json::to_string(&call.arguments).map_or(0, |text| text.len() as u64);
-    let answer = shared.gateway.bridge().call(&backend, &tool, call.arguments, asked).await;
+    let answer = shared.gateway.bridge().call(&backend, &tool, call.arguments, context).await;
     let (result, state, error) = match answer {
         Ok(answer) => {
-            let fault = answer.raw.as_ref().and_then(unwrap::fault).map(|fault| fault.message);
+            let fault = match &answer {
+                Answer::Raw(raw) => unwrap::fault(raw).map(|fault| fault.message),
+                Answer::Value(_) => None,
+            };
             let state = if fault.is_some() { CallState::Failed } else { CallState::Applied };
-            (Ok(passed_on(answer.raw, answer.value)), state, fault)
+            (Ok(passed_on(answer)), state, fault)
         }
         Err(error) => (failed(&error), error.state, Some(error.message)),
     };
     let bytes = result.as_ref().map_or(0, |result| result.to_string().len() as u64);
     let ms = since.elapsed().as_secs_f64() * 1e3;
     let target = Target::Tool { backend, tool };
-    let ok = state == CallState::Applied;
     let record = CallRecord { target, state, ms, request_bytes, reply_bytes: bytes, read_only: false, error };
-    shared.session.record(Run {
-        id: execution_id(),
-        tool: "direct",
-        road: "direct",
-        ok,
-        ms,
-        calls: vec![record],
-        bytes_processed: bytes,
-        bytes_returned: bytes,
-    });
+    shared.gateway.runner().history().direct_call(&caller, record, bytes);
     result
 }
 
 /// The door says what era a result is of.
-fn passed_on(raw: Option<Value>, value: Value) -> Value {
-    match raw {
-        Some(question) if unwrap::is_question(&question) => question,
-        Some(Value::Object(mut result)) => {
+fn passed_on(answer: Answer) -> Value {
+    match answer {
+        Answer::Raw(question) if unwrap::is_question(&question) => question,
+        Answer::Raw(Value::Object(mut result)) => {
             result.shift_remove("resultType");
             if !result.get("content").is_some_and(Value::is_array) {
                 result.insert("content".to_owned(), json!([]));
             }
             Value::Object(result)
         }
-        _ => answer::text(match value {
+        answer => answer::text(match answer.into_value() {
             Value::String(text) => text,
             value => value.to_string(),
         }),

@@ -6,7 +6,6 @@
 //! - `arguments`, `answer`, `content`: what comes in, what goes out, and pictures among it
 //! - `direct`, `offers`, `names`: the backends' own tools as `backend__tool`, their resources and prompts
 //! - `progress`: a line for each tool call, while a chain runs
-//! - `session`: what was done and what it saved
 //! - `waiting`: for backends that are still on their way
 //! - `resources`, `prompts`, `completion`: the rest of the protocol
 //!
@@ -22,7 +21,6 @@ mod offers;
 mod progress;
 mod prompts;
 mod resources;
-mod session;
 mod tools;
 mod uri;
 mod waiting;
@@ -35,15 +33,14 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::gateway::Gateway;
-use toolgate_functions::Registry;
 use toolgate_mcp::client::Offer;
 use toolgate_mcp::server::{
-    Change, Completion, Fault, Identity, News, Page, PromptCall, ResourceCall, Service, ServiceFuture, ToolCall, View,
-    Watch, ready,
+    Change, Completion, Fault, Identity, News, PromptCall, RequestScope, ResourceCall, Service, ServiceFuture,
+    ToolCall, ToolMode, Watch, ready,
 };
+use toolgate_wire::CallerScope;
 
 use direct::Direct;
-use session::Session;
 
 /// What a model reads first.
 const INSTRUCTIONS: &str = "\
@@ -63,27 +60,19 @@ pub struct Agent(Arc<Shared>);
 /// What tools and resources share.
 struct Shared {
     gateway: Arc<Gateway>,
-    session: Session,
     direct: Direct,
 }
 
-impl Shared {
-    /// The host functions that programs of this page may use.
-    fn functions(&self, page: &Page) -> Registry {
-        let functions = self.gateway.functions(&page.access);
-        match &page.functions {
-            None => functions,
-            Some(names) => {
-                functions.iter().filter(|it| names.iter().any(|name| name == it.name().as_str())).cloned().collect()
-            }
-        }
-    }
+/// Who calls a tool. A client without a key of its own takes turns as its connection.
+fn caller_of(call: &ToolCall) -> CallerScope {
+    let caller = call.scope.caller.clone();
+    CallerScope { fairness: caller.fairness.or(Some(call.caller)), ..caller }
 }
 
 impl Agent {
     /// The agent's view of a gateway, with statistics that start at zero.
     pub fn new(gateway: Arc<Gateway>) -> Self {
-        Agent(Arc::new(Shared { gateway, session: Session::default(), direct: Direct::default() }))
+        Agent(Arc::new(Shared { gateway, direct: Direct::default() }))
     }
 
     /// The gateway behind it.
@@ -92,35 +81,35 @@ impl Agent {
     }
 
     /// A tool of ours.
-    fn own_tool(&self, name: &str, page: &Page) -> Option<Value> {
+    fn own_tool(&self, name: &str, scope: &RequestScope) -> Option<Value> {
         let tool = tools::available(&self.0).into_iter().find(|tool| tool.name == name)?;
-        Some(tool.object(&self.0, page))
+        Some(tool.object(&self.0, scope))
     }
 
     /// Our own, and behind them those of the backends where the page shows them.
-    fn with_passed_on(&self, own: Vec<Value>, offer: Offer, page: &Page) -> ServiceFuture<Vec<Value>> {
-        if !passes_on(page) {
+    fn with_passed_on(&self, own: Vec<Value>, offer: Offer, scope: &RequestScope) -> ServiceFuture<Vec<Value>> {
+        if !passes_on(scope) {
             return ready(Ok(own));
         }
-        let (shared, access) = (Arc::clone(&self.0), page.access.clone());
+        let (shared, access) = (Arc::clone(&self.0), scope.caller.backends.clone());
         Box::pin(async move { Ok([own, offers::list(&shared, &access, offer).await].concat()) })
     }
 }
 
 /// Whether a page shows what the backends have themselves.
-fn passes_on(page: &Page) -> bool {
-    match page.view {
-        View::Code => false,
-        View::Direct | View::Both => true,
+fn passes_on(scope: &RequestScope) -> bool {
+    match scope.mode {
+        ToolMode::Code => false,
+        ToolMode::Direct | ToolMode::Both => true,
     }
 }
 
 /// What a page shows: ours, a backend's, or a backend's where there is none of ours.
-fn shown<T>(page: &Page, own: impl FnOnce() -> Option<T>, passed_on: impl FnOnce() -> Option<T>) -> Option<T> {
-    match page.view {
-        View::Code => own(),
-        View::Direct => passed_on(),
-        View::Both => own().or_else(passed_on),
+fn shown<T>(scope: &RequestScope, own: impl FnOnce() -> Option<T>, passed_on: impl FnOnce() -> Option<T>) -> Option<T> {
+    match scope.mode {
+        ToolMode::Code => own(),
+        ToolMode::Direct => passed_on(),
+        ToolMode::Both => own().or_else(passed_on),
     }
 }
 
@@ -133,90 +122,90 @@ impl Service for Agent {
         }
     }
 
-    fn prepared(&self, page: &Page) -> ServiceFuture<()> {
-        if !passes_on(page) {
+    fn prepared(&self, scope: &RequestScope) -> ServiceFuture<()> {
+        if !passes_on(scope) {
             return ready(Ok(()));
         }
-        let (shared, access) = (Arc::clone(&self.0), page.access.clone());
+        let (shared, access) = (Arc::clone(&self.0), scope.caller.backends.clone());
         Box::pin(async move {
             waiting::for_all(&shared, &access, &CancellationToken::new()).await;
             Ok(())
         })
     }
 
-    fn tools(&self, page: &Page) -> Vec<Value> {
-        self.tool_names(page).iter().filter_map(|name| self.tool(name, page)).collect()
+    fn tools(&self, scope: &RequestScope) -> Vec<Value> {
+        self.tool_names(scope).iter().filter_map(|name| self.tool(name, scope)).collect()
     }
 
-    fn tool_names(&self, page: &Page) -> Vec<String> {
+    fn tool_names(&self, scope: &RequestScope) -> Vec<String> {
         let own = || tools::available(&self.0).into_iter().map(|tool| tool.name.to_owned());
-        match page.view {
-            View::Code => own().collect(),
-            View::Direct => direct::names(&self.0, page),
-            View::Both => own().chain(direct::names(&self.0, page)).collect(),
+        match scope.mode {
+            ToolMode::Code => own().collect(),
+            ToolMode::Direct => direct::names(&self.0, scope),
+            ToolMode::Both => own().chain(direct::names(&self.0, scope)).collect(),
         }
     }
 
-    fn tool(&self, name: &str, page: &Page) -> Option<Value> {
-        shown(page, || self.own_tool(name, page), || direct::one(&self.0, name, page))
+    fn tool(&self, name: &str, scope: &RequestScope) -> Option<Value> {
+        shown(scope, || self.own_tool(name, scope), || direct::one(&self.0, name, scope))
     }
 
-    fn tool_text(&self, name: &str, page: &Page) -> Option<Box<RawValue>> {
-        let own = || self.own_tool(name, page).and_then(|tool| to_raw_value(&tool).ok());
-        shown(page, own, || direct::text(&self.0, name, page))
+    fn tool_text(&self, name: &str, scope: &RequestScope) -> Option<Box<RawValue>> {
+        let own = || self.own_tool(name, scope).and_then(|tool| to_raw_value(&tool).ok());
+        shown(scope, own, || direct::text(&self.0, name, scope))
     }
 
     fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
         let shared = Arc::clone(&self.0);
-        let own = call.page.view != View::Direct;
+        let own = call.scope.mode != ToolMode::Direct;
         if own && let Some(tool) = tools::available(&shared).into_iter().find(|tool| tool.name == call.name) {
             return Box::pin(async move { Ok(answer::or_complaint((tool.call)(shared, call).await)) });
         }
         let unknown = Fault::NotFound(format!("there is no tool named {}", uri::shown(&call.name)));
-        if !passes_on(&call.page) {
+        if !passes_on(&call.scope) {
             return ready(Err(unknown));
         }
         Box::pin(async move {
-            if direct::find(&shared, &call.name, &call.page).is_none() {
-                waiting::for_all(&shared, &call.page.access, &call.cancel).await;
+            if direct::find(&shared, &call.name, &call.scope).is_none() {
+                waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
             }
-            let (backend, tool) = direct::find(&shared, &call.name, &call.page).ok_or(unknown)?;
+            let (backend, tool) = direct::find(&shared, &call.name, &call.scope).ok_or(unknown)?;
             direct::call(&shared, backend, tool, call).await
         })
     }
 
-    fn resources(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
-        self.with_passed_on(resources::list(), Offer::Resources, page)
+    fn resources(&self, scope: &RequestScope) -> ServiceFuture<Vec<Value>> {
+        self.with_passed_on(resources::list(), Offer::Resources, scope)
     }
 
-    fn resource_templates(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
-        self.with_passed_on(resources::templates(), Offer::Templates, page)
+    fn resource_templates(&self, scope: &RequestScope) -> ServiceFuture<Vec<Value>> {
+        self.with_passed_on(resources::templates(), Offer::Templates, scope)
     }
 
     fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
-        if !passes_on(&call.page) || resources::is_own(&call.uri) {
-            return ready(resources::read(&self.0, &call.uri, &call.page));
+        if !passes_on(&call.scope) || resources::is_own(&call.uri) {
+            return ready(resources::read(&self.0, &call.uri, &call.scope));
         }
         let shared = Arc::clone(&self.0);
         Box::pin(async move { offers::read(&shared, call).await })
     }
 
     fn watch(&self, call: ResourceCall) -> ServiceFuture<Watch> {
-        if !passes_on(&call.page) || resources::is_own(&call.uri) {
-            return ready(resources::read(&self.0, &call.uri, &call.page).map(|_| Watch::own()));
+        if !passes_on(&call.scope) || resources::is_own(&call.uri) {
+            return ready(resources::read(&self.0, &call.uri, &call.scope).map(|_| Watch::own()));
         }
         let shared = Arc::clone(&self.0);
         Box::pin(async move { offers::watch(&shared, &call).await })
     }
 
-    fn prompts(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
+    fn prompts(&self, scope: &RequestScope) -> ServiceFuture<Vec<Value>> {
         // Our own teach code mode.
-        let own = if page.view == View::Direct { Vec::new() } else { prompts::list() };
-        self.with_passed_on(own, Offer::Prompts, page)
+        let own = if scope.mode == ToolMode::Direct { Vec::new() } else { prompts::list() };
+        self.with_passed_on(own, Offer::Prompts, scope)
     }
 
     fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
-        if !passes_on(&call.page) || (call.page.view == View::Both && prompts::is_taken(&call.name)) {
+        if !passes_on(&call.scope) || (call.scope.mode == ToolMode::Both && prompts::is_taken(&call.name)) {
             return ready(prompts::get(&call));
         }
         let shared = Arc::clone(&self.0);
@@ -226,7 +215,7 @@ impl Service for Agent {
     fn complete(&self, completion: Completion) -> ServiceFuture<Vec<String>> {
         let own = completion::complete(&self.0, &completion);
         let is_own = completion.reference.get("uri").and_then(Value::as_str).is_some_and(resources::is_own);
-        if !passes_on(&completion.page) || is_own {
+        if !passes_on(&completion.scope) || is_own {
             return ready(Ok(own));
         }
         let shared = Arc::clone(&self.0);
@@ -249,12 +238,12 @@ impl Service for Agent {
         true
     }
 
-    fn shows(&self, news: &News, page: &Page) -> bool {
-        let may_know = news.backend.as_ref().is_none_or(|backend| page.access.permits(backend));
+    fn shows(&self, news: &News, scope: &RequestScope) -> bool {
+        let may_know = news.backend.as_ref().is_none_or(|backend| scope.caller.backends.permits(backend));
         let is_seen = match &news.change {
             // In code mode these are our own, and always the same.
-            Change::Resources | Change::Prompts => passes_on(page),
-            Change::Resource(_) => passes_on(page) || news.backend.is_none(),
+            Change::Resources | Change::Prompts => passes_on(scope),
+            Change::Resource(_) => passes_on(scope) || news.backend.is_none(),
             Change::Tools => true,
         };
         may_know && is_seen

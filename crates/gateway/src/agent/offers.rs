@@ -48,7 +48,7 @@ async fn by_uri(shared: &Shared, access: &Access, offer: Offer) -> Vec<Value> {
 
 /// What a resource holds, as its backend gives it.
 pub(super) async fn read(shared: &Shared, call: ResourceCall) -> Result<Vec<Value>, Fault> {
-    let backend = owner(shared, &call.uri, &call.page.access).await.ok_or_else(|| no_resource(&call.uri))?;
+    let backend = owner(shared, &call.uri, &call.scope.caller.backends).await.ok_or_else(|| no_resource(&call.uri))?;
     let mut result = backend.ask(Question::Read { uri: call.uri }, None, call.caller).await.map_err(fault)?;
     match result.get_mut("contents").map(Value::take) {
         Some(Value::Array(contents)) => Ok(contents),
@@ -58,7 +58,7 @@ pub(super) async fn read(shared: &Shared, call: ResourceCall) -> Result<Vec<Valu
 
 /// Lets a client hear of changes of a backend's resource. One that no list has is none here: a backend might take any.
 pub(super) async fn watch(shared: &Shared, call: &ResourceCall) -> Result<Watch, Fault> {
-    let backend = lister(shared, &call.uri, &call.page.access).await.ok_or_else(|| no_resource(&call.uri))?;
+    let backend = lister(shared, &call.uri, &call.scope.caller.backends).await.ok_or_else(|| no_resource(&call.uri))?;
     let watching = backend.watch_resource(&call.uri).await.map_err(|error| match error {
         WatchError::Call(error) => fault(error),
         error @ (WatchError::NotSupported(_) | WatchError::TooMany(_)) => Fault::InvalidParams(error.to_string()),
@@ -73,7 +73,7 @@ fn no_resource(uri: &str) -> Fault {
 /// A prompt, filled in by its backend.
 pub(super) async fn prompt(shared: &Shared, call: PromptCall) -> Result<Value, Fault> {
     let unknown = || Fault::NotFound(format!("there is no prompt named {}", shown(&call.name)));
-    let (own, backend) = find_prompt(shared, &call.page.access, &call.name).await.ok_or_else(unknown)?;
+    let (own, backend) = find_prompt(shared, &call.scope.caller.backends, &call.name).await.ok_or_else(unknown)?;
     let question = Question::Prompt { name: own, arguments: call.arguments };
     let result = backend.ask(question, call.partner.as_ref(), call.caller).await.map_err(fault)?;
     match result.get("messages") {
@@ -86,7 +86,7 @@ pub(super) async fn prompt(shared: &Shared, call: PromptCall) -> Result<Value, F
 /// Values for an argument of a backend's prompt or template.
 pub(super) async fn complete(shared: &Shared, completion: Completion) -> Result<Vec<String>, Fault> {
     let text = |key: &str| completion.reference.get(key).and_then(Value::as_str);
-    let access = &completion.page.access;
+    let access = &completion.scope.caller.backends;
     let found = match (text("name"), text("uri")) {
         (Some(name), _) => find_prompt(shared, access, name)
             .await

@@ -45,7 +45,7 @@ pub(super) fn get(call: &PromptCall) -> Result<Value, Fault> {
 }
 
 const DISCOVER: &str = "\
-Look around in Toolgate: read the resource toolgate://overview, then call list_tools_meta (page by page if there are \
+Look around in Toolgate: read the resource toolgate://overview, then call list_tools_meta (scope by scope if there are \
 many tools). Tell me in a few lines which backends there are, what each is for, and three things I could ask you to do \
 with them together.";
 

@@ -9,7 +9,7 @@ use crate::backends::{Backend, BackendState};
 use crate::gateway::Origin;
 use toolgate_catalog::search::one_line;
 use toolgate_catalog::{self, Catalog};
-use toolgate_mcp::server::{Fault, Page};
+use toolgate_mcp::server::{Fault, RequestScope};
 use toolgate_output::results::Reading;
 use toolgate_wire::Access;
 
@@ -65,25 +65,26 @@ pub(super) fn is_own(uri: &str) -> bool {
 }
 
 /// Reads one. `gatemini://` is another spelling of `toolgate://`.
-pub(super) fn read(shared: &Shared, uri: &str, page: &Page) -> Result<Vec<Value>, Fault> {
+pub(super) fn read(shared: &Shared, uri: &str, scope: &RequestScope) -> Result<Vec<Value>, Fault> {
     let unknown = || Fault::NotFound(format!("there is no resource {}", shown(uri)));
     let path = uri.strip_prefix("toolgate://").or_else(|| uri.strip_prefix("gatemini://")).ok_or_else(unknown)?;
     let (kind, name) = path.split_once('/').map_or((path, None), |(kind, name)| (kind, Some(decode(name))));
     let (mime, text) = match (kind, name.as_deref()) {
-        ("overview", None) => ("text/markdown", overview(shared, &page.access)),
-        ("backends", None) => json_text(&backends(shared, &page.access)),
-        ("backend", Some(name)) => json_text(&backend(shared, name, &page.access).ok_or_else(unknown)?),
-        ("tools", None) => ("text/plain", tools(&shared.gateway.catalog(), &page.access)),
+        ("overview", None) => ("text/markdown", overview(shared, &scope.caller.backends)),
+        ("backends", None) => json_text(&backends(shared, &scope.caller.backends)),
+        ("backend", Some(name)) => json_text(&backend(shared, name, &scope.caller.backends).ok_or_else(unknown)?),
+        ("tools", None) => ("text/plain", tools(&shared.gateway.catalog(), &scope.caller.backends)),
         ("tool", Some(name)) => {
             let catalog = shared.gateway.catalog();
-            let found = catalog.resolve(name).found().filter(|it| page.access.permits(it.backend.name()));
+            let found = catalog.resolve(name).found().filter(|it| scope.caller.backends.permits(it.backend.name()));
             json_text(&describe(found.ok_or_else(unknown)?, true))
         }
-        ("recent", None) => json_text(&shared.session.recent(&page.access)),
-        ("stats", None) => json_text(&shared.session.stats(&page.access)),
-        ("health", None) => json_text(&health(shared, &page.access)),
+        ("recent", None) => json_text(&shared.gateway.runner().history().recent(&scope.caller)),
+        ("stats", None) => json_text(&shared.gateway.runner().history().stats(&scope.caller.backends)),
+        ("health", None) => json_text(&health(shared, &scope.caller.backends)),
         ("result", Some(id)) => {
-            let read = shared.gateway.results().read(id, &Reading::default());
+            let results = shared.gateway.runner().results(&scope.caller).ok_or_else(unknown)?;
+            let read = results.read(id, &Reading::default());
             ("text/plain", read.map_err(|error| Fault::NotFound(error.to_string()))?)
         }
         ("guide", Some(topic)) => {
@@ -198,7 +199,7 @@ fn tools(catalog: &Catalog, access: &Access) -> String {
         }
     }
     if left > 0 {
-        text.push_str(&format!("… {left} more: list_tools_meta gives all of them, page by page\n"));
+        text.push_str(&format!("… {left} more: list_tools_meta gives all of them, scope by scope\n"));
     }
     text
 }

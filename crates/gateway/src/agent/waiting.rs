@@ -23,25 +23,6 @@ pub(super) async fn for_all(shared: &Shared, access: &Access, cancel: &Cancellat
     }
 }
 
-/// Waits for the backends that a program seems to use. A name that is only mentioned costs time and nothing else.
-pub(super) async fn for_mentioned(
-    shared: &Shared,
-    code: &str,
-    access: &Access,
-    within: Duration,
-    cancel: &CancellationToken,
-) {
-    let catalog = shared.gateway.catalog();
-    let mentioned = |name: &str| {
-        let identifier = catalog.backend(name).map_or("", |backend| backend.identifier());
-        access.permits(name) && (code.contains(name) || code.contains(identifier))
-    };
-    tokio::select! {
-        () = cancel.cancelled() => {}
-        () = shared.gateway.settled(within, mentioned) => {}
-    }
-}
-
 /// What to add to an answer about tools that may not be all there are.
 pub(super) fn note(shared: &Shared, access: &Access) -> Option<String> {
     let catalog = shared.gateway.catalog();

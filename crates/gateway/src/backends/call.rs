@@ -48,7 +48,7 @@ impl ReplyMode {
     pub(super) fn interactive(&self) -> Option<&InteractiveClient> {
         match self {
             Self::Interactive(client) => Some(client),
-            Self::Program | Self::Client => None,
+            Self::Value | Self::Raw => None,
         }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use toolgate_engine::host::{Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 
-use super::{RequestContext, Bridge, ScopedCatalog};
+use super::{Bridge, RequestContext, ScopedCatalog};
 use toolgate_catalog::Catalog;
 use toolgate_functions::{CallContext, ErrorCode, Registry};
 

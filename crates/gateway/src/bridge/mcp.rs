@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
 use toolgate_wire::CallState;
 
-use super::{Answer, RequestContext, Provider, ProviderFuture, unready};
+use super::{Answer, Provider, ProviderFuture, RequestContext, unready};
 use crate::backends::{Backend, BackendState, CallError, CallOptions, Effect, ReplyMode, WhenUnready};
 use toolgate_catalog::BackendState as Known;
 

@@ -13,8 +13,8 @@
 mod host;
 mod mcp;
 mod provider;
-pub mod scripted;
 mod scoped_catalog;
+pub mod scripted;
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -26,9 +26,9 @@ use toolgate_catalog::{ArgumentProblem, Backend, BackendState, Catalog, CatalogH
 
 pub use host::RunHost;
 pub use mcp::McpProvider;
-pub use provider::{Answer, RequestContext, Provider, ProviderFuture};
-pub use toolgate_wire::Access;
+pub use provider::{Answer, Provider, ProviderFuture, RequestContext};
 pub(crate) use scoped_catalog::ScopedCatalog;
+pub use toolgate_wire::Access;
 
 /// Longest list of argument problems in one message.
 const SHOWN_PROBLEMS: usize = 5;

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
 
-use super::{Answer, RequestContext, Provider, ProviderFuture};
+use super::{Answer, Provider, ProviderFuture, RequestContext};
 use crate::backends::queue::{Full, Queue};
 use toolgate_catalog::{BackendState, Catalog, Listing, Tool};
 

@@ -26,30 +26,33 @@ mod spec;
 mod step;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use toolgate_engine::Engine;
+use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use crate::backends::{Backend, Backends};
-use crate::bridge::{Access, Bridge};
-use crate::chain::Chain;
+use crate::bridge::Bridge;
+use crate::run::{Environment, Runner, Waiting, permitted};
 use toolgate_catalog::{Catalog, CatalogHandle};
 use toolgate_config::{Checked, Problem};
 use toolgate_functions::Registry;
 use toolgate_mcp::server::{Change, News};
+use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultStore;
 
 pub use cache::prefill_cache;
 pub use members::{KeyName, Origin};
 pub use register::{Registration, RegistrationError};
-pub use settings::{chain_limits, compute_limits, engine_builder, output_settings, snippet_limits, v8_settings};
+pub use settings::{engine_builder, v8_settings};
 
 use cache::CacheFile;
 use functions::Granted;
 use members::Members;
+use settings::{configured_limits, output_settings};
 
 /// News that a slow listener may fall behind by.
 const CHANGES: usize = 256;
@@ -60,7 +63,7 @@ pub struct Gateway {
     problems: RwLock<Vec<Problem>>,
     backends: Backends,
     members: Mutex<Members>,
-    chain: Chain,
+    runner: Runner,
     results: ResultStore,
     functions: RwLock<Arc<Granted>>,
     cache: RwLock<Option<Arc<CacheFile>>>,
@@ -83,7 +86,7 @@ impl Gateway {
         let ahead = Arc::clone(&functions);
         tokio::task::spawn_blocking(move || ahead.prepare());
         let cache = CacheFile::of(&config).map(Arc::new);
-        let gateway = Arc::new(Gateway {
+        let gateway = Arc::new_cyclic(|this| Gateway {
             problems: RwLock::default(),
             backends: Backends::start_all([]),
             members: Mutex::default(),
@@ -94,7 +97,7 @@ impl Gateway {
             edition: AtomicU64::new(0),
             turn: tokio::sync::Mutex::default(),
             stop: CancellationToken::new(),
-            chain: Chain::new(engine, bridge),
+            runner: Runner::new(engine, bridge, Arc::new(Live(Weak::clone(this)))),
             config: RwLock::new(Arc::new(config)),
         });
         let events = gateway.backends.events();
@@ -123,30 +126,21 @@ impl Gateway {
         self.edition.load(Ordering::Acquire)
     }
 
-    /// Runs texts.
-    pub fn chain(&self) -> &Chain {
-        &self.chain
+    /// Runs programs.
+    pub fn runner(&self) -> &Runner {
+        &self.runner
     }
 
     /// The one way to a tool.
     pub fn bridge(&self) -> &Arc<Bridge> {
-        self.chain.bridge()
+        self.runner.bridge()
     }
 
-    /// Where what an answer left out is kept.
-    pub fn results(&self) -> &ResultStore {
-        &self.results
-    }
-
-    /// The host functions that a caller of these backends may use.
-    pub fn functions(&self, access: &Access) -> Registry {
+    /// The host functions that a caller may use: those that its scope names, without those that reach a backend which
+    /// it may not use.
+    pub fn functions(&self, caller: &CallerScope) -> Registry {
         let granted = Arc::clone(&self.functions.read().unwrap_or_else(PoisonError::into_inner));
-        granted.for_access(access)
-    }
-
-    /// All host functions, whoever asks.
-    pub fn all_functions(&self) -> Registry {
-        self.functions(&Access::All)
+        permitted(&granted.for_access(&caller.backends), caller)
     }
 
     /// The connections, by name.
@@ -199,7 +193,7 @@ impl Gateway {
         let _turn = self.turn.lock().await;
         self.flush_cache().await;
         self.backends.shut_down().await;
-        self.chain.engine().dispose();
+        self.runner.engine().dispose();
     }
 
     fn members(&self) -> std::sync::MutexGuard<'_, Members> {
@@ -214,6 +208,39 @@ impl Gateway {
     /// The same about one backend, for those who see it.
     fn tell_of(&self, backend: &str, change: Change) {
         let _ = self.changes.send(News { change, backend: Some(backend.into()) });
+    }
+}
+
+/// A running gateway as the surroundings of its runner: whatever is configured now.
+struct Live(Weak<Gateway>);
+
+impl Environment for Live {
+    fn limits(&self, profile: Profile) -> LimitRequest {
+        self.0.upgrade().map(|gateway| configured_limits(&gateway.config().settings, profile)).unwrap_or_default()
+    }
+
+    fn functions(&self, caller: &CallerScope) -> Registry {
+        self.0.upgrade().map(|gateway| gateway.functions(caller)).unwrap_or_default()
+    }
+
+    fn output(&self) -> OutputSettings {
+        self.0.upgrade().map(|gateway| output_settings(&gateway.config().settings)).unwrap_or_default()
+    }
+
+    fn results(&self) -> Option<ResultStore> {
+        self.0.upgrade().map(|gateway| gateway.results.clone())
+    }
+
+    fn wait_for_named<'a>(&'a self, text: &'a str, caller: &'a CallerScope, within: Duration) -> Waiting<'a> {
+        let Some(gateway) = self.0.upgrade() else { return Box::pin(std::future::ready(())) };
+        Box::pin(async move {
+            let catalog = gateway.catalog();
+            let named = |name: &str| {
+                let identifier = catalog.backend(name).map_or(name, |backend| backend.identifier());
+                caller.backends.permits(name) && (text.contains(name) || text.contains(identifier))
+            };
+            gateway.settled(within, named).await;
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::step::shown_state;
 use crate::backends::Backend;
-use crate::bridge::{RequestContext, McpProvider, Provider, ProviderFuture, not_ready};
+use crate::bridge::{McpProvider, Provider, ProviderFuture, RequestContext, not_ready};
 
 /// A run that waits for a backend ends this much before its own deadline, so that it can say what it waited for.
 const FAREWELL: Duration = Duration::from_millis(500);

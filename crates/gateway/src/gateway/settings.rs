@@ -1,9 +1,9 @@
 //! From configured values to what the engine, the output pipeline and the stores take.
 
 use toolgate_engine::{Engine, EngineBuilder, EngineChoice, IsolationMode, V8Settings};
-use toolgate_wire::{Limit, LimitRequest};
+use toolgate_wire::{LimitRequest, Profile};
 
-use toolgate_config::checked::{ProfileLimits, Settings};
+use toolgate_config::checked::Settings;
 use toolgate_config::values::{self, Isolation};
 use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultLimits;
@@ -38,40 +38,18 @@ pub fn v8_settings(settings: &Settings) -> V8Settings {
     V8Settings { deno: v8.deno.clone(), ahead: v8.pool, move_after: v8.threshold, ..V8Settings::default() }
 }
 
-/// The configured limits of chains.
-pub fn chain_limits(settings: &Settings) -> LimitRequest {
-    limits(&settings.sandbox.limits.chain)
-}
-
-/// The configured limits of snippets.
-pub fn snippet_limits(settings: &Settings) -> LimitRequest {
-    limits(&settings.sandbox.limits.snippet)
-}
-
-/// The configured limits of computations.
-pub fn compute_limits(settings: &Settings) -> LimitRequest {
-    limits(&settings.sandbox.limits.compute)
-}
-
-/// A file may ask for more than the engine ever gives; then it gets the most there is.
-fn limits(asked: &ProfileLimits) -> LimitRequest {
-    let count = |count: Option<usize>, most: u64| count.map(|count| (count as u64).min(most));
-    let memory = |bytes: u64| bytes.clamp(Limit::Memory.spec().min, Limit::Memory.spec().max);
-    LimitRequest {
-        wall: asked.timeout,
-        memory: asked.memory.map(|size| memory(size.get())),
-        stack: asked.stack.map(|size| size.get().min(Limit::Stack.spec().max)),
-        code: count(asked.code, Limit::Code.spec().max),
-        result: asked.result.map(|size| size.get().min(Limit::Result.spec().max)),
-        result_depth: None,
-        log_lines: count(asked.log_lines, Limit::LogLines.spec().max),
-        calls: count(asked.calls, Limit::Calls.spec().max),
-        calls_in_flight: count(asked.calls_in_flight, Limit::CallsInFlight.spec().max),
+/// The configured limits of a profile. The configuration accepts what the engine accepts, so they are passed on as they are.
+pub(super) fn configured_limits(settings: &Settings, profile: Profile) -> LimitRequest {
+    let profiles = &settings.sandbox.limits;
+    match profile {
+        Profile::Compute => profiles.compute.clone(),
+        Profile::Chain => profiles.chain.clone(),
+        Profile::Snippet => profiles.snippet.clone(),
     }
 }
 
 /// How results are shaped.
-pub fn output_settings(settings: &Settings) -> OutputSettings {
+pub(super) fn output_settings(settings: &Settings) -> OutputSettings {
     let output = &settings.output;
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     OutputSettings {
@@ -100,7 +78,7 @@ mod tests {
     use toolgate_config::text::{Format, Source};
     use toolgate_config::{Env, check};
     use toolgate_engine::{Request, V8Status};
-    use toolgate_wire::{Code, Profile};
+    use toolgate_wire::Code;
 
     fn settings(toolgate: Value) -> Settings {
         let text = json!({ "mcpServers": {}, "toolgate": toolgate }).to_string();

@@ -8,9 +8,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_engine::{Host, Observer, Request};
 use toolgate_functions::{CallContext, Hints, Registry};
 use toolgate_plan::{FailureFacts, Finding, Plan, Preflight, Program, Script, SyntaxFault};
-use toolgate_wire::{
-    CallState, Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target,
-};
+use toolgate_wire::{CallState, Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
 
 use super::reachable::Reachable;
 use super::request::{FastPaths, Route, RunRequest};
@@ -107,7 +105,9 @@ impl<'a> Attempt<'a> {
             deadline: Some((since + limits.wall).into()),
             ..CallContext::default()
         };
-        if let (Some(asked), Some(given)) = (request.limits.wall, granted.wall.filter(|given| request.limits.wall > Some(*given))) {
+        if let (Some(asked), Some(given)) =
+            (request.limits.wall, granted.wall.filter(|given| request.limits.wall > Some(*given)))
+        {
             let (asked, given) = (asked.as_millis(), given.as_millis());
             context.warnings.add(format!("timeout lowered from {asked} ms to {given} ms: more is not configured"));
         }
@@ -259,7 +259,12 @@ fn with_hint(mut report: Report, code: &str, tools: Reachable<'_>) -> Report {
     if let Outcome::Failed(failure) = &mut report.outcome
         && failure.code == Code::Runtime
     {
-        let facts = FailureFacts { source: code, error_name: error_name(&failure.message), position: failure.position };
+        let facts = FailureFacts {
+            source: code,
+            error_name: error_name(&failure.message),
+            position: failure.position,
+            profile: Profile::Chain,
+        };
         if let Some(hint) = unready.or_else(|| toolgate_plan::hint_for(&facts, &tools)) {
             failure.hint = Some(hint);
         }
@@ -295,12 +300,7 @@ fn sentence(finding: &Finding) -> String {
 }
 
 pub(super) fn not_a_program(fault: SyntaxFault) -> Failure {
-    Failure {
-        code: Code::Syntax,
-        message: fault.message,
-        position: fault.position,
-        hint: fault.hint,
-    }
+    Failure { code: Code::Syntax, message: fault.message, position: fault.position, hint: fault.hint }
 }
 
 /// `TypeError` of `TypeError: x is not a function`.

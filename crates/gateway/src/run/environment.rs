@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use toolgate_functions::Registry;
+use toolgate_output::OutputSettings;
+use toolgate_output::results::ResultStore;
 use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 /// A wait that ends by itself.
@@ -24,6 +26,16 @@ pub trait Environment: Send + Sync + 'static {
         Registry::new()
     }
 
+    /// How results are shaped for a context window.
+    fn output(&self) -> OutputSettings {
+        OutputSettings::default()
+    }
+
+    /// Where results are kept of which an answer shows a part; nothing is kept when absent.
+    fn results(&self) -> Option<ResultStore> {
+        None
+    }
+
     /// Waits until the backends that a program seems to name are up, have failed or have tools from the cache.
     fn wait_for_named<'a>(&'a self, text: &'a str, caller: &'a CallerScope, within: Duration) -> Waiting<'a> {
         let _ = (text, caller, within);
@@ -32,7 +44,7 @@ pub trait Environment: Send + Sync + 'static {
 }
 
 /// Surroundings that do not change: for the command line, for embedders and for tests.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct FixedEnvironment {
     /// Host functions of every caller whose scope permits them.
     pub functions: Registry,
@@ -42,6 +54,8 @@ pub struct FixedEnvironment {
     pub chain: LimitRequest,
     /// Limits of [`Profile::Snippet`].
     pub snippet: LimitRequest,
+    /// Where results are kept.
+    pub results: Option<ResultStore>,
 }
 
 impl Environment for FixedEnvironment {
@@ -55,6 +69,10 @@ impl Environment for FixedEnvironment {
 
     fn functions(&self, caller: &CallerScope) -> Registry {
         permitted(&self.functions, caller)
+    }
+
+    fn results(&self) -> Option<ResultStore> {
+        self.results.clone()
     }
 }
 

@@ -20,11 +20,14 @@ mod introspect;
 mod reachable;
 mod request;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 
 use toolgate_engine::Engine;
 use toolgate_functions::Registry;
+use toolgate_output::results::{Kept, ResultStore};
+use toolgate_output::{OutputSettings, Response};
 use toolgate_plan::Preflight;
 use toolgate_wire::{CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
 
@@ -37,6 +40,9 @@ pub use history::{History, Transfer};
 pub use request::{Door, FastPaths, Route, RunReport, RunRequest};
 
 pub(crate) use environment::permitted;
+
+/// The bytes that a caller may ask an output to be shaped to, at every door.
+pub const OUTPUT_SIZE: RangeInclusive<u64> = 256..=64 << 20;
 
 /// Runs programs over an engine and a bridge. Clones are the same runner.
 #[derive(Clone)]
@@ -98,6 +104,34 @@ impl Runner {
         let report = RunReport { id: execution_id(), route, report };
         self.history.record(request.door, &request.caller, &report);
         report
+    }
+
+    /// How results are shaped unless a caller asks for something else.
+    pub fn output(&self) -> OutputSettings {
+        self.environment.output()
+    }
+
+    /// The results that are kept for a caller.
+    pub fn results(&self, caller: &CallerScope) -> Option<ResultStore> {
+        self.environment.results().map(|results| results.of(&caller.name))
+    }
+
+    /// Shapes the value of a run for a context window. What is left out is kept whole for the caller.
+    pub fn shape(
+        &self,
+        run: &RunReport,
+        caller: &CallerScope,
+        settings: &OutputSettings,
+        intent: Option<&str>,
+    ) -> Option<Response> {
+        let value = run.report.value().ok()?;
+        let results = self.results(caller);
+        let mut keep = |kept: Kept<'_>| results.as_ref().and_then(|results| results.keep(kept));
+        let response = toolgate_output::shape(value.get(), settings, intent, &mut keep);
+        let transfer =
+            Transfer { processed: response.bytes_processed as u64, returned: response.bytes_returned as u64 };
+        self.history.shaped(&run.id, transfer);
+        Some(response)
     }
 
     /// The path that a program would take. A script that would be stopped is a script.

@@ -1,8 +1,8 @@
 //! A tool that a caller may not use is to it as if it did not exist: invariant 8.
 
 use serde_json::json;
-use toolgate_gateway::bridge::{Access, Asked};
-use toolgate_gateway::chain::ChainRequest;
+use toolgate_gateway::run::{FastPaths, RunRequest};
+use toolgate_wire::{Access, CallerScope};
 
 use crate::runner::{Case, cases};
 use crate::support::{asking, chain, run, shown};
@@ -45,12 +45,12 @@ pub(crate) fn what_is_denied_looks_as_if_it_were_not_there() {
     let secret = json!({ "tools": [{ "name": "read", "reply": "secret" }, { "name": "hidden", "reply": 1 }, { "name": "fetch_secret", "reply": 1 }] });
     let without = chain(&json!({ "backends": { "open": open } }));
     let denied = chain(&json!({ "backends": { "open": open, "secret": secret } }));
-    let asked = Asked { access: Access::Only(vec!["open".into()]), ..Asked::default() };
+    let caller = CallerScope { backends: Access::only(["open"]), ..CallerScope::default() };
     for text in TEXTS {
-        for no_short_cuts in [false, true] {
-            let request = ChainRequest { no_short_cuts, ..asking(text) };
+        for fast_paths in [FastPaths::Allowed, FastPaths::Off] {
+            let request = RunRequest { fast_paths, ..asking(text) };
             let absent = shown(&run(&without, request.clone()));
-            let refused = shown(&run(&denied, ChainRequest { asked: asked.clone(), ..request }));
+            let refused = shown(&run(&denied, RunRequest { caller: caller.clone(), ..request }));
             assert_eq!(absent, refused, "{text}");
         }
     }

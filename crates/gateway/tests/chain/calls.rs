@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio::sync::Barrier;
-use toolgate_gateway::bridge::{Answer, Asked, Provider, ProviderFuture};
-use toolgate_gateway::chain::{self, Chain, ChainRequest, Road};
+use toolgate_gateway::bridge::{Answer, Provider, ProviderFuture, RequestContext};
+use toolgate_gateway::run::{Route, RunRequest, Runner};
 use toolgate_wire::{CallState, LimitRequest};
 
 use crate::runner::{Case, cases};
@@ -60,7 +60,7 @@ impl Meeting {
 struct Met(Arc<Meeting>);
 
 impl Provider for Met {
-    fn call(&self, _: String, arguments: Map<String, Value>, _: Asked) -> ProviderFuture {
+    fn call(&self, _: String, arguments: Map<String, Value>, _: RequestContext) -> ProviderFuture {
         let meeting = self.0.clone();
         Box::pin(async move {
             meeting.seen.lock().expect("not poisoned").push_back(arguments);
@@ -68,12 +68,12 @@ impl Provider for Met {
             meeting.most.fetch_max(inside, Ordering::SeqCst);
             meeting.barrier.wait().await;
             meeting.inside.fetch_sub(1, Ordering::SeqCst);
-            Ok(Answer::value(json!(1)))
+            Ok(Answer::Value(json!(1)))
         })
     }
 }
 
-fn chain_with(meeting: &Arc<Meeting>) -> Chain {
+fn chain_with(meeting: &Arc<Meeting>) -> Runner {
     let chain = chain(&shop());
     chain.bridge().provide("shop", Arc::new(Met(meeting.clone())));
     chain
@@ -134,7 +134,7 @@ pub(crate) fn a_run_has_so_many_calls_under_way_and_no_more() {
     let chain = chain_with(&meeting);
     let limits = LimitRequest { calls_in_flight: Some(2), ..LimitRequest::default() };
     let code = "return (await Promise.all(Array.from({ length: 8 }, (_, n) => shop.note({ n })))).length";
-    let ran = run(&chain, ChainRequest { limits, ..asking(code) });
+    let ran = run(&chain, RunRequest { limits, ..asking(code) });
     assert_eq!(ran.report.value().map(|value| value.get()), Ok("8"));
     assert_eq!(meeting.most.load(Ordering::SeqCst), 2);
 }
@@ -144,9 +144,9 @@ pub(crate) fn waiting_for_a_turn_does_not_eat_the_calls_own_time() {
     let chain = chain(
         &json!({ "backends": { "one": { "maxConcurrent": 1, "tools": [{ "name": "step", "reply": 1, "delayMs": 60 }] } } }),
     );
-    let asked = Asked { timeout: Some(Duration::from_millis(100)), ..Asked::default() };
+    let asked = RequestContext { timeout: Some(Duration::from_millis(100)), ..RequestContext::default() };
     let code = "return (await Promise.all([1, 2, 3, 4].map(() => one.step({})))).length";
-    let ran = run(&chain, ChainRequest { asked, ..asking(code) }).report;
+    let ran = run(&chain, RunRequest { asked, ..asking(code) }).report;
     assert_eq!(ran.value().map(|value| value.get()), Ok("4"));
     let waited = ran.calls.iter().map(|call| call.ms).fold(0.0, f64::max);
     assert!(waited >= 240.0, "the last call took {waited} ms in all");
@@ -157,7 +157,7 @@ pub(crate) fn what_must_go_wrong_stops_the_run_before_its_first_call() {
         for (engine, running) in engines() {
             let chain = crate::support::chain_on(running, &shop());
             let ran = run(&chain, asking(code));
-            assert_eq!(ran.road, Road::Refused, "{engine}: {code}");
+            assert_eq!(ran.route, Route::Refused, "{engine}: {code}");
             let text = shown(&ran);
             assert!(text.starts_with(expected), "{engine}: {code}\n{text}");
             assert!(ran.report.calls.is_empty() && ran.report.safe_to_retry(), "{text}");

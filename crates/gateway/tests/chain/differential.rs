@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use toolgate_gateway::bridge::Asked;
-use toolgate_gateway::chain::{Chain, ChainRequest, Road};
+use toolgate_gateway::bridge::RequestContext;
+use toolgate_gateway::run::{FastPaths, Route, RunRequest, Runner};
 use toolgate_wire::LimitRequest;
 
 use crate::programs::{CALLS, RECEIVERS, SHAPES, TEXTS, VALUES, tools};
@@ -26,11 +26,11 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-pub(crate) static CHAIN: LazyLock<Chain> = LazyLock::new(|| chain(&tools()));
+pub(crate) static CHAIN: LazyLock<Runner> = LazyLock::new(|| chain(&tools()));
 
 /// The two accounts of one request, with short cuts and without.
-fn both(request: &ChainRequest) -> (String, String) {
-    let long = ChainRequest { no_short_cuts: true, ..request.clone() };
+fn both(request: &RunRequest) -> (String, String) {
+    let long = RunRequest { fast_paths: FastPaths::Off, ..request.clone() };
     (shown(&run(&CHAIN, request.clone())), shown(&run(&CHAIN, long)))
 }
 
@@ -84,21 +84,21 @@ pub(crate) fn every_text() {
 
 /// The comparison would prove nothing if both sides took one road.
 pub(crate) fn short_cuts_are_taken() {
-    let road = |code: &str| run(&CHAIN, asking(code)).road;
+    let road = |code: &str| run(&CHAIN, asking(code)).route;
     let find = |receiver: &str| format!("const r = await {receiver}.find({{ query: 'a' }}); return r");
     for receiver in RECEIVERS {
-        assert_eq!(road(&find(receiver)), Road::OneCall, "{receiver}");
+        assert_eq!(road(&find(receiver)), Route::OneCall, "{receiver}");
     }
-    assert_eq!(road("my-backend.my-tool({ value: 1 })"), Road::OneCall);
-    assert_eq!(road("return __interfaces.shop"), Road::Introspection);
-    assert_eq!(road("{\"tool\": \"shop.find\", \"arguments\": {\"query\": \"a\"}}"), Road::Direct);
-    assert_eq!(road("return Math.max(5)"), Road::Script);
-    let long = ChainRequest { no_short_cuts: true, ..asking(find("shop")) };
-    assert_eq!(run(&CHAIN, long).road, Road::Script);
+    assert_eq!(road("my-backend.my-tool({ value: 1 })"), Route::OneCall);
+    assert_eq!(road("return __interfaces.shop"), Route::Introspection);
+    assert_eq!(road("{\"tool\": \"shop.find\", \"arguments\": {\"query\": \"a\"}}"), Route::Direct);
+    assert_eq!(road("return Math.max(5)"), Route::Script);
+    let long = RunRequest { fast_paths: FastPaths::Off, ..asking(find("shop")) };
+    assert_eq!(run(&CHAIN, long).route, Route::Script);
 }
 
 #[track_caller]
-fn check(request: &ChainRequest, expected: &str) {
+fn check(request: &RunRequest, expected: &str) {
     let (short, long) = both(request);
     assert_eq!(short, long);
     assert!(short.starts_with(expected), "{short}");
@@ -107,7 +107,7 @@ fn check(request: &ChainRequest, expected: &str) {
 pub(crate) fn a_call_that_takes_too_long() {
     let limits = LimitRequest { wall: Some(Duration::from_millis(150)), ..LimitRequest::default() };
     check(
-        &ChainRequest { limits, ..asking("return shop.slow({})") },
+        &RunRequest { limits, ..asking("return shop.slow({})") },
         "failed TIMEOUT: the run took longer than its 150 ms",
     );
 }
@@ -115,16 +115,13 @@ pub(crate) fn a_call_that_takes_too_long() {
 pub(crate) fn a_cancelled_call() {
     let cancel = CancellationToken::new();
     cancel.cancel();
-    let asked = Asked { cancel, ..Asked::default() };
-    check(
-        &ChainRequest { asked, ..asking("return shop.slow({})") },
-        "failed ABORTED: cancelled before sandbox started",
-    );
+    let asked = RequestContext { cancel, ..RequestContext::default() };
+    check(&RunRequest { asked, ..asking("return shop.slow({})") }, "failed ABORTED: cancelled before sandbox started");
 }
 
 pub(crate) fn limits_of_the_run() {
     let check =
-        |code: &str, limits: LimitRequest, expected: &str| check(&ChainRequest { limits, ..asking(code) }, expected);
+        |code: &str, limits: LimitRequest, expected: &str| check(&RunRequest { limits, ..asking(code) }, expected);
     let none = LimitRequest::default;
     check("return shop.yes({})", LimitRequest { calls: Some(0), ..none() }, "failed RUNTIME");
     check("return shop.word({})", LimitRequest { result: Some(10), ..none() }, "failed OUTPUT_TOO_LARGE");

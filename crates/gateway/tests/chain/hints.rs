@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use toolgate_catalog::BackendState;
-use toolgate_gateway::chain::{Chain, explain};
+use toolgate_gateway::run::{Runner, explain};
 
 use crate::runner::{Case, cases};
 use crate::support::{asking, chain_on, engines, run, specs};
@@ -67,7 +67,7 @@ pub(crate) fn every_row_of_the_table_holds_on_every_engine() {
 }
 
 /// Takes backends down, as far as their state says.
-fn unsettle(chain: &Chain, states: &BTreeMap<String, State>) {
+fn unsettle(chain: &Runner, states: &BTreeMap<String, State>) {
     for (backend, state) in states {
         let state = match state {
             State::Starting => BackendState::Starting,
@@ -82,7 +82,7 @@ fn unsettle(chain: &Chain, states: &BTreeMap<String, State>) {
 
 impl Row {
     /// What does not hold.
-    fn fault(&self, chain: &Chain) -> Option<String> {
+    fn fault(&self, chain: &Runner) -> Option<String> {
         let report = run(chain, asking(self.code.as_str())).report;
         let text = explain(&report, &self.code);
         let error = report.failure().map(|it| it.code.name());

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 use toolgate_engine::ComputeOptions;
-use toolgate_gateway::chain::{query, shape};
 use toolgate_output::OutputSettings;
 use toolgate_output::results::{Reading, ResultLimits, ResultStore};
 
@@ -21,15 +20,19 @@ pub(crate) fn cases() -> Vec<Case> {
 fn shaped(results: &ResultStore, reply: &Value, code: &str) -> (String, String) {
     let chain = chain(&json!({ "backends": { "db": { "tools": [{ "name": "rows", "reply": reply }] } } }));
     let ran = run(&chain, asking(code));
-    let response = shape(&ran.report, &OutputSettings::default(), None, results).expect("a value");
+    let value = ran.report.value().expect("a value");
+    let response =
+        toolgate_output::shape(value.get(), &OutputSettings::default(), None, &mut |kept| results.keep(kept));
     let id = response.result_id.expect("some of it was left out");
     (response.text, id.to_string())
 }
 
 fn compute(results: &ResultStore, id: &str, code: &str) -> String {
     let engine = engines()[0].1.clone();
-    match block_on(query(&engine, results, id, code, ComputeOptions::default())) {
-        Ok(report) => report.value().map_or_else(|failure| failure.to_string(), |value| value.get().to_owned()),
+    match results.data(id) {
+        Ok(data) => block_on(engine.compute(code, data, ComputeOptions::default()))
+            .value()
+            .map_or_else(|failure| failure.to_string(), |value| value.get().to_owned()),
         Err(error) => error.to_string(),
     }
 }

@@ -10,8 +10,8 @@ use toolgate_catalog::CatalogHandle;
 use toolgate_engine::{Engine, EngineBuilder, EngineChoice, IsolationMode, V8Settings};
 use toolgate_gateway::bridge::Bridge;
 use toolgate_gateway::bridge::scripted::Script;
-use toolgate_gateway::chain::{Chain, ChainReport, ChainRequest};
-use toolgate_wire::Outcome;
+use toolgate_gateway::run::{FixedEnvironment, RunReport, RunRequest, Runner};
+use toolgate_wire::{Outcome, Profile};
 
 use crate::deno::deno;
 
@@ -48,27 +48,27 @@ pub(crate) fn bridge(tools: Script) -> Arc<Bridge> {
 }
 
 /// A chain over scripted tools, on the engine that users have.
-pub(crate) fn chain(tools: &Value) -> Chain {
+pub(crate) fn chain(tools: &Value) -> Runner {
     chain_on(engines()[0].1.clone(), tools)
 }
 
-pub(crate) fn chain_on(engine: Engine, tools: &Value) -> Chain {
+pub(crate) fn chain_on(engine: Engine, tools: &Value) -> Runner {
     let tools = Script::parse(&tools.to_string()).expect("a file of tools");
-    Chain::new(engine, bridge(tools))
+    Runner::new(engine, bridge(tools), Arc::new(FixedEnvironment::default()))
 }
 
 /// A request for this code.
-pub(crate) fn asking(code: impl Into<String>) -> ChainRequest {
-    ChainRequest { code: code.into(), ..ChainRequest::default() }
+pub(crate) fn asking(code: impl Into<String>) -> RunRequest {
+    RunRequest::new(Profile::Chain, code)
 }
 
 /// Runs it to its end.
-pub(crate) fn run(chain: &Chain, request: ChainRequest) -> ChainReport {
+pub(crate) fn run(chain: &Runner, request: RunRequest) -> RunReport {
     block_on(chain.run(request))
 }
 
 /// The value that the code gives, as JSON text; its failure otherwise.
-pub(crate) fn value(chain: &Chain, code: &str) -> String {
+pub(crate) fn value(chain: &Runner, code: &str) -> String {
     match &run(chain, asking(code)).report.outcome {
         Outcome::Returned(value) => value.get().to_owned(),
         Outcome::Failed(failure) => format!("{failure}"),
@@ -76,7 +76,7 @@ pub(crate) fn value(chain: &Chain, code: &str) -> String {
 }
 
 /// Everything that must not depend on the road: no times, and nothing about the engine.
-pub(crate) fn shown(ran: &ChainReport) -> String {
+pub(crate) fn shown(ran: &RunReport) -> String {
     let report = &ran.report;
     let mut text = match &report.outcome {
         Outcome::Returned(value) => format!("returned {}\n", value.get()),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolgate_gateway::bridge::Access;
-use toolgate_mcp::server::{Completion, Fault, Page, PromptCall, Service, ToolCall};
+use toolgate_mcp::server::{Completion, Fault, PromptCall, RequestScope, Service, ToolCall};
 
 use crate::support::{World, call, first_text, fixture, object, resource};
 
@@ -27,8 +27,8 @@ fn masked(mut value: Value, varying: &[String]) -> Value {
 #[tokio::test]
 async fn the_list_of_tools_is_always_the_same() {
     let world = world().await;
-    let tools = world.agent.tools(&Page::default());
-    assert_eq!(tools, world.agent.tools(&Page::default()));
+    let tools = world.agent.tools(&RequestScope::default());
+    assert_eq!(tools, world.agent.tools(&RequestScope::default()));
     insta::assert_json_snapshot!("tools", tools);
     world.gateway.shut_down().await;
 }
@@ -62,9 +62,9 @@ async fn pages_hold_every_tool_once() {
     let mut cursor = Value::Null;
     loop {
         let text = world.text("list_tools_meta", json!({ "page_size": 3, "cursor": cursor })).await;
-        let page: Value = serde_json::from_str(&text).unwrap();
-        names.extend(page["tools"].as_array().unwrap().iter().map(|tool| tool["tool"].as_str().unwrap().to_owned()));
-        cursor = page["next_cursor"].clone();
+        let scope: Value = serde_json::from_str(&text).unwrap();
+        names.extend(scope["tools"].as_array().unwrap().iter().map(|tool| tool["tool"].as_str().unwrap().to_owned()));
+        cursor = scope["next_cursor"].clone();
         if cursor.is_null() {
             break;
         }
@@ -95,7 +95,7 @@ async fn a_wrong_argument_is_a_result_that_names_it() {
             json!({ "tool_name": "echo", "detail": "all" }),
             "detail: must be one of brief, full, got \"all\"",
         ),
-        ("list_tools_meta", json!({ "cursor": "zzz" }), "cursor: is not one of ours; leave it out for the first page"),
+        ("list_tools_meta", json!({ "cursor": "zzz" }), "cursor: is not one of ours; leave it out for the first scope"),
         ("read_result", json!({ "result_id": "x" }), "result_id: "),
         ("read_result", json!({ "result_id": "x", "lines": "b-a" }), "lines: not a line range"),
     ] {
@@ -250,8 +250,8 @@ async fn a_tool_can_be_a_function_under_a_name_of_the_users() {
     let snippet = world.call("run_code", json!({ "code": "return await repeat({ n: 5 })" })).await;
     assert_eq!(snippet["structuredContent"]["result"], json!({ "n": 5 }), "{snippet}");
     assert_eq!(world.chain("return await repeat({ n: 6 })").await, json!({ "n": 6 }));
-    let page = Page { access: Access::Only(vec!["other".into()]), ..Page::default() };
-    let confined = ToolCall { page, ..call("run_code", json!({ "code": "return typeof repeat" })) };
+    let scope = RequestScope { access: Access::only(["other"]), ..RequestScope::default() };
+    let confined = ToolCall { scope, ..call("run_code", json!({ "code": "return typeof repeat" })) };
     let confined = world.agent.call(confined).await.unwrap();
     assert_eq!(confined["structuredContent"]["result"], "undefined");
     world.gateway.shut_down().await;
@@ -260,7 +260,7 @@ async fn a_tool_can_be_a_function_under_a_name_of_the_users() {
 #[tokio::test]
 async fn who_may_not_use_a_backend_does_not_learn_of_it() {
     let world = world().await;
-    let page = Page { access: Access::Only(vec!["other".into()]), ..Page::default() };
+    let scope = RequestScope { access: Access::only(["other"]), ..RequestScope::default() };
     for (tool, arguments) in [
         ("search_tools", json!({ "task_description": "echo" })),
         ("tool_info", json!({ "tool_name": "echo" })),
@@ -268,21 +268,21 @@ async fn who_may_not_use_a_backend_does_not_learn_of_it() {
         ("list_tools_meta", json!({})),
         ("call_tool_chain", json!({ "code": "return __interfaces" })),
     ] {
-        let asked = ToolCall { page: page.clone(), ..call(tool, arguments) };
+        let asked = ToolCall { scope: scope.clone(), ..call(tool, arguments) };
         let result = world.agent.call(asked).await.unwrap();
         assert!(!first_text(&result).contains("f.echo") && !first_text(&result).contains("say"), "{tool}: {result}");
     }
     for uri in ["toolgate://backends", "toolgate://tools", "toolgate://overview"] {
-        let contents = world.agent.read(resource(uri, &page)).await.unwrap();
+        let contents = world.agent.read(resource(uri, &scope)).await.unwrap();
         assert!(!contents[0]["text"].as_str().unwrap().contains("f.echo"), "{uri}");
         assert!(!contents[0]["text"].as_str().unwrap().contains("\"f\""), "{uri}");
     }
     for uri in ["toolgate://backend/f", "toolgate://tool/f.echo"] {
-        assert!(world.agent.read(resource(uri, &page)).await.is_err(), "{uri}");
+        assert!(world.agent.read(resource(uri, &scope)).await.is_err(), "{uri}");
     }
     for uri in ["toolgate://backend/{name}", "toolgate://tool/{name}"] {
         let reference = json!({ "type": "ref/resource", "uri": uri });
-        let asked = Completion { reference, argument: "name".into(), page: page.clone(), ..Completion::default() };
+        let asked = Completion { reference, argument: "name".into(), scope: scope.clone(), ..Completion::default() };
         assert_eq!(world.agent.complete(asked).await.unwrap(), Vec::<String>::new(), "{uri}");
     }
     world.gateway.shut_down().await;
@@ -292,19 +292,22 @@ async fn who_may_not_use_a_backend_does_not_learn_of_it() {
 async fn every_listed_resource_can_be_read_under_both_schemes() {
     let world = world().await;
     world.chain("return await f.echo({ n: 1 })").await;
-    for listed in world.agent.resources(&Page::default()).await.unwrap() {
+    for listed in world.agent.resources(&RequestScope::default()).await.unwrap() {
         let uri = listed["uri"].as_str().unwrap();
-        let contents = world.agent.read(resource(uri, &Page::default())).await.unwrap();
+        let contents = world.agent.read(resource(uri, &RequestScope::default())).await.unwrap();
         assert_eq!(contents[0]["mimeType"], listed["mimeType"], "{uri}");
         let alias = uri.replace("toolgate://", "gatemini://");
-        assert_eq!(world.agent.read(resource(&alias, &Page::default())).await.unwrap()[0]["uri"], alias);
+        assert_eq!(world.agent.read(resource(&alias, &RequestScope::default())).await.unwrap()[0]["uri"], alias);
     }
     let backend: Value = serde_json::from_str(&world.resource("toolgate://backend/f").await).unwrap();
     assert_eq!((&backend["state"], &backend["server"]["name"]), (&json!("ready"), &json!("fixture")));
     let recent: Value = serde_json::from_str(&world.resource("toolgate://recent").await).unwrap();
     assert_eq!(recent["recent"][0]["calls"], json!([{ "name": "f.echo", "state": "applied" }]));
     for uri in ["toolgate://", "toolgate://nope", "toolgate://guide/nope", "file:///etc/passwd", "toolgate://tool/"] {
-        assert!(matches!(world.agent.read(resource(uri, &Page::default())).await, Err(Fault::NotFound(_))), "{uri}");
+        assert!(
+            matches!(world.agent.read(resource(uri, &RequestScope::default())).await, Err(Fault::NotFound(_))),
+            "{uri}"
+        );
     }
     world.gateway.shut_down().await;
 }
@@ -312,7 +315,7 @@ async fn every_listed_resource_can_be_read_under_both_schemes() {
 #[tokio::test]
 async fn prompts_and_completions_lead_the_way() {
     let world = world().await;
-    for prompt in world.agent.prompts(&Page::default()).await.unwrap() {
+    for prompt in world.agent.prompts(&RequestScope::default()).await.unwrap() {
         let name = prompt["name"].as_str().unwrap().into();
         let call = PromptCall { name, arguments: object(json!({ "task": "count" })), ..PromptCall::default() };
         assert!(world.agent.prompt(call).await.unwrap()["messages"][0]["content"]["text"].is_string());

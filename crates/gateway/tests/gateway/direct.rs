@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 use toolgate_gateway::bridge::Access;
 use toolgate_mcp::InteractiveClient;
-use toolgate_mcp::server::{Fault, Page, Service, ToolCall, View};
+use toolgate_mcp::server::{Fault, RequestScope, Service, ToolCall, ToolMode};
 
-use crate::support::{World, call, fixture, object, page};
+use crate::support::{World, call, fixture, object, scope};
 
 async fn direct(world: &World, tool: &str, arguments: Value) -> Result<Value, Fault> {
-    world.agent.call(ToolCall { page: page(View::Direct), ..call(tool, arguments) }).await
+    world.agent.call(ToolCall { scope: scope(ToolMode::Direct), ..call(tool, arguments) }).await
 }
 
 #[tokio::test]
@@ -31,18 +31,18 @@ async fn results_come_as_the_backend_sent_them() {
 #[tokio::test]
 async fn a_view_lists_and_calls_only_its_own_tools() {
     let world = World::up(json!({ "f": fixture(&[]) })).await;
-    let names = |view: View| -> Vec<String> {
-        let tools = world.agent.tools(&page(view));
+    let names = |view: ToolMode| -> Vec<String> {
+        let tools = world.agent.tools(&scope(view));
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     };
-    let (code, direct_names, both) = (names(View::Code), names(View::Direct), names(View::Both));
+    let (code, direct_names, both) = (names(ToolMode::Code), names(ToolMode::Direct), names(ToolMode::Both));
     assert!(code.iter().all(|name| !name.contains("__")) && direct_names.iter().all(|name| name.starts_with("f__")));
     assert_eq!(both, [code, direct_names].concat());
     assert!(direct(&world, "call_tool_chain", json!({ "code": "1" })).await.is_err());
     assert!(world.agent.call(call("f__echo", json!({}))).await.is_err());
-    let confined = Page { view: View::Direct, access: Access::Only(vec![]), ..Page::default() };
+    let confined = RequestScope { mode: ToolMode::Direct, access: Access::only([]), ..RequestScope::default() };
     assert_eq!(world.agent.tools(&confined), Vec::<Value>::new());
-    let asked = ToolCall { page: confined, ..call("f__echo", json!({})) };
+    let asked = ToolCall { scope: confined, ..call("f__echo", json!({})) };
     assert!(world.agent.call(asked).await.is_err());
     world.gateway.shut_down().await;
 }
@@ -51,7 +51,7 @@ async fn a_view_lists_and_calls_only_its_own_tools() {
 async fn cancelling_reaches_the_backend() {
     let world = World::up(json!({ "f": fixture(&[]) })).await;
     let (sender, mut progress) = tokio::sync::mpsc::channel(4);
-    let busy = ToolCall { page: page(View::Direct), progress: Some(sender), ..call("f__busy", json!({})) };
+    let busy = ToolCall { scope: scope(ToolMode::Direct), progress: Some(sender), ..call("f__busy", json!({})) };
     let cancel = busy.cancel.clone();
     let ending = tokio::spawn(world.agent.call(busy));
     assert_eq!(progress.recv().await.unwrap().message.as_deref(), Some("begun"));
@@ -94,7 +94,7 @@ async fn a_question_reaches_only_a_client_that_may_be_asked() {
     let declared = object(json!({ "elicitation": { "form": {} }, "tasks": {} }));
     let partner = || Some(InteractiveClient::new(&declared, &object(json!({ "requestState": "s", "other": 1 }))));
     let ask = async |tool: &str, partner: Option<InteractiveClient>| {
-        let asked = ToolCall { page: page(View::Direct), partner, ..call(tool, json!({})) };
+        let asked = ToolCall { scope: scope(ToolMode::Direct), partner, ..call(tool, json!({})) };
         world.agent.call(asked).await.unwrap()
     };
     let question = ask("f__input", partner()).await;
@@ -112,9 +112,9 @@ async fn a_question_reaches_only_a_client_that_may_be_asked() {
 #[tokio::test]
 async fn the_first_list_waits_for_backends_that_are_on_their_way() {
     let world = World::with(json!({ "f": fixture(&[]) }), json!({}));
-    assert_eq!(world.agent.tools(&page(View::Direct)), Vec::<Value>::new());
-    world.agent.prepared(&page(View::Direct)).await.unwrap();
-    assert!(!world.agent.tools(&page(View::Direct)).is_empty());
+    assert_eq!(world.agent.tools(&scope(ToolMode::Direct)), Vec::<Value>::new());
+    world.agent.prepared(&scope(ToolMode::Direct)).await.unwrap();
+    assert!(!world.agent.tools(&scope(ToolMode::Direct)).is_empty());
     world.gateway.shut_down().await;
 }
 

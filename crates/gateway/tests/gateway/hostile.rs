@@ -1,9 +1,9 @@
 //! Backends that mean harm or know no measure.
 
 use serde_json::{Value, json};
-use toolgate_mcp::server::{Page, Service, ToolCall, View};
+use toolgate_mcp::server::{RequestScope, Service, ToolCall, ToolMode};
 
-use crate::support::{World, call, fixture, page};
+use crate::support::{World, call, fixture, scope};
 
 #[tokio::test]
 async fn hostile_names_and_descriptions_are_data_everywhere() {
@@ -24,7 +24,7 @@ async fn hostile_names_and_descriptions_are_data_everywhere() {
     }
     let types = toolgate_catalog::types::declaration(&world.gateway.catalog());
     assert!(!types.contains('\u{1b}'), "{types}");
-    for tool in world.agent.tools(&page(View::Direct)) {
+    for tool in world.agent.tools(&scope(ToolMode::Direct)) {
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
         let name = tool["name"].as_str().unwrap();
         assert!(name.len() <= 64 && name.bytes().all(|it| it.is_ascii_alphanumeric() || b"_-".contains(&it)), "{name}");
@@ -39,10 +39,10 @@ async fn two_thousand_tools_are_all_there() {
     assert_eq!(world.chain("return await many.tool_1999({ n: 1 })").await, json!({ "n": 1 }));
     let found = world.text("search_tools", json!({ "task_description": "tool_1234", "limit": 1 })).await;
     assert!(found.contains("many.tool_1234"), "{found}");
-    let direct = world.agent.tools(&page(View::Direct));
+    let direct = world.agent.tools(&scope(ToolMode::Direct));
     let names: std::collections::HashSet<&str> = direct.iter().filter_map(|tool| tool["name"].as_str()).collect();
     assert_eq!(names.len(), world.gateway.catalog().tool_count());
-    let asked = ToolCall { page: page(View::Direct), ..call("many__tool_7", json!({ "n": 7 })) };
+    let asked = ToolCall { scope: scope(ToolMode::Direct), ..call("many__tool_7", json!({ "n": 7 })) };
     assert_eq!(world.agent.call(asked).await.unwrap()["structuredContent"], json!({ "n": 7 }));
     world.gateway.shut_down().await;
 }
@@ -60,7 +60,7 @@ async fn arguments_of_any_shape_are_refused_and_never_panic() {
         json!("x".repeat(100_000)),
         json!([[]]),
     ];
-    for tool in world.agent.tools(&Page::default()) {
+    for tool in world.agent.tools(&RequestScope::default()) {
         let name = tool["name"].as_str().unwrap();
         let fields: Vec<String> = tool["inputSchema"]["properties"].as_object().unwrap().keys().cloned().collect();
         for value in &odd {

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use toolgate_gateway::bridge::Access;
-use toolgate_mcp::server::{Completion, Fault, Page, PromptCall, ResourceCall, Service, View};
+use toolgate_mcp::server::{Completion, Fault, PromptCall, RequestScope, ResourceCall, Service, ToolMode};
 
-use crate::support::{World, fixture, object, page, resource};
+use crate::support::{World, fixture, object, resource, scope};
 
 async fn two_backends() -> World {
     let servers = json!({ "a": fixture(&["--offers", "ant"]), "b": fixture(&["--offers", "bee", "--era", "modern"]) });
@@ -17,33 +17,35 @@ fn keys(entries: &[Value], key: &str) -> Vec<String> {
     keys.map(str::to_owned).collect()
 }
 
-async fn read(world: &World, uri: &str, page: &Page) -> Result<String, Fault> {
-    let contents = world.agent.read(resource(uri, page)).await?;
+async fn read(world: &World, uri: &str, scope: &RequestScope) -> Result<String, Fault> {
+    let contents = world.agent.read(resource(uri, scope)).await?;
     Ok(contents[0]["text"].as_str().unwrap_or_default().to_owned())
 }
 
 #[tokio::test]
 async fn resources_keep_their_uris_and_each_is_listed_once() {
     let world = two_backends().await;
-    let listed = world.agent.resources(&page(View::Direct)).await.unwrap();
+    let listed = world.agent.resources(&scope(ToolMode::Direct)).await.unwrap();
     assert_eq!(keys(&listed, "uri"), ["ant://one", "ant://two", "shared://all", "bee://one", "bee://two"]);
     assert_eq!(listed.iter().filter(|it| it["uri"] == "toolgate://health").count(), 1);
-    let templates = world.agent.resource_templates(&page(View::Both)).await.unwrap();
+    let templates = world.agent.resource_templates(&scope(ToolMode::Both)).await.unwrap();
     assert_eq!(keys(&templates, "uriTemplate"), ["ant://item/{id}", "bee://item/{id}"]);
-    assert_eq!(keys(&world.agent.resources(&page(View::Code)).await.unwrap(), "uri"), Vec::<String>::new());
+    assert_eq!(keys(&world.agent.resources(&scope(ToolMode::Code)).await.unwrap(), "uri"), Vec::<String>::new());
     world.gateway.shut_down().await;
 }
 
 #[tokio::test]
 async fn a_resource_is_read_from_the_backend_whose_it_is() {
     let world = two_backends().await;
-    let direct = page(View::Direct);
+    let direct = scope(ToolMode::Direct);
     assert_eq!(read(&world, "bee://one", &direct).await.unwrap(), "from bee");
     assert_eq!(read(&world, "bee://item/7", &direct).await.unwrap(), "from bee");
     assert_eq!(read(&world, "shared://all", &direct).await.unwrap(), "from ant");
     assert!(read(&world, "toolgate://health", &direct).await.unwrap().contains("status"));
-    for (uri, view) in [("cat://one", View::Direct), ("ant://item/missing", View::Direct), ("ant://one", View::Code)] {
-        assert!(matches!(read(&world, uri, &page(view)).await, Err(Fault::NotFound(_))), "{uri}");
+    for (uri, view) in
+        [("cat://one", ToolMode::Direct), ("ant://item/missing", ToolMode::Direct), ("ant://one", ToolMode::Code)]
+    {
+        assert!(matches!(read(&world, uri, &scope(view)).await, Err(Fault::NotFound(_))), "{uri}");
     }
     world.gateway.shut_down().await;
 }
@@ -51,7 +53,7 @@ async fn a_resource_is_read_from_the_backend_whose_it_is() {
 #[tokio::test]
 async fn lists_are_asked_for_again_only_when_they_changed() {
     let world = two_backends().await;
-    let direct = page(View::Direct);
+    let direct = scope(ToolMode::Direct);
     let asked = async |method: &str| {
         let text = read(&world, "ant://item/asked", &direct).await.unwrap();
         serde_json::from_str::<Value>(&text).unwrap()[method].clone()
@@ -73,21 +75,21 @@ async fn lists_are_asked_for_again_only_when_they_changed() {
 #[tokio::test]
 async fn the_only_backend_with_resources_is_asked_for_those_that_no_list_has() {
     let world = World::up(json!({ "a": fixture(&["--offers", "ant"]), "f": fixture(&[]) })).await;
-    assert_eq!(read(&world, "link://from-a-tool", &page(View::Direct)).await.unwrap(), "from ant");
+    assert_eq!(read(&world, "link://from-a-tool", &scope(ToolMode::Direct)).await.unwrap(), "from ant");
     world.gateway.shut_down().await;
 }
 
 #[tokio::test]
 async fn a_caller_sees_only_what_its_backends_have() {
     let world = two_backends().await;
-    let page = Page { view: View::Direct, access: Access::Only(vec!["b".to_owned()]), ..Page::default() };
-    let listed = world.agent.resources(&page).await.unwrap();
+    let scope = RequestScope { mode: ToolMode::Direct, access: Access::only(["b"]), ..RequestScope::default() };
+    let listed = world.agent.resources(&scope).await.unwrap();
     assert_eq!(keys(&listed, "uri"), ["bee://one", "bee://two", "shared://all"]);
-    let prompts = world.agent.prompts(&page).await.unwrap();
+    let prompts = world.agent.prompts(&scope).await.unwrap();
     assert_eq!(keys(&prompts, "name"), ["b__greet", "b__discover"]);
-    let hidden = PromptCall { name: "a__greet".to_owned(), page: page.clone(), ..PromptCall::default() };
+    let hidden = PromptCall { name: "a__greet".to_owned(), scope: scope.clone(), ..PromptCall::default() };
     assert!(matches!(world.agent.prompt(hidden).await, Err(Fault::NotFound(_))));
-    assert_eq!(read(&world, "shared://all", &page).await.unwrap(), "from bee");
+    assert_eq!(read(&world, "shared://all", &scope).await.unwrap(), "from bee");
     world.gateway.shut_down().await;
 }
 
@@ -100,7 +102,7 @@ async fn clients_take_turns_at_a_backend() {
     let backend = world.gateway.backend("a").unwrap();
     let (said, mut served) = tokio::sync::mpsc::unbounded_channel();
     let ask = async |caller: u64, uri: &str, waiting: usize| {
-        let call = ResourceCall { caller, ..resource(uri, &page(View::Direct)) };
+        let call = ResourceCall { caller, ..resource(uri, &scope(ToolMode::Direct)) };
         let (answer, said) = (world.agent.read(call), said.clone());
         tokio::spawn(async move {
             answer.await.unwrap();
@@ -123,15 +125,16 @@ async fn clients_take_turns_at_a_backend() {
 #[tokio::test]
 async fn prompts_are_named_as_tools_are_and_filled_in_by_their_backend() {
     let world = two_backends().await;
-    let names = async |view| keys(&world.agent.prompts(&page(view)).await.unwrap(), "name");
+    let names = async |view| keys(&world.agent.prompts(&scope(view)).await.unwrap(), "name");
     let passed_on = ["a__greet", "a__discover", "b__greet", "b__discover"];
-    assert_eq!(names(View::Direct).await, passed_on);
-    assert_eq!(names(View::Both).await, [&["discover", "find_tool", "backend_status"], &passed_on[..]].concat());
+    assert_eq!(names(ToolMode::Direct).await, passed_on);
+    assert_eq!(names(ToolMode::Both).await, [&["discover", "find_tool", "backend_status"], &passed_on[..]].concat());
     let arguments = object(json!({ "whom": "you" }));
-    let call = PromptCall { name: "b__greet".to_owned(), arguments, page: page(View::Direct), ..PromptCall::default() };
+    let call =
+        PromptCall { name: "b__greet".to_owned(), arguments, scope: scope(ToolMode::Direct), ..PromptCall::default() };
     let filled_in = world.agent.prompt(call).await.unwrap();
     assert_eq!(filled_in["messages"][0]["content"]["text"], "bee greet you");
-    let listed = world.agent.prompts(&page(View::Direct)).await.unwrap();
+    let listed = world.agent.prompts(&scope(ToolMode::Direct)).await.unwrap();
     assert_eq!(listed[0], json!({ "name": "a__greet" }));
     world.gateway.shut_down().await;
 }
@@ -140,8 +143,8 @@ async fn prompts_are_named_as_tools_are_and_filled_in_by_their_backend() {
 async fn arguments_are_completed_by_the_backend_they_are_for() {
     let world = two_backends().await;
     let complete = async |reference: Value| {
-        let (argument, typed, page) = ("x".to_owned(), "ty".to_owned(), page(View::Direct));
-        let asked = Completion { reference, argument, typed, page, ..Completion::default() };
+        let (argument, typed, scope) = ("x".to_owned(), "ty".to_owned(), scope(ToolMode::Direct));
+        let asked = Completion { reference, argument, typed, scope, ..Completion::default() };
         world.agent.complete(asked).await.unwrap()
     };
     let prompt = json!({ "type": "ref/prompt", "name": "b__greet" });

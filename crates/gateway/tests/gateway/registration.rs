@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolgate_gateway::bridge::Access;
-use toolgate_mcp::server::{Page, Service, ToolCall};
+use toolgate_mcp::server::{RequestScope, Service, ToolCall};
 
 use crate::support::{World, call, first_text, fixture, members};
 
@@ -20,7 +20,7 @@ async fn allowing() -> World {
 async fn without_leave_there_is_no_such_tool() {
     let world = World::up(json!({ "f": fixture(&[]) })).await;
     assert!(world.agent.call(call("register_manual", named("x", &fixture(&[])))).await.is_err());
-    let names = world.agent.tools(&Page::default());
+    let names = world.agent.tools(&RequestScope::default());
     assert!(names.iter().all(|tool| !tool["name"].as_str().unwrap().ends_with("register_manual")));
     world.gateway.shut_down().await;
 }
@@ -68,8 +68,8 @@ async fn what_can_not_be_added_says_why_and_leaves_nothing() {
         assert!(first_text(&result).starts_with(expected), "{arguments}: {result}");
     }
     assert!(world.gateway.catalog().backend("x").is_none() && world.gateway.backend("x").is_none());
-    let page = Page { access: Access::Only(vec!["my-search".into()]), ..Page::default() };
-    let confined = ToolCall { page, ..call("register_manual", named("x", &fixture(&[]))) };
+    let scope = RequestScope { access: Access::only(["my-search"]), ..RequestScope::default() };
+    let confined = ToolCall { scope, ..call("register_manual", named("x", &fixture(&[]))) };
     assert_eq!(world.agent.call(confined).await.unwrap()["isError"], true);
     world.gateway.shut_down().await;
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolgate_mcp::protocol::Era;
-use toolgate_mcp::server::{Change, Completion, Fault, PromptCall, Service, View};
+use toolgate_mcp::server::{Change, Completion, Fault, PromptCall, Service, ToolMode};
 
 use crate::server::Server;
-use crate::support::{PATIENCE, World, fixture, object, page, resource};
+use crate::support::{PATIENCE, World, fixture, object, resource, scope};
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
@@ -19,26 +19,26 @@ async fn world(era: Era) -> (Arc<Server>, World) {
 }
 
 async fn read(world: &World, uri: &str) -> Result<Value, Fault> {
-    world.agent.read(resource(uri, &page(View::Direct))).await.map(|contents| contents[0]["text"].clone())
+    world.agent.read(resource(uri, &scope(ToolMode::Direct))).await.map(|contents| contents[0]["text"].clone())
 }
 
 async fn prompt(world: &World) -> Value {
     let (name, arguments) = ("web__greet".to_owned(), object(json!({ "whom": "you" })));
-    let call = PromptCall { name, arguments, page: page(View::Direct), ..PromptCall::default() };
+    let call = PromptCall { name, arguments, scope: scope(ToolMode::Direct), ..PromptCall::default() };
     world.agent.prompt(call).await.unwrap()["messages"][0]["content"]["text"].clone()
 }
 
 async fn complete(world: &World) -> Vec<String> {
     let reference = json!({ "type": "ref/resource", "uri": "web://item/{id}" });
-    let (argument, typed, page) = ("id".to_owned(), "ty".to_owned(), page(View::Direct));
-    world.agent.complete(Completion { reference, argument, typed, page, ..Completion::default() }).await.unwrap()
+    let (argument, typed, scope) = ("id".to_owned(), "ty".to_owned(), scope(ToolMode::Direct));
+    world.agent.complete(Completion { reference, argument, typed, scope, ..Completion::default() }).await.unwrap()
 }
 
 #[tokio::test]
 async fn what_an_http_server_has_is_listed_and_asked_of_it() {
     for era in ERAS {
         let (server, world) = world(era).await;
-        let listed = world.agent.resources(&page(View::Direct)).await.unwrap();
+        let listed = world.agent.resources(&scope(ToolMode::Direct)).await.unwrap();
         let uris: Vec<_> = listed.iter().filter_map(|entry| entry["uri"].as_str()).collect();
         assert!(["ant://one", "web://one", "web://two"].iter().all(|uri| uris.contains(uri)), "{uris:?}");
         for uri in ["web://one", "web://item/größe"] {
@@ -76,7 +76,7 @@ async fn changes_of_a_watched_resource_of_an_http_server_are_passed_on() {
     for era in ERAS {
         let (server, world) = world(era).await;
         let mut changes = world.agent.changes();
-        let _watch = world.agent.watch(resource("web://one", &page(View::Direct))).await.unwrap();
+        let _watch = world.agent.watch(resource("web://one", &scope(ToolMode::Direct))).await.unwrap();
         for uri in ["web://two", "ant://one", "web://one/part"] {
             server.tell("notifications/resources/updated", &json!({ "uri": uri }));
         }

@@ -12,7 +12,7 @@ use toolgate_config::{Checked, Env, check};
 use toolgate_engine::{Engine, IsolationMode};
 use toolgate_gateway::agent::Agent;
 use toolgate_gateway::gateway::Gateway;
-use toolgate_mcp::server::{Page, ResourceCall, Service, ToolCall, View};
+use toolgate_mcp::server::{RequestScope, ResourceCall, Service, ToolCall, ToolMode};
 
 /// No test waits longer than this for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -71,7 +71,7 @@ impl World {
 
     /// The text of a resource.
     pub(crate) async fn resource(&self, uri: &str) -> String {
-        let contents = self.agent.read(resource(uri, &Page::default())).await.unwrap();
+        let contents = self.agent.read(resource(uri, &RequestScope::default())).await.unwrap();
         contents[0]["text"].as_str().unwrap().to_owned()
     }
 
@@ -92,7 +92,7 @@ pub(crate) fn call(name: &str, arguments: Value) -> ToolCall {
     ToolCall {
         name: name.to_owned(),
         arguments: object(arguments),
-        page: Page::default(),
+        scope: RequestScope::default(),
         cancel: CancellationToken::new(),
         progress: None,
         caller: 1,
@@ -102,13 +102,13 @@ pub(crate) fn call(name: &str, arguments: Value) -> ToolCall {
 }
 
 /// A question for a resource.
-pub(crate) fn resource(uri: &str, page: &Page) -> ResourceCall {
-    ResourceCall { uri: uri.to_owned(), page: page.clone(), caller: 1 }
+pub(crate) fn resource(uri: &str, scope: &RequestScope) -> ResourceCall {
+    ResourceCall { uri: uri.to_owned(), scope: scope.clone(), caller: 1 }
 }
 
 /// The same page in another view.
-pub(crate) fn page(view: View) -> Page {
-    Page { view, ..Page::default() }
+pub(crate) fn scope(view: ToolMode) -> RequestScope {
+    RequestScope { mode: view, ..RequestScope::default() }
 }
 
 pub(crate) fn object(value: Value) -> Map<String, Value> {

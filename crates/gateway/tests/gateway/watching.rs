@@ -7,9 +7,9 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHal
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolgate_gateway::bridge::Access;
-use toolgate_mcp::server::{Page, Service, ToolCall, View};
+use toolgate_mcp::server::{RequestScope, Service, ToolCall, ToolMode};
 
-use crate::support::{PATIENCE, World, call, fixture, page};
+use crate::support::{PATIENCE, World, call, fixture, scope};
 
 const UPDATED: &str = "notifications/resources/updated";
 
@@ -20,15 +20,15 @@ struct Client {
 }
 
 impl Client {
-    async fn legacy(world: &World, page: Page) -> Self {
-        let mut client = Self::open(world, page);
+    async fn legacy(world: &World, scope: RequestScope) -> Self {
+        let mut client = Self::open(world, scope);
         client.ask("initialize", json!({ "protocolVersion": "2025-11-25", "capabilities": {} })).await;
         client
     }
 
     /// A modern one that listens for changes of these resources; and what it is told it will hear of.
-    async fn modern(world: &World, page: Page, uris: &[&str]) -> (Self, Value) {
-        let mut client = Self::open(world, page);
+    async fn modern(world: &World, scope: RequestScope, uris: &[&str]) -> (Self, Value) {
+        let mut client = Self::open(world, scope);
         let meta = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {},
         });
@@ -38,12 +38,12 @@ impl Client {
         (client, accepted)
     }
 
-    fn open(world: &World, page: Page) -> Self {
+    fn open(world: &World, scope: RequestScope) -> Self {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         let (reader, writer) = tokio::io::split(theirs);
         tokio::spawn(toolgate_mcp::server::serve_stdio(
             Arc::new(world.agent.clone()),
-            page,
+            scope,
             reader,
             writer,
             CancellationToken::new(),
@@ -101,7 +101,7 @@ impl Client {
 }
 
 async fn tool(world: &World, name: &str, arguments: Value) -> Value {
-    let asked = ToolCall { page: page(View::Direct), ..call(name, arguments) };
+    let asked = ToolCall { scope: scope(ToolMode::Direct), ..call(name, arguments) };
     world.agent.call(asked).await.unwrap()
 }
 
@@ -129,7 +129,7 @@ fn servers() -> Value {
 #[tokio::test]
 async fn what_is_not_there_is_not_watched() {
     let world = World::up(servers()).await;
-    let mut client = Client::legacy(&world, page(View::Direct)).await;
+    let mut client = Client::legacy(&world, scope(ToolMode::Direct)).await;
     let long = format!("ant://item/{}", "x".repeat(10_000));
     for (uri, message) in [
         ("cat://one", "there is no resource cat://one"),
@@ -148,11 +148,11 @@ async fn what_is_not_there_is_not_watched() {
     for uri in ["ant://one", "ant://item/7", "bee://two", "toolgate://health"] {
         assert_eq!(client.subscribe(uri).await["result"], json!({}), "{uri}");
     }
-    let mut coder = Client::legacy(&world, page(View::Code)).await;
+    let mut coder = Client::legacy(&world, scope(ToolMode::Code)).await;
     assert_eq!(coder.subscribe("ant://one").await["error"]["code"], -32002);
     assert_eq!(coder.subscribe("toolgate://health").await["result"], json!({}));
     let wanted = ["ant://one", "cat://one", "ant://item/refused", "bee://item/refused", "toolgate://stats"];
-    let (_client, accepted) = Client::modern(&world, page(View::Direct), &wanted).await;
+    let (_client, accepted) = Client::modern(&world, scope(ToolMode::Direct), &wanted).await;
     assert_eq!(accepted, json!(["ant://one", "toolgate://stats"]));
     world.gateway.shut_down().await;
 }
@@ -160,7 +160,7 @@ async fn what_is_not_there_is_not_watched() {
 #[tokio::test]
 async fn a_backend_that_tells_of_nothing_is_not_watched() {
     let world = World::up(json!({ "a": fixture(&["--offers", "ant", "--untold"]) })).await;
-    let mut client = Client::legacy(&world, page(View::Direct)).await;
+    let mut client = Client::legacy(&world, scope(ToolMode::Direct)).await;
     let refused = client.subscribe("ant://one").await;
     assert_eq!(refused["error"]["message"], "a does not tell of changes of its resources");
     world.gateway.shut_down().await;
@@ -171,10 +171,10 @@ async fn changes_reach_those_who_watch_until_they_leave() {
     let world = World::up(servers()).await;
     for (backend, scheme) in [("a", "ant"), ("b", "bee")] {
         let [one, two, item] = ["one", "two", "item/7"].map(|name| format!("{scheme}://{name}"));
-        let mut legacy = Client::legacy(&world, page(View::Direct)).await;
+        let mut legacy = Client::legacy(&world, scope(ToolMode::Direct)).await;
         legacy.subscribe(&one).await;
         legacy.subscribe(&item).await;
-        let (mut modern, _) = Client::modern(&world, page(View::Both), &[&one, &two]).await;
+        let (mut modern, _) = Client::modern(&world, scope(ToolMode::Both), &[&one, &two]).await;
         watches(&world, backend, &[&item, &one, &two]).await;
         touch(&world, backend, &[&one, &two, &item]).await;
         assert_eq!(legacy.two_updated().await, [item.as_str(), &one]);
@@ -192,7 +192,8 @@ async fn changes_reach_those_who_watch_until_they_leave() {
 #[tokio::test]
 async fn a_client_hears_only_of_backends_that_it_may_use() {
     let world = World::up(servers()).await;
-    let only = |name: &str| Page { view: View::Direct, access: Access::Only(vec![name.to_owned()]), ..Page::default() };
+    let only =
+        |name: &str| RequestScope { mode: ToolMode::Direct, access: Access::only([name]), ..RequestScope::default() };
     let (mut first, mut second) = (Client::legacy(&world, only("a")).await, Client::legacy(&world, only("b")).await);
     assert_eq!(second.subscribe("ant://one").await["error"]["code"], -32002);
     for client in [&mut first, &mut second] {
@@ -209,8 +210,8 @@ async fn a_client_hears_only_of_backends_that_it_may_use() {
 #[tokio::test]
 async fn a_client_hears_of_the_lists_that_its_view_shows() {
     let world = World::up(servers()).await;
-    let mut coder = Client::legacy(&world, page(View::Code)).await;
-    let mut direct = Client::legacy(&world, page(View::Direct)).await;
+    let mut coder = Client::legacy(&world, scope(ToolMode::Code)).await;
+    let mut direct = Client::legacy(&world, scope(ToolMode::Direct)).await;
     tool(&world, "a__grow_resource", json!({ "name": "three" })).await;
     while direct.receive().await["method"] != "notifications/resources/list_changed" {}
     tool(&world, "a__grow", json!({ "name": "fresh" })).await;
@@ -221,7 +222,7 @@ async fn a_client_hears_of_the_lists_that_its_view_shows() {
 #[tokio::test]
 async fn what_is_watched_stays_watched_when_its_backend_comes_back() {
     let world = World::up(servers()).await;
-    let mut client = Client::legacy(&world, page(View::Direct)).await;
+    let mut client = Client::legacy(&world, scope(ToolMode::Direct)).await;
     for (backend, uri) in [("a", "ant://one"), ("b", "bee://one")] {
         client.subscribe(uri).await;
         tool(&world, &format!("{backend}__crash"), json!({})).await;
@@ -243,7 +244,7 @@ async fn a_flood_of_changes_is_a_few_and_those_that_nobody_asked_for_are_none() 
     let world = World::up(servers()).await;
     for (backend, scheme) in [("a", "ant"), ("b", "bee")] {
         let (watched, last) = (format!("{scheme}://one"), format!("{scheme}://two"));
-        let mut client = Client::legacy(&world, page(View::Direct)).await;
+        let mut client = Client::legacy(&world, scope(ToolMode::Direct)).await;
         client.subscribe(&watched).await;
         client.subscribe(&last).await;
         let uris = [&watched, "ant://unasked/{n}", "bee://unasked/{n}", "toolgate://health", ""];

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use toolgate_mcp::server::{
-    Change, Completion, Fault, HttpOptions, Identity, News, Page, PromptCall, ResourceCall, Service, ServiceFuture,
-    ToolCall, Watch, ready,
+    Change, Completion, Fault, HttpOptions, Identity, News, PromptCall, RequestScope, ResourceCall, Service,
+    ServiceFuture, ToolCall, Watch, ready,
 };
 use toolgate_mcp::{InteractiveClient, Progress};
 
@@ -27,7 +27,8 @@ async fn main() -> std::io::Result<()> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["stdio"] => {
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-            toolgate_mcp::server::serve_stdio(service, Page::default(), input, output, CancellationToken::new()).await
+            toolgate_mcp::server::serve_stdio(service, RequestScope::default(), input, output, CancellationToken::new())
+                .await
         }
         ["http", address] => {
             let listener = tokio::net::TcpListener::bind(address).await?;
@@ -50,7 +51,7 @@ impl Service for Fixture {
         Identity { name: text("conformance-fixture"), version: text("1.0.0"), instructions: String::new() }
     }
 
-    fn tools(&self, _: &Page) -> Vec<Value> {
+    fn tools(&self, _: &RequestScope) -> Vec<Value> {
         let changed = self.has_changed.load(Ordering::Relaxed).then(offers::changed_tool);
         offers::tools().into_iter().chain(changed).collect()
     }
@@ -81,11 +82,11 @@ impl Service for Fixture {
         ready(offers::result_of(&call.name).ok_or_else(unknown))
     }
 
-    fn resources(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
+    fn resources(&self, _: &RequestScope) -> ServiceFuture<Vec<Value>> {
         ready(Ok(offers::resources()))
     }
 
-    fn resource_templates(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
+    fn resource_templates(&self, _: &RequestScope) -> ServiceFuture<Vec<Value>> {
         ready(Ok(vec![json!({
             "uriTemplate": "test://template/{id}/data", "name": "template",
             "description": "Data by its id.", "mimeType": "application/json",
@@ -102,7 +103,7 @@ impl Service for Fixture {
         ready(offers::contents_of(&call.uri).ok_or_else(unknown).map(|_| Watch::own()))
     }
 
-    fn prompts(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
+    fn prompts(&self, _: &RequestScope) -> ServiceFuture<Vec<Value>> {
         ready(Ok(offers::prompts()))
     }
 

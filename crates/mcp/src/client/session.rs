@@ -53,17 +53,17 @@ impl McpSession {
     }
 
     /// Every tool that the server lists, as sent, each name once.
-    pub async fn list_tools(&self, page: Duration) -> Result<Vec<Value>, LinkError> {
+    pub async fn list_tools(&self, scope: Duration) -> Result<Vec<Value>, LinkError> {
         if self.capability("tools").is_some() {
-            return self.list_pages(page).await;
+            return self.list_pages(scope).await;
         }
         // Small servers forget to declare their tools; others have none and say so, or nothing.
-        Ok(self.list_pages(page.min(UNDECLARED)).await.unwrap_or_default())
+        Ok(self.list_pages(scope.min(UNDECLARED)).await.unwrap_or_default())
     }
 
-    async fn list_pages(&self, page: Duration) -> Result<Vec<Value>, LinkError> {
+    async fn list_pages(&self, scope: Duration) -> Result<Vec<Value>, LinkError> {
         let mut listed = Listed::default();
-        self.read_pages("tools/list", "tools", page, |tool| listed.add(tool)).await?;
+        self.read_pages("tools/list", "tools", scope, |tool| listed.add(tool)).await?;
         Ok(listed.tools)
     }
 
@@ -101,7 +101,7 @@ impl McpSession {
     }
 
     /// Everything of a kind that the backend lists, asked for again only when it may be another list.
-    pub async fn list(&self, offer: Offer, page: Duration) -> Result<Arc<Offered>, LinkError> {
+    pub async fn list(&self, offer: Offer, scope: Duration) -> Result<Arc<Offered>, LinkError> {
         let inbox = &self.link.inbox;
         let mut slot = self.shelf.slot(offer).await;
         // Read before the list is: a change that comes meanwhile makes the list an old one.
@@ -112,7 +112,7 @@ impl McpSession {
         }
         let mut list = Offered::default();
         if self.has(offer) {
-            self.read_pages(offer.method(), offer.key(), page, |entry| list.add(entry, offer)).await?;
+            self.read_pages(offer.method(), offer.key(), scope, |entry| list.add(entry, offer)).await?;
         }
         let kept = Kept { list: Arc::new(list), edition, since: Instant::now() };
         Ok(Arc::clone(&slot.insert(kept).list))

@@ -20,7 +20,7 @@ pub(super) async fn call(desk: &Desk, asked: &Asked) -> Result<Result<Value, Fau
     let call = ToolCall {
         name: request.text("name")?.to_owned(),
         arguments: request.object("arguments")?,
-        page: asked.page.clone(),
+        scope: asked.scope.clone(),
         cancel: asked.cancel.clone(),
         progress: reporter.is_some().then_some(sink),
         caller: asked.party.caller,

@@ -16,7 +16,7 @@ use super::message::{Request, RpcError, error, invalid_params, no_such_method};
 use super::offer::{self, LIST_TTL};
 use super::outgoing::{Answer, Outgoing};
 use super::party::{Flight, Party};
-use super::service::{Completion, Fault, Page, PromptCall, ResourceCall, Service};
+use super::service::{Completion, Fault, PromptCall, RequestScope, ResourceCall, Service};
 use super::{call, news};
 use crate::result::is_question;
 
@@ -63,7 +63,7 @@ pub(super) struct Asked {
     pub(super) request: Request,
     pub(super) era: Era,
     pub(super) party: Arc<Party>,
-    pub(super) page: Page,
+    pub(super) scope: RequestScope,
     pub(super) outlet: Outlet,
     pub(super) cancel: CancellationToken,
 }
@@ -76,7 +76,7 @@ impl Asked {
 
     /// A resource, asked for by this client.
     pub(super) fn resource(&self, uri: &str) -> ResourceCall {
-        ResourceCall { uri: uri.to_owned(), page: self.page.clone(), caller: self.party.caller }
+        ResourceCall { uri: uri.to_owned(), scope: self.scope.clone(), caller: self.party.caller }
     }
 }
 
@@ -95,8 +95,8 @@ impl Desk {
         let id = request.id.clone();
         let cancel = flight.cancel.clone();
         let unanswered = cancel.clone().drop_guard();
-        let (party, page) = (Arc::clone(flight.party()), flight.page.clone());
-        let asked = Asked { request, era, party, page, outlet, cancel: cancel.clone() };
+        let (party, scope) = (Arc::clone(flight.party()), flight.scope.clone());
+        let asked = Asked { request, era, party, scope, outlet, cancel: cancel.clone() };
         let desk = Arc::clone(self);
         // A task of its own, so that a service that panics costs one answer and not the connection.
         let mut work = AbortOnDropHandle::new(tokio::spawn(async move { desk.serve(&asked).await }));
@@ -127,10 +127,10 @@ impl Desk {
 
     /// There may be thousands, and most are passed on as they came.
     async fn list_tools(&self, asked: &Asked) -> Result<Answer, RpcError> {
-        let (service, page) = (&self.service, &asked.page);
-        service.prepared(page).await.map_err(refused)?;
-        let (names, next) = list::page(service.tool_names(page), |name| name, asked.cursor())?;
-        let tools = names.iter().filter_map(|name| service.tool_text(name, page)).collect();
+        let (service, scope) = (&self.service, &asked.scope);
+        service.prepared(scope).await.map_err(refused)?;
+        let (names, next) = list::page(service.tool_names(scope), |name| name, asked.cursor())?;
+        let tools = names.iter().filter_map(|name| service.tool_text(name, scope)).collect();
         let mut end = end_of_page(next, asked.era);
         dress(&mut end, asked.era);
         Ok(Answer::Tools(tools, end))
@@ -167,26 +167,26 @@ impl Desk {
     }
 
     async fn serve_common(&self, asked: &Asked) -> Result<Value, RpcError> {
-        let (service, request, page) = (&self.service, &asked.request, &asked.page);
+        let (service, request, scope) = (&self.service, &asked.request, &asked.scope);
         match request.method.as_str() {
             "tools/call" => call::call(self, asked).await?.map_err(refused),
             "resources/list" if service.has_resources() => {
-                listed(service.resources(page).await.map_err(refused)?, "resources", "uri", asked)
+                listed(service.resources(scope).await.map_err(refused)?, "resources", "uri", asked)
             }
             "resources/templates/list" if service.has_resources() => {
-                let templates = service.resource_templates(page).await.map_err(refused)?;
+                let templates = service.resource_templates(scope).await.map_err(refused)?;
                 listed(templates, "resourceTemplates", "uriTemplate", asked)
             }
             "resources/read" if service.has_resources() => self.read(asked).await,
             "prompts/list" if service.has_prompts() => {
-                listed(service.prompts(page).await.map_err(refused)?, "prompts", "name", asked)
+                listed(service.prompts(scope).await.map_err(refused)?, "prompts", "name", asked)
             }
             "prompts/get" if service.has_prompts() => {
                 let name = request.text("name")?.to_owned();
                 let arguments = request.object("arguments")?;
-                let (page, caller) = (page.clone(), asked.party.caller);
+                let (scope, caller) = (scope.clone(), asked.party.caller);
                 let partner = era::partner(asked.era, request);
-                service.prompt(PromptCall { name, arguments, page, caller, partner }).await.map_err(refused)
+                service.prompt(PromptCall { name, arguments, scope, caller, partner }).await.map_err(refused)
             }
             "completion/complete" if service.has_completions() => self.complete(asked).await,
             method => Err(no_such_method(method)),
@@ -224,8 +224,8 @@ impl Desk {
         if !matches!(kind, Some("ref/prompt" | "ref/resource")) {
             return Err(invalid_params("`ref` is of type ref/prompt or ref/resource"));
         }
-        let (page, caller) = (asked.page.clone(), asked.party.caller);
-        let completion = Completion { reference: Value::Object(reference), argument: name, typed, page, caller };
+        let (scope, caller) = (asked.scope.clone(), asked.party.caller);
+        let completion = Completion { reference: Value::Object(reference), argument: name, typed, scope, caller };
         let mut values = self.service.complete(completion).await.map_err(refused)?;
         let total = values.len();
         values.truncate(MOST_VALUES);

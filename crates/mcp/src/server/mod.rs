@@ -28,8 +28,8 @@ mod watched;
 
 pub use http::{Authenticate, HttpOptions, Unauthorized, router};
 pub use service::{
-    Change, Completion, Fault, Identity, News, Page, PromptCall, ResourceCall, Service, ServiceFuture, ToolCall,
-    UnknownView, View, Watch, ready,
+    Change, Completion, Fault, Identity, News, PromptCall, RequestScope, ResourceCall, Service, ServiceFuture,
+    ToolCall, ToolMode, UnknownToolMode, Watch, ready,
 };
 pub use stdio::serve_stdio;
 

@@ -15,7 +15,7 @@ use super::desk::{Asked, Desk, Outlet};
 use super::message::{RpcError, invalid_params};
 use super::offer;
 use super::party::Party;
-use super::service::{Change, News, Page, Service};
+use super::service::{Change, News, RequestScope, Service};
 use super::watched::{self, Watched};
 use crate::protocol::{META_SERVER, META_SUBSCRIPTION};
 
@@ -30,13 +30,13 @@ struct Interest<'a> {
 /// A client that hears of what its page shows and it is interested in.
 struct Listener<'a> {
     service: &'a dyn Service,
-    page: &'a Page,
+    scope: &'a RequestScope,
     interest: Interest<'a>,
 }
 
 impl Listener<'_> {
     fn hears(&self, news: &News) -> bool {
-        self.interest.covers(news) && self.service.shows(news, self.page)
+        self.interest.covers(news) && self.service.shows(news, self.scope)
     }
 
     /// The next changes of interest; none once the service has ended.
@@ -103,12 +103,12 @@ impl<'a> Interest<'a> {
 pub(super) async fn relay(
     desk: &Desk,
     party: &Party,
-    page: &Page,
+    scope: &RequestScope,
     changes: &mut broadcast::Receiver<News>,
     outlet: &Outlet,
 ) {
     let service = &*desk.service;
-    let listener = Listener { service, page, interest: Interest::of_legacy(service, &party.watched) };
+    let listener = Listener { service, scope, interest: Interest::of_legacy(service, &party.watched) };
     while let Some(news) = listener.next(changes).await {
         for News { change, .. } in news {
             let (method, params) = told(&change);
@@ -135,7 +135,7 @@ pub(super) async fn listen(desk: &Desk, asked: &Asked) -> Result<Value, RpcError
     let tag = || json!({ META_SUBSCRIPTION: asked.request.id });
     let opening = json!({ "_meta": tag(), "notifications": interest.accepted() });
     asked.outlet.notify("notifications/subscriptions/acknowledged", opening).await;
-    let listener = Listener { service, page: &asked.page, interest };
+    let listener = Listener { service, scope: &asked.scope, interest };
     tokio::select! {
         () = desk.closing.cancelled() => {}
         () = asked.cancel.cancelled() => {}

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::message::{RpcError, error};
-use super::service::Page;
+use super::service::RequestScope;
 use super::watched::Watched;
 
 /// Requests of one client at the same time; more are refused.
@@ -40,7 +40,7 @@ impl Party {
     /// Takes a request in; it can be cancelled by its id from now on.
     ///
     /// The page is the request's own: what a client may see can change between two requests.
-    pub(super) fn board(self: &Arc<Self>, id: &Value, page: Page) -> Result<Flight, RpcError> {
+    pub(super) fn board(self: &Arc<Self>, id: &Value, scope: RequestScope) -> Result<Flight, RpcError> {
         let key = id.to_string();
         let mut flights = self.flights();
         if flights.contains_key(&key) {
@@ -51,7 +51,7 @@ impl Party {
         }
         let cancel = self.gone.child_token();
         flights.insert(key.clone(), cancel.clone());
-        Ok(Flight { party: Arc::clone(self), key, cancel, page })
+        Ok(Flight { party: Arc::clone(self), key, cancel, scope })
     }
 
     /// Heeds `notifications/cancelled`. One that names nothing of ours came too late.
@@ -88,7 +88,7 @@ pub(super) struct Flight {
     party: Arc<Party>,
     key: String,
     pub(super) cancel: CancellationToken,
-    pub(super) page: Page,
+    pub(super) scope: RequestScope,
 }
 
 impl Flight {
@@ -119,8 +119,10 @@ mod tests {
     #[test]
     fn a_cancel_reaches_the_request_of_exactly_that_id() {
         let party = party();
-        let (number, text) =
-            (party.board(&json!(1), Page::default()).unwrap(), party.board(&json!("1"), Page::default()).unwrap());
+        let (number, text) = (
+            party.board(&json!(1), RequestScope::default()).unwrap(),
+            party.board(&json!("1"), RequestScope::default()).unwrap(),
+        );
         cancel(&party, json!("1"));
         assert!(text.cancel.is_cancelled());
         assert!(!number.cancel.is_cancelled());
@@ -129,16 +131,16 @@ mod tests {
     #[test]
     fn an_id_is_free_again_once_answered() {
         let party = party();
-        let flight = party.board(&json!(1), Page::default()).unwrap();
-        assert_eq!(party.board(&json!(1), Page::default()).unwrap_err().code, -32600);
+        let flight = party.board(&json!(1), RequestScope::default()).unwrap();
+        assert_eq!(party.board(&json!(1), RequestScope::default()).unwrap_err().code, -32600);
         drop(flight);
-        assert!(party.board(&json!(1), Page::default()).is_ok());
+        assert!(party.board(&json!(1), RequestScope::default()).is_ok());
     }
 
     #[test]
     fn a_client_that_leaves_takes_its_requests_with_it() {
         let party = party();
-        let flight = party.board(&json!(1), Page::default()).unwrap();
+        let flight = party.board(&json!(1), RequestScope::default()).unwrap();
         party.leave();
         assert!(flight.cancel.is_cancelled());
     }
@@ -146,8 +148,9 @@ mod tests {
     #[test]
     fn a_client_has_only_so_many_requests_in_flight() {
         let party = party();
-        let flights: Vec<_> = (0..MOST_IN_FLIGHT).map(|id| party.board(&json!(id), Page::default()).unwrap()).collect();
-        assert_eq!(party.board(&json!("one more"), Page::default()).unwrap_err().code, -32603);
+        let flights: Vec<_> =
+            (0..MOST_IN_FLIGHT).map(|id| party.board(&json!(id), RequestScope::default()).unwrap()).collect();
+        assert_eq!(party.board(&json!("one more"), RequestScope::default()).unwrap_err().code, -32603);
         drop(flights);
         assert!(!party.is_busy());
     }

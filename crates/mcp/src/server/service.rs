@@ -13,7 +13,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::interaction::{InteractiveClient, Progress};
-use toolgate_wire::Access;
+use toolgate_wire::CallerScope;
 
 /// An answer on its way.
 pub type ServiceFuture<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
@@ -36,7 +36,7 @@ pub struct Identity {
 
 /// Which tools a client sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum View {
+pub enum ToolMode {
     /// The gateway's own few tools.
     #[default]
     Code,
@@ -46,33 +46,31 @@ pub enum View {
     Both,
 }
 
-/// A view that has no such name.
+/// No mode has this name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the mode is one of code, direct, both")]
-pub struct UnknownView;
+pub struct UnknownToolMode;
 
-impl std::str::FromStr for View {
-    type Err = UnknownView;
+impl std::str::FromStr for ToolMode {
+    type Err = UnknownToolMode;
 
-    fn from_str(name: &str) -> Result<Self, UnknownView> {
+    fn from_str(name: &str) -> Result<Self, UnknownToolMode> {
         match name {
             "code" => Ok(Self::Code),
             "direct" => Ok(Self::Direct),
             "both" => Ok(Self::Both),
-            _ => Err(UnknownView),
+            _ => Err(UnknownToolMode),
         }
     }
 }
 
-/// Who asks: decided by the door, from the transport and its credentials.
+/// For whom a request is answered: decided by the door, from the transport and its credentials.
 #[derive(Debug, Clone, Default)]
-pub struct Page {
+pub struct RequestScope {
     /// Which tools the client sees.
-    pub view: View,
-    /// Which backends it may use.
-    pub access: Access,
-    /// Which host functions its programs may use; none means all.
-    pub functions: Option<Vec<String>>,
+    pub mode: ToolMode,
+    /// Who it is, and what it may use.
+    pub caller: CallerScope,
 }
 
 /// One call of one tool.
@@ -83,7 +81,7 @@ pub struct ToolCall {
     /// Its arguments.
     pub arguments: Map<String, Value>,
     /// Who asks.
-    pub page: Page,
+    pub scope: RequestScope,
     /// Ends the call: a cancel notification, a closed stream, a dropped connection.
     pub cancel: CancellationToken,
     /// Where progress goes, if the client wants it.
@@ -102,7 +100,7 @@ pub struct ResourceCall {
     /// Its URI.
     pub uri: String,
     /// Who asks.
-    pub page: Page,
+    pub scope: RequestScope,
     /// See [`ToolCall::caller`].
     pub caller: u64,
 }
@@ -115,7 +113,7 @@ pub struct PromptCall {
     /// Its arguments.
     pub arguments: Map<String, Value>,
     /// Who asks.
-    pub page: Page,
+    pub scope: RequestScope,
     /// See [`ToolCall::caller`].
     pub caller: u64,
     /// See [`ToolCall::partner`].
@@ -132,7 +130,7 @@ pub struct Completion {
     /// What is typed so far.
     pub typed: String,
     /// Who asks.
-    pub page: Page,
+    pub scope: RequestScope,
     /// See [`ToolCall::caller`].
     pub caller: u64,
 }
@@ -224,43 +222,43 @@ pub trait Service: Send + Sync + 'static {
     fn identity(&self) -> Identity;
 
     /// Waits, within reason, for what is needed to list the tools of a page.
-    fn prepared(&self, page: &Page) -> ServiceFuture<()> {
-        let _ = page;
+    fn prepared(&self, scope: &RequestScope) -> ServiceFuture<()> {
+        let _ = scope;
         ready(Ok(()))
     }
 
     /// Every tool of the page, as tool objects (`name`, `description`, `inputSchema`, …).
-    fn tools(&self, page: &Page) -> Vec<Value>;
+    fn tools(&self, scope: &RequestScope) -> Vec<Value>;
 
     /// The names of those tools, in the same order: what pages are cut from.
-    fn tool_names(&self, page: &Page) -> Vec<String> {
-        let tools = self.tools(page);
+    fn tool_names(&self, scope: &RequestScope) -> Vec<String> {
+        let tools = self.tools(scope);
         tools.iter().filter_map(|tool| tool.get("name")?.as_str().map(str::to_owned)).collect()
     }
 
     /// One tool by its name. Worth its own answer where making the whole list is not free.
-    fn tool(&self, name: &str, page: &Page) -> Option<Value> {
+    fn tool(&self, name: &str, scope: &RequestScope) -> Option<Value> {
         let is_it = |tool: &Value| tool.get("name").and_then(Value::as_str) == Some(name);
-        self.tools(page).into_iter().find(is_it)
+        self.tools(scope).into_iter().find(is_it)
     }
 
     /// The same, as text of one line. Worth its own answer where there is one that need not be read first.
-    fn tool_text(&self, name: &str, page: &Page) -> Option<Box<RawValue>> {
-        to_raw_value(&self.tool(name, page)?).ok()
+    fn tool_text(&self, name: &str, scope: &RequestScope) -> Option<Box<RawValue>> {
+        to_raw_value(&self.tool(name, scope)?).ok()
     }
 
     /// Calls a tool; gives a `CallToolResult`.
     fn call(&self, call: ToolCall) -> ServiceFuture<Value>;
 
     /// Every resource.
-    fn resources(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
-        let _ = page;
+    fn resources(&self, scope: &RequestScope) -> ServiceFuture<Vec<Value>> {
+        let _ = scope;
         ready(Ok(Vec::new()))
     }
 
     /// Every resource template.
-    fn resource_templates(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
-        let _ = page;
+    fn resource_templates(&self, scope: &RequestScope) -> ServiceFuture<Vec<Value>> {
+        let _ = scope;
         ready(Ok(Vec::new()))
     }
 
@@ -275,8 +273,8 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// Every prompt.
-    fn prompts(&self, page: &Page) -> ServiceFuture<Vec<Value>> {
-        let _ = page;
+    fn prompts(&self, scope: &RequestScope) -> ServiceFuture<Vec<Value>> {
+        let _ = scope;
         ready(Ok(Vec::new()))
     }
 
@@ -312,8 +310,8 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// Whether a client with this page sees what the news are about. What it does not see, it does not hear of.
-    fn shows(&self, news: &News, page: &Page) -> bool {
-        let _ = (news, page);
+    fn shows(&self, news: &News, scope: &RequestScope) -> bool {
+        let _ = (news, scope);
         true
     }
 

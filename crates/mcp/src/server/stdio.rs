@@ -22,7 +22,7 @@ use super::message::{self, Message, Request, RpcError};
 use super::news;
 use super::outgoing::Outgoing;
 use super::party::Party;
-use super::service::{Page, Service};
+use super::service::{RequestScope, Service};
 use crate::framing::lines::{Line, Lines};
 use crate::framing::scan::IdScan;
 
@@ -37,7 +37,7 @@ const LAST_WORDS: Duration = Duration::from_millis(50);
 /// Serves one client until its input ends, its output breaks, or `shutdown` is cancelled.
 pub async fn serve_stdio<R, W>(
     service: Arc<dyn Service>,
-    page: Page,
+    scope: RequestScope,
     reader: R,
     writer: W,
     shutdown: CancellationToken,
@@ -50,7 +50,7 @@ where
     let mut writing = tokio::spawn(write(writer, outgoing));
     let desk = Arc::new(Desk { service, closing: shutdown.clone() });
     let party = Arc::new(Party::new(Party::number()));
-    let mut connection = Connection { desk, party, page, queue, tasks: JoinSet::new(), greeted: false };
+    let mut connection = Connection { desk, party, scope, queue, tasks: JoinSet::new(), greeted: false };
     let read = connection.read(Lines::new(reader, LARGEST_MESSAGE), &shutdown).await;
     connection.finish(if shutdown.is_cancelled() { DRAIN } else { LAST_WORDS }).await;
     if timeout(DRAIN, &mut writing).await.is_err() {
@@ -62,7 +62,7 @@ where
 struct Connection {
     desk: Arc<Desk>,
     party: Arc<Party>,
-    page: Page,
+    scope: RequestScope,
     queue: mpsc::Sender<Outgoing>,
     tasks: JoinSet<()>,
     /// Whether a legacy client has introduced itself.
@@ -133,7 +133,7 @@ impl Connection {
     async fn serve(&mut self, request: Request) {
         let id = request.id.clone();
         let era = era::of(&request, self.greeted);
-        let (era, flight) = match era.and_then(|era| Ok((era, self.party.board(&id, self.page.clone())?))) {
+        let (era, flight) = match era.and_then(|era| Ok((era, self.party.board(&id, self.scope.clone())?))) {
             Ok(accepted) => accepted,
             Err(error) => return self.refuse(Some(id), error).await,
         };
@@ -154,14 +154,14 @@ impl Connection {
         if std::mem::replace(&mut self.greeted, true) {
             return;
         }
-        let (desk, party, page) = (Arc::clone(&self.desk), Arc::clone(&self.party), self.page.clone());
+        let (desk, party, scope) = (Arc::clone(&self.desk), Arc::clone(&self.party), self.scope.clone());
         let outlet = Outlet::to(self.queue.clone());
         let mut changes = desk.service.changes();
         self.tasks.spawn(async move {
             tokio::select! {
                 () = party.left() => {}
                 () = desk.closing.cancelled() => {}
-                () = news::relay(&desk, &party, &page, &mut changes, &outlet) => {}
+                () = news::relay(&desk, &party, &scope, &mut changes, &outlet) => {}
             }
         });
     }

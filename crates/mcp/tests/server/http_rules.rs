@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolgate_mcp::server::{HttpOptions, Page, Unauthorized, View};
+use toolgate_mcp::server::{HttpOptions, RequestScope, ToolMode, Unauthorized};
 
 use crate::peer::{Ask, Host, MODERN, assert_fits, initialize, modern, notification, request};
 use crate::service::{Sample, odd_result};
@@ -156,8 +156,8 @@ async fn the_view_is_chosen_in_the_query() {
 async fn who_may_come_is_asked_with_every_request() {
     let authenticate = Arc::new(|headers: &axum::http::HeaderMap| {
         match headers.get("authorization").and_then(|value| value.to_str().ok()) {
-            Some("Bearer one") => Ok(Page::default()),
-            Some("Bearer two") => Ok(Page { view: View::Direct, ..Page::default() }),
+            Some("Bearer one") => Ok(RequestScope::default()),
+            Some("Bearer two") => Ok(RequestScope { mode: ToolMode::Direct, ..RequestScope::default() }),
             _ => Err(Unauthorized { challenge: Some("Bearer realm=\"gate\"".to_owned()) }),
         }
     });

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, ReadHal
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use toolgate_mcp::server::{HttpOptions, Page, Service};
+use toolgate_mcp::server::{HttpOptions, RequestScope, Service};
 
 pub(crate) const MODERN: &str = "2026-07-28";
 
@@ -85,7 +85,7 @@ impl Pipe {
         let shutdown = CancellationToken::new();
         let server = tokio::spawn(toolgate_mcp::server::serve_stdio(
             service,
-            Page::default(),
+            RequestScope::default(),
             server_reads,
             server_writes,
             shutdown.clone(),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 use toolgate_mcp::Progress;
 use toolgate_mcp::server::{
-    Change, Fault, Identity, News, Page, ResourceCall, Service, ServiceFuture, ToolCall, View, Watch, ready,
+    Change, Fault, Identity, News, RequestScope, ResourceCall, Service, ServiceFuture, ToolCall, ToolMode, Watch, ready,
 };
 
 /// A result that a decoder that guesses would spoil.
@@ -50,11 +50,11 @@ impl Service for Sample {
         Identity { name: "sample".to_owned(), version: "1".to_owned(), instructions: "Just ask.".to_owned() }
     }
 
-    fn tools(&self, page: &Page) -> Vec<Value> {
-        let kind = match page.view {
-            View::Code => "code",
-            View::Direct => "direct",
-            View::Both => "both",
+    fn tools(&self, scope: &RequestScope) -> Vec<Value> {
+        let kind = match scope.mode {
+            ToolMode::Code => "code",
+            ToolMode::Direct => "direct",
+            ToolMode::Both => "both",
         };
         let schema =
             json!({ "type": "object", "properties": { "region": { "type": "string", "x-mcp-header": "Region" } } });
@@ -95,7 +95,7 @@ impl Service for Sample {
         }
     }
 
-    fn resources(&self, _: &Page) -> ServiceFuture<Vec<Value>> {
+    fn resources(&self, _: &RequestScope) -> ServiceFuture<Vec<Value>> {
         Box::pin(std::future::ready(Ok(vec![json!({ "uri": "sample://a", "name": "a" })])))
     }
 
@@ -115,8 +115,8 @@ impl Service for Sample {
     }
 
     /// In the direct view there are no resources to hear of.
-    fn shows(&self, news: &News, page: &Page) -> bool {
-        page.view != View::Direct || news.change != Change::Resources
+    fn shows(&self, news: &News, scope: &RequestScope) -> bool {
+        scope.mode != ToolMode::Direct || news.change != Change::Resources
     }
 
     fn has_resources(&self) -> bool {

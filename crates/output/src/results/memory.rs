@@ -10,19 +10,26 @@ use super::{Kept, ResultId, ResultLimits, Whole, is_expired};
 const OVERHEAD: usize = 256;
 
 #[derive(Default)]
-pub(super) struct Memory(Mutex<Shelf>);
+pub(super) struct Memory(Mutex<ResultMap>);
+
+/// A result is found under its id by the owner it is kept for, and by nobody else.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) owner: Arc<str>,
+    pub(super) id: ResultId,
+}
 
 #[derive(Default)]
-struct Shelf {
-    results: HashMap<ResultId, (SystemTime, Whole)>,
+struct ResultMap {
+    results: HashMap<Key, (SystemTime, Whole)>,
     /// Oldest first.
-    order: VecDeque<ResultId>,
+    order: VecDeque<Key>,
     bytes: usize,
 }
 
 impl Memory {
     /// False if the result is larger than the store.
-    pub(super) fn put(&self, id: &ResultId, kept: Kept<'_>, now: SystemTime, limits: &ResultLimits) -> bool {
+    pub(super) fn put(&self, key: Key, kept: Kept<'_>, now: SystemTime, limits: &ResultLimits) -> bool {
         let cost = cost(&kept.text);
         if cost > limits.max_bytes {
             return false;
@@ -31,31 +38,31 @@ impl Memory {
         let mut text = kept.text.into_owned();
         text.shrink_to_fit();
         let whole = Whole { kind: kept.kind, text: Arc::new(text) };
-        let mut shelf = self.shelf();
-        shelf.drop_expired(now, limits);
-        while shelf.bytes + cost > limits.max_bytes && shelf.drop_oldest() {}
-        shelf.bytes += cost;
-        shelf.order.push_back(id.clone());
-        shelf.results.insert(id.clone(), (now, whole));
+        let mut map = self.map();
+        map.drop_expired(now, limits);
+        while map.bytes + cost > limits.max_bytes && map.drop_oldest() {}
+        map.bytes += cost;
+        map.order.push_back(key.clone());
+        map.results.insert(key, (now, whole));
         true
     }
 
-    pub(super) fn get(&self, id: &ResultId, now: SystemTime, limits: &ResultLimits) -> Option<Whole> {
-        let mut shelf = self.shelf();
-        shelf.drop_expired(now, limits);
-        let (kept_at, whole) = shelf.results.get(id)?;
+    pub(super) fn get(&self, key: &Key, now: SystemTime, limits: &ResultLimits) -> Option<Whole> {
+        let mut map = self.map();
+        map.drop_expired(now, limits);
+        let (kept_at, whole) = map.results.get(key)?;
         (!is_expired(*kept_at, now, limits)).then(|| whole.clone())
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+    fn map(&self) -> MutexGuard<'_, ResultMap> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelf {
+impl ResultMap {
     fn drop_expired(&mut self, now: SystemTime, limits: &ResultLimits) {
-        let expired = |shelf: &Self| {
-            let oldest = shelf.order.front().and_then(|id| shelf.results.get(id));
+        let expired = |map: &Self| {
+            let oldest = map.order.front().and_then(|id| map.results.get(id));
             oldest.is_some_and(|(kept_at, _)| is_expired(*kept_at, now, limits))
         };
         while expired(self) && self.drop_oldest() {}

@@ -32,7 +32,7 @@ pub use path::{BadPath, KeyPath};
 pub use read::{BadLines, LineRange, ReadError, Reading};
 
 use directory::Directory;
-use memory::Memory;
+use memory::{Key, Memory};
 
 /// How a kept text is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +84,8 @@ pub struct ResultStore {
     limits: ResultLimits,
     clock: Clock,
     place: Place,
+    /// For whom results are kept and found in memory. The folder of the command line has one user.
+    owner: Arc<str>,
 }
 
 #[derive(Clone)]
@@ -95,7 +97,7 @@ enum Place {
 impl ResultStore {
     /// A store in memory.
     pub fn new(limits: ResultLimits) -> Self {
-        Self { limits, clock: Arc::new(SystemTime::now), place: Place::Memory(Arc::default()) }
+        Self { limits, clock: Arc::new(SystemTime::now), place: Place::Memory(Arc::default()), owner: "".into() }
     }
 
     /// A store in a directory that only the current user can enter. It is made if it is not there.
@@ -104,7 +106,17 @@ impl ResultStore {
     /// If the directory cannot be made, is a link, or belongs to someone else.
     pub fn at(dir: &Path, limits: ResultLimits) -> io::Result<Self> {
         let place = Place::Directory(Arc::new(Directory::open(dir)?));
-        Ok(Self { limits, clock: Arc::new(SystemTime::now), place })
+        Ok(Self { limits, clock: Arc::new(SystemTime::now), place, owner: "".into() })
+    }
+
+    /// The same store for one owner: results that are kept through it are found through it alone.
+    #[must_use]
+    pub fn of(&self, owner: &str) -> Self {
+        Self { owner: owner.into(), ..self.clone() }
+    }
+
+    fn key(&self, id: &ResultId) -> Key {
+        Key { owner: Arc::clone(&self.owner), id: id.clone() }
     }
 
     /// The same store by another clock.
@@ -119,7 +131,7 @@ impl ResultStore {
         let id = ResultId::random()?;
         let now = (self.clock)();
         let taken = match &self.place {
-            Place::Memory(memory) => memory.put(&id, kept, now, &self.limits),
+            Place::Memory(memory) => memory.put(self.key(&id), kept, now, &self.limits),
             Place::Directory(directory) => directory.put(&id, &kept, now, &self.limits).unwrap_or_else(|error| {
                 tracing::warn!(%error, "a result could not be kept");
                 false
@@ -136,10 +148,22 @@ impl ResultStore {
         let id = ResultId::parse(id)?;
         let now = (self.clock)();
         let found = match &self.place {
-            Place::Memory(memory) => memory.get(&id, now, &self.limits),
+            Place::Memory(memory) => memory.get(&self.key(&id), now, &self.limits),
             Place::Directory(directory) => directory.get(&id, now, &self.limits),
         };
         found.ok_or(ReadError::Gone { id, kept_for: self.limits.time_to_live })
+    }
+
+    /// The whole result as JSON text to compute on; a kept text is a JSON string.
+    ///
+    /// # Errors
+    /// See [`ResultStore::get`].
+    pub fn data(&self, id: &str) -> Result<String, ReadError> {
+        let whole = self.get(id)?;
+        Ok(match whole.kind {
+            Kind::Json => whole.text.to_string(),
+            Kind::Text => serde_json::Value::from(whole.text.as_str()).to_string(),
+        })
     }
 
     /// A part of a result as text.

@@ -247,3 +247,13 @@ fn line_ranges_are_written_as_numbers_from_one() {
     assert_eq!(parsed("7-"), LineRange::new(7, usize::MAX));
     assert_eq!([parsed("0-3"), parsed("4-3"), parsed("a"), parsed("-")], [None; 4]);
 }
+
+#[test]
+fn a_result_is_found_by_its_owner_alone() {
+    let store = ResultStore::new(ResultLimits::default());
+    let kept = || Kept { kind: Kind::Json, text: "1".into() };
+    let id = store.of("alice").keep(kept()).unwrap().to_string();
+    assert!(store.of("alice").get(&id).is_ok());
+    assert!(store.of("bob").get(&id).is_err());
+    assert!(store.get(&id).is_err());
+}

@@ -59,7 +59,7 @@ async fn serve(service: Service, caller: Caller, mut socket: WebSocket) {
     };
     let run = opening::parse(text.as_bytes()).and_then(|opening| opening.admit(&service, &caller));
     match run {
-        Ok(run) => talk::talk(&service, &caller, socket, run).await,
+        Ok(run) => talk::talk(&service, socket, run).await,
         Err(refusal) => {
             let message = json!(refusal.to_reply()).to_string();
             if socket.send(Message::text(message)).await.is_ok() {

@@ -6,16 +6,16 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
-use toolgate_engine::CancellationToken;
 
 use super::lent::{Lent, Outgoing};
 use crate::body::{self, escaped};
-use crate::limits::{self, Wishes};
+use crate::limits::AskedLimits;
 use crate::messages::{RunEngine, RunProfile, Whole};
 use crate::refusal::Refusal;
-use crate::run::{Job, context, named};
+use crate::run::{context, named};
 use crate::{Caller, Service};
 use toolgate_functions::{HostFunction, Param, Presence, Registry};
+use toolgate_gateway::run::{Door, RunRequest};
 
 /// Signatures are compiled, which costs more than their bytes.
 const MAX_SIGNATURES: usize = 256 * 1024;
@@ -69,7 +69,7 @@ fn anything() -> Value {
 
 /// A run that may begin, and what is to be sent while it goes on.
 pub(super) struct Admitted {
-    pub(super) job: Job,
+    pub(super) request: RunRequest,
     pub(super) lent: Arc<Lent>,
     pub(super) outgoing: UnboundedReceiver<Outgoing>,
 }
@@ -82,8 +82,8 @@ pub(super) fn parse(text: &[u8]) -> Result<Opening, Refusal> {
 impl Opening {
     /// Checks everything that can be checked before the run.
     pub(super) fn admit(self, service: &Service, caller: &Caller) -> Result<Admitted, Refusal> {
-        let rules = service.rules();
-        let own = caller.functions(&rules.functions);
+        let scope = caller.scope();
+        let own = service.runner().functions(&scope);
         let own = match &self.builtins {
             Some(names) => named(&own, names, "/builtins")?,
             None => own,
@@ -91,18 +91,18 @@ impl Opening {
         let (lent, outgoing) = Lent::new();
         let functions = own.merged(&borrowed(self.functions.as_deref(), &lent)?);
         let profile = self.profile.unwrap_or_default().into();
-        let wishes = Wishes { timeout_ms: self.timeout_ms, max_heap_mb: self.max_heap_mb };
-        let job = Job {
-            code: self.code.ok_or_else(|| Refusal::missing("/code"))?,
+        let asked = AskedLimits { timeout_ms: self.timeout_ms, max_heap_mb: self.max_heap_mb };
+        let request = RunRequest {
             data: context(self.context)?,
-            profile,
-            limits: limits::granted(profile, &rules.profiles, wishes)?,
-            functions,
+            limits: asked.checked(service.runner(), profile)?,
+            caller: scope,
+            functions: Some(functions),
             engine: self.engine.map(Into::into),
-            cancel: CancellationToken::new(),
             observer: Some(lent.clone()),
+            door: Door::WebSocket,
+            ..RunRequest::new(profile, self.code.ok_or_else(|| Refusal::missing("/code"))?)
         };
-        Ok(Admitted { job, lent, outgoing })
+        Ok(Admitted { request, lent, outgoing })
     }
 }
 

@@ -10,8 +10,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::lent::{Lent, Outgoing};
 use super::opening::Admitted;
+use crate::Service;
 use crate::refusal::Refusal;
-use crate::{Caller, Service};
+use crate::run::Output;
 
 /// How long the other side may take to say goodbye.
 const GOODBYE: Duration = Duration::from_secs(5);
@@ -25,15 +26,15 @@ enum Stopped {
 }
 
 /// Runs the program, and ends it if the other side goes.
-pub(super) async fn talk(service: &Service, caller: &Caller, socket: WebSocket, run: Admitted) {
-    let Admitted { job, lent, outgoing } = run;
+pub(super) async fn talk(service: &Service, socket: WebSocket, run: Admitted) {
+    let Admitted { request, lent, outgoing } = run;
     let silence = service.limits().silence;
     let (sink, stream) = socket.split();
     let mut writing = std::pin::pin!(write(sink, outgoing, silence / 3));
     let mut reading = std::pin::pin!(read(stream, &lent, silence));
     // Dropping the run kills its worker, so each way out of here before its end is an abort.
     {
-        let mut running = std::pin::pin!(service.perform(caller, job));
+        let mut running = std::pin::pin!(service.perform(request, Output::default()));
         let last = tokio::select! {
             ended = &mut running => match ended {
                 Ok(reply) => json!({ "report": reply }),

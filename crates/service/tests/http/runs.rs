@@ -4,8 +4,9 @@ use crate::harness::{Case, cases};
 use crate::support::{Server, Setup, hold, read, start};
 use serde_json::{Value, json};
 use std::time::Duration;
-use toolgate_config::checked::{ProfileLimits, Profiles};
+use toolgate_config::checked::Profiles;
 use toolgate_engine::{Engine, V8Settings};
+use toolgate_wire::LimitRequest;
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -157,7 +158,7 @@ async fn a_caller_that_goes_takes_its_run_along() {
 }
 
 async fn a_configured_limit_is_the_most_one_may_ask_for() {
-    let chain = ProfileLimits { timeout: Some(Duration::from_millis(100)), ..ProfileLimits::default() };
+    let chain = LimitRequest { wall: Some(Duration::from_millis(100)), ..LimitRequest::default() };
     let profiles = Profiles { chain, ..Profiles::default() };
     let server = start(Setup { profiles, ..Setup::default() }).await;
     check_failure(&server, json!({"code": "for(;;);"}), ("TIMEOUT", None)).await;

@@ -156,10 +156,9 @@ async fn a_session_goes_with_the_key_that_opened_it() {
     assert_eq!(foreign.refusal(), "404 NOT_FOUND");
     let body = r#"{"args": [1, 2]}"#;
     assert_eq!(call(&server, &session, "add", body).await.status, 200);
-    let functions = Setup::default().functions;
-    server.service.change(Rules::new(http(vec![key("two")]), Default::default(), functions.clone()));
+    server.service.change(Rules::new(http(vec![key("two")])));
     assert_eq!(call(&server, &session, "add", body).await.refusal(), "401 UNAUTHORIZED");
-    server.service.change(Rules::new(http(vec![]), Default::default(), functions));
+    server.service.change(Rules::new(http(vec![])));
     assert_eq!(call(&server, &session, "add", body).await.refusal(), "401 UNAUTHORIZED");
 }
 

@@ -14,6 +14,8 @@ use toolgate_config::values::{Glob, KeyHash, Rate, Setting};
 use toolgate_engine::{Engine, EngineBuilder};
 use toolgate_functions::{HostFunction, Registry};
 use toolgate_gateway::bridge::{Bridge, scripted::Script};
+use toolgate_gateway::run::{FixedEnvironment, Runner};
+use toolgate_output::results::{ResultLimits, ResultStore};
 use toolgate_service::rpc_sessions::{MemoryStore, Sessions, SystemClock};
 use toolgate_service::{Ending, Parts, Rules, ServerLimits, Service, ServiceLimits, listen, serve};
 
@@ -134,11 +136,18 @@ pub(crate) async fn start(setup: Setup) -> Server {
     let script = Script::parse(&tools.to_string()).expect("a script");
     let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
     script.providers().for_each(|(name, provider)| bridge.provide(name, provider));
+    let Profiles { compute, chain, snippet } = setup.profiles;
+    let environment = FixedEnvironment {
+        functions: setup.functions,
+        compute,
+        chain,
+        snippet,
+        results: Some(ResultStore::new(ResultLimits::default())),
+    };
     let service = Service::new(Parts {
-        engine: setup.engine.build().expect("an engine"),
-        bridge: Arc::new(bridge),
+        runner: Runner::new(setup.engine.build().expect("an engine"), Arc::new(bridge), Arc::new(environment)),
         sessions: setup.sessions,
-        rules: Rules::new(setup.http, setup.profiles, setup.functions),
+        rules: Rules::new(setup.http),
         ending: ending.clone(),
         limits: setup.service,
         public_url: None,

@@ -1,7 +1,8 @@
 //! `toolgate call`: one tool, by hand.
 
 use serde_json::{Map, Value};
-use toolgate_gateway::bridge::Asked;
+use toolgate_gateway::backends::ReplyMode;
+use toolgate_gateway::bridge::{Answer, RequestContext};
 
 use super::super::{Exit, Usage};
 use super::{Opened, all_up, spinner, tool};
@@ -16,11 +17,18 @@ pub(crate) fn call(args: &CallArgs) -> anyhow::Result<Exit> {
         let catalog = gateway.catalog();
         let found = tool(&catalog, &args.tool)?;
         let waiting = spinner("calling");
-        let answer = gateway.bridge().call(found.backend.name(), &found.tool().name, arguments, Asked::default()).await;
+        let reply = if args.json { ReplyMode::Raw } else { ReplyMode::Value };
+        let context = RequestContext { reply, ..RequestContext::default() };
+        let answer = gateway.bridge().call(found.backend.name(), &found.tool().name, arguments, context).await;
         waiting.finish_and_clear();
         match answer {
-            Ok(answer) if args.json => out(escape::json(&answer.raw.unwrap_or(answer.value).to_string()))?,
-            Ok(answer) => match answer.value {
+            Ok(Answer::Raw(raw)) => {
+                out(escape::json(&raw.to_string()))?;
+                if raw.get("isError") == Some(&Value::Bool(true)) {
+                    return Ok(Exit::Failed);
+                }
+            }
+            Ok(answer) => match answer.into_value() {
                 Value::String(text) => out(escape::text(&text))?,
                 value => out(escape::json(&serde_json::to_string_pretty(&value)?))?,
             },

@@ -10,14 +10,15 @@ use tokio_util::sync::CancellationToken;
 use toolgate_config::{Env, watch};
 use toolgate_gateway::agent::Agent;
 use toolgate_gateway::gateway::{Gateway, engine_builder};
-use toolgate_mcp::server::View;
-use toolgate_service::front;
+use toolgate_mcp::server::ToolMode;
+use toolgate_service::serve as doors;
 use tracing_subscriber::EnvFilter;
 
 use super::super::Exit;
 use super::{Opened, configuration, sentences};
 use crate::args::servers::ServeArgs;
 use crate::print::note;
+use crate::runner::cancel_on_signal;
 
 /// How often the configuration file is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -30,7 +31,7 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     if !config.warnings.is_empty() {
         note(sentences(&config.warnings));
     }
-    let view = args.mode.map_or_else(|| front::view_of(config.settings.mode), View::from);
+    let mode = args.mode.map_or_else(|| doors::tool_mode(config.settings.mode), ToolMode::from);
     let address = args.http;
     let watched = (!args.servers.demo).then(|| Arc::new(config.clone()));
     let mut engine = engine_builder(&config.settings);
@@ -42,59 +43,43 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
             gateway.follow_file(watch::watch(config, Env::of_process(), LOOK));
         }
         let shutdown = CancellationToken::new();
-        tokio::spawn(until_asked_to_stop(shutdown.clone()));
+        tokio::spawn(cancel_on_signal(shutdown.clone()));
         match address {
-            Some(address) => over_http(gateway, view, address, shutdown).await?,
-            None => over_stdio(gateway, view, shutdown).await?,
+            Some(address) => over_http(gateway, mode, address, shutdown).await?,
+            None => over_stdio(gateway, mode, shutdown).await?,
         }
         Ok(Exit::Done)
     })
 }
 
-async fn over_stdio(gateway: &Arc<Gateway>, view: View, shutdown: CancellationToken) -> anyhow::Result<()> {
+async fn over_stdio(gateway: &Arc<Gateway>, mode: ToolMode, shutdown: CancellationToken) -> anyhow::Result<()> {
     if std::io::stdin().is_terminal() {
         note("waiting for an MCP client on standard input; `toolgate connect CLIENT` sets one up; Ctrl-C ends it");
     }
-    Ok(front::stdio(&Agent::new(Arc::clone(gateway)), view, shutdown).await?)
+    Ok(doors::stdio(&Agent::new(Arc::clone(gateway)), mode, shutdown).await?)
 }
 
 async fn over_http(
     gateway: &Arc<Gateway>,
-    view: View,
+    mode: ToolMode,
     address: std::net::SocketAddr,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen at {address}"))?;
     note(format_args!("listening at http://{}, MCP at /mcp", listener.local_addr()?));
-    Ok(front::http(&Agent::new(Arc::clone(gateway)), view, listener, shutdown).await?)
+    Ok(doors::http(&Agent::new(Arc::clone(gateway)), mode, listener, shutdown).await?)
 }
 
 pub(crate) fn demo() -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(async {
         let shutdown = CancellationToken::new();
-        tokio::spawn(until_asked_to_stop(shutdown.clone()));
+        tokio::spawn(cancel_on_signal(shutdown.clone()));
         toolgate_demo::serve_stdio(shutdown).await
     });
     runtime.shutdown_background();
     served?;
     Ok(Exit::Done)
-}
-
-/// Ctrl-C, or the polite signal to end.
-async fn until_asked_to_stop(shutdown: CancellationToken) {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let Ok(mut ended) = signal(SignalKind::terminate()) else { return };
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = ended.recv() => {}
-        }
-    }
-    #[cfg(not(unix))]
-    let _ = tokio::signal::ctrl_c().await;
-    shutdown.cancel();
 }
 
 /// Warnings go to standard error; standard output belongs to the protocol. `TOOLGATE_LOG` asks for more.

@@ -1,25 +1,20 @@
 //! `call_tool_chain`: a program that calls tools.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate_engine::Observer;
-use toolgate_wire::{LimitRequest, Limits, Profile};
+use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use super::super::answer::{bounded, text_block};
 use super::super::arguments::{Arguments, Complaint};
 use super::super::progress::Steps;
-use super::super::session::Run;
-use super::super::{Shared, content, waiting};
+use super::super::{Shared, caller_of, content};
 use super::{Answering, Hints, Tool};
-use crate::backends::ReplyMode;
-use crate::bridge::RequestContext;
-use crate::chain::{ChainReport, ChainRequest, explain};
-use crate::gateway::{chain_limits, output_settings};
-use toolgate_functions::CallContext;
+use crate::run::{Door, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
 use toolgate_mcp::server::ToolCall;
-use toolgate_output::{self, OutputSettings, Stage};
+use toolgate_output::{OutputSettings, Stage};
 
 pub(in super::super) static TOOL: Tool = Tool {
     name: "call_tool_chain",
@@ -60,7 +55,7 @@ fn schema() -> Value {
                 "description": "Milliseconds for the whole run; 30000 unless configured otherwise.",
             },
             "max_output_size": {
-                "type": "integer", "minimum": 256, "maximum": MAX_OUTPUT,
+                "type": "integer", "minimum": OUTPUT_SIZE.start(), "maximum": OUTPUT_SIZE.end(),
                 "description": "Most bytes to return. What is left out is kept for read_result and query_result.",
             },
             "intent": {
@@ -73,122 +68,80 @@ fn schema() -> Value {
     })
 }
 
-/// Most bytes that a caller may ask for.
-const MAX_OUTPUT: u64 = 64 << 20;
-/// Calls listed in a report.
-const SHOWN_CALLS: usize = 100;
+/// Calls listed in `_meta`.
+const MAX_CALLS: usize = 100;
 
 async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
     let arguments = Arguments::new(&call.arguments, &["code", "timeout", "max_output_size", "intent"])?;
     let code = arguments.text("code")?;
     let timeout = arguments.count("timeout", 1..=600_000)?.map(Duration::from_millis);
-    let room = arguments.count("max_output_size", 256..=MAX_OUTPUT)?;
+    let room = arguments.count("max_output_size", OUTPUT_SIZE)?;
     let intent = arguments.optional_text("intent")?;
 
-    let config = shared.gateway.config();
-    let mut limits = chain_limits(&config.settings);
-    limits.wall = timeout.or(limits.wall);
-    let mut settings = output_settings(&config.settings);
+    let runner = shared.gateway.runner();
+    let mut settings = runner.output();
     settings.max_output_size = room.and_then(|room| usize::try_from(room).ok()).unwrap_or(settings.max_output_size);
 
-    let report = perform(&shared, &call, code, limits).await;
-    let id = execution_id();
-    let answer = answer(&shared, &report, &id, code, &settings, intent);
-    shared.session.record(Run {
-        id,
-        tool: TOOL.name,
-        road: report.road.name(),
-        ok: report.report.failure().is_none(),
-        ms: report.report.execution_ms(),
-        bytes_processed: answer.processed,
-        bytes_returned: answer.returned,
-        calls: report.report.calls,
-    });
-    Ok(answer.result)
-}
-
-async fn perform(shared: &Shared, call: &ToolCall, code: &str, mut limits: LimitRequest) -> ChainReport {
-    let since = Instant::now();
-    let wall = limits.wall.unwrap_or(Limits::of(Profile::Chain).wall);
-    let access = &call.page.access;
-    waiting::for_mentioned(shared, code, access, wall.mul_f64(0.9), &call.cancel).await;
-    let left = wall.saturating_sub(since.elapsed()).max(Duration::from_millis(1));
-    // A time that was not asked for and not used up stays the engine's to decide.
-    limits.wall = if limits.wall.is_some() || since.elapsed() > Duration::from_millis(1) { Some(left) } else { None };
     let steps = call.progress.clone().map(Steps::new);
-    let deadline = since + wall;
-    let request = ChainRequest {
-        code: code.to_owned(),
-        limits,
-        asked: RequestContext {
-            access: access.clone(),
-            cancel: call.cancel.clone(),
-            progress: steps.as_ref().map(|steps| steps.nested()),
-            caller: call.caller,
-            timeout: None,
-            deadline: Some(deadline),
-            taker: ReplyMode::Value,
-        },
-        functions: shared.functions(&call.page),
-        context: CallContext { cancel: call.cancel.clone(), deadline: Some(deadline.into()), ..CallContext::default() },
+    let request = RunRequest {
+        limits: LimitRequest { wall: timeout, ..LimitRequest::default() },
+        caller: caller_of(&call),
+        cancel: call.cancel.clone(),
+        progress: steps.as_ref().map(|steps| steps.nested()),
         observer: steps.map(|steps| steps as Arc<dyn Observer>),
-        engine: None,
-        no_short_cuts: false,
+        door: Door::Mcp(TOOL.name),
+        ..RunRequest::new(Profile::Chain, code)
     };
-    let warnings = request.context.warnings.clone();
-    let mut report = shared.gateway.chain().run(request).await;
-    report.report.warnings.extend(warnings.to_vec());
-    report
+    let caller = request.caller.clone();
+    let run = runner.run(request).await;
+    let answer = answer(runner, &run, &caller, code, &settings, intent);
+    runner.history().shaped(&run.id, answer.transfer);
+    Ok(answer.result)
 }
 
 /// What goes back, and how much of how much.
 struct Answer {
     result: Value,
-    processed: u64,
-    returned: u64,
+    transfer: Transfer,
 }
 
 fn answer(
-    shared: &Shared,
-    done: &ChainReport,
-    id: &str,
+    runner: &Runner,
+    run: &RunReport,
+    caller: &CallerScope,
     code: &str,
     settings: &OutputSettings,
     intent: Option<&str>,
 ) -> Answer {
-    let report = &done.report;
-    let mut meta = report_meta(done, id);
-    let (blocks, processed) = match report.value() {
+    let mut meta = report_meta(run);
+    let (blocks, processed) = match run.report.value() {
         Err(_) => {
-            let text = explain(report, code);
+            let text = explain(&run.report, code);
             let processed = text.len();
             (vec![text_block(bounded(text, settings.max_output_size))], processed)
         }
         Ok(value) => {
-            let console = console(done, settings.max_output_size / 4);
-            let warnings = warnings(done, settings.max_output_size / 8);
+            let console = console(run, settings.max_output_size / 4);
+            let warnings = warnings(run, settings.max_output_size / 8);
             let beside: usize = console.iter().chain(&warnings).map(String::len).sum();
             let room = settings.max_output_size.saturating_sub(beside);
             let settings = OutputSettings { max_output_size: room, ..settings.clone() };
-            let (mut blocks, processed) = match content::blocks(value.get()) {
-                Some(blocks) => (within(blocks, room), value.get().len()),
-                None => {
-                    let keep = &mut |kept: toolgate_output::results::Kept<'_>| shared.gateway.results().keep(kept);
-                    let response = toolgate_output::shape(value.get(), &settings, intent, keep);
-                    meta["output"] = output_meta(&response);
-                    (vec![text_block(response.text)], response.bytes_processed)
-                }
-            };
+            let shown = content::blocks(value.get()).map(|blocks| (within(blocks, room), value.get().len()));
+            let (mut blocks, processed) = shown.unwrap_or_else(|| {
+                let Some(response) = runner.shape(run, caller, &settings, intent) else { return (Vec::new(), 0) };
+                meta["output"] = output_meta(&response);
+                (vec![text_block(response.text)], response.bytes_processed)
+            });
             blocks.extend(console.into_iter().chain(warnings).map(text_block));
             (blocks, processed)
         }
     };
     let returned: usize = blocks.iter().filter_map(|block| block["text"].as_str()).map(str::len).sum();
     let mut result = json!({ "content": blocks, "_meta": { "toolgate/report": meta } });
-    if report.failure().is_some() {
+    if run.report.failure().is_some() {
         result["isError"] = Value::Bool(true);
     }
-    Answer { result, processed: processed as u64, returned: returned as u64 }
+    Answer { result, transfer: Transfer { processed: processed as u64, returned: returned as u64 } }
 }
 
 /// Texts among pictures are bounded like any text; the pictures themselves are what they are.
@@ -205,8 +158,8 @@ fn within(blocks: Vec<Value>, room: usize) -> Vec<Value> {
     blocks.into_iter().map(shorten).collect()
 }
 
-fn console(done: &ChainReport, room: usize) -> Option<String> {
-    let logs = &done.report.logs;
+fn console(run: &RunReport, room: usize) -> Option<String> {
+    let logs = &run.report.logs;
     if logs.stdout.is_empty() && logs.stderr.is_empty() {
         return None;
     }
@@ -219,28 +172,19 @@ fn console(done: &ChainReport, room: usize) -> Option<String> {
     Some(bounded(text, room))
 }
 
-fn warnings(done: &ChainReport, room: usize) -> Option<String> {
-    let warnings = &done.report.warnings;
+fn warnings(run: &RunReport, room: usize) -> Option<String> {
+    let warnings = &run.report.warnings;
     (!warnings.is_empty()).then(|| bounded(format!("warnings:\n{}", warnings.join("\n")), room.min(4_096)))
 }
 
-fn report_meta(done: &ChainReport, id: &str) -> Value {
-    let report = &done.report;
-    let mut meta = json!({
-        "execution_id": id,
-        "engine": report.engine,
-        "path": done.road.name(),
-        "isolation": report.isolation,
-        "ms": report.execution_ms(),
-        "usage": report.usage,
-        "calls": report.calls.iter().take(SHOWN_CALLS).collect::<Vec<_>>(),
-        "call_count": report.calls.len(),
-        "safe_to_retry": report.safe_to_retry(),
-        "warnings": report.warnings,
-    });
-    if let Some(failure) = report.failure() {
-        meta["code"] = json!(failure.code);
-        meta["position"] = json!(failure.position);
+/// The report without its value, which is the content. Long lists are cut, and say how long they are.
+fn report_meta(run: &RunReport) -> Value {
+    let mut meta = serde_json::to_value(run.without_value()).unwrap_or_default();
+    if run.report.calls.len() > MAX_CALLS {
+        meta["callCount"] = json!(run.report.calls.len());
+        if let Some(calls) = meta["calls"].as_array_mut() {
+            calls.truncate(MAX_CALLS);
+        }
     }
     meta
 }
@@ -262,10 +206,4 @@ fn output_meta(response: &toolgate_output::Response) -> Value {
         "stages": stages,
         "result_id": response.result_id.as_ref().map(ToString::to_string),
     })
-}
-
-/// A name for one run, in reports and in the list of recent ones.
-pub(in super::super) fn execution_id() -> String {
-    let number = getrandom::u64().unwrap_or_default();
-    format!("run_{number:016x}")
 }

@@ -44,7 +44,7 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint>
     let limit = arguments.count("limit", 1..=100)?.unwrap_or(10) as usize;
     let brief = arguments.flag("brief", true)?;
     let tag = arguments.optional_text("tag")?.filter(|tag| !tag.is_empty());
-    let access = &call.page.access;
+    let access = &call.scope.caller.backends;
     waiting::for_all(&shared, access, &call.cancel).await;
 
     let catalog = shared.gateway.catalog();

@@ -41,9 +41,9 @@ async fn info(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
     let arguments = Arguments::new(&call.arguments, &["tool_name", "detail"])?;
     let name = arguments.text("tool_name")?;
     let full = arguments.choice("detail", &["brief", "full"])? == "full";
-    waiting::for_all(&shared, &call.page.access, &call.cancel).await;
+    waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
     let catalog = shared.gateway.catalog();
-    let tool = named(&catalog, name, &call.page.access)?;
+    let tool = named(&catalog, name, &call.scope.caller.backends)?;
     Ok(answer::pretty(&describe(tool, full)))
 }
 

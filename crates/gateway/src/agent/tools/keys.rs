@@ -35,9 +35,9 @@ fn schema() -> Value {
 async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
     let arguments = Arguments::new(&call.arguments, &["tool_name"])?;
     let name = arguments.text("tool_name")?;
-    waiting::for_all(&shared, &call.page.access, &call.cancel).await;
+    waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
     let catalog = shared.gateway.catalog();
-    let tool = named(&catalog, name, &call.page.access)?;
+    let tool = named(&catalog, name, &call.scope.caller.backends)?;
     let keys: Vec<Value> = shared
         .gateway
         .key_names(tool.backend.name())

@@ -41,7 +41,7 @@ async fn list(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
     let arguments = Arguments::new(&call.arguments, &["cursor", "page_size"])?;
     let after = arguments.optional_text("cursor")?.filter(|cursor| !cursor.is_empty()).map(read).transpose()?;
     let size = arguments.count("page_size", 1..=500)?.unwrap_or(50) as usize;
-    let access = &call.page.access;
+    let access = &call.scope.caller.backends;
     waiting::for_all(&shared, access, &call.cancel).await;
 
     let catalog = shared.gateway.catalog();

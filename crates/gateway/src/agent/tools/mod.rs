@@ -20,7 +20,7 @@ pub(super) use info::describe;
 use super::Shared;
 use super::arguments::Complaint;
 use toolgate_catalog::{Catalog, Misspelt, Resolution, ToolRef};
-use toolgate_mcp::server::{Page, ToolCall};
+use toolgate_mcp::server::{RequestScope, ToolCall};
 use toolgate_wire::Access;
 
 /// A result on its way.
@@ -31,7 +31,7 @@ pub(super) struct Tool {
     pub(super) name: &'static str,
     title: &'static str,
     /// What a model reads.
-    description: fn(&Shared, &Page) -> String,
+    description: fn(&Shared, &RequestScope) -> String,
     /// JSON Schema of the arguments.
     schema: fn() -> Value,
     hints: Hints,
@@ -53,11 +53,11 @@ enum Hints {
 
 impl Tool {
     /// The tool as clients list it.
-    pub(super) fn object(&self, shared: &Shared, page: &Page) -> Value {
+    pub(super) fn object(&self, shared: &Shared, scope: &RequestScope) -> Value {
         json!({
             "name": self.name,
             "title": self.title,
-            "description": (self.description)(shared, page),
+            "description": (self.description)(shared, scope),
             "inputSchema": (self.schema)(),
             "annotations": annotations(self.title, self.hints),
         })

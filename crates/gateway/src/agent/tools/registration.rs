@@ -107,7 +107,7 @@ async fn deregister(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Compla
 
 /// A caller that is confined to some backends must not get another one by adding it.
 fn permitted(call: &ToolCall) -> Result<(), Complaint> {
-    match call.page.access {
+    match call.scope.caller.backends {
         Access::All => Ok(()),
         Access::Only(_) => Err(Complaint::new("this caller may use certain backends only, and so not add any")),
     }

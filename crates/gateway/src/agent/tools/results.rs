@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolgate_engine::ComputeOptions;
+use toolgate_wire::Profile;
 
-use super::super::Shared;
 use super::super::answer::{bounded, failure, text, text_block};
 use super::super::arguments::{Arguments, Complaint};
+use super::super::{Shared, caller_of};
 use super::{Answering, Hints, Tool};
-use crate::bridge::RequestContext;
-use crate::chain::{Following, explain};
-use crate::gateway::{compute_limits, output_settings};
+use crate::run::{Door, RunRequest, explain};
 use toolgate_mcp::server::ToolCall;
 use toolgate_output::results::{KeyPath, LineRange, Reading};
 
@@ -79,13 +77,14 @@ async fn read(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
     if search.is_some_and(|search| search.len() > MAX_SEARCH) {
         return Err(Complaint(format!("search: has at most {MAX_SEARCH} bytes")));
     }
+    let runner = shared.gateway.runner();
     let reading = Reading {
         path: path.transpose().map_err(|error| Complaint(format!("path: {error}")))?,
         lines: lines.transpose().map_err(|error| Complaint(format!("lines: {error}")))?,
         search: search.map(str::to_owned),
-        max_bytes: output_settings(&shared.gateway.config().settings).max_output_size,
+        max_bytes: runner.output().max_output_size,
     };
-    let found = shared.gateway.results().read(id, &reading);
+    let found = runner.results(&call.scope.caller).ok_or_else(not_kept)?.read(id, &reading);
     found.map(text).map_err(|error| Complaint(format!("result_id: {error}")))
 }
 
@@ -93,16 +92,25 @@ async fn query(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> 
     let arguments = Arguments::new(&call.arguments, &["result_id", "code"])?;
     let id = arguments.text("result_id")?;
     let code = arguments.text("code")?;
-    let settings = shared.gateway.config().settings.clone();
-    let following = Following::new(&RequestContext { cancel: call.cancel.clone(), ..RequestContext::default() });
-    let options = ComputeOptions { limits: compute_limits(&settings), cancel: following.cancel.clone(), engine: None };
-    let asked = crate::chain::query(shared.gateway.chain().engine(), shared.gateway.results(), id, code, options);
-    let report = asked.await.map_err(|error| Complaint(format!("result_id: {error}")))?;
-    let settings = output_settings(&settings);
-    let Ok(value) = report.value() else {
-        return Ok(failure(bounded(explain(&report, code), settings.max_output_size)));
+    let runner = shared.gateway.runner();
+    let results = runner.results(&call.scope.caller).ok_or_else(not_kept)?;
+    let data = results.data(id).map_err(|error| Complaint(format!("result_id: {error}")))?;
+    let caller = caller_of(&call);
+    let request = RunRequest {
+        data: Some(data),
+        caller: caller.clone(),
+        cancel: call.cancel.clone(),
+        door: Door::Mcp(QUERY.name),
+        ..RunRequest::new(Profile::Compute, code)
     };
-    let keep = &mut |kept: toolgate_output::results::Kept<'_>| shared.gateway.results().keep(kept);
-    let response = toolgate_output::shape(value.get(), &settings, None, keep);
-    Ok(json!({ "content": [text_block(response.text)] }))
+    let run = runner.run(request).await;
+    let settings = runner.output();
+    match runner.shape(&run, &caller, &settings, None) {
+        Some(response) => Ok(json!({ "content": [text_block(response.text)] })),
+        None => Ok(failure(bounded(explain(&run.report, code), settings.max_output_size))),
+    }
+}
+
+fn not_kept() -> Complaint {
+    Complaint::new("result_id: no results are kept here")
 }

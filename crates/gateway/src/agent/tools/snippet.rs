@@ -1,23 +1,19 @@
 //! `run_code`: a short program with host functions, and no tools.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use toolgate_engine::{Observer, Request};
-use toolgate_wire::{Code, Failure, LimitRequest, Limits, Profile, Report};
+use toolgate_engine::Observer;
+use toolgate_wire::{Code, LimitRequest, Limits, Profile};
 
 use super::super::arguments::{Arguments, Complaint};
 use super::super::progress::Steps;
-use super::super::session::Run;
-use super::super::{Shared, answer};
-use super::chain::execution_id;
+use super::super::{Shared, answer, caller_of};
 use super::{Answering, Hints, Tool};
-use crate::bridge::{RequestContext, RunHost};
-use crate::chain::Following;
-use crate::gateway::snippet_limits;
-use toolgate_functions::{CallContext, Hints as RequestHints, docs};
-use toolgate_mcp::server::{Page, ToolCall};
+use crate::run::{Door, RunReport, RunRequest};
+use toolgate_functions::docs;
+use toolgate_mcp::server::{RequestScope, ToolCall};
 
 pub(super) static TOOL: Tool = Tool {
     name: "run_code",
@@ -31,8 +27,8 @@ pub(super) static TOOL: Tool = Tool {
 const LANGUAGES: [&str; 2] = ["javascript", "typescript"];
 
 /// From the registry, so that it says what there is.
-fn description(shared: &Shared, page: &Page) -> String {
-    let functions = docs::for_model(&shared.functions(page));
+fn description(shared: &Shared, scope: &RequestScope) -> String {
+    let functions = docs::for_model(&shared.gateway.functions(&scope.caller));
     format!(
         "Runs a short JavaScript or TypeScript snippet in a sealed sandbox and returns its result, output and errors. \
          `return` the result; console.log goes to stdout, console.error to stderr. No imports, no files, no tools (use \
@@ -59,41 +55,28 @@ fn schema() -> Value {
 }
 
 async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
+    let runner = shared.gateway.runner();
     let asked = match read(&call.arguments) {
         Ok(asked) => asked,
         Err(Complaint(message)) => {
-            let failure = Failure::new(Code::InvalidCode, message);
-            return Ok(result(
-                json!({ "ok": false, "error": error(&failure), "stdout": [], "stderr": [], "warnings": [] }),
-            ));
+            let refused = RunReport::refused(Code::InvalidCode, message);
+            return Ok(result(&refused, &Limits::of(Profile::Snippet)));
         }
     };
-    let limits = LimitRequest {
-        wall: asked.timeout.or(snippet_limits(&shared.gateway.config().settings).wall),
-        ..snippet_limits(&shared.gateway.config().settings)
-    };
-    let context = CallContext {
-        hints: RequestHints::new(asked.hints),
+    let limits = LimitRequest { wall: asked.timeout, ..LimitRequest::default() };
+    let granted = runner.limits(Profile::Snippet, &limits).and_then(|granted| granted.resolve(Profile::Snippet));
+    let request = RunRequest {
+        limits,
+        data: (!asked.hints.is_empty()).then(|| Value::Object(asked.hints).to_string()),
+        caller: caller_of(&call),
         cancel: call.cancel.clone(),
-        deadline: Some((Instant::now() + limits.wall.unwrap_or(Limits::of(Profile::Snippet).wall)).into()),
-        ..CallContext::default()
+        observer: call.progress.clone().map(|client| Steps::new(client) as Arc<dyn Observer>),
+        door: Door::Mcp(TOOL.name),
+        ..RunRequest::new(Profile::Snippet, asked.code)
     };
-    let warnings = context.warnings.clone();
-    let mut report = perform(&shared, &call, asked.code, limits.clone(), context).await;
-    report.warnings.extend(warnings.to_vec());
-    let value = described(&report, &limits);
-    let bytes = value.to_string().len() as u64;
-    shared.session.record(Run {
-        id: execution_id(),
-        tool: TOOL.name,
-        road: "snippet",
-        ok: report.failure().is_none(),
-        ms: report.execution_ms(),
-        bytes_processed: bytes,
-        bytes_returned: bytes,
-        calls: report.calls,
-    });
-    Ok(result(value))
+    let run = runner.run(request).await;
+    let limits = granted.map_or_else(|_| Limits::of(Profile::Snippet), |granted| granted.limits);
+    Ok(result(&run, &limits))
 }
 
 struct Snippet {
@@ -118,53 +101,26 @@ fn read(given: &Map<String, Value>) -> Result<Snippet, Complaint> {
     Ok(Snippet { code, timeout, hints })
 }
 
-async fn perform(shared: &Shared, call: &ToolCall, code: String, limits: LimitRequest, context: CallContext) -> Report {
-    let asked = RequestContext {
-        access: call.page.access.clone(),
-        cancel: call.cancel.clone(),
-        caller: call.caller,
-        ..RequestContext::default()
-    };
-    let following = Following::new(&asked);
-    let functions = shared.functions(&call.page);
-    let hints = context.hints.clone();
-    let host = RunHost::new(shared.gateway.bridge().clone(), asked).with_functions(functions, context).without_tools();
-    let request = Request {
-        limits,
-        host: Arc::new(host),
-        data: hints.to_json(),
-        cancel: following.cancel.clone(),
-        observer: call.progress.clone().map(|client| Steps::new(client) as Arc<dyn Observer>),
-        ..Request::new(Profile::Snippet, code)
-    };
-    shared.gateway.chain().engine().run(request).await
-}
-
-/// `{ok, result, stdout, stderr, warnings, executionMs, environment}`.
-fn described(report: &Report, limits: &LimitRequest) -> Value {
+/// The report as text, and beside it in the structured form what clients of this tool have always got: `result`,
+/// `stdout`, `stderr`, `errorName`, `environment`.
+fn result(run: &RunReport, limits: &Limits) -> Value {
+    let report = &run.report;
+    let mut value = serde_json::to_value(run).unwrap_or_default();
+    let mut result = answer::pretty(&value);
+    match report.failure() {
+        None => value["result"] = value["value"].clone(),
+        Some(failure) => {
+            value["errorName"] = json!(error_name(failure.code));
+            result["isError"] = Value::Bool(true);
+        }
+    }
     let mut stdout = report.logs.stdout.clone();
     if report.logs.dropped > 0 {
         stdout.push(format!("… {} more lines were dropped", report.logs.dropped));
     }
-    let mut value = json!({ "ok": report.failure().is_none() });
-    match report.value() {
-        Ok(returned) => {
-            value["result"] = serde_json::from_str(returned.get()).unwrap_or_else(|_| json!(returned.get()))
-        }
-        Err(failure) => value["error"] = error(failure),
-    }
     value["stdout"] = json!(stdout);
     value["stderr"] = json!(report.logs.stderr);
-    value["warnings"] = json!(report.warnings);
-    value["executionMs"] = json!(report.execution_ms());
-    value["environment"] = environment(report, limits);
-    value
-}
-
-fn environment(report: &Report, limits: &LimitRequest) -> Value {
-    let limits =
-        limits.resolve(Profile::Snippet).map_or_else(|_| Limits::of(Profile::Snippet), |resolved| resolved.limits);
-    json!({
+    value["environment"] = json!({
         "engine": report.engine,
         "isolation": report.isolation,
         "limits": {
@@ -176,31 +132,16 @@ fn environment(report: &Report, limits: &LimitRequest) -> Value {
             "logLines": limits.log_lines,
             "calls": limits.calls,
         },
-    })
+    });
+    result["structuredContent"] = value;
+    result
 }
 
-fn error(failure: &Failure) -> Value {
-    // No wildcard arm: a new code must choose.
-    let name = match failure.code {
+/// No wildcard arm: a new code must choose.
+fn error_name(code: Code) -> &'static str {
+    match code {
         Code::Timeout => "TimeoutError",
         Code::Syntax | Code::InvalidCode | Code::InvalidData => "ValidationError",
         Code::Memory | Code::Runtime | Code::OutputTooLarge | Code::Unavailable | Code::Aborted => "VMError",
-    };
-    json!({
-        "name": name,
-        "code": failure.code,
-        "message": failure.message,
-        "line": failure.position.map(|at| at.line),
-        "column": failure.position.map(|at| at.column),
-        "hint": failure.hint,
-    })
-}
-
-fn result(value: Value) -> Value {
-    let failed = value["ok"] != Value::Bool(true);
-    let mut result = answer::structured(value);
-    if failed {
-        result["isError"] = Value::Bool(true);
     }
-    result
 }

@@ -25,7 +25,7 @@ use crate::server::message::{Message, Request, RpcError, error, invalid_params, 
 use crate::server::news;
 use crate::server::outgoing::Outgoing;
 use crate::server::party::Party;
-use crate::server::service::{Page, Service};
+use crate::server::service::{RequestScope, Service};
 
 /// Messages in one batch of a legacy client.
 const MOST_IN_BATCH: usize = 100;
@@ -43,7 +43,7 @@ pub(super) struct Door {
 /// Who asks, and how.
 struct Visit {
     headers: HeaderMap,
-    page: Page,
+    scope: RequestScope,
     /// Whose sessions are whose.
     holder: u64,
     /// Who shares a queue with whom.
@@ -82,39 +82,39 @@ impl Door {
     /// Who comes in at all.
     fn admit(&self, parts: Parts) -> Result<Visit, Refusal> {
         guard::check_way_in(&parts, &self.options)?;
-        let mut page = match (parts.extensions.get::<Page>(), &self.options.authenticate) {
+        let mut scope = match (parts.extensions.get::<RequestScope>(), &self.options.authenticate) {
             // A guard in front of this door has decided already.
-            (Some(page), _) => page.clone(),
+            (Some(scope), _) => scope.clone(),
             (None, Some(authenticate)) => authenticate(&parts.headers).map_err(Refusal::unauthorized)?,
-            (None, None) => self.options.page.clone(),
+            (None, None) => self.options.scope.clone(),
         };
         if let Some(view) = guard::view(&parts.uri)? {
-            page.view = view;
+            scope.mode = view;
         }
         let key = parts.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
         let address = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
         let (holder, caller) = (self.hash.hash_one(key), self.hash.hash_one((key, address)));
-        Ok(Visit { headers: parts.headers, page, holder, caller })
+        Ok(Visit { headers: parts.headers, scope, holder, caller })
     }
 
     async fn ask(&self, visit: Visit, request: Request, accepts: Accepts) -> Result<Response, Refusal> {
         if headers::is_modern(&visit.headers, &request) {
             self.check_modern(&visit, &request).map_err(Refusal::bad)?;
             let party = Arc::new(Party::new(visit.caller));
-            return self.serve(&party, visit.page, request, Era::Modern, accepts).await;
+            return self.serve(&party, visit.scope, request, Era::Modern, accepts).await;
         }
         if era::is_greeting(&request) {
             return self.greet(visit, request).await;
         }
         let session = self.session(&visit)?;
-        self.serve(&session.party, visit.page, request, Era::Legacy, accepts).await
+        self.serve(&session.party, visit.scope, request, Era::Legacy, accepts).await
     }
 
     fn check_modern(&self, visit: &Visit, request: &Request) -> Result<(), RpcError> {
         let version = era::check_complete(request)?;
         let is_call = request.method == "tools/call";
         let name = request.params.get("name").and_then(Value::as_str).filter(|_| is_call);
-        let tool = name.and_then(|name| self.desk.service.tool(name, &visit.page));
+        let tool = name.and_then(|name| self.desk.service.tool(name, &visit.scope));
         let schema = tool.as_ref().and_then(|tool| tool.get("inputSchema"));
         headers::check(&visit.headers, request, version, schema)?;
         era::check_modern(request)
@@ -123,19 +123,19 @@ impl Door {
     async fn serve(
         &self,
         party: &Arc<Party>,
-        page: Page,
+        scope: RequestScope,
         request: Request,
         era: Era,
         accepts: Accepts,
     ) -> Result<Response, Refusal> {
-        let flight = party.board(&request.id, page).map_err(Refusal::bad)?;
+        let flight = party.board(&request.id, scope).map_err(Refusal::bad)?;
         Ok(stream::respond(&self.desk, request, era, flight, accepts).await)
     }
 
     /// A legacy client introduces itself and gets a session.
     async fn greet(&self, visit: Visit, request: Request) -> Result<Response, Refusal> {
         let party = Arc::new(Party::new(Party::number()));
-        let flight = party.board(&request.id, visit.page).map_err(Refusal::bad)?;
+        let flight = party.board(&request.id, visit.scope).map_err(Refusal::bad)?;
         let changes = self.desk.service.changes();
         let failed = || Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error(ErrorCode::INTERNAL_ERROR, "no session"));
         let reply = self.desk.reply(request, Era::Legacy, &flight, Outlet::none()).await.ok_or_else(failed)?;
@@ -179,7 +179,7 @@ impl Door {
         let mut running = tokio::task::JoinSet::new();
         for message in batch {
             match Message::read(message) {
-                Message::Request(request) => match session.party.board(&request.id, visit.page.clone()) {
+                Message::Request(request) => match session.party.board(&request.id, visit.scope.clone()) {
                     Ok(flight) => {
                         let desk = Arc::clone(&self.desk);
                         running.spawn(async move { desk.reply(request, Era::Legacy, &flight, Outlet::none()).await });
@@ -210,7 +210,7 @@ impl Door {
             return Err(Refusal::not_acceptable("this is a text/event-stream"));
         }
         let session = self.session(&visit)?;
-        let page = visit.page;
+        let scope = visit.scope;
         let (queue, messages) = mpsc::channel(QUEUE);
         let end = session.next_stream();
         let cancel = end.clone().drop_guard();
@@ -222,7 +222,7 @@ impl Door {
                 () = end.cancelled() => {}
                 () = desk.closing.cancelled() => {}
                 () = session.party.left() => {}
-                () = news::relay(&desk, &session.party, &page, &mut changes, &outlet) => {}
+                () = news::relay(&desk, &session.party, &scope, &mut changes, &outlet) => {}
             }
             session.give_back(changes);
         });

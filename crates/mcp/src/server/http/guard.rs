@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderName, Uri};
 use super::HttpOptions;
 use super::refusal::Refusal;
 use crate::server::message::invalid_params;
-use crate::server::service::{UnknownView, View};
+use crate::server::service::{ToolMode, UnknownToolMode};
 
 /// Turns away whoever addresses another host than ours, or comes from a foreign web page.
 pub(super) fn check_way_in(parts: &Parts, options: &HttpOptions) -> Result<(), Refusal> {
@@ -51,12 +51,12 @@ fn without_port(host: &str) -> &str {
 }
 
 /// The view that `?mode=` asks for.
-pub(super) fn view(uri: &Uri) -> Result<Option<View>, Refusal> {
+pub(super) fn view(uri: &Uri) -> Result<Option<ToolMode>, Refusal> {
     let query = uri.query().unwrap_or_default();
     let Some((_, mode)) = url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "mode") else {
         return Ok(None);
     };
-    let view = mode.parse().map_err(|unknown: UnknownView| Refusal::bad(invalid_params(unknown.to_string())));
+    let view = mode.parse().map_err(|unknown: UnknownToolMode| Refusal::bad(invalid_params(unknown.to_string())));
     view.map(Some)
 }
 

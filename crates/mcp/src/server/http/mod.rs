@@ -30,10 +30,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::door::Door;
 use super::LARGEST_MESSAGE;
-use super::service::{Page, Service};
+use super::service::{RequestScope, Service};
 
 /// Decides from a request's headers who asks.
-pub type Authenticate = Arc<dyn Fn(&HeaderMap) -> Result<Page, Unauthorized> + Send + Sync>;
+pub type Authenticate = Arc<dyn Fn(&HeaderMap) -> Result<RequestScope, Unauthorized> + Send + Sync>;
 
 /// A request without good credentials.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Unauthorized {
 #[derive(Clone)]
 pub struct HttpOptions {
     /// Who a client is where nobody authenticates; `?mode=` may choose another view.
-    pub page: Page,
+    pub scope: RequestScope,
     /// Names, with or without a port, that the server answers to; `*` is any.
     pub allowed_hosts: Vec<String>,
     /// Web pages, as `https://host:port`, that may come besides those of the server's own host; `*` is any.
@@ -63,7 +63,7 @@ impl Default for HttpOptions {
     /// For clients on the same machine.
     fn default() -> Self {
         Self {
-            page: Page::default(),
+            scope: RequestScope::default(),
             allowed_hosts: ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).to_vec(),
             allowed_origins: Vec::new(),
             authenticate: None,
@@ -76,7 +76,7 @@ impl Default for HttpOptions {
 impl fmt::Debug for HttpOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpOptions")
-            .field("page", &self.page)
+            .field("scope", &self.scope)
             .field("allowed_hosts", &self.allowed_hosts)
             .field("allowed_origins", &self.allowed_origins)
             .field("authenticate", &self.authenticate.is_some())

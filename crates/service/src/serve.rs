@@ -16,41 +16,39 @@ use crate::{Caller, Ending, Parts, Rules, ServerLimits, Service, ServiceLimits, 
 use toolgate_config::checked::Settings;
 use toolgate_config::values::{Mode, Store};
 use toolgate_gateway::agent::Agent;
-use toolgate_gateway::bridge::Access;
 use toolgate_gateway::gateway::Gateway;
-use toolgate_mcp::server::{HttpOptions, Page, View};
+use toolgate_mcp::server::{HttpOptions, RequestScope, ToolMode};
 
-/// The view that a configured mode stands for.
-pub fn view_of(mode: Mode) -> View {
+/// The tool mode that a configured mode stands for.
+pub fn tool_mode(mode: Mode) -> ToolMode {
     match mode {
-        Mode::Code => View::Code,
-        Mode::Direct => View::Direct,
-        Mode::Both => View::Both,
+        Mode::Code => ToolMode::Code,
+        Mode::Direct => ToolMode::Direct,
+        Mode::Both => ToolMode::Both,
     }
 }
 
 /// Serves one client on standard input and output until it is gone or `shutdown` is cancelled.
-pub async fn stdio(agent: &Agent, view: View, shutdown: CancellationToken) -> io::Result<()> {
-    let page = Page { view, ..Page::default() };
-    toolgate_mcp::server::serve_stdio(Arc::new(agent.clone()), page, tokio::io::stdin(), tokio::io::stdout(), shutdown)
+pub async fn stdio(agent: &Agent, mode: ToolMode, shutdown: CancellationToken) -> io::Result<()> {
+    let scope = RequestScope { mode, ..RequestScope::default() };
+    toolgate_mcp::server::serve_stdio(Arc::new(agent.clone()), scope, tokio::io::stdin(), tokio::io::stdout(), shutdown)
         .await
 }
 
 /// Serves `/mcp` and the HTTP service until `shutdown` is cancelled and what was under way has ended.
-pub async fn http(agent: &Agent, view: View, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
+pub async fn http(agent: &Agent, mode: ToolMode, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
     let gateway = agent.gateway();
     let settings = gateway.config().settings.clone();
     let ending = Ending { begin: shutdown, ..Ending::default() };
     let service = Service::new(Parts {
-        engine: gateway.chain().engine().clone(),
-        bridge: Arc::clone(gateway.bridge()),
+        runner: gateway.runner().clone(),
         sessions: Arc::new(sessions(&settings.store).await?),
-        rules: rules(gateway, &settings),
+        rules: Rules::new(settings.http.clone()),
         ending: ending.clone(),
         limits: ServiceLimits::default(),
         public_url: None,
     });
-    let router = service.router().merge(mcp_door(agent, view, &service, &ending));
+    let router = service.router().merge(mcp_door(agent, mode, &service, &ending));
     let following = tokio::spawn(follow_rules(Arc::clone(gateway), service.clone()));
     let limits = ServerLimits { grace: settings.limits.shutdown_grace, ..ServerLimits::default() };
     let served = serve(listener, router, ending, limits).await;
@@ -62,18 +60,17 @@ pub async fn http(agent: &Agent, view: View, listener: TcpListener, shutdown: Ca
 }
 
 /// The MCP door behind the service's guard: place, key and rate are judged once, for all doors alike.
-fn mcp_door(agent: &Agent, view: View, service: &Service, ending: &Ending) -> Router {
+fn mcp_door(agent: &Agent, mode: ToolMode, service: &Service, ending: &Ending) -> Router {
     let options = HttpOptions {
-        page: Page { view, ..Page::default() },
+        scope: RequestScope { mode, ..RequestScope::default() },
         allowed_hosts: vec!["*".to_owned()],
         allowed_origins: vec!["*".to_owned()],
         shutdown: ending.begin.clone(),
         ..HttpOptions::default()
     };
-    let gateway = Arc::clone(agent.gateway());
     let identify = from_fn(move |mut request: Request, next: Next| {
-        let page = request.extensions().get::<Caller>().map(|caller| page_of(caller, view, &gateway));
-        request.extensions_mut().extend(page.map(extension).unwrap_or_default());
+        let scope = request.extensions().get::<Caller>().map(|caller| RequestScope { mode, caller: caller.scope() });
+        request.extensions_mut().extend(scope.map(extension).unwrap_or_default());
         async move {
             let answer: Response = next.run(request).await;
             answer
@@ -82,36 +79,20 @@ fn mcp_door(agent: &Agent, view: View, service: &Service, ending: &Ending) -> Ro
     service.guarded(toolgate_mcp::server::router(Arc::new(agent.clone()), options).route_layer(identify))
 }
 
-fn extension(page: Page) -> axum::http::Extensions {
+fn extension(scope: RequestScope) -> axum::http::Extensions {
     let mut extensions = axum::http::Extensions::new();
-    extensions.insert(page);
+    extensions.insert(scope);
     extensions
 }
 
-/// What a caller sees. Without keys only this machine can come, and it may use everything, as over standard input.
-fn page_of(caller: &Caller, view: View, gateway: &Gateway) -> Page {
-    match caller {
-        Caller::Local => Page { view, ..Page::default() },
-        Caller::Key(_) => Page {
-            view,
-            access: caller.access(&gateway.catalog()),
-            functions: Some(caller.functions(&gateway.functions(&Access::All)).names()),
-        },
-    }
-}
-
-fn rules(gateway: &Gateway, settings: &Settings) -> Rules {
-    Rules::new(settings.http.clone(), settings.sandbox.limits.clone(), gateway.all_functions())
-}
-
-/// Keys, origins and limits follow the configuration while the service runs.
+/// Keys and origins follow the configuration while the service runs.
 async fn follow_rules(gateway: Arc<Gateway>, service: Service) {
     let mut changes = gateway.changes();
     let mut known = gateway.config();
     while !matches!(changes.recv().await, Err(RecvError::Closed)) {
         let now = gateway.config();
         if !Arc::ptr_eq(&known, &now) {
-            service.change(rules(&gateway, &now.settings));
+            service.change(Rules::new(now.settings.http.clone()));
             known = now;
         }
     }
