@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use tokio::sync::Barrier;
@@ -12,7 +12,7 @@ use toolgate_gateway::run::{Route, RunRequest, Runner};
 use toolgate_wire::{CallState, LimitRequest};
 
 use crate::runner::{Case, cases};
-use crate::support::{asking, chain, engines, run, shown, value};
+use crate::support::{asking, block_on, chain, engines, run, shown, value};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -144,12 +144,13 @@ pub(crate) fn waiting_for_a_turn_does_not_eat_the_calls_own_time() {
     let chain = chain(
         &json!({ "backends": { "one": { "maxConcurrent": 1, "tools": [{ "name": "step", "reply": 1, "delayMs": 60 }] } } }),
     );
-    let asked = RequestContext { timeout: Some(Duration::from_millis(100)), ..RequestContext::default() };
-    let code = "return (await Promise.all([1, 2, 3, 4].map(() => one.step({})))).length";
-    let ran = run(&chain, RunRequest { asked, ..asking(code) }).report;
-    assert_eq!(ran.value().map(|value| value.get()), Ok("4"));
-    let waited = ran.calls.iter().map(|call| call.ms).fold(0.0, f64::max);
-    assert!(waited >= 240.0, "the last call took {waited} ms in all");
+    let context = RequestContext { timeout: Some(Duration::from_millis(100)), ..RequestContext::default() };
+    let began = Instant::now();
+    let call = || chain.bridge().call("one", "step", Map::new(), context.clone());
+    let answers = block_on(async { tokio::join!(call(), call(), call(), call()) });
+    let answers = [answers.0, answers.1, answers.2, answers.3];
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    assert!(began.elapsed() >= Duration::from_millis(240), "they came one after another");
 }
 
 pub(crate) fn what_must_go_wrong_stops_the_run_before_its_first_call() {
@@ -202,12 +203,12 @@ pub(crate) fn a_check_lists_the_calls_and_makes_none() {
     let meeting = Meeting::of(1);
     let chain = chain_with(&meeting);
     let code = "for (const q of ['a', 'b']) await shop.find({ query: q });\nawait shop.note({});";
-    let preflight = chain::check(chain.bridge(), &asking(code)).expect("a program");
+    let preflight = chain.check(&asking(code)).expect("a program");
     let calls: Vec<_> =
         preflight.calls.iter().map(|call| (call.tool.as_str(), call.position.map(|at| at.line))).collect();
     assert_eq!(calls, [("find", Some(1)), ("note", Some(2))]);
     assert!(preflight.errors.is_empty() && meeting.arguments().is_empty());
-    assert_eq!(chain::check(chain.bridge(), &asking("shop.find({})")).expect("a program").errors.len(), 1);
-    assert_eq!(chain::check(chain.bridge(), &asking("{\"tool\":\"shop.find\"}")).expect("a call").errors.len(), 1);
-    assert_eq!(chain::check(chain.bridge(), &asking("shop.(")).expect_err("no program").code.name(), "SYNTAX");
+    assert_eq!(chain.check(&asking("shop.find({})")).expect("a program").errors.len(), 1);
+    assert_eq!(chain.check(&asking("{\"tool\":\"shop.find\"}")).expect("a call").errors.len(), 1);
+    assert_eq!(chain.check(&asking("shop.(")).expect_err("no program").code.name(), "SYNTAX");
 }

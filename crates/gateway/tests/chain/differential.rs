@@ -115,8 +115,7 @@ pub(crate) fn a_call_that_takes_too_long() {
 pub(crate) fn a_cancelled_call() {
     let cancel = CancellationToken::new();
     cancel.cancel();
-    let asked = RequestContext { cancel, ..RequestContext::default() };
-    check(&RunRequest { asked, ..asking("return shop.slow({})") }, "failed ABORTED: cancelled before sandbox started");
+    check(&RunRequest { cancel, ..asking("return shop.slow({})") }, "failed ABORTED: cancelled before sandbox started");
 }
 
 pub(crate) fn limits_of_the_run() {

@@ -1,8 +1,8 @@
 //! Tools, resources and prompts.
 
 use serde_json::{Value, json};
-use toolgate_gateway::bridge::Access;
 use toolgate_mcp::server::{Completion, Fault, PromptCall, RequestScope, Service, ToolCall};
+use toolgate_wire::{Access, CallerScope};
 
 use crate::support::{World, call, first_text, fixture, object, resource};
 
@@ -250,7 +250,10 @@ async fn a_tool_can_be_a_function_under_a_name_of_the_users() {
     let snippet = world.call("run_code", json!({ "code": "return await repeat({ n: 5 })" })).await;
     assert_eq!(snippet["structuredContent"]["result"], json!({ "n": 5 }), "{snippet}");
     assert_eq!(world.chain("return await repeat({ n: 6 })").await, json!({ "n": 6 }));
-    let scope = RequestScope { access: Access::only(["other"]), ..RequestScope::default() };
+    let scope = RequestScope {
+        caller: CallerScope { backends: Access::only(["other"]), ..CallerScope::default() },
+        ..RequestScope::default()
+    };
     let confined = ToolCall { scope, ..call("run_code", json!({ "code": "return typeof repeat" })) };
     let confined = world.agent.call(confined).await.unwrap();
     assert_eq!(confined["structuredContent"]["result"], "undefined");
@@ -260,7 +263,10 @@ async fn a_tool_can_be_a_function_under_a_name_of_the_users() {
 #[tokio::test]
 async fn who_may_not_use_a_backend_does_not_learn_of_it() {
     let world = world().await;
-    let scope = RequestScope { access: Access::only(["other"]), ..RequestScope::default() };
+    let scope = RequestScope {
+        caller: CallerScope { backends: Access::only(["other"]), ..CallerScope::default() },
+        ..RequestScope::default()
+    };
     for (tool, arguments) in [
         ("search_tools", json!({ "task_description": "echo" })),
         ("tool_info", json!({ "tool_name": "echo" })),

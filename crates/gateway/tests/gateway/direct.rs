@@ -1,9 +1,9 @@
 //! The backends' own tools, passed through.
 
 use serde_json::{Value, json};
-use toolgate_gateway::bridge::Access;
 use toolgate_mcp::InteractiveClient;
 use toolgate_mcp::server::{Fault, RequestScope, Service, ToolCall, ToolMode};
+use toolgate_wire::{Access, CallerScope};
 
 use crate::support::{World, call, fixture, object, scope};
 
@@ -40,7 +40,11 @@ async fn a_view_lists_and_calls_only_its_own_tools() {
     assert_eq!(both, [code, direct_names].concat());
     assert!(direct(&world, "call_tool_chain", json!({ "code": "1" })).await.is_err());
     assert!(world.agent.call(call("f__echo", json!({}))).await.is_err());
-    let confined = RequestScope { mode: ToolMode::Direct, access: Access::only([]), ..RequestScope::default() };
+    let confined = RequestScope {
+        mode: ToolMode::Direct,
+        caller: CallerScope { backends: Access::only([]), ..CallerScope::default() },
+        ..RequestScope::default()
+    };
     assert_eq!(world.agent.tools(&confined), Vec::<Value>::new());
     let asked = ToolCall { scope: confined, ..call("f__echo", json!({})) };
     assert!(world.agent.call(asked).await.is_err());

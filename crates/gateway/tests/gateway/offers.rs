@@ -1,8 +1,8 @@
 //! The backends' own resources and prompts, passed through.
 
 use serde_json::{Value, json};
-use toolgate_gateway::bridge::Access;
 use toolgate_mcp::server::{Completion, Fault, PromptCall, RequestScope, ResourceCall, Service, ToolMode};
+use toolgate_wire::{Access, CallerScope};
 
 use crate::support::{World, fixture, object, resource, scope};
 
@@ -82,7 +82,11 @@ async fn the_only_backend_with_resources_is_asked_for_those_that_no_list_has() {
 #[tokio::test]
 async fn a_caller_sees_only_what_its_backends_have() {
     let world = two_backends().await;
-    let scope = RequestScope { mode: ToolMode::Direct, access: Access::only(["b"]), ..RequestScope::default() };
+    let scope = RequestScope {
+        mode: ToolMode::Direct,
+        caller: CallerScope { backends: Access::only(["b"]), ..CallerScope::default() },
+        ..RequestScope::default()
+    };
     let listed = world.agent.resources(&scope).await.unwrap();
     assert_eq!(keys(&listed, "uri"), ["bee://one", "bee://two", "shared://all"]);
     let prompts = world.agent.prompts(&scope).await.unwrap();

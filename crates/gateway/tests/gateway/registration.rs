@@ -1,8 +1,8 @@
 //! Backends that an agent adds.
 
 use serde_json::{Value, json};
-use toolgate_gateway::bridge::Access;
 use toolgate_mcp::server::{RequestScope, Service, ToolCall};
+use toolgate_wire::{Access, CallerScope};
 
 use crate::support::{World, call, first_text, fixture, members};
 
@@ -68,7 +68,10 @@ async fn what_can_not_be_added_says_why_and_leaves_nothing() {
         assert!(first_text(&result).starts_with(expected), "{arguments}: {result}");
     }
     assert!(world.gateway.catalog().backend("x").is_none() && world.gateway.backend("x").is_none());
-    let scope = RequestScope { access: Access::only(["my-search"]), ..RequestScope::default() };
+    let scope = RequestScope {
+        caller: CallerScope { backends: Access::only(["my-search"]), ..CallerScope::default() },
+        ..RequestScope::default()
+    };
     let confined = ToolCall { scope, ..call("register_manual", named("x", &fixture(&[]))) };
     assert_eq!(world.agent.call(confined).await.unwrap()["isError"], true);
     world.gateway.shut_down().await;

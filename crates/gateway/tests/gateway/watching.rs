@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use toolgate_gateway::bridge::Access;
 use toolgate_mcp::server::{RequestScope, Service, ToolCall, ToolMode};
+use toolgate_wire::{Access, CallerScope};
 
 use crate::support::{PATIENCE, World, call, fixture, scope};
 
@@ -192,8 +192,11 @@ async fn changes_reach_those_who_watch_until_they_leave() {
 #[tokio::test]
 async fn a_client_hears_only_of_backends_that_it_may_use() {
     let world = World::up(servers()).await;
-    let only =
-        |name: &str| RequestScope { mode: ToolMode::Direct, access: Access::only([name]), ..RequestScope::default() };
+    let only = |name: &str| RequestScope {
+        mode: ToolMode::Direct,
+        caller: CallerScope { backends: Access::only([name]), ..CallerScope::default() },
+        ..RequestScope::default()
+    };
     let (mut first, mut second) = (Client::legacy(&world, only("a")).await, Client::legacy(&world, only("b")).await);
     assert_eq!(second.subscribe("ant://one").await["error"]["code"], -32002);
     for client in [&mut first, &mut second] {
