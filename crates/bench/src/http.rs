@@ -23,7 +23,7 @@ const CONNECTIONS: u32 = 16;
 /// Each gives one rate, so that the row shows how steady it is.
 const BATCHES: u32 = 10;
 const BODY: &str = r#"{"code":"return 1+1"}"#;
-const EXPECTED: &str = r#""ok":true,"result":2,"#;
+const EXPECTED: &str = r#""ok":true,"value":2,"#;
 
 /// Requests a second.
 pub(super) fn rate(meter: &Meter) -> anyhow::Result<Samples> {

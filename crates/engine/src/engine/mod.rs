@@ -100,7 +100,7 @@ impl Engine {
 
     /// Everything that can be checked before anything is spent, in the documented order.
     fn accept(&self, mut request: Request) -> Result<Accepted, Box<Report>> {
-        let since = Instant::now();
+        let since = request.since.unwrap_or_else(Instant::now);
         if self.is_disposed() {
             return Err(Box::new(refusal(judge::disposed())));
         }

@@ -1,6 +1,7 @@
 //! What is asked of an engine.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 use toolgate_plan::Program;
@@ -78,6 +79,8 @@ pub struct Request {
     pub observer: Option<Arc<dyn Observer>>,
     /// Where random numbers start; chosen at random when absent.
     pub seed: Option<u64>,
+    /// When the wall time began; with the call of the engine when absent.
+    pub since: Option<Instant>,
     /// The interpreter; the engine's own choice when absent.
     pub engine: Option<EngineChoice>,
 }
@@ -95,6 +98,7 @@ impl Request {
             cancel: CancellationToken::new(),
             observer: None,
             seed: None,
+            since: None,
             engine: None,
         }
     }

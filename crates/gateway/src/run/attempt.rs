@@ -1,7 +1,7 @@
 //! One run, from admission to its report.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -51,7 +51,7 @@ impl<'a> Attempt<'a> {
             Profile::Chain => attempt.chain().await,
             Profile::Compute | Profile::Snippet => {
                 let host = Arc::new(attempt.host().without_tools());
-                (attempt.in_engine(host, None, attempt.granted.clone(), request.observer.clone()).await, Route::Script)
+                (attempt.in_engine(host, None, request.observer.clone()).await, Route::Script)
             }
         };
         report.warnings.extend(warnings.to_vec());
@@ -184,26 +184,10 @@ impl<'a> Attempt<'a> {
         if let Some(stopped) = stopped_by(&script.preflight) {
             return refused(stopped, warnings, self.since);
         }
-        let limits = self.limits_left();
         let observer = self.request.observer.clone();
-        let mut report = self.in_engine(Arc::new(self.host()), Some(script.program), limits, observer).await;
+        let mut report = self.in_engine(Arc::new(self.host()), Some(script.program), observer).await;
         report.warnings.extend(warnings);
         (with_hint(report, &self.request.text, tools), Route::Script)
-    }
-
-    /// The limits with what waiting has left of the wall time. A time that was neither asked for nor used stays the engine's.
-    fn limits_left(&self) -> LimitRequest {
-        let used = self.since.elapsed();
-        if used <= Duration::from_millis(1) {
-            return self.granted.clone();
-        }
-        let left = self.limits.wall.saturating_sub(used).max(Duration::from_millis(1));
-        LimitRequest { wall: Some(left), ..self.granted.clone() }
-    }
-
-    /// The limits with this wall time.
-    pub(super) fn limits_within(&self, wall: Duration) -> LimitRequest {
-        LimitRequest { wall: Some(wall.max(Duration::from_millis(1))), ..self.granted.clone() }
     }
 
     /// What the program may call.
@@ -223,12 +207,12 @@ impl<'a> Attempt<'a> {
         &self,
         host: Arc<dyn Host>,
         compiled: Option<Program>,
-        limits: LimitRequest,
         observer: Option<Arc<dyn Observer>>,
     ) -> Report {
         let RunRequest { text, profile, data, cancel, engine, seed, .. } = self.request;
         let run = Request {
-            limits,
+            limits: self.granted.clone(),
+            since: Some(self.since),
             host,
             compiled,
             data: data.clone(),

@@ -54,9 +54,8 @@ async fn replay(attempt: &Attempt<'_>, answer: Result<String, HostError>) -> Rep
         Err(fault) => return without_engine(Outcome::Failed(not_a_program(fault)), attempt.since),
     };
     let host = Recorded { answer: Mutex::new(Some(answer)), real: attempt.host() };
-    let left = attempt.limits.wall.saturating_sub(attempt.since.elapsed());
     // The observer has been told of the call.
-    attempt.in_engine(Arc::new(host), Some(program), attempt.limits_within(left), None).await
+    attempt.in_engine(Arc::new(host), Some(program), None).await
 }
 
 /// The value as a program would return it, if that is certain: not when it is so large that a limit may be met.

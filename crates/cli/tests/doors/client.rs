@@ -1,0 +1,211 @@
+//! A client for each door.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::TcpStream;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::TOOLGATE;
+use crate::programs::Program;
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(TOOLGATE);
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+/// `toolgate run`.
+pub(crate) struct CommandLine;
+
+impl CommandLine {
+    pub(crate) async fn run(program: &Program) -> Value {
+        let timeout = program.timeout_ms.map(|ms| format!("{ms}ms"));
+        let mut args = vec!["run", "-", "--demo", "--json"];
+        args.extend(timeout.iter().flat_map(|timeout| ["--timeout", timeout.as_str()]));
+        let mut child = command(&args).spawn().expect("the binary starts");
+        let mut stdin = child.stdin.take().expect("piped");
+        let code = program.code;
+        tokio::spawn(async move {
+            let _ = stdin.write_all(code.as_bytes()).await;
+        });
+        let output = child.wait_with_output().await.expect("the binary ends");
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
+            let said = String::from_utf8_lossy(&output.stderr);
+            json!({ "usage error": said, "exit": output.status.code() })
+        })
+    }
+}
+
+/// `toolgate serve`.
+pub(crate) struct McpStdio {
+    _child: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+    id: u64,
+}
+
+impl McpStdio {
+    pub(crate) async fn start() -> Self {
+        let mut child = command(&["serve", "--demo"]).spawn().expect("the binary starts");
+        let input = child.stdin.take().expect("piped");
+        let output = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut door = McpStdio { _child: child, input, output, id: 0 };
+        door.ask("initialize", initialize()).await;
+        door.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        door
+    }
+
+    async fn send(&mut self, message: &Value) {
+        self.input.write_all(format!("{message}\n").as_bytes()).await.expect("written");
+    }
+
+    async fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.id += 1;
+        let id = self.id;
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        loop {
+            let line = self.output.next_line().await.expect("readable").expect("a line");
+            let message: Value = serde_json::from_str(&line).expect("JSON");
+            if message["id"] == json!(id) {
+                return message;
+            }
+        }
+    }
+
+    pub(crate) async fn run(&mut self, program: &Program) -> Value {
+        report_of(self.ask("tools/call", call(program)).await)
+    }
+}
+
+fn initialize() -> Value {
+    json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "doors", "version": "1" } })
+}
+
+fn call(program: &Program) -> Value {
+    let mut arguments = json!({ "code": program.code });
+    if let Some(ms) = program.timeout_ms {
+        arguments["timeout"] = json!(ms);
+    }
+    json!({ "name": "call_tool_chain", "arguments": arguments })
+}
+
+fn report_of(mut message: Value) -> Value {
+    match message.pointer_mut("/result/_meta/toolgate~1report").map(Value::take) {
+        Some(report) => report,
+        None => message,
+    }
+}
+
+/// `toolgate serve --http`.
+pub(crate) struct HttpDoor {
+    _child: Child,
+    at: SocketAddr,
+}
+
+impl HttpDoor {
+    pub(crate) async fn start() -> Self {
+        let mut child = command(&["serve", "--demo", "--http", "127.0.0.1:0"]).spawn().expect("the binary starts");
+        let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let at = loop {
+            let line = said.next_line().await.expect("readable").expect("an address");
+            if let Some((_, rest)) = line.split_once("http://") {
+                let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.' && c != ':').unwrap_or(rest.len());
+                break rest[..end].parse().expect("an address");
+            }
+        };
+        tokio::spawn(async move { while let Ok(Some(_)) = said.next_line().await {} });
+        HttpDoor { _child: child, at }
+    }
+
+    /// Posts JSON; gives the answer's JSON.
+    async fn post(&self, path: &str, body: &Value, headers: &str) -> Value {
+        let mut stream = TcpStream::connect(self.at).await.expect("connected");
+        let body = body.to_string();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{headers}connection: close\r\n\
+             content-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(format!("{head}{body}").as_bytes()).await.expect("written");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.expect("read");
+        let answer = String::from_utf8(answer).expect("text");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let body = if head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
+            joined(body)
+        } else {
+            body.to_owned()
+        };
+        serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {head}\n{body}"))
+    }
+
+    fn request(program: &Program) -> Value {
+        let mut body = json!({ "code": program.code });
+        if let Some(ms) = program.timeout_ms {
+            body["timeoutMs"] = json!(ms);
+        }
+        body
+    }
+
+    pub(crate) async fn run(&self, program: &Program) -> Value {
+        self.post("/v1/run", &Self::request(program), "").await
+    }
+
+    pub(crate) async fn run_by_socket(&self, program: &Program) -> Value {
+        let address = format!("ws://{}/v1/run/ws", self.at);
+        let (mut socket, _) = tokio_tungstenite::connect_async(address).await.expect("a socket");
+        socket.send(Message::text(Self::request(program).to_string())).await.expect("sent");
+        while let Some(message) = socket.next().await {
+            let Ok(Message::Text(text)) = message else { continue };
+            let mut message: Value = serde_json::from_str(&text).expect("JSON");
+            if message.get("report").is_some() || message.get("error").is_some() {
+                return match message.get_mut("report").map(Value::take) {
+                    Some(report) => report,
+                    None => message,
+                };
+            }
+        }
+        json!("no report")
+    }
+}
+
+/// The chunks of a body, put together.
+fn joined(mut chunks: &str) -> String {
+    let mut body = String::new();
+    while let Some((size, rest)) = chunks.split_once("\r\n") {
+        let size = usize::from_str_radix(size.trim(), 16).expect("a size");
+        if size == 0 {
+            break;
+        }
+        body.push_str(&rest[..size]);
+        chunks = &rest[size + 2..];
+    }
+    body
+}
+
+/// `/mcp` of the same process, in the modern era.
+pub(crate) struct McpHttp<'a>(&'a HttpDoor);
+
+impl<'a> McpHttp<'a> {
+    pub(crate) fn new(door: &'a HttpDoor) -> Self {
+        McpHttp(door)
+    }
+
+    pub(crate) async fn run(&self, program: &Program) -> Value {
+        let mut params = call(program);
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": { "name": "doors", "version": "1" },
+        });
+        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        let headers = "accept: application/json\r\nmcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\n\
+                       mcp-name: call_tool_chain\r\n";
+        report_of(self.0.post("/mcp", &request, headers).await)
+    }
+}
