@@ -7,15 +7,13 @@
 //! `UPDATE_DOCUMENTS=1 cargo test -p toolgate-config --test document` writes the files anew.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use toolgate_config::raw::Raw;
-use toolgate_config::text::{Format, Source};
 use toolgate_config::values::{
     Allowed, Bytes, Endpoint, Glob, HostName, KeyHash, Origin, Period, Rate, Setting, Store, ToolPath,
 };
-use toolgate_config::{Checked, Env, Problem, check, schema};
+use toolgate_config::{Checked, Env, Problem, load, schema};
 use toolgate_wire::limits::Unit;
 use toolgate_wire::{Limit, Profile};
 
@@ -36,7 +34,7 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.sandbox.engine", "`auto`", None),
     ("toolgate.sandbox.isolation", "`process` on Linux, else `thread`", None),
     ("toolgate.sandbox.max_concurrent_runs", "twice the cores, at least 8", None),
-    ("toolgate.sandbox.pool", "2 for `serve`, 1 for other commands", None),
+    ("toolgate.sandbox.pool", "2 for `serve`, none for other commands", None),
     ("toolgate.output.intent", "`true`", Some("true")),
     ("toolgate.output.auto_chunk_json", "`true`", Some("true")),
     ("toolgate.output.smart_truncation", "`true`", Some("true")),
@@ -125,9 +123,10 @@ fn base() -> Value {
 }
 
 fn read(file: &Value) -> Result<Checked, Vec<Problem>> {
-    let name = PathBuf::from("toolgate.json");
-    let source = Source::from_bytes(&name, Format::of(&name), file.to_string().into_bytes()).expect("text");
-    check(&Raw::read(source)?, &Env::new(Some("/home/u".into()), "/w"))
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("toolgate.json");
+    std::fs::write(&path, file.to_string()).expect("the file is written");
+    load(&path, &Env::new(Some("/home/u".into()), "/w"))
 }
 
 /// Sets `a.b[].c` in a file, in the first entry of a list.
@@ -283,8 +282,8 @@ fn range_of(path: &str, property: &Value) -> String {
     };
     let message = problems.iter().find(|problem| problem.path == path).map(|problem| problem.message.as_str());
     let message = message.unwrap_or_else(|| panic!("{path}: {problems:?}"));
-    let range = message.strip_prefix("is out of range; it may be ").or(message.strip_prefix("can only be "));
-    range.unwrap_or_else(|| panic!("{path}: {message}")).to_owned()
+    let from = message.find(|c: char| c.is_ascii_digit()).unwrap_or_else(|| panic!("{path}: {message}"));
+    message[from..].replace(" and ", " to ")
 }
 
 fn default_of(path: &str, property: &Value) -> String {
