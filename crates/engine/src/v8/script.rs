@@ -1,4 +1,4 @@
-//! What a V8 worker is started with: deno's arguments, and the texts that it reads first.
+//! Deno's arguments, and the first message: the JavaScript of a worker and the numbers that it shares with the host.
 
 use serde_json::{Map, Value, json};
 use toolgate_guest::prelude;
@@ -7,7 +7,7 @@ use toolgate_wire::{Code, Profile, limits};
 
 const OUTER: &str = include_str!("js/outer.js");
 
-/// The rest of the worker's program, in the order in which its first file takes them.
+/// The files of the first message, in the order of the parameters of `worker.js`.
 const INNER: [(&str, &str); 12] = [
     ("worker", include_str!("js/worker.js")),
     ("realm", include_str!("js/realm.js")),
@@ -23,7 +23,7 @@ const INNER: [(&str, &str); 12] = [
     ("main", prelude::MAIN),
 ];
 
-/// Everything that can be denied is; there is nobody to ask, nothing to load and nothing to remember.
+/// Deny every permission, never prompt, load nothing, cache nothing.
 const FLAGS: [&str; 17] = [
     "run",
     "--quiet",
@@ -44,11 +44,11 @@ const FLAGS: [&str; 17] = [
     "--deny-import",
 ];
 
-/// The arguments of a worker whose heap may grow to `heap` megabytes.
+/// The arguments for a heap limit in megabytes.
 pub(super) fn arguments(heap: u64) -> Vec<String> {
     let mut arguments: Vec<String> = FLAGS.iter().map(|flag| (*flag).to_owned()).collect();
     arguments.push(format!("--v8-flags=--max-old-space-size={heap}"));
-    // The program is in its own address: there is no file whose path an error could show.
+    // The program is a data URL: there is no file whose path could appear in an error.
     arguments.push(format!("data:application/javascript,{}", percent_encoded(OUTER)));
     arguments
 }
@@ -110,14 +110,14 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::process::{Command, Stdio};
 
-    /// The deno of the tests: named by the variable, on the search path, or installed by `./check`.
+    /// The deno of the tests: from the environment variable, from `PATH`, or installed by `./check`.
     fn deno() -> PathBuf {
         let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.check/deno/node_modules/deno/deno");
         super::super::find::find(None).unwrap_or(installed)
     }
 
-    /// Starts a worker whose inner program found its way back into Deno's own realm: `own` makes functions there.
-    /// Gives what it tells.
+    /// Runs `code` in a worker whose program has escaped into Deno's own realm, where `own` creates functions. Returns what
+    /// `code` passes to `tell`.
     fn with_denos_own_realm(code: &str) -> String {
         let probe = format!(
             "(function (outside) {{
@@ -144,12 +144,12 @@ mod tests {
     }
 
     #[test]
-    fn whoever_gets_into_denos_own_realm_finds_it_empty() {
+    fn denos_own_realm_is_empty() {
         let names = "tell(Object.getOwnPropertyNames(own('return globalThis')()).sort())";
         assert_eq!(with_denos_own_realm(names), "Infinity,NaN,globalThis,queueMicrotask,undefined");
     }
 
-    /// What a call of a module gives that is imported there. A function that no script makes may import what its realm may.
+    /// Imports a module in Deno's own realm and calls a function of it.
     fn check_imported(module: &str, call: &str, expected: &str) {
         let code = format!(
             "Promise.resolve(\"return import('{module}')\").then(own).then((load) => load()).then((it) => {{
@@ -160,8 +160,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_imported_in_denos_own_realm_can_do_nothing() {
-        // The import itself is answered, whatever is denied: one reason more to run no program in that realm.
+    fn a_module_imported_in_denos_own_realm_can_do_nothing() {
+        // The import itself succeeds whatever is denied, which is one more reason to run no program in that realm.
         check_imported("node:fs", "typeof it.readFileSync", "function");
         check_imported("node:fs", "it.readFileSync('/etc/passwd').length", "refused");
         check_imported("node:fs", "it.readdirSync('/').length", "refused");
