@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use toolgate_wire::frame::Target;
-use toolgate_wire::{CallId, CallRecord, CallState};
+use toolgate_wire::{CallId, CallRecord};
 
 use crate::host::HostError;
 
@@ -19,15 +19,7 @@ impl Ledger {
     /// Records a call that is about to be made.
     pub(crate) fn begin(&mut self, id: CallId, target: &Target, request_bytes: usize, read_only: bool) {
         self.open.insert(id, (self.records.len(), Instant::now()));
-        self.records.push(CallRecord {
-            target: target.clone(),
-            state: CallState::Unknown,
-            ms: 0.0,
-            request_bytes: request_bytes as u64,
-            reply_bytes: 0,
-            read_only,
-            error: None,
-        });
+        self.records.push(CallRecord::begin(target, request_bytes, read_only));
     }
 
     /// Records the answer and returns the completed record; `None` when the call is not open.
@@ -36,14 +28,8 @@ impl Ledger {
         let record = self.records.get_mut(index)?;
         record.ms = since.elapsed().as_secs_f64() * 1e3;
         match answer {
-            Ok(json) => {
-                record.state = CallState::Applied;
-                record.reply_bytes = json.len() as u64;
-            }
-            Err(error) => {
-                record.state = error.state;
-                record.error = Some(error.message.clone());
-            }
+            Ok(json) => record.applied(json.len()),
+            Err(error) => record.failed(error.state, &error.code, &error.message),
         }
         Some(record)
     }

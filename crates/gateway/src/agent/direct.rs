@@ -9,7 +9,7 @@ use std::time::Instant;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
-use toolgate_wire::{CallRecord, CallState, Target};
+use toolgate_wire::{CallRecord, Target};
 
 use super::answer::{self, failure};
 use super::names::{Named, is_bare, named};
@@ -99,23 +99,26 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         ..RequestContext::default()
     };
     let since = Instant::now();
-    let request_bytes = serde_json::to_string(&call.arguments).map_or(0, |text| text.len() as u64);
+    let request_bytes = serde_json::to_string(&call.arguments).map_or(0, |text| text.len());
     let answer = shared.gateway.bridge().call(&backend, &tool, call.arguments, context).await;
-    let (result, state, error) = match answer {
+    let (result, failure) = match answer {
         Ok(answer) => {
             let fault = match &answer {
                 Answer::Raw(raw) => unwrap::fault(raw).map(|fault| fault.message),
                 Answer::Value(_) => None,
             };
-            let state = if fault.is_some() { CallState::Failed } else { CallState::Applied };
-            (Ok(passed_on(answer)), state, fault)
+            (Ok(passed_on(answer)), fault.map(|message| HostError::new("TOOL_FAILED", message)))
         }
-        Err(error) => (failed(&error), error.state, Some(error.message)),
+        Err(error) => (failed(&error), Some(error)),
     };
-    let bytes = result.as_ref().map_or(0, |result| result.to_string().len() as u64);
-    let ms = since.elapsed().as_secs_f64() * 1e3;
-    let target = Target::Tool { backend, tool };
-    let record = CallRecord { target, state, ms, request_bytes, reply_bytes: bytes, read_only: false, error };
+    let bytes = result.as_ref().map_or(0, |result| result.to_string().len());
+    let mut record = CallRecord::begin(&Target::Tool { backend, tool }, request_bytes, false);
+    match failure {
+        Some(error) => record.failed(error.state, &error.code, &error.message),
+        None => record.applied(bytes),
+    }
+    record.ms = since.elapsed().as_secs_f64() * 1e3;
+    let bytes = bytes as u64;
     shared.gateway.runner().history().direct_call(&caller, record, bytes);
     result
 }
