@@ -16,7 +16,7 @@ use super::names::{Named, is_bare, named};
 use super::tools::is_taken;
 use super::{Shared, caller_of};
 use crate::backends::ReplyMode;
-use crate::bridge::{Answer, RequestContext};
+use crate::bridge::{Answer, REJECTED, RequestContext};
 use toolgate_catalog::{Catalog, ToolRef};
 use toolgate_json::{Entry, Shape, unquote};
 use toolgate_mcp::result as unwrap;
@@ -143,12 +143,10 @@ fn passed_on(answer: Answer) -> Value {
 
 /// A tool that failed is a result; a backend that refused the call is its own error.
 fn failed(error: &HostError) -> Result<Value, Fault> {
-    if error.code == "REJECTED"
-        && let Some(code) = error.data.as_ref().and_then(|data| data["code"].as_i64())
-    {
-        let message = error.message.strip_suffix(&format!(" (code {code})")).unwrap_or(&error.message).to_owned();
-        let data = error.data.as_ref().map(|data| data["data"].clone()).filter(|data| !data.is_null());
-        return Err(Fault::Rejected { code, message, data });
+    let rejection = error.data.as_ref().filter(|_| error.code == REJECTED);
+    if let Some((code, message)) = rejection.and_then(|it| Some((it["code"].as_i64()?, it["message"].as_str()?))) {
+        let data = rejection.map(|it| it["data"].clone()).filter(|data| !data.is_null());
+        return Err(Fault::Rejected { code, message: message.to_owned(), data });
     }
     let mut result = failure(error.message.clone());
     if let Some(data) = error.data.as_ref().filter(|data| data.is_object() && error.code == "TOOL_FAILED") {

@@ -30,6 +30,8 @@ pub use provider::{Answer, Provider, ProviderFuture, RequestContext};
 pub(crate) use scoped_catalog::ScopedCatalog;
 pub use toolgate_wire::Access;
 
+/// The code of a call that the backend answered with a JSON-RPC error; `data` has its code, message and data.
+pub(crate) const REJECTED: &str = "REJECTED";
 /// The code of a call to a backend that is not up.
 pub(crate) const NOT_READY: &str = "NOT_READY";
 
