@@ -116,7 +116,8 @@ async fn a_chain_returns_its_value_its_console_and_its_report() {
                 return { sum: a.n + b.n }";
     let result = world.call("call_tool_chain", json!({ "code": code })).await;
     let report = "/_meta/toolgate~1report";
-    let varying = ["/executionId", "/executionMs", "/usage", "/calls/0/ms", "/calls/1/ms"].map(|it| format!("{report}{it}"));
+    let varying =
+        ["/executionId", "/executionMs", "/usage", "/calls/0/ms", "/calls/1/ms"].map(|it| format!("{report}{it}"));
     insta::assert_json_snapshot!("chain", masked(result, &varying));
     world.gateway.shut_down().await;
 }
