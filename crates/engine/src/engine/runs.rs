@@ -1,11 +1,11 @@
-//! Executes an run run on a worker and builds its report.
+//! Executes an accepted run on a worker and builds its report.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
-use toolgate_wire::frame::Question;
+use toolgate_wire::frame::{Question, Seed};
 use toolgate_wire::{
     Code, Destination, Failure, Interpreter, Isolation, IsolationLevel, Limits, Logs, Outcome, Report, Start, Usage,
 };
@@ -51,7 +51,7 @@ pub(super) struct AcceptedRun {
     pub(super) deadline: Instant,
     /// Child of the caller's token, which other runs may share. Also cancelled when the run's future is dropped.
     pub(super) cancel: CancellationToken,
-    /// The OOM killer's count when the run was run.
+    /// The OOM killer's count when the run was accepted.
     pub(super) oom_baseline: Baseline,
 }
 
@@ -207,7 +207,7 @@ impl EngineState {
             start: Start {
                 profile: request.profile,
                 limits: Limits { wall: worker_time(left), ..run.limits.clone() },
-                seed: request.seed.unwrap_or_else(random_seed),
+                seed: request.seed.map_or_else(random_seed, Seed::from),
                 now: wall_clock(),
                 code: run.program.js().to_owned(),
                 data: data.as_ref().map(|data| data.len() as u64),
@@ -310,8 +310,18 @@ fn worker_time(left: Duration) -> Duration {
     (left - margin).max(Duration::from_millis(1))
 }
 
-/// A seed that a program cannot predict.
-fn random_seed() -> u64 {
+/// Seeds that a program cannot predict.
+fn random_seed() -> Seed {
+    let mut crypto = [0; 32];
+    if getrandom::fill(&mut crypto).is_err() {
+        let (words, _) = crypto.as_chunks_mut();
+        words.iter_mut().for_each(|word| *word = random_number().to_le_bytes());
+    }
+    Seed { math: random_number(), crypto }
+}
+
+/// A number from the keys of a new hash map, which the standard library draws at random.
+fn random_number() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(wall_clock().to_bits())
 }

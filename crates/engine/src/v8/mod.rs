@@ -10,11 +10,13 @@
 //! - `parent`: the thread that is the parent of all workers
 //! - `pool`: workers started ahead of the runs that will use them
 //! - `worker`: the stages of one worker: idle, ready, ended
+//! - `watch`: kills a worker that holds more memory than its run may
 
 mod find;
 mod parent;
 mod pool;
 mod script;
+mod watch;
 mod worker;
 
 use std::path::{Path, PathBuf};

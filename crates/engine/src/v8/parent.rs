@@ -46,7 +46,7 @@ impl WorkerSpec {
     /// for code and does not use.
     fn memory(size: MemorySize) -> u64 {
         let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-        (RESERVED_MB + threads * THREAD_MB + size.0 + SLACK_MB) * 1024 * 1024
+        (RESERVED_MB + threads * THREAD_MB) * 1024 * 1024 + size.allowed()
     }
 }
 
@@ -67,6 +67,11 @@ impl MemorySize {
     /// The size for a limit in bytes.
     pub(crate) fn of(memory: u64) -> Self {
         MemorySize(memory.div_ceil(1024 * 1024))
+    }
+
+    /// Bytes that a worker for runs of this size may hold beyond what it holds when it is ready.
+    pub(super) fn allowed(self) -> u64 {
+        (self.0 + SLACK_MB) * 1024 * 1024
     }
 }
 

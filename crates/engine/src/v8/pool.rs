@@ -123,7 +123,7 @@ impl IdleWorkers {
     }
 
     fn start(&self, size: MemorySize) -> io::Result<Idle> {
-        Idle::new(self.parent.start(size)?, self.parent.clone())
+        Idle::new(self.parent.start(size)?, self.parent.clone(), size)
     }
 }
 

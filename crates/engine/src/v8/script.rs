@@ -1,9 +1,7 @@
 //! Deno's arguments, and the first message: the JavaScript of a worker and the numbers that it shares with the host.
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use toolgate_guest::prelude;
-use toolgate_wire::codec::{code_number, tag};
-use toolgate_wire::{Code, Profile, limits};
 
 const OUTER: &str = include_str!("js/outer.js");
 
@@ -58,34 +56,9 @@ pub(super) fn first_message() -> Vec<u8> {
     message(&INNER)
 }
 
-/// The numbers that the host and the JavaScript of a worker must agree on.
-fn constants() -> Value {
-    /// An object whose keys are the names of these constants.
-    macro_rules! named {
-        ($($module:ident::$name:ident),* $(,)?) => { json!({ $(stringify!($name): $module::$name),* }) };
-    }
-    let codes: Map<String, Value> =
-        Code::ALL.into_iter().map(|code| (code.name().to_owned(), code_number(code).into())).collect();
-    json!({
-        "tags": named!(
-            tag::START, tag::REPLY, tag::FIRE, tag::ANSWER,
-            tag::READY, tag::CALL, tag::TIMER, tag::CANCEL, tag::ASK, tag::LOG, tag::DONE,
-            tag::TARGET_TOOL, tag::TARGET_FUNCTION,
-            tag::ASK_BACKENDS, tag::ASK_INTERFACE,
-            tag::STDERR, tag::RETURNED,
-        ),
-        "codes": codes,
-        "limits": named!(
-            limits::MAX_ARGUMENTS, limits::MAX_TIMERS, limits::MAX_LOG_BYTES, limits::MAX_JSON_DEPTH,
-            limits::MAX_UNHANDLED_REJECTIONS, limits::MAX_RANDOM_BYTES, limits::MAX_PATH_STEPS, limits::MAX_PATH_KEY,
-        ),
-        "profiles": Profile::ALL.map(Profile::name),
-    })
-}
-
 fn message(files: &[(&str, &str)]) -> Vec<u8> {
     let files: Vec<_> = files.iter().map(|(name, text)| json!([name, text])).collect();
-    let text = json!({ "constants": constants().to_string(), "files": files }).to_string().into_bytes();
+    let text = json!({ "constants": prelude::constants().to_string(), "files": files }).to_string().into_bytes();
     let mut message = (text.len() as u32).to_le_bytes().to_vec();
     message.extend(text);
     message

@@ -9,7 +9,8 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, pidfd_send_sig
 use toolgate_wire::Start;
 use toolgate_wire::frame::Layers;
 
-use super::parent::{ParentThread, StartedWorker};
+use super::parent::{MemorySize, ParentThread, StartedWorker};
+use super::watch::MemoryWatch;
 use crate::clock::CpuClock;
 use crate::migrate::TargetWorker;
 use crate::process::ProcessEnd;
@@ -23,6 +24,7 @@ const MAX_STDERR: usize = 64 * 1024;
 pub(crate) struct Idle {
     socket: WorkerSocket,
     process: Process,
+    size: MemorySize,
 }
 
 /// Why a worker did not become ready.
@@ -47,14 +49,15 @@ struct Process {
     handle: Arc<OwnedFd>,
     stderr: std::io::PipeReader,
     parent: Arc<ParentThread>,
+    watch: Option<MemoryWatch>,
     reaped: bool,
 }
 
 impl Idle {
-    pub(super) fn new(started: StartedWorker, parent: Arc<ParentThread>) -> std::io::Result<Self> {
+    pub(super) fn new(started: StartedWorker, parent: Arc<ParentThread>, size: MemorySize) -> std::io::Result<Self> {
         let StartedWorker { pid, handle, stream, stderr } = started;
-        let process = Process { pid, handle: Arc::new(handle), stderr, parent, reaped: false };
-        Ok(Idle { socket: WorkerSocket::new(stream)?, process })
+        let process = Process { pid, handle: Arc::new(handle), stderr, parent, watch: None, reaped: false };
+        Ok(Idle { socket: WorkerSocket::new(stream)?, process, size })
     }
 
     /// Whether it has sent its first frame, or ended.
@@ -65,7 +68,11 @@ impl Idle {
     /// Waits for the worker's first frame.
     pub(crate) fn ready(mut self, deadline: Instant) -> Result<Ready, Unready> {
         match self.socket.hello(deadline) {
-            Ok(hello) => Ok(Ready { socket: self.socket, process: self.process, layers: hello.layers }),
+            Ok(hello) => {
+                // Without this thread, the worker's own meter and `RLIMIT_DATA` still bound its memory.
+                self.process.watch = self.process.watch(self.size.allowed()).ok();
+                Ok(Ready { socket: self.socket, process: self.process, layers: hello.layers })
+            }
             Err(Lost::Deadline) => Err(Unready::Late),
             Err(_) => Err(Unready::Ended(self.process.stderr())),
         }
@@ -133,6 +140,10 @@ impl TargetWorker for Ready {
 }
 
 impl Process {
+    fn watch(&self, allowed: u64) -> std::io::Result<MemoryWatch> {
+        MemoryWatch::start(self.pid, self.handle.clone(), allowed)
+    }
+
     fn wait(&mut self) -> ProcessEnd {
         let Ok(Some((_, status))) = waitpid(Some(self.pid), WaitOptions::empty()) else { return ProcessEnd::Exit };
         self.reaped = true;
@@ -143,10 +154,13 @@ impl Process {
         }
     }
 
-    /// Whether V8 or the allocator reported on standard error that memory ran out.
+    /// Whether the memory watch killed it, or V8 or the allocator reported on standard error that memory ran out.
     ///
     /// Guest code cannot write to standard error, so the report proves that memory ran out.
     fn ran_out_of_memory(&mut self) -> bool {
+        if self.watch.as_ref().is_some_and(MemoryWatch::was_exceeded) {
+            return true;
+        }
         let printed = self.stderr();
         ["out of memory", "memory allocation of"].iter().any(|report| printed.contains(report))
     }
@@ -161,6 +175,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        self.watch = None;
         if !self.reaped {
             let _ = pidfd_send_signal(&*self.handle, Signal::TERM);
             if let Ok(handle) = self.handle.try_clone() {
