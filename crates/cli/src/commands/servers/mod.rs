@@ -18,7 +18,7 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::json;
 use tokio::runtime::Runtime;
-use toolgate_catalog::{Catalog, Misspelt, Resolution, ToolRef};
+use toolgate_catalog::{Catalog, Resolution, ToolRef, UnknownName};
 use toolgate_config::problem::Problem;
 use toolgate_config::raw::Raw;
 use toolgate_config::text::{Format, Source};
@@ -143,7 +143,7 @@ pub(crate) fn tool<'a>(catalog: &'a Catalog, name: &str) -> Result<ToolRef<'a>, 
             Err(Usage(format!("several servers have {shown}: say {}", names.join(" or "))))
         }
         Resolution::Unknown => {
-            let near = catalog.suggest(Misspelt::Tool, name);
+            let near = catalog.suggest(UnknownName::Tool, name);
             let advice = if near.is_empty() { String::new() } else { format!(": did you mean {}?", near.join(" or ")) };
             Err(Usage(format!("there is no tool {shown}{advice}")))
         }
