@@ -20,7 +20,6 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 use toolgate_catalog::{Catalog, Resolution, ToolRef, UnknownName};
 use toolgate_config::problem::Problem;
-use toolgate_config::raw::Raw;
 use toolgate_config::text::{Format, Source};
 use toolgate_config::{Checked, Env, lookup};
 use toolgate_engine::{EngineBuilder, IsolationMode};
@@ -100,8 +99,8 @@ pub(crate) fn configuration(servers: &Servers) -> anyhow::Result<Checked> {
 fn demo(env: &Env) -> anyhow::Result<Checked> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let text = json!({ "mcpServers": { "demo": { "command": program, "args": ["demo"] } } }).to_string();
-    let raw = Raw::read(Source::new(Path::new("demo.json"), Format::Json, &text));
-    let checked = raw.and_then(|raw| toolgate_config::check(&raw, env));
+    let source = Source::new(Path::new("demo.json"), Format::Json, &text);
+    let checked = toolgate_config::check(source, env);
     checked.map_err(|problems| anyhow::anyhow!("{}", sentences(&problems)))
 }
 
