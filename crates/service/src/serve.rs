@@ -13,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::rpc_sessions::{MemoryStore, RedisStore, SessionStore, Sessions, SystemClock};
 use crate::{Caller, Ending, Parts, Rules, ServerLimits, Service, ServiceLimits, serve};
-use toolgate_config::checked::Settings;
 use toolgate_config::values::{Mode, Store};
 use toolgate_gateway::agent::Agent;
 use toolgate_gateway::gateway::Gateway;

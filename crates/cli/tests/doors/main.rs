@@ -24,13 +24,18 @@ const TOOLGATE: &str = env!("CARGO_BIN_EXE_toolgate");
 /// The report without what differs from run to run.
 fn comparable(mut report: Value) -> Value {
     let Some(fields) = report.as_object_mut() else { return report };
-    for key in ["executionId", "executionMs", "usage", "output", "result", "callCount"] {
+    let counts = ["callCount", "stdoutCount", "stderrCount", "warningCount"];
+    for key in ["executionId", "executionMs", "usage", "output", "result"].into_iter().chain(counts) {
         fields.remove(key);
     }
-    // `_meta` lists the first hundred.
-    if let Some(calls) = fields.get_mut("calls").and_then(Value::as_array_mut) {
-        calls.truncate(100);
+    // `_meta` lists the first hundred of each.
+    let [stdout, stderr] = ["stdout", "stderr"].map(|stream| format!("/logs/{stream}"));
+    for list in ["/calls", "/warnings", &stdout, &stderr] {
+        if let Some(entries) = report.pointer_mut(list).and_then(Value::as_array_mut) {
+            entries.truncate(100);
+        }
     }
+    let Some(fields) = report.as_object_mut() else { return report };
     for call in fields.get_mut("calls").and_then(Value::as_array_mut).into_iter().flatten() {
         call.as_object_mut().map(|call| call.remove("ms"));
     }

@@ -123,16 +123,16 @@ async fn a_page_from_elsewhere_is_refused() {
 }
 
 async fn a_listed_page_is_answered_in_its_language() {
-    let scope = "https://app.example";
+    let page = "https://app.example";
     let http = Http {
-        allowed_origins: vec![Origin::parse(scope).expect("an origin")],
+        allowed_origins: vec![Origin::parse(page).expect("an origin")],
         allowed_hosts: vec![HostName::parse("tools.example").expect("a host")],
         ..http(vec![])
     };
     let server = start(Setup { http, ..Setup::default() }).await;
-    let answer = run(&server, "return 1").header("Origin", scope).header("Host", "tools.example").send().await;
-    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some(scope)));
-    let asked = server.ask("OPTIONS", "/v1/run").header("Origin", scope);
+    let answer = run(&server, "return 1").header("Origin", page).header("Host", "tools.example").send().await;
+    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some(page)));
+    let asked = server.ask("OPTIONS", "/v1/run").header("Origin", page);
     let asked = asked.header("Access-Control-Request-Method", "POST").send().await;
     assert_eq!((asked.status, asked.header("access-control-allow-methods")), (204, Some("GET, POST, DELETE")));
 }

@@ -253,7 +253,7 @@ async fn a_page_from_elsewhere_opens_no_socket() {
     let server = start(Setup::default()).await;
     let mut request = format!("ws://{}/v1/run/ws", server.at).into_client_request().expect("a request");
     request.headers_mut().insert("origin", "https://evil.example".parse().expect("a header"));
-    assert_eq!(status(connect_async(request).await.expect_err("a foreign scope")), 403);
+    assert_eq!(status(connect_async(request).await.expect_err("a foreign page")), 403);
 }
 
 async fn a_shutdown_aborts_the_run_and_says_so() {

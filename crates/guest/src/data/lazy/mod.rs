@@ -1,8 +1,8 @@
 //! Lazy data: reading JSON text in place.
 //!
-//! The text is scanned once; what a program never touches is never made a
-//! value. This part knows bytes and offsets only. `exotic` gives them the
-//! face of JavaScript objects.
+//! The text is scanned once; what a program never reads is never made a
+//! value. This part knows bytes and offsets only. `exotic` makes
+//! JavaScript objects of them.
 //!
 //! - `scan`: strict walk over text
 //! - `template`: what records of the same shape have in common

@@ -4,8 +4,7 @@
 //! value, so that a broken text is one clean error and never a surprise in
 //! the middle of a run. No recursion, no allocation.
 
-/// Deeper nesting is refused; the serialiser writes no deeper either.
-pub(crate) const MAX_DEPTH: u32 = toolgate_wire::limits::MAX_JSON_DEPTH;
+use toolgate_wire::limits::MAX_JSON_DEPTH;
 
 /// What is wrong with a text, and at which byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +139,7 @@ pub(crate) fn skip_value(text: &[u8], at: usize, depth: u32) -> Scanned {
         Some(b't') => skip_word(text, at, b"true"),
         Some(b'f') => skip_word(text, at, b"false"),
         Some(b'n') => skip_word(text, at, b"null"),
-        Some(b'[') if depth < MAX_DEPTH => match skip_list(text, at) {
+        Some(b'[') if depth < MAX_JSON_DEPTH => match skip_list(text, at) {
             Some(end) => Ok(end),
             None => skip_container(text, at, depth),
         },
@@ -171,13 +170,13 @@ fn skip_list(text: &[u8], at: usize) -> Option<usize> {
 
 /// Which of the open containers are objects: one bit each.
 struct Open {
-    bits: [u64; MAX_DEPTH as usize / 64 + 1],
+    bits: [u64; MAX_JSON_DEPTH as usize / 64 + 1],
     count: u32,
 }
 
 impl Open {
     fn push(&mut self, object: bool, around: u32) -> Result<(), Fault> {
-        if around + self.count >= MAX_DEPTH {
+        if around + self.count >= MAX_JSON_DEPTH {
             return Err(Fault::Depth);
         }
         let (word, bit) = (self.count as usize / 64, self.count % 64);
@@ -192,10 +191,10 @@ impl Open {
     }
 }
 
-// On its own: what it needs of the stack is not for every value to pay.
+// A function of its own, so that only deep values pay for its stack frame.
 #[inline(never)]
 fn skip_container(text: &[u8], at: usize, depth: u32) -> Scanned {
-    let mut open = Open { bits: [0; MAX_DEPTH as usize / 64 + 1], count: 0 };
+    let mut open = Open { bits: [0; MAX_JSON_DEPTH as usize / 64 + 1], count: 0 };
     let mut at = at;
     loop {
         // Here a value is due.
@@ -293,7 +292,7 @@ pub(crate) fn members(text: &[u8], at: usize, depth: u32, mut visit: impl FnMut(
     if text.get(at) != Some(&b'{') {
         return Err(Fault::Syntax(at));
     }
-    if depth >= MAX_DEPTH {
+    if depth >= MAX_JSON_DEPTH {
         return Err(Fault::Depth);
     }
     let mut at = skip_space(text, at + 1);

@@ -15,7 +15,7 @@ const PROXY_CHAIN: usize = 1_000;
 ///
 /// # Safety
 /// `obj` is an object of the class, and the engine is not in the middle of walking its shape.
-pub(super) unsafe fn settle(ctx: *mut qjs::JSContext, obj: qjs::JSValue) -> Result<(), Fail> {
+pub(super) unsafe fn materialise(ctx: *mut qjs::JSContext, obj: qjs::JSValue) -> Result<(), Fail> {
     // SAFETY: as the caller promises.
     let Some(record) = (unsafe { payload(obj) }) else { return Ok(()) };
     let flags = (qjs::JS_PROP_C_W_E
@@ -54,7 +54,7 @@ pub(super) unsafe fn settle(ctx: *mut qjs::JSContext, obj: qjs::JSValue) -> Resu
     Ok(())
 }
 
-/// `Object.freeze` and its kin: settles the record that the first argument is or stands for, then does as always.
+/// `Object.freeze` and its relatives: materialises the record that the first argument is or stands for, then does as always.
 pub(super) unsafe extern "C" fn settled_call(
     ctx: *mut qjs::JSContext,
     this: qjs::JSValue,
@@ -66,7 +66,7 @@ pub(super) unsafe extern "C" fn settled_call(
     if argc > 0 {
         // SAFETY: the engine passes `argc` values, alive for the call.
         let target = unsafe { *argv };
-        // SAFETY: as above; a settled or foreign object is left alone.
+        // SAFETY: as above; a materialised or foreign object is left alone.
         if let Err(fail) = unsafe { settle_behind(ctx, target, class as qjs::JSClassID) } {
             throw(ctx, fail);
             return qjs::JS_EXCEPTION;
@@ -76,7 +76,7 @@ pub(super) unsafe extern "C" fn settled_call(
     unsafe { qjs::JS_Call(ctx, *data, this, argc, argv) }
 }
 
-/// Settles the record at the end of a chain of Proxies.
+/// Materialises the record at the end of a chain of Proxies.
 ///
 /// # Safety
 /// `target` is alive for the call.
@@ -89,7 +89,7 @@ unsafe fn settle_behind(ctx: *mut qjs::JSContext, target: qjs::JSValue, class: q
         let (id, proxy) = unsafe { (qjs::JS_GetClassID(value), qjs::JS_IsProxy(value)) };
         if id == class {
             // SAFETY: an object of the class, and no engine code is walking it: this is a call from guest code.
-            result = unsafe { settle(ctx, value) };
+            result = unsafe { materialise(ctx, value) };
         }
         if !proxy {
             break;

@@ -1,7 +1,7 @@
-//! From what a worker said and how its process ended to the one outcome of a run.
+//! Turns the end of a worker into the one outcome of its run.
 //!
-//! A worker's words are believed as far as they can only hurt its own run: a result must be JSON
-//! within its limit, a message is bounded, a code must be one that a program can bring about.
+//! What a worker says is accepted only as far as it can hurt nothing but its own run: a result must be JSON within its
+//! limit, a message is cut, and a code must be one that a program can cause.
 
 use serde_json::value::RawValue;
 use toolgate_wire::frame::End;
@@ -9,27 +9,27 @@ use toolgate_wire::{Code, Failure, Limits, Outcome};
 
 use crate::hints;
 use crate::oom::Killer;
-use crate::process::Ended;
+use crate::process::ProcessEnd;
 use crate::pump::Lost;
 use crate::source::Compiled;
 
-/// Characters of a guest's message that are passed on.
+/// Characters of a worker's message that are kept.
 const MAX_MESSAGE: usize = 8_000;
 
-/// What the worker said at its end.
-pub(crate) fn spoken(end: End, limits: &Limits, program: &Compiled, cancelled: bool) -> Outcome {
+/// The outcome that a worker reported.
+pub(crate) fn from_end(end: End, limits: &Limits, program: &Compiled, cancelled: bool) -> Outcome {
     match end {
-        End::Returned(json) => returned(json, limits),
+        End::Returned(json) => from_value(json, limits),
         End::Failed { code: Code::Aborted, .. } if cancelled => Outcome::Failed(aborted()),
         End::Failed { code, message, line, column } => {
             let position = if line > 0 { program.position(line, column) } else { None };
-            Outcome::Failed(Failure { position, ..told(believable(code), &message, limits, program) })
+            Outcome::Failed(Failure { position, ..from_failure(accepted(code), &message, limits, program) })
         }
     }
 }
 
-/// The worker knows only what was left of the run's time when it started.
-fn told(code: Code, message: &str, limits: &Limits, program: &Compiled) -> Failure {
+/// A timeout gets the host's message: the worker only knows the time that was left when it started.
+fn from_failure(code: Code, message: &str, limits: &Limits, program: &Compiled) -> Failure {
     if code == Code::Timeout {
         return timeout(limits);
     }
@@ -37,14 +37,14 @@ fn told(code: Code, message: &str, limits: &Limits, program: &Compiled) -> Failu
     Failure { hint, ..Failure::new(code, message.chars().take(MAX_MESSAGE).collect::<String>()) }
 }
 
-fn returned(json: Vec<u8>, limits: &Limits) -> Outcome {
+fn from_value(json: Vec<u8>, limits: &Limits) -> Outcome {
     if json.len() as u64 > limits.result {
         return Outcome::Failed(too_large(limits));
     }
     let value = String::from_utf8(json).ok().and_then(|text| RawValue::from_string(text).ok());
     match value {
         Some(value) => Outcome::Returned(value),
-        None => Outcome::Failed(breach("a result that is not JSON")),
+        None => Outcome::Failed(violation("a result that is not JSON")),
     }
 }
 
@@ -53,20 +53,20 @@ fn too_large(limits: &Limits) -> Failure {
     Failure::new(Code::OutputTooLarge, message).with_hint("return only what is needed: filter, map or slice first")
 }
 
-/// No wildcard arm: a new code must choose.
-fn believable(code: Code) -> Code {
+/// The code itself if a program can cause it, otherwise RUNTIME. No wildcard arm: a new code must choose.
+fn accepted(code: Code) -> Code {
     match code {
         Code::Timeout | Code::Memory | Code::Syntax | Code::Runtime | Code::OutputTooLarge | Code::InvalidData => code,
         Code::InvalidCode | Code::Unavailable | Code::Aborted => Code::Runtime,
     }
 }
 
-/// What became of a worker that did not say.
+/// The failure of a run whose worker reported no end.
 ///
 /// `killer` tells who sent a SIGKILL; it is called only for a worker that died of one.
-pub(crate) fn unspoken(
+pub(crate) fn from_exit(
     lost: &Lost,
-    ended: Ended,
+    process: ProcessEnd,
     limits: &Limits,
     cancelled: bool,
     killer: impl FnOnce() -> Killer,
@@ -74,19 +74,19 @@ pub(crate) fn unspoken(
     match lost {
         _ if cancelled => aborted(),
         Lost::Deadline => timeout(limits),
-        Lost::Breach(what) => breach(what),
-        Lost::Closed { .. } if ended.is_cpu_limit() => timeout(limits),
-        Lost::Closed { .. } if ended.is_kill() => killed(killer()),
-        Lost::Closed { .. } => match ended {
-            Ended::OutOfMemory => out_of_memory(limits),
-            Ended::Signal(signal) => Failure::new(Code::Runtime, format!("the sandbox died of signal {signal}")),
-            Ended::Exit => Failure::new(Code::Runtime, "the sandbox ended without an answer"),
+        Lost::Violation(what) => violation(what),
+        Lost::Closed { .. } if process.is_cpu_limit() => timeout(limits),
+        Lost::Closed { .. } if process.is_kill() => from_kill(killer()),
+        Lost::Closed { .. } => match process {
+            ProcessEnd::OutOfMemory => out_of_memory(limits),
+            ProcessEnd::Signal(signal) => Failure::new(Code::Runtime, format!("the sandbox died of signal {signal}")),
+            ProcessEnd::Exit => Failure::new(Code::Runtime, "the sandbox ended without an answer"),
         },
     }
 }
 
-/// The code is MEMORY only where the kernel's own counter proves it.
-fn killed(killer: Killer) -> Failure {
+/// The code is MEMORY only where the kernel's counter proves it.
+fn from_kill(killer: Killer) -> Failure {
     match killer {
         Killer::Oom => Failure::new(Code::Memory, "the system killed the sandbox because memory ran out"),
         Killer::Outside => Failure::new(Code::Runtime, "the sandbox was killed by signal 9 from outside"),
@@ -107,11 +107,11 @@ pub(crate) fn timeout(limits: &Limits) -> Failure {
     Failure::new(Code::Timeout, message)
 }
 
-fn breach(what: &str) -> Failure {
+fn violation(what: &str) -> Failure {
     Failure::new(Code::Runtime, format!("the sandbox was stopped: it sent {what}"))
 }
 
-/// The engine has ended, and the run with it if it was under way.
+/// The engine was disposed of before or during the run.
 pub(crate) fn disposed() -> Failure {
     Failure::new(Code::Unavailable, "this engine was disposed of")
 }

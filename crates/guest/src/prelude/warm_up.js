@@ -1,4 +1,4 @@
-// A program like many, run before the real one comes: the pages that it touches are the worker's own then.
+// A typical program, run before the real one: its page faults and lazy initialisation are paid ahead.
 (async () => {
   const records = [1, 2, 3].map((x) => ({ x }));
   let sum = 0;

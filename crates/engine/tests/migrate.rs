@@ -129,7 +129,7 @@ async fn check_many(runs: u64, work: u64, builder: impl Fn() -> EngineBuilder, v
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_is_made_once_wherever_the_run_moves() {
-    let moved = check_many(REHEARSED, 10_000, || process_builder().rehearse_moves(), V8Settings::default()).await;
+    let moved = check_many(REHEARSED, 10_000, || process_builder().rehearse_migration(), V8Settings::default()).await;
     assert!(moved > REHEARSED as usize / 4, "only {moved} of {REHEARSED} runs moved");
 }
 
