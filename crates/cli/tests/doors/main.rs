@@ -9,7 +9,6 @@ mod programs;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolgate_config::raw::Raw;
 use toolgate_config::text::{Format, Source};
 use toolgate_config::{Env, check};
 use toolgate_engine::WorkerCommand;
@@ -51,8 +50,8 @@ fn without_value(mut report: Value) -> Value {
 
 async fn gateway() -> Arc<Gateway> {
     let text = json!({ "mcpServers": { "demo": { "command": TOOLGATE, "args": ["demo"] } }, "toolgate": { "cache": { "enabled": false } } });
-    let raw = Raw::read(Source::new("demo.json".as_ref(), Format::Json, &text.to_string())).expect("a configuration");
-    let config = check(&raw, &Env::of_process()).expect("a configuration");
+    let source = Source::new("demo.json".as_ref(), Format::Json, &text.to_string());
+    let config = check(source, &Env::of_process()).expect("a configuration");
     let engine = engine_builder(&config.settings)
         .worker_command(WorkerCommand::Program(TOOLGATE.into()))
         .build()

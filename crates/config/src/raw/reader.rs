@@ -1,7 +1,7 @@
-//! How a tree becomes the raw types, and how these describe themselves to editors.
+//! Reads the raw types from a tree, and generates their JSON Schema.
 //!
-//! A section is declared once, by `section!`: from that one list come the struct, its reader
-//! (which reports every unknown key and wrong kind, and goes on) and its JSON Schema.
+//! `section!` declares a section once and generates the struct, its reader (which reports every unknown key and every
+//! value of the wrong type) and its JSON Schema.
 
 use std::marker::PhantomData;
 
@@ -12,87 +12,87 @@ use crate::text::tree::{Entry, Node, Span, Value};
 use crate::text::{Source, join};
 use crate::values::Setting;
 
-/// Where in the file, by bytes and by name.
+/// A location in the file, as a byte range and as a setting.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Place {
-    /// The bytes.
-    pub span: Span,
+pub(crate) struct Location {
+    /// The byte range.
+    pub(crate) span: Span,
     /// The setting, such as `toolgate.http.keys[0].hash`.
-    pub path: String,
+    pub(crate) path: String,
 }
 
-/// A value with its place.
+/// A value with its location.
 #[derive(Debug, Clone)]
-pub struct At<T> {
-    /// What was written.
-    pub value: T,
-    /// Where.
-    pub place: Place,
+pub(crate) struct Located<T> {
+    /// The value.
+    pub(crate) value: T,
+    /// Its location.
+    pub(crate) place: Location,
 }
 
-/// Text (or a number) that is to become a `T` once variables are filled in. Not shown: it may be a secret.
+/// A string (or number) that is parsed to a `T` after substitution. Not printed, because it may be a secret.
 #[derive(Clone)]
-pub struct Written<T> {
-    /// As in the file.
-    pub text: String,
+pub(crate) struct RawText<T> {
+    /// As written in the file.
+    pub(crate) text: String,
     kind: PhantomData<T>,
 }
 
-impl<T> std::fmt::Debug for Written<T> {
+impl<T> std::fmt::Debug for RawText<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Written(…)")
+        f.write_str("RawText(…)")
     }
 }
 
-/// Text of any scalar: `"8080"`, `8080` and `true` are all good values for an environment variable.
-pub type Scalar = Written<AnyScalar>;
+/// Any scalar as a string: `"8080"`, `8080` and `true` are valid values of an environment variable.
+pub(crate) type Scalar = RawText<AnyScalar>;
 
 /// See [`Scalar`].
 #[derive(Debug, Clone, Copy)]
-pub struct AnyScalar;
+pub(crate) struct AnyScalar;
 
-/// JSON that is passed on as it is.
+/// A JSON value that is used as it is.
 #[derive(Debug, Clone)]
-pub struct Verbatim(pub Json);
+pub(crate) struct RawJson(pub(crate) Json);
 
-/// Entries under names of the user's choice, in the order of the file.
+/// Entries with user-defined names, in the order of the file.
 #[derive(Debug, Clone)]
-pub struct Table<T>(pub Vec<(At<String>, At<T>)>);
+pub(crate) struct Table<T>(pub(crate) Vec<(Located<String>, Located<T>)>);
 
-/// Collects what is wrong while shapes are read.
-pub struct Reader<'a> {
+/// Collects problems while settings are read.
+pub(crate) struct Reader<'a> {
     pub(crate) source: &'a Source,
     pub(crate) problems: Vec<Problem>,
 }
 
 impl Reader<'_> {
-    /// Notes an error at a place.
-    pub(crate) fn wrong(&mut self, place: &Place, message: impl Into<String>) {
+    /// Adds an error.
+    pub(crate) fn wrong(&mut self, place: &Location, message: impl Into<String>) {
         let problem = self.problem(place, message);
         self.problems.push(problem);
     }
 
-    fn problem(&self, place: &Place, message: impl Into<String>) -> Problem {
+    fn problem(&self, place: &Location, message: impl Into<String>) -> Problem {
         let at = self.source.position(place.span.start);
         Problem::of_file(self.source.file(), message).at(at).on(&place.path)
     }
 
-    fn wrong_kind(&mut self, node: &Node, place: &Place, expected: &str) {
-        self.wrong(place, format!("should be {expected}, not {}", node.kind()));
+    fn wrong_kind(&mut self, node: &Node, place: &Location, expected: &str) {
+        self.wrong(place, format!("must be {expected}, not {}", node.kind()));
     }
 }
 
-/// A raw type: it can be read from a node and can describe itself.
-pub trait Shape: Sized {
-    /// Reads it, noting problems; `None` if nothing usable is there.
-    fn read(node: &Node, place: &Place, reader: &mut Reader<'_>) -> Option<Self>;
+/// A raw type: can be read from a node and has a JSON Schema.
+pub(crate) trait RawSetting: Sized {
+    /// Reads the value and reports problems; `None` if it is unusable.
+    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self>;
 
-    /// What an editor should accept.
+    /// Its JSON Schema.
     fn schema() -> Json;
 }
 
-impl Shape for bool {
-    fn read(node: &Node, place: &Place, reader: &mut Reader<'_>) -> Option<Self> {
+impl RawSetting for bool {
+    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
         match node.value {
             Value::Bool(flag) => Some(flag),
             _ => {
@@ -107,14 +107,14 @@ impl Shape for bool {
     }
 }
 
-impl Shape for u64 {
-    fn read(node: &Node, place: &Place, reader: &mut Reader<'_>) -> Option<Self> {
+impl RawSetting for u64 {
+    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
         let whole = match &node.value {
             Value::Number(number) => number.as_u64(),
             _ => None,
         };
         if whole.is_none() {
-            reader.wrong(place, "should be a whole number, 0 or more");
+            reader.wrong(place, "must be an integer, 0 or greater");
         }
         whole
     }
@@ -124,13 +124,13 @@ impl Shape for u64 {
     }
 }
 
-impl<T: Setting> Shape for Written<T> {
-    fn read(node: &Node, place: &Place, reader: &mut Reader<'_>) -> Option<Self> {
+impl<T: Setting> RawSetting for RawText<T> {
+    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
         let text = match &node.value {
             Value::String(text) => text.clone(),
             Value::Number(_) if T::NUMBERS => reader.source.slice(node.span).to_owned(),
             _ => {
-                reader.wrong_kind(node, place, if T::NUMBERS { "text or a number" } else { "text" });
+                reader.wrong_kind(node, place, if T::NUMBERS { "a string or a number" } else { "a string" });
                 return None;
             }
         };
@@ -138,7 +138,7 @@ impl<T: Setting> Shape for Written<T> {
     }
 
     fn schema() -> Json {
-        // What a variable will bring, no schema can know.
+        // The schema cannot validate the value of a variable.
         json!({"anyOf": [T::schema(), {"type": "string", "pattern": r"\$\{"}]})
     }
 }
@@ -153,25 +153,25 @@ impl Setting for AnyScalar {
     }
 }
 
-/// Environment and headers: every scalar is text there, spelt as in the file.
-fn scalar(node: &Node, place: &Place, reader: &mut Reader<'_>) -> Option<Scalar> {
+/// Reads an environment variable or header: any scalar, as spelt in the file.
+fn scalar(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Scalar> {
     let text = match &node.value {
         Value::String(text) => text.clone(),
         Value::Number(_) | Value::Bool(_) => reader.source.slice(node.span).to_owned(),
         Value::Null | Value::List(_) | Value::Map(_) => {
-            reader.wrong_kind(node, place, "text");
+            reader.wrong_kind(node, place, "a string");
             return None;
         }
     };
-    Some(Written { text, kind: PhantomData })
+    Some(RawText { text, kind: PhantomData })
 }
 
-/// A table whose values are any scalars.
+/// A table of scalars.
 #[derive(Debug, Clone)]
-pub struct Texts(pub Vec<(At<String>, At<Scalar>)>);
+pub(crate) struct StringMap(pub(crate) Vec<(Located<String>, Located<Scalar>)>);
 
-impl Shape for Texts {
-    fn read(node: &Node, place: &Place, reader: &mut Reader<'_>) -> Option<Self> {
+impl RawSetting for StringMap {
+    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
         rows(node, place, reader, scalar).map(Self)
     }
 
@@ -180,8 +180,8 @@ impl Shape for Texts {
     }
 }
 
-impl<T: Shape> Shape for Table<T> {
-    fn read(node: &Node, place: &Place, reader: &mut Reader<'_>) -> Option<Self> {
+impl<T: RawSetting> RawSetting for Table<T> {
+    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
         rows(node, place, reader, T::read).map(Self)
     }
 
@@ -190,13 +190,13 @@ impl<T: Shape> Shape for Table<T> {
     }
 }
 
-type Rows<T> = Vec<(At<String>, At<T>)>;
+type Rows<T> = Vec<(Located<String>, Located<T>)>;
 
 fn rows<T>(
     node: &Node,
-    place: &Place,
+    place: &Location,
     reader: &mut Reader<'_>,
-    read: fn(&Node, &Place, &mut Reader<'_>) -> Option<T>,
+    read: fn(&Node, &Location, &mut Reader<'_>) -> Option<T>,
 ) -> Option<Rows<T>> {
     let Some(entries) = node.entries() else {
         reader.wrong_kind(node, place, "an object");
@@ -204,24 +204,24 @@ fn rows<T>(
     };
     let row = |entry: &Entry| {
         let path = join(&place.path, &entry.key);
-        let key = At { value: entry.key.clone(), place: Place { span: entry.key_span, path: path.clone() } };
-        let place = Place { span: entry.node.span, path };
+        let key = Located { value: entry.key.clone(), place: Location { span: entry.key_span, path: path.clone() } };
+        let place = Location { span: entry.node.span, path };
         let value = read(&entry.node, &place, reader)?;
-        Some((key, At { value, place }))
+        Some((key, Located { value, place }))
     };
     Some(entries.iter().filter_map(row).collect())
 }
 
-impl<T: Shape> Shape for Vec<At<T>> {
-    fn read(node: &Node, place: &Place, reader: &mut Reader<'_>) -> Option<Self> {
+impl<T: RawSetting> RawSetting for Vec<Located<T>> {
+    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
         let Value::List(items) = &node.value else {
             reader.wrong_kind(node, place, "a list");
             return None;
         };
         let item = |(index, node): (usize, &Node)| {
-            let place = Place { span: node.span, path: format!("{}[{index}]", place.path) };
+            let place = Location { span: node.span, path: format!("{}[{index}]", place.path) };
             let value = T::read(node, &place, reader)?;
-            Some(At { value, place })
+            Some(Located { value, place })
         };
         Some(items.iter().enumerate().filter_map(item).collect())
     }
@@ -231,8 +231,8 @@ impl<T: Shape> Shape for Vec<At<T>> {
     }
 }
 
-impl Shape for Verbatim {
-    fn read(node: &Node, _: &Place, _: &mut Reader<'_>) -> Option<Self> {
+impl RawSetting for RawJson {
+    fn read(node: &Node, _: &Location, _: &mut Reader<'_>) -> Option<Self> {
         Some(Self(node.to_json()))
     }
 
@@ -241,30 +241,30 @@ impl Shape for Verbatim {
     }
 }
 
-/// What to do with a key that a section does not know.
+/// How a section treats an unknown key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unknown {
-    /// It is ours, so it is a mistake.
+    /// An error: the section is Toolgate's.
     Refused,
-    /// Another program's file may carry it; say that it has no effect.
+    /// A warning: the section is shared with other programs.
     Ignored,
 }
 
 /// Reports the keys that are not in `known`.
-pub(crate) fn report_unknown(node: &Node, place: &Place, known: &[&str], unknown: Unknown, reader: &mut Reader<'_>) {
+pub(crate) fn report_unknown(node: &Node, place: &Location, known: &[&str], unknown: Unknown, reader: &mut Reader<'_>) {
     for entry in node.entries().unwrap_or_default() {
         if known.contains(&entry.key.as_str()) {
             continue;
         }
-        let place = Place { span: entry.key_span, path: join(&place.path, &entry.key) };
+        let place = Location { span: entry.key_span, path: join(&place.path, &entry.key) };
         let near = closest(&entry.key, known).map(|near| format!("did you mean {near}?"));
         let problem = match unknown {
             Unknown::Refused => {
-                let help = near.unwrap_or_else(|| format!("the settings here are {}", known.join(", ")));
-                reader.problem(&place, "is not a setting").help(help)
+                let help = near.unwrap_or_else(|| format!("the settings of this section are {}", known.join(", ")));
+                reader.problem(&place, "unknown setting").help(help)
             }
             Unknown::Ignored => {
-                let problem = reader.problem(&place, "is not known here and has no effect").warning();
+                let problem = reader.problem(&place, "unknown setting; it has no effect").warning();
                 Problem { help: near, ..problem }
             }
         };
@@ -272,44 +272,29 @@ pub(crate) fn report_unknown(node: &Node, place: &Place, known: &[&str], unknown
     }
 }
 
-/// The known name that was most likely meant.
+/// The known name nearest to `name`, if at most two letters differ (one of up to five). A swap of neighbours counts once.
 pub(crate) fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| text.to_ascii_lowercase().replace(['-', '_'], "");
     let wanted = plain(name);
     if wanted.len() > 64 {
         return None;
     }
-    let near = known.iter().map(|known| (distance(&wanted, &plain(known)), *known));
+    let near = known.iter().map(|known| (strsim::osa_distance(&wanted, &plain(known)), *known));
     let allowed = (wanted.chars().count() / 3).clamp(1, 2);
     near.filter(|(distance, _)| *distance <= allowed).min_by_key(|(distance, _)| *distance).map(|(_, known)| known)
 }
 
-/// Levenshtein, one row at a time.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut corner = i;
-        let mut left = i + 1;
-        for (cell, other) in row.iter_mut().skip(1).zip(&b) {
-            let cost = corner + usize::from(letter != *other);
-            corner = *cell;
-            left = cost.min(left + 1).min(*cell + 1);
-            *cell = left;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
-        }
-    }
-    row.last().copied().unwrap_or(0)
-}
-
 /// Reads one field of a section.
-pub(crate) fn field<T: Shape>(node: &Node, place: &Place, key: &str, reader: &mut Reader<'_>) -> Option<At<T>> {
+pub(crate) fn field<T: RawSetting>(
+    node: &Node,
+    place: &Location,
+    key: &str,
+    reader: &mut Reader<'_>,
+) -> Option<Located<T>> {
     let node = node.get(key)?;
-    let place = Place { span: node.span, path: join(&place.path, key) };
+    let place = Location { span: node.span, path: join(&place.path, key) };
     let value = T::read(node, &place, reader)?;
-    Some(At { value, place })
+    Some(Located { value, place })
 }
 
 /// The schema of a section from those of its fields.
@@ -330,8 +315,8 @@ pub(crate) fn object_schema(about: &str, unknown: Unknown, fields: &[(&str, &str
     json!({"type": "object", "description": about.trim(), "properties": properties, "additionalProperties": open})
 }
 
-/// Declares a section: `refused` or `ignored` says what becomes of unknown keys; a field whose key is not its
-/// Rust name has it before the field.
+/// Declares a section. `Refused` or `Ignored` is the treatment of unknown keys; a field whose key differs from its Rust
+/// name is written `field = "key"`.
 macro_rules! section {
     (
         $(#[doc = $about:literal])+
@@ -341,40 +326,41 @@ macro_rules! section {
     ) => {
         $(#[doc = $about])+
         #[derive(Debug, Clone, Default)]
-        pub struct $name {
-            $($(#[doc = $doc])+ pub $field: Option<$crate::raw::shape::At<$kind>>,)+
+        #[allow(dead_code, reason = "some settings of other clients are accepted and have no effect")]
+        pub(crate) struct $name {
+            $($(#[doc = $doc])+ pub(crate) $field: Option<$crate::raw::reader::Located<$kind>>,)+
         }
 
         impl $name {
-            /// The keys that may stand in it.
-            pub const KEYS: &'static [&'static str] = &[$(section!(@key $field $($key)?)),+];
+            /// The keys of the section.
+            pub(crate) const KEYS: &'static [&'static str] = &[$(section!(@key $field $($key)?)),+];
         }
 
-        impl $crate::raw::shape::Shape for $name {
+        impl $crate::raw::reader::RawSetting for $name {
             fn read(
                 node: &$crate::text::tree::Node,
-                place: &$crate::raw::shape::Place,
-                reader: &mut $crate::raw::shape::Reader<'_>,
+                place: &$crate::raw::reader::Location,
+                reader: &mut $crate::raw::reader::Reader<'_>,
             ) -> Option<Self> {
                 if node.entries().is_none() {
-                    reader.wrong(place, format!("should be an object, not {}", node.kind()));
+                    reader.wrong(place, format!("must be an object, not {}", node.kind()));
                     return None;
                 }
-                let unknown = $crate::raw::shape::Unknown::$unknown;
-                $crate::raw::shape::report_unknown(node, place, Self::KEYS, unknown, reader);
+                let unknown = $crate::raw::reader::Unknown::$unknown;
+                $crate::raw::reader::report_unknown(node, place, Self::KEYS, unknown, reader);
                 Some(Self {
-                    $($field: $crate::raw::shape::field(node, place, section!(@key $field $($key)?), reader),)+
+                    $($field: $crate::raw::reader::field(node, place, section!(@key $field $($key)?), reader),)+
                 })
             }
 
             fn schema() -> serde_json::Value {
-                $crate::raw::shape::object_schema(
+                $crate::raw::reader::object_schema(
                     concat!($($about,)+),
-                    $crate::raw::shape::Unknown::$unknown,
+                    $crate::raw::reader::Unknown::$unknown,
                     &[$((
                         section!(@key $field $($key)?),
                         concat!($($doc,)+),
-                        <$kind as $crate::raw::shape::Shape>::schema(),
+                        <$kind as $crate::raw::reader::RawSetting>::schema(),
                     )),+],
                 )
             }

@@ -1,20 +1,20 @@
-//! What a task wants done, and what a tool does: create, remove, change, or one of three ways to read.
+//! Classifies queries and tools by operation: create, remove, change, or one of three ways to read.
 //!
-//! A task's act is in how it begins: a question reads, an order names its verb first. A tool's act is in its name, or
-//! else in the first word of its description. Where the two contradict, the tool is held back, never left out: the
-//! table of verbs is English and small, and tools are named by anyone.
+//! The beginning of a query decides: a question reads, an imperative names its verb first. For a tool its name decides,
+//! otherwise the first word of its description. A tool whose operation contradicts the query scores lower but is never
+//! removed, because the verb table is small and English only.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use super::words::{plain_words, stem};
 
-/// What a tool that changes something is held back by where the task names no act: the harmless one is meant.
-const RESTRAINT: f32 = 0.85;
+/// Score factor of a tool that writes, for a query without a recognised operation: prefer tools that read.
+const WRITE_WITHOUT_VERB: f32 = 0.85;
 
-/// What is done to a thing.
+/// What a tool does to a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum Operation {
     Create,
     Remove,
     Change,
@@ -23,10 +23,10 @@ pub(super) enum Act {
     Find,
 }
 
-use Act::{Change, Create, Find, Get, List, Remove};
+use Operation::{Change, Create, Find, Get, List, Remove};
 
-/// Verbs, and what they may mean as the first word of an order. One with two meanings is in two lines.
-const VERBS: &[(Act, &str)] = &[
+/// The verbs of each operation. A verb with two meanings is listed under both.
+const VERBS: &[(Operation, &str)] = &[
     (
         Create,
         "add alert allocate announce append arrange ask assemble attach author begin bill book broadcast build buy \
@@ -67,70 +67,70 @@ const VERBS: &[(Act, &str)] = &[
     (Find, "detect discover filter find grep identify locate look lookup match query scan search seek"),
 ];
 
-/// Verbs that name what a tool does wherever they stand in its name; others may be the thing it is done to.
-const PLAIN: &str =
+/// Verbs that mean the operation at either end of a tool's name; other verbs may be the resource (`log`, `order`).
+const UNAMBIGUOUS_VERBS: &str =
     "add change create delete edit fetch find get insert list modify read remove search send set show update write";
 
-/// Words that begin a question.
-const QUESTIONS: &str = "am any are arent did didnt do does doesnt has have how hows is isnt was were what whats when whens where \
+/// First words of a question.
+const QUESTION_WORDS: &str = "am any are arent did didnt do does doesnt has have how hows is isnt was were what whats when whens where \
      wheres which who whos whom whose why will";
 
-/// Words that a thing follows: what stands before one is a verb, or else there would be a preposition.
+/// Words that precede a noun. A first word that is followed by one of these is a verb.
 const DETERMINERS: &str =
     "a all an another each every her his my our some someone that the their these this those your";
 
-/// What comes before the task itself.
+/// Phrases that are skipped at the beginning of a query.
 const LEAD_INS: &str = "can you, can i, could you, go ahead and, help me, how can i, how can we, how could i, how do i, how do we, \
      how do you, how to, i have to, i need to, i need, i want to, i want, i would like to, id like to, let me, \
      lets, now, please, quickly, then, try to, we need to, we want to, would you";
 
-/// What `task` wants done; empty where it does not say.
-pub(super) fn wanted(task: &str) -> Vec<Act> {
-    let words = plain_words(task);
-    let order = after_lead_ins(&words);
-    let Some((first, rest)) = order.split_first() else { return Vec::new() };
-    if names(QUESTIONS, first) && !causes(order) {
-        return asked(order);
+/// The operations that `query` may ask for; empty if none is recognised.
+pub(super) fn query_operations(query: &str) -> Vec<Operation> {
+    let words = plain_words(query);
+    let imperative = after_lead_ins(&words);
+    let Some((first, rest)) = imperative.split_first() else { return Vec::new() };
+    if contains_word(QUESTION_WORDS, first) && !is_causative(imperative) {
+        return question_operations(imperative);
     }
-    // `give me`, `send us`: what is given to the speaker is read.
-    if matches!(rest.first().map(String::as_str), Some("me" | "us")) && !of(first).contains(&Remove) {
+    // `give me`, `send us`: the speaker receives, so the operation reads.
+    if matches!(rest.first().map(String::as_str), Some("me" | "us")) && !operations_of(first).contains(&Remove) {
         return vec![Get, List, Find];
     }
-    if removes(order) {
+    if removes(imperative) {
         return vec![Remove];
     }
     if first == "turn" && rest.iter().any(|word| word == "into") {
         return vec![Create, Change];
     }
-    // `refund the customer`: a thing that is done to something is made.
-    let verb = rest.first().is_some_and(|next| names(DETERMINERS, next));
-    if verb && of(first).is_empty() {
+    // `refund the customer`: an unknown verb writes.
+    let verb = rest.first().is_some_and(|next| contains_word(DETERMINERS, next));
+    if verb && operations_of(first).is_empty() {
         return vec![Create, Change];
     }
-    order.iter().map(|word| of(word)).find(|acts| !acts.is_empty()).unwrap_or_default().to_vec()
+    imperative.iter().map(|word| operations_of(word)).find(|found| !found.is_empty()).unwrap_or_default().to_vec()
 }
 
-/// `get rid of it`, `take it out`: verbs that remove only with their particle.
-fn removes(order: &[String]) -> bool {
-    let says = |wanted: &str| order.iter().any(|word| word == wanted);
+/// `get rid of it`, `take it out`: verbs that mean removal only with their particle.
+fn removes(imperative: &[String]) -> bool {
+    let says = |wanted: &str| imperative.iter().any(|word| word == wanted);
     says("rid") || says("take") && (says("out") || says("off") || says("away"))
 }
 
-/// The stemmed verb of `task`, where it is an order that begins with one.
-pub(super) fn verb(task: &str) -> Option<String> {
-    let words = plain_words(task);
+/// The stemmed verb of `query`, if the query begins with a known verb.
+pub(super) fn query_verb(query: &str) -> Option<String> {
+    let words = plain_words(query);
     let first = after_lead_ins(&words).first()?;
-    (!of(first).is_empty()).then(|| stem(first))
+    (!operations_of(first).is_empty()).then(|| stem(first))
 }
 
-/// `have the model answer`: an order to let someone do something, not a question.
-fn causes(order: &[String]) -> bool {
-    let mut words = order.iter().map(String::as_str);
+/// `have the model answer` is an imperative although it begins with a question word.
+fn is_causative(imperative: &[String]) -> bool {
+    let mut words = imperative.iter().map(String::as_str);
     words.next() == Some("have") && matches!(words.next(), Some("the" | "a" | "an" | "my" | "our"))
 }
 
-/// What a question reads: several things, one that must be found first, or whichever.
-fn asked(question: &[String]) -> Vec<Act> {
+/// The operations that answer a question, by its first words.
+fn question_operations(question: &[String]) -> Vec<Operation> {
     let mut words = question.iter().map(String::as_str);
     match (words.next().unwrap_or_default(), words.next().unwrap_or_default()) {
         ("where" | "wheres" | "does" | "do" | "did", _) | ("is" | "are" | "was" | "were", "there") => vec![Find, List],
@@ -164,37 +164,37 @@ fn after<'w>(words: &'w [String], lead_in: &str) -> Option<&'w [String]> {
     Some(rest)
 }
 
-/// What a tool of this name and description does; empty where neither says.
-pub(super) fn done(name: &str, description: &str) -> &'static [Act] {
+/// The operations of a tool by its name and description; empty if neither contains a known verb.
+pub(super) fn tool_operations(name: &str, description: &str) -> &'static [Operation] {
     let named = plain_words(name);
     let ends = || named.first().into_iter().chain(named.last());
-    let plain = ends().find(|word| names(PLAIN, word));
+    let unambiguous = ends().find(|word| contains_word(UNAMBIGUOUS_VERBS, word));
     let described = plain_words(description.split_whitespace().next().unwrap_or_default());
-    let verbs = plain.into_iter().chain(described.first()).chain(ends());
-    verbs.map(|word| of(word)).find(|acts| !acts.is_empty()).unwrap_or_default()
+    let verbs = unambiguous.into_iter().chain(described.first()).chain(ends());
+    verbs.map(|word| operations_of(word)).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// How well what a tool does fits what is wanted.
-pub(super) fn fit(wanted: &[Act], done: &[Act]) -> f32 {
-    if done.is_empty() {
+/// Score factor for a tool with the operations `tool` and a query that asks for `query`.
+pub(super) fn fit(query: &[Operation], tool: &[Operation]) -> f32 {
+    if tool.is_empty() {
         return 1.0;
     }
-    if wanted.is_empty() {
-        return if done.iter().any(|act| act.reads()) { 1.0 } else { RESTRAINT };
+    if query.is_empty() {
+        return if tool.iter().any(|operation| operation.reads()) { 1.0 } else { WRITE_WITHOUT_VERB };
     }
-    let each = wanted.iter().flat_map(|wanted| done.iter().map(|done| wanted.fit(*done)));
+    let each = query.iter().flat_map(|query| tool.iter().map(|tool| query.fit(*tool)));
     each.fold(0.0, f32::max)
 }
 
-impl Act {
+impl Operation {
     fn reads(self) -> bool {
         matches!(self, Get | List | Find)
     }
 
-    fn fit(self, done: Self) -> f32 {
-        match (self, done) {
-            (wanted, done) if wanted == done => 1.2,
-            (wanted, done) if wanted.reads() && done.reads() => 1.0,
+    fn fit(self, tool: Self) -> f32 {
+        match (self, tool) {
+            (query, tool) if query == tool => 1.2,
+            (query, tool) if query.reads() && tool.reads() => 1.0,
             (Create, Change) | (Change, Create) | (Remove, Change) => 0.9,
             (Change, Remove) => 0.7,
             (Create, Remove) | (Remove, Create) => 0.5,
@@ -203,25 +203,25 @@ impl Act {
     }
 }
 
-/// Whether a stemmed word only says what is done.
-pub(super) fn is_plain(stemmed: &str) -> bool {
+/// Whether a stemmed word is one of [`UNAMBIGUOUS_VERBS`].
+pub(super) fn is_unambiguous_verb(stemmed: &str) -> bool {
     static STEMS: OnceLock<HashSet<String>> = OnceLock::new();
-    STEMS.get_or_init(|| PLAIN.split_whitespace().map(stem).collect()).contains(stemmed)
+    STEMS.get_or_init(|| UNAMBIGUOUS_VERBS.split_whitespace().map(stem).collect()).contains(stemmed)
 }
 
-/// Whether `word` is one of `words`.
-fn names(words: &str, word: &str) -> bool {
+/// Whether `word` is one of the space-separated `words`.
+fn contains_word(words: &str, word: &str) -> bool {
     words.split_whitespace().any(|one| one == word)
 }
 
-/// What a verb may mean, the usual first.
-fn of(word: &str) -> &'static [Act] {
-    static BY_VERB: OnceLock<HashMap<String, Vec<Act>>> = OnceLock::new();
+/// The operations that a verb may mean, in the order of [`VERBS`]; empty for a word that is no known verb.
+fn operations_of(word: &str) -> &'static [Operation] {
+    static BY_VERB: OnceLock<HashMap<String, Vec<Operation>>> = OnceLock::new();
     let by_verb = BY_VERB.get_or_init(|| {
-        let mut by_verb: HashMap<String, Vec<Act>> = HashMap::new();
-        for (act, verbs) in VERBS {
+        let mut by_verb: HashMap<String, Vec<Operation>> = HashMap::new();
+        for (operation, verbs) in VERBS {
             for verb in verbs.split_whitespace() {
-                by_verb.entry(stem(verb)).or_default().push(*act);
+                by_verb.entry(stem(verb)).or_default().push(*operation);
             }
         }
         by_verb
@@ -234,8 +234,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(task: &str, expected: &[Act]) {
-        assert_eq!(wanted(task), expected);
+    fn check(query: &str, expected: &[Operation]) {
+        assert_eq!(query_operations(query), expected);
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_begins_with_its_verb() {
+    fn an_imperative_begins_with_its_verb() {
         check("delete the list of files", &[Remove]);
         check("put it there", &[Create, Change]);
         check("please can you find my mail", &[Find]);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_verb_does_something() {
+    fn an_unknown_verb_before_a_determiner_writes() {
         check("refund the customer", &[Create, Change]);
         check("refund history", &[]);
         check("", &[]);
@@ -285,13 +285,13 @@ mod tests {
             ("move_file", "", &[Change]),
             ("forecast", "Weather for a city", &[]),
         ] {
-            assert_eq!(done(name, description), expected, "{name}");
+            assert_eq!(tool_operations(name, description), expected, "{name}");
         }
     }
 
     #[test]
-    fn the_more_an_act_contradicts_the_less_it_fits() {
-        let fits = [Create, Change, Get, Remove].map(|done| fit(&[Create], &[done]));
+    fn a_contradicting_operation_lowers_the_score() {
+        let fits = [Create, Change, Get, Remove].map(|tool| fit(&[Create], &[tool]));
         assert!(fits.is_sorted_by(|a, b| a > b), "{fits:?}");
         assert!(fit(&[], &[Remove]) < fit(&[], &[Get]));
         assert_eq!(fit(&[Create], &[]), 1.0);
