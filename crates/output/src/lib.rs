@@ -15,7 +15,7 @@
 //! - `intent`, `chunk`, `truncate`, `footer`: the stages
 //! - `stats`: the sums over a session
 //!
-//! Nothing here knows a clock, a store or a door: the whole is handed to the caller's `keep`.
+//! The stages know no clock, store or door: they hand the whole to the caller's `keep`. The store is in [`results`].
 
 #![forbid(unsafe_code)]
 

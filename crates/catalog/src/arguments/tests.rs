@@ -1,3 +1,5 @@
+//! Arguments that break a schema are refused with the path and what was expected.
+
 use super::*;
 use serde_json::json;
 

@@ -1,3 +1,5 @@
+//! What is written to the cache is read again, and what is damaged is left out.
+
 use super::*;
 use serde_json::json;
 

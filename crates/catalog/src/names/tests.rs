@@ -1,3 +1,5 @@
+//! Names become identifiers, and every spelling leads to one tool.
+
 use super::*;
 use proptest::prelude::*;
 

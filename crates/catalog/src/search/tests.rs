@@ -1,3 +1,5 @@
+//! Search finds tools by what they do.
+
 use super::super::{BackendState, Catalog, Listing, Tool};
 use super::*;
 use proptest::prelude::*;

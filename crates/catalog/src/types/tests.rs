@@ -1,3 +1,5 @@
+//! Declarations are valid TypeScript and say what the schemas say.
+
 use super::super::{BackendState, Catalog, Listing, Tool};
 use super::*;
 use oxc::allocator::Allocator;

@@ -1,3 +1,5 @@
+//! `structuredClone` copies what the specification says.
+
 use super::*;
 
 #[track_caller]

@@ -1,3 +1,5 @@
+//! Values are written as `JSON.stringify` writes them, within bounds.
+
 use super::*;
 
 #[track_caller]

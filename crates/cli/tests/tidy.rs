@@ -1,0 +1,201 @@
+//! What holds for every file of the repository: heads, names, and documents that lead somewhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Words that a reader would have to learn; names say the technical term instead.
+const METAPHORS: &str = "desk party shelf porter warden patient patience farewell reception understudy keeper taker tape \
+                         judge breath glance";
+
+/// The items whose names are checked.
+const ITEMS: &[&str] = &["struct", "enum", "trait", "type", "union", "fn", "const", "static", "mod"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Every file below a folder whose name ends so, as a path from the root, in order.
+fn files(folder: &str, ending: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root().join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}")) {
+        let entry = entry.expect("an entry");
+        let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+        match entry.path() {
+            below if below.is_dir() && !path.ends_with("/target") => found.extend(files(&path, ending)),
+            file if file.is_file() && path.ends_with(ending) => found.push(path),
+            _ => {}
+        }
+    }
+    found.sort();
+    found
+}
+
+fn documents() -> Vec<String> {
+    let above = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(str::to_owned);
+    above.into_iter().chain(files("docs", ".md")).collect()
+}
+
+#[test]
+fn every_source_file_has_a_head() {
+    let sources: Vec<String> = ["crates", "fuzz"].iter().flat_map(|folder| files(folder, ".rs")).collect();
+    assert!(sources.len() > 300, "{} files", sources.len());
+    let without: Vec<&String> = sources.iter().filter(|file| !read(file).starts_with("//! ")).collect();
+    assert!(without.is_empty(), "no module head in {without:#?}");
+}
+
+/// Every item that a text declares as `pub`, as its kind and its name. What a macro declares is not seen: the raw
+/// settings of `config` have the names of the checked ones on purpose.
+fn public_items(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines().filter(|line| !line.contains('$')).filter_map(|line| {
+        let mut words = line.trim_start().strip_prefix("pub ")?.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let kind = words.find(|word| ITEMS.contains(word))?;
+        let name = words.find(|word| !word.is_empty())?;
+        // `pub const fn name`
+        match (kind, name) {
+            ("const", "fn") => Some(("fn", words.find(|word| !word.is_empty())?)),
+            item => Some(item),
+        }
+    })
+}
+
+fn crates() -> Vec<String> {
+    let manifests = files("crates", "/Cargo.toml");
+    manifests.iter().filter_map(|path| path.strip_suffix("/Cargo.toml")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_crate_has_one_public_type_of_a_name() {
+    let mut twice = Vec::new();
+    for folder in crates() {
+        let mut places: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for file in files(&format!("{folder}/src"), ".rs") {
+            let text = read(&file);
+            let types = public_items(&text).filter(|(kind, _)| ["struct", "enum", "trait", "union"].contains(kind));
+            for (_, name) in types {
+                places.entry(name.to_owned()).or_default().insert(file.clone());
+            }
+        }
+        twice.extend(places.into_iter().filter(|(_, files)| files.len() > 1));
+    }
+    assert!(twice.is_empty(), "public types of one name in one crate: {twice:#?}");
+}
+
+/// `HttpOptions` and `http_options` as `http` and `options`.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for letter in name.chars() {
+        let starts = letter == '_' || (letter.is_uppercase() && name.chars().any(char::is_lowercase));
+        if starts {
+            words.push(String::new());
+        }
+        if let (Some(word), true) = (words.last_mut(), letter != '_') {
+            word.extend(letter.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[test]
+fn no_public_name_is_a_metaphor() {
+    let mut found = Vec::new();
+    for file in crates().iter().flat_map(|folder| files(&format!("{folder}/src"), ".rs")) {
+        let text = read(&file);
+        for (kind, name) in public_items(&text) {
+            if words_of(name).iter().any(|word| METAPHORS.split(' ').any(|known| known == word)) {
+                found.push(format!("{file}: {kind} {name}"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn names_are_split_into_words() {
+    assert_eq!(words_of("HttpOptions"), ["http", "options"]);
+    assert_eq!(words_of("MAX_NAME"), ["max", "name"]);
+    assert_eq!(words_of("idle_workers"), ["idle", "workers"]);
+    let text = "pub struct A<T> {\n    pub async fn b(&self)\npub(crate) fn c()\npub const fn d()\npub enum $name {\n";
+    assert_eq!(public_items(text).collect::<Vec<_>>(), [("struct", "A"), ("fn", "b"), ("fn", "d")]);
+}
+
+#[test]
+fn every_test_that_any_document_names_exists() {
+    let mut missing = Vec::new();
+    for document in documents() {
+        // Code spans are every second part; those that name a test look like `path/to/file.rs::name`.
+        let text = read(&document);
+        for (file, test) in text.split('`').skip(1).step_by(2).filter_map(|span| span.split_once(".rs::")) {
+            let source = fs::read_to_string(root().join(format!("{file}.rs"))).unwrap_or_default();
+            if !source.contains(&format!("fn {test}(")) {
+                missing.push(format!("{document}: {file}.rs::{test}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
+fn every_decision_is_in_the_index() {
+    let index = read("docs/decisions/README.md");
+    let pages = files("docs/decisions", ".md");
+    let pages: Vec<&str> = pages.iter().filter_map(|path| path.strip_prefix("docs/decisions/")).collect();
+    let decisions: Vec<&str> = pages.into_iter().filter(|name| *name != "README.md").collect();
+    assert!(decisions.len() >= 12, "{decisions:?}");
+    let mut numbers = BTreeSet::new();
+    for name in decisions {
+        assert!(index.contains(&format!("({name})")), "{name} is not in docs/decisions/README.md");
+        assert!(numbers.insert(name.split('-').next()), "{name} has the number of another decision");
+    }
+}
+
+/// The relative links of a document: `[text](target)`, outside of code.
+fn links(text: &str) -> Vec<String> {
+    let mut code = false;
+    let lines = text.lines().filter(|line| {
+        let fence = line.trim_start().starts_with("```");
+        code ^= fence;
+        !code && !fence
+    });
+    // Outside of code spans, which are every second part.
+    let prose = lines.map(|line| line.split('`').step_by(2).collect::<Vec<_>>().join("code"));
+    let targets = prose.flat_map(|line| {
+        let rests = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+        rests.map(|(target, _)| target.to_owned()).collect::<Vec<_>>()
+    });
+    targets.filter(|target| !target.contains("://")).collect()
+}
+
+/// The anchor that a heading gets: lower case, without punctuation, hyphens for spaces.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn links_in_documents_lead_somewhere() {
+    let mut broken = Vec::new();
+    for document in documents() {
+        let folder = Path::new(&document).parent().unwrap_or(Path::new(""));
+        for link in links(&read(&document)) {
+            let (path, wanted) = link.split_once('#').map_or((link.as_str(), None), |(path, part)| (path, Some(part)));
+            let file = if path.is_empty() { root().join(&document) } else { root().join(folder).join(path) };
+            let leads = match wanted {
+                None => file.exists(),
+                Some(wanted) => {
+                    let text = fs::read_to_string(&file).unwrap_or_default();
+                    text.lines().filter_map(|line| line.split_once("# ")).any(|(_, heading)| anchor(heading) == wanted)
+                }
+            };
+            if !leads {
+                broken.push(format!("{document}: {link}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
