@@ -11,7 +11,7 @@ interface Issue {
 
 // All pages of what is open and critical.
 const critical: Issue[] = [];
-for (let offset: number | null = 0; offset !== null; ) {
+for (let offset: number | null = 0; offset !== null;) {
   const page = await demo.list_issues({ state: "open", priority: "critical", offset, limit: 10 });
   critical.push(...page.issues);
   offset = page.next_offset;

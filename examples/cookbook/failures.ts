@@ -7,6 +7,7 @@ const found: string[] = [];
 const missing: string[] = [];
 for (const answer of answers) {
   if (answer.status === "fulfilled") found.push(answer.value.title);
-  else missing.push(`${answer.reason.name} of ${answer.reason.backend}.${answer.reason.tool}: ${answer.reason.message}`);
+  else
+    missing.push(`${answer.reason.name} of ${answer.reason.backend}.${answer.reason.tool}: ${answer.reason.message}`);
 }
 return { found: found.length, missing };

@@ -1,7 +1,10 @@
 // Joins the answers of two calls by a field, sorts, and returns the first rows.
 // toolgate run examples/cookbook/join.ts --demo
 
-interface Issue { assignee: string | null; comments: number }
+interface Issue {
+  assignee: string | null;
+  comments: number;
+}
 
 const [urgent, bugs] = await Promise.all([
   demo.list_issues({ state: "open", priority: "critical", limit: 100 }),

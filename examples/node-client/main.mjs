@@ -1,7 +1,10 @@
 // node main.mjs [ws://127.0.0.1:7878]
 import { run } from "./toolgate.mjs";
 
-const stock = new Map([["tea", 3], ["coffee", 0]]);
+const stock = new Map([
+  ["tea", 3],
+  ["coffee", 0],
+]);
 
 const report = await run(process.argv[2] ?? "ws://127.0.0.1:7878", {
   code: `

@@ -5,8 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, value::RawValue};
-use toolgate_output::{MAX_HEADER_SIZE, OutputSettings, Response, Stage, shape};
 use toolgate_output::results::Kind;
+use toolgate_output::{MAX_HEADER_SIZE, OutputSettings, Response, Stage, shape};
 
 fuzz_target!(|input: (u16, u16, u8, u8, &str, &str)| {
     let (chunk_threshold, max_output_size, switches, copies, intent, text) = input;

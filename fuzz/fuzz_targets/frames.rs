@@ -12,8 +12,10 @@ use toolgate_wire::codec::{
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some(header) = bytes.first_chunk::<HEADER>() {
-        assert!(frame_length(*header, MAX_FROM_WORKER).is_ok_and(|length| length <= MAX_FROM_WORKER)
-            == (u32::from_le_bytes(*header) as usize <= MAX_FROM_WORKER));
+        assert!(
+            frame_length(*header, MAX_FROM_WORKER).is_ok_and(|length| length <= MAX_FROM_WORKER)
+                == (u32::from_le_bytes(*header) as usize <= MAX_FROM_WORKER)
+        );
     }
     if let Ok(frame) = decode_from_worker(bytes) {
         let mut written = Vec::new();

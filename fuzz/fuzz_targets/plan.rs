@@ -38,7 +38,10 @@ impl Tools for Anything {
     }
     fn check_arguments(&self, _: &str, _: &str, arguments: &Value) -> Vec<ArgumentProblem> {
         let wrong = arguments.get("b").is_some();
-        wrong.then(|| ArgumentProblem { path: "b".to_owned(), message: "is not expected".to_owned() }).into_iter().collect()
+        wrong
+            .then(|| ArgumentProblem { path: "b".to_owned(), message: "is not expected".to_owned() })
+            .into_iter()
+            .collect()
     }
 }
 
@@ -67,7 +70,12 @@ fuzz_target!(|text: &str| {
         Plan::Introspect(_) => check_program(text, &script(text, &Anything).expect("a query is a program too").program),
         Plan::Script(script) => check_program(text, &script.program),
     }
-    let failure = FailureFacts { source: text, error_name: None, position: Some(Position { line: 1, column: 1 }), profile: Profile::Chain };
+    let failure = FailureFacts {
+        source: text,
+        error_name: None,
+        position: Some(Position { line: 1, column: 1 }),
+        profile: Profile::Chain,
+    };
     let _ = hint_for(&failure, &Anything);
 });
 

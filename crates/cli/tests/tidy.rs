@@ -154,6 +154,28 @@ fn every_decision_is_in_the_index() {
     }
 }
 
+/// The crates of the workspace that a manifest names outside its tests.
+fn dependencies(folder: &str) -> BTreeSet<String> {
+    let manifest = read(&format!("{folder}/Cargo.toml"));
+    let (_, rest) = manifest.split_once("[dependencies]").expect("dependencies");
+    let own = rest.split("\n[").next().unwrap_or_default();
+    let names = own.lines().filter_map(|line| line.strip_prefix("toolgate-"));
+    names.map(|rest| rest.chars().take_while(char::is_ascii_alphabetic).collect()).collect()
+}
+
+#[test]
+fn the_table_of_crates_is_what_the_manifests_say() {
+    let text = read("docs/ARCHITECTURE.md");
+    let (_, table) = text.split_once("## Crates").expect("a table of crates");
+    for folder in crates() {
+        let name = folder.trim_start_matches("crates/");
+        let row = table.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+        let row = row.unwrap_or_else(|| panic!("docs/ARCHITECTURE.md has no row for {name}"));
+        let named = row.split('|').nth(3).unwrap_or_default().split('`').skip(1).step_by(2);
+        assert_eq!(named.map(str::to_owned).collect::<BTreeSet<_>>(), dependencies(&folder), "{name}");
+    }
+}
+
 /// The relative links of a document: `[text](target)`, outside of code.
 fn links(text: &str) -> Vec<String> {
     let mut code = false;

@@ -1,5 +1,7 @@
 //! Taking a request back while it runs: the process is gone, the engine serves the next call.
 
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
 use toolgate_engine::wire::Profile;
 use toolgate_engine::{CancellationToken, Engine, Observer, Request, take_over_if_asked};
 

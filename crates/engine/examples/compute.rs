@@ -1,5 +1,7 @@
 //! Computation delegation: the function travels, the records stay.
 
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
 use toolgate_engine::{ComputeOptions, Engine, take_over_if_asked};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,5 +1,7 @@
 //! A program that calls an async Rust closure by name.
 
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
 use std::sync::Arc;
 
 use serde_json::json;

@@ -1,5 +1,7 @@
 //! How engines, zygotes and workers end: nothing is lost, nothing stays, nobody else notices.
 
+#![allow(clippy::print_stdout, reason = "a process of the test talks to it")]
+
 mod support;
 
 use std::os::unix::process::CommandExt;

@@ -4,6 +4,8 @@
 //! The input is the JSON text of the returned value. Memory is what was asked of the allocator, and a
 //! buffer that grows counts twice while it is copied, so the figures do not depend on the allocator.
 
+#![allow(clippy::print_stdout, reason = "what was measured is printed")]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

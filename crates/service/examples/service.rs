@@ -2,6 +2,8 @@
 //!
 //! Ends when its standard input does.
 
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 

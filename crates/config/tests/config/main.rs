@@ -1,5 +1,7 @@
 //! Configuration files in all formats: what the good ones mean, and what is said about the bad ones.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod clients;
 mod edit;
 

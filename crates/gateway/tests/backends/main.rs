@@ -1,5 +1,7 @@
 //! Backends against servers that behave well, and against servers that do not.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod calls;
 mod faults;
 mod fixture;

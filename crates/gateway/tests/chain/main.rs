@@ -6,6 +6,8 @@
 //! - `hints`, `names`: the folders of `specs/`
 //! - `calls`, `access`, `results`: what happens at the bridge, who may see what, what is kept
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod access;
 mod calls;
 #[path = "../../../engine/tests/support/deno.rs"]

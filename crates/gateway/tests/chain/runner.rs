@@ -1,5 +1,7 @@
 //! The few lines of a test harness that these tests need: names, a filter, one line a case, an exit code.
 
+#![allow(clippy::print_stdout, reason = "a test harness of its own")]
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::Instant;

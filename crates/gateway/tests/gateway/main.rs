@@ -3,6 +3,8 @@
 //! Runs are in threads here: a test harness cannot be started again as a worker. The command line's own tests run
 //! the same over confined processes.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod agent;
 mod direct;
 mod hostile;

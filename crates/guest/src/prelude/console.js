@@ -117,7 +117,7 @@
     }, state);
   };
 
-  const isIndex = (key) => typeof key === "string" && key !== "" && `${key >>> 0}` === key;
+  const isIndex = (key) => typeof key === "string" && key !== "" && `${/** @type {any} */ (key) >>> 0}` === key;
 
   const list = (value, length, state) => {
     const parts = items(length, (i) => (p.hasOwn(value, i) ? property(value, i, state) : "<empty>"), state);

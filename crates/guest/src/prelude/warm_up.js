@@ -5,6 +5,8 @@
   for (const { x } of records) sum += typeof x === "number" && x > 1 ? x * 2 : `${x}`.length;
   await Promise.all(records.map(async ({ x }) => x));
   const text = JSON.stringify(records.filter(({ x }) => x !== sum));
-  const looked = new Proxy({}, { get: () => new Map([[sum, records]]).get(sum) }).any;
+  /** @type {any} */
+  const proxy = new Proxy({}, { get: () => new Map([[sum, records]]).get(sum) });
+  const looked = proxy.any;
   return JSON.parse(text).concat(looked, new Date(0).toString()).join();
 })

@@ -67,6 +67,7 @@
   class URLSearchParams {
     #pairs = [];
     #changed = null;
+    /** @param {any} init */
     constructor(init = "") {
       if (typeof init === "object" && init !== null) {
         if (typeof init[Symbol.iterator] === "function") {

@@ -4,6 +4,8 @@
 //! serves it at `/mcp` and prints where, once it listens. It offers what the suite asks for by
 //! name, except requests of its own to a legacy client, and a log.
 
+#![allow(clippy::print_stdout, reason = "its address is printed")]
+
 mod offers;
 mod questions;
 

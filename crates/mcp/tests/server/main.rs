@@ -1,5 +1,7 @@
 //! The MCP door from outside: raw JSON over real pipes and sockets, in both eras.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod client;
 mod demo;
 mod http;

@@ -1,5 +1,7 @@
 //! Runs named async cases one after the other and says what became of each.
 
+#![allow(clippy::print_stdout, reason = "a test harness of its own")]
+
 use std::future::Future;
 use std::pin::Pin;
 use std::process::ExitCode;

@@ -1,6 +1,8 @@
 //! This program in other roles: a server that shares its sessions, clients that only hold connections, and the parent of
 //! a backend.
 
+#![allow(clippy::print_stdout, reason = "a process of the test talks to it")]
+
 use crate::support::Setup;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

@@ -1,0 +1,28 @@
+// Rules for the JavaScript that runs in workers. The files are single expressions, so no file sees another's names.
+import js from "@eslint/js";
+
+const rules = {
+  "prefer-const": "error",
+  "no-var": "error",
+  eqeqeq: "error",
+  // `while (receive() !== null) {}` waits.
+  "no-empty": "off",
+};
+
+export default [
+  js.configs.recommended,
+  {
+    files: ["**/*.js"],
+    languageOptions: {
+      ecmaVersion: "latest",
+      sourceType: "script",
+      globals: { DOMException: "readonly", queueMicrotask: "readonly" },
+    },
+    rules,
+  },
+  {
+    // Deno's own realm, the only module.
+    files: ["**/outer.js"],
+    languageOptions: { sourceType: "module", globals: { Deno: "readonly" } },
+  },
+];
