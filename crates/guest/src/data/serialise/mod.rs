@@ -10,10 +10,9 @@
 //! promise or a cycle is an error that names the path.
 
 mod path;
-mod text;
 mod walk;
 
-pub(crate) use text::{integer, number, quote};
+pub(crate) use toolgate_json::write::{integer, number, quote};
 
 use rquickjs::{Ctx, Value};
 

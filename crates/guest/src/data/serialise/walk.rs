@@ -6,8 +6,8 @@ use toolgate_wire::limits::MAX_JSON_DEPTH;
 use super::super::exotic::{Key, Keys, get_index, get_key, is_function, proxy_target, same_object, with_wtf8};
 use super::super::realm::{Kind, Realm};
 use super::path::{Step, spell};
-use super::text::{integer, number, quote, quote_within};
 use super::{Caps, DepthPolicy, SerialiseError, Unwritable};
+use toolgate_json::write::{integer, number, quote, quote_within};
 
 type Outcome<T = ()> = Result<T, SerialiseError>;
 

@@ -1,32 +1,36 @@
-//! Walks over JSON text without making anything of it.
+//! Strict scanner (RFC 8259): finds the ends of tokens and values by byte offset.
 //!
-//! Strict on purpose: a text is scanned as a whole before any of it becomes a
-//! value, so that a broken text is one clean error and never a surprise in
-//! the middle of a run. No recursion, no allocation.
+//! The guest scans a whole text before any of it becomes a value, so that invalid JSON is one error at the beginning and
+//! not an exception in the middle of a run. No recursion, no allocation. [`check`](fn@super::check) uses the same token
+//! functions.
 
-use toolgate_wire::limits::MAX_JSON_DEPTH;
+/// Maximum nesting depth. Deeper text is [`Fault::Depth`].
+pub const MAX_DEPTH: u32 = 1_000;
 
-/// What is wrong with a text, and at which byte.
+/// Why a text is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
+    /// Invalid JSON at this byte.
     Syntax(usize),
+    /// Nested deeper than [`MAX_DEPTH`].
     Depth,
 }
 
+/// The offset after the scanned text.
 type Scanned = Result<usize, Fault>;
 
 /// The first byte at or after `at` that is not white space.
 #[inline]
-pub(crate) fn skip_space(text: &[u8], mut at: usize) -> usize {
+pub fn skip_space(text: &[u8], mut at: usize) -> usize {
     while let Some(b' ' | b'\n' | b'\r' | b'\t') = text.get(at) {
         at += 1;
     }
     at
 }
 
-/// Where a string ends whose opening quote is at `at`, and whether it holds escapes.
+/// The end of the string whose opening quote is at `at`, and whether it has escapes.
 #[inline]
-pub(crate) fn skip_string(text: &[u8], at: usize) -> Result<(usize, bool), Fault> {
+pub fn skip_string(text: &[u8], at: usize) -> Result<(usize, bool), Fault> {
     let mut at = at + 1;
     let mut escaped = false;
     loop {
@@ -42,7 +46,7 @@ pub(crate) fn skip_string(text: &[u8], at: usize) -> Result<(usize, bool), Fault
     }
 }
 
-/// The next quote, backslash or control character, eight bytes at a time.
+/// The offset of the next quote, backslash or control character. Compares eight bytes at a time.
 #[inline]
 fn plain_run(text: &[u8], mut at: usize) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -56,7 +60,7 @@ fn plain_run(text: &[u8], mut at: usize) -> usize {
             | (word.wrapping_sub(ONES * 0x20) & !word);
         let found = found & HIGH;
         if found != 0 {
-            // A borrow can only spoil bytes above the first hit, and the first is the one that counts.
+            // A borrow can produce false hits only above the first hit, and only the first is used.
             return at + (found.trailing_zeros() / 8) as usize;
         }
         at += 8;
@@ -81,9 +85,9 @@ fn skip_escape(text: &[u8], at: usize) -> Scanned {
     }
 }
 
-/// Where a number ends that starts at `at`.
+/// The end of the number that starts at `start`.
 #[inline(always)]
-pub(crate) fn skip_number(text: &[u8], start: usize) -> Scanned {
+pub fn skip_number(text: &[u8], start: usize) -> Scanned {
     let first = start + usize::from(text.get(start) == Some(&b'-'));
     let end = match text.get(first) {
         Some(b'0') => first + 1,
@@ -96,7 +100,7 @@ pub(crate) fn skip_number(text: &[u8], start: usize) -> Scanned {
     }
 }
 
-/// Where a number ends whose whole part ends at `at`.
+/// The end of the number whose integer part ends at `at`.
 fn skip_fraction(text: &[u8], mut at: usize) -> Scanned {
     if text.get(at) == Some(&b'.') {
         at = some_digits(text, at + 1)?;
@@ -125,21 +129,21 @@ fn some_digits(text: &[u8], at: usize) -> Scanned {
 }
 
 #[inline]
-fn skip_word<const N: usize>(text: &[u8], at: usize, word: &[u8; N]) -> Scanned {
+pub(super) fn skip_word<const N: usize>(text: &[u8], at: usize, word: &[u8; N]) -> Scanned {
     let found = text.get(at..).and_then(|rest| rest.first_chunk::<N>());
     if found == Some(word) { Ok(at + N) } else { Err(Fault::Syntax(at)) }
 }
 
-/// Where the value ends that starts at `at`; `depth` containers are open around it.
+/// The end of the value that starts at `at`, inside `depth` containers.
 #[inline(always)]
-pub(crate) fn skip_value(text: &[u8], at: usize, depth: u32) -> Scanned {
+pub fn skip_value(text: &[u8], at: usize, depth: u32) -> Scanned {
     match text.get(at) {
         Some(b'"') => skip_string(text, at).map(|(end, _)| end),
         Some(b'-' | b'0'..=b'9') => skip_number(text, at),
         Some(b't') => skip_word(text, at, b"true"),
         Some(b'f') => skip_word(text, at, b"false"),
         Some(b'n') => skip_word(text, at, b"null"),
-        Some(b'[') if depth < MAX_JSON_DEPTH => match skip_list(text, at) {
+        Some(b'[') if depth < MAX_DEPTH => match skip_list(text, at) {
             Some(end) => Ok(end),
             None => skip_container(text, at, depth),
         },
@@ -148,8 +152,8 @@ pub(crate) fn skip_value(text: &[u8], at: usize, depth: u32) -> Scanned {
     }
 }
 
-/// Where an array of strings and numbers ends: most arrays in records are short lists of those. Nothing, if it holds
-/// anything else or is at fault.
+/// The end of an array of strings and numbers, which most arrays in records are; `None` for any other array and for
+/// invalid JSON.
 fn skip_list(text: &[u8], at: usize) -> Option<usize> {
     let mut at = at;
     loop {
@@ -168,15 +172,15 @@ fn skip_list(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Which of the open containers are objects: one bit each.
+/// The open containers, one bit each: whether it is an object.
 struct Open {
-    bits: [u64; MAX_JSON_DEPTH as usize / 64 + 1],
+    bits: [u64; MAX_DEPTH as usize / 64 + 1],
     count: u32,
 }
 
 impl Open {
     fn push(&mut self, object: bool, around: u32) -> Result<(), Fault> {
-        if around + self.count >= MAX_JSON_DEPTH {
+        if around + self.count >= MAX_DEPTH {
             return Err(Fault::Depth);
         }
         let (word, bit) = (self.count as usize / 64, self.count % 64);
@@ -194,10 +198,10 @@ impl Open {
 // A function of its own, so that only deep values pay for its stack frame.
 #[inline(never)]
 fn skip_container(text: &[u8], at: usize, depth: u32) -> Scanned {
-    let mut open = Open { bits: [0; MAX_JSON_DEPTH as usize / 64 + 1], count: 0 };
+    let mut open = Open { bits: [0; MAX_DEPTH as usize / 64 + 1], count: 0 };
     let mut at = at;
     loop {
-        // Here a value is due.
+        // A value is expected here.
         at = match text.get(at) {
             Some(b'{') => {
                 open.push(true, depth)?;
@@ -220,7 +224,7 @@ fn skip_container(text: &[u8], at: usize, depth: u32) -> Scanned {
             }
             _ => skip_value(text, at, 0)?,
         };
-        // Here a value, or an empty container's inside, has ended.
+        // A value, or the inside of an empty container, ended here.
         loop {
             at = skip_space(text, at);
             match (text.get(at), open.innermost_is_object()) {
@@ -245,9 +249,9 @@ fn skip_container(text: &[u8], at: usize, depth: u32) -> Scanned {
     }
 }
 
-/// From a key's opening quote to the start of its value.
+/// The start of the value of the key whose opening quote is at `at`.
 #[inline]
-pub(crate) fn skip_key(text: &[u8], at: usize) -> Scanned {
+pub fn skip_key(text: &[u8], at: usize) -> Scanned {
     if text.get(at) != Some(&b'"') {
         return Err(Fault::Syntax(at));
     }
@@ -259,40 +263,40 @@ pub(crate) fn skip_key(text: &[u8], at: usize) -> Scanned {
     Ok(skip_space(text, colon + 1))
 }
 
-/// Checks that nothing but white space follows.
-pub(crate) fn expect_end(text: &[u8], at: usize) -> Result<(), Fault> {
+/// Checks that only white space follows.
+pub fn expect_end(text: &[u8], at: usize) -> Result<(), Fault> {
     let at = skip_space(text, at);
     if at == text.len() { Ok(()) } else { Err(Fault::Syntax(at)) }
 }
 
-/// One member of an object, as offsets into the text.
+/// A member of an object, as byte offsets.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Member {
-    /// The key's opening quote.
-    pub(crate) key: usize,
-    /// One past the key's closing quote.
-    pub(crate) key_end: usize,
-    /// Whether the key holds escapes.
-    pub(crate) escaped: bool,
+pub struct Member {
+    /// The opening quote of the key.
+    pub key: usize,
+    /// After the closing quote of the key.
+    pub key_end: usize,
+    /// Whether the key has escapes.
+    pub escaped: bool,
     /// The first byte of the value.
-    pub(crate) value: usize,
-    /// One past the value.
-    pub(crate) end: usize,
+    pub value: usize,
+    /// After the value.
+    pub end: usize,
 }
 
 impl Member {
-    /// The key between its quotes, escapes and all.
-    pub(crate) fn key_text<'t>(&self, text: &'t [u8]) -> &'t [u8] {
+    /// The key between its quotes, with its escapes.
+    pub fn key_text<'t>(&self, text: &'t [u8]) -> &'t [u8] {
         text.get(self.key + 1..self.key_end.saturating_sub(1)).unwrap_or_default()
     }
 }
 
-/// Visits the members of the object at `at` in their written order; gives where the object ends.
-pub(crate) fn members(text: &[u8], at: usize, depth: u32, mut visit: impl FnMut(Member)) -> Scanned {
+/// Visits the members of the object at `at` in order; returns the end of the object.
+pub fn members(text: &[u8], at: usize, depth: u32, mut visit: impl FnMut(Member)) -> Scanned {
     if text.get(at) != Some(&b'{') {
         return Err(Fault::Syntax(at));
     }
-    if depth >= MAX_JSON_DEPTH {
+    if depth >= MAX_DEPTH {
         return Err(Fault::Depth);
     }
     let mut at = skip_space(text, at + 1);
@@ -321,8 +325,8 @@ pub(crate) fn members(text: &[u8], at: usize, depth: u32, mut visit: impl FnMut(
     }
 }
 
-/// Whether a key is an array index, which JavaScript orders before other keys.
-pub(crate) fn array_index(key: &[u8]) -> Option<u32> {
+/// The array index that a key is, if any. JavaScript orders these before other keys.
+pub fn array_index(key: &[u8]) -> Option<u32> {
     match key {
         [b'0'] => Some(0),
         [b'1'..=b'9', rest @ ..] if rest.len() < 10 && rest.iter().all(u8::is_ascii_digit) => {

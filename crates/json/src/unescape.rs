@@ -1,28 +1,30 @@
-//! The text that a JSON string stands for.
+//! Decodes the escapes of JSON strings to UTF-8, UTF-16 or WTF-8.
 
-/// A string's characters: UTF-8 where possible, UTF-16 where a lone surrogate makes that impossible.
-pub(crate) enum Unescaped {
+/// A decoded string: UTF-8, or UTF-16 if it has a lone surrogate.
+pub enum Unescaped {
+    /// Valid UTF-8.
     Utf8(Vec<u8>),
+    /// UTF-16 with at least one lone surrogate.
     Utf16(Vec<u16>),
 }
 
-/// Resolves the escapes between two quotes. The text has been scanned before, so escapes are well formed.
-pub(crate) fn unescape(inside: &[u8]) -> Unescaped {
+/// Decodes the text between two quotes. The text must have been scanned before: malformed escapes give arbitrary text.
+pub fn unescape(inside: &[u8]) -> Unescaped {
     match utf8(inside) {
         Some(bytes) => Unescaped::Utf8(bytes),
         None => Unescaped::Utf16(utf16(inside)),
     }
 }
 
-/// The same as WTF-8, for the serialiser.
-pub(crate) fn unescape_wtf8(inside: &[u8]) -> Vec<u8> {
+/// As [`unescape`], encoded as WTF-8.
+pub fn unescape_wtf8(inside: &[u8]) -> Vec<u8> {
     match unescape(inside) {
         Unescaped::Utf8(bytes) => bytes,
         Unescaped::Utf16(units) => wtf8(&units),
     }
 }
 
-/// None if a surrogate stands alone.
+/// `None` for a lone surrogate.
 fn utf8(inside: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(inside.len());
     let mut at = 0;
@@ -64,8 +66,8 @@ fn utf16(inside: &[u8]) -> Vec<u16> {
     out
 }
 
-/// The UTF-16 unit of the escape at `at`, and where it ends.
-fn escape(inside: &[u8], at: usize) -> (u16, usize) {
+/// The UTF-16 code unit of the escape at `at`, and the end of the escape.
+pub(super) fn escape(inside: &[u8], at: usize) -> (u16, usize) {
     let unit = match inside.get(at + 1) {
         Some(b'b') => 0x08,
         Some(b'f') => 0x0c,

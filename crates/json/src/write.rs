@@ -1,8 +1,11 @@
-//! Writes single JSON tokens exactly as `JSON.stringify` does.
+//! Writes JSON tokens byte for byte as `JSON.stringify` does.
+//!
+//! The guest's serialiser and [`stringify`](fn@super::stringify) both write their strings and numbers here.
 
 use std::io::Write as _;
 
-/// What a byte of a string needs: 0 nothing, `u` a `\u00xx`, `s` a look for a lone surrogate, else the escape letter.
+/// The escape of each byte of a string: 0 for none, `u` for `\u00xx`, `s` for a possible lone surrogate, otherwise the
+/// letter after the backslash.
 const ESCAPES: [u8; 256] = {
     let mut table = [0; 256];
     let mut at = 0;
@@ -21,8 +24,8 @@ const ESCAPES: [u8; 256] = {
     table
 };
 
-/// Appends a quoted string. The input is WTF-8: UTF-8, except that lone surrogates may stand as three bytes.
-pub(crate) fn quote(out: &mut Vec<u8>, text: &[u8]) {
+/// Appends a quoted string. The input is WTF-8: UTF-8 in which lone surrogates may be encoded as three bytes.
+pub fn quote(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     let mut plain = 0;
     let mut at = 0;
@@ -48,9 +51,9 @@ pub(crate) fn quote(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// Appends a quoted string of at most `room` bytes; false, with nothing appended, if it is longer.
-pub(crate) fn quote_within(out: &mut Vec<u8>, text: &[u8], room: usize) -> bool {
-    // Only a text near the bound is measured: escapes can make it six times as long.
+/// Appends a quoted string if it has at most `room` bytes; otherwise appends nothing and returns false.
+pub fn quote_within(out: &mut Vec<u8>, text: &[u8], room: usize) -> bool {
+    // Only a text near the bound is measured: escapes make a text at most six times as long.
     let fits = text.len() < room && (text.len() < room / 8 || quoted_length(text) <= room);
     if fits {
         quote(out, text);
@@ -62,7 +65,7 @@ fn quoted_length(text: &[u8]) -> usize {
     let escaped = |(at, byte): (usize, &u8)| match ESCAPES[*byte as usize] {
         0 => 1,
         b'u' => 6,
-        // Three bytes become six, and two of them are counted as they come.
+        // Three bytes become six, of which the second and third byte count one each.
         b's' if text.get(at + 1).is_some_and(|second| *second >= 0xa0) => 4,
         b's' => 1,
         _ => 2,
@@ -70,7 +73,7 @@ fn quoted_length(text: &[u8]) -> usize {
     2 + text.iter().enumerate().map(escaped).sum::<usize>()
 }
 
-/// Handles the character that starts with 0xED at `at`; gives its length. U+D000 to U+D7FF are ordinary and stay.
+/// Handles the character that starts with 0xED at `at`; returns its length. U+D000 to U+D7FF need no escape.
 fn escape_surrogate(out: &mut Vec<u8>, text: &[u8], plain: &mut usize, at: usize) -> usize {
     let (Some(&second), Some(&third)) = (text.get(at + 1), text.get(at + 2)) else { return 1 };
     if second < 0xa0 {
@@ -91,7 +94,8 @@ fn hex_escape(out: &mut Vec<u8>, unit: u16) {
 }
 
 /// Appends an integer.
-pub(crate) fn integer(out: &mut Vec<u8>, value: i64) {
+#[inline]
+pub fn integer(out: &mut Vec<u8>, value: i64) {
     let mut digits = [0_u8; 20];
     let mut at = digits.len();
     let mut rest = value.unsigned_abs();
@@ -109,8 +113,9 @@ pub(crate) fn integer(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Appends a number as JavaScript prints it: the shortest digits that read back the same. What JSON can't say is null.
-pub(crate) fn number(out: &mut Vec<u8>, value: f64) {
+/// Appends a number as JavaScript prints it: the shortest digits that parse to the same number. NaN and infinities are
+/// null.
+pub fn number(out: &mut Vec<u8>, value: f64) {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if !value.is_finite() {
         return out.extend_from_slice(b"null");
@@ -119,12 +124,12 @@ pub(crate) fn number(out: &mut Vec<u8>, value: f64) {
         return integer(out, value as i64); // -0 becomes 0 here
     }
     let mut shortest = Stack::default();
-    // A fixed buffer of 32 bytes holds every f64 in `{:e}` form, so this can't fail.
+    // 32 bytes suffice for every f64 in `{:e}` form, so this cannot fail.
     let _ = write!(shortest, "{value:e}");
     scientific(out, shortest.bytes());
 }
 
-/// Re-arranges Rust's `-d.ddde-x` into JavaScript's choice between plain and scientific form.
+/// Converts Rust's `-d.ddde-x` to JavaScript's decimal or exponential form.
 fn scientific(out: &mut Vec<u8>, text: &[u8]) {
     let mut digits = [0_u8; 24];
     let mut count = 0;
@@ -146,7 +151,7 @@ fn scientific(out: &mut Vec<u8>, text: &[u8]) {
     place_point(out, &digits[..count], exponent + 1);
 }
 
-/// `digits` with the decimal point after `point` of them (ECMA-262, Number::toString).
+/// Appends `digits` with the decimal point after `point` of them (ECMA-262, Number::toString).
 fn place_point(out: &mut Vec<u8>, digits: &[u8], point: i32) {
     let count = digits.len() as i32;
     if (count..=21).contains(&point) {
@@ -171,7 +176,7 @@ fn place_point(out: &mut Vec<u8>, digits: &[u8], point: i32) {
     }
 }
 
-/// A small buffer on the stack to print a number into.
+/// A buffer on the stack to print a number into.
 #[derive(Default)]
 struct Stack {
     bytes: [u8; 32],
