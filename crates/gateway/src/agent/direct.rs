@@ -95,7 +95,7 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         cancel: call.cancel,
         progress: call.progress,
         caller: caller.fairness.unwrap_or_default(),
-        reply: call.partner.map_or(ReplyMode::Raw, ReplyMode::Interactive),
+        reply: call.interactive_client.map_or(ReplyMode::Raw, ReplyMode::Interactive),
         ..RequestContext::default()
     };
     let since = Instant::now();
@@ -126,7 +126,7 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
 /// The door says what era a result is of.
 fn passed_on(answer: Answer) -> Value {
     match answer {
-        Answer::Raw(question) if unwrap::is_question(&question) => question,
+        Answer::Raw(question) if unwrap::requests_input(&question) => question,
         Answer::Raw(Value::Object(mut result)) => {
             result.shift_remove("resultType");
             if !result.get("content").is_some_and(Value::is_array) {

@@ -40,7 +40,7 @@ use crate::run::{Environment, Readiness, Runner, Waiting, permitted};
 use toolgate_catalog::{Catalog, CatalogHandle};
 use toolgate_config::{Checked, Problem};
 use toolgate_functions::Registry;
-use toolgate_mcp::server::{Change, News};
+use toolgate_mcp::server::{Change, ChangeNotice};
 use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultStore;
 
@@ -54,7 +54,7 @@ use functions::Granted;
 use members::Members;
 use settings::{configured_limits, output_settings};
 
-/// News that a slow listener may fall behind by.
+/// ChangeNotice that a slow listener may fall behind by.
 const CHANGES: usize = 256;
 
 /// A running gateway.
@@ -67,7 +67,7 @@ pub struct Gateway {
     results: ResultStore,
     functions: RwLock<Arc<Granted>>,
     cache: RwLock<Option<Arc<CacheFile>>>,
-    changes: broadcast::Sender<News>,
+    changes: broadcast::Sender<ChangeNotice>,
     /// Grows with every change of any tool, so that what is derived from the catalog knows when it is old.
     edition: AtomicU64,
     /// Reloads and registrations come one after the other.
@@ -164,7 +164,7 @@ impl Gateway {
     }
 
     /// Hears of changes from now on.
-    pub fn changes(&self) -> broadcast::Receiver<News> {
+    pub fn changes(&self) -> broadcast::Receiver<ChangeNotice> {
         self.changes.subscribe()
     }
 
@@ -227,7 +227,7 @@ impl Gateway {
 
     /// The same about one backend, for those who see it.
     fn tell_of(&self, backend: &str, change: Change) {
-        let _ = self.changes.send(News { change, backend: Some(backend.into()) });
+        let _ = self.changes.send(ChangeNotice { change, backend: Some(backend.into()) });
     }
 }
 

@@ -96,7 +96,7 @@ pub(crate) fn call(name: &str, arguments: Value) -> ToolCall {
         progress: None,
         caller: 1,
         capabilities: Map::new(),
-        partner: None,
+        interactive_client: None,
     }
 }
 

@@ -213,8 +213,8 @@ async fn a_socket_that_falls_silent_is_given_up() {
 }
 
 async fn a_socket_that_never_speaks_is_closed() {
-    let opening_time = Duration::from_millis(50);
-    let (server, _hold) = narrow(ServiceLimits { opening_time, ..ServiceLimits::default() }).await;
+    let handshake_time = Duration::from_millis(50);
+    let (server, _hold) = narrow(ServiceLimits { handshake_time, ..ServiceLimits::default() }).await;
     let mut client = Client::connect(&server).await;
     assert_eq!(client.hear().await, None);
 }
@@ -267,7 +267,7 @@ async fn a_shutdown_aborts_the_run_and_says_so() {
     let mut waiting = Client::connect(&server).await;
     let mut running = Client::open(&server, json!({"code": "return hold()"})).await;
     hold.began.recv().await.expect("it began");
-    server.ending.begin.cancel();
+    server.shutdown.begin.cancel();
     assert_eq!(waiting.hear().await, None);
     assert_eq!(running.report().await["code"], json!("ABORTED"));
     (&mut server.served).await.expect("no panic").expect("served");

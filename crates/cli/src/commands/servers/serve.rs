@@ -10,7 +10,7 @@ use toolgate_config::{Env, watch};
 use toolgate_gateway::agent::Agent;
 use toolgate_gateway::gateway::{Gateway, engine_builder};
 use toolgate_mcp::server::ToolMode;
-use toolgate_service::serve as doors;
+use toolgate_service::doors;
 use tracing_subscriber::EnvFilter;
 
 use super::super::Exit;

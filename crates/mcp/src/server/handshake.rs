@@ -1,26 +1,28 @@
-//! What a client is greeted with: who this is and what it can do, no more and no less.
+//! The results of `initialize` and `server/discover`: the server's identity and capabilities.
+//!
+//! Declares only what the service has; requests for anything else fail as unknown methods.
 
 use serde_json::{Map, Value, json};
 
-use super::era::agreed;
+use super::era::negotiated_version;
 use super::service::{Identity, Service};
 use crate::protocol::{META_SERVER, MODERN};
 
-/// How long a list may be taken for current, in milliseconds. Whoever listens hears of changes sooner.
-pub(super) const LIST_TTL: u64 = 5_000;
+/// How long a client may cache a list, in milliseconds. A client that subscribed is notified of changes earlier.
+pub(super) const LIST_TTL_MS: u64 = 5_000;
 
-/// The answer to `initialize`.
-pub(super) fn initialize(service: &dyn Service, asked: Option<&str>) -> Value {
+/// The result of `initialize`.
+pub(super) fn initialize(service: &dyn Service, requested: Option<&str>) -> Value {
     let identity = service.identity();
     let mut result = Map::new();
-    result.insert("protocolVersion".to_owned(), agreed(asked).into());
+    result.insert("protocolVersion".to_owned(), negotiated_version(requested).into());
     result.insert("capabilities".to_owned(), capabilities(service));
     result.insert("serverInfo".to_owned(), server_info(&identity));
     add_instructions(&mut result, identity);
     Value::Object(result)
 }
 
-/// The answer to `server/discover`.
+/// The result of `server/discover`.
 pub(super) fn discover(service: &dyn Service) -> Value {
     let identity = service.identity();
     let mut result = Map::new();
@@ -28,11 +30,11 @@ pub(super) fn discover(service: &dyn Service) -> Value {
     result.insert("capabilities".to_owned(), capabilities(service));
     result.insert("_meta".to_owned(), json!({ META_SERVER: server_info(&identity) }));
     add_instructions(&mut result, identity);
-    add_ttl(&mut result, LIST_TTL);
+    add_ttl(&mut result, LIST_TTL_MS);
     Value::Object(result)
 }
 
-/// What may be asked for. What is absent here is answered as an unknown method.
+/// The declared capabilities. Methods of an absent capability are unknown methods.
 fn capabilities(service: &dyn Service) -> Value {
     let mut offered = Map::new();
     offered.insert("tools".to_owned(), json!({ "listChanged": true }));
@@ -49,13 +51,13 @@ fn capabilities(service: &dyn Service) -> Value {
     Value::Object(offered)
 }
 
-/// Says for how long a result may be kept, and that it is for this client only: it depends on who asks.
+/// Adds how long a result may be cached, and that caches must not share it: it depends on the client's scope.
 pub(super) fn add_ttl(result: &mut Map<String, Value>, milliseconds: u64) {
     result.insert("ttlMs".to_owned(), milliseconds.into());
     result.insert("cacheScope".to_owned(), "private".into());
 }
 
-/// Who this is.
+/// The server's name and version.
 pub(super) fn server_info(identity: &Identity) -> Value {
     json!({ "name": identity.name, "version": identity.version })
 }

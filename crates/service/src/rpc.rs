@@ -1,7 +1,8 @@
-//! The RPC bridge: sessions, and calls of functions within them.
+//! Endpoints of the RPC bridge: opens and ends sessions, and calls functions within them.
 //!
-//! A session's token opens nothing but the functions that it was made for. Whoever guesses learns nothing: an unknown
-//! id, a wrong token, an expired session and a function that was not granted get the same answer, before the body is read.
+//! A session's token grants only the functions it was opened for. Refusals do not help to guess: an unknown id, a wrong
+//! token, an expired session and a function that was not granted get the same response, before the body is read. Stores and
+//! tokens are in `rpc_sessions`.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,15 +16,15 @@ use axum::response::{IntoResponse, Response};
 use super::body;
 use super::caller::bearer;
 use super::messages::{RpcReply, RpcRequest, SessionReply, SessionRequest};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Shown};
 use super::run::{answer, named};
 use super::{Caller, Service};
 use crate::rpc_sessions::{ExecutionId, Grant, SessionTtl};
 use toolgate_functions::CallContext;
 
 const DEFAULT_TTL_MS: u64 = 5 * 60 * 1000;
-/// A body that took longer may have outlived its session's rights, and they are looked at again.
-const SLOW_BODY: Duration = Duration::from_millis(100);
+/// If receiving the body takes longer, the session is authorised again: it may have been revoked meanwhile.
+const REAUTHORISE_AFTER: Duration = Duration::from_millis(100);
 
 pub(super) async fn open(
     State(service): State<Service>,
@@ -47,7 +48,7 @@ pub(super) async fn open(
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(reply)).into_response())
 }
 
-/// Where calls go: under the name that the caller knows us by, which the gate has checked.
+/// The URL for calls, under the host that the caller addressed, which admission has checked.
 fn address(service: &Service, headers: &HeaderMap, id: &ExecutionId) -> String {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
     let base = service.public_url().map_or_else(|| format!("http://{host}"), ToString::to_string);
@@ -61,7 +62,7 @@ pub(super) async fn revoke(
 ) -> Result<StatusCode, Refusal> {
     match service.sessions().revoke(&id, caller.name()).await? {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(Refusal::NotFound),
+        false => Err(Refusal::NoSuchSession(Shown::new(&id))),
     }
 }
 
@@ -71,21 +72,21 @@ pub(super) async fn call(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
-    // A path that is no text names no session.
+    // A path that is not UTF-8 names no session.
     let Path((id, function)) = path.map_err(|_| Refusal::Unauthorised)?;
     let token = bearer(&headers).unwrap_or_default();
-    let began = Instant::now();
+    let started = Instant::now();
     let (mut grant, mut caller) = authorise(&service, &id, token, &function).await?;
-    service.rates().take(&caller, began)?;
+    service.rates().take(&caller, started)?;
     let (text, _share) = body::read(&headers, body, service.rpc_limits(), service.budget()).await?;
-    if began.elapsed() > SLOW_BODY {
+    if started.elapsed() > REAUTHORISE_AFTER {
         (grant, caller) = authorise(&service, &id, token, &function).await?;
     }
     let request: RpcRequest = body::parse(&text)?;
     let args = request.args.ok_or_else(|| Refusal::missing("/args"))?;
-    let over = service.ending().abort.child_token();
-    let _ends = over.clone().drop_guard();
-    let context = CallContext { cancel: over, deadline: Some(end_of(&grant)), ..CallContext::default() };
+    let cancel = service.shutdown().abort.child_token();
+    let _cancel_on_drop = cancel.clone().drop_guard();
+    let context = CallContext { cancel, deadline: Some(end_of(&grant)), ..CallContext::default() };
     let functions = service.runner().functions(&caller.scope());
     let reply = match functions.call(&grant.function, context, args).await {
         Ok(result) => RpcReply { result: Some(result), error: None },
@@ -94,7 +95,7 @@ pub(super) async fn call(
     answer(service.budget(), &reply)
 }
 
-/// The session's grant, as long as whoever opened it may still be here.
+/// The session's grant, if the key that opened the session still exists.
 async fn authorise(service: &Service, id: &str, token: &str, function: &str) -> Result<(Grant, Caller), Refusal> {
     let grant = service.sessions().authorise(id, token, function).await?;
     let caller = service.rules().keys.named(&grant.owner).ok_or(Refusal::Unauthorised)?;

@@ -1,8 +1,11 @@
-//! Functions that are carried out on the other side of a socket.
+//! Functions that the caller implements on the other side of a WebSocket.
+//!
+//! Matches replies to calls; also forwards log lines. Reading and writing is up to `session`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -14,13 +17,13 @@ use crate::body;
 use crate::refusal::Refusal;
 use toolgate_functions::{ErrorCode, FunctionError};
 
-/// Bytes of one call's arguments, and of one answer.
-const MAX_EXCHANGE: usize = 1024 * 1024;
+/// The most bytes of one call with its arguments, and of one reply.
+const MAX_CALL_BYTES: usize = 1024 * 1024;
 
-/// What goes out.
+/// A message to the caller.
 #[derive(Debug)]
 pub(super) enum Outgoing {
-    /// A line or a call.
+    /// A log line or a call.
     Text(String),
     /// The last message.
     Last(String),
@@ -28,9 +31,9 @@ pub(super) enum Outgoing {
 
 type Answer = Result<Value, FunctionError>;
 
-/// The calls that are out, and the way out. The queue has no bound of its own: what can be in it is bounded by the
-/// run's log lines, the bytes of its log and its calls in flight.
-pub(super) struct Lent {
+/// The pending calls, and the queue of outgoing messages. The queue has no bound of its own: its content is bounded by the
+/// run's limits on log lines, log bytes and concurrent calls.
+pub(super) struct RemoteFunctions {
     waiting: Mutex<Waiting>,
     out: mpsc::UnboundedSender<Outgoing>,
 }
@@ -41,7 +44,7 @@ struct Waiting {
     calls: HashMap<u64, oneshot::Sender<Answer>>,
 }
 
-/// What a caller sends while its program runs.
+/// The caller's reply to a call.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Reply {
@@ -52,67 +55,63 @@ struct Reply {
     error: Option<Value>,
 }
 
-impl Lent {
+impl RemoteFunctions {
     pub(super) fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<Outgoing>) {
         let (out, outgoing) = mpsc::unbounded_channel();
-        (Arc::new(Lent { waiting: Mutex::default(), out }), outgoing)
+        (Arc::new(RemoteFunctions { waiting: Mutex::default(), out }), outgoing)
     }
 
-    /// Sends the last message.
+    /// Queues the last message.
     pub(super) fn finish(&self, message: String) {
-        // A closed queue means that nobody is there to read it.
+        // A closed queue means that the caller has disconnected.
         let _ = self.out.send(Outgoing::Last(message));
     }
 
-    /// Asks the other side, and waits for its answer as long as the run lets it.
+    /// Sends a call and waits for its reply; the run's limits end the wait.
     pub(super) async fn call(self: &Arc<Self>, name: &str, args: Vec<Value>) -> Answer {
         let (answered, answer) = oneshot::channel();
         let call = {
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             waiting.last += 1;
             let call = waiting.last;
             waiting.calls.insert(call, answered);
             call
         };
-        let _forgotten = Forget { lent: self, call };
+        let _pending = PendingCall { remote_functions: self, call };
         let message = json!({ "call": call, "fn": name, "args": args }).to_string();
-        if message.len() > MAX_EXCHANGE {
-            let complaint = format!("{name}: the arguments have more than {MAX_EXCHANGE} bytes");
-            return Err(FunctionError::new(ErrorCode::TooLarge, complaint));
+        if message.len() > MAX_CALL_BYTES {
+            let message = format!("{name}: the arguments are larger than {MAX_CALL_BYTES} bytes");
+            return Err(FunctionError::new(ErrorCode::TooLarge, message));
         }
-        let gone = || FunctionError::new(ErrorCode::Aborted, "the caller's socket is closed");
+        let gone = || FunctionError::new(ErrorCode::Aborted, "the caller closed the WebSocket");
         self.out.send(Outgoing::Text(message)).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 
-    /// Takes an answer. One that comes too late is nothing; one to a call that never was is a mistake.
-    pub(super) fn answered(&self, text: &str) -> Result<(), Refusal> {
-        if text.len() > MAX_EXCHANGE {
-            return Err(Refusal::TooLarge(MAX_EXCHANGE));
+    /// Handles a reply. Ignores one whose call has ended; refuses one to a call that was never made.
+    pub(super) fn handle_reply(&self, text: &str) -> Result<(), Refusal> {
+        if text.len() > MAX_CALL_BYTES {
+            return Err(Refusal::TooLarge(MAX_CALL_BYTES));
         }
         let Reply { call, result, error } = body::parse(text.as_bytes())?;
         let answer = match (result, error) {
-            (Some(_), Some(_)) => return Err(Refusal::field("/error", "an answer has a result or an error, not both")),
+            (Some(_), Some(_)) => return Err(Refusal::field("/error", "a reply has a result or an error, not both")),
             (_, Some(error)) => Err(failure(error)),
             (result, None) => Ok(result.unwrap_or_default()),
         };
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         if call == 0 || call > waiting.last {
-            return Err(Refusal::field("/call", format!("there was no call {call}")));
+            return Err(Refusal::field("/call", format!("no such call: {call}")));
         }
         if let Some(caller) = waiting.calls.remove(&call) {
-            // The run may have ended in this moment.
+            // Fails if the run has just ended.
             let _ = caller.send(answer);
         }
         Ok(())
     }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// An error as the other side says it: a text, or `{code?, message, data?}`.
+/// The error of a reply: a text, or `{code?, message, data?}`.
 fn failure(error: Value) -> FunctionError {
     match &error {
         Value::String(message) => FunctionError::failed(message.clone()),
@@ -124,25 +123,25 @@ fn failure(error: Value) -> FunctionError {
     }
 }
 
-/// Forgets a call that nobody waits for any more.
-struct Forget<'a> {
-    lent: &'a Lent,
+/// Removes a call from the pending ones on drop.
+struct PendingCall<'a> {
+    remote_functions: &'a RemoteFunctions,
     call: u64,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
-        self.lent.waiting().calls.remove(&self.call);
+        self.remote_functions.waiting.lock().calls.remove(&self.call);
     }
 }
 
-impl Observer for Lent {
+impl Observer for RemoteFunctions {
     fn logged(&self, stream: Stream, line: &str) {
         let stream = match stream {
             Stream::Stdout => "stdout",
             Stream::Stderr => "stderr",
         };
-        // Nobody reads: then nobody misses the line.
+        // Fails if the caller has disconnected; the line is dropped.
         let _ = self.out.send(Outgoing::Text(json!({ "log": line, "stream": stream }).to_string()));
     }
 

@@ -1,6 +1,7 @@
-//! What is written to clients.
+//! Messages to clients.
 //!
-//! Messages become text where they are made, each in its own task: what carries them only copies.
+//! A message is serialised where it is created, in the task of its request, so that the transports only copy bytes. Knows
+//! nothing of methods.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -10,9 +11,9 @@ use serde_json::{Map, Value};
 use super::message::RpcError;
 use crate::rpc;
 
-/// A message on its way to a client.
+/// A serialised message to a client.
 #[derive(Debug, Clone)]
-pub(super) struct Outgoing {
+pub(super) struct ServerMessage {
     text: String,
     kind: Kind,
 }
@@ -21,28 +22,30 @@ pub(super) struct Outgoing {
 enum Kind {
     Notification,
     Result,
-    /// An error of this code.
+    /// An error with this code.
     Error(i64),
 }
 
-impl Outgoing {
+impl ServerMessage {
     pub(super) fn notification(method: &str, params: Value) -> Self {
-        Outgoing { text: rpc::notification(method, params).to_string(), kind: Kind::Notification }
+        ServerMessage { text: rpc::notification(method, params).to_string(), kind: Kind::Notification }
     }
 
-    /// The answer to `id`.
+    /// The reply to request `id`.
     pub(super) fn reply(id: &Value, outcome: Result<Answer, RpcError>) -> Self {
         let jsonrpc = "2.0";
         match outcome {
-            Ok(result) => Outgoing { text: written(&Replied { jsonrpc, id, result: &result }), kind: Kind::Result },
+            Ok(result) => {
+                ServerMessage { text: written(&Replied { jsonrpc, id, result: &result }), kind: Kind::Result }
+            }
             Err(error) => {
                 let text = written(&Refused { jsonrpc, id, error: Reason::of(&error) });
-                Outgoing { text, kind: Kind::Error(error.code) }
+                ServerMessage { text, kind: Kind::Error(error.code) }
             }
         }
     }
 
-    /// One line of JSON, without its end.
+    /// One line of JSON, without the newline.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -55,7 +58,7 @@ impl Outgoing {
         self.kind == Kind::Notification
     }
 
-    /// The code of an answer that is an error.
+    /// The code, if the message is an error reply.
     pub(super) fn code(&self) -> Option<i64> {
         match self.kind {
             Kind::Error(code) => Some(code),
@@ -64,11 +67,11 @@ impl Outgoing {
     }
 }
 
-/// A result.
+/// The result of a request.
 #[derive(Debug, Clone)]
 pub(super) enum Answer {
     Value(Value),
-    /// A page of tools that are text already, each in one line, and what follows them.
+    /// A page of tools, each serialised in one line, and the members that follow.
     Tools(Vec<Box<RawValue>>, Map<String, Value>),
 }
 
@@ -116,7 +119,7 @@ impl<'a> Reason<'a> {
     }
 }
 
-/// Objects of JSON can always be written.
+/// JSON values always serialise.
 fn written(message: &impl Serialize) -> String {
     serde_json::to_string(message).unwrap_or_default()
 }
@@ -126,37 +129,37 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn check(message: &Outgoing, expected: Value) {
+    fn check(message: &ServerMessage, expected: Value) {
         assert_eq!(serde_json::from_str::<Value>(message.text()).unwrap(), expected);
         assert!(!message.text().contains('\n'));
     }
 
     #[test]
     fn an_answer_is_a_result_or_an_error() {
-        let result = Outgoing::reply(&json!(1), Ok(Answer::Value(json!({ "a": "x\ny" }))));
+        let result = ServerMessage::reply(&json!(1), Ok(Answer::Value(json!({ "a": "x\ny" }))));
         check(&result, json!({ "jsonrpc": "2.0", "id": 1, "result": { "a": "x\ny" } }));
         assert_eq!((result.code(), result.is_notification()), (None, false));
         let error = |data| RpcError { code: -32602, message: "no".into(), data };
-        let refused = Outgoing::reply(&json!("i"), Err(error(None)));
-        check(&refused, json!({ "jsonrpc": "2.0", "id": "i", "error": { "code": -32602, "message": "no" } }));
-        assert_eq!(refused.code(), Some(-32602));
-        let refused = Outgoing::reply(&Value::Null, Err(error(Some(json!([1])))));
+        let rpc_error = ServerMessage::reply(&json!("i"), Err(error(None)));
+        check(&rpc_error, json!({ "jsonrpc": "2.0", "id": "i", "error": { "code": -32602, "message": "no" } }));
+        assert_eq!(rpc_error.code(), Some(-32602));
+        let rpc_error = ServerMessage::reply(&Value::Null, Err(error(Some(json!([1])))));
         let reason = json!({ "code": -32602, "message": "no", "data": [1] });
-        check(&refused, json!({ "jsonrpc": "2.0", "id": null, "error": reason }));
+        check(&rpc_error, json!({ "jsonrpc": "2.0", "id": null, "error": reason }));
     }
 
     #[test]
-    fn a_notification_answers_nothing() {
-        let told = Outgoing::notification("notifications/x", json!({ "a": 1 }));
-        check(&told, json!({ "jsonrpc": "2.0", "method": "notifications/x", "params": { "a": 1 } }));
-        assert_eq!((told.code(), told.is_notification()), (None, true));
+    fn a_notification_has_no_id() {
+        let message = ServerMessage::notification("notifications/x", json!({ "a": 1 }));
+        check(&message, json!({ "jsonrpc": "2.0", "method": "notifications/x", "params": { "a": 1 } }));
+        assert_eq!((message.code(), message.is_notification()), (None, true));
     }
 
     #[test]
     fn a_list_of_texts_is_a_list_of_values() {
         let entries = ["{\"name\":\"a\"}", "{}"].map(|text| RawValue::from_string(text.to_owned()).unwrap());
         let rest = json!({ "nextCursor": "x" }).as_object().cloned().unwrap();
-        let page = Outgoing::reply(&json!(1), Ok(Answer::Tools(entries.into(), rest)));
+        let page = ServerMessage::reply(&json!(1), Ok(Answer::Tools(entries.into(), rest)));
         let result = json!({ "tools": [{ "name": "a" }, {}], "nextCursor": "x" });
         check(&page, json!({ "jsonrpc": "2.0", "id": 1, "result": result }));
     }

@@ -1,4 +1,6 @@
-//! An answer's body that keeps its connection from counting as idle until it is sent.
+//! A response body that marks its connection as busy until it is sent.
+//!
+//! Passes the bytes through unchanged.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,15 +8,15 @@ use std::task::{Context, Poll};
 use axum::body::{Body, HttpBody};
 use hyper::body::{Frame, SizeHint};
 
-use super::places::Busy;
+use super::connections::BusyMark;
 
-/// See the module.
-pub(super) struct Held {
+/// A response body with its busy mark.
+pub(super) struct BusyBody {
     pub(super) body: Body,
-    pub(super) _busy: Busy,
+    pub(super) _busy: BusyMark,
 }
 
-impl HttpBody for Held {
+impl HttpBody for BusyBody {
     type Data = <Body as HttpBody>::Data;
     type Error = <Body as HttpBody>::Error;
 

@@ -1,4 +1,6 @@
-//! The two directions of a socket while its program runs.
+//! Reads from and writes to a WebSocket while its program runs.
+//!
+//! A disconnect, silence or an invalid message aborts the run.
 
 use std::time::Duration;
 
@@ -8,31 +10,31 @@ use futures_util::{SinkExt, StreamExt};
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::lent::{Lent, Outgoing};
-use super::opening::Admitted;
+use super::handshake::Admitted;
+use super::remote_functions::{Outgoing, RemoteFunctions};
 use crate::Service;
 use crate::refusal::Refusal;
 use crate::run::Output;
 
-/// How long the other side may take to say goodbye.
-const GOODBYE: Duration = Duration::from_secs(5);
+/// How long the caller may take to close the WebSocket after the last message.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why nothing more is read.
+/// Why reading stopped.
 enum Stopped {
-    /// The socket is closed, or silent for too long.
+    /// The WebSocket is closed, or was silent for too long.
     Gone,
-    /// It sent what makes no sense.
-    Confused(Refusal),
+    /// The caller sent an invalid message.
+    Invalid(Refusal),
 }
 
-/// Runs the program, and ends it if the other side goes.
-pub(super) async fn talk(service: &Service, socket: WebSocket, run: Admitted) {
-    let Admitted { request, lent, outgoing } = run;
+/// Runs the program, and aborts it if the caller disconnects.
+pub(super) async fn run(service: &Service, websocket: WebSocket, run: Admitted) {
+    let Admitted { request, remote_functions, outgoing } = run;
     let silence = service.limits().silence;
-    let (sink, stream) = socket.split();
+    let (sink, stream) = websocket.split();
     let mut writing = std::pin::pin!(write(sink, outgoing, silence / 3));
-    let mut reading = std::pin::pin!(read(stream, &lent, silence));
-    // Dropping the run kills its worker, so each way out of here before its end is an abort.
+    let mut reading = std::pin::pin!(read(stream, &remote_functions, silence));
+    // Dropping the run kills its worker, so every early return aborts it.
     {
         let mut running = std::pin::pin!(service.perform(request, Output::default()));
         let last = tokio::select! {
@@ -42,27 +44,27 @@ pub(super) async fn talk(service: &Service, socket: WebSocket, run: Admitted) {
             },
             stopped = &mut reading => match stopped {
                 Stopped::Gone => return,
-                Stopped::Confused(refusal) => {
-                    lent.finish(json!(refusal.to_reply()).to_string());
-                    // Nothing is read any more: the answer is sent, and that is all.
-                    let _ = tokio::time::timeout(GOODBYE, writing).await;
+                Stopped::Invalid(refusal) => {
+                    remote_functions.finish(json!(refusal.to_reply()).to_string());
+                    // Send the error; nothing more is read.
+                    let _ = tokio::time::timeout(CLOSE_TIMEOUT, writing).await;
                     return;
                 }
             },
             _ = &mut writing => return,
         };
-        lent.finish(last.to_string());
+        remote_functions.finish(last.to_string());
     }
     tokio::select! {
         () = &mut writing => {}
         _ = &mut reading => return,
     }
-    // The close was sent; the other side's ends the reading.
-    let _ = tokio::time::timeout(GOODBYE, reading).await;
+    // The close frame is sent; the caller's close frame ends the reading.
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, reading).await;
 }
 
-/// Sends what there is to send, in order, with a sign of life now and then; ends after the last message, or when the
-/// socket takes no more.
+/// Sends queued messages in order, and pings at an interval; ends after the last message, or when the caller has
+/// disconnected.
 async fn write(mut sink: SplitSink<WebSocket, Message>, mut outgoing: UnboundedReceiver<Outgoing>, every: Duration) {
     let mut pings = tokio::time::interval(every);
     pings.reset();
@@ -85,7 +87,7 @@ async fn write(mut sink: SplitSink<WebSocket, Message>, mut outgoing: UnboundedR
             Some(Outgoing::Last(text)) => {
                 let close = CloseFrame { code: close_code::NORMAL, reason: "".into() };
                 if sink.feed(Message::text(text)).await.is_ok() {
-                    // A socket that is closed by now needs no goodbye.
+                    // An error means that the WebSocket is closed already.
                     let _ = sink.send(Message::Close(Some(close))).await;
                 }
                 return;
@@ -95,18 +97,18 @@ async fn write(mut sink: SplitSink<WebSocket, Message>, mut outgoing: UnboundedR
     }
 }
 
-/// Takes answers until the socket closes, falls silent or makes no sense.
-async fn read(mut stream: SplitStream<WebSocket>, lent: &Lent, silence: Duration) -> Stopped {
+/// Handles replies until the WebSocket closes, is silent for too long, or sends an invalid message.
+async fn read(mut stream: SplitStream<WebSocket>, remote_functions: &RemoteFunctions, silence: Duration) -> Stopped {
     loop {
         match tokio::time::timeout(silence, stream.next()).await {
             Ok(Some(Ok(Message::Text(text)))) => {
-                if let Err(refusal) = lent.answered(&text) {
-                    return Stopped::Confused(refusal);
+                if let Err(refusal) = remote_functions.handle_reply(&text) {
+                    return Stopped::Invalid(refusal);
                 }
             }
             Ok(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
             Ok(Some(Ok(Message::Binary(_)))) => {
-                return Stopped::Confused(Refusal::BadRequest("messages are text"));
+                return Stopped::Invalid(Refusal::BadRequest("messages must be text"));
             }
             Ok(Some(Ok(Message::Close(_)) | Err(_)) | None) | Err(_) => return Stopped::Gone,
         }

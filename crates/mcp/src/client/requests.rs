@@ -1,20 +1,22 @@
-//! What a server offers besides tools: resources, templates of resources, prompts.
+//! Lists and requests besides tool calls: resources, resource templates, prompts, completions.
+//!
+//! Builds parameters only; sending is up to the session.
 
 use serde_json::{Map, Value, json};
 
-/// A kind of thing that a backend lists.
+/// A list of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offer {
-    /// Resources by their URIs.
+pub enum ListKind {
+    /// Resources, identified by URI.
     Resources,
-    /// Templates of such URIs.
+    /// Resource templates, identified by URI template.
     Templates,
-    /// Prompts by their names.
+    /// Prompts, identified by name.
     Prompts,
 }
 
-impl Offer {
-    /// What a backend declares that has some.
+impl ListKind {
+    /// The capability that declares the list.
     pub(crate) fn capability(self) -> &'static str {
         match self {
             Self::Resources | Self::Templates => "resources",
@@ -30,7 +32,7 @@ impl Offer {
         }
     }
 
-    /// Where the list is in the answer.
+    /// The member of the result that contains the list.
     pub fn key(self) -> &'static str {
         match self {
             Self::Resources => "resources",
@@ -39,7 +41,7 @@ impl Offer {
         }
     }
 
-    /// What tells one entry from another.
+    /// The member that identifies an entry.
     pub fn id(self) -> &'static str {
         match self {
             Self::Resources => "uri",
@@ -49,33 +51,33 @@ impl Offer {
     }
 }
 
-/// Something that a backend is asked for.
+/// A request to a server besides tool calls and lists.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Question {
-    /// What a resource holds.
+pub enum ClientRequest {
+    /// Reads a resource.
     Read {
         /// Its URI.
         uri: String,
     },
-    /// A prompt, filled in.
+    /// Fills in a prompt.
     Prompt {
         /// Its name.
         name: String,
         /// Its arguments.
         arguments: Map<String, Value>,
     },
-    /// Values that begin like what is typed.
+    /// Completes the value of an argument.
     Complete {
-        /// The prompt or the template, as the protocol refers to it.
+        /// `ref` of the protocol: a prompt or a template.
         reference: Value,
         /// The argument's name.
         argument: String,
-        /// What is typed so far.
+        /// The beginning of the value, as typed so far.
         typed: String,
     },
 }
 
-impl Question {
+impl ClientRequest {
     pub(crate) fn method(&self) -> &'static str {
         match self {
             Self::Read { .. } => "resources/read",
@@ -84,7 +86,7 @@ impl Question {
         }
     }
 
-    /// The one thing that it is about, where proxies are to see it.
+    /// The prompt or resource it names, which a header repeats.
     pub(crate) fn target(&self) -> Option<&str> {
         match self {
             Self::Read { uri } => Some(uri),

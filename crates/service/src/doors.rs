@@ -1,4 +1,6 @@
-//! The doors of one gateway, opened: MCP over standard input and output, or beside the HTTP service on a socket.
+//! Serves one gateway: MCP over standard input and output, or MCP beside the HTTP service on one listener.
+//!
+//! Only connects the parts; arguments, signals and printing belong to the command line.
 
 use std::io;
 use std::sync::Arc;
@@ -12,13 +14,13 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use crate::rpc_sessions::{MemoryStore, RedisStore, SessionStore, Sessions, SystemClock};
-use crate::{Caller, Ending, Parts, Rules, ServerLimits, Service, ServiceLimits, serve};
+use crate::{Caller, Rules, ServerLimits, Service, ServiceLimits, ServiceParts, Shutdown, serve};
 use toolgate_config::values::{Mode, Store};
 use toolgate_gateway::agent::Agent;
 use toolgate_gateway::gateway::Gateway;
 use toolgate_mcp::server::{HttpOptions, RequestScope, ToolMode};
 
-/// The tool mode that a configured mode stands for.
+/// The tool mode of a configured mode.
 pub fn tool_mode(mode: Mode) -> ToolMode {
     match mode {
         Mode::Code => ToolMode::Code,
@@ -27,44 +29,43 @@ pub fn tool_mode(mode: Mode) -> ToolMode {
     }
 }
 
-/// Serves one client on standard input and output until it is gone or `shutdown` is cancelled.
+/// Serves one client on standard input and output until it disconnects or `shutdown` is cancelled.
 pub async fn stdio(agent: &Agent, mode: ToolMode, shutdown: CancellationToken) -> io::Result<()> {
     let scope = RequestScope { mode, ..RequestScope::default() };
     toolgate_mcp::server::serve_stdio(Arc::new(agent.clone()), scope, tokio::io::stdin(), tokio::io::stdout(), shutdown)
         .await
 }
 
-/// Serves `/mcp` and the HTTP service until `shutdown` is cancelled and what was under way has ended.
+/// Serves `/mcp` and the HTTP service until `shutdown` is cancelled and the open requests have ended.
 pub async fn http(agent: &Agent, mode: ToolMode, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
     let gateway = agent.gateway();
     let settings = gateway.config().settings.clone();
-    let ending = Ending { begin: shutdown, ..Ending::default() };
-    let service = Service::new(Parts {
+    let shutdown = Shutdown { begin: shutdown, ..Shutdown::default() };
+    let service = Service::new(ServiceParts {
         runner: gateway.runner().clone(),
         sessions: Arc::new(sessions(&settings.store).await?),
         rules: Rules::new(settings.http.clone()),
-        ending: ending.clone(),
+        shutdown: shutdown.clone(),
         limits: ServiceLimits::default(),
         public_url: None,
     });
-    let router = service.router().merge(mcp_door(agent, mode, &service, &ending));
+    let router = service.router().merge(mcp_router(agent, mode, &service, &shutdown));
     let following = tokio::spawn(follow_rules(Arc::clone(gateway), service.clone()));
     let limits = ServerLimits { grace: settings.limits.shutdown_grace, ..ServerLimits::default() };
-    let served = serve(listener, router, ending, limits).await;
+    let served = serve(listener, router, shutdown, limits).await;
     following.abort();
     if let Err(error) = service.close().await {
-        tracing::warn!(%error, "sessions could not be removed; they expire by themselves");
+        tracing::warn!(%error, "sessions could not be removed; they remain until they expire");
     }
     served
 }
 
-/// The MCP door behind the service's guard: place, key and rate are judged once, for all doors alike.
-fn mcp_door(agent: &Agent, mode: ToolMode, service: &Service, ending: &Ending) -> Router {
+/// The MCP endpoint behind the service's admission, which has checked host, origin, key and rate.
+fn mcp_router(agent: &Agent, mode: ToolMode, service: &Service, shutdown: &Shutdown) -> Router {
     let options = HttpOptions {
         scope: RequestScope { mode, ..RequestScope::default() },
-        allowed_hosts: vec!["*".to_owned()],
-        allowed_origins: vec!["*".to_owned()],
-        shutdown: ending.begin.clone(),
+        host_guard: None,
+        shutdown: shutdown.begin.clone(),
         ..HttpOptions::default()
     };
     let identify = from_fn(move |mut request: Request, next: Next| {
@@ -84,7 +85,7 @@ fn extension(scope: RequestScope) -> axum::http::Extensions {
     extensions
 }
 
-/// Keys and origins follow the configuration while the service runs.
+/// Replaces the service's rules when the configuration changes.
 async fn follow_rules(gateway: Arc<Gateway>, service: Service) {
     let mut changes = gateway.changes();
     let mut known = gateway.config();

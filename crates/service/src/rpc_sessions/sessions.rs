@@ -1,11 +1,12 @@
 //! Opens, checks and ends sessions.
 //!
-//! A guesser learns nothing from a refusal: an unknown id, a wrong token, an expired session and a function that was not granted
-//! take the same steps (one look-up, one hash, one comparison) and get the same answer.
+//! A refusal does not help to guess: an unknown id, a wrong token, an expired session and a function that was not granted take
+//! the same steps (one lookup, one hash, one comparison) and get the same error. Functions are not called here.
 
 use super::{Clock, ExecutionId, SessionRecord, SessionStore, StoreError, Token, TokenHash};
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a session lasts: 100 ms to 24 hours.
@@ -29,10 +30,10 @@ impl SessionTtl {
     }
 }
 
-/// A session that was just opened. The only place its token ever is.
+/// A session that was just opened. Only this value contains the token.
 #[derive(Debug, Clone)]
 pub struct Opened {
-    /// Its name.
+    /// Its id.
     pub execution_id: ExecutionId,
     /// Its secret.
     pub token: Token,
@@ -40,7 +41,7 @@ pub struct Opened {
     pub expires_at: u64,
 }
 
-/// Leave to call one function.
+/// Permission to call one function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// The session.
@@ -53,25 +54,25 @@ pub struct Grant {
     pub expires_at: u64,
 }
 
-/// Why there is no leave.
+/// Why permission is not given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AuthoriseError {
-    /// It is refused, for a reason that is not told.
+    /// Refused; the reason is not disclosed.
     #[error("not authorised")]
     Refused,
-    /// Nobody knows: the store does not answer.
+    /// Unknown: the store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// The sessions of this process, in a store that others may share.
+/// Sessions in a store that other processes may share.
 pub struct Sessions {
     store: Arc<dyn SessionStore>,
     clock: Arc<dyn Clock>,
     own: Mutex<Own>,
 }
 
-/// What this process opened, with the time of its end: what it has to clear away when it shuts down.
+/// The sessions that this process opened, with their expiry; removed at shutdown.
 #[derive(Default)]
 struct Own {
     open: HashMap<ExecutionId, u64>,
@@ -94,21 +95,21 @@ impl Sessions {
             SessionRecord { token_hash: TokenHash::of(token.reveal()), expires_at, functions, owner: owner.to_owned() };
         self.note(&execution_id, now, expires_at)?;
         self.store.put(&execution_id, &record, ttl.0).await?;
-        // The shutdown may have cleared away everything while the store was writing this one.
-        if self.own().closed {
+        // The shutdown may have removed all sessions while the store was writing this one.
+        if self.own.lock().closed {
             self.end(&execution_id).await?;
             return Err(StoreError::Closed);
         }
         Ok(Opened { execution_id, token, expires_at })
     }
 
-    /// Notes the session before it exists, so that none is forgotten, not even one whose writing failed half-way.
+    /// Records the session before it is stored, so that the shutdown also removes one whose write failed half-way.
     fn note(&self, id: &ExecutionId, now: u64, expires_at: u64) -> Result<(), StoreError> {
-        let mut own = self.own();
+        let mut own = self.own.lock();
         if own.closed {
             return Err(StoreError::Closed);
         }
-        // Sweeping whenever the number has doubled keeps it cheap, and the list within twice what is alive.
+        // Sweep whenever the number has doubled: amortised constant cost, and at most twice the live sessions.
         if own.open.len() >= own.sweep_at {
             own.open.retain(|_, end| *end > now);
             own.sweep_at = 64.max(2 * own.open.len());
@@ -117,7 +118,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Whether the holder of this token may call this function in this session, now.
+    /// Checks that the token permits this function in this session now.
     pub async fn authorise(&self, id: &str, token: &str, function: &str) -> Result<Grant, AuthoriseError> {
         let presented = TokenHash::of(token);
         let parsed = ExecutionId::parse(id);
@@ -136,7 +137,7 @@ impl Sessions {
         }
     }
 
-    /// Ends a session on behalf of its owner. `false` if that owner has no such session.
+    /// Ends a session of this owner; `false` if the owner has no such session.
     pub async fn revoke(&self, id: &str, owner: &str) -> Result<bool, StoreError> {
         let Some(id) = ExecutionId::parse(id) else { return Ok(false) };
         match self.store.get(&id).await? {
@@ -145,26 +146,22 @@ impl Sessions {
         }
     }
 
-    /// Ends a session because its run did.
-    pub async fn end(&self, id: &ExecutionId) -> Result<(), StoreError> {
+    /// Ends a session.
+    async fn end(&self, id: &ExecutionId) -> Result<(), StoreError> {
         self.store.remove(std::slice::from_ref(id)).await?;
-        self.own().open.remove(id);
+        self.own.lock().open.remove(id);
         Ok(())
     }
 
-    /// Ends every session that this process opened, and opens no more.
+    /// Ends every session that this process opened, and refuses to open more.
     pub async fn close(&self) -> Result<(), StoreError> {
         let ids: Vec<_> = {
-            let mut own = self.own();
+            let mut own = self.own.lock();
             own.closed = true;
             own.open.keys().cloned().collect()
         };
         self.store.remove(&ids).await?;
-        self.own().open.clear();
+        self.own.lock().open.clear();
         Ok(())
-    }
-
-    fn own(&self) -> MutexGuard<'_, Own> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,6 @@
-//! What a caller sends first: a program, and the functions that it lends to it.
+//! The first message of a WebSocket: a program, and the signatures of the functions that the caller implements.
+//!
+//! Everything is checked here before the run starts; the run itself is in `session`.
 
 use std::sync::Arc;
 
@@ -7,9 +9,9 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::lent::{Lent, Outgoing};
+use super::remote_functions::{Outgoing, RemoteFunctions};
 use crate::body::{self, escaped};
-use crate::limits::AskedLimits;
+use crate::limits::RequestedLimits;
 use crate::messages::{RunEngine, RunProfile, Whole};
 use crate::refusal::Refusal;
 use crate::run::{context, named};
@@ -17,14 +19,14 @@ use crate::{Caller, Service};
 use toolgate_functions::{HostFunction, Param, Presence, Registry};
 use toolgate_gateway::run::{Door, RunRequest};
 
-/// Signatures are compiled, which costs more than their bytes.
+/// The most bytes of signatures; each is compiled, which costs more than its bytes.
 const MAX_SIGNATURES: usize = 256 * 1024;
 const MAX_FUNCTIONS: usize = 256;
 
 /// The first message.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Opening {
+pub(super) struct Handshake {
     code: Option<String>,
     context: Option<Box<RawValue>>,
     functions: Option<Box<RawValue>>,
@@ -36,10 +38,10 @@ pub(super) struct Opening {
     engine: Option<RunEngine>,
 }
 
-/// A function that the caller lends.
+/// A function that the caller implements.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Offer {
+struct FunctionSpec {
     #[serde(default)]
     description: String,
     #[serde(default)]
@@ -48,10 +50,10 @@ struct Offer {
     result: Value,
 }
 
-/// One parameter, where they are given as a list.
+/// One parameter of a list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ParamOffer {
+struct ParamSpec {
     name: String,
     #[serde(default = "anything")]
     schema: Value,
@@ -67,20 +69,20 @@ fn anything() -> Value {
     Value::Bool(true)
 }
 
-/// A run that may begin, and what is to be sent while it goes on.
+/// A checked request, and the messages to send while it runs.
 pub(super) struct Admitted {
     pub(super) request: RunRequest,
-    pub(super) lent: Arc<Lent>,
+    pub(super) remote_functions: Arc<RemoteFunctions>,
     pub(super) outgoing: UnboundedReceiver<Outgoing>,
 }
 
-/// Reads the first message.
-pub(super) fn parse(text: &[u8]) -> Result<Opening, Refusal> {
+/// Parses the first message.
+pub(super) fn parse(text: &[u8]) -> Result<Handshake, Refusal> {
     body::parse(text)
 }
 
-impl Opening {
-    /// Checks everything that can be checked before the run.
+impl Handshake {
+    /// Checks everything that can be checked before the run, and builds the request.
     pub(super) fn admit(self, service: &Service, caller: &Caller) -> Result<Admitted, Refusal> {
         let scope = caller.scope();
         let own = service.runner().functions(&scope);
@@ -88,54 +90,54 @@ impl Opening {
             Some(names) => named(&own, names, "/builtins")?,
             None => own,
         };
-        let (lent, outgoing) = Lent::new();
-        let functions = own.merged(&borrowed(self.functions.as_deref(), &lent)?);
+        let (remote_functions, outgoing) = RemoteFunctions::new();
+        let functions = own.merged(&caller_functions(self.functions.as_deref(), &remote_functions)?);
         let profile = self.profile.unwrap_or_default().into();
-        let asked = AskedLimits { timeout_ms: self.timeout_ms, max_heap_mb: self.max_heap_mb };
+        let limits = RequestedLimits { timeout_ms: self.timeout_ms, max_heap_mb: self.max_heap_mb };
         let request = RunRequest {
             data: context(self.context)?,
-            limits: asked.checked(service.runner(), profile)?,
+            limits: limits.checked(service.runner(), profile)?,
             caller: scope,
             functions: Some(functions),
             engine: self.engine.map(Into::into),
-            observer: Some(lent.clone()),
+            observer: Some(remote_functions.clone()),
             door: Door::WebSocket,
             ..RunRequest::new(profile, self.code.ok_or_else(|| Refusal::missing("/code"))?)
         };
-        Ok(Admitted { request, lent, outgoing })
+        Ok(Admitted { request, remote_functions, outgoing })
     }
 }
 
-fn borrowed(offers: Option<&RawValue>, lent: &Arc<Lent>) -> Result<Registry, Refusal> {
-    let Some(offers) = offers else { return Ok(Registry::new()) };
+fn caller_functions(specs: Option<&RawValue>, remote_functions: &Arc<RemoteFunctions>) -> Result<Registry, Refusal> {
+    let Some(specs) = specs else { return Ok(Registry::new()) };
     let too_much = |message: String| Err(Refusal::field("/functions", message));
-    if offers.get().len() > MAX_SIGNATURES {
+    if specs.get().len() > MAX_SIGNATURES {
         return too_much(format!("at most {MAX_SIGNATURES} bytes of signatures"));
     }
-    let offers: Map<String, Value> = serde_json::from_str(offers.get())
-        .map_err(|_| Refusal::field("/functions", "must be an object: names, and for each its signature"))?;
-    if offers.len() > MAX_FUNCTIONS {
+    let specs: Map<String, Value> = serde_json::from_str(specs.get())
+        .map_err(|_| Refusal::field("/functions", "must be an object of signatures by function name"))?;
+    if specs.len() > MAX_FUNCTIONS {
         return too_much(format!("at most {MAX_FUNCTIONS} functions"));
     }
-    offers.into_iter().map(|(name, offer)| function(&name, offer, lent)).collect()
+    specs.into_iter().map(|(name, spec)| function(&name, spec, remote_functions)).collect()
 }
 
-fn function(name: &str, offer: Value, lent: &Arc<Lent>) -> Result<HostFunction, Refusal> {
+fn function(name: &str, spec: Value, remote_functions: &Arc<RemoteFunctions>) -> Result<HostFunction, Refusal> {
     let pointer = format!("/functions/{}", escaped(name));
-    let offer: Offer =
-        serde_path_to_error::deserialize(offer).map_err(|error| Refusal::field(&pointer, error.to_string()))?;
-    let builder = HostFunction::builder(name).foreign().describe(offer.description).returns(offer.result);
-    let builder = params(offer.params, &pointer)?.into_iter().fold(builder, |builder, param| builder.param(param));
-    let (lent, name) = (lent.clone(), name.to_owned());
+    let spec: FunctionSpec =
+        serde_path_to_error::deserialize(spec).map_err(|error| Refusal::field(&pointer, error.to_string()))?;
+    let builder = HostFunction::builder(name).foreign().describe(spec.description).returns(spec.result);
+    let builder = params(spec.params, &pointer)?.into_iter().fold(builder, |builder, param| builder.param(param));
+    let (remote_functions, name) = (remote_functions.clone(), name.to_owned());
     let built = builder.handle(move |_, args| {
-        let (lent, name) = (lent.clone(), name.clone());
-        async move { lent.call(&name, args).await }
+        let (remote_functions, name) = (remote_functions.clone(), name.clone());
+        async move { remote_functions.call(&name, args).await }
     });
     built.map_err(|error| Refusal::field(pointer, error.to_string()))
 }
 
-/// Names and schemas by position: `{"a": "number"}`, `["a"]` or `[{"name": "a", "schema": {…}}]`. Without any, a
-/// function takes whatever it is given.
+/// The parameters by position: `{"a": "number"}`, `["a"]` or `[{"name": "a", "schema": {…}}]`. Without any, a function
+/// takes any arguments.
 fn params(params: Value, pointer: &str) -> Result<Vec<Param>, Refusal> {
     match params {
         Value::Null => Ok(vec![param("args", anything(), Presence::Rest)]),
@@ -152,20 +154,20 @@ fn listed(entry: Value, at: usize, pointer: &str) -> Result<Param, Refusal> {
         return Ok(param(name, anything(), Presence::Required));
     }
     let refused = |error: serde_json::Error| Refusal::field(format!("{pointer}/params/{at}"), error.to_string());
-    let offer: ParamOffer = serde_json::from_value(entry).map_err(refused)?;
-    let presence = match (offer.rest, offer.optional) {
+    let spec: ParamSpec = serde_json::from_value(entry).map_err(refused)?;
+    let presence = match (spec.rest, spec.optional) {
         (true, _) => Presence::Rest,
         (false, true) => Presence::Optional,
         (false, false) => Presence::Required,
     };
-    Ok(Param { description: offer.description, ..param(&offer.name, typed(offer.schema), presence) })
+    Ok(Param { description: spec.description, ..param(&spec.name, typed(spec.schema), presence) })
 }
 
 fn param(name: &str, schema: Value, presence: Presence) -> Param {
     Param { name: name.to_owned(), schema, presence, description: String::new() }
 }
 
-/// A word stands for the type of that name.
+/// A string is short for the schema of that type.
 fn typed(schema: Value) -> Value {
     match schema {
         Value::String(kind) => json!({ "type": kind }),
@@ -178,9 +180,9 @@ mod tests {
     use super::*;
     use toolgate_functions::docs;
 
-    fn check(offers: Value, expected: &str) {
-        let raw = serde_json::value::to_raw_value(&offers).expect("JSON");
-        let found = match borrowed(Some(&raw), &Lent::new().0) {
+    fn check(specs: Value, expected: &str) {
+        let raw = serde_json::value::to_raw_value(&specs).expect("JSON");
+        let found = match caller_functions(Some(&raw), &RemoteFunctions::new().0) {
             Ok(registry) => registry.iter().map(docs::signature).collect::<Vec<_>>().join("; "),
             Err(Refusal::BadInput { pointer, message }) => format!("{pointer}: {message}"),
             Err(other) => other.to_string(),
@@ -202,9 +204,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_pointed_to() {
+    fn an_error_points_to_the_field() {
         check(json!([]), "/functions: must be an object: names, and for each its signature");
-        check(json!({"add": 1}), "/functions/add: invalid type: integer `1`, expected struct Offer");
+        check(json!({"add": 1}), "/functions/add: invalid type: integer `1`, expected struct FunctionSpec");
         check(json!({"add": {"params": 1}}), "/functions/add/params: must be an object or a list");
         check(json!({"add": {"params": [{}]}}), "/functions/add/params/0: missing field `name`");
         let fetch = "/functions/fetch: `fetch` is a name of the language or of the sandbox";
