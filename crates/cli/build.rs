@@ -1,4 +1,4 @@
-//! Lays the program out so that its code can be moved to huge pages: see `own_code.rs` of the guest.
+//! Lays the program out so that its code can be moved to huge pages: see `hugepages.rs` of the guest.
 
 fn main() {
     if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux") {

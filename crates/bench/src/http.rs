@@ -15,7 +15,7 @@ use toolgate_engine::Engine;
 use toolgate_gateway::bridge::Bridge;
 use toolgate_gateway::run::{FixedEnvironment, Runner};
 use toolgate_service::rpc_sessions::{MemoryStore, Sessions, SystemClock};
-use toolgate_service::{Ending, Parts, Rules, ServerLimits, Service, ServiceLimits, listen, serve};
+use toolgate_service::{Rules, ServerLimits, Service, ServiceLimits, ServiceParts, Shutdown, listen, serve};
 
 use super::meter::{Meter, Samples, micros};
 
@@ -52,25 +52,25 @@ pub(super) fn latency(meter: &Meter) -> anyhow::Result<Samples> {
 /// A service on a free port of this machine.
 struct Served {
     at: SocketAddr,
-    ending: Ending,
+    shutdown: Shutdown,
     _runtime: Runtime,
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        self.ending.begin.cancel();
+        self.shutdown.begin.cancel();
     }
 }
 
 impl Served {
     fn start() -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let ending = Ending::default();
+        let shutdown = Shutdown::default();
         let at = {
             let _inside = runtime.enter();
             let clock = Arc::new(SystemClock);
             let http = Http { bind: None, keys: vec![], allowed_origins: vec![], allowed_hosts: vec![] };
-            let service = Service::new(Parts {
+            let service = Service::new(ServiceParts {
                 runner: Runner::new(
                     Engine::new()?,
                     Arc::new(Bridge::new(CatalogHandle::default())),
@@ -78,16 +78,16 @@ impl Served {
                 ),
                 sessions: Arc::new(Sessions::new(Arc::new(MemoryStore::new(clock.clone())), clock)),
                 rules: Rules::new(http),
-                ending: ending.clone(),
+                shutdown: shutdown.clone(),
                 limits: ServiceLimits::default(),
                 public_url: None,
             });
             let listener = listen(([127, 0, 0, 1], 0).into())?;
             let at = listener.local_addr()?;
-            runtime.spawn(serve(listener, service.router(), ending.clone(), ServerLimits::default()));
+            runtime.spawn(serve(listener, service.router(), shutdown.clone(), ServerLimits::default()));
             at
         };
-        let served = Served { at, ending, _runtime: runtime };
+        let served = Served { at, shutdown, _runtime: runtime };
         // Connections, workers and code paths are warm before anything counts.
         served.load(4 * CONNECTIONS)?;
         Ok(served)

@@ -1,4 +1,4 @@
-//! A backend and its tools, as a snapshot holds them.
+//! A backend and its tools in a snapshot.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,21 +10,21 @@ use super::Tool;
 use super::arguments::{ArgumentProblem, Checker};
 use super::names::{NameTable, Scope};
 
-/// How far a backend is from serving calls.
+/// Whether a backend can serve calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackendState {
-    /// It was started and has not answered yet; its tools are not known.
+    /// Started, not initialised yet; its tools are unknown.
     Starting,
-    /// It was started and has not answered yet; its tools are known from the cache.
+    /// Started, not initialised yet; its tools are known from the cache.
     Cached,
     /// It serves calls.
     Ready,
-    /// It could not be started, or ended and could not be brought back.
+    /// It could not be started, or it exited and could not be restarted.
     Failed {
-        /// What went wrong, for a reader.
+        /// The error, as text.
         reason: String,
     },
-    /// The configuration switched it off.
+    /// Disabled by the configuration.
     Disabled,
 }
 
@@ -39,16 +39,16 @@ impl fmt::Display for BackendState {
     }
 }
 
-/// What the owner of a backend knows about it: the material of a snapshot.
+/// A backend as input for a snapshot.
 #[derive(Debug, Clone)]
 pub struct Listing {
     /// Its name in the configuration.
     pub name: String,
-    /// How far it is.
+    /// Its current state.
     pub state: BackendState,
-    /// The tools it offers, already filtered by the configuration.
+    /// Its tools, already filtered by the configuration.
     pub tools: Vec<Tool>,
-    /// The words the user gave it, to search by.
+    /// Its tags in the configuration; search uses them.
     pub tags: Vec<String>,
 }
 
@@ -57,12 +57,12 @@ pub struct Listing {
 pub struct Backend {
     pub(super) identifier: String,
     pub(super) state: BackendState,
-    pub(super) shelf: Arc<Shelf>,
+    pub(super) tool_set: Arc<ToolSet>,
 }
 
-/// The part of a backend that survives from one snapshot to the next while its listing stays the same.
+/// The tools of a backend, shared by consecutive snapshots until its listing changes.
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct ToolSet {
     pub(super) name: String,
     tags: Vec<String>,
     tools: Vec<ToolEntry>,
@@ -78,14 +78,14 @@ pub struct ToolEntry {
     checker: OnceLock<Checker>,
 }
 
-impl Shelf {
-    /// Sorts the tools as the name table does, so that a position in one is a position in the other.
+impl ToolSet {
+    /// Sorts the tools in the order of the name table, so that positions in both are the same.
     pub(super) fn new(name: String, mut tools: Vec<Tool>, tags: Vec<String>) -> Self {
         let mut seen = HashSet::new();
         tools.retain(|tool| {
             let first = seen.insert(tool.name.clone());
             if !first {
-                tracing::warn!(backend = ?name, tool = ?tool.name, "the backend lists this tool twice; the first is used");
+                tracing::warn!(backend = ?name, tool = ?tool.name, "the backend lists this tool twice; using the first");
             }
             first
         });
@@ -103,23 +103,23 @@ impl Shelf {
 impl Backend {
     /// Its name in the configuration.
     pub fn name(&self) -> &str {
-        &self.shelf.name
+        &self.tool_set.name
     }
 
-    /// How code spells it.
+    /// Its identifier in programs.
     pub fn identifier(&self) -> &str {
         &self.identifier
     }
 
-    /// How far it is from serving calls.
+    /// Its state when the snapshot was taken.
     pub fn state(&self) -> &BackendState {
         &self.state
     }
 
-    /// `{name, tools: [name | {name, id}]}`, as the sandbox reads it: written once, and asked for by every program that
-    /// names the backend.
+    /// `{name, tools: [name | {name, id}]}`, as the sandbox reads it. Serialised once, because every program that uses the
+    /// backend asks for it.
     pub fn listing(&self) -> &str {
-        self.shelf.listing.get_or_init(|| {
+        self.tool_set.listing.get_or_init(|| {
             let tools = self.tools().iter().map(|entry| match (&entry.tool.name, &entry.identifier) {
                 (name, id) if name == id => json!(name),
                 (name, id) => json!({ "name": name, "id": id }),
@@ -128,28 +128,28 @@ impl Backend {
         })
     }
 
-    /// The words the user gave it.
+    /// Its tags in the configuration.
     pub fn tags(&self) -> &[String] {
-        &self.shelf.tags
+        &self.tool_set.tags
     }
 
     /// Its tools, sorted by original name.
     pub fn tools(&self) -> &[ToolEntry] {
-        &self.shelf.tools
+        &self.tool_set.tools
     }
 
     /// The spellings of its tools.
     pub fn tool_names(&self) -> &NameTable {
-        &self.shelf.names
+        &self.tool_set.names
     }
 
     /// The tool that `spelling` means here, original or identifier.
     pub fn tool(&self, spelling: &str) -> Option<ToolRef<'_>> {
-        self.at(self.shelf.names.resolve(spelling)?)
+        self.at(self.tool_set.names.resolve(spelling)?)
     }
 
     pub(super) fn at(&self, position: usize) -> Option<ToolRef<'_>> {
-        Some(ToolRef { backend: self, entry: self.shelf.tools.get(position)? })
+        Some(ToolRef { backend: self, entry: self.tool_set.tools.get(position)? })
     }
 }
 
@@ -159,17 +159,17 @@ impl ToolEntry {
         &self.tool
     }
 
-    /// How code spells it.
+    /// Its identifier in programs.
     pub fn identifier(&self) -> &str {
         &self.identifier
     }
 
-    /// What of `arguments` the tool's input schema forbids; empty where all is well or the schema can't be used.
+    /// The violations of the input schema by `arguments`; empty if there are none or the schema cannot be compiled.
     pub fn check_arguments(&self, arguments: &Value) -> Vec<ArgumentProblem> {
         self.checker().check(self.tool.input_schema(), arguments)
     }
 
-    /// Why arguments of this tool pass unchecked, where they do.
+    /// Why the arguments of this tool are not validated, if they are not.
     pub fn unchecked_because(&self) -> Option<&str> {
         self.checker().unusable_because()
     }
@@ -199,12 +199,12 @@ impl<'a> ToolRef<'a> {
         format!("{}.{}", self.backend.name(), self.entry.tool.name)
     }
 
-    /// `backend.tool` as code writes it.
+    /// `backend.tool` in identifiers, as programs write it.
     pub fn spelling(&self) -> String {
         format!("{}.{}", self.backend.identifier(), self.entry.identifier)
     }
 
-    /// What `__interfaces` shows of it: `{name, description, input_schema}`.
+    /// The value that `__interfaces` has for it: `{name, description, input_schema}`.
     pub fn interface(&self) -> Value {
         let tool = self.tool();
         json!({ "name": tool.name, "description": tool.description(), "input_schema": tool.input_schema() })
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_says_what_a_program_calls_each_tool() {
+    fn a_listing_has_the_identifier_of_each_tool() {
         let catalog = Catalog::new(vec![backend(&["plain", "with-hyphen"])]);
         let listing = catalog.backend("b").unwrap().listing().to_owned();
         assert_eq!(listing, r#"{"name":"b","tools":["plain",{"name":"with-hyphen","id":"with_hyphen"}]}"#);

@@ -1,8 +1,8 @@
-//! The tools of the last time, on disk, so that a gateway answers before its backends have started.
+//! The tool lists of the previous start, on disk, so that a gateway can list tools before its backends have started.
 //!
-//! The cache is a convenience and never an authority: a file that is missing, damaged, too large or from a newer
-//! version is an empty cache, with a warning. An entry counts only for the configuration it was made under. It holds
-//! what backends said in `tools/list` and nothing of the configuration but a fingerprint of its owner's choice.
+//! A file that is damaged, too large or of another version is ignored with a warning. An entry is valid only for the
+//! configuration it was written under, which it identifies by a fingerprint; the file holds nothing else of the
+//! configuration, so it contains no secrets.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,12 +14,12 @@ use serde_json::Value;
 
 use super::Tool;
 
-/// The layout of the file; a change of it makes older files unreadable on purpose.
+/// Version of the file format. Files of another version are ignored.
 const VERSION: u32 = 1;
-/// A file beyond this is not ours.
-const MAX_FILE: u64 = 256 << 20;
+/// Maximum size of the cache file, in bytes.
+const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// Which protocol a backend spoke.
+/// The protocol generation that a backend speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Era {
@@ -27,24 +27,24 @@ pub enum Era {
     Legacy,
     /// Stateless, with `server/discover`: from 2026-07-28.
     Modern,
-    /// Not found out.
+    /// Not known yet.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
-/// What is remembered of a backend.
+/// The cached data of one backend.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CachedBackend {
-    /// Stands for the configuration it was started with; an entry of another fingerprint is void.
+    /// Fingerprint of the configuration it was started with; an entry with another fingerprint is not used.
     pub fingerprint: String,
-    /// The protocol it spoke, which spares the next start a probe.
+    /// The protocol generation, so that the next start need not probe for it.
     #[serde(default)]
     pub era: Era,
-    /// What it said of itself (`serverInfo`).
+    /// Its `serverInfo`.
     #[serde(default)]
     pub server: Value,
-    /// Its tools, as `tools/list` gave them.
+    /// Its tools, as returned by `tools/list`.
     pub tools: Vec<Tool>,
 }
 
@@ -56,7 +56,7 @@ pub struct SaveError {
     source: io::Error,
 }
 
-/// What is remembered of all backends.
+/// The cached data of all backends.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ToolCache {
     backends: BTreeMap<String, CachedBackend>,
@@ -74,24 +74,24 @@ struct File<B> {
 }
 
 impl ToolCache {
-    /// Reads the cache at `path`. Never fails: what can't be read is empty.
+    /// Reads the cache at `path`. A file that cannot be read gives an empty cache.
     pub fn load(path: &Path) -> Self {
         match read(path) {
             Ok(cache) => cache,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::default(),
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "the tool cache is ignored");
+                tracing::warn!(path = %path.display(), %error, "ignoring the tool cache");
                 Self::default()
             }
         }
     }
 
-    /// What is remembered of `backend`, if it was configured then as it is now.
+    /// The entry of `backend`, if its fingerprint matches.
     pub fn get(&self, backend: &str, fingerprint: &str) -> Option<&CachedBackend> {
         self.backends.get(backend).filter(|cached| cached.fingerprint == fingerprint)
     }
 
-    /// Remembers `cached`; tells whether that changed anything, so that an unchanged cache need not be written.
+    /// Stores `cached`; returns whether that changed anything, so that an unchanged cache need not be written.
     pub fn put(&mut self, backend: &str, cached: CachedBackend) -> bool {
         if self.backends.get(backend) == Some(&cached) {
             return false;
@@ -100,12 +100,12 @@ impl ToolCache {
         true
     }
 
-    /// Forgets the backends that `keep` refuses: those no longer configured, or configured differently.
+    /// Removes the entries for which `keep` returns false.
     pub fn retain(&mut self, mut keep: impl FnMut(&str, &CachedBackend) -> bool) {
         self.backends.retain(|name, cached| keep(name, cached));
     }
 
-    /// Writes the cache to `path`: readable by its owner alone, and whole or not at all.
+    /// Writes the cache to `path` atomically, with mode 0600.
     pub fn save(&self, path: &Path) -> Result<(), SaveError> {
         write(path, self).map_err(|source| SaveError { path: path.to_owned(), source })
     }
@@ -113,36 +113,36 @@ impl ToolCache {
 
 fn read(path: &Path) -> io::Result<ToolCache> {
     let mut text = Vec::new();
-    fs::File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > MAX_FILE {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is too large"));
+    fs::File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is too large"));
     }
     let file: File<BTreeMap<String, CachedBackend>> =
-        serde_json::from_slice(&text).map_err(|error| other_version(&text).unwrap_or_else(|| error.into()))?;
+        serde_json::from_slice(&text).map_err(|error| version_error(&text).unwrap_or_else(|| error.into()))?;
     match file.version {
         VERSION => Ok(ToolCache { backends: file.backends }),
-        version => Err(not_our_version(version)),
+        version => Err(unsupported_version(version)),
     }
 }
 
-/// What a file that cannot be read is, if another version of this program wrote it.
-fn other_version(text: &[u8]) -> Option<io::Error> {
+/// The version error of a file whose other fields cannot be read, if its version differs from ours.
+fn version_error(text: &[u8]) -> Option<io::Error> {
     let Version { version } = serde_json::from_slice(text).ok()?;
-    (version != VERSION).then(|| not_our_version(version))
+    (version != VERSION).then(|| unsupported_version(version))
 }
 
-fn not_our_version(version: u32) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("it has version {version}, not {VERSION}"))
+fn unsupported_version(version: u32) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("the file has version {version}, expected {VERSION}"))
 }
 
-/// Two gateways may save at once: each writes a file of its own name, and the last rename wins.
+/// Writes to a uniquely named temporary file and renames it, so that two gateways may save at once: the last rename wins.
 fn write(path: &Path, cache: &ToolCache) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(directory)?;
     let temporary = temporary_beside(path);
     let written = write_new(&temporary, cache).and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        // The error that matters is the first one; a leftover file is only litter.
+        // Report the first error; a temporary file that cannot be removed does no harm.
         let _ = fs::remove_file(&temporary);
     }
     written

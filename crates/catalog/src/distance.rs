@@ -1,33 +1,15 @@
-//! How far apart two spellings are.
+//! Edit distance between two spellings.
 
-/// The least number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`,
-/// or `None` where it is more than `bound`.
+/// The optimal string alignment distance (insertions, deletions, replacements and swaps of neighbours) of `a` and `b`, or
+/// `None` if it exceeds `bound`.
 ///
-/// Costs `|a| * |b|` steps, so callers bound the length of what comes from outside.
+/// Costs `|a| * |b|` steps, so callers bound the length of input from outside.
 pub(super) fn within(a: &str, b: &str, bound: usize) -> Option<usize> {
-    let a: Vec<char> = a.chars().collect();
-    let b: Vec<char> = b.chars().collect();
-    if a.len().abs_diff(b.len()) > bound {
+    // The difference in length is a lower bound of the distance and cheaper to compute.
+    if a.chars().count().abs_diff(b.chars().count()) > bound {
         return None;
     }
-    let mut before: Vec<usize> = vec![0; b.len() + 1];
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for (i, &x) in a.iter().enumerate() {
-        let mut row = Vec::with_capacity(b.len() + 1);
-        row.push(i + 1);
-        for (j, &y) in b.iter().enumerate() {
-            let mut least = (last[j] + usize::from(x != y)).min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && x == b[j - 1] && a[i - 1] == y {
-                least = least.min(before[j - 1] + 1);
-            }
-            row.push(least);
-        }
-        if row.iter().all(|&steps| steps > bound) {
-            return None;
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last.last().copied().filter(|&steps| steps <= bound)
+    Some(strsim::osa_distance(a, b)).filter(|&steps| steps <= bound)
 }
 
 #[cfg(test)]
@@ -41,7 +23,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_slip_is_one_step() {
+    fn every_kind_of_typing_error_is_one_step() {
         check("search", "search", Some(0));
         check("search", "serch", Some(1));
         check("search", "seearch", Some(1));
@@ -56,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_further_than_the_bound_is_no_match() {
+    fn a_distance_above_the_bound_is_no_match() {
         check("search", "fetch", None);
         check("", "abc", None);
     }

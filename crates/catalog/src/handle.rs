@@ -1,10 +1,10 @@
-//! Where the current catalog lives.
+//! Publishes the current catalog snapshot.
 
 use tokio::sync::watch;
 
 use super::Catalog;
 
-/// The one place that holds the current snapshot. Readers take it whole; writers replace it whole.
+/// Holds the current snapshot. Readers clone it, writers replace it; it is never changed in place.
 #[derive(Debug)]
 pub struct CatalogHandle {
     current: watch::Sender<Catalog>,
@@ -16,22 +16,22 @@ impl CatalogHandle {
         Self { current: watch::Sender::new(catalog) }
     }
 
-    /// The snapshot of this moment.
+    /// The current snapshot.
     pub fn load(&self) -> Catalog {
         self.current.borrow().clone()
     }
 
-    /// Puts `catalog` in its place.
+    /// Replaces the current snapshot.
     pub fn replace(&self, catalog: Catalog) {
         self.current.send_replace(catalog);
     }
 
-    /// Derives the next snapshot from the current one. Two updates at once both count: the second sees the first's.
+    /// Derives the next snapshot from the current one, atomically: concurrent updates are applied one after the other.
     pub fn update(&self, next: impl FnOnce(&Catalog) -> Catalog) {
         self.current.send_modify(|current| *current = next(current));
     }
 
-    /// Tells of every snapshot from now on.
+    /// Receives every later snapshot.
     pub fn subscribe(&self) -> watch::Receiver<Catalog> {
         self.current.subscribe()
     }

@@ -1,19 +1,20 @@
-//! What tools there are, and everything that can be said about them without calling one.
+//! The tools of all backends: names, argument checks, TypeScript types, search. Calls no tool.
 //!
-//! A [`Catalog`] is an immutable snapshot: a run, a search and a listing each hold one and see no change under their
-//! feet. The owner of the backends swaps it as a whole through a [`CatalogHandle`].
+//! A [`Catalog`] is an immutable snapshot: a run, a search and a listing each hold one, and it never changes while they
+//! use it. The owner of the backends replaces the current snapshot through a [`CatalogHandle`].
 //!
 //! # Layout
-//! - [`names`]: original names and identifiers, and which means which
-//! - `backend`, `tool`: what a snapshot holds
-//! - `snapshot`, `resolve`, `suggest`: building it, finding in it, and what to say when nothing was found
-//! - [`arguments`]: checking a call's arguments against the tool's schema
+//! - `tool`, `backend`: what a snapshot contains
+//! - [`names`]: original names, their identifiers, and the lookup by either
+//! - `snapshot`, `handle`: building a snapshot and publishing it
+//! - `resolve`, `suggest`: from a path to a tool, and similar names for a path that does not exist
+//! - [`arguments`]: validation of a call's arguments against the tool's schema
 //! - [`types`]: TypeScript from JSON Schema
-//! - [`search`]: from a task in words to tools
-//! - [`cache`]: what is kept on disk between starts
+//! - [`search`]: from the description of a task to tools
+//! - [`cache`]: the tool lists on disk between starts
 //!
-//! Deliberately absent: policy. Who may call what is decided at the bridge; a catalog that should not show a tool is
-//! built without it.
+//! Deliberately absent: policy. The bridge decides which caller may call which tool; a catalog that must not show a tool
+//! is built without it.
 
 #![forbid(unsafe_code)]
 
@@ -35,5 +36,5 @@ pub use backend::{Backend, BackendState, Listing, ToolEntry, ToolRef};
 pub use handle::CatalogHandle;
 pub use resolve::Resolution;
 pub use snapshot::Catalog;
-pub use suggest::Misspelt;
+pub use suggest::UnknownName;
 pub use tool::Tool;

@@ -1,24 +1,25 @@
-//! From a path that someone wrote to the tool that it means.
+//! Resolves a tool path (`backend.tool` or `tool`) to a tool.
 
 use super::backend::ToolRef;
 use super::snapshot::Catalog;
 
-/// How many dots of a path are tried as the border between backend and tool. Names with more dots keep their identifier.
-const MAX_BORDERS: usize = 32;
+/// Maximum number of dots of a path that are tried as the separator between backend and tool. A name with more dots is
+/// still reachable by its identifier.
+const MAX_SEPARATORS: usize = 32;
 
-/// What a path means.
+/// The result of resolving a path.
 #[derive(Debug, Clone)]
 pub enum Resolution<'a> {
     /// One tool.
     Found(ToolRef<'a>),
-    /// A bare tool name that several backends have; at least two, by backend.
+    /// A tool name without backend that at least two backends have, sorted by backend.
     Ambiguous(Vec<ToolRef<'a>>),
     /// No tool.
     Unknown,
 }
 
 impl<'a> Resolution<'a> {
-    /// The one tool it means, if it means one.
+    /// The tool, if the path resolves to exactly one.
     pub fn found(self) -> Option<ToolRef<'a>> {
         match self {
             Self::Found(found) => Some(found),
@@ -28,15 +29,15 @@ impl<'a> Resolution<'a> {
 }
 
 impl Catalog {
-    /// The tool of that backend, each in either spelling.
+    /// A tool by backend and name. Each may be an original name or an identifier.
     pub fn tool(&self, backend: &str, tool: &str) -> Option<ToolRef<'_>> {
         self.backend(backend)?.tool(tool)
     }
 
-    /// What `backend.tool` or a bare `tool` means.
+    /// Resolves `backend.tool` or a bare `tool`.
     ///
-    /// Names may contain dots themselves: the longest backend name that fits is taken, and original names go before
-    /// identifiers, so that no tool can pose as another one.
+    /// Names may contain dots: the longest matching backend name wins, and original names take precedence over
+    /// identifiers, so that no tool can shadow another one.
     pub fn resolve(&self, path: &str) -> Resolution<'_> {
         match self.qualified(path) {
             Some(found) => Resolution::Found(found),
@@ -45,12 +46,12 @@ impl Catalog {
     }
 
     fn qualified(&self, path: &str) -> Option<ToolRef<'_>> {
-        let borders = || path.rmatch_indices('.').take(MAX_BORDERS).map(|(at, _)| (&path[..at], &path[at + 1..]));
-        let by_original = borders().find_map(|(backend, tool)| {
+        let splits = || path.rmatch_indices('.').take(MAX_SEPARATORS).map(|(at, _)| (&path[..at], &path[at + 1..]));
+        let by_original = splits().find_map(|(backend, tool)| {
             let backend = self.backend(backend).filter(|found| found.name() == backend)?;
             backend.tool(tool).filter(|found| found.tool().name == tool)
         });
-        by_original.or_else(|| borders().find_map(|(backend, tool)| self.tool(backend, tool)))
+        by_original.or_else(|| splits().find_map(|(backend, tool)| self.tool(backend, tool)))
     }
 
     fn bare(&self, name: &str) -> Resolution<'_> {
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dot_inside_a_name_is_no_border() {
+    fn a_dot_inside_a_name_is_no_separator() {
         check("my-search.x.y", &["my-search.x.y"]);
         check("a.b.d", &["a.b.d"]);
     }

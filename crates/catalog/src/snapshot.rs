@@ -1,16 +1,16 @@
-//! The catalog: one immutable view of all backends and tools.
+//! The catalog: an immutable snapshot of all backends and tools.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
-use super::backend::{Backend, BackendState, Listing, Shelf, ToolRef};
+use super::backend::{Backend, BackendState, Listing, ToolRef, ToolSet};
 use super::names::{NameTable, Scope};
 use super::resolve::Resolution;
 use super::search::{Hit, Index};
 
-/// All backends and tools at one moment. A clone is the same snapshot.
+/// An immutable snapshot of all backends and tools. Cloning is cheap and shares the snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     pub(super) inner: Arc<Inner>,
@@ -23,34 +23,34 @@ pub(super) struct Inner {
     pub(super) lookup: Arc<Lookup>,
 }
 
-/// What depends on names and tools alone, so that a mere change of state keeps it.
+/// The data that depends on names and tools only; snapshots that differ only in backend states share it.
 #[derive(Debug, Default)]
 pub(super) struct Lookup {
     pub(super) names: NameTable,
-    /// From any spelling of a tool to the (backend, tool) positions that have it.
+    /// From an original name or identifier of a tool to its (backend, tool) positions.
     pub(super) by_tool: HashMap<String, Vec<(usize, usize)>>,
     index: OnceLock<Index>,
 }
 
 impl Catalog {
-    /// A snapshot of `listings`; of two listings with one name the first is used.
+    /// A snapshot of `listings`. Of several listings with one name, the first is used.
     pub fn new(listings: Vec<Listing>) -> Self {
-        let shelves = listings
+        let tool_sets = listings
             .into_iter()
-            .map(|listing| (listing.state, Arc::new(Shelf::new(listing.name, listing.tools, listing.tags))))
+            .map(|listing| (listing.state, Arc::new(ToolSet::new(listing.name, listing.tools, listing.tags))))
             .collect();
-        Self::from_shelves(shelves)
+        Self::from_tool_sets(tool_sets)
     }
 
-    fn from_shelves(mut shelves: Vec<(BackendState, Arc<Shelf>)>) -> Self {
+    fn from_tool_sets(mut tool_sets: Vec<(BackendState, Arc<ToolSet>)>) -> Self {
         let mut seen = HashSet::new();
-        shelves.retain(|(_, shelf)| seen.insert(shelf.name.clone()));
-        shelves.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
-        let names = NameTable::new(shelves.iter().map(|(_, shelf)| shelf.name.as_str()), Scope::Global);
-        let backends: Vec<Backend> = shelves
+        tool_sets.retain(|(_, tool_set)| seen.insert(tool_set.name.clone()));
+        tool_sets.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
+        let names = NameTable::new(tool_sets.iter().map(|(_, tool_set)| tool_set.name.as_str()), Scope::Global);
+        let backends: Vec<Backend> = tool_sets
             .into_iter()
             .zip(names.names())
-            .map(|((state, shelf), name)| Backend { identifier: name.identifier.clone(), state, shelf })
+            .map(|((state, tool_set), name)| Backend { identifier: name.identifier.clone(), state, tool_set })
             .collect();
         let by_tool = spellings(&backends);
         Self {
@@ -58,20 +58,20 @@ impl Catalog {
         }
     }
 
-    /// The same with `listing` in place of what its backend was, or added.
+    /// This snapshot with `listing` added, or replacing the backend of the same name.
     pub fn with(&self, listing: Listing) -> Self {
-        let shelf = Arc::new(Shelf::new(listing.name, listing.tools, listing.tags));
-        let mut shelves = self.shelves_but(&shelf.name);
-        shelves.push((listing.state, shelf));
-        Self::from_shelves(shelves)
+        let tool_set = Arc::new(ToolSet::new(listing.name, listing.tools, listing.tags));
+        let mut tool_sets = self.tool_sets_except(&tool_set.name);
+        tool_sets.push((listing.state, tool_set));
+        Self::from_tool_sets(tool_sets)
     }
 
-    /// The same without the backend of that original name.
+    /// This snapshot without the backend of that original name.
     pub fn without(&self, backend: &str) -> Self {
-        Self::from_shelves(self.shelves_but(backend))
+        Self::from_tool_sets(self.tool_sets_except(backend))
     }
 
-    /// The same with another state for the backend of that original name. Cheap: nothing is indexed again.
+    /// This snapshot with another state of the backend of that original name. Shares names and search index.
     pub fn with_state(&self, backend: &str, state: BackendState) -> Self {
         let mut backends = self.inner.backends.clone();
         if let Some(changed) = backends.iter_mut().find(|candidate| candidate.name() == backend) {
@@ -80,9 +80,9 @@ impl Catalog {
         Self { inner: Arc::new(Inner { backends, lookup: Arc::clone(&self.inner.lookup) }) }
     }
 
-    fn shelves_but(&self, name: &str) -> Vec<(BackendState, Arc<Shelf>)> {
+    fn tool_sets_except(&self, name: &str) -> Vec<(BackendState, Arc<ToolSet>)> {
         let others = self.inner.backends.iter().filter(|backend| backend.name() != name);
-        others.map(|backend| (backend.state.clone(), Arc::clone(&backend.shelf))).collect()
+        others.map(|backend| (backend.state.clone(), Arc::clone(&backend.tool_set))).collect()
     }
 
     /// All backends, sorted by original name.
@@ -90,12 +90,12 @@ impl Catalog {
         &self.inner.backends
     }
 
-    /// The spellings of the backends.
+    /// The names of the backends.
     pub fn backend_names(&self) -> &NameTable {
         &self.inner.lookup.names
     }
 
-    /// The backend that `spelling` means, original or identifier.
+    /// The backend with that original name or identifier.
     pub fn backend(&self, spelling: &str) -> Option<&Backend> {
         self.inner.backends.get(self.inner.lookup.names.resolve(spelling)?)
     }
@@ -110,7 +110,7 @@ impl Catalog {
         self.backends().iter().map(|backend| backend.tools().len()).sum()
     }
 
-    /// What `__getToolInterface` answers: `backend.tool` or a tool name that only one backend has.
+    /// The result of `__getToolInterface`: `path` is `backend.tool` or a tool name that only one backend has.
     pub fn interface(&self, path: &str) -> Option<Value> {
         match self.resolve(path) {
             Resolution::Found(found) => Some(found.interface()),
@@ -118,7 +118,7 @@ impl Catalog {
         }
     }
 
-    /// The tools that fit a task, best first: see [`search`](super::search).
+    /// The tools that match a query, best first: see [`search`](super::search).
     ///
     /// With a `tag`, only tools of backends that carry it.
     pub fn search(&self, query: &str, limit: usize, tag: Option<&str>) -> Vec<Hit> {

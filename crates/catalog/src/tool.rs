@@ -1,4 +1,4 @@
-//! One tool as its backend describes it.
+//! One tool as its backend describes it in `tools/list`.
 
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// The deepest text that is read as a value.
-const DEEPEST: usize = 127;
+/// Maximum nesting depth of a tool object; serde_json parses no deeper.
+const MAX_NESTING: usize = 127;
 
 static ANY_OBJECT: LazyLock<Value> = LazyLock::new(|| json!({ "type": "object" }));
 
-/// A tool as its backend lists it. There may be thousands, so a clone shares what the backend sent.
+/// A tool as its backend lists it. A clone shares the tool object, because there may be thousands of tools.
 #[derive(Debug, Clone)]
 pub struct Tool {
-    /// The backend's own name for it, unsanitised.
+    /// The name that the backend uses, unsanitised.
     pub name: String,
     raw: Arc<Raw>,
 }
 
-/// A tool object as a value, or as text until somebody looks into it: most tools of a cache are never looked into.
+/// A tool object, parsed on first use: most tools that are loaded from the cache are never inspected.
 #[derive(Debug)]
 struct Raw {
     text: Option<Box<RawValue>>,
@@ -27,44 +27,44 @@ struct Raw {
 }
 
 impl Tool {
-    /// Reads a tool object of `tools/list`; `None` where it has no name to call it by.
+    /// Reads a tool object of `tools/list`; `None` if it has no name.
     pub fn from_raw(raw: Value) -> Option<Self> {
         let name = raw.get("name")?.as_str()?.to_owned();
         Some(Self { name, raw: Arc::new(Raw { text: None, value: raw.into() }) })
     }
 
-    /// The tool object as the backend sent it, for clients that want all of it.
+    /// The tool object as the backend sent it.
     pub fn raw(&self) -> &Value {
         self.raw.value.get_or_init(|| self.read_text())
     }
 
-    /// The same, for the caller to change.
+    /// An owned copy of [`raw`](Self::raw).
     pub fn to_raw(&self) -> Value {
         self.raw.value.get().cloned().unwrap_or_else(|| self.read_text())
     }
 
-    /// The tool object as text, where it came as text that can be passed on as it is.
+    /// The tool object as JSON text, if it was read from text that clients can receive unchanged.
     pub fn text(&self) -> Option<&str> {
         self.raw.text.as_deref().map(RawValue::get).filter(|text| is_plain(text))
     }
 
-    /// A text that nests deeper than any value we take says nothing but the name.
+    /// Parses the text. A text that exceeds the nesting limit becomes an object with only the name.
     fn read_text(&self) -> Value {
         let text = self.raw.text.as_deref().map_or("null", RawValue::get);
         serde_json::from_str(text).unwrap_or_else(|_| json!({ "name": self.name }))
     }
 
-    /// What it does, for a reader.
+    /// The tool's description.
     pub fn description(&self) -> Option<&str> {
         self.raw().get("description")?.as_str()
     }
 
-    /// JSON Schema of its one argument object; any object, where the backend gives none.
+    /// JSON Schema of the arguments object; accepts any object if the backend declares none.
     pub fn input_schema(&self) -> &Value {
         self.schema("inputSchema").unwrap_or(&ANY_OBJECT)
     }
 
-    /// JSON Schema of its structured result, where the backend declares one.
+    /// JSON Schema of the structured result, if the backend declares one.
     pub fn output_schema(&self) -> Option<&Value> {
         self.schema("outputSchema")
     }
@@ -74,8 +74,8 @@ impl Tool {
     }
 }
 
-/// Whether a JSON text is one line that every client reads as we do: it nests no deeper than a value may, and holds
-/// neither escapes that may be half a character nor numbers that may be too large.
+/// Whether a JSON text is one line that every client parses to the same value: within the nesting limit, without `\u`
+/// escapes (which may be lone surrogates) and without exponents (which may exceed a double).
 fn is_plain(text: &str) -> bool {
     let mut depth = 0_usize;
     let mut before = 0_u8;
@@ -89,7 +89,7 @@ fn is_plain(text: &str) -> bool {
             b'\n' | b'\r' => return false,
             _ => {}
         }
-        if depth > DEEPEST {
+        if depth > MAX_NESTING {
             return false;
         }
         before = byte;
@@ -97,7 +97,7 @@ fn is_plain(text: &str) -> bool {
     true
 }
 
-/// Goes past the end of a string whose opening quote was read; false, if it is not plain.
+/// Skips the rest of a string after its opening quote; false if the string has a `\u` escape or does not end.
 fn skip_plain_string(bytes: &mut std::str::Bytes<'_>) -> bool {
     while let Some(byte) = bytes.next() {
         match byte {

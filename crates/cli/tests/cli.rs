@@ -65,7 +65,7 @@ fn the_report_of_a_result_has_the_documented_form() {
     let expected = "ok value safe_to_retry executionMs logs calls usage isolation engine warnings executionId path";
     assert_eq!(keys.join(" "), expected);
     assert_eq!((&report["ok"], &report["value"]), (&json!(true), &json!([1])));
-    assert_eq!(report["logs"], json!({ "stdout": ["x"], "stderr": ["y"] }));
+    assert_eq!(report["logs"], json!({ "stdout": ["x"], "stderr": ["y"], "dropped": 0 }));
     assert!(report["executionMs"].as_f64() > Some(0.0));
     assert_eq!(report["isolation"]["mode"], "process");
     assert_eq!(ran.stderr, "", "the console is in the report");

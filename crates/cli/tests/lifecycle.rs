@@ -115,3 +115,34 @@ fn a_run_sees_nothing_of_the_one_before() {
         }
     });
 }
+
+/// What a command in the middle of a run prints after this signal.
+fn ended_by(signal: rustix::process::Signal) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"))
+        .args(["run", "-", "--demo"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let program = b"await demo.create_note({ name: 'a', text: 'b' }); console.log('here'); await sleep(25000);";
+    command.stdin.take().expect("piped").write_all(program).expect("read");
+    let mut said = BufReader::new(command.stderr.take().expect("piped"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("a line");
+    assert_eq!(line, "here\n");
+    rustix::process::kill_process(Pid::from_child(&command), signal).expect("sent");
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut said, &mut rest).expect("text");
+    (command.wait().expect("it ends").code().expect("an exit code"), rest)
+}
+
+#[test]
+fn a_signal_ends_a_run_with_its_report() {
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+        let (code, said) = ended_by(signal);
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains("error[ABORTED]: cancelled during sandbox execution"), "{said}");
+        assert!(said.contains("demo.create_note") && said.contains("applied"), "{said}");
+    }
+}

@@ -1,4 +1,4 @@
-//! What a new configuration changes, so that only that is restarted.
+//! Compares two configurations, so that only the changed servers are restarted.
 
 use super::checked::Checked;
 use super::values::BackendName;
@@ -10,22 +10,22 @@ pub struct Changes {
     pub added: Vec<BackendName>,
     /// Servers to stop.
     pub removed: Vec<BackendName>,
-    /// Servers that are reached otherwise now: stop and start.
+    /// Servers whose transport changed: stop and start.
     pub changed: Vec<BackendName>,
-    /// Servers whose limits, globs or tags changed: they go on running.
+    /// Servers of which only limits, filters or tags changed: they continue to run.
     pub retuned: Vec<BackendName>,
-    /// Whether anything but the servers changed.
+    /// Whether Toolgate's own settings changed.
     pub settings_changed: bool,
 }
 
 impl Changes {
-    /// Whether there is nothing to do.
+    /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Compares two configurations. A server that is switched off counts as absent.
+/// Compares two configurations. A disabled server counts as absent.
 pub fn diff(old: &Checked, new: &Checked) -> Changes {
     let mut changes = Changes { settings_changed: old.settings != new.settings, ..Changes::default() };
     for (name, backend) in &new.backends {
@@ -43,13 +43,12 @@ pub fn diff(old: &Checked, new: &Checked) -> Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::raw::Raw;
     use crate::text::{Format, Source};
     use crate::{Env, check};
 
     fn read(text: &str) -> Checked {
         let source = Source::new("toolgate.json".as_ref(), Format::Json, text);
-        check(&Raw::read(source).unwrap(), &Env::new(None, "/w")).unwrap()
+        check(source, &Env::new(None, "/w")).unwrap()
     }
 
     #[test]

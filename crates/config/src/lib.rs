@@ -1,17 +1,18 @@
-//! The configuration file: found, read, checked, watched and edited.
+//! The configuration file: finds, reads, validates, watches and edits it.
 //!
 //! # Layout
-//! - [`lookup`]: which file
-//! - [`text`]: bytes to one tree with positions, for JSONC, YAML and TOML
-//! - [`raw`]: the tree as the file's settings; the one list of what may be set
-//! - [`values`], [`vars`]: what settings are made of, and variables in them
-//! - [`checked`]: what the program may rely on
-//! - [`schema`]: what editors check by
-//! - [`mod@diff`], [`watch`]: what changed, and when
-//! - [`edit`]: adding and removing servers without disturbing the rest
-//! - [`clients`]: the files of MCP clients, to import from and to connect
+//! - [`lookup`]: finds the file
+//! - [`text`]: parses JSONC, YAML and TOML into one tree with source positions
+//! - `raw`: the settings as written in the file; the only list of settings
+//! - [`values`], [`vars`]: the types of single values, and `${VAR}` substitution
+//! - [`checked`]: the validated configuration that the program uses
+//! - [`problem`]: errors and warnings with file, line and column
+//! - [`schema`]: the JSON Schema for editors
+//! - [`mod@diff`], [`watch`]: what a changed file changes, and when it changed
+//! - [`edit`]: adds and removes servers and keeps comments and layout
+//! - [`clients`]: the files of MCP clients, to import servers and to add Toolgate
 //!
-//! Nothing here connects to a server.
+//! Deliberately absent: nothing here connects to a server.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +22,7 @@ pub mod diff;
 pub mod edit;
 pub mod lookup;
 pub mod problem;
-pub mod raw;
+mod raw;
 pub mod schema;
 pub mod text;
 pub mod values;
@@ -30,13 +31,18 @@ pub mod watch;
 
 use std::path::Path;
 
-pub use checked::{Checked, check};
+pub use checked::Checked;
 pub use diff::{Changes, diff};
 pub use problem::Problem;
 pub use vars::Env;
 
-/// Reads and checks a file.
+/// Reads and validates a file.
 pub fn load(file: &Path, env: &Env) -> Result<Checked, Vec<Problem>> {
-    let source = text::Source::open(file).map_err(|problem| vec![*problem])?;
-    check(&raw::Raw::read(source)?, env)
+    check(text::Source::open(file).map_err(|problem| vec![*problem])?, env)
+}
+
+/// Validates a text. Reports all problems at once; no server is started and no host name is resolved, but the `envFile`
+/// of a server is read.
+pub fn check(source: text::Source, env: &Env) -> Result<Checked, Vec<Problem>> {
+    checked::check(&raw::Raw::read(source)?, env)
 }

@@ -1,29 +1,30 @@
-//! Finds the configuration file: the one named, else `toolgate.*` here, else in the user's configuration folder.
+//! Finds the configuration file: the one given, otherwise `toolgate.*` in the working directory, otherwise in the user's
+//! configuration directory.
 
 use std::path::{Path, PathBuf};
 
 use super::vars::Env;
 
-/// The names that are looked for in each folder.
-pub const NAMES: [&str; 5] = ["toolgate.json", "toolgate.jsonc", "toolgate.yaml", "toolgate.yml", "toolgate.toml"];
+/// The file names that are searched in each directory.
+const FILE_NAMES: [&str; 5] = ["toolgate.json", "toolgate.jsonc", "toolgate.yaml", "toolgate.yml", "toolgate.toml"];
 
-/// Why no file was chosen.
+/// Why no file was found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
-    /// The file that was asked for is not there.
-    #[error("there is no file {}", .0.display())]
+    /// The given file does not exist.
+    #[error("no such file: {}", .0.display())]
     Missing(PathBuf),
-    /// Which one is meant, only the user knows.
-    #[error("{} holds several configurations: {}; keep one, or choose by --config", folder.display(), names.join(", "))]
+    /// A directory has several configuration files.
+    #[error("{} has several configuration files: {}; keep one, or choose one with --config", folder.display(), names.join(", "))]
     Several {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
-        /// The files in it.
+        /// Its configuration files.
         names: Vec<&'static str>,
     },
 }
 
-/// The file to read; none if there is no configuration anywhere.
+/// The configuration file; `None` if there is none.
 pub fn find(asked: Option<&Path>, env: &Env) -> Result<Option<PathBuf>, FindError> {
     if let Some(asked) = asked {
         let path = env.cwd().join(asked);
@@ -41,7 +42,7 @@ pub fn user_folder(env: &Env) -> Option<PathBuf> {
 }
 
 fn in_folder(folder: &Path) -> Result<Option<PathBuf>, FindError> {
-    let names: Vec<&'static str> = NAMES.into_iter().filter(|name| folder.join(name).is_file()).collect();
+    let names: Vec<&'static str> = FILE_NAMES.into_iter().filter(|name| folder.join(name).is_file()).collect();
     match names.as_slice() {
         [] => Ok(None),
         [name] => Ok(Some(folder.join(name))),

@@ -1,11 +1,11 @@
-//! What is wrong with a configuration, in words for the person who wrote it.
+//! Errors and warnings about a configuration file.
 //!
-//! A problem says where, what, and what to do. It never quotes a value that may be a secret.
+//! A problem has a position, a message and often a suggested fix. It never quotes a value, which may be a secret.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A place in a text, counted from 1.
+/// A position in a text, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The line.
@@ -17,31 +17,31 @@ pub struct Position {
 /// Whether the configuration can still be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// It can't.
+    /// The configuration is rejected.
     Error,
-    /// It can; something in it has no effect or may surprise.
+    /// The configuration is accepted; a setting has no effect or may be a mistake.
     Warning,
 }
 
-/// One finding.
+/// An error or a warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The file it is in.
     pub file: PathBuf,
-    /// Where in the file; none if the file as a whole is meant.
+    /// The position in the file; `None` for a problem of the whole file.
     pub position: Option<Position>,
     /// The setting, such as `mcpServers.github.env.TOKEN`; empty for the whole file.
     pub path: String,
-    /// What is wrong.
+    /// The description of the problem.
     pub message: String,
-    /// What to do about it.
+    /// A suggested fix.
     pub help: Option<String>,
-    /// How bad it is.
+    /// Error or warning.
     pub severity: Severity,
 }
 
 impl Problem {
-    /// An error about a file as a whole.
+    /// An error about the whole file.
     pub(crate) fn of_file(file: &Path, message: impl Into<String>) -> Self {
         let message = printable(&message.into());
         let severity = Severity::Error;
@@ -91,12 +91,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Keys and names come from files that others may have written: no control character reaches a terminal,
-/// and a very long name does not drown the rest.
+/// Replaces control characters and truncates: keys and names come from files of other programs and are printed to a
+/// terminal.
 fn printable(text: &str) -> String {
-    const LONGEST: usize = 400;
-    let mut shown: String = text.chars().take(LONGEST).map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect();
-    if text.chars().nth(LONGEST).is_some() {
+    const MAX_CHARS: usize = 400;
+    let mut shown: String = text.chars().take(MAX_CHARS).map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect();
+    if text.chars().nth(MAX_CHARS).is_some() {
         shown.push('…');
     }
     shown

@@ -1,11 +1,11 @@
-//! The JSON Schema that editors check and complete a configuration by.
+//! The JSON Schema of the configuration, for validation and completion in editors.
 //!
-//! Made from the raw types, so it knows every setting. It judges shapes and spellings, not what only the
-//! reader can know: variables, ranges of units, names that must match.
+//! Generated from the raw types, so it has every setting. It cannot validate variables, ranges of values with units and
+//! names that refer to other entries.
 
 use serde_json::{Value as Json, json};
 
-use super::raw::{File, Shape};
+use super::raw::{File, RawSetting};
 
 /// The schema of a whole file.
 pub fn schema() -> Json {

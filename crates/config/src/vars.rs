@@ -1,13 +1,13 @@
-//! Variables in settings: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, and `$${` for a literal `${`.
+//! Variable substitution in settings: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, and `$${` for a literal `${`.
 //!
-//! Also VS Code's and Cursor's own `${userHome}`, `${workspaceFolder}`, `${workspaceFolderBasename}`,
-//! `${pathSeparator}` and `${/}`. A default is used when the variable is unset or empty, as in a shell, and is
-//! not itself filled in. What a variable brings is not looked at again, so a value can't smuggle in another variable.
+//! Also the VS Code and Cursor variables `${userHome}`, `${workspaceFolder}`, `${workspaceFolderBasename}`,
+//! `${pathSeparator}` and `${/}`. A default applies if the variable is unset or empty, as in a shell. Substitution is not
+//! recursive: variables inside a default or inside a variable's value are not substituted.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What the configuration may know of the process it is read in.
+/// The process environment that a configuration is read in.
 #[derive(Clone)]
 pub struct Env {
     variables: BTreeMap<String, String>,
@@ -16,7 +16,7 @@ pub struct Env {
 }
 
 impl std::fmt::Debug for Env {
-    // Values of variables are secrets as often as not.
+    // Values of variables may be secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Env").field("home", &self.home).field("cwd", &self.cwd).finish_non_exhaustive()
     }
@@ -37,7 +37,7 @@ impl Env {
         Self { variables: BTreeMap::new(), home, cwd: cwd.into() }
     }
 
-    /// The same with one variable more.
+    /// This environment with one more variable.
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.variables.insert(name.to_owned(), value.to_owned());
         self
@@ -53,26 +53,26 @@ impl Env {
         self.home.as_deref()
     }
 
-    /// The folder we were started in.
+    /// The working directory.
     pub fn cwd(&self) -> &Path {
         &self.cwd
     }
 
-    /// A folder from an `XDG_*_HOME` variable, which counts only if it is absolute, or one below the home folder.
+    /// The directory of an `XDG_*_HOME` variable if it is absolute, otherwise `below_home` in the home directory.
     pub(crate) fn xdg(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
         let set = self.var(variable).map(PathBuf::from).filter(|dir| dir.is_absolute());
         set.or_else(|| Some(self.home()?.join(below_home)))
     }
 }
 
-/// Why a text could not be filled in.
+/// Why a substitution failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// The variable is not set.
+    /// The environment variable is not set.
     Unset(String),
-    /// VS Code would have asked its user.
+    /// `${input:…}`, which VS Code asks its user for.
     Input(String),
-    /// The client would have known this, we don't.
+    /// A variable of a client that Toolgate does not support.
     Unknown(String),
     /// `${` without `}`.
     Unclosed,
@@ -83,29 +83,29 @@ impl Missing {
         match self {
             Self::Unset(name) => format!("the environment variable {name} is not set"),
             Self::Input(name) => {
-                format!("${{input:{name}}} is a question that VS Code asks its user, and Toolgate can't ask")
+                format!("${{input:{name}}} is not supported: VS Code asks the user for its value, Toolgate cannot")
             }
-            Self::Unknown(name) => format!("${{{name}}} is not a variable that is known here"),
-            Self::Unclosed => "${ is never closed by }".to_owned(),
+            Self::Unknown(name) => format!("${{{name}}} is not a supported variable"),
+            Self::Unclosed => "unterminated variable: ${ without }".to_owned(),
         }
     }
 
     pub(crate) fn help(&self) -> String {
         match self {
-            Self::Unset(name) => format!("set {name}, or write ${{{name}:-a default}}"),
+            Self::Unset(name) => format!("set {name}, or give a default: ${{{name}:-default}}"),
             Self::Input(name) => {
                 let variable: String = name
                     .chars()
                     .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
                     .collect();
-                format!("put the answer in an environment variable and write ${{{variable}}}")
+                format!("set an environment variable and write ${{{variable}}}")
             }
-            Self::Unknown(_) | Self::Unclosed => "write $${ where a literal ${ is meant".to_owned(),
+            Self::Unknown(_) | Self::Unclosed => "write $${ for a literal ${".to_owned(),
         }
     }
 }
 
-/// Fills in all variables of a text, or names all that are missing. `folder` is that of the file.
+/// Substitutes all variables of a text, or reports all that failed. `folder` is the directory of the file.
 pub(crate) fn fill(text: &str, env: &Env, folder: &Path) -> Result<String, Vec<Missing>> {
     let mut filled = String::with_capacity(text.len());
     let mut missing = Vec::new();
@@ -164,7 +164,7 @@ fn value(inside: &str, env: &Env, folder: &Path) -> Result<String, Missing> {
     }
 }
 
-/// The project that a file belongs to: its folder, or the one above `.vscode` or `.cursor`.
+/// The project directory of a file: its directory, or the parent of `.vscode` or `.cursor`.
 fn workspace(folder: &Path) -> &Path {
     let inner = folder.file_name().is_some_and(|name| name == ".vscode" || name == ".cursor");
     if inner { folder.parent().unwrap_or(folder) } else { folder }
@@ -174,7 +174,7 @@ fn lossy(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Writes a text so that [`fill`] gives it back as it is.
+/// Escapes a text so that [`fill`] returns it unchanged.
 pub(crate) fn escape(text: &str) -> String {
     text.replace("${", "$${")
 }
@@ -213,8 +213,9 @@ mod tests {
     fn every_missing_variable_is_named() {
         let unset = |name: &str| format!("the environment variable {name} is not set");
         check("${X}${A}${env:Y}", Err(&[&unset("X"), &unset("Y")]));
-        check("${input:key}", Err(&["${input:key} is a question that VS Code asks its user, and Toolgate can't ask"]));
-        check("${a b}", Err(&["${a b} is not a variable that is known here"]));
-        check("${A", Err(&["${ is never closed by }"]));
+        let input = "${input:key} is not supported: VS Code asks the user for its value, Toolgate cannot";
+        check("${input:key}", Err(&[input]));
+        check("${a b}", Err(&["${a b} is not a supported variable"]));
+        check("${A", Err(&["unterminated variable: ${ without }"]));
     }
 }

@@ -1,9 +1,9 @@
-//! Notices that the configuration file was saved, and reads it again.
+//! Reloads the configuration file when it changes.
 //!
-//! Looks at the file's identity, size and time instead of asking the kernel for events: that works on every
-//! file system and survives editors that replace the file. A file is read only once it looked the same
-//! twice, so a half-written one is not reported. What can't be used changes nothing: the old
-//! configuration stays, and the problems are told.
+//! Polls inode, size and modification time instead of using kernel events: this works on every file system and with
+//! editors that replace the file. A changed file is read only after two polls found it unchanged, so that a partially
+//! written file is not read. If the new file has errors, the old configuration stays in effect and the errors are
+//! reported.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use tokio::sync::watch;
 
 use super::{Checked, Env, Problem, load};
 
-/// The configuration in force, and what is wrong with the file as it is now.
+/// The configuration in effect, and the errors of the current file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
-    /// The last one that could be used.
+    /// The last valid configuration.
     pub config: Arc<Checked>,
-    /// Why the file as it is now can't be used; empty if it can.
+    /// The problems of the current file, if it is invalid.
     pub problems: Vec<Problem>,
 }
 
-/// Watches the file of a configuration until every receiver is gone.
+/// Watches the file of a configuration until all receivers are dropped.
 pub fn watch(config: Arc<Checked>, env: Env, every: Duration) -> watch::Receiver<State> {
     let mut watcher = Watcher::new(config, env);
     let (sender, receiver) = watch::channel(watcher.state.clone());
@@ -34,7 +34,7 @@ pub fn watch(config: Arc<Checked>, env: Env, every: Duration) -> watch::Receiver
                 _ = ticks.tick() => {}
                 () = sender.closed() => return,
             }
-            // Off the runtime's threads: a file may lie on a slow disk.
+            // File access may block, so it runs outside the runtime's threads.
             let Ok((moved, changed)) = tokio::task::spawn_blocking(move || {
                 let changed = watcher.look();
                 (watcher, changed)
@@ -52,15 +52,15 @@ pub fn watch(config: Arc<Checked>, env: Env, every: Duration) -> watch::Receiver
     receiver
 }
 
-/// One look at a time, so that tests need no clock.
+/// The state of the poll loop. Each poll is one call of `look`, so that tests need no clock.
 struct Watcher {
     file: PathBuf,
     env: Env,
     state: State,
-    /// How the file looked last time; none before the first look.
-    seen: Option<Print>,
-    /// How it looked when it was last read.
-    read: Option<Print>,
+    /// The file's metadata at the last poll; `None` before the first.
+    seen: Option<Fingerprint>,
+    /// The file's metadata when it was last read.
+    read: Option<Fingerprint>,
 }
 
 impl Watcher {
@@ -69,14 +69,14 @@ impl Watcher {
         Self { file: state.config.file.clone(), env, state, seen: None, read: None }
     }
 
-    /// Whether the state is another one now.
+    /// Polls once; returns whether the state changed.
     fn look(&mut self) -> bool {
-        let print = Print::of(&self.file);
-        let settled = self.seen.replace(print) == Some(print);
-        if !settled || self.read == Some(print) {
+        let current = Fingerprint::of(&self.file);
+        let settled = self.seen.replace(current) == Some(current);
+        if !settled || self.read == Some(current) {
             return false;
         }
-        self.read = Some(print);
+        self.read = Some(current);
         let state = match load(&self.file, &self.env) {
             Ok(config) => State { config: Arc::new(config), problems: Vec::new() },
             Err(problems) => State { config: self.state.config.clone(), problems },
@@ -87,14 +87,14 @@ impl Watcher {
     }
 }
 
-/// What tells one saved state of a file from another.
+/// The metadata that changes when a file is saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Print {
+enum Fingerprint {
     Absent,
     Present { modified: Option<SystemTime>, size: u64, inode: u64 },
 }
 
-impl Print {
+impl Fingerprint {
     fn of(file: &Path) -> Self {
         match std::fs::metadata(file) {
             Ok(meta) => Self::Present { modified: meta.modified().ok(), size: meta.len(), inode: inode(&meta) },
@@ -136,7 +136,7 @@ mod tests {
             std::fs::write(self.folder.path().join("toolgate.json"), text).unwrap();
         }
 
-        /// Looks until the file has settled; whether anything changed, and what is in force.
+        /// Polls until the file is unchanged; returns whether the state changed, the backends, and the number of problems.
         fn settle(&mut self) -> (bool, String, usize) {
             let changed = [self.watcher.look(), self.watcher.look(), self.watcher.look()].contains(&true);
             let names: Vec<String> = self.watcher.state.config.backends.keys().map(ToString::to_string).collect();

@@ -106,7 +106,7 @@ impl Tracker {
         if filter.query.is_some() {
             return Err("bad arguments: list_issues has no query, search_issues has".to_owned());
         }
-        Ok(self.scope(&filter))
+        Ok(self.page(&filter))
     }
 
     pub(super) fn search(&self, given: Map<String, Value>) -> Outcome {
@@ -114,7 +114,7 @@ impl Tracker {
         if filter.query.as_deref().unwrap_or_default().trim().is_empty() {
             return Err("bad arguments: query is missing".to_owned());
         }
-        Ok(self.scope(&filter))
+        Ok(self.page(&filter))
     }
 
     pub(super) fn get(&self, given: Map<String, Value>) -> Outcome {
@@ -144,7 +144,7 @@ impl Tracker {
         self.issues.iter().map(|issue| issue.number.to_string())
     }
 
-    fn scope(&self, filter: &Filter) -> Value {
+    fn page(&self, filter: &Filter) -> Value {
         let limit = filter.limit.unwrap_or(USUAL).clamp(1, MOST);
         let found: Vec<&Issue> = self.issues.iter().filter(|issue| filter.accepts(issue)).collect();
         let shown: Vec<Value> = found.iter().skip(filter.offset).take(limit).map(|issue| summary(issue)).collect();
@@ -233,9 +233,9 @@ mod tests {
         assert!(total > 100 && total < u64::from(COUNT), "{total}");
         let (mut seen, mut offset) = (0, json!(0));
         while !offset.is_null() {
-            let scope = list(json!({ "state": "open", "offset": offset, "limit": 50 }));
-            seen += scope["issues"].as_array().unwrap().len() as u64;
-            offset = scope["next_offset"].clone();
+            let page = list(json!({ "state": "open", "offset": offset, "limit": 50 }));
+            seen += page["issues"].as_array().unwrap().len() as u64;
+            offset = page["next_offset"].clone();
         }
         assert_eq!(seen, total);
     }

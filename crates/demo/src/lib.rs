@@ -26,8 +26,8 @@ use tokio_util::sync::CancellationToken;
 use self::issues::Tracker;
 use self::notes::Notes;
 use toolgate_mcp::server::{
-    Change, Completion, Fault, Identity, News, RequestScope, ResourceCall, Service, ServiceFuture, ToolCall, Watch,
-    ready,
+    Change, ChangeNotice, Completion, Fault, Identity, RequestScope, ResourceCall, Service, ServiceFuture, ToolCall,
+    Watch, ready,
 };
 
 /// Changes that a slow listener may miss before it is told to look at everything.
@@ -41,7 +41,7 @@ const ABOUT: &str = "A demo server: 240 issues of an imaginary project, notes th
 pub struct Demo {
     tracker: Mutex<Tracker>,
     notes: Mutex<Notes>,
-    changes: broadcast::Sender<News>,
+    changes: broadcast::Sender<ChangeNotice>,
 }
 
 impl Default for Demo {
@@ -130,7 +130,7 @@ impl Service for Demo {
         true
     }
 
-    fn changes(&self) -> broadcast::Receiver<News> {
+    fn changes(&self) -> broadcast::Receiver<ChangeNotice> {
         self.changes.subscribe()
     }
 }

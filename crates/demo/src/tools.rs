@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 /// Every tool.
 pub(super) fn all() -> Vec<Value> {
     vec![
-        tool("list_issues", "Lists issues of the project by number, scope by scope.", READS)
+        tool("list_issues", "Lists issues of the project by number, page by page.", READS)
             .takes(filters(json!({})), &[])
             .gives(page_of_issues()),
         tool("search_issues", "Searches issues for all words of a query in title, text and labels.", READS)
@@ -141,7 +141,7 @@ fn issue(further: &[&str]) -> Value {
 }
 
 fn page_of_issues() -> Value {
-    let next = json!({ "type": ["integer", "null"], "description": "The offset of the next scope, if there is one." });
+    let next = json!({ "type": ["integer", "null"], "description": "The offset of the next page, if there is one." });
     let total = json!({ "type": "integer", "description": "How many there are in all." });
     let issues = json!({ "type": "array", "items": issue(&[]) });
     object(json!({ "issues": issues, "total": total, "next_offset": next }), &["issues", "total", "next_offset"])

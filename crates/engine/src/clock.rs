@@ -1,10 +1,10 @@
-//! A process's own processor time, read from outside.
+//! Processor time of another process.
 
 use std::time::Duration;
 
 use rustix::process::Pid;
 
-/// The clock of one process's main thread, which is where its program runs.
+/// The processor time of one process's main thread, on which its program runs.
 #[derive(Debug, Clone)]
 pub(crate) struct CpuClock(String);
 
@@ -13,7 +13,7 @@ impl CpuClock {
         CpuClock(format!("/proc/{}/schedstat", pid.as_raw_nonzero()))
     }
 
-    /// Time on a processor so far; zero when the system does not say.
+    /// Processor time so far; zero when the system does not provide it.
     pub(crate) fn read(&self) -> Duration {
         let text = std::fs::read_to_string(&self.0).unwrap_or_default();
         let nanoseconds = text.split_whitespace().next().and_then(|first| first.parse().ok());
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_moves_the_clock() {
+    fn computing_advances_the_clock() {
         let clock = CpuClock::of(rustix::process::getpid());
         let before = clock.read();
         let mut sum = 0u64;

@@ -1,7 +1,6 @@
-//! What a program may ask of the world: host functions and tools.
+//! What a program can reach outside its sandbox: host functions and tools.
 //!
-//! A run has one host. The default knows nothing, so a program can reach nothing that an embedder
-//! did not put there by name.
+//! A run has one host. The default host is empty: a program can reach only what an embedder adds by name.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,13 +11,13 @@ use serde_json::{Value, json};
 use toolgate_wire::CallState;
 pub use toolgate_wire::frame::{Question, Target};
 
-/// The answer to a call, on its way.
+/// The future of a call's answer.
 pub type HostFuture = Pin<Box<dyn Future<Output = Result<String, HostError>> + Send>>;
 
 /// One call from a program.
 #[derive(Debug, Clone)]
 pub struct HostCall {
-    /// What is called.
+    /// What it invokes.
     pub target: Target,
     /// JSON text: a tool's argument object, or a function's list of arguments.
     pub args: String,
@@ -26,10 +25,10 @@ pub struct HostCall {
 
 /// Answers a program's calls and questions.
 pub trait Host: Send + Sync + 'static {
-    /// Carries out a call. The future may be dropped when the run ends.
+    /// Makes a call. The future may be dropped when the run ends.
     fn call(&self, call: HostCall) -> HostFuture;
 
-    /// Answers what a program asks while it stands still, as JSON text. Must not block for long.
+    /// Answers a question as JSON text. The program is suspended meanwhile, so this must return quickly.
     fn answer(&self, question: &Question) -> Option<String> {
         let _ = question;
         None
@@ -40,34 +39,34 @@ pub trait Host: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Whether there are tools to ask about.
+    /// Whether the host has tools.
     fn has_tools(&self) -> bool {
         false
     }
 
-    /// Whether a call of this target changes nothing.
+    /// Whether a call of this target is known to change nothing.
     fn is_read_only(&self, target: &Target) -> bool {
         let _ = target;
         false
     }
 }
 
-/// Why a call gave no value. A program sees it as a `ToolError`.
+/// Why a call returned no value. A program sees it as a `ToolError`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct HostError {
     /// A short name for the kind of failure, such as `NOT_FOUND`.
     pub code: String,
-    /// What happened, for a reader.
+    /// What happened, for people.
     pub message: String,
-    /// More, for a program.
+    /// More, for programs.
     pub data: Option<Value>,
-    /// What is known of the call's effect.
+    /// What is known about the call's effect.
     pub state: CallState,
 }
 
 impl HostError {
-    /// The call was carried out and failed.
+    /// The call was made and failed.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         HostError { code: code.into(), message: message.into(), data: None, state: CallState::Failed }
     }
@@ -77,17 +76,17 @@ impl HostError {
         HostError { state: CallState::NotSent, ..Self::new(code, message) }
     }
 
-    /// The call was sent, and what became of it is not known.
+    /// The call was sent, and its effect is not known.
     pub fn unknown(code: impl Into<String>, message: impl Into<String>) -> Self {
         HostError { state: CallState::Unknown, ..Self::new(code, message) }
     }
 
-    /// The same error with more for a program.
+    /// The same error with data for programs.
     pub fn with_data(self, data: Value) -> Self {
         HostError { data: Some(data), ..self }
     }
 
-    /// The fields of the `ToolError` that the program gets.
+    /// The fields of the program's `ToolError`.
     pub(crate) fn to_json(&self, target: &Target) -> String {
         let mut fields = json!({ "message": self.message, "code": self.code, "data": self.data });
         if let Target::Tool { backend, tool } = target {
@@ -100,7 +99,7 @@ impl HostError {
 
 type Handler = Arc<dyn Fn(Value) -> Pin<Box<dyn Future<Output = Result<Value, HostError>> + Send>> + Send + Sync>;
 
-/// Host functions by name: async closures from a list of arguments to a value. Empty at first.
+/// Host functions by name: async closures from a list of arguments to a value.
 #[derive(Clone, Default)]
 pub struct Functions(BTreeMap<String, Handler>);
 
@@ -110,7 +109,7 @@ impl Functions {
         Self::default()
     }
 
-    /// Adds a function; in the sandbox it is `await name(…)`. A later one of the same name wins.
+    /// Adds a function; programs call it as `await name(…)`. It replaces an earlier one of the same name.
     pub fn with<F, Fut>(mut self, name: impl Into<String>, handler: F) -> Self
     where
         F: Fn(Value) -> Fut + Send + Sync + 'static,

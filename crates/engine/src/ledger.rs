@@ -1,14 +1,14 @@
-//! The record of what a program asked for, and what became of it.
+//! The record of a program's host calls.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
 use toolgate_wire::frame::Target;
-use toolgate_wire::{CallId, CallRecord, CallState};
+use toolgate_wire::{CallId, CallRecord};
 
 use crate::host::HostError;
 
-/// Calls in the order of asking. A call that was never answered stays `unknown`.
+/// Host calls in the order in which they were made. A call without an answer stays `unknown`.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     records: Vec<CallRecord>,
@@ -16,33 +16,20 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
+    /// Records a call that is about to be made.
     pub(crate) fn begin(&mut self, id: CallId, target: &Target, request_bytes: usize, read_only: bool) {
         self.open.insert(id, (self.records.len(), Instant::now()));
-        self.records.push(CallRecord {
-            target: target.clone(),
-            state: CallState::Unknown,
-            ms: 0.0,
-            request_bytes: request_bytes as u64,
-            reply_bytes: 0,
-            read_only,
-            error: None,
-        });
+        self.records.push(CallRecord::begin(target, request_bytes, read_only));
     }
 
-    /// Enters the answer and gives the record; nothing when the call is not open.
+    /// Records the answer and returns the completed record; `None` when the call is not open.
     pub(crate) fn end(&mut self, id: CallId, answer: &Result<String, HostError>) -> Option<&CallRecord> {
         let (index, since) = self.open.remove(&id)?;
         let record = self.records.get_mut(index)?;
         record.ms = since.elapsed().as_secs_f64() * 1e3;
         match answer {
-            Ok(json) => {
-                record.state = CallState::Applied;
-                record.reply_bytes = json.len() as u64;
-            }
-            Err(error) => {
-                record.state = error.state;
-                record.error = Some(error.message.clone());
-            }
+            Ok(json) => record.applied(json.len()),
+            Err(error) => record.failed(error.state, &error.code, &error.message),
         }
         Some(record)
     }
@@ -51,15 +38,17 @@ impl Ledger {
         self.open.contains_key(&id)
     }
 
+    /// Number of calls without an answer.
     pub(crate) fn in_flight(&self) -> usize {
         self.open.len()
     }
 
+    /// Number of calls so far.
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// The records, with the time so far of calls still open.
+    /// Takes the records; calls that are still open get their time so far.
     pub(crate) fn close(&mut self) -> Vec<CallRecord> {
         for (index, since) in std::mem::take(&mut self.open).into_values() {
             if let Some(record) = self.records.get_mut(index) {

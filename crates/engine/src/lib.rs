@@ -1,16 +1,17 @@
-//! Runs untrusted JavaScript and TypeScript in a fresh, confined process.
+//! Runs untrusted JavaScript and TypeScript in a fresh, isolated process.
 //!
 //! # Layout
-//! - [`Engine`]: takes a [`Request`], gives a report; the queue in front of it is `queue`
-//! - [`host`]: what a program may call
-//! - `source`: from the user's text to a worker's, and positions back
-//! - `pump`: drives one worker, believing nothing it says; `socket` and `outbox` are the way from and to it,
-//!   `ledger` is what it called, `timers` what it waits for
-//! - `moving`: from one worker to another while the run goes on
-//! - `process`, `thread`, `v8`: where workers come from; `porter` brings the next ones
-//! - `judge`: from a worker's end to the one outcome; `hints`: what to use instead of what is not there
-//! - [`Cancel`], [`Observer`]: how a caller stops and watches a run
-//! - [`delegation`]: descriptions and errors for models, for embedders who publish tools
+//! - [`Engine`]: takes a [`Request`] and returns a report; `queue` limits how many runs execute at one time
+//! - [`host`]: the host functions and tools that a program may call
+//! - `source`: compiles the user's text, and maps positions back to it
+//! - `pump`: drives one worker and checks everything that it sends; `socket` reads its frames, `outbox` sends frames to
+//!   it, `ledger` records its calls, `timers` are its timers, `cancel` ends it
+//! - `migrate`: moves a run from one worker to another while it goes on; `clock` reads a worker's processor time
+//! - `process`, `thread`, `v8`: where workers run; `refill` starts workers ahead
+//! - `outcome`: from the end of a worker to the one outcome of its run; `hints`: what to use instead of a missing global;
+//!   `oom`: who killed a worker
+//! - [`Observer`]: watches a run
+//! - [`delegation`]: descriptions and errors of tools that run a model's code, for embedders that publish such tools
 
 #![forbid(unsafe_code)]
 
@@ -21,16 +22,16 @@ mod engine;
 mod hints;
 pub mod host;
 pub mod inspect;
-mod judge;
 mod ledger;
-mod moving;
+mod migrate;
 mod observer;
 mod oom;
 mod outbox;
-mod porter;
+mod outcome;
 mod process;
 mod pump;
 mod queue;
+mod refill;
 mod socket;
 mod source;
 mod thread;

@@ -1,16 +1,17 @@
-//! Who listens to a run while it goes on.
+//! Callbacks for callers that watch a run.
 
 use toolgate_wire::CallRecord;
 use toolgate_wire::frame::{Stream, Target};
 
-/// Hears what happens. Returns nothing and so cannot fail or change a run; must not block.
+/// Is told what happens during a run. Its methods return nothing, so it cannot fail or change the run; they must not
+/// block.
 pub trait Observer: Send + Sync + 'static {
-    /// A line was printed.
+    /// The program printed a line.
     fn logged(&self, stream: Stream, line: &str) {
         let _ = (stream, line);
     }
 
-    /// A host call is about to be carried out.
+    /// A host call is about to be made.
     fn call_began(&self, target: &Target) {
         let _ = target;
     }

@@ -1,7 +1,7 @@
-//! What is on its way to a worker, from the pump or from the async runtime. Never blocks.
+//! Frames on their way to a worker, from the pump or from a task of the async runtime. Sending never blocks.
 //!
-//! A worker that does not read may not make its host hoard: frames that the socket has not taken
-//! are counted by kind, and the pump holds the counts against what an honest worker can have open.
+//! A worker that does not read must not make the host buffer without bound: frames that the socket has not accepted
+//! are counted by kind, and the pump ends a run with more of them than a well-behaved worker can cause.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -13,14 +13,14 @@ use rustix::fd::OwnedFd;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 use toolgate_wire::ToWorker;
 
-/// The kinds of frame whose number is bounded while they wait.
+/// The kinds of frame that are counted while they wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     /// The program.
     Start,
-    /// The answer to a call.
+    /// The result of a call.
     Reply,
-    /// A timer that went off.
+    /// An expired timer.
     Fire,
     /// The answer to a question.
     Answer,
@@ -28,52 +28,53 @@ pub(crate) enum Kind {
     Data,
 }
 
-impl Kind {
+impl FrameKind {
     pub(crate) fn of(frame: &ToWorker) -> Self {
         match frame {
-            ToWorker::Start(_) => Kind::Start,
-            ToWorker::Reply { .. } => Kind::Reply,
-            ToWorker::Fire { .. } => Kind::Fire,
-            ToWorker::Answer(_) => Kind::Answer,
+            ToWorker::Start(_) => FrameKind::Start,
+            ToWorker::Reply { .. } => FrameKind::Reply,
+            ToWorker::Fire { .. } => FrameKind::Fire,
+            ToWorker::Answer(_) => FrameKind::Answer,
         }
     }
 }
 
-/// Frames that leave in one system call.
-const AT_ONCE: usize = 64;
+/// Frames that one system call sends.
+const MAX_FRAMES_PER_SEND: usize = 64;
 
-/// Where frames to a worker are written.
+/// Sends frames to one worker.
 pub(crate) struct Outbox {
     stream: UnixStream,
     backlog: Mutex<Backlog>,
     wake: OwnedFd,
 }
 
-/// What the socket has not taken, in order.
+/// Frames that the socket has not accepted, in order.
 #[derive(Default)]
 struct Backlog {
-    waiting: VecDeque<(Kind, Arc<Vec<u8>>)>,
-    /// Bytes of the first that are sent already.
+    waiting: VecDeque<(FrameKind, Arc<Vec<u8>>)>,
+    /// Bytes of the first frame that are sent already.
     sent: usize,
     counts: [usize; 5],
-    /// Whether frames are gathered, to leave together.
+    /// Whether frames are collected until the next flush.
     held: bool,
 }
 
 impl Backlog {
-    fn push(&mut self, kind: Kind, bytes: Arc<Vec<u8>>) {
+    fn push(&mut self, kind: FrameKind, bytes: Arc<Vec<u8>>) {
         self.waiting.push_back((kind, bytes));
         self.counts[kind as usize] += 1;
     }
 
-    /// The next bytes to send, as many frames as one system call takes.
+    /// The next bytes to send: as many frames as one system call sends.
     fn unsent(&self) -> Vec<IoSlice<'_>> {
         let skipped = std::iter::once(self.sent).chain(std::iter::repeat(0));
-        let frames = self.waiting.iter().zip(skipped).take(AT_ONCE);
+        let frames = self.waiting.iter().zip(skipped).take(MAX_FRAMES_PER_SEND);
         frames.map(|((_, bytes), sent)| IoSlice::new(bytes.get(sent..).unwrap_or_default())).collect()
     }
 
-    fn took(&mut self, count: usize) {
+    /// Removes `count` bytes that the socket accepted.
+    fn accepted(&mut self, count: usize) {
         self.sent += count;
         while let Some((kind, bytes)) = self.waiting.front()
             && bytes.len() <= self.sent
@@ -95,61 +96,61 @@ impl Outbox {
         Ok(Outbox { stream: stream.try_clone()?, backlog: Mutex::default(), wake })
     }
 
-    /// Sends a frame's bytes, or keeps for the pump what the socket does not take at once.
-    pub(crate) fn put(&self, kind: Kind, bytes: Arc<Vec<u8>>) {
+    /// Sends a frame's bytes. What the socket does not accept at once stays for the pump.
+    pub(crate) fn put(&self, kind: FrameKind, bytes: Arc<Vec<u8>>) {
         if bytes.is_empty() {
             return;
         }
         let mut backlog = self.lock();
         let idle = backlog.waiting.is_empty() && !backlog.held;
         backlog.push(kind, bytes);
-        if idle && self.write(&mut backlog) {
-            self.ring();
+        if idle && self.send(&mut backlog) {
+            self.wake_pump();
         }
     }
 
-    /// Gathers frames until [`Outbox::push_backlog`]: for a pump that has more to answer before it waits.
+    /// Collects frames until [`Outbox::flush`], for a pump that has more frames to handle before it waits.
     pub(crate) fn hold(&self) {
         self.lock().held = true;
     }
 
-    /// Wakes whoever waits with this outbox.
-    pub(crate) fn ring(&self) {
-        // Full counter or not: the pump is awake.
+    /// Wakes the pump that waits with this outbox.
+    pub(crate) fn wake_pump(&self) {
+        // The write fails only when the counter is full, and then the pump wakes anyway.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// Writes what it can; whether something is left.
-    pub(crate) fn push_backlog(&self) -> bool {
+    /// Sends what the socket accepts; returns whether something is left.
+    pub(crate) fn flush(&self) -> bool {
         let mut backlog = self.lock();
         backlog.held = false;
-        self.write(&mut backlog)
+        self.send(&mut backlog)
     }
 
-    /// How many frames of a kind the socket has not taken whole.
-    pub(crate) fn waiting(&self, kind: Kind) -> usize {
+    /// Frames of a kind that the socket has not accepted completely.
+    pub(crate) fn waiting(&self, kind: FrameKind) -> usize {
         self.lock().counts[kind as usize]
     }
 
-    /// What wakes the pump when there is a backlog.
+    /// The descriptor that becomes readable when the pump must wake.
     pub(crate) fn wake(&self) -> &OwnedFd {
         &self.wake
     }
 
-    /// Takes note of a wake-up.
-    pub(crate) fn hush(&self) {
+    /// Resets the wake-up descriptor.
+    pub(crate) fn clear_wake(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
     }
 
-    fn write(&self, backlog: &mut Backlog) -> bool {
+    fn send(&self, backlog: &mut Backlog) -> bool {
         while !backlog.waiting.is_empty() {
-            let nothing_else = &mut SendAncillaryBuffer::default();
+            let no_descriptors = &mut SendAncillaryBuffer::default();
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match rustix::net::sendmsg(&self.stream, &backlog.unsent(), nothing_else, flags) {
-                Ok(count) => backlog.took(count),
+            match rustix::net::sendmsg(&self.stream, &backlog.unsent(), no_descriptors, flags) {
+                Ok(count) => backlog.accepted(count),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => return true,
-                // The worker is gone: the pump reads the end of the stream and says so.
+                // The worker is gone. The pump notices when it reads the end of the stream.
                 Err(_) => backlog.clear(),
             }
         }
@@ -176,25 +177,25 @@ mod tests {
     fn send(outbox: &Outbox, frame: &ToWorker) {
         let mut bytes = Vec::new();
         codec::encode_to_worker(frame, &mut bytes);
-        outbox.put(Kind::of(frame), Arc::new(bytes));
+        outbox.put(FrameKind::of(frame), Arc::new(bytes));
     }
 
     #[test]
-    fn a_frame_counts_until_the_socket_took_all_of_it() {
+    fn a_frame_counts_until_the_socket_accepted_all_of_it() {
         let (ours, mut theirs) = UnixStream::pair().expect("pair");
         let outbox = Outbox::new(&ours).expect("outbox");
         send(&outbox, &answer(4 * 1024 * 1024));
         send(&outbox, &ToWorker::Fire { id: CallId(1), now: 0.0 });
-        assert_eq!((outbox.waiting(Kind::Answer), outbox.waiting(Kind::Fire)), (1, 1));
+        assert_eq!((outbox.waiting(FrameKind::Answer), outbox.waiting(FrameKind::Fire)), (1, 1));
         let reader = std::thread::spawn(move || {
             let mut all = Vec::new();
             theirs.read_to_end(&mut all).expect("read");
             all.len()
         });
-        while outbox.push_backlog() {
+        while outbox.flush() {
             std::thread::yield_now();
         }
-        assert_eq!((outbox.waiting(Kind::Answer), outbox.waiting(Kind::Fire)), (0, 0));
+        assert_eq!((outbox.waiting(FrameKind::Answer), outbox.waiting(FrameKind::Fire)), (0, 0));
         drop((outbox, ours));
         assert_eq!(reader.join().expect("reader"), 4 + 1 + 1 + 4 + 4 * 1024 * 1024 + 4 + 1 + 4 + 8);
     }
@@ -204,7 +205,7 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().expect("pair");
         theirs.set_nonblocking(true).expect("socket");
         let outbox = Outbox::new(&ours).expect("outbox");
-        let frames: Vec<u8> = (0..3 * AT_ONCE as u32)
+        let frames: Vec<u8> = (0..3 * MAX_FRAMES_PER_SEND as u32)
             .flat_map(|id| {
                 let frame = ToWorker::Fire { id: CallId(id), now: 0.0 };
                 outbox.hold();
@@ -216,7 +217,7 @@ mod tests {
             .collect();
         let mut got = vec![0; frames.len() + 1];
         assert_eq!(theirs.read(&mut got).map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock));
-        assert!(!outbox.push_backlog());
+        assert!(!outbox.flush());
         let length = theirs.read(&mut got).expect("frames");
         assert_eq!(got[..length], frames);
         send(&outbox, &answer(1));
@@ -229,7 +230,7 @@ mod tests {
         let outbox = Outbox::new(&ours).expect("outbox");
         drop(theirs);
         send(&outbox, &answer(10));
-        assert!(!outbox.push_backlog());
-        assert_eq!(outbox.waiting(Kind::Answer), 0);
+        assert!(!outbox.flush());
+        assert_eq!(outbox.waiting(FrameKind::Answer), 0);
     }
 }

@@ -1,10 +1,9 @@
-//! Drives one worker from program to end.
+//! Drives one worker from its program to its end.
 //!
-//! The pump is a blocking loop on one thread: waking a second one for each call costs more than
-//! the call. It treats the worker as hostile native code: every frame is checked for size, form
-//! and right before anything is done with it, and the first one that is wrong ends the run.
-//! A call's future is polled once on the spot; only one that is not ready goes to the async
-//! runtime, and its reply is written from there.
+//! The pump is a blocking loop on one thread, because waking a second thread for each call costs more than the call.
+//! It treats the worker as hostile native code: it checks size, form and limits of every frame before it acts on it,
+//! and the first wrong frame ends the run. The future of a host call is polled once in place; only a future that is not
+//! ready is spawned on the async runtime, which then sends the reply.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -18,72 +17,72 @@ use toolgate_wire::{CallId, CallRecord, Destination, FromWorker, Limits, Logs, M
 
 use crate::host::{Host, HostCall, HostError, HostFuture};
 use crate::ledger::Ledger;
-use crate::moving::{Attempt, GivenUp, Line, Mover, Second};
+use crate::migrate::{Channel, Migration, MigrationFailure, MigrationOptions, TargetWorker};
 use crate::observer::Observer;
-use crate::outbox::Kind;
-use crate::process::Ended;
-use crate::socket::Wire;
+use crate::outbox::FrameKind;
+use crate::process::ProcessEnd;
+use crate::socket::WorkerSocket;
 use crate::timers::Timers;
 
-/// How long after the deadline a worker may take to report it by itself, with logs and position.
-const GRACE: Duration = Duration::from_millis(12);
-/// Timers that a worker may have waiting; its own bound is lower.
+/// Time after the deadline in which a worker may still report the timeout itself, with logs and position.
+const DEADLINE_GRACE: Duration = Duration::from_millis(12);
+/// Timers that the host accepts. Twice what a worker allows its program: fired timers that the worker has not read count.
 const MAX_TIMERS: usize = 2 * limits::MAX_TIMERS;
-/// Console lines and bytes that a host accepts beyond the run's own bound are none.
+/// Bytes of console output that the host accepts: twice what a worker sends.
 const MAX_LOG_BYTES: usize = 2 * limits::MAX_LOG_BYTES;
 
-/// Why a run ended without the worker saying so.
+/// Why a worker did not report the end of its run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// The deadline passed and the grace with it.
+    /// The deadline and [`DEADLINE_GRACE`] passed.
     Deadline,
     /// The socket closed.
     Closed {
-        /// Whether the program had been sent: if not, nothing was run and another worker may take it.
+        /// Whether the program had been sent. If not, another worker may run it.
         started: bool,
     },
-    /// The worker broke the rules.
-    Breach(&'static str),
+    /// The worker sent something that the protocol or the run's limits forbid.
+    Violation(&'static str),
 }
 
-/// What came of driving a worker.
+/// The result of driving a worker.
 pub(crate) struct Driven {
     pub(crate) end: Result<Finished, Lost>,
     pub(crate) logs: Logs,
     pub(crate) calls: Vec<CallRecord>,
-    /// That the run was moved to another worker, or that this was tried.
+    /// The attempt to migrate, if there was one.
     pub(crate) moved: Option<Moved>,
-    /// How that other worker's process ended, when it ended without a word.
-    pub(crate) ended: Option<Ended>,
-    /// The isolation layers of that other worker, when it executed the program.
-    pub(crate) second_layers: Option<Layers>,
+    /// How the target's process ended, when it ended without a last message.
+    pub(crate) target_end: Option<ProcessEnd>,
+    /// The isolation layers of the target, when it executed the program.
+    pub(crate) target_layers: Option<Layers>,
 }
 
 impl Driven {
-    /// A worker that was never driven.
+    /// The result for a worker that got no program.
     pub(crate) fn lost(lost: Lost) -> Self {
         Driven {
             end: Err(lost),
             logs: Logs::default(),
             calls: Vec::new(),
             moved: None,
-            ended: None,
-            second_layers: None,
+            target_end: None,
+            target_layers: None,
         }
     }
 }
 
-/// The worker's own words.
+/// The end of a run as the worker reported it.
 pub(crate) struct Finished {
     pub(crate) end: End,
     pub(crate) memory: u64,
     pub(crate) cpu: Duration,
 }
 
-/// A program, its limits and its host.
+/// What a worker is to run, and the host that serves it.
 pub(crate) struct Job {
     pub(crate) start: Start,
-    /// The bytes that `start` announces.
+    /// The data that `start` announces.
     pub(crate) data: Option<String>,
     pub(crate) deadline: Instant,
     pub(crate) host: Arc<dyn Host>,
@@ -91,9 +90,9 @@ pub(crate) struct Job {
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
-/// What calls under way and the pump share.
+/// What the pump shares with the tasks of calls in progress.
 struct Shared {
-    line: Line,
+    channel: Channel,
     ledger: Mutex<Ledger>,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -106,49 +105,49 @@ impl Shared {
             observer.call_ended(record);
         }
         let body = answer.map(String::into_bytes).map_err(|error| error.to_json(target).into_bytes());
-        self.line.tell(&ToWorker::Reply { id, now: wall_clock(), body });
+        self.channel.send(&ToWorker::Reply { id, now: wall_clock(), body });
     }
 }
 
-/// A reply that is owed. When the host's own code panics, the program learns that no answer will come.
-struct Promised {
+/// A reply that is not sent yet. Replies with an error when the host's code panics.
+struct PendingReply {
     shared: Arc<Shared>,
     id: CallId,
     target: Target,
-    kept: bool,
+    sent: bool,
 }
 
-impl Promised {
-    fn keep(&mut self, answer: Result<String, HostError>) {
-        self.kept = true;
+impl PendingReply {
+    fn send(&mut self, answer: Result<String, HostError>) {
+        self.sent = true;
         self.shared.reply(self.id, &self.target, answer);
     }
 }
 
-impl Drop for Promised {
+impl Drop for PendingReply {
     fn drop(&mut self) {
-        if !self.kept && std::thread::panicking() {
-            self.keep(Err(panicked()));
+        if !self.sent && std::thread::panicking() {
+            self.send(Err(panicked()));
         }
     }
 }
 
 fn panicked() -> HostError {
-    HostError::unknown("INTERNAL", "the host failed while it carried out the call")
+    HostError::unknown("INTERNAL", "the host failed during the call")
 }
 
-/// Sends the program and serves the worker until it ends.
+/// Sends the program and serves the worker until the run ends.
 ///
-/// With a mover, the run may go on with another worker; that one is gone when this comes back.
-pub(crate) fn drive(wire: &mut Wire, job: Job, mover: Option<Mover<'_>>) -> Driven {
-    let line = Line::new(wire.outbox(), mover.is_some());
-    let shared = Arc::new(Shared { line, ledger: Mutex::default(), observer: job.observer.clone() });
+/// With `migration`, the run may go on with another worker, which has ended when this returns.
+pub(crate) fn drive(socket: &mut WorkerSocket, job: Job, migration: Option<MigrationOptions<'_>>) -> Driven {
+    let channel = Channel::new(socket.outbox(), migration.is_some());
+    let shared = Arc::new(Shared { channel, ledger: Mutex::default(), observer: job.observer.clone() });
     let Job { start, data, deadline, host, observer, runtime } = job;
     let limits = start.limits.clone();
     let _in_runtime = runtime.enter();
-    shared.line.tell(&ToWorker::Start(Box::new(start)));
+    shared.channel.send(&ToWorker::Start(Box::new(start)));
     if let Some(data) = data {
-        shared.line.tell_data(data.into_bytes());
+        shared.channel.send_data(data.into_bytes());
     }
     let mut pump = Pump {
         limits,
@@ -162,36 +161,43 @@ pub(crate) fn drive(wire: &mut Wire, job: Job, mover: Option<Mover<'_>>) -> Driv
         logs: Logs::default(),
         log_bytes: 0,
         moved: None,
-        ended: None,
-        second_layers: None,
+        target_end: None,
+        target_layers: None,
     };
-    let end = pump.serve(wire, mover.map(Attempt::new));
+    let end = pump.serve(socket, migration.map(Migration::new));
     for task in pump.tasks.drain(..) {
         task.abort();
     }
     let calls = lock(&shared.ledger).close();
-    Driven { end, logs: pump.logs, calls, moved: pump.moved, ended: pump.ended, second_layers: pump.second_layers }
+    Driven {
+        end,
+        logs: pump.logs,
+        calls,
+        moved: pump.moved,
+        target_end: pump.target_end,
+        target_layers: pump.target_layers,
+    }
 }
 
-/// Processor time up to a move.
-struct Before {
-    /// The first worker's.
-    used: Duration,
-    /// The second's, before it was given the program.
-    warm_up: Duration,
+/// Processor time before the run went on with the target.
+struct CpuBefore {
+    /// Of the source.
+    source: Duration,
+    /// Of the target, before it got the program.
+    target: Duration,
 }
 
-/// What came of looking whether it is time to move.
-enum Looked<'a> {
+/// The result of checking whether to migrate.
+enum Checked<'a> {
     /// Not yet.
-    Again(Attempt<'a>),
-    /// It will not move.
+    Later(Migration<'a>),
+    /// The run stays with its worker.
     Stays,
-    /// It moved, or ended on the way.
+    /// The run ended, on the target or during the migration.
     Ended(Result<Finished, Lost>),
 }
 
-/// One run, from the host's side.
+/// The host's side of one run.
 pub(crate) struct Pump {
     limits: Limits,
     deadline: Instant,
@@ -204,114 +210,117 @@ pub(crate) struct Pump {
     logs: Logs,
     log_bytes: usize,
     moved: Option<Moved>,
-    ended: Option<Ended>,
-    second_layers: Option<Layers>,
+    target_end: Option<ProcessEnd>,
+    target_layers: Option<Layers>,
 }
 
 impl Pump {
-    fn serve(&mut self, wire: &mut Wire, mut attempt: Option<Attempt<'_>>) -> Result<Finished, Lost> {
+    fn serve(&mut self, socket: &mut WorkerSocket, mut migration: Option<Migration<'_>>) -> Result<Finished, Lost> {
         loop {
-            let look = attempt.as_ref().map(Attempt::next_look);
-            let until = look.map_or(self.next_moment(), |look| look.min(self.next_moment()));
-            let outbox = self.shared.line.outbox();
-            let frame = wire.next(until, Some(&outbox))?;
-            // Answers to a burst of calls leave together.
-            if wire.has_frame() {
+            let check = migration.as_ref().map(Migration::next_check);
+            let until = check.map_or(self.next_wakeup(), |check| check.min(self.next_wakeup()));
+            let outbox = self.shared.channel.outbox();
+            let frame = socket.next(until, Some(&outbox))?;
+            // Replies to a burst of calls are sent together.
+            if socket.has_frame() {
                 outbox.hold();
             }
             if let Some(frame) = frame
-                && let Some(finished) = self.hear(frame)?
+                && let Some(finished) = self.handle(frame)?
             {
                 return Ok(finished);
             }
             let now = Instant::now();
-            // A worker that never stops talking is never waited for, so its clock is looked at in any case.
-            if now >= self.last_moment() {
+            // Checked for every frame: a worker that sends without pause never lets `next` reach its timeout.
+            if now >= self.hard_deadline() {
                 return Err(Lost::Deadline);
             }
             self.fire_due();
-            if look.is_some_and(|look| look <= now)
-                && let Some(looking) = attempt.take()
+            if check.is_some_and(|check| check <= now)
+                && let Some(due) = migration.take()
             {
-                match self.look(wire, looking, now) {
-                    Looked::Again(looking) => attempt = Some(looking),
-                    Looked::Stays => self.shared.line.stay(),
-                    Looked::Ended(end) => return end,
+                match self.check_migration(socket, due, now) {
+                    Checked::Later(later) => migration = Some(later),
+                    Checked::Stays => self.shared.channel.stop_recording(),
+                    Checked::Ended(end) => return end,
                 }
             }
         }
     }
 
-    /// Does what a frame asks for; gives the worker's last words when they are that.
-    fn hear(&mut self, frame: FromWorker) -> Result<Option<Finished>, Lost> {
+    /// Acts on a frame; returns the end of the run when the frame reports it.
+    fn handle(&mut self, frame: FromWorker) -> Result<Option<Finished>, Lost> {
         if let FromWorker::Done { end, memory, cpu, dropped } = frame {
             self.logs.dropped = self.logs.dropped.saturating_add(dropped);
             return Ok(Some(Finished { end, memory, cpu: Duration::from_micros(cpu) }));
         }
-        // Lines are counted, not compared.
+        // Console lines are not in the transcript: a replay counts them and does not compare them.
         if !matches!(frame, FromWorker::Log { .. }) {
-            self.shared.line.heard(&frame);
+            self.shared.channel.record_received(&frame);
         }
-        self.take(frame).map(|()| None)
+        self.dispatch(frame).map(|()| None)
     }
 
-    /// Looks whether it is time to move, and does it.
-    fn look<'a>(&mut self, wire: &mut Wire, mut attempt: Attempt<'a>, now: Instant) -> Looked<'a> {
-        if !self.shared.line.can_move() {
-            return Looked::Stays;
-        }
-        match attempt.look(now) {
-            Ok(Some(second)) => self.go(wire, &attempt, second).map_or(Looked::Stays, Looked::Ended),
-            Ok(None) => Looked::Again(attempt),
-            Err(_) => Looked::Stays,
-        }
-    }
-
-    /// Moves the run; gives its end, or nothing when it stays where it was.
-    fn go(
+    /// Checks whether it is time to migrate, and migrates.
+    fn check_migration<'a>(
         &mut self,
-        wire: &mut Wire,
-        attempt: &Attempt<'_>,
-        mut second: Box<dyn Second>,
+        socket: &mut WorkerSocket,
+        mut migration: Migration<'a>,
+        now: Instant,
+    ) -> Checked<'a> {
+        if !self.shared.channel.can_migrate() {
+            return Checked::Stays;
+        }
+        match migration.check(now) {
+            Ok(Some(target)) => self.migrate(socket, &migration, target).map_or(Checked::Stays, Checked::Ended),
+            Ok(None) => Checked::Later(migration),
+            Err(_) => Checked::Stays,
+        }
+    }
+
+    /// Migrates the run; returns its end, or `None` when it stays with the source.
+    fn migrate(
+        &mut self,
+        socket: &mut WorkerSocket,
+        migration: &Migration<'_>,
+        mut target: Box<dyn TargetWorker>,
     ) -> Option<Result<Finished, Lost>> {
-        let first = attempt.mover.first;
-        let _registered = (attempt.mover.on_cancel)(second.killer());
-        first.stop().ok()?;
+        let source = migration.options.source;
+        let _registered = (migration.options.on_cancel)(target.killer());
+        source.stop().ok()?;
         let stopped = Instant::now();
-        if let Some(end) = self.hear_the_rest(wire) {
+        if let Some(end) = self.drain(socket) {
             return Some(end);
         }
-        let used = first.clock().read();
-        let warm_up = second.clock().read();
-        self.second_layers = Some(second.layers());
-        let repeated = self.repeat(&mut *second, used);
-        let caught_up = repeated.as_ref().map_or_else(|_| Instant::now(), |repeated| repeated.caught_up);
-        let to = match &repeated {
-            Ok(_) | Err(GivenUp::Over { caught_up: true, .. }) => Destination::V8,
-            Err(GivenUp::Diverged) => Destination::StayedDiverged,
-            Err(GivenUp::Lost | GivenUp::Over { .. }) => Destination::StayedLost,
+        let before = CpuBefore { source: source.clock().read(), target: target.clock().read() };
+        self.target_layers = Some(target.layers());
+        let replayed = self.replay(&mut *target, before.source);
+        let caught_up = replayed.as_ref().map_or_else(|_| Instant::now(), |replayed| replayed.caught_up);
+        let to = match &replayed {
+            Ok(_) | Err(MigrationFailure::Over { caught_up: true, .. }) => Destination::V8,
+            Err(MigrationFailure::Diverged) => Destination::StayedDiverged,
+            Err(MigrationFailure::Lost | MigrationFailure::Over { .. }) => Destination::StayedLost,
         };
-        self.moved = Some(attempt.told(to, stopped, caught_up));
-        match repeated {
-            Ok(repeated) => {
-                first.kill();
-                let before = Before { used, warm_up };
-                Some(self.go_on(second, repeated.frame, before))
+        self.moved = Some(migration.record(to, stopped, caught_up));
+        match replayed {
+            Ok(replayed) => {
+                source.kill();
+                Some(self.continue_on(target, replayed.frame, &before))
             }
-            Err(GivenUp::Over { lost, .. }) => Some(Err(lost)),
-            Err(GivenUp::Diverged | GivenUp::Lost) => {
-                first.resume();
+            Err(MigrationFailure::Over { lost, .. }) => Some(Err(lost)),
+            Err(MigrationFailure::Diverged | MigrationFailure::Lost) => {
+                source.resume();
                 None
             }
         }
     }
 
-    /// What a worker said before it was stopped counts as said; gives the run's end when that was among it.
-    fn hear_the_rest(&mut self, wire: &mut Wire) -> Option<Result<Finished, Lost>> {
+    /// Handles the frames that the source sent before it was stopped; returns the end of the run if they report it.
+    fn drain(&mut self, socket: &mut WorkerSocket) -> Option<Result<Finished, Lost>> {
         loop {
-            match wire.arrived() {
+            match socket.arrived() {
                 Ok(None) => return None,
-                Ok(Some(frame)) => match self.hear(frame) {
+                Ok(Some(frame)) => match self.handle(frame) {
                     Ok(None) => {}
                     Ok(Some(finished)) => return Some(Ok(finished)),
                     Err(lost) => return Some(Err(lost)),
@@ -321,32 +330,37 @@ impl Pump {
         }
     }
 
-    /// Goes on with the second worker, whose first new words are these.
-    fn go_on(&mut self, mut second: Box<dyn Second>, frame: FromWorker, before: Before) -> Result<Finished, Lost> {
-        let clock = second.clock();
-        let end = match self.hear(frame) {
-            Ok(None) => self.serve(second.wire(), None),
+    /// Serves the target to the end of the run, beginning with its first new frame.
+    fn continue_on(
+        &mut self,
+        mut target: Box<dyn TargetWorker>,
+        frame: FromWorker,
+        before: &CpuBefore,
+    ) -> Result<Finished, Lost> {
+        let clock = target.clock();
+        let end = match self.handle(frame) {
+            Ok(None) => self.serve(target.socket(), None),
             Ok(Some(finished)) => Ok(finished),
             Err(lost) => Err(lost),
         };
         if matches!(end, Err(Lost::Closed { .. })) {
-            self.ended = Some(second.ended());
+            self.target_end = Some(target.wait());
         }
-        end.map(|finished| Finished { cpu: before.used + clock.read().saturating_sub(before.warm_up), ..finished })
+        end.map(|finished| Finished { cpu: before.source + clock.read().saturating_sub(before.target), ..finished })
     }
 
-    pub(crate) fn line(&self) -> &Line {
-        &self.shared.line
+    pub(crate) fn channel(&self) -> &Channel {
+        &self.shared.channel
     }
 
-    /// When the run is over in any case.
-    pub(crate) fn last_moment(&self) -> Instant {
-        self.deadline + GRACE
+    /// When the run ends in any case.
+    pub(crate) fn hard_deadline(&self) -> Instant {
+        self.deadline + DEADLINE_GRACE
     }
 
-    /// When there is something to do by itself.
-    pub(crate) fn next_moment(&self) -> Instant {
-        self.timers.next().map_or(self.last_moment(), |due| due.min(self.last_moment()))
+    /// When the pump has something to do without a frame: a timer, or the deadline.
+    pub(crate) fn next_wakeup(&self) -> Instant {
+        self.timers.next().map_or(self.hard_deadline(), |due| due.min(self.hard_deadline()))
     }
 
     /// Console lines so far.
@@ -354,17 +368,17 @@ impl Pump {
         (self.logs.stdout.len() + self.logs.stderr.len()) as u64
     }
 
-    /// Tells the worker of every timer whose time has come.
+    /// Sends the timers that are due.
     pub(crate) fn fire_due(&mut self) {
         let now = Instant::now();
         if self.timers.next().is_some_and(|due| due <= now) {
             for id in self.timers.due(now) {
-                self.shared.line.tell(&ToWorker::Fire { id, now: wall_clock() });
+                self.shared.channel.send(&ToWorker::Fire { id, now: wall_clock() });
             }
         }
     }
 
-    fn take(&mut self, frame: FromWorker) -> Result<(), Lost> {
+    fn dispatch(&mut self, frame: FromWorker) -> Result<(), Lost> {
         match frame {
             FromWorker::Call { id, target, args } => self.call(id, target, args),
             FromWorker::Timer { id, delay } => self.arm(id, delay),
@@ -374,44 +388,44 @@ impl Pump {
             }
             FromWorker::Ask(question) => self.ask(&question),
             FromWorker::Log { stream, text } => self.log(stream, text),
-            FromWorker::Ready { .. } | FromWorker::Done { .. } => Err(Lost::Breach("a frame out of turn")),
+            FromWorker::Ready { .. } | FromWorker::Done { .. } => Err(Lost::Violation("a frame out of order")),
         }
     }
 
     fn arm(&mut self, id: CallId, delay: f64) -> Result<(), Lost> {
-        if self.timers.len() + self.shared.line.outbox().waiting(Kind::Fire) >= MAX_TIMERS {
-            return Err(Lost::Breach("more timers than allowed"));
+        if self.timers.len() + self.shared.channel.outbox().waiting(FrameKind::Fire) >= MAX_TIMERS {
+            return Err(Lost::Violation("more timers than allowed"));
         }
         self.timers.arm(id, delay)
     }
 
-    /// A program stands still until it has its answer, so an honest worker has one question open.
+    /// A program is suspended until it has its answer, so a well-behaved worker has at most one question open.
     fn ask(&mut self, question: &Question) -> Result<(), Lost> {
         if question.name_bytes() > MAX_NAME {
-            return Err(Lost::Breach("a name too long"));
+            return Err(Lost::Violation("a name too long"));
         }
-        if self.shared.line.outbox().waiting(Kind::Answer) > 0 {
-            return Err(Lost::Breach("a question before the answer to the last"));
+        if self.shared.channel.outbox().waiting(FrameKind::Answer) > 0 {
+            return Err(Lost::Violation("a question before the answer to the previous one"));
         }
         let answer = self.host.answer(question);
-        self.shared.line.tell(&ToWorker::Answer(answer.map(String::into_bytes)));
+        self.shared.channel.send(&ToWorker::Answer(answer.map(String::into_bytes)));
         Ok(())
     }
 
     fn call(&mut self, id: CallId, target: Target, args: Vec<u8>) -> Result<(), Lost> {
         if target.name_bytes() > MAX_NAME || args.len() > MAX_ARGUMENTS {
-            return Err(Lost::Breach("a call too long"));
+            return Err(Lost::Violation("a call too long"));
         }
-        let args = String::from_utf8(args).map_err(|_| Lost::Breach("arguments that are not text"))?;
+        let args = String::from_utf8(args).map_err(|_| Lost::Violation("arguments that are not text"))?;
         {
             let mut ledger = lock(&self.shared.ledger);
             if ledger.is_open(id) {
-                return Err(Lost::Breach("a call number used twice"));
+                return Err(Lost::Violation("a call number used twice"));
             }
-            // A reply that the worker has not taken is a call that it still has under way.
-            let under_way = ledger.in_flight() + self.shared.line.outbox().waiting(Kind::Reply);
-            if ledger.len() as u64 >= self.limits.calls || under_way as u64 >= self.limits.calls_in_flight {
-                return Err(Lost::Breach("more calls than allowed"));
+            // A call whose reply the worker has not read is still in progress for that worker.
+            let in_flight = ledger.in_flight() + self.shared.channel.outbox().waiting(FrameKind::Reply);
+            if ledger.len() as u64 >= self.limits.calls || in_flight as u64 >= self.limits.calls_in_flight {
+                return Err(Lost::Violation("more calls than allowed"));
             }
             ledger.begin(id, &target, args.len(), self.host.is_read_only(&target));
         }
@@ -419,14 +433,14 @@ impl Pump {
             observer.call_began(&target);
         }
         if serde_json::from_str::<&serde_json::value::RawValue>(&args).is_err() {
-            return Err(Lost::Breach("arguments that are not JSON"));
+            return Err(Lost::Violation("arguments that are not JSON"));
         }
         let future = self.host.call(HostCall { target: target.clone(), args });
         self.answer(id, target, future);
         Ok(())
     }
 
-    /// Polls once on the spot; what is not ready then goes to the runtime.
+    /// Polls the call once; a future that is not ready is spawned on the runtime.
     fn answer(&mut self, id: CallId, target: Target, mut future: HostFuture) {
         let mut context = Context::from_waker(Waker::noop());
         let polled = catch_unwind(AssertUnwindSafe(|| pin!(&mut future).poll(&mut context)));
@@ -437,9 +451,9 @@ impl Pump {
         }
         let shared = self.shared.clone();
         let task = self.runtime.spawn(async move {
-            let mut promise = Promised { shared, id, target, kept: false };
+            let mut reply = PendingReply { shared, id, target, sent: false };
             let answer = future.await;
-            promise.keep(answer);
+            reply.send(answer);
         });
         self.tasks.retain(|task| !task.is_finished());
         self.tasks.push(task.abort_handle());
@@ -449,7 +463,7 @@ impl Pump {
         let lines = self.lines_logged();
         self.log_bytes += text.len();
         if lines >= self.limits.log_lines || self.log_bytes > MAX_LOG_BYTES {
-            return Err(Lost::Breach("more console output than allowed"));
+            return Err(Lost::Violation("more console output than allowed"));
         }
         if let Some(observer) = &self.observer {
             observer.logged(stream, &text);

@@ -1,4 +1,5 @@
-//! Bounds how many runs go on at one time. First come, first served; waiting eats the run's own time.
+//! Limits how many runs execute at one time. Waiting runs are served in order; the time in the queue counts against
+//! the run's deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,74 +8,74 @@ use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-/// Places for runs, and a bounded line of those waiting for one.
+/// Slots for runs that execute, and a bounded number of runs that wait for one.
 pub(crate) struct Queue {
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     waiting: AtomicUsize,
     max_waiting: usize,
 }
 
-/// A place, given back when dropped.
-pub(crate) type Place = OwnedSemaphorePermit;
+/// The right to execute; returned to the queue when dropped.
+pub(crate) type Slot = OwnedSemaphorePermit;
 
-/// Why a run got no place.
+/// Why a run got no slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoPlace {
-    /// The line is full.
+pub(crate) enum NoSlot {
+    /// Too many runs are waiting already.
     Full,
-    /// The deadline came first.
+    /// The deadline passed.
     Late,
     /// The engine was disposed of.
     Closed,
-    /// The caller took the request back.
+    /// The caller cancelled.
     Cancelled,
 }
 
 impl Queue {
-    pub(crate) fn new(places: usize, max_waiting: usize) -> Self {
-        Queue { places: Arc::new(Semaphore::new(places)), waiting: AtomicUsize::new(0), max_waiting }
+    pub(crate) fn new(slots: usize, max_waiting: usize) -> Self {
+        Queue { slots: Arc::new(Semaphore::new(slots)), waiting: AtomicUsize::new(0), max_waiting }
     }
 
-    /// A place that is free right now.
-    pub(crate) fn try_enter(&self) -> Option<Place> {
-        self.places.clone().try_acquire_owned().ok()
+    /// A slot, if one is free.
+    pub(crate) fn try_enter(&self) -> Option<Slot> {
+        self.slots.clone().try_acquire_owned().ok()
     }
 
-    /// A place, as soon as it is this run's turn.
-    pub(crate) async fn enter(&self, deadline: Instant, cancel: &CancellationToken) -> Result<Place, NoPlace> {
-        if let Some(place) = self.try_enter() {
-            return Ok(place);
+    /// A slot, as soon as it is this run's turn.
+    pub(crate) async fn enter(&self, deadline: Instant, cancel: &CancellationToken) -> Result<Slot, NoSlot> {
+        if let Some(slot) = self.try_enter() {
+            return Ok(slot);
         }
-        let _counted = self.stand_in_line()?;
+        let _waiting = self.start_waiting()?;
         tokio::select! {
             biased;
-            () = cancel.cancelled() => Err(NoPlace::Cancelled),
-            turn = self.places.clone().acquire_owned() => turn.map_err(|_| NoPlace::Closed),
-            () = tokio::time::sleep_until(deadline.into()) => Err(NoPlace::Late),
+            () = cancel.cancelled() => Err(NoSlot::Cancelled),
+            slot = self.slots.clone().acquire_owned() => slot.map_err(|_| NoSlot::Closed),
+            () = tokio::time::sleep_until(deadline.into()) => Err(NoSlot::Late),
         }
     }
 
-    /// Nobody enters any more, and whoever waits is sent away.
+    /// Refuses new runs and those that wait.
     pub(crate) fn close(&self) {
-        self.places.close();
+        self.slots.close();
     }
 
-    fn stand_in_line(&self) -> Result<InLine<'_>, NoPlace> {
-        if self.places.is_closed() {
-            return Err(NoPlace::Closed);
+    fn start_waiting(&self) -> Result<Waiting<'_>, NoSlot> {
+        if self.slots.is_closed() {
+            return Err(NoSlot::Closed);
         }
-        let line = InLine(&self.waiting);
+        let waiting = Waiting(&self.waiting);
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.max_waiting {
-            return Err(NoPlace::Full);
+            return Err(NoSlot::Full);
         }
-        Ok(line)
+        Ok(waiting)
     }
 }
 
-/// One that waits; leaves the line when dropped, also when its caller gives up.
-struct InLine<'a>(&'a AtomicUsize);
+/// Counts one waiting run until it is dropped, also when the caller drops the future of the run.
+struct Waiting<'a>(&'a AtomicUsize);
 
-impl Drop for InLine<'_> {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! From the user's text to what a worker runs, and back from a worker's positions to the user's.
+//! Compiles the user's text for a worker, and maps positions in the compiled code back to the text.
 
 use toolgate_plan::{Form, Program, SyntaxFault, Violation};
 use toolgate_wire::{Code, Failure, Limits, Position, Profile};
@@ -10,7 +10,7 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// Checks the length, the guard where there is one, and the syntax; strips types.
+    /// Checks length and syntax, and the guard of a computation; erases types.
     pub(crate) fn new(
         source: &str,
         compiled: Option<Program>,
@@ -32,7 +32,7 @@ impl Compiled {
         Ok(Compiled { program, profile })
     }
 
-    /// The kind of run that it was compiled for.
+    /// The profile that it was compiled for.
     pub(crate) fn profile(&self) -> Profile {
         self.profile
     }
@@ -41,12 +41,12 @@ impl Compiled {
         &self.program.js
     }
 
-    /// The names that it uses and does not declare.
+    /// The global names that it uses.
     pub(crate) fn globals(&self) -> &[String] {
         &self.program.globals
     }
 
-    /// Where in the user's text a place in the generated code is.
+    /// The position in the user's text of a position in the compiled code.
     pub(crate) fn position(&self, line: u32, column: u32) -> Option<Position> {
         self.program.source_position(line, column)
     }

@@ -1,8 +1,8 @@
-//! The same guest code on a thread of this process.
+//! Runs the guest code on a thread of this process.
 //!
-//! For platforms without process mode and for embedders who ask for it by name. Nothing confines
-//! the program but the interpreter: a bug in it is a bug in the host, and an operation that never
-//! looks at the clock holds its thread to its end.
+//! For platforms without process mode, and for embedders that choose it. Only the interpreter isolates the program: a
+//! bug in the interpreter is a bug in the host, and an operation that never checks the clock keeps its thread until it
+//! ends.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -10,24 +10,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::pump::{Driven, Job, drive};
-use crate::socket::Wire;
+use crate::socket::WorkerSocket;
 
-/// Room for the interpreter's own stack limit and for native recursion on top.
-const STACK: usize = 16 * 1024 * 1024;
+/// Stack of the thread: the largest stack limit of a run, and native recursion on top.
+const STACK_SIZE: usize = 16 * 1024 * 1024;
 
-/// What ends the run from outside.
+/// A function that ends the run from outside.
 pub(crate) type Stop = Box<dyn Fn() + Send + Sync>;
 
-/// Runs the program on a fresh thread. Cancelling raises a flag that the interpreter looks at.
+/// Runs the program on a new thread.
 ///
-/// `on_cancel` registers what is to be done then, for as long as its result lives.
+/// `on_cancel` registers the function that ends the run, for as long as its result lives. That function sets a flag
+/// which the interpreter checks.
 pub(crate) fn run<R>(job: Job, on_cancel: impl FnOnce(Stop) -> R) -> std::io::Result<Driven> {
     let (ours, theirs) = UnixStream::pair()?;
     let abandoned = Arc::new(AtomicBool::new(false));
     let flag = abandoned.clone();
     let socket = std::fs::File::from(OwnedFd::from(theirs));
-    std::thread::Builder::new().name("toolgate-guest".into()).stack_size(STACK).spawn(move || {
-        // A broken socket means that the pump gave up; there is nobody to tell.
+    std::thread::Builder::new().name("toolgate-guest".into()).stack_size(STACK_SIZE).spawn(move || {
+        // The socket is broken when the pump has given up the run; then no one needs the error.
         let _ = toolgate_guest::run_on_this_thread(Box::new(socket), flag);
     })?;
     let (flag, stream) = (abandoned.clone(), ours.try_clone()?);
@@ -35,9 +36,9 @@ pub(crate) fn run<R>(job: Job, on_cancel: impl FnOnce(Stop) -> R) -> std::io::Re
         flag.store(true, Ordering::Relaxed);
         let _ = stream.shutdown(std::net::Shutdown::Both);
     }));
-    let mut wire = Wire::new(ours)?;
-    let driven = match wire.hello(job.deadline) {
-        Ok(_) => drive(&mut wire, job, None),
+    let mut socket = WorkerSocket::new(ours)?;
+    let driven = match socket.hello(job.deadline) {
+        Ok(_) => drive(&mut socket, job, None),
         Err(lost) => Driven::lost(lost),
     };
     abandoned.store(true, Ordering::Relaxed);

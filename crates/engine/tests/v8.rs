@@ -134,6 +134,64 @@ async fn typed_arrays_count_as_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_spelling_of_a_size_gets_past_the_meter() {
+    let two_faced = "let asked = 0; const size = { valueOf: () => (asked++ === 0 ? 1 : 2e7) };";
+    let limits = LimitRequest { memory: Some(2 * 1024 * 1024), ..LimitRequest::default() };
+    for (code, expected) in [
+        (
+            "const all = []; for (let i = 0; i < 8; i++) all.push(new Uint8Array('20000000')); return all.length",
+            "MEMORY",
+        ),
+        ("return new Uint8Array({ valueOf: () => 2e7, length: 2e7 }).length", "MEMORY"),
+        ("return new Float64Array(new Uint8Array(1e6)).length", "MEMORY"),
+        ("return new BigInt64Array('3e6').length", "MEMORY"),
+        ("return new Float64Array({ length: '3e6' }).length", "MEMORY"),
+        ("return Float64Array.from({ length: 3e6 }).length", "MEMORY"),
+        ("return new ArrayBuffer('2e7').byteLength", "MEMORY"),
+        ("return new ArrayBuffer({ valueOf: () => 2e7 }).byteLength", "MEMORY"),
+        ("const b = new ArrayBuffer(8, { maxByteLength: '2e7' }); b.resize('2e7'); return b.byteLength", "MEMORY"),
+        ("return new ArrayBuffer(8).transfer('2e7').byteLength", "MEMORY"),
+        ("return new DataView(new ArrayBuffer('2e7')).byteLength", "MEMORY"),
+        (
+            "const a = new Uint8Array(9e5); const all = []; for (let i = 0; i < 50; i++) all.push(a.toReversed()); return 1",
+            "MEMORY",
+        ),
+        (
+            "const a = new ArrayBuffer(9e5); a.constructor = undefined; const all = []; for (let i = 0; i < 50; i++) all.push(a.slice()); return 1",
+            "MEMORY",
+        ),
+        (
+            "const a = new ArrayBuffer(9e5); const all = []; for (let i = 0; i < 50; i++) all.push(structuredClone(a)); return 1",
+            "MEMORY",
+        ),
+        ("return 'x'.repeat('2e7').length", "MEMORY"),
+        ("return 'x'.padEnd({ valueOf: () => 2e7 }).length", "MEMORY"),
+        ("return new Uint8Array(new Set([1, 2, 300])).join()", "\"1,2,44\""),
+        ("return new Float32Array({ length: 2.7, 0: 1, 1: '2.5' }).join()", "\"1,2.5\""),
+        (
+            "return [new Uint8Array().length, new Uint8Array(null).length, new Uint8Array('3').length, new ArrayBuffer().byteLength]",
+            "[0,0,3,0]",
+        ),
+        (
+            "class Mine extends Uint16Array {} const m = new Mine([1, 2]); return [m instanceof Mine, m.slice(1) instanceof Mine, m.join()]",
+            "[true,true,\"1,2\"]",
+        ),
+    ] {
+        let report = engine().run(Request { limits: limits.clone(), ..Request::new(Profile::Chain, code) }).await;
+        let got = report
+            .value()
+            .map_or_else(|failure| format!("{:?}", failure.code).to_uppercase(), |value| value.get().to_owned());
+        assert_eq!(got, expected, "{code}");
+    }
+    for make in ["new Uint8Array(size).length", "new ArrayBuffer(size).byteLength", "'x'.repeat(size).length"] {
+        let code = format!("{two_faced} return [{make}, asked]");
+        let report = engine().run(Request { limits: limits.clone(), ..Request::new(Profile::Chain, code) }).await;
+        let expected = if make.contains("Uint8Array") { "[0,0]" } else { "[1,1]" };
+        assert_eq!(report.value().expect("a value").get(), expected, "{make}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn objects_that_come_and_go_pass_the_limit_by_twelve_megabytes_at_most() {
     for limit in [16, 50, 128] {
         let memory = Some(limit * 1024 * 1024);
@@ -234,6 +292,8 @@ fn the_jail_holds_when_every_permission_is_given() {
         "await Deno.resolveDns('localhost', 'A')",
         "Deno.kill(Deno.ppid, 0 || 'SIGCONT')",
         "Deno.dlopen('/lib/x86_64-linux-gnu/libc.so.6', { fork: { parameters: [], result: 'i32' } }).symbols.fork() > 0 || (() => { throw 0 })()",
+        "if (Deno.dlopen('/lib/x86_64-linux-gnu/libc.so.6', { mmap: { parameters: ['usize', 'usize', 'i32', 'i32', 'i32', 'usize'], \
+            result: 'i64' } }).symbols.mmap(0n, 4096n, 3, 0x21, -1, 0n) === -1n) throw 0",
         "if (Deno.env.get('TOOLGATE_MARKER') === undefined) throw 0",
     ]);
 }
@@ -241,7 +301,8 @@ fn the_jail_holds_when_every_permission_is_given() {
 #[test]
 fn each_layer_of_the_jail_is_what_holds() {
     let read = "try { Deno.readTextFileSync('/etc/passwd'); console.log('read'); } catch {} Deno.exit(0);";
-    assert_eq!((jailed_without("landlock", read).trim(), jailed(read).trim()), ("read", ""));
+    assert_eq!((jailed_without("landlock,namespaces", read).trim(), jailed(read).trim()), ("read", ""));
+    assert_eq!(jailed_without("namespaces", read).trim(), "");
     let listen = "try { Deno.listen({ port: 0 }); console.log('listens'); } catch {} Deno.exit(0);";
     let (open, filtered) = ("seccomp,landlock,namespaces", "landlock,namespaces");
     assert_eq!((jailed_without(open, listen).trim(), jailed_without(filtered, listen).trim()), ("listens", ""));
@@ -290,6 +351,27 @@ fn the_process_knows_nothing_of_its_host() {
     let known = r#"["/","deno",{"DENO_DIR":"/dev/null/deno","NO_COLOR":"1","PATH":"/usr/bin:/bin"}]"#;
     let told: serde_json::Value = serde_json::from_str(&jailed(tell)).expect("JSON");
     assert_eq!(told, serde_json::from_str::<serde_json::Value>(known).expect("JSON"));
+}
+
+/// What a process sees that is its host's: files, numbers of processes, names, memory.
+const SEE: &str = "const seen = (path) => { try { Deno.lstatSync(path); return true; } catch { return false; } }; \
+    console.log(JSON.stringify([['/etc/passwd', '/proc/1', '/home', '/tmp', '/bin/sh'].filter(seen), \
+        Deno.pid, Deno.ppid, Deno.hostname(), Deno.systemMemoryInfo().total, Deno.execPath()])); Deno.exit(0);";
+
+#[test]
+fn the_process_sees_no_file_and_no_number_of_its_host() {
+    let seen =
+        |layers: &str| -> serde_json::Value { serde_json::from_str(&jailed_without(layers, SEE)).expect("JSON") };
+    let open = seen("seccomp,namespaces");
+    assert_eq!(open[0][0], "/etc/passwd", "landlock alone does not hide it");
+    assert!(open[1] != 0 && open[2] != 0 && open[4] != 0, "{open}");
+    let filtered = seen("namespaces");
+    assert_eq!([&filtered[1], &filtered[2], &filtered[4]], [0, 0, 0]);
+    let jailed = seen("");
+    if jailed[3] == open[3] {
+        return eprintln!("skipped: this system permits no namespaces");
+    }
+    assert_eq!(jailed, serde_json::json!([[], 0, 0, "toolgate", 0, "/deno"]));
 }
 
 #[test]

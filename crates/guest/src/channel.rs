@@ -9,10 +9,10 @@ use std::io::{self, Read, Write};
 use toolgate_wire::codec::{self, HEADER, MAX_TO_WORKER, Malformed};
 use toolgate_wire::{FromWorker, ToWorker};
 
-/// Past this many bytes, waiting frames leave at once: what a killed worker had gathered is lost.
+/// Gathered frames leave once they are this many bytes; those that a killed worker still had are lost.
 const FLUSH_AT: usize = 16 * 1024;
 
-/// Why nothing can be said or heard any more. The worker's only answer is to end.
+/// Why no frame can be sent or received any more. The worker ends.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
     /// The host is gone.
@@ -24,7 +24,7 @@ pub enum Broken {
     /// The host sent more than the run may hold.
     #[error("no room for a frame of {0} bytes")]
     NoRoom(usize),
-    /// The host sent nonsense.
+    /// The host sent something that is no frame.
     #[error(transparent)]
     Malformed(#[from] Malformed),
 }
@@ -54,17 +54,17 @@ pub(crate) struct Channel {
     incoming: RefCell<Incoming>,
 }
 
-/// Where frames will arrive. Made before a fork it is cleared once for all forks, and each has only the pages of it
-/// that it uses.
-pub(crate) struct Room(Vec<u8>);
+/// The buffer that frames are read into. Allocated before the fork, so that it is zeroed once and each worker copies only
+/// the pages that it writes.
+pub(crate) struct ReceiveBuffer(Vec<u8>);
 
-impl Default for Room {
+impl Default for ReceiveBuffer {
     fn default() -> Self {
-        Room(vec![0; 16 * 1024])
+        ReceiveBuffer(vec![0; 16 * 1024])
     }
 }
 
-/// Bytes that arrived: `buffer[start..end]`. What lies beyond is room, cleared once and used again.
+/// Bytes that arrived: `buffer[start..end]`. The rest is free, zeroed once and used again.
 struct Incoming {
     buffer: Vec<u8>,
     start: usize,
@@ -72,8 +72,8 @@ struct Incoming {
 }
 
 impl Channel {
-    pub(crate) fn new(socket: Box<dyn Socket>, room: Room) -> Self {
-        let incoming = Incoming { buffer: room.0, start: 0, end: 0 };
+    pub(crate) fn new(socket: Box<dyn Socket>, buffer: ReceiveBuffer) -> Self {
+        let incoming = Incoming { buffer: buffer.0, start: 0, end: 0 };
         Channel { socket, outgoing: RefCell::default(), incoming: RefCell::new(incoming) }
     }
 

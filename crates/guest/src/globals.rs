@@ -1,9 +1,8 @@
 //! Global names that are looked up when they are first used.
 //!
-//! The global object's prototype becomes an object whose properties a resolver answers for. Only
-//! the hook for own properties is installed: when the resolver knows no such name, lookup goes on
-//! as ever and an unknown identifier is the usual `ReferenceError`. rquickjs's own exotic classes
-//! always answer, so this one is made by hand.
+//! The global object's prototype becomes an object whose properties a resolver function gives. Only the hook for own
+//! properties is installed: when the resolver knows no such name, lookup goes on to the next prototype, and an unknown
+//! identifier is the usual `ReferenceError`. rquickjs's exotic classes answer every lookup, so this class uses the C interface.
 
 use std::ffi::{CStr, c_int};
 use std::rc::Rc;
@@ -18,7 +17,7 @@ pub(crate) struct Resolvers(Rc<Class>);
 
 struct Class {
     id: qjs::JSClassID,
-    // QuickJS keeps a pointer to the methods for as long as the runtime lives; the box gives them a fixed place.
+    // QuickJS keeps a pointer to the methods for as long as the runtime lives; the box fixes their address.
     _methods: Box<qjs::JSClassExoticMethods>,
 }
 

@@ -1,17 +1,21 @@
 //! The untrusted side: an interpreter, its prelude and its lockdown.
 //!
-//! Whatever happens in here is assumed to be the guest's doing. The crate knows no configuration,
-//! secret, network or MCP; what it links is what a hostile program could hope to reach.
+//! A process that runs this code is assumed to be controlled by the program in it. The crate knows no configuration, secret,
+//! network or MCP: what it links is what a hostile program can reach.
 //!
 //! # Layout
 //! - `zygote`: builds the interpreter once and forks a worker for each run
-//! - `own_code`: this program's instructions on huge pages, which forks share
-//! - [`lockdown`]: what a process gives up before it reads guest code
-//! - `sandbox`: the interpreter, from program to end; `prelude/` is its JavaScript side
-//! - `state`, `natives`: what a run has used, and what the prelude may call
-//! - [`data`]: JSON in and out
-//! - `globals`, `memory`, `random`, `rejections`, `web`: names, allocator, chance, lost errors, URLs
-//! - `channel`: the worker's one socket
+//! - `hugepages`: moves this program's code to huge pages, which forks share
+//! - [`lockdown`]: seccomp, landlock, namespaces, capabilities and limits, for workers and for a jailed `deno`
+//! - `sandbox`: one interpreter and one run of it; [`prelude`] is its JavaScript side
+//! - `state`, `natives`: a run's state, and the functions that the prelude calls
+//! - [`data`]: JSON to values and back
+//! - `globals`: global names that are looked up on first use
+//! - `memory`: the metered allocator
+//! - `random`: the generators of `Math.random` and `crypto`
+//! - `rejections`: unhandled promise rejections
+//! - `web`: URLs and query strings
+//! - `channel`: frames over the worker's socket
 
 #![deny(unsafe_code)]
 
@@ -27,14 +31,14 @@ mod channel;
 pub mod data;
 #[allow(unsafe_code)]
 mod globals;
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+mod hugepages;
 #[allow(unsafe_code)]
 pub mod lockdown;
 #[allow(unsafe_code)]
 mod memory;
 mod natives;
-#[cfg(target_os = "linux")]
-#[allow(unsafe_code)]
-mod own_code;
 pub mod prelude;
 mod random;
 mod rejections;
@@ -69,10 +73,10 @@ pub fn take_over_if_asked() {
     if name == ZYGOTE { become_zygote(without) } else { become_jail(without, arguments) }
 }
 
-/// As [`take_over_if_asked`], but its workers hand the program's text to `act` instead of running it:
-/// sealed like every worker, with the socket as descriptor 0. It exists to test the seal from inside.
+/// As [`take_over_if_asked`], but workers pass the program's text to `act` instead of running it. They are locked down like
+/// every worker, with the socket as descriptor 0: native code that tests the lockdown from inside.
 #[cfg(target_os = "linux")]
-pub fn take_over_to_test_the_seal(act: fn(&str)) {
+pub fn take_over_as_test_worker(act: fn(&str)) {
     static ACT: std::sync::OnceLock<fn(&str)> = std::sync::OnceLock::new();
     PREPARED.store(true, Ordering::Relaxed);
     let _ = ACT.set(act);
@@ -100,8 +104,8 @@ fn become_zygote(without: lockdown::Without) {
 fn become_jail(without: lockdown::Without, mut arguments: std::env::ArgsOs) {
     let memory = arguments.next().and_then(|bytes| bytes.to_string_lossy().parse().ok());
     if let (Some(memory), Some(program)) = (memory, arguments.next()) {
-        let inmate = lockdown::jail::Inmate { program, arguments: arguments.collect(), memory };
-        eprintln!("{}", lockdown::jail::enter(inmate, without));
+        let jailed = lockdown::jail::JailedProgram { program, arguments: arguments.collect(), memory };
+        eprintln!("{}", lockdown::jail::execute(jailed, without));
     }
     std::process::exit(1)
 }
@@ -116,12 +120,11 @@ fn become_jail(_: lockdown::Without, _: std::env::ArgsOs) {
     std::process::exit(1)
 }
 
-/// Runs one program on this thread: same interpreter, no confinement but the interpreter's own.
+/// Runs one program on this thread: the same interpreter, without lockdown.
 ///
-/// `cancelled` is looked at every few thousand steps; a program inside one long native operation
-/// does not see it.
+/// The interpreter checks `cancelled` every few thousand steps, but not inside one long native operation.
 pub fn run_on_this_thread(socket: Box<dyn Socket>, cancelled: Arc<AtomicBool>) -> Result<(), Broken> {
-    let channel = Rc::new(channel::Channel::new(socket, channel::Room::default()));
+    let channel = Rc::new(channel::Channel::new(socket, channel::ReceiveBuffer::default()));
     let sandbox = sandbox::Sandbox::new().map_err(|_| Broken::Closed)?;
     channel.send(&FromWorker::Ready { pid: 0, layers: Default::default() })?;
     if let ToWorker::Start(start) = channel.receive(|_| true)? {

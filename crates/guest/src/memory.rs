@@ -1,8 +1,8 @@
-//! The interpreter's allocator: the C library's, with a meter in front.
+//! The interpreter's allocator: malloc with a meter.
 //!
-//! What the interpreter allocates, array buffers included, goes through here, and so does every
-//! buffer that the guest's Rust side fills for a program ([`Meter::charge`]). A refusal is
-//! remembered: that is how a run that hit its limit is told from one that throws "out of memory".
+//! Everything that the interpreter allocates is counted here, array buffers included, and so is every buffer that the
+//! guest's Rust code fills for a program ([`Meter::charge`]). A refusal is recorded: a run that hit its limit differs by it
+//! from one that throws "out of memory" itself.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use rquickjs::TypedArray;
 use rquickjs::allocator::Allocator;
 
-/// How much is held, and whether more was asked for than there is.
+/// Bytes in use, and whether an allocation was refused.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     used: Cell<u64>,
@@ -20,7 +20,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// From now on at most `limit` bytes more than are held already.
+    /// Limits what is allocated from now on to `limit` bytes, on top of what is in use.
     pub(crate) fn limit_to(&self, limit: u64) {
         let base = self.used.get();
         self.peak.set(base);
@@ -39,7 +39,7 @@ impl Meter {
         true
     }
 
-    /// Whether so much could be charged now; if not, that is remembered like any refusal.
+    /// Whether so much could be charged now; if not, that is recorded as a refusal.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         let room = self.charge(bytes);
         if room {
@@ -58,7 +58,7 @@ impl Meter {
         self.refused.get()
     }
 
-    /// The most bytes held at one time.
+    /// The most bytes in use at one time.
     pub(crate) fn peak(&self) -> u64 {
         self.peak.get()
     }
@@ -134,7 +134,12 @@ unsafe impl Allocator for Metered {
     }
 }
 
-/// What a byte array holds now; nothing, if its buffer was taken away.
+/// Bytes that an array holds now: what the interpreter has allocated, not what its property `length` says.
+pub(crate) fn length_of(array: &TypedArray<'_, u8>) -> usize {
+    array.as_raw().map_or(0, |bytes| bytes.len())
+}
+
+/// What a byte array holds now; nothing, if its buffer was detached.
 pub(crate) fn copy_of(array: &TypedArray<'_, u8>) -> Vec<u8> {
     // SAFETY: the slice is copied before anything can run in the interpreter that might move or free it.
     unsafe { array.as_bytes() }.map(<[u8]>::to_vec).unwrap_or_default()

@@ -12,13 +12,15 @@ use toolgate_wire::limits::{MAX_ARGUMENTS, MAX_RANDOM_BYTES};
 use crate::data::{self, Caps, DepthPolicy, SerialiseError};
 use crate::globals::Resolvers;
 use crate::memory;
+use crate::prelude;
 use crate::state::{Refused, State};
 use crate::web;
 
 /// The object of native functions.
 pub(crate) fn object<'js>(ctx: &Ctx<'js>, state: &Rc<State>, resolvers: &Resolvers) -> Result<Object<'js>> {
     let natives = Object::new(ctx.clone())?;
-    clock_and_chance(&natives, state)?;
+    natives.set("constants", ctx.json_parse(prelude::constants().to_string())?)?;
+    clock_and_random(&natives, state)?;
     host(&natives, state)?;
     backends(&natives, state)?;
     values(&natives, state)?;
@@ -36,7 +38,7 @@ pub(crate) fn object<'js>(ctx: &Ctx<'js>, state: &Rc<State>, resolvers: &Resolve
     Ok(natives)
 }
 
-fn clock_and_chance<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
+fn clock_and_random<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
     let ctx = natives.ctx();
     let run = state.clone();
     natives.set("now", Function::new(ctx.clone(), move || run.now.get())?.with_name("now")?)?;
@@ -86,7 +88,7 @@ fn host<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
     natives.set(
         "log",
         Func::from(move |stream: u8, text: String| {
-            run.log(if stream == 0 { Stream::Stdout } else { Stream::Stderr }, &text);
+            run.log(if stream == tag::STDOUT { Stream::Stdout } else { Stream::Stderr }, &text);
         }),
     )
 }
@@ -102,8 +104,8 @@ fn question_of(number: u8, name: String, tool: Option<String>) -> Question {
     }
 }
 
-/// A backend is known by its name; what it lists stays here until a program looks at it. No name holds half a
-/// character: such a spelling means nothing.
+/// A backend is passed by its name; its listing stays here until a program reads from it. No name has a lone surrogate: such
+/// a spelling means nothing.
 fn backends<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
     let run = state.clone();
     natives.set(
@@ -124,7 +126,7 @@ fn backends<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
     let run = state.clone();
     natives.set(
         "tools",
-        // Parsed rather than put together: a program may have changed what it means to set an element.
+        // Parsed rather than built: a program may have put setters on `Array.prototype`.
         Func::from(move |ctx: Ctx<'js>, backend: String| {
             let names = run.listed(&backend, |listing| listing.tools().map(|tool| tool.names()).collect::<Vec<_>>());
             ctx.json_parse(serde_json::to_string(&names).unwrap_or_default())
@@ -158,15 +160,16 @@ fn values<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
     natives.set("isPromise", Func::from(|value: Value<'js>| value.is_promise()))
 }
 
-/// How many times a text's own length these functions may need for a moment, at worst.
+/// Bytes that these functions need at most while they run, as multiples of their text's length.
 mod room {
     pub(super) const URL: u64 = 12;
     pub(super) const QUERY: u64 = 48;
     pub(super) const PAIRS: u64 = 16;
     pub(super) const BYTES: u64 = 4;
+    pub(super) const TEXT: u64 = 2;
 }
 
-/// Throws unless the run could hold `times` the length: what these functions use is not the interpreter's to count.
+/// Throws unless the run has room for `times` the length: the interpreter's allocator does not count what Rust allocates.
 fn need_room(ctx: &Ctx<'_>, run: &State, length: usize, times: u64) -> Result<()> {
     let fits = run.meter.has_room(times.saturating_mul(length as u64));
     if fits { Ok(()) } else { Err(throw(ctx, &Refused::Memory)) }
@@ -205,22 +208,29 @@ fn web_platform<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
             Ok::<_, rquickjs::Error>(web::write_query(&pairs).unwrap_or_default())
         }),
     )?;
+    let run = state.clone();
     natives.set(
         "encodeUtf8",
-        Func::from(|ctx: Ctx<'js>, text: String| TypedArray::<u8>::new_copy(ctx, text.as_bytes())),
+        Func::from(move |ctx: Ctx<'js>, text: String| {
+            need_room(&ctx, &run, text.len(), room::TEXT)?;
+            TypedArray::<u8>::new_copy(ctx, text.as_bytes())
+        }),
     )?;
     let run = state.clone();
     natives.set(
         "decodeUtf8",
         Func::from(move |ctx: Ctx<'js>, bytes: TypedArray<'js, u8>, fatal: bool| {
-            need_room(&ctx, &run, bytes.len(), room::BYTES)?;
+            need_room(&ctx, &run, memory::length_of(&bytes), room::BYTES)?;
             Ok::<_, rquickjs::Error>(decode_utf8(&bytes, fatal))
         }),
     )
 }
 
-/// The text, or nothing when it must be valid and is not.
+/// The text; `None` when it must be valid UTF-8 and is not.
 fn decode_utf8(bytes: &TypedArray<'_, u8>, fatal: bool) -> Option<String> {
     let bytes = memory::copy_of(bytes);
     if fatal { String::from_utf8(bytes).ok() } else { Some(String::from_utf8_lossy(&bytes).into_owned()) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,36 @@
 //! The prelude's source texts, in the order in which they are evaluated.
 //!
-//! Each is one expression, a function that is given what it builds on. They are the same on every
-//! interpreter: another one that provides the same natives runs the same prelude.
+//! Each is one expression, a function of what it builds on. They are the same for QuickJS and V8: every interpreter with the
+//! same natives runs the same prelude.
+
+use serde_json::{Map, Value, json};
+use toolgate_wire::codec::{code_number, tag};
+use toolgate_wire::{Code, Profile, limits};
+
+/// The numbers that Rust and JavaScript share: the prelude's `native.constants`, and those of the V8 worker's program.
+pub fn constants() -> Value {
+    /// An object whose keys are the names of these constants.
+    macro_rules! named {
+        ($($module:ident::$name:ident),* $(,)?) => { json!({ $(stringify!($name): $module::$name),* }) };
+    }
+    let codes: Map<String, Value> =
+        Code::ALL.into_iter().map(|code| (code.name().to_owned(), code_number(code).into())).collect();
+    json!({
+        "tags": named!(
+            tag::START, tag::REPLY, tag::FIRE, tag::ANSWER,
+            tag::READY, tag::CALL, tag::TIMER, tag::CANCEL, tag::ASK, tag::LOG, tag::DONE,
+            tag::TARGET_TOOL, tag::TARGET_FUNCTION,
+            tag::ASK_BACKEND, tag::ASK_INTERFACE_OF, tag::ASK_BACKENDS, tag::ASK_GLOBAL, tag::ASK_INTERFACE,
+            tag::STDOUT, tag::STDERR, tag::RETURNED,
+        ),
+        "codes": codes,
+        "limits": named!(
+            limits::MAX_ARGUMENTS, limits::MAX_NAME, limits::MAX_TIMERS, limits::MAX_LOG_BYTES, limits::MAX_JSON_DEPTH,
+            limits::MAX_UNHANDLED_REJECTIONS, limits::MAX_RANDOM_BYTES, limits::MAX_PATH_STEPS, limits::MAX_PATH_KEY,
+        ),
+        "profiles": Profile::ALL.map(Profile::name),
+    })
+}
 
 /// Takes the natives; gives what the others build on.
 pub const CORE: &str = include_str!("prelude/core.js");
@@ -13,11 +42,11 @@ pub const EVENTS: &str = include_str!("prelude/events.js");
 pub const TOOLS: &str = include_str!("prelude/tools.js");
 /// The small part of the web platform.
 pub const WEB: &str = include_str!("prelude/web.js");
-/// Sets the stage for one run and tells how it failed.
+/// Installs the globals of one run and describes what it threw.
 pub const MAIN: &str = include_str!("prelude/main.js");
 /// An object of functions that serialising needs, captured before any guest code.
 pub const REALM: &str = include_str!("data/realm.js");
 /// Takes a function that tells kinds of object apart; gives `structuredClone`.
 pub const CLONE: &str = include_str!("data/clone.js");
-/// Takes nothing and does nothing that stays: a program like many, for a worker to try itself on.
-pub const TRIAL: &str = include_str!("prelude/trial.js");
+/// A typical program without effects, to warm an interpreter up.
+pub const WARM_UP: &str = include_str!("prelude/warm_up.js");

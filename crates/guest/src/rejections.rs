@@ -1,24 +1,22 @@
-//! Promises that were rejected while nobody listened.
+//! Unhandled promise rejections.
 //!
-//! A program that forgets an `await` loses the error with it. What is still unheard at the end of
-//! a run becomes a line on its console; a promise that finds a listener later is forgotten.
+//! A program that forgets an `await` loses the error with it. A rejection without a handler at the end of a run becomes a line
+//! on its console.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use rquickjs::{Ctx, Persistent, Promise, Runtime, Value};
+use toolgate_wire::limits::MAX_UNHANDLED_REJECTIONS;
 
-/// Rejections that are remembered at one time.
-const MOST: usize = toolgate_wire::limits::MAX_UNHANDLED_REJECTIONS;
+type Unhandled = Vec<(Persistent<Value<'static>>, Persistent<Value<'static>>)>;
 
-type Unheard = Vec<(Persistent<Value<'static>>, Persistent<Value<'static>>)>;
-
-/// The unheard rejections of one interpreter.
+/// The unhandled rejections of one interpreter.
 #[derive(Clone, Default)]
-pub(crate) struct Rejections(Rc<RefCell<Unheard>>);
+pub(crate) struct Rejections(Rc<RefCell<Unhandled>>);
 
 impl Rejections {
-    /// Listens to the runtime from now on.
+    /// Tracks the rejections of a runtime from now on.
     pub(crate) fn watch(runtime: &Runtime) -> Self {
         let rejections = Rejections::default();
         let watched = rejections.clone();
@@ -33,24 +31,24 @@ impl Rejections {
     }
 
     fn remember<'js>(&self, ctx: &Ctx<'js>, promise: Value<'js>, reason: Value<'js>) {
-        let mut unheard = self.0.borrow_mut();
-        if unheard.len() < MOST {
-            unheard.push((Persistent::save(ctx, promise), Persistent::save(ctx, reason)));
+        let mut unhandled = self.0.borrow_mut();
+        if unhandled.len() < MAX_UNHANDLED_REJECTIONS {
+            unhandled.push((Persistent::save(ctx, promise), Persistent::save(ctx, reason)));
         }
     }
 
     fn forget<'js>(&self, ctx: &Ctx<'js>, promise: &Value<'js>) {
         let is_other = |saved: &Persistent<Value<'static>>| saved.clone().restore(ctx).is_ok_and(|one| one != *promise);
-        // What falls away is dropped outside the borrow: freeing a value may run anything.
+        // Dropped outside the borrow: freeing a value may run code that rejects another promise.
         let kept = self.0.take().into_iter().filter(|(saved, _)| is_other(saved)).collect();
         self.0.replace(kept);
     }
 
-    /// The reasons of all unheard rejections but that of the program itself, and forgets them.
+    /// The reasons of all unhandled rejections but that of the program itself, and forgets them.
     pub(crate) fn drain<'js>(&self, ctx: &Ctx<'js>, program: Option<&Promise<'js>>) -> Vec<Value<'js>> {
         let of_program = |promise: &Value<'js>| program.is_some_and(|program| program.as_value() == promise);
-        let unheard = self.0.take();
-        let restored = unheard.into_iter().filter_map(|(promise, reason)| {
+        let unhandled = self.0.take();
+        let restored = unhandled.into_iter().filter_map(|(promise, reason)| {
             let promise = promise.restore(ctx).ok()?;
             if of_program(&promise) { None } else { reason.restore(ctx).ok() }
         });

@@ -28,7 +28,7 @@ const SCRIPT: &str = "script";
 /// An interpreter for one run.
 pub(crate) struct Sandbox {
     hooks: Persistent<Object<'static>>,
-    /// The run's data, held until the answer is out: a hundred thousand records are not freed in no time.
+    /// The run's data, kept until the answer is sent: freeing a hundred thousand records takes time.
     data: RefCell<Option<Persistent<Value<'static>>>>,
     context: Context,
     runtime: Runtime,
@@ -57,43 +57,42 @@ impl Sandbox {
         Ok(Sandbox { hooks, data: RefCell::default(), context, runtime, state, rejections, _resolvers: resolvers })
     }
 
-    /// Runs trusted code, so that the pages which a program will write are written already.
+    /// Runs trusted code, so that the page faults and lazy initialisation of a typical program have happened.
     pub(crate) fn warm_up(&self) {
         self.context.with(|ctx| {
-            if let Ok(trial) = ctx.eval::<Function<'_>, _>(prelude::TRIAL) {
-                let _ = trial.call::<_, Value<'_>>(());
+            if let Ok(program) = ctx.eval::<Function<'_>, _>(prelude::WARM_UP) {
+                let _ = program.call::<_, Value<'_>>(());
                 while ctx.execute_pending_job() {}
             }
-            let _ = self.touch_a_tool(&ctx);
+            let _ = self.warm_up_tool(&ctx);
         });
-        // Reading the clock is code as well.
+        // The deadline is checked by this clock, so its code is in use too.
         let _ = Instant::now();
     }
 
-    fn touch_a_tool(&self, ctx: &Ctx<'_>) -> Result<()> {
-        let rehearse: Function<'_> = self.hooks.clone().restore(ctx)?.get("rehearse")?;
-        self.state.pretend_backend("rehearsal", r#"{"name":"rehearsal","tools":["other","one"]}"#);
-        let touched = rehearse.call::<_, Value<'_>>(("rehearsal", "one")).map(drop);
+    fn warm_up_tool(&self, ctx: &Ctx<'_>) -> Result<()> {
+        let warm_up: Function<'_> = self.hooks.clone().restore(ctx)?.get("warmUpTool")?;
+        self.state.add_named("warm-up", r#"{"name":"warm-up","tools":["other","one"]}"#);
+        let called = warm_up.call::<_, Value<'_>>(("warm-up", "one")).map(drop);
         self.state.forget_backends();
-        touched
+        called
     }
 
-    /// Runs the program to its end and tells it. The interpreter is left as the program left it:
-    /// taking it apart is for after the answer, if at all.
+    /// Runs the program and returns its end. The interpreter is not torn down: that would delay the answer.
     pub(crate) fn run(&self, mut start: Start, channel: Rc<Channel>, cancelled: Option<Arc<AtomicBool>>) -> FromWorker {
         let state = self.state.clone();
         let cpu_before = lockdown::cpu_time();
         state.begin(&mut start, channel, cancelled);
         self.runtime.set_max_stack_size(start.limits.stack as usize);
         state.meter.limit_to(start.limits.memory);
-        // Cycles are looked for when they could matter; before that, a run is too short to leave any.
+        // Short runs leave too little garbage for a cycle collection to pay.
         self.runtime.set_gc_threshold((start.limits.memory / 8) as usize);
         let end = if state.meter.charge(start.code.len() as u64) {
             self.context.with(|ctx| match self.hooks.clone().restore(&ctx) {
                 Ok(hooks) => {
                     Run { ctx, hooks, state: &state, rejections: &self.rejections, kept: &self.data }.to_end(start)
                 }
-                Err(_) => failed(Code::Unavailable, "the sandbox lost its prelude"),
+                Err(_) => failed(Code::Unavailable, "the sandbox has no prelude"),
             })
         } else {
             out_of_memory(&state)
@@ -103,8 +102,8 @@ impl Sandbox {
     }
 }
 
-/// Evaluates the prelude's files and gives the hooks of the last.
-fn load_prelude<'js>(ctx: &Ctx<'js>, natives: Object<'js>) -> Result<Object<'js>> {
+/// Evaluates the prelude's files and returns the hooks of the last.
+pub(crate) fn load_prelude<'js>(ctx: &Ctx<'js>, natives: Object<'js>) -> Result<Object<'js>> {
     let load = |name: &str, source: &str| -> Result<Function<'js>> {
         let mut options = EvalOptions::default();
         options.filename = Some(format!("toolgate:{name}"));
@@ -118,7 +117,7 @@ fn load_prelude<'js>(ctx: &Ctx<'js>, natives: Object<'js>) -> Result<Object<'js>
     load("main", prelude::MAIN)?.call((core, console, events, tools, web))
 }
 
-/// One program on its way to its end.
+/// One run of a program.
 struct Run<'js, 'a> {
     ctx: Ctx<'js>,
     hooks: Object<'js>,
@@ -140,12 +139,12 @@ impl<'js> Run<'js, '_> {
             Ok(value) => self.serialise(value),
             Err(end) => end,
         };
-        self.tell_unheard(program.as_ref());
+        self.log_unhandled_rejections(program.as_ref());
         end
     }
 
-    /// Errors that no `await` and no `catch` saw would be lost with the run.
-    fn tell_unheard(&self, program: Option<&Promise<'js>>) {
+    /// Errors without a handler would be lost with the run.
+    fn log_unhandled_rejections(&self, program: Option<&Promise<'js>>) {
         for reason in self.rejections.drain(&self.ctx, program) {
             if self.state.check().is_some() {
                 continue;
@@ -158,7 +157,7 @@ impl<'js> Run<'js, '_> {
         }
     }
 
-    /// Sets the stage, compiles the program and calls it.
+    /// Installs the run's globals, compiles the program and calls it.
     fn evaluate(&self, start: Start) -> std::result::Result<Value<'js>, End> {
         let data = match start.data {
             None => Value::new_undefined(self.ctx.clone()),
@@ -197,10 +196,13 @@ impl<'js> Run<'js, '_> {
         }
     }
 
-    /// The planner checked the syntax, so what the interpreter refuses is new to it. It may also run out of stack.
+    /// The end of a program that was not compiled. The planner has checked the syntax, so either the interpreter does not know
+    /// the syntax, or the compiler ran out of stack or memory.
     fn not_compiled(&self) -> End {
-        match self.thrown() {
-            End::Failed { code: Code::Runtime, message, line, column } if message.starts_with("SyntaxError") => {
+        let thrown = self.ctx.catch();
+        let is_syntax_error = self.hook("isSyntaxError").is_ok_and(|is| is.call((thrown.clone(),)).unwrap_or(false));
+        match self.end_of(thrown) {
+            End::Failed { code: Code::Runtime, message, line, column } if is_syntax_error => {
                 End::Failed { code: Code::Syntax, message, line, column }
             }
             end => end,
@@ -238,7 +240,7 @@ impl<'js> Run<'js, '_> {
         }
     }
 
-    /// Every job is followed by a look at the clock: an interrupt inside a job may be swallowed.
+    /// Checks for a reason to stop after every job: a program may catch an interrupt inside one.
     fn run_jobs(&self) {
         while self.state.check().is_none() && self.ctx.execute_pending_job() {}
     }
@@ -247,7 +249,7 @@ impl<'js> Run<'js, '_> {
         if self.state.check().is_some() {
             return Err(self.thrown());
         }
-        if self.state.is_stranded() {
+        if self.state.has_nothing_pending() {
             return Err(failed(
                 Code::Runtime,
                 "the program waits for a promise that nothing can settle: no call, timer or job is left",
@@ -278,8 +280,9 @@ impl<'js> Run<'js, '_> {
                 self.state.timer_ended(id);
                 self.hook("fire")?.call::<_, ()>((id.0,)).map_err(|_| self.thrown())
             }
-            // Neither is ever sent at this point; a host that does is not worth answering.
-            ToWorker::Start(_) | ToWorker::Answer(_) => Err(failed(Code::Unavailable, "the host lost its place")),
+            ToWorker::Start(_) | ToWorker::Answer(_) => {
+                Err(failed(Code::Unavailable, "the host sent a frame that was not asked for"))
+            }
         }
     }
 
@@ -305,12 +308,15 @@ impl<'js> Run<'js, '_> {
     }
 
     fn hook(&self, name: &str) -> std::result::Result<Function<'js>, End> {
-        self.hooks.get(name).map_err(|_| failed(Code::Unavailable, "the sandbox lost its prelude"))
+        self.hooks.get(name).map_err(|_| failed(Code::Unavailable, "the sandbox has no prelude"))
     }
 
-    /// The end that the pending exception, or the reason to stop, makes.
+    /// The end of a run whose exception is pending, or that was stopped.
     fn thrown(&self) -> End {
-        let thrown = self.ctx.catch();
+        self.end_of(self.ctx.catch())
+    }
+
+    fn end_of(&self, thrown: Value<'js>) -> End {
         if let Some(stop) = self.state.check() {
             return self.stopped(stop, Some(thrown));
         }
@@ -318,7 +324,7 @@ impl<'js> Run<'js, '_> {
             let texts = describe.call::<_, Vec<String>>((thrown,));
             texts.map_err(|_| failed(Code::Runtime, "an error that cannot be shown"))
         });
-        // Telling of an error can be what a run has no memory or time left for.
+        // Describing an error takes memory and time too.
         if let Some(stop) = self.state.check() {
             return self.stopped(stop, None);
         }
@@ -335,7 +341,7 @@ impl<'js> Run<'js, '_> {
     fn stopped(&self, stop: Stop, thrown: Option<Value<'js>>) -> End {
         match stop {
             Stop::Memory => out_of_memory(self.state),
-            Stop::Abandoned => failed(Code::Aborted, "cancelled during sandbox execution"),
+            Stop::Cancelled => failed(Code::Aborted, "cancelled during sandbox execution"),
             Stop::Timeout => {
                 let stack = thrown.and_then(|value| value.as_object()?.get::<_, String>("stack").ok());
                 drop(self.ctx.catch());
@@ -380,6 +386,9 @@ fn position(stack: &str) -> (u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::{ReceiveBuffer, Socket};
+    use toolgate_wire::Limits;
+    use toolgate_wire::frame::Seed;
 
     /// What the prelude throws when it is evaluated in a fresh context.
     fn prelude_fault() -> Option<String> {
@@ -394,6 +403,53 @@ mod tests {
             std::mem::forget(resolvers);
             built.err().map(|_| format!("{:?}", ctx.catch()))
         })
+    }
+
+    /// A host that takes every frame and sends none.
+    struct Silent;
+
+    impl Socket for Silent {
+        fn read(&self, _: &mut [u8]) -> std::io::Result<usize> {
+            Ok(0)
+        }
+
+        fn write_all(&self, _: &[u8]) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The code that a text fails with that no planner has seen.
+    fn check_failure(code: &str, stack: u64, expected: Code) {
+        let limits = Limits { stack, ..Limits::of(Profile::Compute) };
+        let start = Start {
+            profile: Profile::Compute,
+            limits,
+            seed: Seed::from(0),
+            now: 0.0,
+            code: code.to_owned(),
+            data: None,
+            functions: Vec::new(),
+            tools: false,
+            named: Vec::new(),
+        };
+        let channel = Rc::new(Channel::new(Box::new(Silent), ReceiveBuffer::default()));
+        match Sandbox::new().expect("a sandbox").run(start, channel, None) {
+            FromWorker::Done { end: End::Failed { code, .. }, .. } => assert_eq!(code, expected),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_syntax_error_is_known_by_its_type() {
+        const STACK: u64 = 512 * 1024;
+        check_failure("(function () { return 1 +; })", STACK, Code::Syntax);
+        check_failure(&format!("(function () {{ return {}1 }})", "[".repeat(100_000)), 64 * 1024, Code::Runtime);
+        // An error of another type that calls itself so.
+        check_failure(
+            "(() => { throw Object.assign(new Error('x'), { name: 'SyntaxError' }) })()",
+            STACK,
+            Code::Runtime,
+        );
     }
 
     #[test]

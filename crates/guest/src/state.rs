@@ -1,4 +1,4 @@
-//! What one run knows and has used: shared by the native functions and the event loop.
+//! The state of one run, shared by the native functions and the event loop.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use toolgate_wire::frame::{Question, Stream, Target};
+use toolgate_wire::frame::{Question, Seed, Stream, Target};
+use toolgate_wire::limits::{MAX_LOG_BYTES, MAX_NAME, MAX_TIMERS};
 use toolgate_wire::{CallId, FromWorker, Limits, Profile, Start, ToWorker};
 
 use crate::channel::{Broken, Channel};
@@ -15,10 +16,6 @@ use crate::data::Listing;
 use crate::memory::Meter;
 use crate::random::Random;
 
-/// Timers that may wait at one time.
-const MAX_TIMERS: usize = toolgate_wire::limits::MAX_TIMERS;
-/// Bytes of console text that leave a run.
-const MAX_LOG_BYTES: usize = toolgate_wire::limits::MAX_LOG_BYTES;
 /// How often gathered log lines leave while the program computes.
 const LOG_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -29,8 +26,8 @@ pub(crate) enum Stop {
     Timeout,
     /// An allocation was refused.
     Memory,
-    /// The host is gone or cancelled; nobody waits for an answer.
-    Abandoned,
+    /// The host is gone, or has cancelled the run.
+    Cancelled,
 }
 
 /// Why a call was not sent.
@@ -38,6 +35,8 @@ pub(crate) enum Stop {
 pub(crate) enum Refused {
     #[error("this run may make {0} host calls in all: batch the work, or ask for less")]
     TooManyCalls(u64),
+    #[error("a name of {0} bytes is too long to call: the most is {MAX_NAME}")]
+    NameTooLong(usize),
     #[error("this run may have {MAX_TIMERS} timers waiting at one time")]
     TooManyTimers,
     #[error("there is no memory left for this")]
@@ -48,7 +47,7 @@ pub(crate) enum Refused {
     Broken,
 }
 
-/// One run. Made before the program is known, since workers wait ahead of their work.
+/// One run. Made before the program is known, since workers are forked ahead.
 pub(crate) struct State {
     pub(crate) meter: Rc<Meter>,
     pub(crate) now: Cell<f64>,
@@ -61,15 +60,15 @@ pub(crate) struct State {
     next_id: Cell<u32>,
     calls_made: Cell<u64>,
     in_flight: Cell<u64>,
-    /// Calls that must wait for their turn, and the bytes of their arguments.
+    /// Calls beyond the number in flight, and the bytes of their arguments.
     waiting_calls: RefCell<VecDeque<(u64, FromWorker)>>,
-    /// The timers that are to go off. One that the program cleared may still be on its way here.
+    /// The timers that are armed. The frame of one that the program cleared may still arrive.
     timers: RefCell<BTreeSet<CallId>>,
-    /// Frames that arrived while the program stood still for an answer.
+    /// Frames that arrived while the program waited for an answer.
     inbox: RefCell<VecDeque<ToWorker>>,
-    /// Backends that the host told of before they were asked for.
+    /// Answers about backends that came with the start frame.
     named: RefCell<Vec<(String, Vec<u8>)>>,
-    /// What the backends list that the program has come upon.
+    /// The tools of the backends that the program has used.
     listings: RefCell<BTreeMap<String, Listing>>,
     log_lines: Cell<u64>,
     log_bytes: Cell<usize>,
@@ -82,7 +81,7 @@ impl State {
         State {
             meter,
             now: Cell::new(0.0),
-            random: RefCell::new(Random::seeded(0)),
+            random: RefCell::new(Random::seeded(&Seed::from(0))),
             channel: RefCell::default(),
             limits: RefCell::new(Limits::of(Profile::Compute)),
             deadline: Cell::default(),
@@ -103,11 +102,11 @@ impl State {
         }
     }
 
-    /// Takes on a program. `cancelled` is how a host stops a run that it cannot kill.
+    /// Starts a run. With `cancelled` a host stops a run that it cannot kill.
     pub(crate) fn begin(&self, start: &mut Start, channel: Rc<Channel>, cancelled: Option<Arc<AtomicBool>>) {
         self.now.set(start.now);
         self.named.replace(std::mem::take(&mut start.named));
-        self.random.replace(Random::seeded(start.seed));
+        self.random.replace(Random::seeded(&start.seed));
         self.limits.replace(start.limits.clone());
         self.deadline.set(Some(Instant::now() + start.limits.wall));
         self.channel.replace(Some(channel));
@@ -126,7 +125,7 @@ impl State {
         self.stop.get().is_some()
     }
 
-    /// Looks at the clock, the meter and the host's wish.
+    /// Checks the deadline, the meter and the cancel flag.
     pub(crate) fn check(&self) -> Option<Stop> {
         if self.stop.get().is_none() {
             let late = self.deadline.get().is_some_and(|deadline| Instant::now() >= deadline);
@@ -134,7 +133,7 @@ impl State {
             if self.meter.was_refused() {
                 self.stop.set(Some(Stop::Memory));
             } else if cancelled {
-                self.stop.set(Some(Stop::Abandoned));
+                self.stop.set(Some(Stop::Cancelled));
             } else if late {
                 self.stop.set(Some(Stop::Timeout));
             }
@@ -142,8 +141,8 @@ impl State {
         self.stop.get()
     }
 
-    /// Nothing will ever arrive that could wake the program.
-    pub(crate) fn is_stranded(&self) -> bool {
+    /// Whether no call, timer or frame is left that could settle a promise.
+    pub(crate) fn has_nothing_pending(&self) -> bool {
         self.in_flight.get() == 0 && self.timers.borrow().is_empty() && self.inbox.borrow().is_empty()
     }
 
@@ -168,6 +167,9 @@ impl State {
 
     /// Sends a host call, or queues it while too many are under way.
     pub(crate) fn call(&self, target: Target, args: String) -> Result<CallId, Refused> {
+        if target.name_bytes() > MAX_NAME {
+            return Err(Refused::NameTooLong(target.name_bytes()));
+        }
         let limits = self.limits.borrow();
         if self.calls_made.get() >= limits.calls {
             return Err(Refused::TooManyCalls(limits.calls));
@@ -177,7 +179,7 @@ impl State {
         let length = args.len() as u64;
         let frame = FromWorker::Call { id, target, args: args.into_bytes() };
         if self.in_flight.get() >= limits.calls_in_flight {
-            // What waits here is the program's own memory.
+            // Waiting arguments count as the program's memory.
             if !self.meter.charge(length) {
                 return Err(Refused::Memory);
             }
@@ -188,7 +190,7 @@ impl State {
         self.send(&frame).map(|()| id).ok_or(Refused::Broken)
     }
 
-    /// A call was answered: the next in the queue may go.
+    /// A call was answered: sends the next in the queue.
     pub(crate) fn call_ended(&self) {
         let next = self.waiting_calls.borrow_mut().pop_front();
         match next {
@@ -219,10 +221,14 @@ impl State {
         self.timers.borrow_mut().remove(&id);
     }
 
-    /// Asks and waits. Whatever else arrives meanwhile is kept for the event loop, in order.
+    /// Asks and waits. Whatever else arrives meanwhile is kept for the event loop, in order. No backend or tool has a name
+    /// longer than [`MAX_NAME`], and the host ends a run that asks about one.
     pub(crate) fn ask(&self, question: Question) -> Result<Option<Vec<u8>>, Refused> {
+        if question.name_bytes() > MAX_NAME {
+            return Ok(None);
+        }
         if let Question::Global(name) = &question
-            && let Some(answer) = self.told(name)
+            && let Some(answer) = self.take_named(name)
         {
             return Ok(Some(answer));
         }
@@ -236,7 +242,7 @@ impl State {
         }
     }
 
-    /// The name of the backend that is meant, whose listing is kept.
+    /// The name of the backend that the question means. Its listing is kept.
     pub(crate) fn backend(&self, question: Question) -> Result<Option<String>, Refused> {
         let Some(answer) = self.ask(question)? else { return Ok(None) };
         let length = answer.len() as u64;
@@ -251,26 +257,26 @@ impl State {
         Ok(Some(name))
     }
 
-    /// As if the host had told of a backend ahead.
-    pub(crate) fn pretend_backend(&self, name: &str, listing: &str) {
+    /// Adds an answer as if it had come with the start frame.
+    pub(crate) fn add_named(&self, name: &str, listing: &str) {
         self.named.borrow_mut().push((name.to_owned(), listing.into()));
     }
 
-    /// Forgets every backend that there was.
+    /// Drops everything known of backends.
     pub(crate) fn forget_backends(&self) {
         self.named.borrow_mut().clear();
         self.listings.borrow_mut().clear();
     }
 
-    /// Looks at what a backend lists.
+    /// Calls `look` with a backend's tools.
     pub(crate) fn listed<T>(&self, backend: &str, look: impl FnOnce(&Listing) -> T) -> Option<T> {
         self.listings.borrow().get(backend).map(look)
     }
 
-    /// The backend of this name, if the host has told of it ahead. It is asked for once.
-    fn told(&self, name: &str) -> Option<Vec<u8>> {
+    /// The answer for this name that came with the start frame, if there is one. It is used once.
+    fn take_named(&self, name: &str) -> Option<Vec<u8>> {
         let mut named = self.named.borrow_mut();
-        let at = named.iter().position(|(told, _)| told == name)?;
+        let at = named.iter().position(|(known, _)| known == name)?;
         Some(named.swap_remove(at).1)
     }
 
@@ -317,7 +323,7 @@ impl State {
         match &result {
             Ok(_) => {}
             Err(Broken::NoRoom(_)) => self.stop.set(Some(Stop::Memory)),
-            Err(_) => self.stop.set(Some(Stop::Abandoned)),
+            Err(_) => self.stop.set(Some(Stop::Cancelled)),
         }
         result.ok()
     }

@@ -1,8 +1,7 @@
-//! The process that workers are forks of.
+//! The process that workers are forked from.
 //!
-//! It builds the interpreter once, gives up everything that no worker shall have, and from then on
-//! only forks: a message on its control socket carries the socket of one future worker. It never
-//! reads guest code and never speaks to a worker.
+//! It builds the interpreter once, gives up everything that no worker may have, and from then on only forks: a message on
+//! its control socket carries the socket of one worker. It never reads guest code and never communicates with a worker.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,17 +12,17 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use toolgate_wire::frame::Layers;
 use toolgate_wire::{FromWorker, Start, ToWorker};
 
-use crate::channel::{Channel, Room};
+use crate::channel::{Channel, ReceiveBuffer};
+use crate::hugepages;
 use crate::lockdown::{self, Filter, Side, Without};
-use crate::own_code;
 use crate::sandbox::Sandbox;
 
 /// How soon a worker is needed: the one byte of the message that asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// A run waits for it, or will before long.
+    /// A run waits for it, or soon will.
     Now = 1,
-    /// It will wait for a run, and has the time to rehearse.
+    /// It is forked ahead of its run, and has time to warm up.
     Ahead = 2,
 }
 
@@ -33,13 +32,13 @@ impl Pace {
     }
 }
 
-/// What a worker does with its program. `run` in every real one.
+/// What a worker does with its program: [`run`], but in tests of the lockdown.
 pub(crate) type Work = fn(Sandbox, Start, Rc<Channel>);
 
-/// What every worker begins with.
+/// What every fork starts with.
 struct Worker {
     sandbox: Sandbox,
-    room: Room,
+    buffer: ReceiveBuffer,
     filter: Option<Filter>,
     layers: Layers,
     work: Work,
@@ -47,41 +46,42 @@ struct Worker {
 
 /// Serves the control socket until the host closes it.
 pub(crate) fn serve(without: Without, work: Work) -> ! {
-    lockdown::shed_inheritance();
+    lockdown::reset_inherited_state();
     let control = lockdown::control_socket();
     if let Ok(sandbox) = Sandbox::new() {
-        own_code::to_huge_pages(|| sandbox.warm_up());
-        let (layers, filter) = lockdown::settle(without);
-        let worker = Worker { sandbox, room: Room::default(), filter, layers, work };
-        tidy_up();
+        hugepages::move_code(|| sandbox.warm_up());
+        let (layers, filter) = lockdown::lock_down_zygote(without);
+        let worker = Worker { sandbox, buffer: ReceiveBuffer::default(), filter, layers, work };
+        consolidate_heap();
         fork_on_demand(&control, worker);
     }
     lockdown::exit_now()
 }
 
-/// A large allocation has the allocator put its small free pieces in order: done here, no fork does it by itself and
-/// writes to pages all over the heap. And it learns that large pieces come and go, so that it keeps them at hand.
-fn tidy_up() {
+/// Allocates and frees a large block, which makes malloc consolidate its free lists and raise its mmap threshold. Done once
+/// here, so that no fork writes to pages all over the heap for it.
+fn consolidate_heap() {
     drop(std::hint::black_box(Vec::<u8>::with_capacity(1024 * 1024)));
 }
 
-/// Touches memory that a program is likely to fill. It goes back to the allocator, which keeps it.
-fn make_room() {
-    const ROOM: usize = 384 * 1024;
-    drop(std::hint::black_box(vec![1_u8; ROOM]));
+/// Writes to memory that a program is likely to use, so that its page faults are paid while nothing waits. Freed, it stays
+/// with the allocator.
+fn prefault_heap() {
+    const BYTES: usize = 384 * 1024;
+    drop(std::hint::black_box(vec![1_u8; BYTES]));
 }
 
 fn fork_on_demand(control: &OwnedFd, worker: Worker) {
     while let Ok(Some((socket, pace))) = next_order(control) {
-        // When the fork fails the socket closes, which is how the host learns of it.
+        // When the fork fails the socket closes, which the host notices.
         if let Ok(Side::Worker) = lockdown::fork_sibling() {
-            worker.live(socket, pace);
+            worker.serve_one_run(socket, pace);
             lockdown::exit_now();
         }
     }
 }
 
-/// The next worker's socket, and how soon it is needed; nothing when the host is gone.
+/// The next worker's socket, and how soon it is needed; `None` when the host has closed the control socket.
 fn next_order(control: &OwnedFd) -> io::Result<Option<(OwnedFd, Pace)>> {
     let mut byte = [0u8; 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -105,35 +105,35 @@ fn next_order(control: &OwnedFd) -> io::Result<Option<(OwnedFd, Pace)>> {
 }
 
 impl Worker {
-    /// One worker's life: seal, say so, wait for a program, bound it, do it.
-    fn live(mut self, socket: OwnedFd, pace: Pace) {
+    /// Locks down, reports the layers, waits for a program, sets its limits and runs it.
+    fn serve_one_run(mut self, socket: OwnedFd, pace: Pace) {
         let pid = lockdown::process_id();
-        if lockdown::seal(socket, self.filter.as_ref(), &mut self.layers).is_err() {
+        if lockdown::lock_down_worker(socket, self.filter.as_ref(), &mut self.layers).is_err() {
             return;
         }
         let socket = std::fs::File::from(lockdown::control_socket());
-        let channel = Rc::new(Channel::new(Box::new(socket), self.room));
+        let channel = Rc::new(Channel::new(Box::new(socket), self.buffer));
         if channel.send(&FromWorker::Ready { pid, layers: self.layers }).and_then(|()| channel.flush()).is_err() {
             return;
         }
         if pace == Pace::Ahead {
-            // While it waits, it touches what a program will touch: what is done now costs the caller nothing.
+            // Page faults and lazy initialisation that happen now cost no caller anything.
             self.sandbox.warm_up();
-            make_room();
+            prefault_heap();
         }
         if let Ok(ToWorker::Start(start)) = channel.receive(|_| true) {
-            // Without a filter the host sends no program; with one, no byte of it was looked at yet.
+            // Before the code is looked at. Without a filter the host sends none.
             lockdown::limit_run(&start.limits);
             (self.work)(self.sandbox, *start, channel);
         }
     }
 }
 
-/// Runs the program and tells how it ended.
+/// Runs the program and sends its end.
 pub(crate) fn run(sandbox: Sandbox, start: Start, channel: Rc<Channel>) {
     let done = sandbox.run(start, channel.clone(), None);
     let _ = channel.send(&done).and_then(|()| channel.flush());
-    // It waits to be killed: an exit would keep this core from the host, which has its answer now.
+    // Waits to be killed: tearing the process down now would take the core from the host, which has the answer.
     let _ = channel.receive(|_| false);
     lockdown::exit_now()
 }

@@ -1,4 +1,4 @@
-//! What a worker may say to its host, and should not.
+//! Frames that an honest worker never sends.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -27,8 +27,8 @@ fn failed(code: Code, message: String) -> FromWorker {
     }
 }
 
-/// Something that an honest worker never says.
-pub(crate) fn say(what: &str) {
+/// Sends something that an honest worker never sends.
+pub(crate) fn send_dishonest(what: &str) {
     match what {
         "nothing" => {}
         "nonsense" => write(&[7; 64]),
@@ -130,16 +130,16 @@ fn call(id: u32, function: &str, args: &str) -> FromWorker {
     FromWorker::Call { id: CallId(id), target: Target::Function(function.into()), args: args.as_bytes().to_vec() }
 }
 
-/// Until the host has had enough.
-fn for_ever(say: impl Fn(u32)) {
+/// Sends without end, until the host kills this worker.
+fn for_ever(send_one: impl Fn(u32)) {
     let mut id = 0;
     loop {
-        say(id);
+        send_one(id);
         id += 1;
     }
 }
 
-/// A right answer, a byte at a time.
+/// An honest answer, a byte at a time.
 fn slowly() {
     let mut bytes = Vec::new();
     encode_from_worker(&ended("in the end"), &mut bytes);
@@ -159,7 +159,7 @@ fn receive() -> String {
     String::from_utf8_lossy(&buffer[..got]).into_owned()
 }
 
-/// A host that has had enough closes the socket; then there is nobody to attack.
+/// When the host has closed the socket, the attack is over.
 fn write(bytes: &[u8]) {
     if socket().write_all(bytes).is_err() {
         std::process::abort();

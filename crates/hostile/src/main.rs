@@ -1,23 +1,23 @@
-//! A worker as an attacker would have it: sealed like every other, but what runs in it is native
-//! code that tries to get out or to hurt its host.
+//! A worker that is controlled by an attacker: locked down like every other, but what runs in it is native code that tries to
+//! escape or to harm its host.
 //!
 //! The program's text names what to try. It is never part of a shipped program: a crate of its own
-//! keeps it out of everyone's dependencies.
+//! keeps it out of all dependencies.
 //!
 //! # Layout
 //! - `calls`: system calls that a worker must not have
-//! - `frames`: what a worker may say to its host, and should not
+//! - `frames`: frames that an honest worker never sends
 
 mod calls;
 mod frames;
 
 fn main() {
-    toolgate_guest::take_over_to_test_the_seal(act);
+    toolgate_guest::take_over_as_test_worker(act);
     eprintln!("toolgate-hostile-worker is started by a test");
     std::process::exit(2);
 }
 
-/// The text is JavaScript to everyone before us: what to do stands in its first string.
+/// The planner has checked the text as JavaScript; the order is in its first string that starts with `do`.
 fn act(program: &str) {
     let Some(order) = program.split('"').find(|part| part.starts_with("do ")) else { return frames::done("no order") };
     let mut words = order.split(' ').skip(1);
@@ -25,7 +25,7 @@ fn act(program: &str) {
     match what {
         "call" => calls::by_number(number.unwrap_or(-1)),
         "try" => calls::by_name(order.rsplit(' ').next().unwrap_or_default()),
-        "say" => frames::say(order.rsplit(' ').next().unwrap_or_default()),
+        "say" => frames::send_dishonest(order.rsplit(' ').next().unwrap_or_default()),
         _ => frames::done("an order that is not known"),
     }
 }

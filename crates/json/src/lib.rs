@@ -1,10 +1,19 @@
-//! JSON text read in place.
+//! Reads JSON text in place, and writes JSON exactly as JavaScript does.
 //!
-//! A returned value arrives as text and leaves as text, often after most of it
-//! was left out. So nothing here builds a tree: a [`Value`] is a slice of the
-//! checked text, its entries are found by skipping over bytes, and numbers keep
-//! the digits they were written with. No function recurses, so the depth of
-//! hostile input costs no stack.
+//! A value arrives as text and leaves as text, often after most of it was removed. So nothing here builds a tree: a
+//! [`Value`] is a slice of validated text, its entries are found by skipping bytes, and numbers keep their spelling. No
+//! function over text recurses, so that deeply nested input needs no stack.
+//!
+//! # Layout
+//! - [`scan`]: strict scanner over bytes, used by the guest and by `check`
+//! - `check`: validates a text of any depth
+//! - this file: [`Value`] and [`Entries`], the walk over validated text
+//! - [`unescape`], `strings`: decode strings, to bytes for the guest and to Rust strings
+//! - `pretty`: indents or minifies text
+//! - [`write`](mod@write), `stringify`: write tokens and values as `JSON.stringify` does
+//!
+//! `tests/agreement.rs` holds the implementations to the same results. Deliberately absent: I/O, limits of size, and any
+//! knowledge of what a text means.
 
 #![forbid(unsafe_code)]
 
@@ -12,21 +21,25 @@ mod check;
 mod pretty;
 #[cfg(test)]
 mod samples;
+pub mod scan;
 mod stringify;
 mod strings;
+pub mod unescape;
+pub mod write;
 
 pub use check::{Facts, check};
-pub use pretty::{LineWindow, Measure, Window, minified, minified_head, pretty};
+pub use pretty::{LineWindow, Measure, Window, minified, minified_head, pretty, pretty_levels};
 pub use stringify::stringify;
 pub use strings::{escape_boundary, replace_lone_surrogates, unquote};
 
 use memchr::memchr2;
+use scan::skip_space;
 
-/// One JSON value inside text that [`check`] accepted, without surrounding whitespace.
+/// A JSON value inside text that [`check()`] accepted, without surrounding white space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value<'a>(&'a str);
 
-/// What a value is, as far as its first byte tells.
+/// The kind of a value, by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// `{…}`.
@@ -39,23 +52,23 @@ pub enum Shape {
     Plain,
 }
 
-/// One element of an array or one member of an object.
+/// An element of an array or a member of an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// Where the entry begins in its container, whitespace included: right after the bracket or the comma.
+    /// The offset of the entry in its container, directly after the bracket or comma.
     pub lead: usize,
-    /// Where the value begins in its container.
+    /// The offset of the value in its container.
     pub start: usize,
-    /// Where the value ends in its container.
+    /// The offset after the value in its container.
     pub end: usize,
-    /// The member's name as written, quotes included.
+    /// The member's name as written, with quotes.
     pub key: Option<&'a str>,
     /// Its value.
     pub value: Value<'a>,
 }
 
 impl<'a> Value<'a> {
-    /// The value in a text that is known to be JSON.
+    /// The value in a valid text.
     pub fn of(checked: &'a str) -> Self {
         Self(checked.trim_matches(is_space))
     }
@@ -65,13 +78,13 @@ impl<'a> Value<'a> {
         self.0
     }
 
-    /// Bytes of its text, which is never empty.
+    /// The length of its text in bytes.
     #[allow(clippy::len_without_is_empty, reason = "a JSON value has at least one byte")]
     pub fn len(self) -> usize {
         self.0.len()
     }
 
-    /// What kind of value it is.
+    /// Its kind.
     pub fn shape(self) -> Shape {
         match self.0.as_bytes().first() {
             Some(b'{') => Shape::Object,
@@ -86,7 +99,7 @@ impl<'a> Value<'a> {
         matches!(self.shape(), Shape::Object | Shape::Array)
     }
 
-    /// Elements or members in the order written; none for a scalar.
+    /// Its elements or members in order; none for a scalar.
     pub fn entries(self) -> Entries<'a> {
         Entries {
             text: self.0,
@@ -95,13 +108,13 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The member of that name. Of several the last one counts, as in JavaScript.
+    /// The member of that name; the last one if there are several, as in JavaScript.
     pub fn member(self, name: &str) -> Option<Value<'a>> {
         let named = |entry: &Entry<'a>| entry.key.is_some_and(|key| unquote(key) == name);
         self.entries().filter(named).last().map(|entry| entry.value)
     }
 
-    /// The element at that place of an array.
+    /// The element of an array at that index.
     pub fn element(self, index: usize) -> Option<Value<'a>> {
         if self.shape() != Shape::Array {
             return None;
@@ -124,7 +137,7 @@ impl<'a> Iterator for Entries<'a> {
     fn next(&mut self) -> Option<Entry<'a>> {
         let bytes = self.text.as_bytes();
         let lead = self.at;
-        let mut start = after_space(bytes, lead);
+        let mut start = skip_space(bytes, lead);
         if matches!(bytes.get(start), None | Some(b']' | b'}')) {
             return None;
         }
@@ -132,34 +145,27 @@ impl<'a> Iterator for Entries<'a> {
         if self.keyed {
             let end = string_end(bytes, start);
             key = Some(self.text.get(start..end)?);
-            let colon = after_space(bytes, end);
-            start = after_space(bytes, colon + 1);
+            let colon = skip_space(bytes, end);
+            start = skip_space(bytes, colon + 1);
         }
         let end = value_end(bytes, start);
         let value = Value(self.text.get(start..end)?);
-        let next = after_space(bytes, end);
+        let next = skip_space(bytes, end);
         self.at = if bytes.get(next) == Some(&b',') { next + 1 } else { bytes.len() };
         Some(Entry { lead, start, end, key, value })
     }
 }
 
-/// Whether JSON takes this character for white space.
+/// Whether the character is white space in JSON.
 pub fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r')
 }
 
-fn after_space(bytes: &[u8], mut at: usize) -> usize {
-    while matches!(bytes.get(at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-        at += 1;
-    }
-    at
-}
-
-/// The place after the string whose opening quote is at `at`.
+/// The end of the string whose opening quote is at `at`, in validated text.
 fn string_end(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     loop {
-        // Looked at first: strings of nothing but escapes are slow to search in.
+        // Test the next byte first: `memchr` is slow on strings of mostly escapes.
         match bytes.get(at) {
             None => return bytes.len(),
             Some(b'"') => return at + 1,

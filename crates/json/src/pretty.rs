@@ -1,27 +1,39 @@
-//! JSON laid out for reading, or with all layout removed.
+//! Indents or minifies JSON text.
 //!
-//! The printer walks the text once and tells a [`Sink`] what it would print. A
-//! sink may only count, or keep one window: so the first and last kilobytes of a
-//! large value can be shown without the memory for the whole.
+//! The printer walks the text once and sends pieces to a [`Sink`]. A sink may only count, or keep a window of the output,
+//! so that the first and last kilobytes of a large value can be printed without memory for the whole.
 
-use super::{Value, after_space, plain_end, string_end};
+use super::{Value, plain_end, skip_space, string_end};
 
-/// Deeper values stay on one line: indentation must not multiply the size of hostile nesting.
-const MAX_INDENT: usize = 100;
+/// Maximum number of indented levels; deeper values stay on one line, so that indentation cannot multiply the size of
+/// deeply nested input.
+const MAX_INDENTED_LEVELS: usize = 100;
 
-/// Takes what the printer prints.
+/// Receives the printed text.
 pub trait Sink {
+    /// A piece of the text.
     fn put(&mut self, piece: &str);
-    /// A line break and the next line's indentation.
+    /// A line break and the indentation of the next line.
     fn wrap(&mut self, indent: usize);
-    /// Nothing more is wanted.
+    /// Whether the sink needs no more text.
     fn is_full(&self) -> bool {
         false
     }
 }
 
-/// Prints with two spaces a level, as `JSON.stringify(value, null, 2)` does. Scalars and keys keep their spelling.
+/// Prints with two spaces per level, as `JSON.stringify(value, null, 2)` does. Scalars and keys keep their spelling.
 pub fn pretty(value: Value<'_>, sink: &mut impl Sink) {
+    pretty_levels(value, MAX_INDENTED_LEVELS, sink);
+}
+
+/// As [`pretty`], with at most `levels` indented levels (up to 100); deeper values are printed without white space.
+pub fn pretty_levels(value: Value<'_>, levels: usize, sink: &mut impl Sink) {
+    let levels = levels.min(MAX_INDENTED_LEVELS);
+    let wrap = |sink: &mut _, inside: usize, depth: usize| {
+        if inside <= levels {
+            Sink::wrap(sink, 2 * depth);
+        }
+    };
     let text = value.text();
     let bytes = text.as_bytes();
     let mut depth = 0usize;
@@ -34,7 +46,7 @@ pub fn pretty(value: Value<'_>, sink: &mut impl Sink) {
         match byte {
             b' ' | b'\t' | b'\n' | b'\r' => {}
             b'{' | b'[' => {
-                let next = after_space(bytes, end);
+                let next = skip_space(bytes, end);
                 if matches!(bytes.get(next), Some(b'}' | b']')) {
                     sink.put(if byte == b'{' { "{}" } else { "[]" });
                     end = next + 1;
@@ -53,7 +65,7 @@ pub fn pretty(value: Value<'_>, sink: &mut impl Sink) {
                 sink.put(",");
                 wrap(sink, depth, depth);
             }
-            b':' => sink.put(if depth <= MAX_INDENT { ": " } else { ":" }),
+            b':' => sink.put(if depth <= levels { ": " } else { ":" }),
             _ => {
                 end = if byte == b'"' { string_end(bytes, at) } else { plain_end(bytes, at).max(end) };
                 sink.put(text.get(at..end).unwrap_or_default());
@@ -63,19 +75,13 @@ pub fn pretty(value: Value<'_>, sink: &mut impl Sink) {
     }
 }
 
-fn wrap(sink: &mut impl Sink, inside: usize, depth: usize) {
-    if inside <= MAX_INDENT {
-        sink.wrap(2 * depth);
-    }
-}
-
-/// The value without layout, if that takes at most `room` bytes.
+/// The value without white space, if it has at most `room` bytes.
 pub fn minified(value: Value<'_>, room: usize) -> Option<String> {
     let head = minified_head(value, room.saturating_add(1));
     (head.len() <= room).then_some(head)
 }
 
-/// The beginning of the value without layout: as many whole tokens as it takes to reach `room` bytes, cut there.
+/// The first `room` bytes of the value without white space.
 pub fn minified_head(value: Value<'_>, room: usize) -> String {
     let text = value.text();
     let bytes = text.as_bytes();
@@ -87,7 +93,7 @@ pub fn minified_head(value: Value<'_>, room: usize) -> String {
         }
         let end = match byte {
             b' ' | b'\t' | b'\n' | b'\r' => {
-                at = after_space(bytes, at);
+                at = skip_space(bytes, at);
                 continue;
             }
             b'"' => string_end(bytes, at),
@@ -125,7 +131,7 @@ impl Sink for Measure {
     }
 }
 
-/// Appends the bytes from one place to another, less those of characters that its edges cut in two.
+/// Appends a byte range of the text, without characters that are only partly in the range.
 pub struct Window<'o> {
     from: usize,
     to: usize,
@@ -134,7 +140,7 @@ pub struct Window<'o> {
 }
 
 impl<'o> Window<'o> {
-    /// Collects the bytes from `from` up to `to` into `out`.
+    /// Appends the bytes from `from` to `to` to `out`.
     pub fn new(from: usize, to: usize, out: &'o mut String) -> Self {
         Self { from, to, at: 0, out }
     }
@@ -153,7 +159,7 @@ impl Sink for Window<'_> {
 
     fn wrap(&mut self, indent: usize) {
         self.put("\n");
-        const SPACES: &str = match std::str::from_utf8(&[b' '; 2 * MAX_INDENT]) {
+        const SPACES: &str = match std::str::from_utf8(&[b' '; 2 * MAX_INDENTED_LEVELS]) {
             Ok(spaces) => spaces,
             Err(_) => "",
         };
@@ -165,7 +171,7 @@ impl Sink for Window<'_> {
     }
 }
 
-/// Keeps a range of lines, counted from one, up to a number of bytes.
+/// Collects a range of lines, counted from 1, up to a number of bytes.
 pub struct LineWindow {
     first: usize,
     last: usize,
@@ -229,7 +235,14 @@ mod tests {
     }
 
     #[test]
-    fn layout_is_two_spaces_a_level() {
+    fn deeper_levels_stay_on_one_line() {
+        let mut text = String::new();
+        pretty_levels(Value::of(r#"[[{"a":[1,2]},3]]"#), 1, &mut Window::new(0, usize::MAX, &mut text));
+        assert_eq!(text, "[\n  [{\"a\":[1,2]},3]\n]");
+    }
+
+    #[test]
+    fn layout_is_two_spaces_per_level() {
         check(
             r#"{"b":[1,{"a":null}],"a":{ },"c":[]}"#,
             "{\n  \"b\": [\n    1,\n    {\n      \"a\": null\n    }\n  ],\n  \"a\": {},\n  \"c\": []\n}",
@@ -237,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_keep_the_digits_they_were_written_with() {
+    fn numbers_keep_their_spelling() {
         check("[12345678901234567890,1e21,-0,1.10]", "[\n  12345678901234567890,\n  1e21,\n  -0,\n  1.10\n]");
     }
 

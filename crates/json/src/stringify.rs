@@ -5,114 +5,67 @@
 
 use serde_json::{Map, Number, Value};
 
-/// The text that `JSON.stringify(JSON.parse(value))` would be.
+use super::scan::array_index;
+use super::write;
+
+/// The result of `JSON.stringify(JSON.parse(value))`.
 pub fn stringify(value: &Value) -> String {
-    let mut out = String::new();
+    let mut out = Vec::new();
     put(value, &mut out);
-    out
+    // The tokens of UTF-8 input are UTF-8.
+    String::from_utf8(out).unwrap_or_default()
 }
 
-fn put(value: &Value, out: &mut String) {
+fn put(value: &Value, out: &mut Vec<u8>) {
     match value {
-        Value::Null => out.push_str("null"),
-        Value::Bool(flag) => out.push_str(if *flag { "true" } else { "false" }),
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
         Value::Number(number) => put_number(number, out),
-        Value::String(text) => put_text(text, out),
+        Value::String(text) => write::quote(out, text.as_bytes()),
         Value::Array(items) => {
-            out.push('[');
+            out.push(b'[');
             for (index, item) in items.iter().enumerate() {
                 separate(index, out);
                 put(item, out);
             }
-            out.push(']');
+            out.push(b']');
         }
         Value::Object(fields) => put_object(fields, out),
     }
 }
 
-fn separate(index: usize, out: &mut String) {
+fn separate(index: usize, out: &mut Vec<u8>) {
     if index > 0 {
-        out.push(',');
+        out.push(b',');
     }
 }
 
-fn put_object(fields: &Map<String, Value>, out: &mut String) {
-    let mut indexed: Vec<(u32, &Value)> =
-        fields.iter().filter_map(|(key, value)| Some((array_index(key)?, value))).collect();
-    indexed.sort_by_key(|(index, _)| *index);
-    let named = fields.iter().filter(|(key, _)| array_index(key).is_none());
-    out.push('{');
-    let first = indexed.into_iter().map(|(index, value)| (index.to_string(), value));
-    for (place, (key, value)) in first.chain(named.map(|(key, value)| (key.clone(), value))).enumerate() {
+fn put_object(fields: &Map<String, Value>, out: &mut Vec<u8>) {
+    let index = |key: &str| array_index(key.as_bytes());
+    let mut indexed: Vec<(u32, &String, &Value)> =
+        fields.iter().filter_map(|(key, value)| Some((index(key)?, key, value))).collect();
+    indexed.sort_by_key(|(index, ..)| *index);
+    let named = fields.iter().filter(|(key, _)| index(key).is_none());
+    out.push(b'{');
+    for (place, (key, value)) in indexed.into_iter().map(|(_, key, value)| (key, value)).chain(named).enumerate() {
         separate(place, out);
-        put_text(&key, out);
-        out.push(':');
+        write::quote(out, key.as_bytes());
+        out.push(b':');
         put(value, out);
     }
-    out.push('}');
+    out.push(b'}');
 }
 
-/// The number that a key is, if JavaScript orders it before all names.
-fn array_index(key: &str) -> Option<u32> {
-    let digits = !key.is_empty() && key.len() <= 10 && key.bytes().all(|byte| byte.is_ascii_digit());
-    let canonical = digits && (key == "0" || !key.starts_with('0'));
-    key.parse().ok().filter(|index| canonical && *index != u32::MAX)
-}
+/// Integers up to 2^53 are exact as doubles.
+const MAX_EXACT_INTEGER: u64 = 1 << 53;
 
-fn put_text(text: &str, out: &mut String) {
-    // Escapes exactly what JSON.stringify escapes: quotes, backslashes and control characters.
-    out.push_str(&Value::from(text).to_string());
-}
-
-/// Integers that a double holds exactly are printed as they are.
-const EXACT: u64 = 1 << 53;
-
-fn put_number(number: &Number, out: &mut String) {
+fn put_number(number: &Number, out: &mut Vec<u8>) {
     match (number.as_i64(), number.as_f64()) {
-        (Some(integer), _) if integer.unsigned_abs() <= EXACT => out.push_str(&integer.to_string()),
-        (_, Some(double)) if double.is_finite() => put_double(double, out),
-        _ => out.push_str("null"),
+        (Some(integer), _) if integer.unsigned_abs() <= MAX_EXACT_INTEGER => write::integer(out, integer),
+        (_, Some(double)) => write::number(out, double),
+        _ => out.extend_from_slice(b"null"),
     }
-}
-
-/// As ECMAScript's Number::toString: the shortest digits that read back the same.
-fn put_double(double: f64, out: &mut String) {
-    if double == 0.0 {
-        return out.push('0');
-    }
-    if double < 0.0 {
-        out.push('-');
-    }
-    let shortest = format!("{:e}", double.abs());
-    let (mantissa, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
-    let digits = mantissa.replace('.', "");
-    // The decimal point stands after this many digits.
-    let point = exponent.parse::<i32>().unwrap_or(0) + 1;
-    let count = digits.len() as i32;
-    if (count..=21).contains(&point) {
-        out.push_str(&digits);
-        out.extend(std::iter::repeat_n('0', (point - count) as usize));
-    } else if (1..=21).contains(&point) {
-        let (whole, fraction) = digits.split_at(point as usize);
-        out.push_str(&format!("{whole}.{fraction}"));
-    } else if (-5..=0).contains(&point) {
-        out.push_str("0.");
-        out.extend(std::iter::repeat_n('0', -point as usize));
-        out.push_str(&digits);
-    } else {
-        put_exponential(&digits, point - 1, out);
-    }
-}
-
-fn put_exponential(digits: &str, exponent: i32, out: &mut String) {
-    let (first, rest) = digits.split_at(1);
-    out.push_str(first);
-    if !rest.is_empty() {
-        out.push('.');
-        out.push_str(rest);
-    }
-    out.push_str(if exponent < 0 { "e-" } else { "e+" });
-    out.push_str(&exponent.unsigned_abs().to_string());
 }
 
 #[cfg(test)]

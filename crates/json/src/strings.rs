@@ -1,12 +1,10 @@
-//! Strings between their JSON spelling and their text.
+//! Converts between the JSON spelling of strings and Rust strings.
 
 use std::borrow::Cow;
 
 use memchr::memchr;
 
-use super::check::hex4;
-
-/// The text of a JSON string as written, quotes included. A lone surrogate becomes U+FFFD: Rust text has no place for it.
+/// The text of a JSON string with quotes. A lone surrogate becomes U+FFFD, because a Rust string cannot contain it.
 pub fn unquote(raw: &str) -> Cow<'_, str> {
     let inner = raw.strip_prefix('"').unwrap_or(raw);
     let inner = inner.strip_suffix('"').unwrap_or(inner);
@@ -26,12 +24,12 @@ pub fn unquote(raw: &str) -> Cow<'_, str> {
 }
 
 fn split_at_escape(text: &str) -> Option<(&str, &str)> {
-    // Looked at first: runs of escapes are slow to search in.
+    // Test the next byte first: `memchr` is slow on runs of escapes.
     let at = if text.starts_with('\\') { 0 } else { memchr(b'\\', text.as_bytes())? };
     text.split_at_checked(at)
 }
 
-/// The character that an escape stands for, and the length of the escape.
+/// The character of an escape, and the length of the escape.
 fn escaped(bytes: &[u8]) -> (char, usize) {
     let short = match bytes.get(1) {
         Some(b'n') => '\n',
@@ -55,7 +53,13 @@ fn unicode(bytes: &[u8]) -> (char, usize) {
     (char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER), 6)
 }
 
-/// The same JSON with `\ufffd` for every lone surrogate, so that strict parsers take it. The length stays.
+/// The four hexadecimal digits at `at`.
+fn hex4(bytes: &[u8], at: usize) -> Option<u32> {
+    let digits = bytes.get(at..at + 4)?;
+    digits.iter().try_fold(0, |unit, &digit| Some(unit << 4 | char::from(digit).to_digit(16)?))
+}
+
+/// Replaces every lone surrogate by `\ufffd`, so that strict parsers accept the text. Keeps the length.
 pub fn replace_lone_surrogates(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     let mut rest = json;
@@ -70,7 +74,7 @@ pub fn replace_lone_surrogates(json: &str) -> String {
     text
 }
 
-/// The first place at or after `at` of a JSON string's spelling that is inside no character and no escape.
+/// The first offset at or after `at` in a JSON string that is inside neither a character nor an escape.
 pub fn escape_boundary(raw: &str, at: usize) -> usize {
     let at = raw.ceil_char_boundary(at);
     let bytes = raw.as_bytes();
@@ -79,7 +83,7 @@ pub fn escape_boundary(raw: &str, at: usize) -> usize {
     begun.map_or(at, |start| (start + escape_length(bytes, start)).min(raw.len()))
 }
 
-/// A backslash that is not itself escaped.
+/// Whether `at` is a backslash that is not itself escaped.
 fn begins_escape(bytes: &[u8], at: usize) -> bool {
     let before = bytes.get(..at).unwrap_or_default();
     bytes.get(at) == Some(&b'\\') && before.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 0

@@ -1,7 +1,7 @@
-//! Headers that repeat parts of a modern request, so that proxies can route without reading it.
+//! Writes the headers that repeat parts of a modern request, so that proxies can route without parsing the body.
 //!
-//! A server compares them with the body and refuses a request where they differ, so a value that
-//! a header can't hold as it is travels in Base64 and is not changed.
+//! A server refuses a request whose headers and body differ, so a value that a header cannot hold is encoded in Base64, not
+//! altered. The comparison itself is in `server::http::headers`.
 
 use crate::protocol::{BASE64_PREFIX, BASE64_SUFFIX, HEADER_METHOD, HEADER_NAME, HEADER_PARAM_PREFIX};
 use base64::Engine;
@@ -13,14 +13,14 @@ pub(crate) fn of_method(method: &str) -> Vec<(String, String)> {
     vec![(HEADER_METHOD.to_owned(), method.to_owned())]
 }
 
-/// The headers of a request that is about one thing.
+/// The headers of a request that names a tool, prompt or resource.
 pub(crate) fn of_target(method: &str, name: &str) -> Vec<(String, String)> {
     let mut headers = of_method(method);
     headers.push((HEADER_NAME.to_owned(), encode(name)));
     headers
 }
 
-/// The headers of a tool call: its name, and the arguments that its schema wants to see there.
+/// The headers of a tool call: its name, and the arguments that its schema marks with `x-mcp-header`.
 pub(crate) fn of_call(tool: &str, schema: &Value, arguments: &Map<String, Value>) -> Vec<(String, String)> {
     let mut headers = of_target("tools/call", tool);
     add_arguments(schema, arguments, &mut headers);
@@ -40,7 +40,7 @@ fn add_arguments(schema: &Value, arguments: &Map<String, Value>, headers: &mut V
     }
 }
 
-/// How a plain argument is written in a header; none for the others.
+/// A string, boolean or number as header text; none for other values.
 pub(crate) fn plain(argument: &Value) -> Option<String> {
     match argument {
         Value::String(text) => Some(text.clone()),
@@ -59,7 +59,7 @@ fn encode(text: &str) -> String {
     format!("{BASE64_PREFIX}{}{BASE64_SUFFIX}", BASE64_STANDARD.encode(text))
 }
 
-/// Reads a value that [`of_call`] may have encoded; none if the encoding is broken.
+/// Decodes a value that [`of_call`] may have encoded; none if the encoding is invalid.
 pub(crate) fn decode(value: &str) -> Option<String> {
     let inner = value.strip_prefix(BASE64_PREFIX).and_then(|rest| rest.strip_suffix(BASE64_SUFFIX));
     let Some(inner) = inner else { return Some(value.to_owned()) };

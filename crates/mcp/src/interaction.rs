@@ -1,19 +1,22 @@
-//! What passes between a client and a server during one request: progress, and questions to the client.
+//! What a client and a server exchange during one request: progress, and input that the server requests.
+//!
+//! Data only; sending is up to `server` and `client`.
 
 use serde_json::{Map, Value};
 
-/// One step of a call that takes long.
+/// A progress report of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// How far it is.
+    /// The progress so far.
     pub progress: f64,
-    /// How far it will be in the end, where known.
+    /// The progress at the end, where known.
     pub total: Option<f64>,
-    /// What it is doing.
+    /// What the call is doing.
     pub message: Option<String>,
 }
 
-/// A client that may be asked something: what it can answer, and what it has answered. Nothing else of it is passed on.
+/// A client from which a server may request input: the capabilities for it, and the input given so far. Nothing else of
+/// the client is passed on.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct InteractiveClient {
     capabilities: Map<String, Value>,
@@ -21,23 +24,23 @@ pub struct InteractiveClient {
 }
 
 impl InteractiveClient {
-    /// From what a client declares, and the parameters of its request.
+    /// From the client's declared capabilities and the parameters of its request.
     pub fn new(declared: &Map<String, Value>, params: &Map<String, Value>) -> Self {
-        let some = |of: &Map<String, Value>, keys: &[&str]| {
+        let select = |of: &Map<String, Value>, keys: &[&str]| {
             keys.iter().filter_map(|key| Some(((*key).to_owned(), of.get(*key)?.clone()))).collect()
         };
         Self {
-            capabilities: some(declared, &["elicitation", "sampling", "roots"]),
-            answers: some(params, &["inputResponses", "requestState"]),
+            capabilities: select(declared, &["elicitation", "sampling", "roots"]),
+            answers: select(params, &["inputResponses", "requestState"]),
         }
     }
 
-    /// What it can answer, as it declares it.
+    /// The capabilities for input, as declared.
     pub fn capabilities(&self) -> &Map<String, Value> {
         &self.capabilities
     }
 
-    /// Its answers and the state it was given with the questions, as the protocol names them.
+    /// `inputResponses` and `requestState` of its request.
     pub fn answers(&self) -> &Map<String, Value> {
         &self.answers
     }

@@ -1,16 +1,18 @@
-//! The Model Context Protocol in both eras, over stdio and Streamable HTTP: a server and a client.
+//! The Model Context Protocol (MCP) in both eras, over stdio and Streamable HTTP: a server and a client.
 //!
-//! Messages are raw JSON throughout. A decoder that guesses a result's type from its keys drops what it does not know;
-//! here the request says what its answer is, and the answer is passed on key by key as it came.
+//! Messages stay raw JSON. A decoder that guesses a result's type from its keys drops the keys it does not know; here the
+//! request determines what its result is, and the result is passed on key by key as it was sent.
 //!
 //! # Layout
-//! - [`protocol`]: names and numbers of the protocol; [`rpc`]: JSON-RPC messages as they are on the wire
+//! - [`protocol`]: revisions, `_meta` keys, header names, error codes
+//! - `rpc`: JSON-RPC messages of the client side, and the requests that wait for a reply
 //! - [`result`]: from the envelope of a tool result to its value
-//! - `framing`: lines of a stdio connection; `headers`: HTTP headers that repeat parts of a message
-//! - [`server`]: what clients connect to
-//! - [`client`]: connections to servers
+//! - `interaction`: progress, and input that a server requests from a client
+//! - `framing`: JSON lines of a stdio connection; `headers`: HTTP headers that repeat parts of a message
+//! - [`server`]: serves MCP clients; what is served is a [`server::Service`]
+//! - [`client`]: connects to MCP servers
 //!
-//! Deliberately absent: policy, names for scripts, retries of calls that a server may have served.
+//! This crate has no policy and no catalog, invents no tool names, and never repeats a call that a server may have executed.
 
 #![forbid(unsafe_code)]
 
@@ -20,7 +22,7 @@ mod headers;
 mod interaction;
 pub mod protocol;
 pub mod result;
-pub mod rpc;
+mod rpc;
 pub mod server;
 
 pub use interaction::{InteractiveClient, Progress};

@@ -1,30 +1,32 @@
-//! Names and numbers of the protocol.
+//! Constants of the protocol: revisions, `_meta` keys, header names, error codes.
+//!
+//! No logic.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The stateless revision we speak.
-pub const MODERN: &str = "2026-07-28";
-/// The revisions with sessions that we speak, oldest first.
+/// The supported stateless revision.
+pub(crate) const MODERN: &str = "2026-07-28";
+/// The supported revisions with sessions, oldest first.
 pub(crate) const LEGACY_VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", NEWEST_LEGACY];
 /// The newest revision with sessions.
 pub(crate) const NEWEST_LEGACY: &str = "2025-11-25";
 
 /// `_meta` key: the revision a modern request is written in.
 pub(crate) const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// `_meta` key: the client that asks.
+/// `_meta` key: name and version of the client.
 pub(crate) const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
-/// `_meta` key: what the client can do.
+/// `_meta` key: the client's capabilities.
 pub(crate) const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// `_meta` key: what a modern server says about itself.
+/// `_meta` key: name and version of a modern server.
 pub(crate) const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
 /// `_meta` key: the `subscriptions/listen` request that a notification belongs to.
 pub(crate) const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// Header: the session of a legacy connection.
 pub(crate) const HEADER_SESSION_ID: &str = "Mcp-Session-Id";
-/// Header: the last event that was received before a stream broke.
+/// Header: the last event received before a stream was interrupted.
 pub(crate) const HEADER_LAST_EVENT_ID: &str = "Last-Event-Id";
 /// Header: the revision a request is written in.
 pub(crate) const HEADER_PROTOCOL_VERSION: &str = "MCP-Protocol-Version";
@@ -34,9 +36,9 @@ pub(crate) const HEADER_METHOD: &str = "Mcp-Method";
 pub(crate) const HEADER_NAME: &str = "Mcp-Name";
 /// Prefix of headers that repeat an argument of a modern request.
 pub(crate) const HEADER_PARAM_PREFIX: &str = "Mcp-Param-";
-/// What surrounds a header value in Base64.
+/// Prefix of a header value in Base64.
 pub(crate) const BASE64_PREFIX: &str = "=?base64?";
-/// See [`BASE64_PREFIX`].
+/// Suffix of a header value in Base64.
 pub(crate) const BASE64_SUFFIX: &str = "?=";
 
 /// The media type of a stream of events.

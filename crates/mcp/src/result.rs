@@ -1,23 +1,22 @@
-//! From the envelope of a tool result to the value that code wants.
+//! From the envelope of a tool result to the value for programs.
 //!
-//! Structured content is the value. Without it, one text that is a JSON object or array is
-//! parsed, any other text stays text: a postcode must not turn into a number. Whatever is not
-//! text stays a content block, so that a script can return it and the client really sees it.
-//! Pure: no schema validation, no look at the tool's name.
+//! Structured content is the value. Without it, a single text that is a JSON object or array is parsed; any other text stays
+//! text, because a postcode must not become a number. Content that is not text stays a content block, so that a program can
+//! return it to the client. Pure: no schema validation, and the tool's name has no influence.
 
 use serde_json::{Map, Value, json};
 
-/// Whether structured content is the value or holds it under `result`.
+/// Whether structured content is the value or contains it under `result`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrapping {
     /// The value itself.
     Plain,
-    /// The output schema says that FastMCP wrapped a value that is no object.
+    /// FastMCP wrapped a value that is not an object; its output schema says so.
     FastMcp,
 }
 
 impl Wrapping {
-    /// What a tool's output schema says about its results.
+    /// The wrapping that a tool's output schema declares.
     pub fn of_schema(schema: Option<&Value>) -> Self {
         let marked = schema.and_then(|schema| schema.get("x-fastmcp-wrap-result"));
         if marked == Some(&Value::Bool(true)) { Self::FastMcp } else { Self::Plain }
@@ -27,35 +26,35 @@ impl Wrapping {
 /// A failure that the tool itself reported.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolFault {
-    /// What it said.
+    /// Its text.
     pub message: String,
-    /// Structured details, where it gave some.
+    /// Structured details, if any.
     pub data: Option<Value>,
     /// The result object as the backend sent it.
     pub raw: Value,
 }
 
-/// Whether a result is no result yet but a question to the client, or the state to come back with.
-pub fn is_question(result: &Value) -> bool {
-    let asks = result.get("inputRequests").is_some_and(Value::is_object);
-    let waits = result.get("requestState").is_some_and(Value::is_string);
-    result.get("resultType").and_then(Value::as_str) == Some("input_required") && (asks || waits)
+/// Whether a result requests input from the client instead of completing the request.
+pub fn requests_input(result: &Value) -> bool {
+    let has_requests = result.get("inputRequests").is_some_and(Value::is_object);
+    let has_state = result.get("requestState").is_some_and(Value::is_string);
+    result.get("resultType").and_then(Value::as_str) == Some("input_required") && (has_requests || has_state)
 }
 
-/// The fault in a result that is marked as one.
+/// The fault of a result that is marked `isError`.
 pub fn fault(result: &Value) -> Option<ToolFault> {
     if result.get("isError") != Some(&Value::Bool(true)) {
         return None;
     }
     let texts: Vec<&str> = blocks(result).iter().filter_map(text_of).collect();
-    let said = texts.join("\n");
-    let message = if said.trim().is_empty() { "the tool failed without a word".to_owned() } else { said };
+    let text = texts.join("\n");
+    let message = if text.trim().is_empty() { "the tool reported an error without a message".to_owned() } else { text };
     let structured = result.get("structuredContent").filter(|value| !value.is_null()).cloned();
     let data = structured.or_else(|| if let [only] = texts[..] { parsed(only) } else { None });
     Some(ToolFault { message, data, raw: result.clone() })
 }
 
-/// The value for code in a result that is not marked as a fault.
+/// The value of a result that is not marked `isError`.
 pub fn value(mut result: Value, wrapping: Wrapping) -> Value {
     let wrapping = if marked_wrapped(&result) { Wrapping::FastMcp } else { wrapping };
     let Some(object) = result.as_object_mut() else { return result };
@@ -65,7 +64,7 @@ pub fn value(mut result: Value, wrapping: Wrapping) -> Value {
     }
     match object.shift_remove("content") {
         Some(Value::Array(content)) => content_value(content),
-        // Not a tool result at all: better to show what came than to lose it.
+        // Not a tool result: pass on what was sent instead of dropping it.
         _ => bare(result),
     }
 }
@@ -100,7 +99,7 @@ fn taken_text(block: &mut Value) -> String {
     }
 }
 
-/// Only objects and arrays: a lone number or word is more often an identifier than data.
+/// Parses only objects and arrays: a single number or word is more often an identifier than data.
 fn parsed(text: &str) -> Option<Value> {
     let text = text.trim();
     if !text.starts_with(['{', '[']) {
@@ -122,7 +121,7 @@ fn unwrapped(structured: Value, wrapping: Wrapping) -> Value {
     }
 }
 
-/// The object without the envelope's own keys; nothing left means no value.
+/// The object without the keys of the envelope; null if nothing is left.
 fn bare(mut result: Value) -> Value {
     if let Some(object) = result.as_object_mut() {
         for key in ["_meta", "isError", "resultType"] {
@@ -249,18 +248,18 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_without_text_still_says_something() {
+    fn a_fault_without_text_has_a_message() {
         let found = fault(&json!({ "isError": true, "content": [] })).map(|fault| fault.message);
-        assert_eq!(found.as_deref(), Some("the tool failed without a word"));
+        assert_eq!(found.as_deref(), Some("the tool reported an error without a message"));
     }
 
     #[test]
-    fn a_question_says_so_and_has_something_to_ask_or_to_wait_for() {
-        assert!(is_question(&json!({ "resultType": "input_required", "inputRequests": {} })));
-        assert!(is_question(&json!({ "resultType": "input_required", "requestState": "s" })));
-        assert!(!is_question(&json!({ "resultType": "input_required", "content": [] })));
-        assert!(!is_question(&json!({ "resultType": "complete", "inputRequests": {} })));
-        assert!(!is_question(&json!({ "inputRequests": {} })));
+    fn a_result_requests_input_by_its_type_and_a_request_or_a_state() {
+        assert!(requests_input(&json!({ "resultType": "input_required", "inputRequests": {} })));
+        assert!(requests_input(&json!({ "resultType": "input_required", "requestState": "s" })));
+        assert!(!requests_input(&json!({ "resultType": "input_required", "content": [] })));
+        assert!(!requests_input(&json!({ "resultType": "complete", "inputRequests": {} })));
+        assert!(!requests_input(&json!({ "inputRequests": {} })));
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! JSON-RPC as it is on the wire, untyped.
+//! JSON-RPC messages of the client side, and the requests that wait for a reply.
 //!
-//! Results stay raw values. A decoder that guesses a result's type from its keys loses data: a
-//! tool result with a top-level `tools` key would pass for a list of tools. Here the request
-//! that is answered says what the answer is.
+//! Results stay raw JSON. A decoder that guesses a result's type from its keys loses data: a tool result with a top-level
+//! `tools` key would be taken for a list of tools. Here the request determines what its result is. No I/O.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
@@ -14,43 +14,43 @@ use tokio::sync::oneshot;
 /// How a connection ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Closing {
-    /// Why, for a reader.
+    /// The reason, for people.
     pub reason: String,
-    /// The end of a child's standard error.
+    /// The last output of a child process on standard error.
     pub stderr: String,
-    /// Whether the other side is well, so that there is no reason to pause before coming back.
-    pub is_formal: bool,
+    /// Whether the end is no sign of trouble (an expired session), so that reconnecting needs no delay.
+    pub is_expected: bool,
 }
 
-/// Why a request got no result.
+/// Why a request has no result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LinkError {
-    /// The connection is gone; `sent` says whether the request may have gone out before.
+    /// The connection is closed; `sent` says whether the request may have been sent before.
     Closed {
         /// How it ended.
         closing: Arc<Closing>,
-        /// Whether the request may have gone out.
+        /// Whether the request may have been sent.
         sent: bool,
     },
-    /// The request never left.
+    /// The server could not be reached; the request was not sent.
     Unreachable(String),
-    /// The server forgot our session; the request was not served.
+    /// The server no longer knows the session; the request was not executed.
     SessionExpired,
-    /// The server answered with an error.
+    /// The server replied with a JSON-RPC error.
     Rejected(RpcError),
-    /// The server refused at the HTTP level.
+    /// The server refused the HTTP request.
     Http {
         /// The status.
         status: u16,
         /// The beginning of the body.
         message: String,
     },
-    /// The answer was larger than allowed.
+    /// The reply exceeds the size limit.
     TooLarge {
-        /// The bound in bytes.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The answer could not be read.
+    /// The server violated the protocol.
     Protocol(String),
 }
 
@@ -62,7 +62,7 @@ impl std::fmt::Display for LinkError {
             Self::SessionExpired => f.write_str("the session expired"),
             Self::Rejected(error) => write!(f, "{} (code {})", error.message, error.code),
             Self::Http { status, message } => write!(f, "HTTP {status}: {message}"),
-            Self::TooLarge { limit } => write!(f, "the answer is larger than {limit} bytes"),
+            Self::TooLarge { limit } => write!(f, "the reply is larger than {limit} bytes"),
             Self::Protocol(reason) => f.write_str(reason),
         }
     }
@@ -75,7 +75,7 @@ pub struct RpcError {
     pub code: i64,
     /// The message, as sent.
     pub message: String,
-    /// What came with it.
+    /// The data, as sent.
     pub data: Option<Value>,
 }
 
@@ -85,81 +85,80 @@ impl RpcError {
             return Self { code: 0, message: error.to_string(), data: None };
         };
         let code = error.get("code").and_then(Value::as_i64).unwrap_or(0);
-        let message = error.get("message").and_then(Value::as_str).unwrap_or("no reason given").to_owned();
+        let message = error.get("message").and_then(Value::as_str).unwrap_or("no error message given").to_owned();
         Self { code, message, data: error.shift_remove("data") }
     }
 }
 
-/// One message from the other side, by what it asks of us.
+/// A message from the server, by its kind.
 #[derive(Debug, PartialEq)]
-pub enum Incoming {
-    /// An answer. Without an id only when the server could not read ours.
+pub(crate) enum Incoming {
+    /// A reply. It has no id only if the server could not read the request.
     Reply {
-        /// The request that it answers.
+        /// The id of the request.
         id: Option<u64>,
         /// Its result or error.
         outcome: Result<Value, RpcError>,
     },
-    /// A question to us.
+    /// A request to this client.
     Request {
         /// Its id, of any type.
         id: Value,
         /// Its method.
         method: String,
     },
-    /// Something to know.
+    /// A notification.
     Notification {
         /// Its method.
         method: String,
         /// Its parameters.
         params: Value,
     },
-    /// JSON, but no message.
-    Nonsense,
+    /// JSON, but not a JSON-RPC message.
+    Malformed,
 }
 
-/// Sorts one decoded message.
-pub fn sort(message: Value) -> Incoming {
-    let Value::Object(mut message) = message else { return Incoming::Nonsense };
+/// Classifies a decoded message.
+pub(crate) fn classify(message: Value) -> Incoming {
+    let Value::Object(mut message) = message else { return Incoming::Malformed };
     let id = message.shift_remove("id");
     match message.shift_remove("method") {
         Some(Value::String(method)) => match id {
             Some(id) if !id.is_null() => Incoming::Request { id, method },
             _ => Incoming::Notification { method, params: message.shift_remove("params").unwrap_or_default() },
         },
-        Some(_) => Incoming::Nonsense,
+        Some(_) => Incoming::Malformed,
         None => reply(id, message),
     }
 }
 
 fn reply(id: Option<Value>, mut message: Map<String, Value>) -> Incoming {
-    let id = id.as_ref().and_then(number);
+    let id = id.as_ref().and_then(request_id);
     match (message.shift_remove("error"), message.shift_remove("result")) {
         (None | Some(Value::Null), Some(result)) => Incoming::Reply { id, outcome: Ok(result) },
         (Some(error), _) => Incoming::Reply { id, outcome: Err(RpcError::read(error)) },
-        (None, None) => Incoming::Nonsense,
+        (None, None) => Incoming::Malformed,
     }
 }
 
-/// Our ids are numbers; some servers turn them into strings on the way back.
-/// An id of ours, however it came back.
-pub fn number(id: &Value) -> Option<u64> {
+/// The id of a request of this client. They are numbers; some servers send them back as strings.
+pub(crate) fn request_id(id: &Value) -> Option<u64> {
     id.as_u64().or_else(|| id.as_str().and_then(|text| text.parse().ok()))
 }
 
-/// One request of ours.
+/// A request to the server.
 #[derive(Debug, Clone)]
-pub struct Outgoing {
-    /// Unique on its connection.
-    pub id: u64,
+pub(crate) struct OutgoingRequest {
+    /// Unique per connection.
+    pub(crate) id: u64,
     /// The method.
-    pub method: &'static str,
+    pub(crate) method: &'static str,
     /// The parameters.
-    pub params: Map<String, Value>,
-    /// The revision the request is written in.
-    pub protocol: Protocol,
-    /// Headers that repeat parts of the request, for servers reached by HTTP.
-    pub headers: Vec<(String, String)>,
+    pub(crate) params: Map<String, Value>,
+    /// The revision of the request.
+    pub(crate) protocol: Protocol,
+    /// Headers that repeat parts of the request, for HTTP.
+    pub(crate) headers: Vec<(String, String)>,
 }
 
 #[derive(Serialize)]
@@ -170,44 +169,44 @@ struct Frame<'a> {
     params: &'a Map<String, Value>,
 }
 
-/// The revision a request is written in.
+/// The revision of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Protocol {
-    /// Before a revision is agreed on.
-    Opening,
-    /// A session of the older family, at this revision.
+    /// `initialize`: no revision is agreed on yet.
+    Handshake,
+    /// The legacy era, at this revision.
     Legacy(String),
-    /// Stateless.
+    /// The modern era.
     Modern,
 }
 
-impl Outgoing {
-    /// The request as text; maps with string keys always have one.
-    pub fn encode(&self) -> Vec<u8> {
+impl OutgoingRequest {
+    /// The request as JSON text; a map with string keys always serialises.
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let frame = Frame { jsonrpc: "2.0", id: self.id, method: self.method, params: &self.params };
         serde_json::to_vec(&frame).unwrap_or_default()
     }
 
-    /// Whether the server should hear that nobody waits any more. Not for the opening words, which
-    /// some servers take as the first message of a session whatever they say, nor for probes.
-    pub fn is_cancellable(&self) -> bool {
+    /// Whether the server is notified when the request is dropped. Not for the handshake, where some servers do not expect a
+    /// notification, nor for probes.
+    pub(crate) fn is_cancellable(&self) -> bool {
         !matches!(self.method, "initialize" | "server/discover" | "ping")
     }
 }
 
-/// A notification of ours.
-pub fn notification(method: &str, params: Value) -> Value {
+/// A notification to the other side.
+pub(crate) fn notification(method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": method, "params": params })
 }
 
-/// The word that nobody waits for the request any more.
-pub fn cancelled(id: u64) -> Value {
+/// The notification that a request is cancelled.
+pub(crate) fn cancelled(id: u64) -> Value {
     notification("notifications/cancelled", json!({ "requestId": id, "reason": "the caller no longer waits" }))
 }
 
-/// The requests that wait for an answer on one connection.
+/// The requests of one connection that wait for a reply.
 #[derive(Debug, Default)]
-pub struct Pending(Mutex<Table>);
+pub(crate) struct PendingReplies(Mutex<Table>);
 
 type Outcome = Result<Value, LinkError>;
 
@@ -217,10 +216,10 @@ struct Table {
     closed: Option<Arc<Closing>>,
 }
 
-impl Pending {
-    /// Expects an answer to `id`.
-    pub fn open(&self, id: u64) -> Result<oneshot::Receiver<Outcome>, LinkError> {
-        let mut table = self.lock();
+impl PendingReplies {
+    /// Registers request `id` and returns where its reply arrives.
+    pub(crate) fn open(&self, id: u64) -> Result<oneshot::Receiver<Outcome>, LinkError> {
+        let mut table = self.0.lock();
         if let Some(closing) = &table.closed {
             return Err(LinkError::Closed { closing: Arc::clone(closing), sent: false });
         }
@@ -229,43 +228,39 @@ impl Pending {
         Ok(wait)
     }
 
-    /// Delivers an answer; false if nobody waits for it.
-    pub fn settle(&self, id: u64, outcome: Outcome) -> bool {
-        let waiter = self.lock().waiting.remove(&id);
+    /// Delivers a reply; false if the request is not waiting.
+    pub(crate) fn settle(&self, id: u64, outcome: Outcome) -> bool {
+        let waiter = self.0.lock().waiting.remove(&id);
         waiter.is_some_and(|waiter| waiter.send(outcome).is_ok())
     }
 
-    /// Delivers an answer that names no request: clear only while exactly one is open.
-    pub fn settle_the_only_one(&self, outcome: Outcome) -> bool {
+    /// Delivers a reply without an id, if exactly one request is waiting.
+    pub(crate) fn settle_only_open(&self, outcome: Outcome) -> bool {
         let only = {
-            let table = self.lock();
+            let table = self.0.lock();
             let mut ids = table.waiting.keys();
             ids.next().copied().filter(|_| ids.next().is_none())
         };
         only.is_some_and(|id| self.settle(id, outcome))
     }
 
-    /// Fails everything that waits, but keeps the connection.
-    pub fn fail_all(&self, error: &LinkError) {
-        let waiting = std::mem::take(&mut self.lock().waiting);
+    /// Fails all waiting requests; the connection stays open.
+    pub(crate) fn fail_all(&self, error: &LinkError) {
+        let waiting = std::mem::take(&mut self.0.lock().waiting);
         for waiter in waiting.into_values() {
             let _ = waiter.send(Err(error.clone()));
         }
     }
 
-    /// No longer expects an answer to `id`.
-    pub fn forget(&self, id: u64) {
-        self.lock().waiting.remove(&id);
+    /// Removes request `id`.
+    pub(crate) fn forget(&self, id: u64) {
+        self.0.lock().waiting.remove(&id);
     }
 
-    /// Fails everything that waits and everything to come.
-    pub fn close(&self, closing: &Arc<Closing>) {
-        self.lock().closed = Some(Arc::clone(closing));
+    /// Fails all waiting requests and all later ones.
+    pub(crate) fn close(&self, closing: &Arc<Closing>) {
+        self.0.lock().closed = Some(Arc::clone(closing));
         self.fail_all(&LinkError::Closed { closing: Arc::clone(closing), sent: true });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -274,7 +269,7 @@ mod tests {
     use super::*;
 
     fn check(message: Value, expected: Incoming) {
-        assert_eq!(sort(message), expected);
+        assert_eq!(classify(message), expected);
     }
 
     #[test]
@@ -308,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_with_an_id_is_a_question() {
+    fn a_method_with_an_id_is_a_request() {
         check(json!({ "id": "q", "method": "ping" }), Incoming::Request { id: json!("q"), method: "ping".to_owned() });
         check(
             json!({ "id": null, "method": "news" }),
@@ -317,15 +312,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_nonsense() {
-        for nonsense in [json!(1), json!("hi"), json!({}), json!({ "id": 1 }), json!({ "method": 1 })] {
-            check(nonsense, Incoming::Nonsense);
+    fn what_is_no_message_is_malformed() {
+        for malformed in [json!(1), json!("hi"), json!({}), json!({ "id": 1 }), json!({ "method": 1 })] {
+            check(malformed, Incoming::Malformed);
         }
     }
 
     #[tokio::test]
     async fn an_answer_is_delivered_once() {
-        let pending = Pending::default();
+        let pending = PendingReplies::default();
         let wait = pending.open(1).unwrap();
         assert!(pending.settle(1, Ok(json!("first"))));
         assert!(!pending.settle(1, Ok(json!("second"))));
@@ -333,12 +328,12 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_an_id_is_taken_only_when_it_is_clear_whose_it_is() {
-        let pending = Pending::default();
+    fn a_reply_without_an_id_is_taken_only_while_one_request_waits() {
+        let pending = PendingReplies::default();
         let _one = pending.open(1).unwrap();
         let _two = pending.open(2).unwrap();
-        assert!(!pending.settle_the_only_one(Ok(Value::Null)));
+        assert!(!pending.settle_only_open(Ok(Value::Null)));
         pending.forget(2);
-        assert!(pending.settle_the_only_one(Ok(Value::Null)));
+        assert!(pending.settle_only_open(Ok(Value::Null)));
     }
 }

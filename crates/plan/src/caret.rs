@@ -1,20 +1,20 @@
-//! Shows a place in the source: its line, and a caret under it.
+//! Shows a position in the source: its line, with a caret under the column.
 
 use toolgate_wire::position::{Position, nth_line};
 
-/// Longest part of a line that is shown.
-const WIDTH: usize = 120;
+/// Characters of a line that are shown.
+const MAX_WIDTH: usize = 120;
 
 /// The line of `position` with its number and a caret under its column, on two lines. Empty when there is no such line.
-/// What a terminal would obey is shown as a dot, and a long line is cut around the column.
+/// A control character is shown as a dot, and a long line is cut around the column.
 pub fn caret(source: &str, position: Position) -> String {
     let Some((_, line)) = nth_line(source, position.line) else { return String::new() };
     let column = (position.column.max(1) as usize - 1).min(line.chars().count());
-    let first = column.saturating_sub(WIDTH * 2 / 3);
-    let shown: Vec<char> = line.chars().skip(first).take(WIDTH).map(printable).collect();
+    let first = column.saturating_sub(MAX_WIDTH * 2 / 3);
+    let shown: Vec<char> = line.chars().skip(first).take(MAX_WIDTH).map(printable).collect();
     let number = position.line.to_string();
     let left_cut = if first > 0 { "…" } else { "" };
-    let right_cut = if line.chars().nth(first + WIDTH).is_some() { "…" } else { "" };
+    let right_cut = if line.chars().nth(first + MAX_WIDTH).is_some() { "…" } else { "" };
     let text: String = shown.iter().collect();
     let padding: String =
         left_cut.chars().chain(shown).take(column - first + left_cut.chars().count()).map(blank).collect();
@@ -28,7 +28,7 @@ fn printable(c: char) -> char {
     if c != '\t' && (c.is_control() || invisible) { '·' } else { c }
 }
 
-/// White space as wide as a character, so that the caret stands under what it means.
+/// White space as wide as a character, so that the caret is under the right column.
 fn blank(c: char) -> char {
     match c {
         '\t' => '\t',
@@ -37,7 +37,7 @@ fn blank(c: char) -> char {
     }
 }
 
-/// Characters that take two columns in a terminal: East Asian scripts and pictures.
+/// Whether a character takes two columns in a terminal, as East Asian scripts and emoji do.
 fn is_wide(c: char) -> bool {
     matches!(c,
         '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}'

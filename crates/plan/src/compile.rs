@@ -1,9 +1,9 @@
-//! From TypeScript source to one JavaScript expression whose value is an async function.
+//! Compiles TypeScript source to one JavaScript expression whose value is a function.
 //!
-//! The source is parsed as a complete body first, so nothing in it can close the wrapper early. The user's text keeps
-//! its lines; `Program::source_position` leads from a position that an engine reports to the user's own.
+//! The source is parsed as a complete function body first, so nothing in it can close the wrapper early. The user's text
+//! keeps its lines; [`Program::source_position`] maps a position that an interpreter reports to the user's text.
 //!
-//! It runs nothing and knows no tools.
+//! It runs nothing and does not look at tools.
 
 use crate::{
     edit::{Edits, Origin},
@@ -18,28 +18,28 @@ use oxc::{
 };
 use toolgate_wire::position::{Position, count_line_ends, nth_line};
 
-/// What the text is meant to be.
+/// The kind of program that a text must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// The body of an async function, a module with a main function, or a bare function.
     Script,
-    /// Exactly one function expression, which the engine calls with data.
+    /// Exactly one function expression, which the worker calls with the data.
     Compute,
 }
 
-/// A program that an engine can evaluate.
+/// A program that a worker can evaluate.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// One JavaScript expression, to be evaluated as a classic script. For [`Form::Script`] its value is an async function
     /// without parameters, for [`Form::Compute`] it is the user's function.
     pub js: String,
-    /// The names that it uses and does not declare, in order of the alphabet.
+    /// The global names that it uses, sorted.
     pub globals: Vec<String>,
     source: Box<str>,
     origin: Origin,
 }
 
-/// Turns `source` into JavaScript.
+/// Compiles `source`.
 pub fn compile(source: &str, form: Form) -> Result<Program, SyntaxFault> {
     with_parsed(source, |parsed| compile_parsed(&parsed, form))
 }
@@ -48,7 +48,7 @@ pub(crate) fn compile_parsed(parsed: &Parsed<'_>, form: Form) -> Result<Program,
     compile_edited(parsed, form, Edits::default())
 }
 
-/// The same, with changes of the caller's own.
+/// Compiles `source` with additional edits.
 pub(crate) fn compile_edited(parsed: &Parsed<'_>, form: Form, mut edits: Edits) -> Result<Program, SyntaxFault> {
     let frame = match form {
         Form::Script => script_frame(parsed, &mut edits)?,
@@ -59,7 +59,7 @@ pub(crate) fn compile_edited(parsed: &Parsed<'_>, form: Form, mut edits: Edits) 
     Ok(assemble(parsed, edits, frame))
 }
 
-/// What stands around the user's text.
+/// The text before and after the user's text.
 struct Frame {
     before: &'static str,
     /// The part of the parsed text that stays.
@@ -77,14 +77,14 @@ fn assemble(parsed: &Parsed<'_>, edits: Edits, frame: Frame) -> Program {
     js.extend(std::iter::repeat_n('\n', lines));
     edits.apply(parsed.code, frame.body.start as usize, frame.body.end as usize, &mut js, &mut origin);
     origin.made(js.len(), frame.body.end as usize);
-    // On a line of its own, so that a comment at the end of the user's text cannot swallow it.
+    // On a line of its own, so that it is not part of a comment at the end of the user's text.
     js.push('\n');
     js.push_str(&frame.after);
     origin.shift(start, frame.body.start as usize, end);
     Program { js: with_line_feeds(js), globals: parsed.globals(), source: parsed.source.into(), origin }
 }
 
-/// A carriage return alone ends a line for the language but is not counted by every engine.
+/// A lone carriage return ends a line in JavaScript, but not every interpreter counts it.
 fn with_line_feeds(js: String) -> String {
     if !js.contains('\r') {
         return js;
@@ -98,14 +98,14 @@ fn with_line_feeds(js: String) -> String {
 }
 
 impl Program {
-    /// The user's position of a position that QuickJS reports, whose columns count bytes from one. `None` when the program
-    /// has no such line.
+    /// Maps a position from QuickJS, whose columns count bytes from one, to the user's text. `None` when the program has no
+    /// such line.
     pub fn source_position(&self, line: u32, column: u32) -> Option<Position> {
         let (start, text) = nth_line(&self.js, line)?;
         self.position_at(start + (column as usize).saturating_sub(1).min(text.len()))
     }
 
-    /// The user's position of a position whose columns count UTF-16 units from one, as V8 reports it.
+    /// Maps a position whose columns count UTF-16 code units from one to the user's text.
     pub fn source_position_utf16(&self, line: u32, column: u32) -> Option<Position> {
         let (start, text) = nth_line(&self.js, line)?;
         let mut units = (column as usize).saturating_sub(1);
@@ -157,7 +157,7 @@ fn script_frame(parsed: &Parsed<'_>, edits: &mut Edits) -> Result<Frame, SyntaxF
     Ok(Frame { before: BEFORE_SCRIPT, body, after: format!(";{after}\n}})") })
 }
 
-/// Makes the main export of a module an ordinary declaration; gives the statement that runs it.
+/// Turns the main export of a module into an ordinary declaration; returns the statement that runs it.
 fn main_export(parsed: &Parsed<'_>, edits: &mut Edits) -> Result<Option<String>, SyntaxFault> {
     let mut main = None;
     for statement in &parsed.program.body {
@@ -236,7 +236,7 @@ pub(crate) enum Lone<'p, 'a> {
     Expression(&'p Expression<'a>),
 }
 
-/// The function that is all there is of the program.
+/// The function, if the program consists of nothing else.
 pub(crate) fn lone_function<'p, 'a>(program: &'p oxc::ast::ast::Program<'a>) -> Option<Lone<'p, 'a>> {
     let mut statements = program.body.iter().filter(|statement| !is_nothing(statement));
     let (only, None) = (statements.next()?, statements.next()) else { return None };
@@ -247,7 +247,7 @@ pub(crate) fn lone_function<'p, 'a>(program: &'p oxc::ast::ast::Program<'a>) -> 
     }
 }
 
-/// Whether nothing of a statement is left at run time.
+/// Whether a statement has no effect at run time.
 pub(crate) fn is_nothing(statement: &Statement<'_>) -> bool {
     match statement {
         Statement::EmptyStatement(_) | Statement::TSTypeAliasDeclaration(_) | Statement::TSInterfaceDeclaration(_) => {
@@ -266,7 +266,7 @@ fn is_function(expression: &Expression<'_>) -> bool {
     )
 }
 
-/// A program that ends with an expression gives its value, as at a prompt.
+/// A program that ends with an expression returns its value, as in a REPL.
 fn return_last_expression(program: &oxc::ast::ast::Program<'_>, edits: &mut Edits) {
     let start = match last_statement(program) {
         None => program.directives.last().map(|directive| directive.span.start),
@@ -285,7 +285,7 @@ pub(crate) fn last_expression<'p, 'a>(program: &'p oxc::ast::ast::Program<'a>) -
     }
 }
 
-/// The statement that runs last. Functions are hoisted: those below it have run nothing.
+/// The statement that runs last. Function declarations after it do not run: they are hoisted.
 fn last_statement<'p, 'a>(program: &'p oxc::ast::ast::Program<'a>) -> Option<&'p Statement<'a>> {
     let hoisted = |statement: &Statement<'_>| matches!(statement, Statement::FunctionDeclaration(_));
     program.body.iter().rev().find(|statement| !is_nothing(statement) && !hoisted(statement))
@@ -317,7 +317,7 @@ pub(crate) fn unused_name(code: &str, base: &str) -> String {
     name
 }
 
-/// U+2028 and U+2029 end lines in code but are plain characters in strings; engines count them differently.
+/// U+2028 and U+2029 end lines in code but not in strings, and interpreters count them differently.
 fn keep_line_breaks_countable(parsed: &Parsed<'_>, edits: &mut Edits) {
     const SEPARATORS: [char; 2] = ['\u{2028}', '\u{2029}'];
     if !parsed.code.contains(SEPARATORS) {

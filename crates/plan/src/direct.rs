@@ -10,7 +10,7 @@ use crate::{
 };
 use serde_json::{Map, Value};
 
-/// The call that the text is; `None` if it is something else altogether.
+/// The call that the text describes; `None` when the text is not meant as a call.
 pub(crate) fn read(source: &str, tools: &dyn Tools) -> Option<Result<Call, Unusable>> {
     let (start, end) = fence::code_range(source);
     let code = source.get(start..end)?;
@@ -29,9 +29,9 @@ pub(crate) fn read(source: &str, tools: &dyn Tools) -> Option<Result<Call, Unusa
     }
 }
 
-/// Why a text that is meant to be a call is none.
+/// Why a text that is meant as a call is not one.
 pub(crate) enum Unusable {
-    /// It is no JSON.
+    /// It is not JSON.
     Json(SyntaxFault),
     /// It is JSON for a call that cannot be made.
     Call(SyntaxFault),
@@ -44,7 +44,7 @@ impl Unusable {
     }
 }
 
-/// Whether a text begins as a call does. No program begins so: a block has no names with a colon in quotes.
+/// Whether a text begins like a call. No program does: a label in a block cannot be quoted.
 fn is_meant(text: &str) -> bool {
     let inside = text.trim_start_matches('{').trim_start();
     let key = ["\"tool\"", "\"arguments\""].iter().find_map(|key| inside.strip_prefix(key));
@@ -52,7 +52,7 @@ fn is_meant(text: &str) -> bool {
 }
 
 fn malformed(source: &str, at: usize, text: &str, error: &serde_json::Error) -> SyntaxFault {
-    // Lines end at line feeds for the reader of JSON, and its columns are bytes.
+    // serde_json ends lines at line feeds only, and its columns count bytes.
     let line_start = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
     let offset = at + (line_start + error.column().saturating_sub(1)).min(text.len());
     let message = error.to_string();

@@ -1,23 +1,23 @@
-//! Changes to a text that keep track of where everything came from.
+//! Edits of a text, with a mapping from offsets in the result to offsets in the original.
 //!
-//! Erased text becomes spaces of the same length, so most of a program keeps its place; the few insertions are recorded,
-//! so that every offset of the result leads back to the exact offset in the original.
+//! Erased text becomes spaces of the same length, so most of a program keeps its offsets. Insertions are recorded, so that
+//! every offset of the result maps to the exact offset in the original.
 
 use std::borrow::Cow;
 
 #[derive(Debug)]
 enum Change {
-    /// White space instead; the line breaks stay.
+    /// Replace with white space; keep line breaks.
     Blank,
-    /// White space instead, on one line: where a line break would end a statement or is not allowed.
+    /// Replace with white space on one line, where a line break would end a statement or is not allowed.
     BlankLine,
-    /// A semicolon, then white space: where what stands around must not grow together.
+    /// Replace with a semicolon and white space, where the text before and after would otherwise form one statement.
     BlankStatement,
-    /// Other text instead, and then the line breaks of the old.
+    /// Replace with other text, followed by the line breaks of the old text.
     Rewrite(Cow<'static, str>),
-    /// Other text instead.
+    /// Replace with other text.
     Replace(Cow<'static, str>),
-    /// A line feed and spaces, for line breaks that engines count differently.
+    /// Replace with a line feed and spaces, for line breaks that interpreters count differently.
     LineFeed,
 }
 
@@ -28,24 +28,24 @@ struct Edit {
     change: Change,
 }
 
-/// A list of changes to one text. A change inside a range that another change erases is ignored.
+/// Edits of one text. An edit inside a range that another edit erases is ignored.
 #[derive(Debug, Default)]
 pub(crate) struct Edits {
     edits: Vec<Edit>,
 }
 
-/// A stretch of the result.
+/// A contiguous part of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stretch {
-    /// Where it starts in the result.
+    /// Its start in the result.
     to: usize,
-    /// Where it comes from.
+    /// Its start in the original.
     from: usize,
-    /// Whether it was copied (or blanked) byte for byte; otherwise all of it comes from one place.
+    /// Whether it was copied or blanked byte for byte; otherwise all of it maps to one offset.
     verbatim: bool,
 }
 
-/// Leads offsets of the result back to the original.
+/// Maps offsets in the result to offsets in the original.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Origin {
     stretches: Vec<Stretch>,
@@ -86,9 +86,9 @@ impl Edits {
         }
     }
 
-    /// Appends the part of `text` from `start` to `end`, changed, to `result`.
+    /// Appends `text[start..end]` with the edits to `result`.
     pub(crate) fn apply(mut self, text: &str, start: usize, end: usize, result: &mut String, origin: &mut Origin) {
-        // Insertions come before what changes the text behind them, in the order in which they were made.
+        // At one offset, insertions come first, in the order in which they were added.
         self.edits.sort_by_key(|edit| (edit.start, edit.start != edit.end));
         let mut at = start;
         for edit in self.edits {
@@ -103,7 +103,7 @@ impl Edits {
                 Change::BlankLine => push_blank(old, false, result),
                 Change::BlankStatement => {
                     result.push(';');
-                    // The first character of erased syntax is a letter or a sign, one byte long.
+                    // The first character of erased syntax is ASCII, so the semicolon replaces exactly one byte.
                     push_blank(old.get(1..).unwrap_or_default(), true, result);
                 }
                 Change::LineFeed => {
@@ -139,19 +139,19 @@ impl Origin {
         self.stretches.push(Stretch { to, from, verbatim: true });
     }
 
-    /// The result from `to` on was made up, because of what stands at `from`.
+    /// Text of the result from `to` on was inserted; all of it maps to `from`.
     pub(crate) fn made(&mut self, to: usize, from: usize) {
         self.stretches.push(Stretch { to, from, verbatim: false });
     }
 
-    /// Moves all origins so that `old` becomes `new`, and none lies beyond `end`.
+    /// Shifts all origins so that `old` becomes `new`, and none is beyond `end`.
     pub(crate) fn shift(&mut self, new: usize, old: usize, end: usize) {
         for stretch in &mut self.stretches {
             stretch.from = (stretch.from + new).saturating_sub(old).min(end);
         }
     }
 
-    /// The offset in the original of an offset in the result.
+    /// The original offset of an offset in the result.
     pub(crate) fn of(&self, offset: usize) -> Option<usize> {
         let after = self.stretches.partition_point(|stretch| stretch.to <= offset);
         let stretch = self.stretches.get(after.checked_sub(1)?)?;

@@ -1,18 +1,18 @@
-//! A program that is not one: what is wrong with it, where, and what to do.
+//! Syntax errors: what is wrong, where, and what to do.
 
 use oxc::diagnostics::OxcDiagnostic;
 use serde::Serialize;
 use toolgate_wire::position::Position;
 
-/// Why a text is no program that can run.
+/// Why a text cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{message}")]
 pub struct SyntaxFault {
-    /// What is wrong, in a sentence.
+    /// What is wrong: one sentence.
     pub message: String,
-    /// Where, in the text as the user sent it.
+    /// The position in the text as the user sent it.
     pub position: Option<Position>,
-    /// What to do instead, where that is known.
+    /// What to do instead, when it is known.
     pub hint: Option<String>,
 }
 
@@ -31,7 +31,7 @@ impl SyntaxFault {
         self
     }
 
-    /// What the parser said, with its offsets moved by `base` to where the code stands in `source`.
+    /// A diagnostic of the parser. `base` is the offset of the parsed code in `source`.
     pub(crate) fn of_diagnostic(diagnostic: &OxcDiagnostic, source: &str, base: usize) -> Self {
         let offset = diagnostic.labels.iter().map(|label| label.offset()).next();
         let mut fault = Self::new(sentence(&diagnostic.message));
@@ -43,7 +43,7 @@ impl SyntaxFault {
     }
 }
 
-/// The parser calls the end of the text `EOF`, which says little to a reader.
+/// The parser's message with `EOF` in plain words.
 fn sentence(message: &str) -> String {
     message.replace("`EOF`", "the end of the code")
 }

@@ -1,9 +1,9 @@
-//! Finds the code inside what a model sends: without byte order mark, markdown fences and surrounding white space.
+//! Removes a byte order mark, markdown fences and surrounding white space from what a model sends.
 //!
-//! Only wrapping that cannot be code is taken off. Prose around a fence is left alone: guessing what was meant is the
-//! reader's job, and the parser's message will point at it.
+//! Only what cannot be code is removed. Prose around a fence stays: the parser reports its position, and the sender knows
+//! what was meant.
 
-/// The part of `source` that is code, as the byte offsets of its start and end.
+/// The byte offsets of the start and end of the code in `source`.
 pub(crate) fn code_range(source: &str) -> (usize, usize) {
     let from_start = source.trim_start_matches(is_blank);
     let start = source.len() - from_start.len();
@@ -30,7 +30,7 @@ fn unfence(text: &str) -> Option<(usize, usize)> {
     (line <= end).then_some((line, end))
 }
 
-/// The fence and the code on one line, which leaves no room for a language.
+/// A fence with the code on the same line, which has no language name.
 fn unfence_line(text: &str, mark: char, length: usize) -> Option<(usize, usize)> {
     let inner = text.get(length..)?.trim_end_matches(mark);
     let end = length + inner.len();

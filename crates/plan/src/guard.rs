@@ -1,8 +1,8 @@
-//! Looks over code for computation delegation before it runs.
+//! Checks code for computation delegation before it runs.
 //!
-//! A fast and kind failure: it tells a model early and by name what will not work. **It is not a security boundary** and
-//! does not try to be one; code that gets past it meets the sandbox, which has none of these functions either. So it
-//! looks at plain calls only, and whatever is in doubt passes.
+//! Its purpose is an early error that names what will not work. **It is not a security boundary**: code that passes it
+//! runs in the sandbox, which has none of these functions either. So it checks plain calls only, and accepts code in case
+//! of doubt.
 
 use crate::{
     compile::{Lone, lone_function},
@@ -21,7 +21,7 @@ use toolgate_wire::position::Position;
 /// Why code is not accepted for computation delegation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 pub enum Violation {
-    /// It is no valid TypeScript.
+    /// It is not valid TypeScript.
     #[error("{0}")]
     Syntax(SyntaxFault),
     /// It is valid, but not exactly one function expression.
@@ -30,27 +30,27 @@ pub enum Violation {
     /// It calls something that loads or builds code.
     #[error("`{name}` is not allowed: the function computes on its argument alone")]
     Forbidden {
-        /// What was called, as a reader knows it.
+        /// The name of what it calls.
         name: &'static str,
-        /// Where.
+        /// The position.
         position: Position,
     },
     /// It is, or contains, an async function.
     #[error("async functions are not allowed: the function must return its result at once")]
     Async {
-        /// Where.
+        /// The position.
         position: Position,
     },
     /// It is a generator function.
     #[error("generator functions are not allowed: the function must return its result at once")]
     Generator {
-        /// Where.
+        /// The position.
         position: Position,
     },
 }
 
 impl Violation {
-    /// Where in the code, if it is about one place.
+    /// The position in the code, if there is one.
     pub fn position(&self) -> Option<Position> {
         match self {
             Self::Syntax(fault) => fault.position,
@@ -64,7 +64,7 @@ impl Violation {
 
 /// Checks that `code` is one function expression that calls none of `require`, `import`, `eval` and `Function`.
 ///
-/// This is a courtesy, never the security boundary: see the module's own words.
+/// This is not a security boundary; see the module documentation.
 pub fn validate_code(code: &str) -> Result<(), Violation> {
     with_parsed(code, |parsed| Ok(look_over(&parsed))).unwrap_or_else(|fault| Err(Violation::Syntax(fault)))
 }

@@ -1,7 +1,7 @@
-//! After a failure: what the writer of the program probably got wrong.
+//! Hints after a failure: what is probably wrong with the program.
 //!
-//! The syntax tree tells which suspicious things stand at or before the place of the failure; the message of the error
-//! is never read, because the program itself can make it say anything. A hint is a guess and is worded as advice.
+//! A hint comes from suspicious syntax at or before the position of the failure. The error message is not read, because
+//! the program controls its text. A hint is a guess and is worded as advice.
 
 use crate::{
     facility, hyphen,
@@ -18,11 +18,11 @@ use toolgate_wire::{Position, Profile};
 /// What is known about a failed run.
 #[derive(Debug, Clone, Copy)]
 pub struct FailureFacts<'f> {
-    /// The program as the user sent it.
+    /// The program, as the user sent it.
     pub source: &'f str,
     /// The `name` of the error, such as `TypeError`, if an error was thrown.
     pub error_name: Option<&'f str>,
-    /// Where it happened, in the user's lines.
+    /// The position of the failure in the user's text.
     pub position: Option<Position>,
     /// The kind of run.
     pub profile: Profile,
@@ -30,7 +30,7 @@ pub struct FailureFacts<'f> {
 
 /// A hint for a failed run, if one fits.
 pub fn hint_for(failure: &FailureFacts<'_>, tools: &dyn Tools) -> Option<String> {
-    // Its one call names a tool that exists; the tree of the text would be one of subtractions.
+    // A hyphenated call of an existing tool has no suspicious syntax; parsed as JavaScript it would be a subtraction.
     if hyphen::script(failure.source, tools).is_some() {
         return None;
     }
@@ -45,13 +45,13 @@ struct Suspect {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Fails where it stands.
+    /// Fails at its own position.
     Here,
-    /// Fails where it stands or later.
+    /// Fails at its own position or later.
     Later,
 }
 
-/// The suspect at the place of the failure, or the last one before it that can make itself felt later.
+/// The suspect on the line of the failure, or the last one before it that can fail later.
 fn choose(mut suspects: Vec<Suspect>, failure: &FailureFacts<'_>) -> Option<String> {
     suspects.sort_by_key(|suspect| suspect.position);
     let Some(place) = failure.position else { return suspects.into_iter().next().map(|suspect| suspect.hint) };
@@ -84,43 +84,43 @@ fn suspects(parsed: &Parsed<'_>, tools: &dyn Tools, failure: &FailureFacts<'_>) 
         .collect();
     let line = failure.position.map(|position| position.line);
     let profile = failure.profile;
-    let mut strangers = Strangers { parsed, tools, line, profile, seen: HashSet::new(), found: Vec::new() };
-    strangers.visit_program(parsed.program);
-    found.append(&mut strangers.found);
+    let mut undefined = UndefinedGlobals { parsed, tools, line, profile, seen: HashSet::new(), found: Vec::new() };
+    undefined.visit_program(parsed.program);
+    found.append(&mut undefined.found);
     found
 }
 
-/// Finds global names that nobody defines.
-struct Strangers<'p, 'a> {
+/// Finds global names that are not defined.
+struct UndefinedGlobals<'p, 'a> {
     parsed: &'p Parsed<'a>,
     tools: &'p dyn Tools,
-    /// The line of the failure, if it is known: no other matters then.
+    /// The line of the failure; if it is known, other lines are skipped.
     line: Option<u32>,
     profile: Profile,
     seen: HashSet<Ident<'a>>,
     found: Vec<Suspect>,
 }
 
-/// Most names that are looked at. Each is compared with every tool there is.
-const MOST: usize = 20;
+/// Names that are examined. Each is compared with every tool.
+const MAX_NAMES: usize = 20;
 
-impl<'a> Visit<'a> for Strangers<'_, 'a> {
+impl<'a> Visit<'a> for UndefinedGlobals<'_, 'a> {
     fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
         let name = it.name.as_str();
-        if self.seen.len() >= MOST || !self.parsed.is_global(it) || self.tools.global(name).is_some() {
+        if self.seen.len() >= MAX_NAMES || !self.parsed.is_global(it) || self.tools.global(name).is_some() {
             return;
         }
         let position = self.parsed.position(it.span.start);
         if self.line.is_some_and(|line| line != position.line) || !self.seen.insert(it.name) {
             return;
         }
-        if let Some(hint) = stranger(name, self.profile, self.tools) {
+        if let Some(hint) = hint_for_global(name, self.profile, self.tools) {
             self.found.push(Suspect { position, hint, kind: Kind::Here });
         }
     }
 }
 
-fn stranger(name: &str, profile: Profile, tools: &dyn Tools) -> Option<String> {
+fn hint_for_global(name: &str, profile: Profile, tools: &dyn Tools) -> Option<String> {
     if let Some(facility) = facility::missing(name, profile) {
         return Some(facility.advice(profile, tool_for(facility.tool_words, tools).as_deref()));
     }
@@ -139,7 +139,7 @@ fn stranger(name: &str, profile: Profile, tools: &dyn Tools) -> Option<String> {
         .map(|guess| format!("There is no backend `{name}`. {guess}"))
 }
 
-/// What to do about a tool of the gateway's own that is called like one of a backend.
+/// The hint for a program that calls one of the gateway's own tools as if it were a backend's.
 pub(crate) fn meta_tool(name: &str) -> Option<String> {
     META_TOOLS.contains(&name).then(|| {
         format!(
@@ -162,7 +162,7 @@ const META_TOOLS: [&str; 10] = [
     "tool_info",
 ];
 
-/// The backends that have a tool of this name, as calls.
+/// Calls of the tools of this name, one per backend that has it.
 fn owners(tool: &str, tools: &dyn Tools) -> Vec<String> {
     let has = |name: &String| tools.backend(name).is_some_and(|backend| tools.tool(&backend, tool).is_some());
     tools.backends().into_iter().filter(has).take(3).map(|backend| format!("`{backend}.{tool}({{…}})`")).collect()
@@ -172,7 +172,7 @@ fn alternatives(calls: &[String]) -> String {
     calls.join(" or ")
 }
 
-/// The first host function or tool whose name has one of the words, the words in order of preference.
+/// A call of the first host function or tool whose name contains one of the words; earlier words are preferred.
 fn tool_for(words: &[&str], tools: &dyn Tools) -> Option<String> {
     let functions = tools.functions();
     let function = words.iter().find_map(|word| functions.iter().find(|name| name.to_lowercase().contains(word)));

@@ -1,8 +1,8 @@
-//! `my-backend.my-tool({…})`: no JavaScript, or JavaScript for a subtraction, yet models write it.
+//! Accepts `my-backend.my-tool({…})`, which models write although it is not JavaScript, or is a subtraction.
 //!
-//! It counts only when the whole program is this one call and the name is a registered tool's. The name is found by
-//! reading the tokens up to the first call. What is parsed then has a name of the same length in its place, so
-//! that every offset stays the user's own; what runs has `__backends["my-backend"]["my-tool"]` there.
+//! Only if the whole program is this one call and the name is that of an existing tool. The name is found by reading the
+//! tokens up to the first call. For parsing it is replaced by a placeholder of the same length, so that offsets stay those
+//! of the user's text; the compiled program has `__backends["my-backend"]["my-tool"]` in its place.
 
 use crate::{
     compile::{Form, compile_edited},
@@ -19,7 +19,7 @@ use crate::{
 use oxc::span::{GetSpan, Span};
 use serde_json::Value;
 
-/// How the text is to be run, if it is one call by a name with hyphens.
+/// The plan for a text that is one call by a hyphenated name.
 pub(crate) fn plan(source: &str, tools: &dyn Tools) -> Option<Plan> {
     read(source, tools, |parsed, spelt| match one_call::read(parsed, spelt) {
         Some(call) => Some(Plan::OneCall(call)),
@@ -27,7 +27,7 @@ pub(crate) fn plan(source: &str, tools: &dyn Tools) -> Option<Plan> {
     })
 }
 
-/// The same text for an engine.
+/// The same text, compiled for an engine.
 pub(crate) fn script(source: &str, tools: &dyn Tools) -> Option<Script> {
     read(source, tools, |parsed, spelt| spelt.script(parsed))
 }
@@ -44,23 +44,23 @@ fn read<R: Send>(
     used.ok()?
 }
 
-/// A name with hyphens, and the plain one that stands in for it.
+/// A hyphenated name and its placeholder.
 struct Spelt<'t> {
     tools: &'t dyn Tools,
-    /// As the user wrote it.
+    /// The name as the user wrote it.
     path: String,
-    /// What stands in for the backend's and the tool's half.
+    /// The placeholders for the backend and the tool.
     receiver: String,
     name: String,
-    /// Original names of the two.
+    /// The original names of backend and tool.
     backend: String,
     tool: String,
-    /// The expression that reaches the tool.
+    /// The JavaScript expression for the tool.
     reach: String,
 }
 
 impl<'t> Spelt<'t> {
-    /// The name, and the text with the stand-in.
+    /// The name, and the text with the placeholder.
     fn find(source: &str, tools: &'t dyn Tools) -> Option<(Self, String)> {
         let (start, end) = fence::code_range(source);
         let code = source.get(start..end)?;
@@ -71,15 +71,15 @@ impl<'t> Spelt<'t> {
         let receiver = stand_in(left, code)?;
         let name = stand_in(right, code)?;
         let text = format!("{}{receiver}.{name}{}", source.get(..start + from)?, source.get(start + to..)?);
-        // A path has letters, digits, `_`, `$`, `-` and `.` only: nothing that a string would have to escape.
+        // A path consists of letters, digits, `_`, `$`, `-` and `.`: nothing that must be escaped in a string.
         let reach = format!("__backends[\"{left}\"][\"{right}\"]");
         Some((Spelt { tools, path: path.to_owned(), receiver, name, backend, tool, reach }, text))
     }
 
-    /// Whether the program is one call of the stand-in with literal arguments.
+    /// Whether the program is one call of the placeholder with literal arguments.
     fn is_all_of(&self, parsed: &Parsed<'_>) -> bool {
         let Some(call) = only_call(parsed) else { return false };
-        // What runs begins with this name, which must not be a variable of the program then.
+        // The compiled program begins with this name, so the program must not declare it.
         if parsed.scoping.symbol_names().any(|name| name == "__backends") {
             return false;
         }
@@ -102,7 +102,7 @@ impl<'t> Spelt<'t> {
     }
 }
 
-/// The tools, and the stand-in as a further name for one of them.
+/// The tools, with the placeholder as another name of one of them.
 impl Tools for Spelt<'_> {
     fn global(&self, name: &str) -> Option<String> {
         if name == self.receiver { Some(self.backend.clone()) } else { self.tools.global(name) }
@@ -138,13 +138,13 @@ impl Tools for Spelt<'_> {
     }
 }
 
-/// An identifier of the same length that the code does not have.
+/// An identifier of the same length that does not occur in the code.
 fn stand_in(name: &str, code: &str) -> Option<String> {
     ('A'..='Z').map(|letter| letter.to_string().repeat(name.len())).find(|candidate| !code.contains(candidate))
 }
 
-/// Where the first name with a hyphen and a dot stands before a bracket. Whether what is around it is a program of one
-/// call is not for this to say: the parser will.
+/// The range of the first name with a hyphen and a dot that is followed by a bracket. The parser decides later whether the
+/// text is a program of one call.
 fn path_range(code: &str) -> Option<(usize, usize)> {
     if !code.contains('-') {
         return None;
@@ -157,10 +157,10 @@ fn path_range(code: &str) -> Option<(usize, usize)> {
         let length = rest.find(|c: char| !is_path_char(c)).unwrap_or(rest.len());
         let word = rest.get(..length)?;
         if word.contains('.') && rest.get(length + skip_trivia(rest.get(length..)?)..)?.starts_with('(') {
-            // A call without a hyphen is the program's first; the name sought would be its second.
+            // The first call has no hyphen, so a hyphenated one would be the second.
             return word.contains('-').then_some((at, at + length));
         }
-        // No text stands before the call of a program of one call, and what is in it is no name.
+        // In a program of one call, no string precedes the call.
         if matches!(first, '"' | '\'' | '`') {
             return None;
         }

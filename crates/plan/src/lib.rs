@@ -1,16 +1,18 @@
-//! From the text that an agent sent to something that can run.
+//! Parses the text that an agent sent and decides how to run it.
 //!
-//! Pure: no I/O, no clock, no state. The text may be anything; it is parsed once, on a stack that suffices, and never
-//! searched with regular expressions.
+//! Pure: no I/O, no clock, no state. The text may be arbitrary and hostile. It is parsed once, on a stack that is large
+//! enough for its nesting, and never searched with regular expressions.
 //!
 //! # Layout
 //! - `fence`, `nesting`, `parse`: from text to a checked syntax tree
-//! - `edit`, `erase`, `compile`: from TypeScript to one JavaScript expression, and back from its positions
-//! - `guard`: is this code fit for computation delegation?
-//! - `tools`: what may be asked about tools; `reach`, `literal`: which tool a call means, and with what arguments
-//! - `direct`, `query`, `one_call`, `hyphen`: texts that need no engine; `plan` decides
-//! - `preflight`: what is wrong with the calls of a script before it runs
-//! - `suggest`, `hints`, `caret`: errors that teach; [`words`]: names that are taken
+//! - `edit`, `erase`, `compile`: from TypeScript to one JavaScript expression, with a mapping of its positions
+//! - `guard`: checks code for computation delegation
+//! - `tools`: what the planner may ask about tools; `reach`, `literal`: which tool a call invokes, with which arguments
+//! - `direct`, `query`, `one_call`, `hyphen`: recognise texts that need no engine; `plan` chooses among them
+//! - `preflight`: finds errors in the calls of a program before it runs
+//! - [`suggest`], `facility`, `hints`, `caret`: suggestions for mistyped names, replacements for missing facilities, hints
+//!   after a failure, excerpts of the source
+//! - [`words`]: names that the language and the sandbox reserve
 #![forbid(unsafe_code)]
 
 mod caret;

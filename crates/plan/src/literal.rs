@@ -1,17 +1,17 @@
-//! Literals to JSON, exactly as evaluating and serialising them would give it.
+//! Converts literals to JSON, exactly as evaluating and serialising them would.
 //!
-//! `None` means "only an engine knows": a name, a spread, a computed key, a hole in an array, a number that JSON cannot
-//! hold, text with half a surrogate pair. Anything that is not plainly the same value on both paths is `None`.
+//! `None` means that only an engine can tell: a name, a spread, a computed key, a hole in an array, a number that JSON
+//! cannot represent, a lone surrogate. Everything that might give another value in an engine is `None`.
 
 use oxc::{ast::ast::*, span::GetSpan, syntax::operator::UnaryOperator};
 use serde_json::{Map, Number, Value};
 
-/// Deepest literal that is read. A deeper one is left to the engine.
-const DEEPEST: usize = 64;
+/// Nesting of a literal that is converted. A deeper one is left to the engine.
+const MAX_DEPTH: usize = 64;
 
-/// The value of an expression that is a literal through and through.
+/// The value of an expression that consists of literals only.
 pub(crate) fn value(expression: &Expression<'_>) -> Option<Value> {
-    value_at(expression, DEEPEST)
+    value_at(expression, MAX_DEPTH)
 }
 
 fn value_at(expression: &Expression<'_>, depth: usize) -> Option<Value> {
@@ -68,7 +68,7 @@ fn object(it: &ObjectExpression<'_>, depth: usize) -> Option<Value> {
     let mut map = Map::new();
     for property in &it.properties {
         let (key, expression) = plain_property(property)?;
-        // Inserting again keeps the first place and the last value, as JavaScript does.
+        // A repeated key keeps its first position and its last value, as in JavaScript.
         map.insert(key, value_at(expression, depth)?);
     }
     Some(Value::Object(in_property_order(map)))
@@ -86,7 +86,7 @@ pub(crate) fn plain_property<'p, 'a>(property: &'p ObjectPropertyKind<'a>) -> Op
         PropertyKey::NumericLiteral(it) => array_index(it.value)?.to_string(),
         _ => return None,
     };
-    // `__proto__: x` sets the prototype; only the shorthand makes a property.
+    // `__proto__: x` sets the prototype; only the shorthand `{ __proto__ }` makes a property.
     (key != "__proto__").then_some((key, &property.value))
 }
 
@@ -106,7 +106,7 @@ fn in_property_order(map: Map<String, Value>) -> Map<String, Value> {
     indices.into_iter().chain(names).collect()
 }
 
-/// A string that the program has as a literal, such as the key in `x["key"]`.
+/// The value of a string literal, such as the key in `x["key"]`.
 pub(crate) fn text<'s>(expression: &'s Expression<'_>) -> Option<&'s str> {
     match expression.get_inner_expression() {
         Expression::StringLiteral(it) => string(it),
@@ -115,25 +115,25 @@ pub(crate) fn text<'s>(expression: &'s Expression<'_>) -> Option<&'s str> {
     }
 }
 
-/// What is known of an argument before it is evaluated.
+/// What is known about an argument before it is evaluated.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Arguments {
-    /// All of it.
+    /// Its value.
     Known(Value),
     /// It is an object, and some of its properties are known.
     Partial {
         /// Properties with a literal value.
         literals: Map<String, Value>,
-        /// Properties whose value only the run will tell.
+        /// Properties whose value is known only at run time.
         dynamic: Vec<String>,
-        /// Whether there may be further properties, or others than it seems: a spread or a computed key.
+        /// Whether a spread or a computed key may add or change properties.
         open: bool,
     },
     /// Nothing.
     Unknown,
 }
 
-/// What is known of the arguments of a call.
+/// What is known about the arguments of a call.
 pub(crate) fn arguments(call: &CallExpression<'_>) -> Arguments {
     match call.arguments.as_slice() {
         [] => Arguments::Known(Value::Object(Map::new())),
@@ -166,7 +166,7 @@ fn argument(expression: &Expression<'_>) -> Arguments {
     Arguments::Partial { literals, dynamic, open }
 }
 
-/// Where the argument of a call starts, or the call itself.
+/// The start of the call's argument, or of the call if it has none.
 pub(crate) fn argument_start(call: &CallExpression<'_>) -> u32 {
     call.arguments.first().map_or(call.span.start, |first| first.span().start)
 }

@@ -1,4 +1,4 @@
-//! Recognises a program that is one tool call with literal arguments, in the shapes in which models write it.
+//! Recognises a program that is one tool call with literal arguments, in the forms in which models write it.
 
 use crate::{
     compile::is_nothing,
@@ -9,7 +9,7 @@ use crate::{
 };
 use oxc::ast::ast::*;
 
-/// The call that the program is, if it is one and nothing can make it differ from running the program.
+/// The call, if the program is one call and making it directly certainly gives the same result.
 pub(crate) fn read(parsed: &Parsed<'_>, tools: &dyn Tools) -> Option<Call> {
     let call = only_call(parsed)?;
     let reached = reach::callee(parsed, &call.callee, tools)?;
@@ -18,12 +18,12 @@ pub(crate) fn read(parsed: &Parsed<'_>, tools: &dyn Tools) -> Option<Call> {
         return None;
     }
     let Arguments::Known(arguments) = arguments(call) else { return None };
-    // Arguments that do not fit are for the preflight to report, as in any other program.
+    // Arguments that do not fit the schema are reported by the preflight, as for every other program.
     let fits = arguments.is_object() && tools.check_arguments(&backend, &tool, &arguments).is_empty();
     fits.then_some(Call { backend, tool, arguments })
 }
 
-/// The call whose value is the program's, if nothing else happens in it.
+/// The call whose value is the program's result, if the program does nothing else.
 pub(crate) fn only_call<'p, 'a>(parsed: &'p Parsed<'a>) -> Option<&'p CallExpression<'a>> {
     let mut statements = parsed.program.body.iter().filter(|statement| !is_nothing(statement));
     match (statements.next()?, statements.next(), statements.next()) {
@@ -35,9 +35,9 @@ pub(crate) fn only_call<'p, 'a>(parsed: &'p Parsed<'a>) -> Option<&'p CallExpres
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Where the last expression is the result.
+    /// The last expression is the result.
     Program,
-    /// Where only `return` gives a result.
+    /// Only `return` gives a result.
     Function,
 }
 
@@ -129,7 +129,7 @@ fn of_body<'p, 'a>(body: &'p FunctionBody<'a>) -> Option<&'p CallExpression<'a>>
     }
 }
 
-/// A call, awaited or not: an async function awaits what it returns.
+/// A call, with or without `await`: an async function awaits what it returns.
 fn awaited<'p, 'a>(expression: &'p Expression<'a>) -> Option<&'p CallExpression<'a>> {
     match expression.get_inner_expression() {
         Expression::AwaitExpression(it) => awaited(&it.argument),

@@ -1,7 +1,7 @@
-//! From text to a checked syntax tree, on a stack that suffices.
+//! Parses text to a checked syntax tree, on a stack that is large enough.
 //!
-//! Code is read as the body of a TypeScript module in which `return` is allowed: that is strict mode with `await` at the
-//! top, as in the async function that it becomes. One parse and one semantic pass serve everything else in this crate.
+//! Code is parsed as a TypeScript module in which `return` is allowed: strict mode with top-level `await`, as in the async
+//! function that it becomes. The rest of this crate uses the result of one parse and one semantic pass.
 
 use crate::{
     fault::SyntaxFault,
@@ -23,18 +23,18 @@ use std::{
 };
 use toolgate_wire::position::{Lines, Position};
 
-/// Stack that a caller's thread is trusted to have left. Code that may need more is read on a thread of its own.
+/// Stack that a caller's thread is assumed to have left. Code that may need more is parsed on a thread of its own.
 const CALLER_STACK: usize = 768 * 1024;
-/// Largest stack that a reading thread may ask for. Nearly all of it is never touched.
-const LARGEST_STACK: usize = 512 * 1024 * 1024;
+/// Largest stack of a parsing thread. Nearly all of it is address space that is never touched.
+const MAX_STACK: usize = 512 * 1024 * 1024;
 
-/// A program that parsed without a complaint.
+/// A program without syntax errors.
 pub(crate) struct Parsed<'a> {
     /// The text as the user sent it.
     pub(crate) source: &'a str,
-    /// The text that was parsed: a part of `source`, in brackets if it is a bare function.
+    /// The parsed text: a part of `source`, in brackets if it is a bare function.
     pub(crate) code: &'a str,
-    /// What to add to an offset in `code` to get the offset in `source`.
+    /// Added to an offset in `code`, gives the offset in `source`.
     shift: isize,
     pub(crate) program: &'a Program<'a>,
     pub(crate) scoping: Scoping,
@@ -47,18 +47,18 @@ impl Parsed<'_> {
         (offset as usize).saturating_add_signed(self.shift).min(self.source.len())
     }
 
-    /// The user's position of an offset in the parsed text.
+    /// The position in the user's text of an offset in the parsed text.
     pub(crate) fn position(&self, offset: u32) -> Position {
         let lines = self.lines.get_or_init(|| Lines::of(self.source));
         lines.position(self.source, self.source_offset(offset))
     }
 
-    /// Whether a name is no variable of the program.
+    /// Whether the program does not declare this name.
     pub(crate) fn is_global(&self, id: &IdentifierReference<'_>) -> bool {
         id.is_global_reference(&self.scoping)
     }
 
-    /// The names that are no variables of the program, in order of the alphabet.
+    /// The names that the program uses and does not declare, sorted.
     pub(crate) fn globals(&self) -> Vec<String> {
         let mut names: Vec<_> = self.scoping.root_unresolved_references().keys().map(ToString::to_string).collect();
         names.sort_unstable();
@@ -71,8 +71,8 @@ impl Parsed<'_> {
     }
 }
 
-/// Parses `source` and hands the tree to `use_it`. Everything runs on a thread with a larger stack when the text nests
-/// so deeply that the caller's might not suffice.
+/// Parses `source` and passes the tree to `use_it`. Both run on a thread with a larger stack when the text nests too deeply
+/// for the caller's stack.
 pub(crate) fn with_parsed<R: Send>(
     source: &str,
     use_it: impl FnOnce(Parsed<'_>) -> Result<R, SyntaxFault> + Send,
@@ -80,7 +80,7 @@ pub(crate) fn with_parsed<R: Send>(
     with_parsed_as(source, source, use_it)
 }
 
-/// The same, reading `text` in place of `source`: a text of the same length with something else in some places.
+/// Parses `text` in place of `source`: a text of the same length in which some names are replaced.
 pub(crate) fn with_parsed_as<R: Send>(
     source: &str,
     text: &str,
@@ -101,10 +101,10 @@ pub(crate) fn with_parsed_as<R: Send>(
 
 fn on_stack<R: Send>(needed: usize, work: impl FnOnce() -> Result<R, SyntaxFault> + Send) -> Result<R, SyntaxFault> {
     if needed <= CALLER_STACK {
-        // A defect in the parser must cost one request, not the process.
+        // A panic in the parser must fail one request, not the process.
         return catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(unreadable()));
     }
-    if needed > LARGEST_STACK {
+    if needed > MAX_STACK {
         return Err(unreadable());
     }
     thread::scope(|scope| {
@@ -120,7 +120,7 @@ fn unreadable() -> SyntaxFault {
     SyntaxFault::new("This code could not be read").hint("Split it into smaller statements with less nesting.")
 }
 
-/// An engine takes it for the end of the program.
+/// The error for NUL, which an interpreter takes for the end of the program.
 fn nul() -> SyntaxFault {
     SyntaxFault::new("A NUL character is not allowed in code")
         .hint("Write `\\0` in a string, and leave it out elsewhere.")
@@ -159,7 +159,7 @@ fn parse<'a>(
     }
 }
 
-/// `function (d) { … }` alone is an expression, but no statement: it is read in brackets.
+/// `function (d) { … }` is an expression but not a statement, so it is parsed in brackets.
 fn bare_function<'a>(source: &'a str, start: usize, code: &'a str, allocator: &'a Allocator) -> Option<Parsed<'a>> {
     let first = code.get(skip_trivia(code)..)?;
     if !first.starts_with("function") && !first.starts_with("async") {

@@ -1,7 +1,7 @@
-//! Decides on the cheapest road that is certain to mean the same.
+//! Chooses the cheapest way to run a text that certainly gives the same result.
 //!
-//! A wrong `Script` costs a few microseconds; a wrong short cut costs a wrong answer. So every doubt is a `Script`. No
-//! I/O, no clock, no catalog: what there is to know about tools comes through [`Tools`].
+//! A wrong `Script` costs a few microseconds; a wrong fast path costs a wrong answer. So every doubt is a `Script`. No I/O,
+//! no clock, no catalog: everything about tools comes through [`Tools`].
 
 use crate::{
     compile::{Form, Program, compile_parsed},
@@ -14,7 +14,7 @@ use crate::{
     tools::{Call, Tools},
 };
 
-/// How a text is to be run.
+/// How to run a text.
 #[derive(Debug, Clone)]
 pub enum Plan {
     /// The text is JSON that names a tool and its arguments.
@@ -25,18 +25,18 @@ pub enum Plan {
     OneCall(Call),
     /// The program needs an engine.
     Script(Box<Script>),
-    /// The text is nothing that can run.
+    /// The text cannot be run.
     Fault(SyntaxFault),
-    /// JSON for a call that cannot be made as it is.
+    /// The text is JSON for a call that cannot be made.
     BadCall(SyntaxFault),
 }
 
 /// A program for an engine, and what is known about it before it runs.
 #[derive(Debug, Clone)]
 pub struct Script {
-    /// What the engine evaluates.
+    /// The program for the engine.
     pub program: Program,
-    /// What its calls look like. Errors in it stop the run before the first call.
+    /// What the preflight found. Errors in it stop the run before the first call.
     pub preflight: Preflight,
 }
 
@@ -57,10 +57,10 @@ pub fn plan(source: &str, tools: &dyn Tools) -> Plan {
     }
 }
 
-/// The same text for an engine, whatever cheaper road there is.
+/// Compiles a text for an engine, without looking for a fast path.
 ///
 /// # Errors
-/// If it is no program.
+/// If the text cannot be parsed.
 pub fn script(source: &str, tools: &dyn Tools) -> Result<Script, SyntaxFault> {
     match hyphen::script(source, tools) {
         Some(script) => Ok(script),

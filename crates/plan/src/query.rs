@@ -1,7 +1,7 @@
-//! Recognises a program that only asks what tools there are.
+//! Recognises a program that only reads tool descriptions.
 //!
 //! `[return] [await] __interfaces`, `__interfaces.b`, `__interfaces.b.t`, `__interfaces.b.t.input_schema` and
-//! `__getToolInterface("name")`. A name that is not known stays with the engine, whose answer to it is an error.
+//! `__getToolInterface("name")`. A program with an unknown name is left to the engine, which reports the error.
 
 use crate::{
     literal,
@@ -36,7 +36,7 @@ pub enum Query {
     Find(String),
 }
 
-/// The query that the program is.
+/// The query, if the program is one.
 pub(crate) fn read(parsed: &Parsed<'_>, tools: &dyn Tools) -> Option<Query> {
     let [only] = parsed.program.body.as_slice() else { return None };
     let expression = match only {

@@ -1,4 +1,4 @@
-//! Which tool a call in the program reaches.
+//! Finds the tool that a call in the program invokes.
 //!
 //! Only spellings that need no evaluation count: `b.t`, `globalThis.b.t`, `globalThis["b"].t`, `tools.b.t`,
 //! `__backends["b"]["t"]`. A name that the program declares itself is never a backend, in the scope where it is declared.
@@ -9,7 +9,7 @@ use oxc::{
     span::{GetSpan, Span},
 };
 
-/// A call on something that is a backend, or that should be.
+/// A call on a backend, or on a name that is not defined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reached {
     pub(crate) target: Target,
@@ -17,7 +17,7 @@ pub(crate) struct Reached {
     pub(crate) receiver: String,
     /// The tool as the program writes it.
     pub(crate) name: String,
-    /// Where that name stands.
+    /// The position of that name.
     pub(crate) name_span: Span,
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum Target {
     NoSuchBackend,
 }
 
-/// What `callee` reaches, if it is a property of a backend.
+/// The backend and tool of `callee`, if it is a property of a backend.
 pub(crate) fn callee(parsed: &Parsed<'_>, callee: &Expression<'_>, tools: &dyn Tools) -> Option<Reached> {
     let (object, name, name_span) = member(callee)?;
     let (receiver, backend) = backend(parsed, object, tools)?;
@@ -42,7 +42,7 @@ pub(crate) fn callee(parsed: &Parsed<'_>, callee: &Expression<'_>, tools: &dyn T
     Some(Reached { target, receiver, name: name.to_owned(), name_span })
 }
 
-/// The object, the property and its place, of `object.property` or `object["property"]`.
+/// The object, the property and its offset, of `object.property` or `object["property"]`.
 pub(crate) fn member<'e, 'a>(expression: &'e Expression<'a>) -> Option<(&'e Expression<'a>, &'e str, Span)> {
     match expression.get_inner_expression() {
         Expression::StaticMemberExpression(it) if !it.optional => {
@@ -55,7 +55,7 @@ pub(crate) fn member<'e, 'a>(expression: &'e Expression<'a>) -> Option<(&'e Expr
     }
 }
 
-/// The name and, if there is one, the backend that an expression stands for; `None` if it is about something else.
+/// The name and, if it exists, the backend that an expression refers to; `None` for every other expression.
 pub(crate) fn backend(
     parsed: &Parsed<'_>,
     expression: &Expression<'_>,
@@ -82,7 +82,7 @@ pub(crate) fn global_backend(name: &str, tools: &dyn Tools) -> Option<String> {
     if is_built_in(name) { None } else { tools.global(name) }
 }
 
-/// Whether a name means something to JavaScript on any object, so that a call of it may not be a tool call.
+/// Whether JavaScript defines this property on every object, so that a call of it may not be a tool call.
 pub(crate) fn is_peculiar(name: &str) -> bool {
     matches!(
         name,
@@ -102,7 +102,7 @@ pub(crate) fn is_peculiar(name: &str) -> bool {
     ) || name.starts_with("__")
 }
 
-/// A global that belongs to the language or to the sandbox, whatever backends are called.
+/// Whether a global belongs to the language or the sandbox, whatever the names of the backends.
 pub(crate) fn is_built_in(name: &str) -> bool {
     words::is_sandbox_global(name) || words::is_reserved(name)
 }

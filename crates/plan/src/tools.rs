@@ -1,20 +1,19 @@
-//! What planning may ask about the tools of a run.
+//! What the planner may ask about the tools of a run.
 //!
-//! The catalog lives elsewhere; this is the small window through which the planner looks at it. Answers must not change
-//! while one text is planned.
+//! The catalog is in another crate, which implements this trait. Answers must not change while one text is planned.
 
 use serde_json::Value;
 
 /// The tools that a program can reach.
 pub trait Tools: Sync {
-    /// The original name of the backend that a *global variable* of this name is, or `None`. A name that belongs to
-    /// JavaScript itself is never a backend's.
+    /// The original name of the backend that a *global variable* of this name stands for. `None` for the names of
+    /// JavaScript itself.
     fn global(&self, name: &str) -> Option<String>;
 
-    /// The original name of the backend under this key of `tools` and `__backends`: sanitised or original.
+    /// The original name of the backend under this key of `tools` and `__backends`; the key is sanitised or original.
     fn backend(&self, name: &str) -> Option<String>;
 
-    /// The original name of the tool under this property of a backend: sanitised or original.
+    /// The original name of the tool under this property of a backend; the property is sanitised or original.
     fn tool(&self, backend: &str, name: &str) -> Option<String>;
 
     /// The names of all backends as code writes them.
@@ -23,10 +22,10 @@ pub trait Tools: Sync {
     /// The names of all tools of a backend as code writes them.
     fn tools(&self, backend: &str) -> Vec<String>;
 
-    /// What a tool takes, as far as it can be listed.
+    /// The parameters of a tool, as far as they can be listed.
     fn parameters(&self, backend: &str, tool: &str) -> Option<Parameters>;
 
-    /// What is certainly wrong with these arguments. Empty when they fit, or when that cannot be known.
+    /// What is certainly wrong with these arguments; empty when they fit or when it is not known.
     fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentProblem>;
 
     /// The names of the host functions, as code writes them.
@@ -34,7 +33,7 @@ pub trait Tools: Sync {
         Vec::new()
     }
 
-    /// Why the tools of this backend are not all known now, and where its state is shown; `None` when they are.
+    /// Why the tools of this backend are not known completely, and where its state is shown; `None` when they are.
     fn unready(&self, backend: &str) -> Option<String> {
         let _ = backend;
         None
@@ -46,7 +45,7 @@ pub trait Tools: Sync {
 pub struct Parameters {
     /// Every property that the schema names.
     pub names: Vec<String>,
-    /// Those that must be there.
+    /// Required properties.
     pub required: Vec<String>,
     /// Whether other properties are forbidden.
     pub closed: bool,
@@ -61,7 +60,7 @@ pub struct ArgumentProblem {
     pub message: String,
 }
 
-/// One call of one tool, with all that is needed to make it.
+/// A call of a tool, ready to be made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
     /// Original name of the backend.
@@ -72,14 +71,14 @@ pub struct Call {
     pub arguments: Value,
 }
 
-/// Most dots at which a path is tried. Every try may cost as much as the path is long.
-const DOTS: usize = 64;
+/// Dots at which a path is tried. A try may take time proportional to the length of the path.
+const MAX_DOTS: usize = 64;
 
-/// Splits `backend.tool` where both halves are known. Names may contain dots, so every dot is tried; `Err` holds the
-/// number of ways that fit when that is not one.
+/// Splits `backend.tool` where both parts are known names. Names may contain dots, so every dot is tried; `Err` holds the
+/// number of matches when it is not one.
 pub(crate) fn resolve_path(path: &str, tools: &dyn Tools) -> Result<(String, String), usize> {
     let mut found: Vec<(String, String)> = Vec::new();
-    for (dot, _) in path.match_indices('.').take(DOTS) {
+    for (dot, _) in path.match_indices('.').take(MAX_DOTS) {
         let (Some(backend), Some(tool)) = (path.get(..dot), path.get(dot + 1..)) else { continue };
         let Some(backend) = tools.backend(backend) else { continue };
         let Some(tool) = tools.tool(&backend, tool) else { continue };
@@ -94,10 +93,10 @@ pub(crate) fn resolve_path(path: &str, tools: &dyn Tools) -> Result<(String, Str
     }
 }
 
-/// The halves of `path` that mean this backend and this tool.
+/// The two parts of `path` that name the backend and the tool `meant`.
 pub(crate) fn split_path<'p>(path: &'p str, meant: (&str, &str), tools: &dyn Tools) -> Option<(&'p str, &'p str)> {
     let halves =
-        path.match_indices('.').take(DOTS).filter_map(|(dot, _)| Some((path.get(..dot)?, path.get(dot + 1..)?)));
+        path.match_indices('.').take(MAX_DOTS).filter_map(|(dot, _)| Some((path.get(..dot)?, path.get(dot + 1..)?)));
     let mut fits = halves.filter(|(left, right)| {
         tools.backend(left).is_some_and(|backend| {
             backend == meant.0 && tools.tool(&backend, right).is_some_and(|tool| tool == meant.1)

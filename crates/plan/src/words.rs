@@ -1,13 +1,13 @@
-//! Words that already mean something in a program: what no backend, tool or function can be called there.
+//! Words with a meaning of their own in a program, which cannot be names of backends, tools or functions.
 //!
-//! Sorted, for binary search; a test holds the order.
+//! The lists are sorted for binary search; a test checks the order.
 
-/// Whether a word cannot be the name of anything.
+/// Whether a word cannot be an identifier.
 pub fn is_reserved(word: &str) -> bool {
     RESERVED_WORDS.binary_search(&word).is_ok()
 }
 
-/// Whether JavaScript looks a property of this name up by itself.
+/// Whether JavaScript itself reads a property of this name.
 pub fn is_object_member(word: &str) -> bool {
     OBJECT_MEMBERS.binary_search(&word).is_ok()
 }
@@ -17,7 +17,7 @@ pub fn is_sandbox_global(word: &str) -> bool {
     SANDBOX_GLOBALS.binary_search(&word).is_ok()
 }
 
-/// Words that strict-mode JavaScript, modules and async functions keep for themselves, and the literals that look like names.
+/// Reserved words of strict-mode JavaScript, modules and async functions, and literals that look like names.
 pub const RESERVED_WORDS: &[&str] = &[
     "Infinity",
     "NaN",
@@ -72,7 +72,7 @@ pub const RESERVED_WORDS: &[&str] = &[
     "yield",
 ];
 
-/// Properties that JavaScript looks up by itself on any object: `await x` calls `x.then`, a conversion calls `x.valueOf`.
+/// Properties that JavaScript itself reads on any object: `await x` calls `x.then`, a conversion calls `x.valueOf`.
 pub const OBJECT_MEMBERS: &[&str] = &[
     "__defineGetter__",
     "__defineSetter__",
@@ -91,7 +91,7 @@ pub const OBJECT_MEMBERS: &[&str] = &[
     "valueOf",
 ];
 
-/// Globals of the sandbox, and globals of other runtimes that it answers with advice.
+/// Globals of the sandbox, and globals of other runtimes for which there is a hint.
 pub const SANDBOX_GLOBALS: &[&str] = &[
     "AbortController",
     "AbortSignal",

@@ -18,7 +18,7 @@ use toolgate_functions::{HostFunction, builtin};
 use toolgate_gateway::bridge::Bridge;
 use toolgate_gateway::run::{FixedEnvironment, Runner};
 use toolgate_service::rpc_sessions::{MemoryStore, Sessions, SystemClock};
-use toolgate_service::{Ending, Parts, Rules, ServerLimits, Service, ServiceLimits, listen, serve};
+use toolgate_service::{Rules, ServerLimits, Service, ServiceLimits, ServiceParts, Shutdown, listen, serve};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The engine starts this program again to get its sandboxes.
@@ -43,25 +43,25 @@ async fn run(at: SocketAddr) -> Result<(), Box<dyn std::error::Error>> {
     let clock = Arc::new(SystemClock);
     // Without keys, only this machine may connect.
     let http = Http { bind: None, keys: vec![], allowed_origins: vec![], allowed_hosts: vec![] };
-    let ending = Ending::default();
+    let shutdown = Shutdown::default();
     let bridge = Arc::new(Bridge::new(CatalogHandle::default()));
     let environment = FixedEnvironment { functions, ..FixedEnvironment::default() };
-    let service = Service::new(Parts {
+    let service = Service::new(ServiceParts {
         runner: Runner::new(Engine::new()?, bridge, Arc::new(environment)),
         sessions: Arc::new(Sessions::new(Arc::new(MemoryStore::new(clock.clone())), clock)),
         rules: Rules::new(http),
-        ending: ending.clone(),
+        shutdown: shutdown.clone(),
         limits: ServiceLimits::default(),
         public_url: None,
     });
     let listener = listen(at)?;
     println!("listening on http://{}", listener.local_addr()?);
-    let end = ending.begin.clone();
+    let end = shutdown.begin.clone();
     tokio::spawn(async move {
         let _ = tokio::io::stdin().read_to_end(&mut Vec::new()).await;
         end.cancel();
     });
-    serve(listener, service.router(), ending, ServerLimits::default()).await?;
+    serve(listener, service.router(), shutdown, ServerLimits::default()).await?;
     service.close().await?;
     Ok(())
 }

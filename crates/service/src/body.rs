@@ -1,7 +1,7 @@
-//! Reads request bodies: JSON, no larger and no slower than allowed, with a pointer to what is wrong.
+//! Reads request bodies: JSON, bounded in size and time; errors point to the invalid field.
 //!
-//! All bodies that are being read or answered at one time share one budget of memory, so that thousands of slow
-//! clients can't hold more than that together.
+//! All bodies that are being received or sent share one memory budget, so that many slow clients together cannot hold more
+//! than that. What the fields mean is up to the handlers.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,32 +15,32 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::refusal::Refusal;
 
-/// The unit in which memory is counted.
-const PIECE: usize = 4 * 1024;
+/// The unit of the memory budget, in bytes.
+const BUDGET_UNIT: usize = 4 * 1024;
 
-/// Memory that bodies share.
+/// The memory budget that all bodies share.
 #[derive(Debug, Clone)]
 pub(super) struct Budget(Arc<Semaphore>);
 
-/// A part of the memory, given back when dropped.
+/// A part of the budget, returned on drop.
 #[derive(Debug)]
 pub(super) struct Share(Option<OwnedSemaphorePermit>);
 
 impl Budget {
     pub(super) fn new(bytes: usize) -> Self {
-        Budget(Arc::new(Semaphore::new(bytes / PIECE)))
+        Budget(Arc::new(Semaphore::new(bytes / BUDGET_UNIT)))
     }
 
     pub(super) fn share(&self) -> Share {
         Share(None)
     }
 
-    /// Makes a share cover this many bytes. Nobody waits for memory: that would hold what they have.
+    /// Extends a share to this many bytes, or fails at once: a request that waited for memory would keep what it has.
     pub(super) fn cover(&self, share: &mut Share, bytes: usize) -> Result<(), Refusal> {
         let have = share.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let more = bytes.div_ceil(PIECE).saturating_sub(have);
+        let more = bytes.div_ceil(BUDGET_UNIT).saturating_sub(have);
         let more = u32::try_from(more).unwrap_or(u32::MAX);
-        let busy = |_| Refusal::unavailable("too much is being sent at this time");
+        let busy = |_| Refusal::unavailable("the memory for request and reply bodies is exhausted");
         let permit = self.0.clone().try_acquire_many_owned(more).map_err(busy)?;
         match &mut share.0 {
             Some(all) => all.merge(permit),
@@ -50,14 +50,14 @@ impl Budget {
     }
 }
 
-/// How large a body may be and how long it may take.
+/// Limits on the size of a body and the time to receive it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BodyLimits {
     pub(super) bytes: usize,
     pub(super) time: Duration,
 }
 
-/// Reads a whole body, and says what memory it counts against.
+/// Reads a whole body, and returns its share of the memory budget.
 pub(super) async fn read(
     headers: &HeaderMap,
     body: Body,
@@ -77,7 +77,7 @@ pub(super) async fn read(
 async fn collect(mut body: Body, most: usize, budget: &Budget) -> Result<(Vec<u8>, Share), Refusal> {
     let (mut bytes, mut share) = (Vec::new(), budget.share());
     while let Some(frame) = next_frame(&mut body).await {
-        let frame = frame.map_err(|_| Refusal::BadRequest("the body broke off"))?;
+        let frame = frame.map_err(|_| Refusal::BadRequest("the body ended before it was complete"))?;
         let Ok(data) = frame.into_data() else { continue };
         if bytes.len() + data.len() > most {
             return Err(Refusal::TooLarge(most));
@@ -100,19 +100,19 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// Reads JSON into a type; an error points to the field.
+/// Parses JSON into a type; an error points to the field.
 pub(super) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Refusal> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let pointer = pointer(error.path());
-        Refusal::field(pointer, complaint(error.inner()))
+        Refusal::field(pointer, bounded_message(error.inner()))
     })?;
-    reader.end().map_err(|error| Refusal::field("", complaint(&error)))?;
+    reader.end().map_err(|error| Refusal::field("", bounded_message(&error)))?;
     Ok(value)
 }
 
-/// A complaint quotes what it complains of; that may be megabytes.
-fn complaint(error: &serde_json::Error) -> String {
+/// The message, bounded: serde quotes the invalid value, which may be megabytes.
+fn bounded_message(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.char_indices().nth(300) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
@@ -120,18 +120,18 @@ fn complaint(error: &serde_json::Error) -> String {
     }
 }
 
-/// As RFC 6901 writes it.
+/// A JSON pointer (RFC 6901).
 fn pointer(path: &serde_path_to_error::Path) -> String {
     let steps = path.iter().filter_map(|segment| match segment {
         Segment::Seq { index } => Some(format!("/{index}")),
         Segment::Map { key } => Some(format!("/{}", escaped(key))),
-        // A variant is a value, not a place.
+        // An enum variant is part of the value, not of the path.
         Segment::Enum { .. } | Segment::Unknown => None,
     });
     steps.collect()
 }
 
-/// A key as a step of a pointer.
+/// A key as a token of a JSON pointer, bounded and escaped.
 pub(super) fn escaped(key: &str) -> String {
     key.chars().take(100).collect::<String>().replace('~', "~0").replace('/', "~1")
 }
@@ -169,13 +169,13 @@ mod tests {
 
     #[test]
     fn the_budget_is_shared_and_given_back() {
-        let budget = Budget::new(3 * PIECE);
+        let budget = Budget::new(3 * BUDGET_UNIT);
         let (mut one, mut two) = (budget.share(), budget.share());
         assert_eq!(budget.cover(&mut one, 1), Ok(()));
-        assert_eq!(budget.cover(&mut one, PIECE), Ok(()));
-        assert_eq!(budget.cover(&mut two, 2 * PIECE), Ok(()));
-        assert!(budget.cover(&mut one, PIECE + 1).is_err());
+        assert_eq!(budget.cover(&mut one, BUDGET_UNIT), Ok(()));
+        assert_eq!(budget.cover(&mut two, 2 * BUDGET_UNIT), Ok(()));
+        assert!(budget.cover(&mut one, BUDGET_UNIT + 1).is_err());
         drop(two);
-        assert_eq!(budget.cover(&mut one, PIECE + 1), Ok(()));
+        assert_eq!(budget.cover(&mut one, BUDGET_UNIT + 1), Ok(()));
     }
 }

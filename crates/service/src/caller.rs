@@ -1,10 +1,13 @@
-//! Who asks: an API key, or someone on this machine; and what each may use and how often.
+//! The caller of a request: the holder of an API key, or a client on this machine; and the rate of each key.
+//!
+//! Keys are compared by SHA-256 in constant time. Nothing is written to a log.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, header};
+use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 use subtle::ConstantTimeEq;
 
@@ -13,17 +16,17 @@ use toolgate_config::checked::Key;
 use toolgate_config::values::{Glob, Rate};
 use toolgate_wire::{Access, CallerScope};
 
-/// Who asks. The door puts it into every request it lets through, as an extension.
+/// The caller of a request; admission adds it to every request as an extension.
 #[derive(Debug, Clone)]
 pub enum Caller {
-    /// Someone on this machine, where the service has no keys.
+    /// A client on this machine, where the service has no keys.
     Local,
     /// The holder of a key.
     Key(Arc<Key>),
 }
 
 impl Caller {
-    /// A name for logs, and for what the caller owns. No key can have the empty name.
+    /// The name of the key, which owns sessions; empty for a local caller. No key has an empty name.
     pub fn name(&self) -> &str {
         match self {
             Caller::Local => "",
@@ -31,7 +34,7 @@ impl Caller {
         }
     }
 
-    /// What it may use. Without keys only this machine can come, and it may use everything, as over standard input.
+    /// What the caller may use. A local caller may use everything, as over standard input.
     pub fn scope(&self) -> CallerScope {
         let access = |patterns: &Option<Vec<Glob>>| patterns.clone().map_or(Access::All, Access::Only);
         match self {
@@ -46,13 +49,13 @@ impl Caller {
     }
 }
 
-/// A number for a key: its holders share one turn in queues, however many connections they have.
+/// The fairness id of a key: all connections with one key share one turn in queues.
 fn number_of(name: &str) -> u64 {
     let digest = digest(&SHA256, name.as_bytes());
     digest.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// The keys there are.
+/// The configured keys.
 #[derive(Debug, Default)]
 pub(super) struct Keys(Vec<Arc<Key>>);
 
@@ -65,7 +68,7 @@ impl Keys {
         self.0.is_empty()
     }
 
-    /// Whose key a request carries. Every key is compared, in constant time, whichever fits.
+    /// The holder of the key in a request. All keys are compared, in constant time, even after a match.
     pub(super) fn holder(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
         if self.is_empty() {
             return Ok(Caller::Local);
@@ -80,7 +83,7 @@ impl Keys {
         holder.map(Caller::Key).ok_or(Refusal::Unauthorised)
     }
 
-    /// The caller of that name, as long as it has a right to be here.
+    /// The caller of that name, if its key still exists.
     pub(super) fn named(&self, name: &str) -> Option<Caller> {
         if self.is_empty() {
             return name.is_empty().then_some(Caller::Local);
@@ -89,7 +92,7 @@ impl Keys {
     }
 }
 
-/// What follows `Bearer` in the one `Authorization` header.
+/// The bearer token, if there is exactly one `Authorization` header.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut all = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(one), None) = (all.next(), all.next()) else { return None };
@@ -97,7 +100,7 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// How much of its rate each key has left.
+/// The token bucket of each key with a rate.
 #[derive(Debug, Default)]
 pub(super) struct Rates(Mutex<HashMap<String, Bucket>>);
 
@@ -109,14 +112,14 @@ struct Bucket {
 }
 
 impl Rates {
-    /// Takes one request from the key's rate.
+    /// Takes one token from the key's bucket.
     pub(super) fn take(&self, caller: &Caller, now: Instant) -> Result<(), Refusal> {
         let Caller::Key(key) = caller else { return Ok(()) };
         let Some(rate) = key.rate else { return Ok(()) };
-        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.0.lock();
         let full = Bucket { rate, left: f64::from(rate.count.get()), at: now };
         let bucket = match buckets.get_mut(&key.name) {
-            // A rate that was changed starts afresh.
+            // A changed rate starts with a full bucket.
             Some(bucket) if bucket.rate == rate => bucket,
             _ => buckets.entry(key.name.clone()).insert_entry(full).into_mut(),
         };
@@ -150,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_used_up_and_comes_back_by_and_by() {
+    fn a_bucket_empties_and_refills_over_time() {
         let start = Instant::now();
         let mut bucket = bucket("2/s", start);
         assert_eq!([bucket.take(start), bucket.take(start)], [Ok(()), Ok(())]);
@@ -159,7 +162,7 @@ mod tests {
         assert!(bucket.take(start + Duration::from_millis(500)).is_err());
         let later = start + Duration::from_secs(60);
         assert_eq!([bucket.take(later), bucket.take(later)], [Ok(()), Ok(())]);
-        assert!(bucket.take(later).is_err(), "what was not used is not saved up");
+        assert!(bucket.take(later).is_err(), "a bucket never holds more than the rate");
     }
 
     fn check_bearer(values: &[&str], expected: Option<&str>) {

@@ -1,45 +1,47 @@
-//! The HTTP service: run code, compute over data, lend functions over a WebSocket, and the RPC bridge for code that
-//! runs elsewhere.
+//! The HTTP service: runs programs, computes over data, lends functions over a WebSocket, and serves the RPC bridge for
+//! code that runs elsewhere.
 //!
 //! | path | what |
 //! |---|---|
 //! | `POST /v1/run` | runs a program; with profile `chain` (the default) or `snippet` |
 //! | `POST /v1/compute` | applies a function to data |
-//! | `GET /v1/run/ws` | the same as `/v1/run`, with functions that the caller lends |
-//! | `GET /v1/functions` | the functions that the caller's programs may use |
+//! | `GET /v1/run/ws` | the same as `/v1/run`, with functions that the caller implements |
+//! | `GET /v1/functions` | lists the functions that the caller's programs may use |
 //! | `POST /v1/sessions`, `DELETE /v1/sessions/{id}` | opens and ends a session of the RPC bridge |
 //! | `POST /rpc/{executionId}/{fnName}` | calls a function in a session, with the session's token |
-//! | `GET /v1/openapi.json`, `/healthz`, `/readyz` | about the service itself |
+//! | `GET /v1/openapi.json`, `/healthz`, `/readyz` | describes the service, and its health |
 //!
 //! A program gets the built-in and configured functions that its `functions` list names (all without a list) and its
-//! key allows. Tools of MCP backends are there for programs of profile `chain` whose key grants backends; without keys
-//! there are none. A limit in the configuration is also the most that a caller may ask for.
+//! key allows. A limit in the configuration is also the most that a caller may request.
 //!
 //! # Layout
-//! - [`Service`]: what stands behind the door; [`Ending`]: how it is closed
-//! - [`listen`], [`serve`]: sockets: how many, how slow, how they end
-//! - `gate`, `caller`: who is let in; `refusal`: how the others are told
-//! - `body`, `messages`, `limits`: what comes in and goes out
-//! - `run`, `sessions`, `socket`, `about`, `openapi`: the endpoints
+//! - `service`: [`Service`], its routes and limits; [`Shutdown`]: how it is stopped
+//! - [`doors`]: MCP over stdio, and MCP beside the HTTP service on one listener
+//! - `server`: [`listen`] and [`serve`]: connections, slow clients, graceful shutdown
+//! - `admission`, `caller`: who may send requests; `refusal`: every error response
+//! - `body`, `messages`, `limits`: requests and replies
+//! - `run`, `rpc`, `websocket`, `status`, `openapi`: the endpoints; [`rpc_sessions`]: sessions of the RPC bridge and their stores
+//!
+//! The service runs nothing itself: every program goes to `gateway::run`.
 
 #![forbid(unsafe_code)]
 
-mod about;
+mod admission;
 mod body;
 mod caller;
-mod gate;
+pub mod doors;
 mod limits;
 mod messages;
 mod openapi;
 mod refusal;
+mod rpc;
 pub mod rpc_sessions;
 mod run;
-pub mod serve;
 mod server;
 mod service;
-mod sessions;
-mod socket;
+mod status;
+mod websocket;
 
 pub use caller::Caller;
 pub use server::{ServerLimits, listen, serve};
-pub use service::{Ending, Parts, Rules, Service, ServiceLimits};
+pub use service::{Rules, Service, ServiceLimits, ServiceParts, Shutdown};

@@ -1,4 +1,6 @@
-//! The limits that a caller asks for, and which field of its request they came from.
+//! Checks the limits of a request, and names the field of an invalid one.
+//!
+//! The ranges are those of `wire` and the configuration; none are defined here.
 
 use std::time::Duration;
 
@@ -11,29 +13,29 @@ use super::refusal::Refusal;
 
 /// The limits that a request may name.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct AskedLimits {
+pub(super) struct RequestedLimits {
     pub(super) timeout_ms: Option<Whole>,
     pub(super) max_heap_mb: Option<Whole>,
 }
 
-impl AskedLimits {
-    /// The limits to run with. What is out of range, or above what is configured, is refused with a pointer to the field.
+impl RequestedLimits {
+    /// The limits to run with. A value out of range, or above the configured one, is refused with a pointer to its field.
     pub(super) fn checked(self, runner: &Runner, profile: Profile) -> Result<LimitRequest, Refusal> {
-        let asked = LimitRequest {
+        let requested = LimitRequest {
             wall: self.timeout_ms.map(|Whole(ms)| Duration::from_millis(ms)),
             memory: self.max_heap_mb.map(|Whole(mb)| mb.saturating_mul(MB)),
             ..LimitRequest::default()
         };
-        // Snippets are clamped elsewhere; here an exact answer is worth more than a lenient one.
-        if let Some(wall) = asked.get(Limit::Wall) {
+        // Snippets clamp the time limit in other interfaces; here a value out of range is an error.
+        if let Some(wall) = requested.get(Limit::Wall) {
             let range = Limit::Wall.range(Profile::Chain);
             if !range.contains(&wall) {
                 let (min, max) = (*range.start(), *range.end());
                 return Err(refused(&LimitFault::OutOfRange { limit: Limit::Wall, got: wall, min, max }));
             }
         }
-        runner.limits(profile, &asked).map_err(|fault| refused(&fault))?;
-        Ok(asked)
+        runner.limits(profile, &requested).map_err(|fault| refused(&fault))?;
+        Ok(requested)
     }
 }
 
@@ -45,7 +47,7 @@ fn refused(fault: &LimitFault) -> Refusal {
     }
 }
 
-/// The field counts megabytes, the limit bytes.
+/// The message in megabytes, the unit of the field; the limit is in bytes.
 fn in_megabytes(fault: &LimitFault) -> String {
     match fault {
         LimitFault::OutOfRange { got, min, max, .. } => {

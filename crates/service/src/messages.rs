@@ -1,6 +1,7 @@
-//! What comes in and goes out as JSON. The OpenAPI document is generated from these types.
+//! Request and reply bodies. The OpenAPI document is generated from these types and their comments.
 //!
-//! Required fields are `Option`s here, so that an absent one can be pointed to; the schema says that they are required.
+//! Required fields are `Option`s, so that the error for an absent one can point to it; the schema marks them as required. No
+//! validation beyond types.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,10 +28,10 @@ pub(super) struct RunBody {
     pub(super) context: Option<Box<RawValue>>,
     /// The functions that the program may call; without a list, all that the caller may use.
     pub(super) functions: Option<Vec<String>>,
-    /// How long it may take, waiting for its turn included.
+    /// Time limit in milliseconds, including the time in the queue.
     #[schemars(with = "Option<u64>", range(min = 1, max = 600_000))]
     pub(super) timeout_ms: Option<Whole>,
-    /// How much memory it may use.
+    /// Memory limit in megabytes.
     #[serde(rename = "maxHeapMB")]
     #[schemars(with = "Option<u64>", range(min = 2, max = 1024))]
     pub(super) max_heap_mb: Option<Whole>,
@@ -41,15 +42,15 @@ pub(super) struct RunBody {
     /// Shapes the value for a context window of this many bytes: the reply has `output` instead of the value.
     #[schemars(with = "Option<u64>", range(min = 256, max = 67_108_864))]
     pub(super) max_output_size: Option<Whole>,
-    /// What is looked for, in a few words: a long value is reduced to the parts that match, in `output`.
+    /// What the caller is looking for, in a few words: a long value is reduced to the matching parts, in `output`.
     pub(super) intent: Option<String>,
 }
 
-/// The kinds of run that a program can be.
+/// The profile of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum RunProfile {
-    /// Up to 30 s and 50 MB unless asked for otherwise; with tools of backends, if the caller's key grants any.
+    /// 30 s and 50 MB unless requested otherwise; with the tools of backends that the caller may use.
     #[default]
     Chain,
     /// 3 s, at most 5 s, 16 MB; results are cut at a depth of ten.
@@ -65,15 +66,15 @@ impl From<RunProfile> for Profile {
     }
 }
 
-/// The interpreters that a run can ask for.
+/// The interpreter of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum RunEngine {
-    /// QuickJS; a run that computes for long moves to V8, if there is one.
+    /// QuickJS; a run that computes for long moves to V8 if it is installed.
     Auto,
     /// QuickJS only.
     QuickJs,
-    /// V8 only; `UNAVAILABLE` where there is none.
+    /// V8 only; `UNAVAILABLE` if it is not installed.
     V8,
 }
 
@@ -94,14 +95,14 @@ pub(super) struct ComputeRequest {
     /// One function expression that takes the data.
     #[schemars(required, with = "String")]
     pub(super) code: Option<String>,
-    /// What it is applied to.
+    /// The data.
     #[serde(default, deserialize_with = "present")]
     #[schemars(!default, required, with = "Value")]
     pub(super) data: Option<Box<RawValue>>,
-    /// How long it may take, waiting for its turn included.
+    /// Time limit in milliseconds, including the time in the queue.
     #[schemars(with = "Option<u64>", range(min = 1, max = 600_000))]
     pub(super) timeout_ms: Option<Whole>,
-    /// How much memory it may use.
+    /// Memory limit in megabytes.
     #[serde(rename = "maxHeapMB")]
     #[schemars(with = "Option<u64>", range(min = 2, max = 1024))]
     pub(super) max_heap_mb: Option<Whole>,
@@ -109,12 +110,12 @@ pub(super) struct ComputeRequest {
     pub(super) engine: Option<RunEngine>,
 }
 
-/// `null` is data too.
+/// Distinguishes `null`, which is data, from an absent field.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// A whole number, however it is written: to JSON, 2 and 2.0 are the same.
+/// A whole number; 2 and 2.0 are the same number in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Whole(pub(super) u64);
 
@@ -133,7 +134,7 @@ impl<'de> Deserialize<'de> for Whole {
             }
 
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<Whole, E> {
-                // Beyond 2^53 a fraction would no longer show.
+                // Above 2^53 an f64 cannot represent fractions, so the check would be meaningless.
                 if number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number) {
                     return Ok(Whole(number as u64));
                 }
@@ -144,7 +145,7 @@ impl<'de> Deserialize<'de> for Whole {
     }
 }
 
-/// The report of a run. Code that fails is an answer like any other, with `ok: false`.
+/// The report of a run. A program that failed is a normal reply with `ok: false`.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum RunReply {
@@ -158,7 +159,7 @@ pub(super) enum RunReply {
 pub(super) struct WholeReply {
     #[serde(flatten)]
     run: RunReport,
-    /// The value once more, under the name that earlier clients know.
+    /// The same as `value`, for clients of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<Box<RawValue>>,
 }
@@ -189,7 +190,7 @@ impl RunReply {
         RunReply::Whole(WholeReply { run, result })
     }
 
-    /// The report and what its value was shaped to.
+    /// The report and its shaped value.
     pub(super) fn shaped(run: RunReport, output: Option<OutputReply>) -> Self {
         RunReply::Shaped(ShapedReply { run, output })
     }
@@ -202,14 +203,14 @@ impl RunReply {
 struct RunReplyFields {
     #[schemars(flatten)]
     report: Report,
-    /// Names this run.
+    /// The id of this run.
     execution_id: String,
-    /// The path it took: `direct`, `introspection`, `one_call`, `script` or `refused`.
+    /// The path of the run: `direct`, `introspection`, `one_call`, `script` or `refused`.
     path: String,
     /// The same as `value`.
     #[schemars(skip_serializing_if = "Option::is_none")]
     result: Option<Value>,
-    /// The value shaped for a context window, where that was asked for.
+    /// The value shaped for a context window, if requested.
     #[schemars(skip_serializing_if = "Option::is_none")]
     output: Option<OutputReply>,
 }
@@ -230,11 +231,11 @@ impl JsonSchema for RunReply {
 pub(super) struct OutputReply {
     /// The text.
     text: String,
-    /// Bytes of the whole value, laid out.
+    /// Bytes of the whole value as text.
     bytes_processed: usize,
     /// Bytes of the text.
     bytes_returned: usize,
-    /// Where the whole is kept, if some of it was left out.
+    /// The id of the kept whole value, if parts were left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     result_id: Option<String>,
 }
@@ -266,13 +267,13 @@ pub(super) struct SessionRequest {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SessionReply {
-    /// Names the session.
+    /// The id of the session.
     pub(super) execution_id: String,
-    /// Its secret, told only now. Sent as `Authorization: Bearer …` with each call.
+    /// Its secret, returned only here. Sent as `Authorization: Bearer …` with each call.
     pub(super) token: String,
-    /// Calls go to this address, a slash and the function's name.
+    /// The URL for calls: append a slash and the function's name.
     pub(super) url: String,
-    /// When it ends, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub(super) expires_at: u64,
 }
 
@@ -285,14 +286,14 @@ pub(super) struct RpcRequest {
     pub(super) args: Option<Vec<Value>>,
 }
 
-/// What a function gave: one of the two.
+/// The outcome of a function: one of the two members.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RpcReply {
     /// Its result.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Value>")]
     pub(super) result: Option<Value>,
-    /// Why it gave none.
+    /// Its error.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<FunctionFailure>")]
     pub(super) error: Option<Value>,
@@ -303,14 +304,14 @@ pub(super) struct RpcReply {
 #[schemars(rename_all = "camelCase")]
 #[expect(dead_code, reason = "a schema is generated from it")]
 struct FunctionFailure {
-    /// A short name for the kind of failure.
+    /// The kind of failure, for programs.
     code: String,
-    /// One sentence.
+    /// The reason, for people.
     message: String,
-    /// What else the function says.
+    /// Structured details.
     #[schemars(skip_serializing_if = "Option::is_none")]
     data: Option<Value>,
-    /// When to try again.
+    /// When to try again, in milliseconds.
     #[schemars(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
 }
@@ -348,7 +349,7 @@ struct ParamReply {
     name: String,
     /// JSON Schema of the argument.
     schema: Value,
-    /// Whether it may be left out.
+    /// Whether it may be omitted.
     optional: bool,
     /// What it means.
     description: String,
@@ -364,10 +365,10 @@ pub(super) struct HealthReply {
     pub(super) status: &'static str,
 }
 
-/// Whether the service can do its work.
+/// Whether the service can run programs.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ReadyReply {
-    /// Always `ready`; a service that is not answers 503.
+    /// Always `ready`; a service that is not ready replies 503.
     pub(super) status: &'static str,
     /// `ok`, or `unavailable` while the session store can't be reached: programs run without it.
     pub(super) sessions: &'static str,

@@ -1,7 +1,7 @@
 //! `GET /v1/openapi.json`: OpenAPI 3.1, generated from the types that are read and written.
 //!
-//! It is the caller's own: the functions it may name and the limits it may ask for are in the schemas. The WebSocket is
-//! not in it, since OpenAPI has no words for one.
+//! The document is per caller: the schemas list the functions it may name and the limits it may request. The WebSocket is
+//! not included, since OpenAPI cannot describe one.
 
 use schemars::JsonSchema;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
@@ -43,7 +43,7 @@ pub(super) fn document(runner: &Runner, caller: &Caller) -> Value {
     })
 }
 
-/// Schemas by name, for what is read and for what is written.
+/// Schemas by name, of requests and of replies.
 struct Schemas {
     read: SchemaGenerator,
     written: SchemaGenerator,
@@ -75,7 +75,7 @@ impl Schemas {
     }
 }
 
-/// The errors that an operation may answer with, besides those that any may.
+/// The error statuses of operations with a body, of operations with a key, and of all operations.
 const READS_A_BODY: &[u16] = &[400, 408, 413, 415, 429, 503];
 const KEYED: &[u16] = &[401, 429];
 const ANYWHERE: &[u16] = &[400, 403, 500];
@@ -106,7 +106,7 @@ fn paths(schemas: &mut Schemas, caller: &Caller) -> Value {
         operation(schemas, "openapi", "This document.", (200, ok), &[KEYED])
     };
     let open = {
-        let mut ok = schemas.writes::<SessionReply>("The session. Its token is told only now.");
+        let mut ok = schemas.writes::<SessionReply>("The session. Its token is returned only here.");
         let id = "$response.body#/executionId";
         ok["links"] = json!({
             "revoke": {"operationId": "revokeSession", "parameters": {"id": id}},
@@ -117,7 +117,7 @@ fn paths(schemas: &mut Schemas, caller: &Caller) -> Value {
         operation(schemas, "openSession", summary, (201, ok), &[READS_A_BODY, KEYED]).with("requestBody", body)
     };
     let revoke = {
-        let ok = json!({"description": "It is ended."});
+        let ok = json!({"description": "The session is ended."});
         operation(schemas, "revokeSession", "Ends a session.", (204, ok), &[KEYED, &[404, 503]])
             .with("parameters", json!([parameter("id")]))
     };
@@ -131,12 +131,12 @@ fn paths(schemas: &mut Schemas, caller: &Caller) -> Value {
             .with("security", json!([{"session": []}]))
     };
     let healthz = {
-        let ok = schemas.writes::<HealthReply>("It is.");
+        let ok = schemas.writes::<HealthReply>("The service is alive.");
         operation(schemas, "healthz", "Whether the service is alive.", (200, ok), &[]).with("security", json!([]))
     };
     let readyz = {
-        let ok = schemas.writes::<ReadyReply>("It can.");
-        let summary = "Whether the service can do its work.";
+        let ok = schemas.writes::<ReadyReply>("The service is ready.");
+        let summary = "Whether the service can run programs.";
         operation(schemas, "readyz", summary, (200, ok), &[&[503]]).with("security", json!([]))
     };
     json!({
@@ -179,16 +179,16 @@ fn operation(schemas: &mut Schemas, id: &str, summary: &str, ok: (u16, Value), e
 
 fn error(schemas: &mut Schemas, status: u16) -> Value {
     let description = match status {
-        400 => "Something in the request is wrong; `pointer` says where.",
+        400 => "The request is invalid; `pointer` names the field.",
         401 => "Not authorised.",
-        403 => "Not from this place: peer, Host or Origin.",
-        404 => "There is no such thing.",
-        408 => "The body came too slowly.",
+        403 => "The peer, Host or Origin is not accepted.",
+        404 => "No such path or session.",
+        408 => "The body was not received in time.",
         413 => "The body is too large.",
         415 => "The body is not application/json.",
         429 => "Too many requests: the key's rate, or the queue of runs.",
-        503 => "Not at this time.",
-        _ => "The service failed.",
+        503 => "Not available at this time.",
+        _ => "Internal error of the service.",
     };
     let mut response = schemas.writes::<ErrorReply>(description);
     if matches!(status, 429 | 503) {
@@ -203,12 +203,12 @@ fn parameter(name: &str) -> Value {
     json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}})
 }
 
-/// Says what only this caller's rules know: the names of functions, and how far limits go.
+/// Adds what depends on the caller and the configuration: the names of functions, and the bounds of limits.
 fn narrow(schemas: &mut Map<String, Value>, runner: &Runner, caller: &Caller) {
     let names = runner.functions(&caller.scope()).names();
     for request in ["RunRequest", "SessionRequest"] {
         if let Some(functions) = schemas.get_mut(request).and_then(|it| it.pointer_mut("/properties/functions")) {
-            // An empty `enum` is no schema; without functions only the empty list is right.
+            // An empty `enum` is not a valid schema; without functions only the empty list is valid.
             match names.is_empty() {
                 true => functions["maxItems"] = json!(0),
                 false => functions["items"] = json!({"type": "string", "enum": names}),
@@ -220,7 +220,7 @@ fn narrow(schemas: &mut Map<String, Value>, runner: &Runner, caller: &Caller) {
     narrow_limits(schemas, "ComputeRequest", &[configured(Profile::Compute)]);
 }
 
-/// The least of the bounds: which profile a request has, its schema can't say.
+/// Uses the smallest bound of the profiles, since a schema cannot depend on the profile.
 fn narrow_limits(schemas: &mut Map<String, Value>, request: &str, profiles: &[LimitRequest]) {
     let timeout = profiles.iter().filter_map(|it| it.wall).min();
     let memory = profiles.iter().filter_map(|it| it.memory).min();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_document_is_as_it_was() {
+    async fn the_document_matches_its_snapshot() {
         let mut document = document(&runner(), &Caller::Local);
         document["info"]["version"] = json!("…");
         insta::assert_json_snapshot!(document);

@@ -1,8 +1,8 @@
-//! Why a request was not carried out, and how that is said: every error body of the service is
-//! `{"error": {"code", "message", "pointer"?}}`.
+//! Why a request was refused. Every error body of the service is `{"error": {"code", "message", "pointer"?}}`.
 //!
-//! Code that failed in the sandbox is no refusal: the service did what it was asked to.
+//! A program that failed in the sandbox is not a refusal: its report is the reply.
 
+use std::fmt;
 use std::time::Duration;
 
 use axum::Json;
@@ -12,9 +12,31 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::rpc_sessions::{AuthoriseError, StoreError};
+use toolgate_mcp::server::HostGuardError;
 
-/// How long a caller waits when nobody knows better.
-const SOON: Duration = Duration::from_secs(1);
+/// `Retry-After` where no better estimate exists.
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The most characters of a request's text that an error repeats.
+const MAX_SHOWN_CHARS: usize = 100;
+
+/// Text of a request in an error: escaped and bounded.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Shown(String);
+
+impl Shown {
+    pub(super) fn new(text: &str) -> Self {
+        let clipped = if text.chars().nth(MAX_SHOWN_CHARS).is_some() { "…" } else { "" };
+        let escaped = text.chars().take(MAX_SHOWN_CHARS).flat_map(char::escape_debug).collect::<String>();
+        Self(escaped + clipped)
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 /// The body of every error.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -26,67 +48,69 @@ pub(super) struct ErrorReply {
 /// What is wrong.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ErrorBody {
-    /// A short name for the kind of error, for programs.
+    /// The kind of error, for programs.
     code: &'static str,
-    /// One sentence, for people.
+    /// The reason, for people.
     message: String,
     /// A JSON pointer to the field of the request's body that is wrong; empty for the body as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pointer: Option<String>,
 }
 
-/// Why a request was not carried out.
+/// Why a request was refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("{message}")]
     BadInput { pointer: String, message: String },
     #[error("{0}")]
     BadRequest(&'static str),
-    /// No reason is given, for each would help a guesser.
+    /// Names no reason, since each would help to guess credentials.
     #[error("not authorised")]
     Unauthorised,
-    #[error("without API keys only this machine may connect")]
+    #[error("without API keys only this machine may connect (toolgate.http.keys)")]
     NotLocal,
-    #[error("the host `{0}` is not one that this service answers to (toolgate.http.allowed_hosts)")]
+    #[error("the host `{0}` is not accepted (toolgate.http.allowed_hosts)")]
     ForeignHost(String),
-    #[error("pages of `{0}` may not call this service (toolgate.http.allowed_origins)")]
+    #[error("requests from pages of `{0}` are not accepted (toolgate.http.allowed_origins)")]
     ForeignOrigin(String),
-    #[error("there is nothing here")]
-    NotFound,
-    #[error("this method is not for this path")]
-    MethodNotAllowed,
-    #[error("the body did not arrive within {} seconds", .0.as_secs())]
+    #[error("no such path: {0}")]
+    NoSuchPath(Shown),
+    #[error("no such session: {0}")]
+    NoSuchSession(Shown),
+    #[error("the method {method} is not allowed for {path}")]
+    MethodNotAllowed { method: Shown, path: Shown },
+    #[error("the body was not received within {} seconds", .0.as_secs())]
     TooSlow(Duration),
     #[error("the body has more than {0} bytes")]
     TooLarge(usize),
     #[error("the body must be sent as application/json")]
     UnsupportedMediaType,
-    #[error("this path speaks WebSocket only")]
+    #[error("this path requires a WebSocket upgrade")]
     UpgradeRequired,
-    #[error("the key's rate is used up")]
+    #[error("the rate limit of the key is exceeded")]
     RateLimited { retry_after: Duration },
     #[error("{0}")]
     Busy(String),
     #[error("{message}")]
     Unavailable { message: String, retry_after: Duration },
-    #[error("an error of the service itself")]
+    #[error("internal error of the service")]
     Internal,
 }
 
 impl Refusal {
-    /// A field is wrong.
+    /// A field is invalid.
     pub(super) fn field(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Refusal::BadInput { pointer: pointer.into(), message: message.into() }
     }
 
-    /// A required field is not there.
+    /// A required field is missing.
     pub(super) fn missing(pointer: &str) -> Self {
         Self::field(pointer, "this field is required")
     }
 
-    /// The service can't do it now.
+    /// The service cannot do it at this time.
     pub(super) fn unavailable(message: impl Into<String>) -> Self {
-        Refusal::Unavailable { message: message.into(), retry_after: SOON }
+        Refusal::Unavailable { message: message.into(), retry_after: DEFAULT_RETRY_AFTER }
     }
 
     fn code(&self) -> &'static str {
@@ -95,8 +119,8 @@ impl Refusal {
             Refusal::BadRequest(_) => "BAD_REQUEST",
             Refusal::Unauthorised => "UNAUTHORIZED",
             Refusal::NotLocal | Refusal::ForeignHost(_) | Refusal::ForeignOrigin(_) => "FORBIDDEN",
-            Refusal::NotFound => "NOT_FOUND",
-            Refusal::MethodNotAllowed => "METHOD_NOT_ALLOWED",
+            Refusal::NoSuchPath(_) | Refusal::NoSuchSession(_) => "NOT_FOUND",
+            Refusal::MethodNotAllowed { .. } => "METHOD_NOT_ALLOWED",
             Refusal::TooSlow(_) => "REQUEST_TIMEOUT",
             Refusal::TooLarge(_) => "TOO_LARGE",
             Refusal::UnsupportedMediaType => "UNSUPPORTED_MEDIA_TYPE",
@@ -112,8 +136,8 @@ impl Refusal {
             Refusal::BadInput { .. } | Refusal::BadRequest(_) => StatusCode::BAD_REQUEST,
             Refusal::Unauthorised => StatusCode::UNAUTHORIZED,
             Refusal::NotLocal | Refusal::ForeignHost(_) | Refusal::ForeignOrigin(_) => StatusCode::FORBIDDEN,
-            Refusal::NotFound => StatusCode::NOT_FOUND,
-            Refusal::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Refusal::NoSuchPath(_) | Refusal::NoSuchSession(_) => StatusCode::NOT_FOUND,
+            Refusal::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
             Refusal::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -127,12 +151,12 @@ impl Refusal {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Refusal::RateLimited { retry_after } | Refusal::Unavailable { retry_after, .. } => Some(*retry_after),
-            Refusal::Busy(_) => Some(SOON),
+            Refusal::Busy(_) => Some(DEFAULT_RETRY_AFTER),
             _ => None,
         }
     }
 
-    /// The body alone, for where there is no status.
+    /// The error body alone, for WebSocket messages.
     pub(super) fn to_reply(&self) -> ErrorReply {
         let pointer = match self {
             Refusal::BadInput { pointer, .. } => Some(pointer.clone()),
@@ -147,7 +171,7 @@ impl IntoResponse for Refusal {
         let mut response = (self.status(), Json(self.to_reply())).into_response();
         let headers = response.headers_mut();
         if let Some(wait) = self.retry_after() {
-            // Whole seconds, rounded up: who comes back too early is sent away again.
+            // Whole seconds, rounded up: a retry that is too early would be refused again.
             let seconds = wait.as_millis().div_ceil(1000).max(1);
             headers.insert(header::RETRY_AFTER, HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX)));
         }
@@ -158,13 +182,26 @@ impl IntoResponse for Refusal {
             Refusal::UpgradeRequired => {
                 headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
             }
-            // The rest of the body is still on its way; reading on to keep the connection would be its sender's win.
+            // The rest of the body is still being sent; close the connection instead of reading it.
             Refusal::TooSlow(_) | Refusal::TooLarge(_) => {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             _ => {}
         }
         response
+    }
+}
+
+impl From<HostGuardError> for Refusal {
+    fn from(error: HostGuardError) -> Self {
+        match error {
+            HostGuardError::MissingHost => Refusal::BadRequest("the Host header is missing"),
+            HostGuardError::InvalidHost => Refusal::BadRequest("the Host header is not a host name or an address"),
+            HostGuardError::InvalidOrigin => Refusal::BadRequest("the Origin header is not text"),
+            HostGuardError::Repeated => Refusal::BadRequest("Host and Origin may each occur only once"),
+            HostGuardError::ForeignHost(host) => Refusal::ForeignHost(host),
+            HostGuardError::ForeignOrigin(origin) => Refusal::ForeignOrigin(origin),
+        }
     }
 }
 
@@ -184,5 +221,22 @@ impl From<AuthoriseError> for Refusal {
             AuthoriseError::Refused => Refusal::Unauthorised,
             AuthoriseError::Store(error) => error.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: &str, expected: &str) {
+        assert_eq!(Refusal::NoSuchPath(Shown::new(path)).to_string(), expected);
+    }
+
+    #[test]
+    fn a_path_is_shown_escaped_and_bounded() {
+        check("/v2/run", "no such path: /v2/run");
+        check("/a\u{1b}[2J\"", "no such path: /a\\u{1b}[2J\\\"");
+        check(&"x".repeat(100), &format!("no such path: {}", "x".repeat(100)));
+        check(&"x".repeat(101), &format!("no such path: {}…", "x".repeat(100)));
     }
 }

@@ -1,4 +1,6 @@
-//! `POST /v1/run` and `POST /v1/compute`, and the one way from a request to a report.
+//! `POST /v1/run` and `POST /v1/compute`: from a request body to a `RunRequest`, and from its report to a reply.
+//!
+//! Builds no host, no deadline and no engine request; that is up to `gateway::run`.
 
 use axum::Extension;
 use axum::body::{Body, Bytes};
@@ -11,7 +13,7 @@ use toolgate_engine::{Engine, EngineChoice};
 use toolgate_wire::{Code, Outcome, Profile, Report};
 
 use super::body::{self, Budget, Share};
-use super::limits::AskedLimits;
+use super::limits::RequestedLimits;
 use super::messages::{ComputeRequest, OutputReply, RunBody, RunReply, Whole};
 use super::refusal::Refusal;
 use super::{Caller, Service};
@@ -34,11 +36,11 @@ pub(super) async fn run(
         None => None,
     };
     let profile = body.profile.unwrap_or_default().into();
-    let asked = AskedLimits { timeout_ms: body.timeout_ms, max_heap_mb: body.max_heap_mb };
+    let limits = RequestedLimits { timeout_ms: body.timeout_ms, max_heap_mb: body.max_heap_mb };
     let output = Output { max_size: body.max_output_size.map(output_size).transpose()?, intent: body.intent };
     let request = RunRequest {
         data: context(body.context)?,
-        limits: asked.checked(service.runner(), profile)?,
+        limits: limits.checked(service.runner(), profile)?,
         caller: scope,
         functions,
         engine: body.engine.map(Into::into),
@@ -58,11 +60,11 @@ pub(super) async fn compute(
     let (text, _share) = body::read(&headers, body, service.body_limits(), service.budget()).await?;
     let request: ComputeRequest = body::parse(&text)?;
     drop(text);
-    let asked = AskedLimits { timeout_ms: request.timeout_ms, max_heap_mb: request.max_heap_mb };
+    let limits = RequestedLimits { timeout_ms: request.timeout_ms, max_heap_mb: request.max_heap_mb };
     let data = request.data.ok_or_else(|| Refusal::missing("/data"))?;
     let run = RunRequest {
         data: Some(text_of(data)),
-        limits: asked.checked(service.runner(), Profile::Compute)?,
+        limits: limits.checked(service.runner(), Profile::Compute)?,
         caller: caller.scope(),
         engine: request.engine.map(Into::into),
         door: Door::Http,
@@ -72,7 +74,7 @@ pub(super) async fn compute(
     answer(service.budget(), &reply)
 }
 
-/// Only the named functions. One that the caller may not use looks as if there were none of that name.
+/// The named functions. A function that the caller may not use is reported like one that does not exist.
 pub(super) fn named(allowed: &Registry, names: &[String], pointer: &str) -> Result<Registry, Refusal> {
     allowed.restricted(names).map_err(|unknown| {
         let at = names.iter().position(|name| unknown.unknown.first() == Some(name)).unwrap_or(0);
@@ -80,7 +82,7 @@ pub(super) fn named(allowed: &Registry, names: &[String], pointer: &str) -> Resu
     })
 }
 
-/// Context values are a JSON object.
+/// The context values, which must be a JSON object.
 pub(super) fn context(context: Option<Box<RawValue>>) -> Result<Option<String>, Refusal> {
     match context {
         Some(context) if !context.get().starts_with('{') => Err(Refusal::field("/context", "must be an object")),
@@ -99,7 +101,7 @@ fn output_size(Whole(bytes): Whole) -> Result<u64, Refusal> {
     OUTPUT_SIZE.contains(&bytes).then_some(bytes).ok_or_else(|| Refusal::field("/maxOutputSize", message()))
 }
 
-/// How the value is to be shaped for a context window; not at all without either.
+/// How the value is shaped for a context window; not at all if both are absent.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) max_size: Option<u64>,
@@ -107,11 +109,11 @@ pub(super) struct Output {
 }
 
 impl Service {
-    /// Runs a program to its end, which a shutdown brings about early.
+    /// Runs a program; a shutdown aborts it.
     pub(super) async fn perform(&self, request: RunRequest, output: Output) -> Result<RunReply, Refusal> {
         let runner = self.runner();
         let (caller, engine) = (request.caller.clone(), request.engine);
-        let cancel = self.ending().abort.child_token();
+        let cancel = self.shutdown().abort.child_token();
         let run = runner.run(RunRequest { cancel, ..request }).await;
         refused(&run.report, runner.engine(), engine)?;
         if output.max_size.is_none() && output.intent.is_none() {
@@ -125,12 +127,12 @@ impl Service {
     }
 }
 
-/// A run for which there was no sandbox was not carried out: that is the service's failure, not the program's.
-fn refused(report: &Report, engine: &Engine, asked: Option<EngineChoice>) -> Result<(), Refusal> {
+/// Refuses a run for which there was no sandbox: then the service failed, not the program.
+fn refused(report: &Report, engine: &Engine, requested: Option<EngineChoice>) -> Result<(), Refusal> {
     match &report.outcome {
-        // An engine that was disposed of or never there does not come back; one that is busy does.
+        // A disposed or missing engine stays unavailable; a busy one does not.
         Outcome::Failed(failure)
-            if failure.code == Code::Unavailable && (engine.is_disposed() || engine.lacks(asked)) =>
+            if failure.code == Code::Unavailable && (engine.is_disposed() || engine.lacks(requested)) =>
         {
             Err(Refusal::unavailable(failure.message.clone()))
         }
@@ -139,7 +141,7 @@ fn refused(report: &Report, engine: &Engine, asked: Option<EngineChoice>) -> Res
     }
 }
 
-/// Bytes of an answer, with the memory they are counted against: it is given back when the last of them is sent.
+/// Bytes of a reply with their share of the memory budget, which is returned once all are sent.
 struct Counted {
     bytes: Vec<u8>,
     _share: Share,
@@ -151,7 +153,7 @@ impl AsRef<[u8]> for Counted {
     }
 }
 
-/// An answer that may be large.
+/// A JSON reply, counted against the memory budget.
 pub(super) fn answer<T: Serialize>(budget: &Budget, reply: &T) -> Result<Response, Refusal> {
     let bytes = serde_json::to_vec(reply).map_err(|_| Refusal::Internal)?;
     let mut share = budget.share();

@@ -1,53 +1,56 @@
-//! What stands behind the door, and the routes to it.
+//! The HTTP service: its state, limits and routes.
+//!
+//! Handlers are in the modules of the endpoints; listening is up to `server`.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::HeaderMap;
+use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
+use parking_lot::RwLock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use url::Url;
 
 use super::body::{BodyLimits, Budget};
-use super::caller::{Caller, Keys, Rates};
-use super::refusal::Refusal;
-use super::{about, gate, run, sessions, socket};
+use super::caller::{Keys, Rates};
+use super::refusal::{Refusal, Shown};
+use super::{admission, rpc, run, status, websocket};
 use crate::rpc_sessions::{Sessions, StoreError};
 use toolgate_config::checked::Http;
-use toolgate_config::values::{HostName, Origin};
 use toolgate_gateway::run::Runner;
+use toolgate_mcp::server::HostGuard;
 
-/// The RPC bridge takes no larger body.
-const RPC_BODY: usize = 128 * 1024;
+/// The largest body of a call over the RPC bridge, in bytes.
+const MAX_RPC_BODY: usize = 128 * 1024;
 
-/// How a service is closed: `begin` stops the accepting, `abort` ends what still runs.
+/// How a service is stopped: `begin` stops accepting requests, `abort` ends what still runs.
 #[derive(Debug, Clone, Default)]
-pub struct Ending {
-    /// No more requests; what runs may come to its end.
+pub struct Shutdown {
+    /// Cancelled first: no more requests are accepted; runs may finish.
     pub begin: CancellationToken,
-    /// The time for that is over. [`super::serve`] sees to it.
+    /// Cancelled by [`super::serve`] after the grace period: aborts the remaining runs.
     pub abort: CancellationToken,
 }
 
-/// How much the service takes in at one time.
+/// Limits on what the service accepts at one time.
 #[derive(Debug, Clone)]
 pub struct ServiceLimits {
-    /// Bytes of a body.
+    /// The largest body, in bytes.
     pub body: usize,
-    /// From its first byte to its last.
+    /// How long receiving a body may take.
     pub body_time: Duration,
-    /// Bytes of all bodies, in and out, at one time.
+    /// Bytes of all request and reply bodies at one time.
     pub memory: usize,
-    /// WebSockets at one time. Each may hold a message of up to 2 MB that is not yet complete.
+    /// WebSockets at one time. Each may buffer an incomplete message of up to 2 MB.
     pub sockets: usize,
-    /// From the opening of a WebSocket to its first message.
-    pub opening_time: Duration,
-    /// How long a WebSocket may be silent; it is asked for a sign of life three times as often.
+    /// From the upgrade of a WebSocket to its first message.
+    pub handshake_time: Duration,
+    /// How long a WebSocket may be silent before it is closed; a ping is sent three times as often.
     pub silence: Duration,
 }
 
@@ -58,41 +61,42 @@ impl Default for ServiceLimits {
             body_time: Duration::from_secs(30),
             memory: 256 * 1024 * 1024,
             sockets: 256,
-            opening_time: Duration::from_secs(10),
+            handshake_time: Duration::from_secs(10),
             silence: Duration::from_secs(60),
         }
     }
 }
 
-/// Who is let in: what the configuration says, and may say anew while the service runs.
+/// The configured rules for admission; they may change while the service runs.
 #[derive(Debug, Default)]
 pub struct Rules {
     pub(super) keys: Keys,
-    pub(super) allowed_origins: Vec<Origin>,
-    pub(super) allowed_hosts: Vec<HostName>,
+    pub(super) host_guard: HostGuard,
 }
 
 impl Rules {
     /// The rules of a configuration.
     pub fn new(http: Http) -> Self {
         let Http { keys, allowed_origins, allowed_hosts, .. } = http;
-        Rules { keys: Keys::new(keys), allowed_origins, allowed_hosts }
+        let hosts = allowed_hosts.iter().map(ToString::to_string);
+        let origins = allowed_origins.iter().map(|origin| origin.as_str().to_owned());
+        Rules { keys: Keys::new(keys), host_guard: HostGuard::new(hosts, origins) }
     }
 }
 
-/// What a service is made of.
-pub struct Parts {
+/// The parts of a service.
+pub struct ServiceParts {
     /// Runs the programs.
     pub runner: Runner,
     /// The sessions of the RPC bridge.
     pub sessions: Arc<Sessions>,
-    /// What the configuration says.
+    /// The rules for admission.
     pub rules: Rules,
-    /// How the service is closed.
-    pub ending: Ending,
-    /// How much it takes in.
+    /// How the service is stopped.
+    pub shutdown: Shutdown,
+    /// Its limits.
     pub limits: ServiceLimits,
-    /// Where callers reach it, if not under the name that they ask for.
+    /// The base URL for callers, if it is not the host that they address.
     pub public_url: Option<Url>,
 }
 
@@ -105,81 +109,77 @@ struct Inner {
     sessions: Arc<Sessions>,
     rules: RwLock<Arc<Rules>>,
     rates: Rates,
-    ending: Ending,
+    shutdown: Shutdown,
     limits: ServiceLimits,
     budget: Budget,
-    sockets: Arc<Semaphore>,
+    websockets: Arc<Semaphore>,
     public_url: Option<Url>,
-    health: about::Health,
+    health: status::Health,
 }
 
 impl Service {
     /// A service of these parts.
-    pub fn new(parts: Parts) -> Self {
-        let Parts { runner, sessions, rules, ending, limits, public_url } = parts;
+    pub fn new(parts: ServiceParts) -> Self {
+        let ServiceParts { runner, sessions, rules, shutdown, limits, public_url } = parts;
         let budget = Budget::new(limits.memory);
-        let sockets = Arc::new(Semaphore::new(limits.sockets));
+        let websockets = Arc::new(Semaphore::new(limits.sockets));
         Service(Arc::new(Inner {
             runner,
             sessions,
             rules: RwLock::new(Arc::new(rules)),
             rates: Rates::default(),
-            ending,
+            shutdown,
             limits,
             budget,
-            sockets,
+            websockets,
             public_url,
-            health: about::Health::default(),
+            health: status::Health::default(),
         }))
     }
 
-    /// All routes, guarded. Other doors may be merged into it if they have no fallback of their own.
+    /// All routes, behind admission. Other routers may be merged into it if they have no fallback of their own.
     pub fn router(&self) -> Router {
         let keyed = Router::new()
             .route("/v1/run", post(run::run))
             .route("/v1/compute", post(run::compute))
-            .route("/v1/run/ws", get(socket::upgrade))
-            .route("/v1/functions", get(about::functions))
-            .route("/v1/openapi.json", get(about::openapi))
-            .route("/v1/sessions", post(sessions::open))
-            .route("/v1/sessions/{id}", delete(sessions::revoke))
-            .route_layer(from_fn_with_state(self.clone(), gate::by_key));
+            .route("/v1/run/ws", get(websocket::upgrade))
+            .route("/v1/functions", get(status::functions))
+            .route("/v1/openapi.json", get(status::openapi))
+            .route("/v1/sessions", post(rpc::open))
+            .route("/v1/sessions/{id}", delete(rpc::revoke))
+            .route_layer(from_fn_with_state(self.clone(), admission::check_key));
         Router::new()
-            .route("/healthz", get(about::healthz))
-            .route("/readyz", get(about::readyz))
-            .route("/rpc/{executionId}/{fnName}", post(sessions::call))
+            .route("/healthz", get(status::healthz))
+            .route("/readyz", get(status::readyz))
+            .route("/rpc/{executionId}/{fnName}", post(rpc::call))
             .merge(keyed)
-            .fallback(|| async { Refusal::NotFound })
-            .method_not_allowed_fallback(|| async { Refusal::MethodNotAllowed })
-            .layer(from_fn_with_state(self.clone(), gate::by_place))
+            .fallback(no_such_path)
+            .method_not_allowed_fallback(method_not_allowed)
+            .layer(from_fn_with_state(self.clone(), admission::check_peer_and_host))
             .layer(CatchPanicLayer::custom(|_| -> Response { Refusal::Internal.into_response() }))
             .with_state(self.clone())
     }
 
-    /// Puts the same guard in front of another door: place, key and rate. Its requests carry a [`super::Caller`].
-    pub fn guarded(&self, door: Router) -> Router {
-        door.route_layer(from_fn_with_state(self.clone(), gate::by_key))
-            .layer(from_fn_with_state(self.clone(), gate::by_place))
+    /// Puts the same admission in front of another router. Its requests get a [`super::Caller`] extension.
+    pub fn guarded(&self, router: Router) -> Router {
+        router
+            .route_layer(from_fn_with_state(self.clone(), admission::check_key))
+            .layer(from_fn_with_state(self.clone(), admission::check_peer_and_host))
             .layer(CatchPanicLayer::custom(|_| -> Response { Refusal::Internal.into_response() }))
     }
 
-    /// Whose key these headers carry, if the caller may be here; for doors that ask by themselves.
-    pub fn caller(&self, headers: &HeaderMap) -> Option<Caller> {
-        self.rules().keys.holder(headers).ok()
-    }
-
-    /// Follows a changed configuration: from the next request on.
+    /// Replaces the rules, from the next request on.
     pub fn change(&self, rules: Rules) {
-        *self.0.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+        *self.0.rules.write() = Arc::new(rules);
     }
 
-    /// Removes the sessions that were opened here, and opens no more. To be called once [`super::serve`] has ended.
+    /// Removes the sessions that this process opened, and opens no more. To be called after [`super::serve`] has ended.
     pub async fn close(&self) -> Result<(), StoreError> {
         self.0.sessions.close().await
     }
 
     pub(super) fn rules(&self) -> Arc<Rules> {
-        self.0.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.rules.read().clone()
     }
 
     pub(super) fn rates(&self) -> &Rates {
@@ -194,8 +194,8 @@ impl Service {
         &self.0.sessions
     }
 
-    pub(super) fn ending(&self) -> &Ending {
-        &self.0.ending
+    pub(super) fn shutdown(&self) -> &Shutdown {
+        &self.0.shutdown
     }
 
     pub(super) fn limits(&self) -> &ServiceLimits {
@@ -206,16 +206,16 @@ impl Service {
         &self.0.budget
     }
 
-    /// A place for a WebSocket, if one is free.
-    pub(super) fn socket_place(&self) -> Option<OwnedSemaphorePermit> {
-        self.0.sockets.clone().try_acquire_owned().ok()
+    /// A permit for one more WebSocket, if the limit allows it.
+    pub(super) fn websocket_permit(&self) -> Option<OwnedSemaphorePermit> {
+        self.0.websockets.clone().try_acquire_owned().ok()
     }
 
     pub(super) fn public_url(&self) -> Option<&Url> {
         self.0.public_url.as_ref()
     }
 
-    pub(super) fn health(&self) -> &about::Health {
+    pub(super) fn health(&self) -> &status::Health {
         &self.0.health
     }
 
@@ -224,6 +224,14 @@ impl Service {
     }
 
     pub(super) fn rpc_limits(&self) -> BodyLimits {
-        BodyLimits { bytes: RPC_BODY, time: self.0.limits.body_time }
+        BodyLimits { bytes: MAX_RPC_BODY, time: self.0.limits.body_time }
     }
+}
+
+async fn no_such_path(uri: Uri) -> Refusal {
+    Refusal::NoSuchPath(Shown::new(uri.path()))
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> Refusal {
+    Refusal::MethodNotAllowed { method: Shown::new(method.as_str()), path: Shown::new(uri.path()) }
 }

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use crate::frame::{CallId, End, FromWorker, Layers, Question, Start, Stream, Target, ToWorker};
+use crate::frame::{CallId, End, FromWorker, Layers, Question, Seed, Start, Stream, Target, ToWorker};
 use crate::{Code, Limits, Profile};
 
 /// Length of the header, which holds the payload's length.
@@ -220,7 +220,8 @@ fn profile_number(profile: Profile) -> u8 {
 fn put_start(start: &Start, out: &mut Vec<u8>) {
     out.push(profile_number(start.profile));
     put_limits(&start.limits, out);
-    put_u64(out, start.seed);
+    put_u64(out, start.seed.math);
+    out.extend_from_slice(&start.seed.crypto);
     put_f64(out, start.now);
     put_bytes(out, start.code.as_bytes());
     out.push(u8::from(start.data.is_some()));
@@ -242,7 +243,7 @@ fn take_start(fields: &mut Fields<'_>) -> Result<Start, Malformed> {
     Ok(Start {
         profile,
         limits: take_limits(fields)?,
-        seed: fields.u64()?,
+        seed: Seed { math: fields.u64()?, crypto: fields.array()? },
         now: fields.f64()?,
         code: fields.text()?,
         data: take_length(fields)?,
@@ -513,7 +514,7 @@ mod tests {
         let start = Start {
             profile: Profile::Snippet,
             limits: Limits::of(Profile::Snippet),
-            seed: 42,
+            seed: Seed { math: 42, crypto: [7; 32] },
             now: 1e12,
             code: "(async () => 1)".into(),
             data: Some(2),

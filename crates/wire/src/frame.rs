@@ -11,6 +11,26 @@ use crate::{Code, Limits, Profile};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u32);
 
+/// Seeds of a run's two random number generators; the same seeds give the same numbers again.
+///
+/// They are independent: the state of `Math.random` can be computed from its output, and must not reveal the key of `crypto`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seed {
+    /// Seed of `Math.random`.
+    pub math: u64,
+    /// ChaCha20 key of `crypto`.
+    pub crypto: [u8; 32],
+}
+
+impl From<u64> for Seed {
+    /// Both seeds from one number, for a caller that wants repeatable numbers rather than secret ones.
+    fn from(number: u64) -> Self {
+        let mut crypto = [0; 32];
+        crypto[..8].copy_from_slice(&number.to_le_bytes());
+        Seed { math: number, crypto }
+    }
+}
+
 /// A program with everything that its worker has to know.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Start {
@@ -18,8 +38,8 @@ pub struct Start {
     pub profile: Profile,
     /// What the run may use.
     pub limits: Limits,
-    /// Seed of the random number generator.
-    pub seed: u64,
+    /// Seeds of the random number generators.
+    pub seed: Seed,
     /// The program's clock in milliseconds since 1970; it stands still until the next message advances it.
     pub now: f64,
     /// A JavaScript expression whose value is the function to call.

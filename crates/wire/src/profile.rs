@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What a run is for. It decides which globals exist and which limits hold by default.
+/// The kind of a run: decides which globals exist and which limits apply by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
@@ -37,7 +37,7 @@ impl fmt::Display for Profile {
     }
 }
 
-/// The text names no profile.
+/// The text is not the name of a profile.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a profile: use compute, chain or snippet")]
 pub struct UnknownProfile(String);

@@ -207,12 +207,7 @@ pub struct Logs {
     /// `console.warn`, `error`.
     pub stderr: Vec<String>,
     /// Lines beyond the limit, which were not kept; absent when zero.
-    #[serde(skip_serializing_if = "is_zero")]
     pub dropped: u64,
-}
-
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 /// What is known about the effect of one host call.
@@ -263,12 +258,53 @@ pub struct CallRecord {
     /// The error, for calls that did not succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Its code, such as `NOT_READY`: what a program sees as the `code` of its `ToolError`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
 }
 
+/// Characters of a name in a record. Names come from programs, and a report keeps one for every call.
+const MAX_RECORD_NAME: usize = 200;
+/// Characters of an error in a record.
+const MAX_RECORD_ERROR: usize = 500;
+
 impl CallRecord {
+    /// The record of a call that is about to be made. Its names are cut to a bound.
+    pub fn begin(target: &Target, request_bytes: usize, read_only: bool) -> Self {
+        let target = match target {
+            Target::Tool { backend, tool } => {
+                Target::Tool { backend: clipped(backend, MAX_RECORD_NAME), tool: clipped(tool, MAX_RECORD_NAME) }
+            }
+            Target::Function(name) => Target::Function(clipped(name, MAX_RECORD_NAME)),
+        };
+        let (state, request_bytes) = (CallState::Unknown, request_bytes as u64);
+        CallRecord { target, state, ms: 0.0, request_bytes, reply_bytes: 0, read_only, error: None, error_code: None }
+    }
+
+    /// The call was carried out and answered with this many bytes.
+    pub fn applied(&mut self, reply_bytes: usize) {
+        self.state = CallState::Applied;
+        self.reply_bytes = reply_bytes as u64;
+    }
+
+    /// The call gave no value. Code and message are cut to a bound.
+    pub fn failed(&mut self, state: CallState, code: &str, message: &str) {
+        self.state = state;
+        self.error = Some(clipped(message, MAX_RECORD_ERROR));
+        self.error_code = Some(clipped(code, MAX_RECORD_NAME));
+    }
+
     /// `backend.tool`, or a host function's name. For people: a decision looks at [`CallRecord::target`].
     pub fn name(&self) -> String {
         self.target.to_string()
+    }
+}
+
+/// The beginning of a text, with a mark where it was cut.
+fn clipped(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
     }
 }
 
@@ -396,7 +432,16 @@ mod tests {
 
     fn record(state: CallState, read_only: bool) -> CallRecord {
         let target = Target::Tool { backend: "b.c".into(), tool: "t".into() };
-        CallRecord { target, state, ms: 1.0, request_bytes: 2, reply_bytes: 2, read_only, error: None }
+        CallRecord {
+            target,
+            state,
+            ms: 1.0,
+            request_bytes: 2,
+            reply_bytes: 2,
+            read_only,
+            error: None,
+            error_code: None,
+        }
     }
 
     fn report(calls: Vec<CallRecord>) -> Report {
@@ -419,6 +464,14 @@ mod tests {
     }
 
     #[test]
+    fn a_record_holds_no_more_than_its_bounds() {
+        let long = "x".repeat(2_000_000);
+        let mut record = CallRecord::begin(&Target::Tool { backend: long.clone(), tool: long.clone() }, 1, false);
+        record.failed(CallState::Failed, &long, &long);
+        assert!(json_of(&record).to_string().len() < 2_000, "{record:?}");
+    }
+
+    #[test]
     fn execution_time_is_never_zero() {
         assert!(report(vec![]).execution_ms() > 0.0);
     }
@@ -429,7 +482,7 @@ mod tests {
             json_of(&report(vec![record(CallState::Failed, false)])),
             json!({
                 "ok": true, "value": 1, "safe_to_retry": true, "executionMs": 0.001,
-                "logs": { "stdout": [], "stderr": [] },
+                "logs": { "stdout": [], "stderr": [], "dropped": 0 },
                 "calls": [{
                     "name": "b.c.t", "backend": "b.c", "tool": "t", "state": "failed", "ms": 1.0,
                     "requestBytes": 2, "replyBytes": 2, "readOnly": false,

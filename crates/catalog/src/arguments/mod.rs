@@ -19,6 +19,8 @@ use cost::Cost;
 
 /// A reader acts on the first few problems.
 const MAX_PROBLEMS: usize = 8;
+/// Values in arguments of which all problems are looked for; of larger ones the first is told.
+const MAX_LISTED_NODES: usize = 2_000;
 /// Backtracking steps of one regular expression on one string.
 const MAX_BACKTRACKS: usize = 20_000;
 /// Bytes that one compiled regular expression may take.
@@ -46,7 +48,19 @@ impl Checker {
         if !cost.allows(arguments) {
             return Vec::new();
         }
+        // The validator collects the errors of every item before it gives the first; so it is asked for all of them only
+        // where there can be few.
+        if validator.is_valid(arguments) {
+            return Vec::new();
+        }
         let mut problems = Vec::new();
+        if cost::count_nodes(arguments, MAX_LISTED_NODES).is_none() {
+            if let Err(error) = validator.validate(arguments) {
+                problem::describe(&error, schema, arguments, &mut problems);
+                problems.truncate(MAX_PROBLEMS);
+            }
+            return problems;
+        }
         for error in validator.iter_errors(arguments) {
             problem::describe(&error, schema, arguments, &mut problems);
             if problems.len() >= MAX_PROBLEMS {

@@ -21,6 +21,8 @@ pub struct ArgumentProblem {
     pub path: String,
     /// What was expected and what came instead; names the place.
     pub message: String,
+    /// The same without the place.
+    pub predicate: String,
 }
 
 /// Appends what `error` means to a reader; one error may name several properties.
@@ -33,21 +35,21 @@ pub(super) fn describe(error: &ValidationError<'_>, schema: &Value, arguments: &
             let name = property.as_str().unwrap_or_default();
             let wanted = owner.and_then(|owner| owner.get("properties")?.get(name));
             let wanted = wanted.map(|wanted| format!(" ({})", types::expected(schema, wanted))).unwrap_or_default();
-            out.push(problem(join(&path, name), |place| format!("{place} is required{wanted}")));
+            out.push(problem(join(&path, name), format!("is required{wanted}")));
         }
         ValidationErrorKind::AdditionalProperties { unexpected }
         | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
             let known = owner.and_then(|owner| owner.get("properties")?.as_object());
             for name in unexpected {
                 let advice = advice(name, known.into_iter().flatten().map(|(known, _)| known.as_str()));
-                out.push(problem(join(&path, name), |place| format!("{place} is not a known property{advice}")));
+                out.push(problem(join(&path, name), format!("is not a known property{advice}")));
             }
         }
         // A pattern that gave up says nothing about the value.
         ValidationErrorKind::BacktrackLimitExceeded { .. } | ValidationErrorKind::RegexEngineFailure { .. } => {}
         kind => {
             let found = kind_of(error.instance());
-            out.push(problem(path, |place| format!("{place} {}", sentence(kind, found, schema, owner))));
+            out.push(problem(path, sentence(kind, found, schema, owner)));
         }
     }
 }
@@ -60,10 +62,11 @@ pub(super) fn bounded(text: &str) -> String {
     }
 }
 
-fn problem(path: String, message: impl FnOnce(&str) -> String) -> ArgumentProblem {
+fn problem(path: String, predicate: String) -> ArgumentProblem {
     let path = bounded(&path);
     let place = if path.is_empty() { "the argument".to_owned() } else { format!("`{path}`") };
-    ArgumentProblem { message: bounded(&message(&place)), path }
+    let predicate = bounded(&predicate);
+    ArgumentProblem { message: bounded(&format!("{place} {predicate}")), path, predicate }
 }
 
 /// The predicate of the sentence that begins with the place.

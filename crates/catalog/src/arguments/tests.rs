@@ -203,3 +203,22 @@ fn a_schema_too_deep_or_too_large_checks_nothing() {
     let wide: serde_json::Map<String, Value> = (0..60_000).map(|n| (n.to_string(), json!({}))).collect();
     check_unusable(json!({ "properties": wide }));
 }
+
+#[test]
+fn of_many_wrong_values_the_first_is_told() {
+    let schema = json!({ "type": "object", "properties": { "x": { "type": "array", "items": { "type": "string" } } } });
+    let arguments = json!({ "x": vec![1; 100_000] });
+    let problems = Checker::new(&schema).check(&schema, &arguments);
+    let found: Vec<_> = problems.iter().map(|problem| problem.message.as_str()).collect();
+    assert_eq!(found, ["`x[0]` must be a string, got a number"]);
+}
+
+#[test]
+fn a_check_that_could_take_long_is_not_begun() {
+    let constants: Vec<Value> = (0..500).map(|n| json!({ "const": n })).collect();
+    let schema =
+        json!({ "type": "object", "properties": { "x": { "type": "array", "items": { "anyOf": constants } } } });
+    let checker = Checker::new(&schema);
+    assert!(!checker.check(&schema, &json!({ "x": [1_000] })).is_empty());
+    assert!(checker.check(&schema, &json!({ "x": vec![1_000; 3_000_000] })).is_empty(), "left to the backend");
+}

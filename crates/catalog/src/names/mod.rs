@@ -1,47 +1,45 @@
-//! How backends and tools are spelt in the sandbox.
+//! Identifiers for backend and tool names.
 //!
-//! A name that an MCP server chose may be anything: `my-search`, `delete`,
-//! `"];evil//`, ten thousand characters. Code needs identifiers. A [`NameTable`]
-//! gives every original name one ASCII identifier and resolves both spellings.
-//! Two names never share a spelling: an exact original always wins, and what
-//! collides after sanitising is numbered in the order of the originals, so the
-//! same set of names gives the same table whatever order it arrives in.
+//! The name of an MCP server or tool may be any text: `my-search`, `delete`, `"];evil//`, ten thousand characters.
+//! Programs need identifiers. A [`NameTable`] assigns every original name one ASCII identifier and resolves both. The
+//! assignment is unambiguous and deterministic: an original name always resolves to itself, and names whose identifiers
+//! collide are numbered in the order of the originals, independent of the order of input.
 //!
-//! It knows nothing of tools; names are data here and never become source text.
+//! Names are data here and never become source text.
 
 use std::collections::{HashMap, HashSet};
 
 use toolgate_plan::words;
 
-/// Longest identifier before a number is added; longer names are cut and end in a hash of the whole.
-pub const MAX_IDENTIFIER: usize = 64;
+/// Maximum length of an identifier before a number is appended; a longer name is truncated and ends in a hash of the whole.
+const MAX_IDENTIFIER_LENGTH: usize = 64;
 
-/// The host function that stands beside `api`.
+/// The built-in host function that is also a global.
 const HOST_FUNCTION: &str = "httpCall";
 
-/// Where an identifier has to be usable, which decides the words it must avoid.
+/// Where an identifier is used, which decides the words it must not be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// A variable of its own, as a backend is: no reserved word, no global of the sandbox.
+    /// A global variable, such as a backend: neither a reserved word nor a global of the sandbox.
     Global,
-    /// A property after a dot, as a tool is: no reserved word, nothing that JavaScript calls behind the scenes.
+    /// A property after a dot, such as a tool: neither a reserved word nor a member that JavaScript calls implicitly.
     Member,
 }
 
 impl Scope {
-    /// Whether `word` already means something else there.
+    /// Whether `word` cannot be used as an identifier in this scope.
     pub fn reserves(self, word: &str) -> bool {
         let taken = words::is_reserved(word) || words::is_object_member(word);
         taken || (self == Self::Global && (words::is_sandbox_global(word) || word == HOST_FUNCTION))
     }
 }
 
-/// One name in both spellings.
+/// An original name and its identifier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
-    /// As its owner wrote it.
+    /// The name as its owner chose it.
     pub original: String,
-    /// As code writes it after a dot or as a variable.
+    /// The identifier in programs.
     pub identifier: String,
 }
 
@@ -53,7 +51,7 @@ pub struct NameTable {
 }
 
 impl NameTable {
-    /// Gives identifiers to `originals`; a name that comes twice is one name.
+    /// Assigns identifiers to `originals`. Duplicates are ignored.
     pub fn new<S: Into<String>>(originals: impl IntoIterator<Item = S>, scope: Scope) -> Self {
         let mut originals: Vec<String> = originals.into_iter().map(Into::into).collect();
         originals.sort_unstable();
@@ -72,18 +70,18 @@ impl NameTable {
         Self { names, positions }
     }
 
-    /// The position, in [`names`](Self::names), of what `spelling` means.
+    /// The position in [`names`](Self::names) of an original name or identifier.
     pub fn resolve(&self, spelling: &str) -> Option<usize> {
         self.positions.get(spelling).copied()
     }
 
-    /// As [`resolve`](Self::resolve), for an original spelling alone.
+    /// As [`resolve`](Self::resolve), for original names only.
     pub fn resolve_original(&self, original: &str) -> Option<usize> {
         self.resolve(original)
             .filter(|&position| self.names.get(position).is_some_and(|name| name.original == original))
     }
 
-    /// As [`resolve`](Self::resolve), for a variable: a backend called `Math` never hides the built-in.
+    /// As [`resolve`](Self::resolve), for a global variable: a backend called `Math` does not shadow the built-in.
     pub fn resolve_variable(&self, spelling: &str) -> Option<usize> {
         if Scope::Global.reserves(spelling) {
             return None;
@@ -97,16 +95,16 @@ impl NameTable {
     }
 }
 
-/// The identifier that `name` gets where nothing else wants the same one.
+/// The identifier of `name` before collisions are resolved.
 pub fn sanitise(name: &str, scope: Scope) -> String {
     let mut identifier: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '$' { c } else { '_' }).collect();
     if identifier.is_empty() || identifier.starts_with(|c: char| c.is_ascii_digit()) {
         identifier.insert(0, '_');
     }
-    if identifier.len() > MAX_IDENTIFIER {
+    if identifier.len() > MAX_IDENTIFIER_LENGTH {
         let hash = format!("_{:016x}", fnv1a(name.as_bytes()));
-        identifier.truncate(MAX_IDENTIFIER - hash.len());
+        identifier.truncate(MAX_IDENTIFIER_LENGTH - hash.len());
         identifier.push_str(&hash);
     }
     if scope.reserves(&identifier) {
@@ -115,7 +113,7 @@ pub fn sanitise(name: &str, scope: Scope) -> String {
     identifier
 }
 
-/// Whether `text` is a plain ASCII identifier; says nothing about reserved words.
+/// Whether `text` is an ASCII identifier. Reserved words are not excluded.
 pub fn is_identifier(text: &str) -> bool {
     let mut chars = text.chars();
     chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_' || c == '$')
@@ -124,7 +122,7 @@ pub fn is_identifier(text: &str) -> bool {
 
 /// Distinct identifiers for sorted, distinct originals.
 ///
-/// Every original counts as taken from the start: otherwise `a-b` could become `a_b` and be shadowed by a real `a_b`.
+/// All originals are taken from the start: otherwise `a-b` could become `a_b` and be shadowed by an original `a_b`.
 fn assign(originals: &[String], scope: Scope) -> Vec<String> {
     let mut taken: HashSet<String> = originals.iter().cloned().collect();
     let mut next_number: HashMap<String, usize> = HashMap::new();
@@ -147,7 +145,7 @@ fn assign(originals: &[String], scope: Scope) -> Vec<String> {
         .collect()
 }
 
-/// A hash that stays the same across builds and machines, unlike the standard library's.
+/// FNV-1a: unlike the standard library's hash, stable across builds and machines.
 pub(super) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -62,7 +62,7 @@ fn a_tool_may_be_called_like_a_global() {
 #[test]
 fn a_very_long_name_is_cut_and_ends_in_its_hash() {
     let long = sanitise(&"a".repeat(10_000), Scope::Global);
-    assert_eq!(long.len(), MAX_IDENTIFIER);
+    assert_eq!(long.len(), MAX_IDENTIFIER_LENGTH);
     assert_ne!(long, sanitise(&"a".repeat(10_001), Scope::Global));
 }
 

@@ -1,4 +1,4 @@
-//! A call that only needs its values filled in.
+//! Example calls: the required arguments of a tool with placeholder values.
 
 use serde_json::{Map, Value, json};
 
@@ -6,11 +6,13 @@ use super::super::backend::ToolRef;
 use super::super::names::is_identifier;
 use super::super::types::reference;
 
-/// Longest call, in bytes, of a tool whose name is not longer still.
+/// Maximum length of the printed arguments, in bytes.
 const MAX_CALL: usize = 500;
-/// How deep required objects are filled in.
+/// Maximum nesting depth of generated placeholder objects.
 const MAX_DEPTH: usize = 5;
-/// Longest example that is worth repeating, in bytes of JSON.
+/// Maximum number of fields of one generated object.
+const MAX_FIELDS: usize = 20;
+/// Maximum length of an example value that is copied from the schema, in bytes of JSON.
 const MAX_EXAMPLE: usize = 120;
 
 /// `await exa.web_search({ query: "…" })`: the required arguments, with examples or placeholders.
@@ -29,7 +31,7 @@ pub fn ready_call(tool: ToolRef<'_>) -> String {
     format!("await {}({text})", tool.spelling())
 }
 
-/// A value that `schema` would probably take.
+/// A value that `schema` probably accepts.
 fn placeholder(root: &Value, schema: &Value, depth: usize) -> Value {
     if depth == 0 {
         return Value::Null;
@@ -59,7 +61,7 @@ fn placeholder(root: &Value, schema: &Value, depth: usize) -> Value {
     }
 }
 
-/// What the schema itself offers as a value.
+/// The example, constant, default or first enum value that the schema declares.
 fn example(schema: &Value) -> Option<&Value> {
     let first = |keyword: &str| schema.get(keyword).and_then(Value::as_array).and_then(|values| values.first());
     let offered = first("examples")
@@ -106,7 +108,7 @@ fn array_for(root: &Value, schema: &Value, depth: usize) -> Value {
 
 fn object_for(root: &Value, schema: &Value, depth: usize) -> Value {
     let required = schema.get("required").and_then(Value::as_array);
-    let names = required.into_iter().flatten().filter_map(Value::as_str).take(20);
+    let names = required.into_iter().flatten().filter_map(Value::as_str).take(MAX_FIELDS);
     let field = |name: &str| {
         let value = schema.get("properties").and_then(|properties| properties.get(name));
         (name.to_owned(), value.map_or_else(|| json!("…"), |value| placeholder(root, value, depth - 1)))
@@ -114,7 +116,7 @@ fn object_for(root: &Value, schema: &Value, depth: usize) -> Value {
     Value::Object(names.map(field).collect::<Map<_, _>>())
 }
 
-/// JSON as a JavaScript literal. `__proto__` as a plain key would set the prototype, so it is computed.
+/// Prints JSON as a JavaScript literal. `__proto__` is printed as a computed key: as a plain key it would set the prototype.
 fn print(out: &mut String, value: &Value) {
     match value {
         Value::Object(fields) if fields.is_empty() => out.push_str("{}"),

@@ -1,4 +1,4 @@
-//! The index of one snapshot.
+//! The search index of one catalog snapshot: built once, then read-only.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -10,16 +10,16 @@ use serde_json::Value;
 use super::super::backend::ToolRef;
 use super::super::distance;
 use super::super::snapshot::Catalog;
-use super::act::{self, Act};
-use super::thing::{Siblings, parameters};
+use super::operation::{self, Operation};
+use super::resource::{RelatedTools, parameters};
 use super::words::{joined, proper_names, words};
 use super::{Hit, meaning, values};
 
-/// How fast more of the same word stops to matter, and how much a long text is held against a tool.
+/// The BM25 parameters: term frequency saturation and length normalisation.
 const K1: f32 = 1.2;
 const B: f32 = 0.4;
 
-/// What a word is worth, by where a tool says it.
+/// The weight of a word, by where it occurs in a tool.
 mod weight {
     pub(super) const NAME: f32 = 4.0;
     pub(super) const TITLE: f32 = 2.0;
@@ -28,49 +28,54 @@ mod weight {
     pub(super) const FIRST_SENTENCE: f32 = 1.5;
     pub(super) const DESCRIPTION: f32 = 0.7;
     pub(super) const PARAMETER: f32 = 0.6;
-    pub(super) const SIBLING: f32 = 0.2;
+    pub(super) const RELATED_PARAMETER: f32 = 0.2;
 }
 
-/// What a match of the meaning is worth where the word itself does not match, and beside it.
-const MEANING: f32 = 0.5;
-/// What a match of a word that is hinted at is worth.
-const HINT: f32 = 0.5;
-/// What a match of a word that was probably meant is worth.
-const RESCUED: f32 = 0.7;
-/// What the verb of an order is worth: it says what is done, and the other words to what.
-const VERB: f32 = 0.6;
-/// What is left of a tool's score where it covers none of the words, and where the task says nothing of its name.
-const UNCOVERED: f32 = 0.3;
-const UNNAMED: f32 = 0.7;
-/// What is left of a tool's score where two for the same thing come before it.
-const REPEATED: f32 = 0.8;
-/// More than any sum of words: an exact name goes first.
-const EXACT: f32 = 10_000.0;
+/// Weight of a synonym match. A word that has synonyms gets the rest of its weight from an exact match.
+const SYNONYM_WEIGHT: f32 = 0.5;
+/// Weight of a match of a hint.
+const HINT_WEIGHT: f32 = 0.5;
+/// Weight of a fuzzy match.
+const FUZZY_WEIGHT: f32 = 0.7;
+/// Weight of the verb that a query begins with: the other words name the resource, which matters more.
+const VERB_WEIGHT: f32 = 0.6;
+/// Score factor of a tool that matches none of the query's words; rises to 1 with the share of matched words.
+const MIN_COVERAGE_FACTOR: f32 = 0.3;
+/// Score factor of a tool none of whose name's words the query contains; rises to 1 with their share.
+const MIN_NAME_FACTOR: f32 = 0.7;
+/// Score factor from the third tool for one resource on.
+const REPEATED_RESOURCE_FACTOR: f32 = 0.8;
+/// Added for an exact name. Greater than any sum of word scores.
+const EXACT_NAME_SCORE: f32 = 10_000.0;
 
-/// Words of a description that are read, words of a query that are used, and letters of a query that are looked at.
+/// Maximum number of indexed words of a description.
 const MAX_DESCRIPTION_WORDS: usize = 300;
+/// Maximum number of words of a query, a title or a tag.
 const MAX_QUERY_WORDS: usize = 32;
-const MAX_QUERY: usize = 2_000;
+/// Maximum number of characters of a query.
+const MAX_QUERY_CHARS: usize = 2_000;
+/// Maximum number of tools' words that one unknown word is matched to.
+const MAX_FUZZY_MATCHES: usize = 5;
 
-/// A word or a group of meaning, as a number.
+/// A word or a synonym group, as a number.
 type Term = u32;
 
-/// All tools of a snapshot, ready to be searched.
+/// The index over all tools of a snapshot. A tool's id is its position in the order of backend and name.
 pub(crate) struct Index {
-    /// Sorted, so that a rescue is the same every time.
+    /// Sorted, so that fuzzy matches are deterministic.
     terms: BTreeMap<String, Term>,
     groups: HashMap<usize, Term>,
     scorer: Scorer<usize, Term>,
-    /// By term, what the scorer gives each tool for it, once that was asked: the same verbs are in every other task.
-    found: Vec<OnceLock<Vec<(usize, f32)>>>,
+    /// Score cache: for each term the matching tools with their scores, filled when a query first uses the term.
+    matches: Vec<OnceLock<Vec<(usize, f32)>>>,
     positions: Vec<(usize, usize)>,
-    /// The words of each tool's name that are not its verb, each as the terms that stand for it.
+    /// For each tool, the resource words of its name, each as the terms that match it.
     names: Vec<Vec<Vec<Term>>>,
-    /// The number of each tool's thing: tools of one backend that are about the same share it.
-    things: Vec<usize>,
-    /// What each tool does.
-    acts: Vec<&'static [Act]>,
-    /// From a name without case and separators to the tools that bear it.
+    /// For each tool, the id of the first tool of its backend for the same resource.
+    resources: Vec<usize>,
+    /// For each tool, its operations.
+    operations: Vec<&'static [Operation]>,
+    /// From a name without case and separators to the tools of that name.
     exact: HashMap<String, BTreeSet<usize>>,
 }
 
@@ -86,24 +91,25 @@ impl Index {
             terms: BTreeMap::new(),
             groups: HashMap::new(),
             scorer: Scorer::new(),
-            found: Vec::new(),
+            matches: Vec::new(),
             positions: Vec::new(),
             names: Vec::new(),
-            things: Vec::new(),
-            acts: Vec::new(),
+            resources: Vec::new(),
+            operations: Vec::new(),
             exact: HashMap::new(),
         };
         let mut documents = Vec::new();
         let mut first = 0;
         for (b, backend) in catalog.backends().iter().enumerate() {
-            let siblings = Siblings::of(backend);
+            let related = RelatedTools::of(backend);
             for (t, entry) in backend.tools().iter().enumerate() {
                 let tool = ToolRef { backend, entry };
-                index.remember_names(tool);
-                index.acts.push(act::done(&tool.tool().name, tool.tool().description().unwrap_or_default()));
-                documents.push(index.frequencies(tool, &siblings, t));
-                index.names.push(siblings.thing(t).iter().map(|word| index.terms_of(word)).collect());
-                index.things.push(first + siblings.first(t));
+                index.add_exact_names(tool);
+                let description = tool.tool().description().unwrap_or_default();
+                index.operations.push(operation::tool_operations(&tool.tool().name, description));
+                documents.push(index.document(tool, &related, t));
+                index.names.push(related.resource(t).iter().map(|word| index.terms_of(word)).collect());
+                index.resources.push(first + related.group(t));
                 index.positions.push((b, t));
             }
             first += backend.tools().len();
@@ -113,57 +119,63 @@ impl Index {
         for (id, document) in documents.into_iter().enumerate() {
             index.scorer.upsert(&id, document.embedding(average));
         }
-        index.found.resize_with(index.terms.len() + index.groups.len(), OnceLock::new);
+        index.matches.resize_with(index.terms.len() + index.groups.len(), OnceLock::new);
         index
     }
 
-    fn remember_names(&mut self, tool: ToolRef<'_>) {
+    fn add_exact_names(&mut self, tool: ToolRef<'_>) {
         let id = self.positions.len();
         for name in [tool.tool().name.clone(), tool.entry.identifier().to_owned(), tool.path(), tool.spelling()] {
             self.exact.entry(fold(&name)).or_default().insert(id);
         }
     }
 
-    fn frequencies(&mut self, tool: ToolRef<'_>, siblings: &Siblings, t: usize) -> Document {
+    fn document(&mut self, tool: ToolRef<'_>, related: &RelatedTools, t: usize) -> Document {
         let mut document = Document::default();
         let described = tool.tool();
-        self.say(&mut document, &described.name, weight::NAME, usize::MAX);
-        self.say(&mut document, tool.backend.name(), weight::BACKEND, usize::MAX);
+        self.index_text(&mut document, &described.name, weight::NAME, usize::MAX);
+        self.index_text(&mut document, tool.backend.name(), weight::BACKEND, usize::MAX);
         let title = described.raw().get("title").or_else(|| described.raw().pointer("/annotations/title"));
-        self.say(&mut document, title.and_then(Value::as_str).unwrap_or_default(), weight::TITLE, MAX_QUERY_WORDS);
+        self.index_text(
+            &mut document,
+            title.and_then(Value::as_str).unwrap_or_default(),
+            weight::TITLE,
+            MAX_QUERY_WORDS,
+        );
         for tag in tool.backend.tags() {
-            self.say(&mut document, tag, weight::TAG, MAX_QUERY_WORDS);
+            self.index_text(&mut document, tag, weight::TAG, MAX_QUERY_WORDS);
         }
         let description = described.description().unwrap_or_default();
         let (first, rest) = first_sentence(description);
-        self.say(&mut document, first, weight::FIRST_SENTENCE, MAX_DESCRIPTION_WORDS);
-        self.say(&mut document, rest, weight::DESCRIPTION, MAX_DESCRIPTION_WORDS);
+        self.index_text(&mut document, first, weight::FIRST_SENTENCE, MAX_DESCRIPTION_WORDS);
+        self.index_text(&mut document, rest, weight::DESCRIPTION, MAX_DESCRIPTION_WORDS);
         for name in parameters(tool) {
-            self.say(&mut document, name, weight::PARAMETER, MAX_QUERY_WORDS);
+            self.index_text(&mut document, name, weight::PARAMETER, MAX_QUERY_WORDS);
         }
-        for word in siblings.beside(t) {
-            self.say(&mut document, word, weight::SIBLING, MAX_QUERY_WORDS);
+        for word in related.parameters_of_others(t) {
+            self.index_text(&mut document, word, weight::RELATED_PARAMETER, MAX_QUERY_WORDS);
         }
         document
     }
 
-    /// A word's own term, and those of its groups.
+    /// The terms that match a word: its own and those of its synonym groups.
     fn terms_of(&self, word: &str) -> Vec<Term> {
         self.terms.get(word).copied().into_iter().chain(self.groups_of(word)).collect()
     }
 
-    /// The groups of meaning that a word is in, as far as a tool uses them.
+    /// The synonym groups of a word that occur in the index.
     fn groups_of(&self, word: &str) -> impl Iterator<Item = Term> {
         meaning::groups(word).iter().filter_map(|group| self.groups.get(group).copied())
     }
 
-    /// The words that a word hints at, as far as a tool uses them.
+    /// The words that a word hints at and that occur in the index.
     fn hints_of(&self, word: &str) -> impl Iterator<Item = Term> {
         meaning::hints(word).iter().filter_map(|hint| self.terms.get(hint).copied())
     }
 
-    fn say(&mut self, document: &mut Document, text: &str, weight: f32, most: usize) {
-        for word in words(text).into_iter().take(most) {
+    /// Adds up to `max_words` words of `text` to `document`, with their synonym groups.
+    fn index_text(&mut self, document: &mut Document, text: &str, weight: f32, max_words: usize) {
+        for word in words(text).into_iter().take(max_words) {
             document.length += 1.0;
             for group in meaning::groups(&word) {
                 let next = self.next_term();
@@ -182,16 +194,16 @@ impl Index {
 
     /// The best `limit` tools for `query`.
     pub(crate) fn search(&self, catalog: &Catalog, query: &str, limit: usize, tag: Option<&str>) -> Vec<Hit> {
-        let query = query.char_indices().nth(MAX_QUERY).map_or(query, |(end, _)| &query[..end]);
+        let query = query.char_indices().nth(MAX_QUERY_CHARS).map_or(query, |(end, _)| &query[..end]);
         let mut scores = self.score(query);
         for id in self.named(query) {
             if let Some(score) = scores.get_mut(id) {
-                *score += EXACT;
+                *score += EXACT_NAME_SCORE;
             }
         }
         let mut ranked: Vec<(usize, f32)> = scores.into_iter().enumerate().filter(|&(_, score)| score > 0.0).collect();
         sort(&mut ranked);
-        self.vary(&mut ranked);
+        self.diversify(&mut ranked);
         ranked
             .into_iter()
             .filter_map(|(id, score)| {
@@ -205,63 +217,66 @@ impl Index {
             .collect()
     }
 
-    /// Lets another thing pass where two tools for one thing come before: the third says little that they do not.
-    fn vary(&self, ranked: &mut [(usize, f32)]) {
+    /// Lowers the score of a tool that follows two better ones for the same resource, so that other resources appear.
+    fn diversify(&self, ranked: &mut [(usize, f32)]) {
         let mut seen: HashMap<usize, usize> = HashMap::new();
         for (id, score) in ranked.iter_mut() {
-            let Some(thing) = self.things.get(*id) else { continue };
-            let count = seen.entry(*thing).or_default();
+            let Some(resource) = self.resources.get(*id) else { continue };
+            let count = seen.entry(*resource).or_default();
             if *count >= 2 {
-                *score *= REPEATED;
+                *score *= REPEATED_RESOURCE_FACTOR;
             }
             *count += 1;
         }
         sort(ranked);
     }
 
-    /// BM25 over the words of `query`, times the share of them that a tool covers, times how its act fits and how much
-    /// of its name is asked for. In the order of ids.
+    /// The score of each tool, by id: BM25 over the words of `query`, times factors for the share of words that the tool
+    /// matches, for its operation, and for the share of its name that the query contains.
     fn score(&self, query: &str) -> Vec<f32> {
         let names = proper_names(query);
-        let verb = act::verb(query);
+        let verb = operation::query_verb(query);
         let mut totals = vec![Total::default(); self.positions.len()];
         let mut known: f32 = 0.0;
-        let mut said: BTreeSet<Term> = BTreeSet::new();
+        let mut query_terms: BTreeSet<Term> = BTreeSet::new();
         let joined = joined(query).into_iter().filter(|word| self.terms.contains_key(word)).take(MAX_QUERY_WORDS);
-        for (word, counted) in asked(query).into_iter().map(|word| (word, 1.0)).chain(joined.map(|word| (word, 0.0))) {
-            let weight = if verb.as_ref() == Some(&word) { VERB } else { 1.0 };
+        for (word, counted) in
+            query_words(query).into_iter().map(|word| (word, 1.0)).chain(joined.map(|word| (word, 0.0)))
+        {
+            let weight = if verb.as_ref() == Some(&word) { VERB_WEIGHT } else { 1.0 };
             let scores = self.score_word(&word, !names.contains(&word));
             if totals.iter_mut().zip(scores).fold(false, |any, (total, score)| total.add(weight * score) || any) {
                 known += counted;
             }
-            said.extend(self.terms_of(&word));
-            said.extend(self.hints_of(&word));
+            query_terms.extend(self.terms_of(&word));
+            query_terms.extend(self.hints_of(&word));
         }
-        let wanted = act::wanted(query);
-        let about = self.acts.iter().zip(&self.names);
-        let whole = |(total, (done, name)): (Total, (&&[Act], &Vec<Vec<Term>>))| {
-            let covered = part(UNCOVERED, total.covered / known.max(1.0));
-            total.sum * covered * act::fit(&wanted, done) * part(UNNAMED, share_said(name, &said))
+        let wanted = operation::query_operations(query);
+        let tools = self.operations.iter().zip(&self.names);
+        let score = |(total, (operations, name)): (Total, (&&[Operation], &Vec<Vec<Term>>))| {
+            let coverage = factor(MIN_COVERAGE_FACTOR, total.covered / known.max(1.0));
+            let named = factor(MIN_NAME_FACTOR, share_of_name(name, &query_terms));
+            total.sum * coverage * operation::fit(&wanted, operations) * named
         };
-        totals.into_iter().zip(about).map(whole).collect()
+        totals.into_iter().zip(tools).map(score).collect()
     }
 
-    /// What each tool gets for one word. What is no word of any tool `may_be_a_slip`.
-    fn score_word(&self, word: &str, may_be_a_slip: bool) -> Vec<f32> {
+    /// The score of each tool for one word. `fuzzy` allows similarly spelt words if no tool uses the word.
+    fn score_word(&self, word: &str, fuzzy: bool) -> Vec<f32> {
         let groups: Vec<Term> = self.groups_of(word).collect();
         let hints: Vec<Term> = self.hints_of(word).collect();
         let mut scores = vec![0.0; self.positions.len()];
         for &term in &groups {
-            self.add_best(&mut scores, term, MEANING);
+            self.add_best(&mut scores, term, SYNONYM_WEIGHT);
         }
         for &term in &hints {
-            self.add_best(&mut scores, term, HINT);
+            self.add_best(&mut scores, term, HINT_WEIGHT);
         }
         if let Some(&term) = self.terms.get(word) {
-            self.add(&mut scores, term, if groups.is_empty() { 1.0 } else { 1.0 - MEANING });
-        } else if may_be_a_slip && groups.is_empty() && hints.is_empty() {
-            for term in self.rescue(word) {
-                self.add_best(&mut scores, term, RESCUED);
+            self.add(&mut scores, term, if groups.is_empty() { 1.0 } else { 1.0 - SYNONYM_WEIGHT });
+        } else if fuzzy && groups.is_empty() && hints.is_empty() {
+            for term in self.fuzzy_match(word) {
+                self.add_best(&mut scores, term, FUZZY_WEIGHT);
             }
         }
         scores
@@ -284,7 +299,7 @@ impl Index {
     }
 
     fn matches(&self, term: Term) -> &[(usize, f32)] {
-        let slot = usize::try_from(term).ok().and_then(|term| self.found.get(term));
+        let slot = usize::try_from(term).ok().and_then(|term| self.matches.get(term));
         slot.map_or(&[], |slot| slot.get_or_init(|| self.look_up(term)))
     }
 
@@ -293,9 +308,8 @@ impl Index {
         self.scorer.matches(&query).into_iter().map(|found| (found.id, found.score)).collect()
     }
 
-    /// The known words that an unknown one was probably meant to be: the nearest, or those it abbreviates.
-    fn rescue(&self, word: &str) -> Vec<Term> {
-        const MAX_RESCUES: usize = 5;
+    /// The indexed words that an unknown word probably means: the nearest by edit distance, or those it abbreviates.
+    fn fuzzy_match(&self, word: &str) -> Vec<Term> {
         let length = word.chars().count();
         let bound = match length {
             0..=3 => 0,
@@ -313,10 +327,15 @@ impl Index {
         }
         found.sort();
         let nearest = found.first().map_or(0, |(steps, ..)| *steps);
-        found.into_iter().take_while(|(steps, ..)| *steps == nearest).take(MAX_RESCUES).map(|(.., term)| term).collect()
+        found
+            .into_iter()
+            .take_while(|(steps, ..)| *steps == nearest)
+            .take(MAX_FUZZY_MATCHES)
+            .map(|(.., term)| term)
+            .collect()
     }
 
-    /// The tools that `query` names: as a whole, or with a word that can only be a name.
+    /// The tools whose name is the whole query or a word of it with `_`, `-` or `.`.
     fn named(&self, query: &str) -> BTreeSet<usize> {
         let mut ids = self.exact.get(&fold(query)).cloned().unwrap_or_default();
         for word in query.split_whitespace() {
@@ -329,29 +348,29 @@ impl Index {
     }
 }
 
-/// From `least` where `share` is nothing to one where it is everything.
-fn part(least: f32, share: f32) -> f32 {
+/// Interpolates from `least` at a share of 0 to 1 at a share of 1.
+fn factor(least: f32, share: f32) -> f32 {
     least + (1.0 - least) * share.min(1.0)
 }
 
-/// Best first. Ids follow backend and name, so they settle what the score leaves open.
+/// Sorts best first. Equal scores are ordered by id, which is the order of backend and name.
 fn sort(ranked: &mut [(usize, f32)]) {
     ranked.sort_by(|(a, x), (b, y)| y.total_cmp(x).then(a.cmp(b)));
 }
 
-/// The distinct words of a query, and those for what its values look like.
-fn asked(query: &str) -> Vec<String> {
-    let mut asked: Vec<String> = Vec::new();
+/// The distinct stemmed words of a query without numbers, followed by the words for its values.
+fn query_words(query: &str) -> Vec<String> {
+    let mut distinct: Vec<String> = Vec::new();
     for word in words(query).into_iter().chain(values::kinds(query)) {
-        if !asked.contains(&word) && !word.chars().all(|c| c.is_ascii_digit()) {
-            asked.push(word);
+        if !distinct.contains(&word) && !word.chars().all(|c| c.is_ascii_digit()) {
+            distinct.push(word);
         }
     }
-    asked.truncate(MAX_QUERY_WORDS);
-    asked
+    distinct.truncate(MAX_QUERY_WORDS);
+    distinct
 }
 
-/// What a tool got so far, and for how many words.
+/// The score of a tool over the words so far, and the number of words that matched.
 #[derive(Default, Clone, Copy)]
 struct Total {
     sum: f32,
@@ -359,7 +378,7 @@ struct Total {
 }
 
 impl Total {
-    /// Whether there was something to add.
+    /// Adds the score of one word; returns whether the word matched.
     fn add(&mut self, score: f32) -> bool {
         let matched = score > 0.0;
         if matched {
@@ -370,13 +389,13 @@ impl Total {
     }
 }
 
-/// How much of a name was said. A name that is all verb has nothing to leave unsaid.
-fn share_said(name: &[Vec<Term>], said: &BTreeSet<Term>) -> f32 {
-    let count = name.iter().filter(|terms| terms.iter().any(|term| said.contains(term))).count();
+/// The share of a name's words that the query contains; 1 for a name without resource words.
+fn share_of_name(name: &[Vec<Term>], query: &BTreeSet<Term>) -> f32 {
+    let count = name.iter().filter(|terms| terms.iter().any(|term| query.contains(term))).count();
     if name.is_empty() { 1.0 } else { count as f32 / name.len() as f32 }
 }
 
-/// How often a tool says which term, weighted.
+/// The weighted term frequencies of one tool.
 #[derive(Default)]
 struct Document {
     frequencies: BTreeMap<Term, f32>,
@@ -392,13 +411,13 @@ impl Document {
     }
 }
 
-/// A name without case and separators. What has no letter is kept, so that `_` and `🔥` do not all become one.
+/// Removes case and separators from a name. A name without letters and digits is kept, so that `_` and `🔥` stay distinct.
 fn fold(name: &str) -> String {
     let letters: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     if letters.is_empty() { name.to_owned() } else { letters }
 }
 
-/// Splits after the first sentence or line.
+/// Splits after the first sentence or paragraph.
 fn first_sentence(text: &str) -> (&str, &str) {
     let end = [". ", ".\n", "\n\n", "! ", "? "].iter().filter_map(|mark| text.find(mark)).min();
     end.and_then(|end| text.split_at_checked(end + 1)).unwrap_or((text, ""))

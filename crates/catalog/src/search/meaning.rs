@@ -1,20 +1,20 @@
-//! Words that mean the same to someone who describes a task.
+//! Synonym lookup: the groups of synonyms and the hints of a word.
 //!
-//! A tool that uses one word of a group is found by the others, for less than by its own. A word with two meanings is
-//! in two groups: a calendar's event is scheduled by what creates it. The words themselves are in `thesaurus`.
+//! A tool that uses one word of a group matches a query that uses another, with a lower score than an exact match. A
+//! word with two meanings is in two groups: `schedule` both creates and plans. The tables are in `thesaurus`.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use super::thesaurus::{SAID, SAME};
+use super::thesaurus::{HINTS, SYNONYMS};
 use super::words::stem;
 
-/// The groups that a stemmed word belongs to.
+/// The synonym groups that a stemmed word belongs to, as indices into [`SYNONYMS`].
 pub(super) fn groups(stemmed: &str) -> &'static [usize] {
     static BY_WORD: OnceLock<HashMap<String, Vec<usize>>> = OnceLock::new();
     let by_word = BY_WORD.get_or_init(|| {
         let mut by_word: HashMap<String, Vec<usize>> = HashMap::new();
-        for (n, words) in SAME.iter().enumerate() {
+        for (n, words) in SYNONYMS.iter().enumerate() {
             for word in words.split_whitespace() {
                 by_word.entry(stem(word)).or_default().push(n);
             }
@@ -24,12 +24,12 @@ pub(super) fn groups(stemmed: &str) -> &'static [usize] {
     by_word.get(stemmed).map_or(&[], Vec::as_slice)
 }
 
-/// The stemmed words of tools that a stemmed word makes a task about.
+/// The stemmed tool words that a stemmed query word hints at.
 pub(super) fn hints(stemmed: &str) -> &'static [String] {
     static BY_WORD: OnceLock<HashMap<String, Vec<String>>> = OnceLock::new();
     let by_word = BY_WORD.get_or_init(|| {
         let mut by_word: HashMap<String, Vec<String>> = HashMap::new();
-        for (tools_say, people_say) in SAID {
+        for (tools_say, people_say) in HINTS {
             for word in people_say.split_whitespace() {
                 by_word.entry(stem(word)).or_default().push(stem(tools_say));
             }
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_group_names_a_word_once() {
-        for words in SAME {
+        for words in SYNONYMS {
             let distinct: HashSet<String> = words.split_whitespace().map(stem).collect();
             assert_eq!(distinct.len(), words.split_whitespace().count(), "{words:?}");
         }
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_hint_is_named_once() {
-        for (tools_say, people_say) in SAID {
+        for (tools_say, people_say) in HINTS {
             let distinct: HashSet<String> = people_say.split_whitespace().map(stem).collect();
             assert_eq!(distinct.len(), people_say.split_whitespace().count(), "{tools_say}");
             assert!(!distinct.contains(&stem(tools_say)), "{tools_say}");

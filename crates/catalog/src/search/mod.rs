@@ -1,22 +1,22 @@
-//! From a task in words to the tools that do it.
+//! Full-text search: from the description of a task to the tools that perform it.
 //!
-//! BM25 over what a tool says of itself: its name counts most, then its backend's name and tags, its description, and
-//! its parameters. Words are split and stemmed by our own tokenizer (`words`), words of one meaning count for each
-//! other (`meaning`), and a word that no tool uses is taken for a slip or an abbreviation of one that they do use.
+//! BM25 over the tool's name (highest weight), its backend's name and tags, its description, and its parameter names.
+//! `words` splits and stems text, `meaning` matches synonyms, and a query word that no tool uses is matched to a
+//! similarly spelt word or to a word that it abbreviates.
 //!
-//! What a task wants done (`act`) decides between the tools for one thing, what its values look like (`values`) says
-//! what nobody spells out, and the tools for one thing lend each other their words (`thing`).
+//! `operation` (create, remove, change, read) ranks the tools for one resource, `values` derives words from the form of
+//! values in the query (`notes.md` is a file), and `resource` groups the tools for one resource so that they share
+//! their parameter names.
 //!
-//! The order is total: score, then backend, then name. No randomness, no clock, nothing learnt from search to search.
-//! It does not understand a task: who describes a thing in words that neither the tool nor the `thesaurus` has will not
-//! find it.
+//! The order is total: score, then backend, then name. No randomness, no clock, no state between searches. There is no
+//! semantic model: a query whose words occur neither in a tool nor in the `thesaurus` does not find the tool.
 
-mod act;
 mod call;
 mod index;
 mod meaning;
+mod operation;
+mod resource;
 mod thesaurus;
-mod thing;
 mod values;
 mod words;
 
@@ -25,23 +25,23 @@ pub(super) use index::Index;
 use super::backend::ToolRef;
 use super::types;
 
-/// Longest description of a hit, in characters.
+/// Maximum length of a hit's description, in characters.
 const MAX_DESCRIPTION: usize = 200;
 
-/// A tool that fits a task.
+/// A tool that matches a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
     /// The backend's original name.
     pub backend: String,
     /// The tool's original name.
     pub tool: String,
-    /// What it does: one line, bounded.
+    /// The tool's description on one line, at most 200 characters.
     pub description: String,
     /// Its TypeScript signature.
     pub signature: String,
-    /// A call that is ready to be filled in: `await exa.web_search({ query: "…" })`.
+    /// A call with placeholder arguments: `await exa.web_search({ query: "…" })`.
     pub call: String,
-    /// How well it fits; comparable within one search only.
+    /// Relevance; comparable within one search only.
     pub score: f32,
 }
 
@@ -60,7 +60,7 @@ impl Hit {
 
 pub use call::ready_call;
 
-/// `text` on one line, cut after a word where it is long.
+/// Collapses whitespace and control characters to single spaces and truncates at a word boundary with `…`.
 pub fn one_line(text: &str) -> String {
     let mut line = String::new();
     let mut length = 0;

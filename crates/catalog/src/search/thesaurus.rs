@@ -1,13 +1,13 @@
-//! What people say, and the words that tools use for it.
+//! The synonym tables of the search.
 //!
-//! Two tables. In [`SAME`] every word of a line stands for every other. [`SAID`] goes one way: on the left a word that
-//! tools use, on the right words that make a task about it but that no one would name the tool by. Rain is a matter of
-//! the forecast, and a forecast is not always about rain.
+//! In [`SYNONYMS`] every word of a line matches every other word of it. [`HINTS`] is directed: on the left a word that
+//! tools use, on the right words of queries that imply it. `rain` implies `forecast`, but `forecast` does not imply
+//! `rain`.
 //!
-//! An entry belongs here if it would be in a dictionary or in the glossary of a trade, not because one task needs it.
+//! Add an entry only if a dictionary or the glossary of a field has it, not to make one query succeed.
 
 /// Words of one meaning.
-pub(super) const SAME: &[&str] = &[
+pub(super) const SYNONYMS: &[&str] = &[
     // Verbs
     "create add new make insert register open file schedule book send post put start submit",
     "delete remove erase drop destroy discard trash cancel forget clear uninstall purge evict wipe",
@@ -129,7 +129,7 @@ pub(super) const SAME: &[&str] = &[
 ];
 
 /// A word of tools, and what makes a task about it.
-pub(super) const SAID: &[(&str, &str)] = &[
+pub(super) const HINTS: &[(&str, &str)] = &[
     // Files
     ("file", "script readme dockerfile makefile source config log disk"),
     ("directory", "path disk"),

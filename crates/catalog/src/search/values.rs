@@ -1,8 +1,8 @@
-//! What the values in a task look like: `notes.md` is a file though nobody says so.
+//! Derives words from the form of values in a query: `notes.md` adds `file`, an address with `@` adds `email`.
 
 use super::words::stem;
 
-/// Endings of files that people name in a task.
+/// File extensions that mark a word as a file name.
 const EXTENSIONS: &[&str] = &[
     "bat", "bmp", "c", "cfg", "conf", "cpp", "cs", "css", "csv", "doc", "docx", "env", "gif", "go", "gz", "h", "hpp",
     "html", "ini", "ipynb", "java", "jpeg", "jpg", "js", "json", "jsx", "kt", "lock", "log", "lua", "md", "mp3", "mp4",
@@ -10,9 +10,9 @@ const EXTENSIONS: &[&str] = &[
     "ts", "tsv", "tsx", "txt", "wav", "webp", "xls", "xlsx", "xml", "yaml", "yml", "zip",
 ];
 
-/// The stemmed words for the kinds of value that `task` mentions.
-pub(super) fn kinds(task: &str) -> Vec<String> {
-    task.split_whitespace().filter_map(kind).map(stem).collect()
+/// The stemmed words for the kinds of value that occur in `query`.
+pub(super) fn kinds(query: &str) -> Vec<String> {
+    query.split_whitespace().filter_map(kind).map(stem).collect()
 }
 
 fn kind(word: &str) -> Option<&'static str> {

@@ -1,9 +1,9 @@
-//! Text as words: split as programmers join them, lower case, without endings.
+//! Tokenizer and stemmer: splits identifiers and prose into lower-case words and removes English endings.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// Words that say nothing about a task.
+/// Words that the index and queries ignore. Sorted.
 const STOP_WORDS: &[&str] = &[
     "a",
     "about",
@@ -135,7 +135,7 @@ const STOP_WORDS: &[&str] = &[
     "your",
 ];
 
-/// Verbs that change within: what was and what it comes from.
+/// Irregular verb forms, each with its base form.
 const IRREGULAR: &str = "began begin, bought buy, broke break, broken break, brought bring, built build, caught catch, chose \
     choose, chosen choose, came come, drew draw, drawn draw, drove drive, driven drive, fell fall, \
     fallen fall, felt feel, forgot forget, forgotten forget, gave give, given give, gone go, went go, \
@@ -158,12 +158,12 @@ pub(super) fn words(text: &str) -> Vec<String> {
     out
 }
 
-/// Neighbours of `text` written as one word, stemmed: `time zone` may be a `timezone`, and `on call` an `oncall`.
+/// Adjacent words of `text` joined to one word, stemmed: `time zone` also matches `timezone`, `on call` matches `oncall`.
 pub(super) fn joined(text: &str) -> Vec<String> {
     plain_words(text).windows(2).map(|pair| stem(&pair.concat())).collect()
 }
 
-/// The stemmed words of `text` that are names of someone or something: upper case inside a sentence of lower case.
+/// The stemmed words of `text` that are proper names: capitalised inside a sentence that is not all capitalised.
 pub(super) fn proper_names(text: &str) -> Vec<String> {
     let runs: Vec<&str> = text.split_whitespace().collect();
     let is_upper = |run: &&str| run.starts_with(char::is_uppercase);
@@ -173,14 +173,14 @@ pub(super) fn proper_names(text: &str) -> Vec<String> {
     runs.iter().skip(1).filter(|run| is_upper(run)).flat_map(|run| words(run)).collect()
 }
 
-/// The words of `text` in lower case.
+/// The unstemmed words of `text` in lower case, stop words included.
 pub(super) fn plain_words(text: &str) -> Vec<String> {
     let runs = text.split(|c: char| !c.is_alphanumeric() && c != '\'');
     let lower = |part: &str| part.chars().filter(|c| *c != '\'').flat_map(char::to_lowercase).collect::<String>();
     runs.flat_map(parts).map(lower).filter(|word| !word.is_empty()).collect()
 }
 
-/// `HTTPServerName` as `HTTP`, `Server`, `Name`; digits stay with the letters before them.
+/// Splits camel case: `HTTPServerName` gives `HTTP`, `Server`, `Name`. Digits stay with the letters before them.
 fn parts(run: &str) -> Vec<&str> {
     let chars: Vec<(usize, char)> = run.char_indices().collect();
     let mut parts = Vec::new();
@@ -197,8 +197,8 @@ fn parts(run: &str) -> Vec<&str> {
     parts
 }
 
-/// A word without its common English endings: `files`, `filing` and `filed` are one. Crude on purpose: what matters is
-/// that the same is done to both sides.
+/// Removes common English endings, so that `files`, `filing` and `filed` have one stem. The stem need not be a word:
+/// index and query are stemmed alike.
 pub(super) fn stem(word: &str) -> String {
     let word = irregular(word).unwrap_or(word);
     if !word.is_ascii() || word.len() <= 3 {
@@ -216,7 +216,7 @@ pub(super) fn stem(word: &str) -> String {
     base
 }
 
-/// What an irregular form comes from.
+/// The base form of an irregular verb form.
 fn irregular(word: &str) -> Option<&'static str> {
     static BASES: OnceLock<HashMap<&str, &str>> = OnceLock::new();
     BASES.get_or_init(|| IRREGULAR.split(", ").filter_map(|pair| pair.split_once(' ')).collect()).get(word).copied()
@@ -252,7 +252,7 @@ fn without_ending(word: &str) -> &str {
     word.strip_suffix("ion").filter(|base| base.len() >= 4 && base.ends_with(['t', 's'])).unwrap_or(word)
 }
 
-/// `runn` as `run`, but `call` as it is.
+/// Removes a doubled final consonant: `runn` becomes `run`. `call` and `pass` stay.
 fn undouble(base: &str) -> &str {
     let mut last = base.bytes().rev();
     match (last.next(), last.next()) {

@@ -1,4 +1,4 @@
-//! Whole declarations: one tool, or a `.d.ts` of all.
+//! Declarations on several lines: of one tool, or a `.d.ts` file of all tools.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use super::{print, result_schema};
 
 const BOUNDS: Bounds = Bounds { depth: 24, nodes: 3_000, fields: 500, literals: 100 };
 
-/// The globals of the sandbox that are there whatever backends there are.
+/// The declarations of the sandbox's globals, which do not depend on the backends.
 const GLOBALS: &str = "\
 /** What a tool takes, as its backend describes it. */
 interface ToolInterface {
@@ -110,7 +110,7 @@ fn documentation(tool: ToolRef<'_>) -> Vec<String> {
     lines
 }
 
-/// Writes what was named, and what that names in turn.
+/// Writes the pending named types and the types that these name.
 fn write_pending(out: &mut String, root: &Value, types: &mut Declared) {
     while let Some((name, pointer)) = types.pending.pop() {
         let shape = Shaper::new(root, BOUNDS, References::Declare(types)).body(&pointer);
@@ -129,7 +129,7 @@ fn write_pending(out: &mut String, root: &Value, types: &mut Declared) {
     }
 }
 
-/// `tools` and `__backends`: every backend under both its spellings.
+/// `tools` and `__backends`: every backend under its identifier and its original name.
 fn registry_declaration(out: &mut String, registry: &str, catalog: &Catalog) {
     out.push_str(&format!("declare const {registry}: {{"));
     for backend in catalog.backends() {

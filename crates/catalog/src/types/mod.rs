@@ -1,11 +1,11 @@
 //! TypeScript from the JSON Schemas of tools.
 //!
-//! Three sizes: [`signature`] is one line for a search hit, [`tool_declaration`] all there is to say about one tool, and
-//! [`declaration`] a whole `.d.ts`, so that an editor completes the names of tools.
+//! Three sizes: [`signature`] is one line for a search hit, [`tool_declaration`] is the full declaration of one tool, and
+//! [`declaration`] is a whole `.d.ts` file for editors.
 //!
-//! The types are for readers and editors; what a call may carry is decided by the schema itself (`arguments`). So a
-//! schema that TypeScript can't express, or that is too deep or too large, becomes a wider type, never an error: the
-//! output always parses. Names and texts of a schema are quoted, escaped or left out, never pasted.
+//! The types are for readers and editors; calls are validated against the schema itself (`arguments`). A schema that
+//! TypeScript cannot express, or that is too deep or too large, becomes a wider type, never an error: the output always
+//! parses. Names and texts of a schema are quoted, escaped or omitted, never inserted verbatim.
 
 mod declare;
 mod print;
@@ -22,9 +22,9 @@ use super::Tool;
 
 pub(super) use signature::expected;
 
-/// The schema of the value that code receives.
+/// The schema of the value that a program receives.
 ///
-/// Servers built with FastMCP wrap a plain result into `{"result": …}` and mark it; the wrapper is removed for code.
+/// FastMCP servers wrap a plain result into `{"result": …}` and mark the schema; programs receive the unwrapped value.
 fn result_schema(tool: &Tool) -> Option<&Value> {
     let schema = tool.output_schema()?;
     let wrapped = schema.get("x-fastmcp-wrap-result").and_then(Value::as_bool) == Some(true);

@@ -1,4 +1,4 @@
-//! Types as text: on one line for a hit, or laid out with comments for a file.
+//! Prints types as TypeScript: on one line for a search hit, or on several lines with comments for a file.
 
 use super::super::names::is_identifier;
 use super::shape::{Field, Notes, Type};
@@ -6,16 +6,18 @@ use super::shape::{Field, Notes, Type};
 /// How a type is laid out.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Layout {
-    /// All on one line; of the comments only defaults.
+    /// All on one line; the only comments are defaults.
     Line,
-    /// A line a field, with documentation, indented by this many levels.
+    /// One field per line with documentation, indented by this many levels.
     Block(usize),
 }
 
 const INDENT: &str = "  ";
-/// Longest default shown in a comment.
+/// Maximum length of a default value in a comment, in characters.
 const MAX_DEFAULT: usize = 60;
-/// Longest documentation of one thing.
+/// Maximum length of the listed constraints in a comment, in characters.
+const MAX_CONSTRAINTS: usize = 240;
+/// Maximum length of a description in a comment, in characters.
 const MAX_DOC: usize = 2_000;
 
 /// Appends `shape`.
@@ -43,7 +45,7 @@ fn joined(out: &mut String, members: &[Type], separator: &str, layout: Layout) {
     }
 }
 
-/// A type where only one operand fits.
+/// Appends `shape` as an operand: unions and intersections in parentheses.
 fn operand(out: &mut String, shape: &Type, layout: Layout) {
     let compound = matches!(shape, Type::Union(_) | Type::Intersection(_));
     if compound {
@@ -121,7 +123,7 @@ fn object(out: &mut String, fields: &[Field], omitted: usize, index: Option<&Typ
     }
 }
 
-/// Starts a member.
+/// Starts a member of an object type.
 fn begin(out: &mut String, layout: Layout) {
     match layout {
         Layout::Line => out.push(' '),
@@ -129,13 +131,13 @@ fn begin(out: &mut String, layout: Layout) {
     }
 }
 
-/// Starts a line.
+/// Starts an indented line.
 pub(super) fn line(out: &mut String, level: usize) {
     out.push('\n');
     out.push_str(&INDENT.repeat(level));
 }
 
-/// Appends documentation and starts the line that it documents.
+/// Appends a documentation comment and starts the line of the item that it documents.
 pub(super) fn doc(out: &mut String, lines: &[String], level: usize) {
     match lines {
         [] => return,
@@ -153,11 +155,11 @@ pub(super) fn doc(out: &mut String, lines: &[String], level: usize) {
     line(out, level);
 }
 
-/// What the documentation of a value says, line by line, safe inside a comment.
+/// The lines of a value's documentation comment, escaped.
 pub(super) fn doc_lines(notes: &Notes) -> Vec<String> {
     let mut lines: Vec<String> = notes.description.iter().flat_map(|text| text_lines(text)).collect();
     if !notes.constraints.is_empty() {
-        lines.push(comment(&cut(&notes.constraints.join(", "), 4 * MAX_DEFAULT)));
+        lines.push(comment(&cut(&notes.constraints.join(", "), MAX_CONSTRAINTS)));
     }
     if let Some(default) = &notes.default {
         lines.push(format!("@default {}", comment(&cut(default, MAX_DEFAULT))));
@@ -165,20 +167,20 @@ pub(super) fn doc_lines(notes: &Notes) -> Vec<String> {
     lines
 }
 
-/// A description as the lines of a comment.
+/// The lines of a description, truncated and escaped for a comment.
 pub(super) fn text_lines(text: &str) -> Vec<String> {
     cut(text.trim(), MAX_DOC).lines().map(|line| comment(line.trim_end())).collect()
 }
 
-/// Text that can neither end the comment it stands in nor disturb a terminal.
+/// Escapes text for a comment: it can neither end the comment nor contain control characters.
 fn comment(text: &str) -> String {
     let visible: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     visible.replace("*/", "*\\/")
 }
 
-/// The first `most` characters of `text`, with an ellipsis where some went.
-pub(super) fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
+/// The first `max` characters of `text`, followed by `…` if it was longer.
+pub(super) fn cut(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", &text[..end]),
     }

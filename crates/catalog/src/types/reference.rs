@@ -1,15 +1,15 @@
-//! Where a `$ref` points, inside its own document. Nothing is ever fetched.
+//! Resolves `$ref` within its own document. Remote references are never fetched.
 
 use serde_json::Value;
 
-/// The JSON pointer of a local reference (`#`, `#/$defs/x`), or `None` for one that leaves the document or names an anchor.
+/// The JSON pointer of a local reference (`#`, `#/$defs/x`), or `None` for a remote reference or an anchor.
 pub(crate) fn pointer(reference: &str) -> Option<String> {
     let fragment = reference.strip_prefix('#')?;
     let pointer = percent_decode(fragment)?;
     (pointer.is_empty() || pointer.starts_with('/')).then_some(pointer)
 }
 
-/// The schema that `$ref` of `schema` means within `root`, with its pointer.
+/// The target of `schema`'s `$ref` within `root`, with its pointer.
 pub(crate) fn target<'a>(root: &'a Value, schema: &Value) -> Option<(String, &'a Value)> {
     let pointer = pointer(schema.get("$ref")?.as_str()?)?;
     let target = root.pointer(&pointer)?;

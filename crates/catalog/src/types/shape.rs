@@ -1,7 +1,7 @@
-//! From a JSON Schema to the shape of a TypeScript type.
+//! Converts a JSON Schema to a TypeScript type.
 //!
-//! Bounded in depth and number of nodes: what lies beyond is `unknown`. Keywords that TypeScript can't express (`not`,
-//! `if`, `pattern` …) widen the type or end up in a comment.
+//! Bounded in depth and number of nodes: anything beyond is `unknown`. Keywords that TypeScript cannot express (`not`,
+//! `if`, `pattern` …) widen the type or appear in a comment.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use super::reference;
 /// A TypeScript type, ready to print.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Type {
-    /// A word of the language: `string`, `unknown`, `never` …
+    /// A keyword type: `string`, `unknown`, `never` …
     Word(&'static str),
     /// A literal, as TypeScript text.
     Literal(String),
@@ -22,13 +22,13 @@ pub(super) enum Type {
     Array(Box<Type>),
     Tuple {
         items: Vec<Type>,
-        /// How many of `items` must be there.
+        /// How many of `items` are required.
         required: usize,
         rest: Option<Box<Type>>,
     },
     Object {
         fields: Vec<Field>,
-        /// Fields that were left out for want of room.
+        /// Number of fields that were omitted because of [`Bounds::fields`].
         omitted: usize,
         index: Option<Box<Type>>,
     },
@@ -44,7 +44,7 @@ pub(super) struct Field {
     pub(super) notes: Notes,
 }
 
-/// What a comment says about a value.
+/// The documentation of a value.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Notes {
     pub(super) description: Option<String>,
@@ -56,7 +56,7 @@ pub(super) struct Notes {
 pub(super) const UNKNOWN: Type = Type::Word("unknown");
 const NULL: Type = Type::Word("null");
 
-/// How much of a schema is shown.
+/// Limits for the conversion of one schema.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) depth: usize,
@@ -65,23 +65,23 @@ pub(super) struct Bounds {
     pub(super) literals: usize,
 }
 
-/// What becomes of a `$ref`.
+/// How a `$ref` is converted.
 pub(super) enum References<'n> {
-    /// Its target is written in its place; a cycle shows the target's name.
+    /// Replaced by its target; a cycle is cut with the target's name.
     Inline,
-    /// It becomes the name of a declared type.
+    /// Replaced by the name of a declared type.
     Declare(&'n mut Declared),
 }
 
-/// The types that a document's references asked for.
+/// The named types that a document's references need.
 #[derive(Debug)]
 pub(super) struct Declared {
-    /// Put in front of every name.
+    /// Prefix of every name.
     pub(super) prefix: String,
-    /// Names that are gone, over all documents of a file.
+    /// Names in use, over all documents of a file.
     pub(super) taken: HashSet<String>,
     names: HashMap<String, String>,
-    /// (name, pointer) of types that are named and not yet written.
+    /// (name, pointer) of types that are referenced but not written yet.
     pub(super) pending: Vec<(String, String)>,
 }
 
@@ -90,20 +90,20 @@ impl Declared {
         Self { prefix: String::new(), taken: HashSet::new(), names: HashMap::new(), pending: Vec::new() }
     }
 
-    /// Begins with another document: its pointers are its own.
+    /// Starts another document: pointers of the previous one are forgotten.
     pub(super) fn enter(&mut self, prefix: String) {
         self.prefix = prefix;
         self.names.clear();
         self.pending.clear();
     }
 
-    /// The name of the type at `pointer`; `None` once a document asks for too many.
+    /// The name of the type at `pointer`; `None` if the document has too many named types.
     fn name(&mut self, pointer: &str) -> Option<String> {
-        const MAX_NAMED: usize = 300;
+        const MAX_NAMED_TYPES: usize = 300;
         if let Some(name) = self.names.get(pointer) {
             return Some(name.clone());
         }
-        if self.names.len() >= MAX_NAMED {
+        if self.names.len() >= MAX_NAMED_TYPES {
             return None;
         }
         let base = sanitise(&format!("{}{}", self.prefix, pascal(last_segment(pointer))), Scope::Global);
@@ -116,21 +116,21 @@ impl Declared {
     }
 }
 
-/// Where in a type expression a schema stands.
+/// The position of a schema in a type expression.
 #[derive(Clone, Copy, PartialEq)]
 enum Position {
-    /// At the top of a declared type, where naming that type again would be circular.
+    /// The body of a declared type, where a reference to that type would be circular.
     Body,
     /// Inside a field or an element.
     Inside,
 }
 
-/// Shapes the schemas of one document.
+/// Converts the schemas of one document.
 pub(super) struct Shaper<'a, 'n> {
     root: &'a Value,
     bounds: Bounds,
     references: References<'n>,
-    /// Pointers whose targets are being written in place.
+    /// Pointers whose targets are being converted, to detect cycles.
     open: Vec<String>,
 }
 
@@ -139,12 +139,12 @@ impl<'a, 'n> Shaper<'a, 'n> {
         Self { root, bounds, references, open: Vec::new() }
     }
 
-    /// The shape of a schema that stands in a field, an argument or a result.
+    /// The type of a field, an argument or a result.
     pub(super) fn shape(&mut self, schema: &'a Value) -> Type {
         self.at(schema, 0, Position::Inside)
     }
 
-    /// The shape of the schema at `pointer`, as the body of a declared type.
+    /// The body of the declared type at `pointer`.
     pub(super) fn body(&mut self, pointer: &str) -> Type {
         let Some(schema) = self.root.pointer(pointer) else { return UNKNOWN };
         self.open.push(pointer.to_owned());
@@ -271,7 +271,7 @@ impl<'a, 'n> Shaper<'a, 'n> {
         let declared = keywords.get("properties").and_then(Value::as_object);
         let mut properties: Vec<(&'a String, &'a Value)> = declared.into_iter().flatten().collect();
         if properties.len() > self.bounds.fields {
-            // Where not all fit, those that a call needs go first.
+            // Not all fields fit: keep the required ones.
             properties.sort_by_key(|(name, _)| !required.contains(name.as_str()));
         }
         let mut fields = Vec::new();
@@ -294,7 +294,7 @@ impl<'a, 'n> Shaper<'a, 'n> {
         Type::Object { fields, omitted, index }
     }
 
-    /// The type of the properties that have no name in the schema.
+    /// The type of the index signature: properties that the schema does not name.
     fn index(&mut self, keywords: &'a Map<String, Value>, fields: &[Field], depth: usize) -> Option<Box<Type>> {
         let mut open: Vec<Type> = Vec::new();
         if let Some(Value::Object(patterns)) = keywords.get("patternProperties") {
@@ -304,7 +304,7 @@ impl<'a, 'n> Shaper<'a, 'n> {
             Some(Value::Bool(false)) => {}
             Some(schema @ Value::Object(_)) => open.push(self.at(schema, depth + 1, Position::Inside)),
             Some(_) => open.push(UNKNOWN),
-            // JSON Schema allows anything here; for an editor that would make every misspelt property right.
+            // JSON Schema allows other properties here, but with an index signature an editor would accept every misspelling.
             None if fields.is_empty() => open.push(UNKNOWN),
             None => {}
         }
@@ -312,7 +312,7 @@ impl<'a, 'n> Shaper<'a, 'n> {
             return None;
         }
         let shape = union(open);
-        // TypeScript wants every field to fit the index signature as well.
+        // TypeScript requires that every field is assignable to the index signature.
         let fits = fields.iter().all(|field| !field.optional && field.shape == shape);
         Some(Box::new(if fits { shape } else { UNKNOWN }))
     }
@@ -324,16 +324,16 @@ impl<'a, 'n> Shaper<'a, 'n> {
         union(values.iter().map(|value| Type::Word(word_of(value))).collect())
     }
 
-    /// The type that has only `value`.
+    /// The literal type of `value`.
     fn literal(&mut self, value: &Value, depth: usize) -> Type {
-        const MAX_TEXT: usize = 200;
+        const MAX_LITERAL: usize = 200;
         if depth > self.bounds.depth || self.bounds.nodes == 0 {
             return UNKNOWN;
         }
         self.bounds.nodes -= 1;
         match value {
             Value::Null => NULL,
-            Value::String(text) if text.len() > MAX_TEXT => Type::Word("string"),
+            Value::String(text) if text.len() > MAX_LITERAL => Type::Word("string"),
             Value::Bool(_) | Value::Number(_) | Value::String(_) => Type::Literal(value.to_string()),
             Value::Array(items) => {
                 let items: Vec<Type> =
@@ -352,7 +352,7 @@ impl<'a, 'n> Shaper<'a, 'n> {
     }
 }
 
-/// The comment that belongs to `schema`.
+/// The documentation of `schema`.
 pub(super) fn notes(schema: &Value) -> Notes {
     const CONSTRAINTS: [&str; 14] = [
         "format",
@@ -398,7 +398,7 @@ fn word_of(value: &Value) -> &'static str {
     }
 }
 
-/// `unknown` swallows a union; `never` and repetitions vanish in it.
+/// A union without duplicates and `never`; `unknown` if a member is `unknown`.
 fn union(members: Vec<Type>) -> Type {
     let mut flat: Vec<Type> = Vec::new();
     for member in members {
@@ -415,7 +415,7 @@ fn union(members: Vec<Type>) -> Type {
     single(flat, Type::Word("never"), Type::Union)
 }
 
-/// `unknown` and repetitions vanish in an intersection.
+/// An intersection without duplicates and `unknown`.
 fn intersection(members: Vec<Type>) -> Type {
     let mut kept: Vec<Type> = Vec::new();
     for member in members {

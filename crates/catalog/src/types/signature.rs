@@ -1,4 +1,4 @@
-//! A tool in one line.
+//! The signature of a tool on one line.
 
 use serde_json::Value;
 
@@ -7,10 +7,10 @@ use super::print::{Layout, print};
 use super::result_schema;
 use super::shape::{Bounds, References, Shaper, Type};
 
-/// Longest signature, in bytes, of a tool whose name is not longer still.
+/// Maximum length of a signature without the tool's name, in bytes.
 pub const MAX_SIGNATURE: usize = 600;
 
-/// From generous to terse: the first that fits is used.
+/// Levels of detail, most detailed first; the first that fits is used.
 const ATTEMPTS: [Bounds; 4] = [
     Bounds { depth: 6, nodes: 200, fields: 40, literals: 12 },
     Bounds { depth: 3, nodes: 80, fields: 24, literals: 6 },
@@ -29,7 +29,7 @@ pub fn signature(tool: ToolRef<'_>) -> String {
         .unwrap_or_else(|| format!("{name}(args: object): Promise<any>"))
 }
 
-/// What a value must be, in a few words of TypeScript, for a message.
+/// The type that `schema` requires, shortened for an error message.
 pub(crate) fn expected(root: &Value, schema: &Value) -> String {
     let shape = Shaper::new(root, ATTEMPTS[2], References::Inline).shape(schema);
     let mut text = String::new();
@@ -45,7 +45,7 @@ fn parameter(tool: ToolRef<'_>, bounds: Bounds) -> String {
     out
 }
 
-/// `args: `, or `args?: ` where a call needs none.
+/// `args: `, or `args?: ` if all fields are optional.
 pub(super) fn parameter_name(shape: &Type) -> &'static str {
     let optional = match shape {
         Type::Object { fields, .. } => fields.iter().all(|field| field.optional),
@@ -54,7 +54,7 @@ pub(super) fn parameter_name(shape: &Type) -> &'static str {
     if optional { "args?: " } else { "args: " }
 }
 
-/// The type of the one argument; a tool whose schema says nothing about it takes nothing or anything.
+/// The printed type of the argument: `{}` instead of an index signature for a schema without properties.
 pub(super) fn argument(shape: Type) -> Type {
     match shape {
         Type::Object { fields, omitted, index: Some(index) }
@@ -68,7 +68,7 @@ pub(super) fn argument(shape: Type) -> Type {
 
 fn result(tool: ToolRef<'_>, bounds: Bounds) -> String {
     let Some(schema) = result_schema(tool.tool()) else { return "Promise<any>".to_owned() };
-    // References count from the top of the document, also where only a part of it is shown.
+    // `$ref` is resolved from the root of the document even if only a part of it is printed.
     let root = tool.tool().output_schema().unwrap_or(schema);
     let mut out = "Promise<".to_owned();
     print(&mut out, &Shaper::new(root, bounds, References::Inline).shape(schema), Layout::Line);

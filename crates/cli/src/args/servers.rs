@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
 use toolgate_mcp::server::ToolMode;
@@ -34,12 +35,55 @@ pub(crate) struct ServeArgs {
     /// What agents see: the few tools of code mode, the servers' own tools, or both
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
-    /// Serve HTTP at this address instead: MCP at /mcp, and the execution service
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) http: Option<SocketAddr>,
+    /// Serve HTTP instead: MCP at /mcp, and the execution service
+    ///
+    /// At an address such as 127.0.0.1:7878, or a port of this machine. Without a value: at `toolgate.http.bind` of the
+    /// configuration, or at 127.0.0.1:7878.
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) http: Option<HttpAddress>,
     /// The interpreter, whatever the configuration says; V8 needs a deno
     #[arg(long, value_enum)]
     pub(crate) engine: Option<Interpreter>,
+}
+
+/// Where `--http` listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HttpAddress {
+    /// As configured, or at the default.
+    Configured,
+    /// At this port of this machine.
+    Port(u16),
+    /// There.
+    At(SocketAddr),
+}
+
+impl HttpAddress {
+    /// The address, given the configured one.
+    pub(crate) fn address(self, configured: Option<SocketAddr>) -> SocketAddr {
+        let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        match self {
+            HttpAddress::Configured => configured.unwrap_or_else(|| local(DEFAULT_PORT)),
+            HttpAddress::Port(port) => local(port),
+            HttpAddress::At(address) => address,
+        }
+    }
+}
+
+/// The port of the HTTP service where none is named.
+const DEFAULT_PORT: u16 = 7878;
+
+impl FromStr for HttpAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Ok(HttpAddress::Configured);
+        }
+        if let Ok(port) = text.parse() {
+            return Ok(HttpAddress::Port(port));
+        }
+        text.parse().map(HttpAddress::At).map_err(|_| "use an address such as 127.0.0.1:7878, or a port".to_owned())
+    }
 }
 
 /// What agents see.
@@ -211,4 +255,24 @@ pub(crate) struct ConnectArgs {
 pub(crate) enum ConfigCommand {
     /// Print the JSON Schema of configuration files, for editors
     Schema,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, configured: Option<&str>, expected: &str) {
+        let configured = configured.map(|address| address.parse().expect("an address"));
+        let found = text.parse::<HttpAddress>().map(|http| http.address(configured).to_string());
+        assert_eq!(found.unwrap_or_else(|error| error), expected, "{text}");
+    }
+
+    #[test]
+    fn http_listens_where_it_is_told_or_as_configured() {
+        check("", None, "127.0.0.1:7878");
+        check("", Some("0.0.0.0:80"), "0.0.0.0:80");
+        check("9000", Some("0.0.0.0:80"), "127.0.0.1:9000");
+        check("[::1]:1", None, "[::1]:1");
+        check("nowhere", None, "use an address such as 127.0.0.1:7878, or a port");
+    }
 }

@@ -78,7 +78,7 @@ fn over_servers(args: &RunArgs, request: RunRequest) -> anyhow::Result<RunReport
             request.text.contains(name) || request.text.contains(identifier)
         };
         // A server may take longer to start than a program to run: that time is not the program's.
-        gateway.settled(gateway.config().settings.limits.start_timeout, named).await;
+        gateway.up(gateway.config().settings.limits.start_timeout, named).await;
         spinner.finish_and_clear();
         Ok(run_until_signal(gateway.runner(), request).await)
     })

@@ -58,6 +58,7 @@ mod tests {
             reply_bytes: 200,
             read_only: false,
             error: error.map(Into::into),
+            error_code: None,
         };
         let calls = [
             call(("shop", "find"), CallState::Applied, None),

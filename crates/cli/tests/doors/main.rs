@@ -9,7 +9,6 @@ mod programs;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolgate_config::raw::Raw;
 use toolgate_config::text::{Format, Source};
 use toolgate_config::{Env, check};
 use toolgate_engine::WorkerCommand;
@@ -25,13 +24,18 @@ const TOOLGATE: &str = env!("CARGO_BIN_EXE_toolgate");
 /// The report without what differs from run to run.
 fn comparable(mut report: Value) -> Value {
     let Some(fields) = report.as_object_mut() else { return report };
-    for key in ["executionId", "executionMs", "usage", "output", "result", "callCount"] {
+    let counts = ["callCount", "stdoutCount", "stderrCount", "warningCount"];
+    for key in ["executionId", "executionMs", "usage", "output", "result"].into_iter().chain(counts) {
         fields.remove(key);
     }
-    // `_meta` lists the first hundred.
-    if let Some(calls) = fields.get_mut("calls").and_then(Value::as_array_mut) {
-        calls.truncate(100);
+    // `_meta` lists the first hundred of each.
+    let [stdout, stderr] = ["stdout", "stderr"].map(|stream| format!("/logs/{stream}"));
+    for list in ["/calls", "/warnings", &stdout, &stderr] {
+        if let Some(entries) = report.pointer_mut(list).and_then(Value::as_array_mut) {
+            entries.truncate(100);
+        }
     }
+    let Some(fields) = report.as_object_mut() else { return report };
     for call in fields.get_mut("calls").and_then(Value::as_array_mut).into_iter().flatten() {
         call.as_object_mut().map(|call| call.remove("ms"));
     }
@@ -46,8 +50,8 @@ fn without_value(mut report: Value) -> Value {
 
 async fn gateway() -> Arc<Gateway> {
     let text = json!({ "mcpServers": { "demo": { "command": TOOLGATE, "args": ["demo"] } }, "toolgate": { "cache": { "enabled": false } } });
-    let raw = Raw::read(Source::new("demo.json".as_ref(), Format::Json, &text.to_string())).expect("a configuration");
-    let config = check(&raw, &Env::of_process()).expect("a configuration");
+    let source = Source::new("demo.json".as_ref(), Format::Json, &text.to_string());
+    let config = check(source, &Env::of_process()).expect("a configuration");
     let engine = engine_builder(&config.settings)
         .worker_command(WorkerCommand::Program(TOOLGATE.into()))
         .build()

@@ -1,4 +1,4 @@
-//! Servers: what to start or connect to, and what is allowed of it.
+//! Validates the servers: how to start or connect to each, and its policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use http::header::{HeaderName, HeaderValue};
 
 use super::checker::Checker;
 use super::envfile;
-use crate::raw::shape::closest;
-use crate::raw::{self, At, Place, Texts, Written};
+use crate::raw::reader::closest;
+use crate::raw::{self, Located, Location, RawText, StringMap};
 use crate::values::{BackendName, Endpoint, Glob, Secret, TransportKind};
 
-/// A server and how to treat it.
+/// A configured server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Backend {
-    /// How it is reached. If this changes, it must be restarted.
+    /// How to start or connect to it. A change requires a restart.
     pub transport: Transport,
-    /// What is allowed of it. This can change while it runs.
+    /// Its limits and filters. A change applies without a restart.
     pub policy: Policy,
 }
 
-/// How a server is reached.
+/// How to start or connect to a server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Transport {
     /// A child process.
@@ -33,39 +33,39 @@ pub enum Transport {
 /// A process to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// A bare name (to be found on PATH) or an absolute path.
+    /// A name that is searched on PATH, or an absolute path.
     pub command: PathBuf,
-    /// Its arguments; they carry tokens often enough to be hidden.
+    /// Its arguments; secret, because they may contain tokens.
     pub args: Vec<Secret>,
-    /// Its environment, beyond what is inherited.
+    /// Environment variables in addition to the inherited ones.
     pub env: BTreeMap<String, Secret>,
-    /// Its folder; none is ours.
+    /// Its working directory; `None` inherits ours.
     pub cwd: Option<PathBuf>,
 }
 
 /// A server to connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remote {
-    /// Where it is.
+    /// Its URL.
     pub url: Endpoint,
-    /// Headers for each request: valid names, and values fit for a header.
+    /// Headers of each request; names and values are valid.
     pub headers: Vec<(String, Secret)>,
 }
 
-/// What is allowed of a server.
+/// Limits and filters of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// How long one call may take.
+    /// Timeout of one call.
     pub timeout: Duration,
-    /// Calls at once.
+    /// Maximum number of concurrent calls.
     pub max_concurrent_calls: usize,
-    /// Which tools are shown; none means all.
+    /// Patterns of the tools to show; `None` means all.
     pub allow: Option<Vec<Glob>>,
-    /// Which are hidden all the same.
+    /// Patterns of the tools to hide; takes precedence over `allow`.
     pub deny: Vec<Glob>,
-    /// Words to find its tools by.
+    /// Additional search words for its tools.
     pub tags: Vec<String>,
-    /// Whether its name stands in front of its tools' names in direct mode.
+    /// Whether its tools are prefixed with its name in direct mode.
     pub prefix: bool,
 }
 
@@ -77,7 +77,7 @@ impl Policy {
     }
 }
 
-/// What a server gets that says nothing itself.
+/// The defaults of servers without their own settings.
 pub(super) struct Defaults {
     pub(super) timeout: Duration,
     max_concurrent_calls: usize,
@@ -87,19 +87,19 @@ impl Defaults {
     pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Limits) -> Self {
         Self {
             timeout: checker.period(&raw.call_timeout).unwrap_or(Duration::from_secs(30)),
-            max_concurrent_calls: checker.count(&raw.max_concurrent_calls, CONCURRENCY).unwrap_or(16),
+            max_concurrent_calls: checker.count(&raw.max_concurrent_calls, CONCURRENCY_RANGE).unwrap_or(16),
         }
     }
 }
 
-const CONCURRENCY: std::ops::RangeInclusive<usize> = 1..=1024;
+const CONCURRENCY_RANGE: std::ops::RangeInclusive<usize> = 1..=1024;
 
 /// The servers of a file.
 #[derive(Default)]
 pub(super) struct Servers {
     pub(super) backends: BTreeMap<BackendName, Backend>,
     pub(super) disabled: Vec<BackendName>,
-    /// All of them, also those with problems: what refers to one of these is not wrong itself.
+    /// All names, including servers with problems, so that references to these are not reported as well.
     pub(super) names: BTreeSet<BackendName>,
 }
 
@@ -122,10 +122,10 @@ pub(super) fn check(
             }
         };
         if !servers.names.insert(name.clone()) {
-            checker.wrong(&key.place, "is both in mcpServers and in servers", "keep one of the two");
+            checker.wrong(&key.place, "the server is in both mcpServers and servers", "remove one of the two entries");
             continue;
         }
-        // A server that is switched off may be unfinished: its variables need not be set.
+        // A disabled server is not validated: its variables need not be set.
         if super::flag(&server.value.disabled, false) || !super::flag(&server.value.enabled, true) {
             servers.disabled.push(name);
             continue;
@@ -139,7 +139,7 @@ pub(super) fn check(
     for (key, _) in own.iter().filter(|(own, _)| !servers.names.contains(own.value.as_str())) {
         let known: Vec<&str> = servers.names.iter().map(BackendName::as_str).collect();
         let help = closest(&key.value, &known).map(|near| format!("did you mean {near}?")).unwrap_or_default();
-        checker.wrong(&key.place, "there is no server of this name in mcpServers", help);
+        checker.wrong(&key.place, "no server of this name in mcpServers", help);
     }
     servers
 }
@@ -149,11 +149,11 @@ fn policy(checker: &mut Checker<'_>, server: &raw::Server, own: &raw::Backend, d
     if let (Some(millis), Some(setting), None) = (foreign, &server.timeout, &own.timeout)
         && millis.doubtful
     {
-        let message = "is read as milliseconds, as clients do, which is very short";
-        checker.warn(&setting.place, message, "write it with its unit, such as \"30s\"");
+        let message = "a number without a unit means milliseconds here, which is very short";
+        checker.warn(&setting.place, message, "add a unit, such as \"30s\"");
     }
     let timeout = checker.period(&own.timeout).or(foreign.map(|millis| millis.period.get()));
-    let concurrency = checker.count(&own.max_concurrent_calls, CONCURRENCY);
+    let concurrency = checker.count(&own.max_concurrent_calls, CONCURRENCY_RANGE);
     Policy {
         timeout: timeout.unwrap_or(defaults.timeout),
         max_concurrent_calls: concurrency.unwrap_or(defaults.max_concurrent_calls),
@@ -164,9 +164,9 @@ fn policy(checker: &mut Checker<'_>, server: &raw::Server, own: &raw::Backend, d
     }
 }
 
-fn transport(checker: &mut Checker<'_>, name: &At<String>, server: &At<raw::Server>) -> Option<Transport> {
+fn transport(checker: &mut Checker<'_>, name: &Located<String>, server: &Located<raw::Server>) -> Option<Transport> {
     let raw = &server.value;
-    // A type that can't be read is one problem; guessing on would make it two.
+    // An invalid type is reported once; do not report its consequences as well.
     let kind = match &raw.kind {
         Some(kind) => Some(checker.parse(kind)?),
         None => None,
@@ -183,45 +183,49 @@ fn transport(checker: &mut Checker<'_>, name: &At<String>, server: &At<raw::Serv
             remote(checker, raw, url).map(Transport::Http)
         }
         (Some(TransportKind::Sse), _, Some(url)) => {
-            let message = "the HTTP+SSE transport is no longer spoken; Streamable HTTP is tried at this URL";
+            let message = "the HTTP+SSE transport is not supported; using Streamable HTTP at this URL";
             let place = raw.kind.as_ref().map_or(&server.place, |kind| &kind.place);
             checker.warn(
                 place,
                 message,
-                "write \"type\": \"http\" and the server's Streamable HTTP URL, often the one ending in /mcp",
+                "use \"type\": \"http\" and the server's Streamable HTTP URL, which often ends in /mcp",
             );
             remote(checker, raw, url).map(Transport::Http)
         }
         (Some(TransportKind::Stdio), None, _) => {
-            checker.wrong(&name.place, "is a stdio server without a command", "add \"command\"");
+            checker.wrong(&name.place, "a stdio server must have a command", "add \"command\"");
             None
         }
         (Some(TransportKind::Http | TransportKind::Sse), _, None) => {
-            checker.wrong(&name.place, "is an http server without a url", "add \"url\"");
+            checker.wrong(&name.place, "an http server must have a url", "add \"url\"");
             None
         }
         (None, Some(_), Some(_)) => {
-            checker.wrong(&name.place, "has both a command and a url", "remove one, or say which by \"type\"");
+            checker.wrong(
+                &name.place,
+                "the server has both a command and a url",
+                "remove one of them, or add \"type\"",
+            );
             None
         }
         (None, None, None) => {
             checker.wrong(
                 &name.place,
-                "has neither a command nor a url",
-                "add \"command\" for a program, or \"url\" for a server",
+                "the server has neither a command nor a url",
+                "add \"command\" for a local program, or \"url\" for an HTTP server",
             );
             None
         }
     }
 }
 
-fn process(checker: &mut Checker<'_>, raw: &raw::Server, command: &At<Written<String>>) -> Option<Process> {
+fn process(checker: &mut Checker<'_>, raw: &raw::Server, command: &Located<RawText<String>>) -> Option<Process> {
     if let Some(headers) = &raw.headers {
-        checker.warn(&headers.place, "have no effect on a stdio server", "");
+        checker.warn(&headers.place, "has no effect on a stdio server", "");
     }
     let program = checker.text(command).and_then(|text| checker.program(&text, &command.place));
     let args = raw.args.as_ref().map(|args| args.value.as_slice()).unwrap_or_default();
-    let args: Vec<Option<String>> = args.iter().map(|arg| fit_for_process(checker, arg)).collect();
+    let args: Vec<Option<String>> = args.iter().map(|arg| text_without_nul(checker, arg)).collect();
     let mut env = match &raw.env_file {
         Some(file) => envfile::read(checker, file),
         None => BTreeMap::new(),
@@ -231,12 +235,12 @@ fn process(checker: &mut Checker<'_>, raw: &raw::Server, command: &At<Written<St
     let (command_place, command) = (&command.place, program?);
     let args: Vec<String> = args.into_iter().flatten().collect();
     if starts_toolgate(&command.to_string_lossy(), args.iter().map(String::as_str)) {
-        checker.warn(command_place, "starts Toolgate inside of itself", "remove this server");
+        checker.warn(command_place, "the server is Toolgate itself", "remove this server");
     }
     Some(Process { command, args: args.into_iter().map(Secret::new).collect(), env, cwd })
 }
 
-/// Whether a command is a Toolgate that serves. `npx toolgate serve` counts, `toolgate demo` does not.
+/// Whether a command starts a Toolgate gateway: `npx toolgate serve` does, `toolgate demo` does not.
 pub fn starts_toolgate<'a>(command: &str, args: impl Iterator<Item = &'a str>) -> bool {
     let is_toolgate = |word: &str| {
         let stem = Path::new(word).file_stem().and_then(|stem| stem.to_str());
@@ -247,54 +251,54 @@ pub fn starts_toolgate<'a>(command: &str, args: impl Iterator<Item = &'a str>) -
     named && args.contains(&"serve")
 }
 
-fn environment(checker: &mut Checker<'_>, texts: &Option<At<Texts>>) -> BTreeMap<String, Secret> {
+fn environment(checker: &mut Checker<'_>, texts: &Option<Located<StringMap>>) -> BTreeMap<String, Secret> {
     let mut environment = BTreeMap::new();
     for (name, value) in texts.as_ref().map(|texts| texts.value.0.as_slice()).unwrap_or_default() {
         if name.value.is_empty() || name.value.contains(['=', '\0']) {
-            checker.wrong(&name.place, "is not a name for an environment variable", "");
+            checker.wrong(&name.place, "invalid name of an environment variable", "");
         }
-        if let Some(text) = fit_for_process(checker, value) {
+        if let Some(text) = text_without_nul(checker, value) {
             environment.insert(name.value.clone(), Secret::new(text));
         }
     }
     environment
 }
 
-fn fit_for_process<T>(checker: &mut Checker<'_>, written: &At<Written<T>>) -> Option<String> {
+fn text_without_nul<T>(checker: &mut Checker<'_>, written: &Located<RawText<T>>) -> Option<String> {
     let text = checker.text(written)?;
     if text.contains('\0') {
-        checker.wrong(&written.place, "holds a NUL character, which no process can be given", "");
+        checker.wrong(&written.place, "must not contain a NUL character", "");
         return None;
     }
     Some(text)
 }
 
-fn remote(checker: &mut Checker<'_>, raw: &raw::Server, url: &At<Written<Endpoint>>) -> Option<Remote> {
-    let unfit: [Option<&Place>; 4] = [
+fn remote(checker: &mut Checker<'_>, raw: &raw::Server, url: &Located<RawText<Endpoint>>) -> Option<Remote> {
+    let ineffective: [Option<&Location>; 4] = [
         raw.args.as_ref().map(|args| &args.place),
         raw.env.as_ref().map(|env| &env.place),
         raw.cwd.as_ref().map(|cwd| &cwd.place),
         raw.command.as_ref().map(|command| &command.place),
     ];
-    for place in unfit.into_iter().flatten() {
+    for place in ineffective.into_iter().flatten() {
         checker.warn(place, "has no effect on an http server", "");
     }
     let headers = headers(checker, &raw.headers);
     checker.parse(url).map(|url| Remote { url, headers })
 }
 
-/// Headers that an HTTP client will accept.
-pub(super) fn headers(checker: &mut Checker<'_>, texts: &Option<At<Texts>>) -> Vec<(String, Secret)> {
+/// Validates the names and values of headers.
+pub(super) fn headers(checker: &mut Checker<'_>, texts: &Option<Located<StringMap>>) -> Vec<(String, Secret)> {
     let mut headers = Vec::new();
     for (name, value) in texts.as_ref().map(|texts| texts.value.0.as_slice()).unwrap_or_default() {
         if HeaderName::from_bytes(name.value.as_bytes()).is_err() {
-            checker.wrong(&name.place, "is not a name for a header", "");
+            checker.wrong(&name.place, "invalid header name", "");
         }
         let Some(text) = checker.text(value) else { continue };
         if HeaderValue::from_str(&text).is_err() {
             checker.wrong(
                 &value.place,
-                "is not fit for a header: it holds a line break or another control character",
+                "invalid header value: it contains a line break or another control character",
                 "",
             );
         }

@@ -1,16 +1,16 @@
-//! The collector that every check reports to, and the ways to get a value out of a raw setting.
+//! Collects problems during validation, and converts raw settings to values.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::problem::Problem;
-use crate::raw::{At, Place, Raw, Written};
+use crate::raw::{Located, Location, Raw, RawText};
 use crate::text::Source;
 use crate::values::{Bytes, Period, Setting};
 use crate::vars::{self, Env};
 
-/// What checks share.
+/// The state of a validation.
 pub(crate) struct Checker<'a> {
     source: &'a Source,
     pub(crate) env: &'a Env,
@@ -29,19 +29,19 @@ impl<'a> Checker<'a> {
         self.problems
     }
 
-    /// Notes an error.
-    pub(crate) fn wrong(&mut self, place: &Place, message: impl Into<String>, help: impl Into<String>) {
+    /// Adds an error.
+    pub(crate) fn wrong(&mut self, place: &Location, message: impl Into<String>, help: impl Into<String>) {
         let problem = self.problem(place, message, help);
         self.problems.push(problem);
     }
 
-    /// Notes a warning.
-    pub(crate) fn warn(&mut self, place: &Place, message: impl Into<String>, help: impl Into<String>) {
+    /// Adds a warning.
+    pub(crate) fn warn(&mut self, place: &Location, message: impl Into<String>, help: impl Into<String>) {
         let problem = self.problem(place, message, help).warning();
         self.problems.push(problem);
     }
 
-    fn problem(&self, place: &Place, message: impl Into<String>, help: impl Into<String>) -> Problem {
+    fn problem(&self, place: &Location, message: impl Into<String>, help: impl Into<String>) -> Problem {
         let at = self.source.position(place.span.start);
         let problem = Problem::of_file(self.source.file(), message).at(at).on(&place.path);
         match help.into() {
@@ -50,8 +50,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The text with its variables filled in.
-    pub(crate) fn text<T>(&mut self, written: &At<Written<T>>) -> Option<String> {
+    /// The text with its variables substituted.
+    pub(crate) fn text<T>(&mut self, written: &Located<RawText<T>>) -> Option<String> {
         match vars::fill(&written.value.text, self.env, &self.folder) {
             Ok(text) => Some(text),
             Err(missing) => {
@@ -63,50 +63,50 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The value of a setting that is there.
-    pub(crate) fn parse<T: Setting>(&mut self, written: &At<Written<T>>) -> Option<T> {
+    /// The value of a setting.
+    pub(crate) fn parse<T: Setting>(&mut self, written: &Located<RawText<T>>) -> Option<T> {
         let text = self.text(written)?;
         T::parse(&text).map_err(|message| self.wrong(&written.place, message, "")).ok()
     }
 
     /// The value of a setting that may be absent.
-    pub(crate) fn get<T: Setting>(&mut self, setting: &Option<At<Written<T>>>) -> Option<T> {
+    pub(crate) fn get<T: Setting>(&mut self, setting: &Option<Located<RawText<T>>>) -> Option<T> {
         self.parse(setting.as_ref()?)
     }
 
-    /// The values of a list; absent and empty are different things.
-    pub(crate) fn list<T: Setting>(&mut self, setting: &Option<At<Vec<At<Written<T>>>>>) -> Option<Vec<T>> {
+    /// The values of a list; `None` if it is absent.
+    pub(crate) fn list<T: Setting>(&mut self, setting: &Option<Located<Vec<Located<RawText<T>>>>>) -> Option<Vec<T>> {
         let items = &setting.as_ref()?.value;
         Some(items.iter().filter_map(|item| self.parse(item)).collect())
     }
 
     /// A duration.
-    pub(crate) fn period(&mut self, setting: &Option<At<Written<Period>>>) -> Option<Duration> {
+    pub(crate) fn period(&mut self, setting: &Option<Located<RawText<Period>>>) -> Option<Duration> {
         self.get(setting).map(Period::get)
     }
 
-    /// A duration within bounds.
+    /// A duration within a range.
     pub(crate) fn period_within(
         &mut self,
-        setting: &Option<At<Written<Period>>>,
+        setting: &Option<Located<RawText<Period>>>,
         range: &RangeInclusive<Duration>,
     ) -> Option<Duration> {
         let period = self.period(setting)?;
         self.bounded(setting.as_ref()?, period, range, |duration| format!("{duration:?}"))
     }
 
-    /// A size within bounds.
+    /// A size within a range.
     pub(crate) fn size(
         &mut self,
-        setting: &Option<At<Written<Bytes>>>,
+        setting: &Option<Located<RawText<Bytes>>>,
         range: &RangeInclusive<Bytes>,
     ) -> Option<Bytes> {
         let size = self.get(setting)?;
         self.bounded(setting.as_ref()?, size, range, Bytes::to_string)
     }
 
-    /// A count within bounds.
-    pub(crate) fn count(&mut self, setting: &Option<At<u64>>, range: RangeInclusive<usize>) -> Option<usize> {
+    /// A count within a range.
+    pub(crate) fn count(&mut self, setting: &Option<Located<u64>>, range: RangeInclusive<usize>) -> Option<usize> {
         let setting = setting.as_ref()?;
         let count = usize::try_from(setting.value).unwrap_or(usize::MAX);
         self.bounded(setting, count, &range, usize::to_string)
@@ -114,7 +114,7 @@ impl<'a> Checker<'a> {
 
     fn bounded<S, T: PartialOrd>(
         &mut self,
-        setting: &At<S>,
+        setting: &Located<S>,
         value: T,
         range: &RangeInclusive<T>,
         show: fn(&T) -> String,
@@ -123,17 +123,17 @@ impl<'a> Checker<'a> {
             return Some(value);
         }
         let message = match range.start() == range.end() {
-            true => format!("can only be {}", show(range.start())),
-            false => format!("is out of range; it may be {} to {}", show(range.start()), show(range.end())),
+            true => format!("must be {}", show(range.start())),
+            false => format!("must be between {} and {}", show(range.start()), show(range.end())),
         };
         self.wrong(&setting.place, message, "");
         None
     }
 
-    /// A path: `~/` is the home folder, and what is relative is so to the file's folder.
-    pub(crate) fn path(&mut self, text: &str, place: &Place) -> Option<PathBuf> {
+    /// A path: `~/` is the home directory; a relative path is relative to the directory of the configuration file.
+    pub(crate) fn path(&mut self, text: &str, place: &Location) -> Option<PathBuf> {
         if text.is_empty() {
-            self.wrong(place, "is empty", "");
+            self.wrong(place, "the path is empty", "");
             return None;
         }
         let below_home = text.strip_prefix("~/").or_else(|| (text == "~").then_some(""));
@@ -141,14 +141,18 @@ impl<'a> Checker<'a> {
             (None, _) => Some(self.folder.join(text.strip_prefix("./").unwrap_or(text))),
             (Some(rest), Some(home)) => Some(home.join(rest)),
             (Some(_), None) => {
-                self.wrong(place, "begins with ~, and there is no home folder", "set HOME, or write the whole path");
+                self.wrong(
+                    place,
+                    "the path begins with ~, but there is no home directory",
+                    "set HOME, or use an absolute path",
+                );
                 None
             }
         }
     }
 
-    /// A program: a bare name is left to PATH, anything else is a path.
-    pub(crate) fn program(&mut self, text: &str, place: &Place) -> Option<PathBuf> {
+    /// A program: a name without separators is searched on PATH, anything else is a path.
+    pub(crate) fn program(&mut self, text: &str, place: &Location) -> Option<PathBuf> {
         let bare = !text.is_empty() && !text.contains(['/', '\\']) && text != "~";
         if bare { Some(Path::new(text).to_owned()) } else { self.path(text, place) }
     }

@@ -1,23 +1,23 @@
-//! The `envFile` of a server: lines `NAME=value`, as VS Code and Cursor read them.
+//! Reads the `envFile` of a server: lines `NAME=value`, as VS Code and Cursor read them.
 //!
-//! Comments, `export`, and single or double quotes around the whole value are understood; variables inside of
-//! values and multi-line values are not.
+//! Supports comments, `export`, and single or double quotes around the whole value; no variables inside values and no
+//! multi-line values.
 
 use std::collections::BTreeMap;
 
 use super::checker::Checker;
-use crate::raw::{At, Written};
+use crate::raw::{Located, RawText};
 use crate::text::Source;
 use crate::values::Secret;
 
-/// Reads the file that a setting names; what is wrong is reported at the setting.
-pub(super) fn read(checker: &mut Checker<'_>, setting: &At<Written<String>>) -> BTreeMap<String, Secret> {
+/// Reads the file that a setting names; problems are reported at the setting.
+pub(super) fn read(checker: &mut Checker<'_>, setting: &Located<RawText<String>>) -> BTreeMap<String, Secret> {
     let path = checker.text(setting).and_then(|text| checker.path(&text, &setting.place));
     let Some(path) = path else { return BTreeMap::new() };
     let source = match Source::open(&path) {
         Ok(source) => source,
         Err(problem) => {
-            checker.wrong(&setting.place, format!("{} {}", path.display(), problem.message), "");
+            checker.wrong(&setting.place, format!("{}: {}", path.display(), problem.message), "");
             return BTreeMap::new();
         }
     };
@@ -28,8 +28,8 @@ pub(super) fn read(checker: &mut Checker<'_>, setting: &At<Written<String>>) -> 
             Line::Variable(name, value) => {
                 variables.insert(name.to_owned(), Secret::new(value));
             }
-            Line::Neither => {
-                let message = format!("line {} of {} is not NAME=value", number + 1, path.display());
+            Line::Invalid => {
+                let message = format!("{}:{}: expected NAME=value", path.display(), number + 1);
                 checker.wrong(&setting.place, message, "");
             }
         }
@@ -40,7 +40,7 @@ pub(super) fn read(checker: &mut Checker<'_>, setting: &At<Written<String>>) -> 
 enum Line<'a> {
     Blank,
     Variable(&'a str, &'a str),
-    Neither,
+    Invalid,
 }
 
 fn variable(line: &str) -> Line<'_> {
@@ -53,7 +53,7 @@ fn variable(line: &str) -> Line<'_> {
         Some((name, value)) if !name.trim().is_empty() && !line.contains('\0') => {
             Line::Variable(name.trim(), unquote(value.trim()))
         }
-        _ => Line::Neither,
+        _ => Line::Invalid,
     }
 }
 

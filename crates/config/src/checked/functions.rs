@@ -1,4 +1,4 @@
-//! Host functions from configuration.
+//! Validates the configured host functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,39 +7,39 @@ use serde_json::Value as Json;
 
 use super::backends::headers;
 use super::checker::Checker;
-use crate::raw::{self, At};
+use crate::raw::{self, Located};
 use crate::values::{BackendName, Endpoint, FunctionName, Method, Secret};
 
-/// A host function of the user's.
+/// A configured host function.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Function {
-    /// What it calls.
+    /// The endpoint or tool that it calls.
     pub target: Target,
-    /// What it does, for the model.
+    /// Description for the model.
     pub description: Option<String>,
     /// A valid JSON Schema of its argument.
     pub schema: Option<Json>,
-    /// How long a call may take.
+    /// Timeout of a call.
     pub timeout: Duration,
 }
 
-/// What a function calls.
+/// The target of a configured function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// An HTTP endpoint.
     Http {
-        /// Where it is.
+        /// Its URL.
         url: Endpoint,
-        /// How to ask.
+        /// The HTTP method.
         method: Method,
-        /// What to send along.
+        /// Headers of the request.
         headers: Vec<(String, Secret)>,
     },
     /// A tool of a configured backend.
     Tool {
         /// The backend.
         backend: BackendName,
-        /// The tool's own name.
+        /// The tool's original name.
         tool: String,
     },
 }
@@ -68,8 +68,8 @@ pub(super) fn check(
 
 fn function(
     checker: &mut Checker<'_>,
-    name: &At<String>,
-    raw: &At<raw::Function>,
+    name: &Located<String>,
+    raw: &Located<raw::Function>,
     backends: &BTreeSet<BackendName>,
     timeout: Duration,
 ) -> Option<Function> {
@@ -83,7 +83,7 @@ fn function(
 
 fn target(
     checker: &mut Checker<'_>,
-    name: &At<String>,
+    name: &Located<String>,
     raw: &raw::Function,
     backends: &BTreeSet<BackendName>,
 ) -> Option<Target> {
@@ -98,34 +98,34 @@ fn target(
             let Some((backend, tool)) = split else {
                 checker.wrong(
                     &tool.place,
-                    "names a tool of a server that is not in mcpServers",
-                    "write it as server.tool",
+                    "the server of this tool is not in mcpServers",
+                    "write the tool as server.tool",
                 );
                 return None;
             };
             Some(Target::Tool { backend: backend.clone(), tool })
         }
         (Some(_), Some(_)) => {
-            checker.wrong(&name.place, "has both a url and a tool", "remove one of the two");
+            checker.wrong(&name.place, "the function has both a url and a tool", "remove one of them");
             None
         }
         (None, None) => {
-            checker.wrong(&name.place, "has neither a url nor a tool", "add one of the two");
+            checker.wrong(&name.place, "the function has neither a url nor a tool", "add one of them");
             None
         }
     }
 }
 
-fn json_schema(checker: &mut Checker<'_>, schema: &At<raw::Verbatim>) -> Option<Json> {
+fn json_schema(checker: &mut Checker<'_>, schema: &Located<raw::RawJson>) -> Option<Json> {
     let json = &schema.value.0;
     if !json.is_object() {
-        checker.wrong(&schema.place, "should be an object: the JSON Schema of the function's argument", "");
+        checker.wrong(&schema.place, "must be an object: the JSON Schema of the function's argument", "");
         return None;
     }
     match jsonschema::validator_for(json) {
         Ok(_) => Some(json.clone()),
         Err(error) => {
-            checker.wrong(&schema.place, format!("is not a JSON Schema: {error}"), "");
+            checker.wrong(&schema.place, format!("invalid JSON Schema: {error}"), "");
             None
         }
     }

@@ -1,4 +1,4 @@
-//! Limits that differ from the profiles' own: what the engine accepts, by the same table.
+//! The limits of the run profiles, validated with the ranges that the engine uses (`wire::Limit`).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::value;
 use crate::raw;
 use crate::values::Bytes;
 
-/// Limits for each profile.
+/// The limits of each profile.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Profiles {
     /// Pure functions over data.

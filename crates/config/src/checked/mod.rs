@@ -1,5 +1,6 @@
-//! What the rest of the program may rely on: every value parsed, every variable filled in,
-//! every name known. Built only by [`check`], which reports all that is wrong at once.
+//! The validated configuration: every value parsed, every variable substituted, every reference resolved.
+//!
+//! Built only by [`check`], which reports all problems at once.
 
 mod backends;
 mod checker;
@@ -25,109 +26,108 @@ use super::vars::Env;
 use backends::Servers;
 use checker::Checker;
 
-/// A configuration that can be run.
+/// A validated configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checked {
     /// The file it came from.
     pub file: PathBuf,
     /// The servers to connect to.
     pub backends: BTreeMap<BackendName, Backend>,
-    /// The servers that are configured and switched off.
+    /// The disabled servers.
     pub disabled: Vec<BackendName>,
-    /// All the rest.
+    /// Toolgate's own settings.
     pub settings: Settings,
-    /// What has no effect or may surprise.
+    /// Settings that have no effect or may be mistakes.
     pub warnings: Vec<Problem>,
 }
 
 /// Toolgate's own settings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// What an agent sees.
+    /// Which tools an agent sees.
     pub mode: Mode,
     /// How scripts are run.
     pub sandbox: Sandbox,
-    /// How results are shaped.
+    /// How results are reduced.
     pub output: Output,
-    /// Bounds of the gateway as a whole.
+    /// Limits of the whole gateway.
     pub limits: Limits,
-    /// The folder of the tool cache; none if it is off or there is no home to put it in.
+    /// The directory of the tool cache; `None` if it is off or there is no home directory.
     pub cache: Option<PathBuf>,
     /// The HTTP service.
     pub http: Http,
     /// Configured host functions.
     pub functions: BTreeMap<FunctionName, Function>,
-    /// What guarded HTTP may reach beyond the public internet.
+    /// What guarded HTTP may reach besides the public internet.
     pub guard: Vec<Allowed>,
-    /// Where sessions live.
+    /// The session store.
     pub store: Store,
     /// The V8 engine.
     pub v8: V8,
-    /// The weather service; none means the public one.
+    /// The weather service; `None` is the public one.
     pub weather: Option<Endpoint>,
-    /// Whether agents may add backends.
+    /// Whether agents may add and remove backends.
     pub allow_runtime_registration: bool,
 }
 
 /// How scripts are run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sandbox {
-    /// The engine; none leaves the choice to the program.
+    /// The engine; `None` is the default of the command.
     pub engine: Option<Engine>,
-    /// The isolation; none is the platform's default.
+    /// The isolation; `None` is the platform's default.
     pub isolation: Option<Isolation>,
-    /// Runs at once; none is twice the cores, at least 8.
+    /// Maximum number of concurrent runs; `None` is twice the number of cores, at least 8.
     pub max_concurrent_runs: Option<usize>,
-    /// Workers kept ready; none is the engine's default.
+    /// Number of idle workers; `None` is the engine's default.
     pub pool: Option<usize>,
     /// Limits that differ from the profiles' own.
     pub limits: Profiles,
 }
 
-/// How results are shaped.
+/// How results are reduced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// Filter by intent.
+    /// Reduce results to the parts that match the intent.
     pub intent: bool,
-    /// Chunk large JSON.
+    /// Replace large JSON by an overview.
     pub auto_chunk_json: bool,
-    /// Keep head and tail.
+    /// Truncate in the middle instead of at the end.
     pub smart_truncation: bool,
-    /// What counts as large.
+    /// Size above which JSON is chunked.
     pub chunk_threshold: Bytes,
-    /// The hard bound.
+    /// Maximum size of a returned result.
     pub max_output_size: Bytes,
 }
 
-/// Bounds of the gateway as a whole.
+/// Limits of the whole gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// How long a backend may take to start.
+    /// Timeout for the start of a backend.
     pub start_timeout: Duration,
-    /// How many runs may wait.
+    /// Maximum number of queued runs.
     pub max_queued_runs: usize,
-    /// How much of reduced results is kept.
+    /// Maximum total size of kept results.
     pub result_store: Bytes,
-    /// How long it is kept.
+    /// How long results are kept.
     pub result_ttl: Duration,
-    /// How long running work may go on at shutdown.
+    /// How long running work may continue at shutdown.
     pub shutdown_grace: Duration,
 }
 
 /// The V8 engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct V8 {
-    /// The deno binary; none means a search on PATH.
+    /// The deno binary; `None` searches PATH.
     pub deno: Option<PathBuf>,
-    /// Processes kept warm.
+    /// Number of idle processes.
     pub pool: usize,
-    /// Processor time after which a run moves here.
+    /// Processor time after which a run moves to V8.
     pub threshold: Duration,
 }
 
-/// Checks a file against everything but the world outside: no server is started, no name resolved.
-/// (A server's `envFile` is read.)
-pub fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
+/// Validates the settings of a file.
+pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     let mut checker = Checker::new(raw, env);
     let toolgate = raw.file.toolgate.as_ref().map(|toolgate| toolgate.value.clone()).unwrap_or_default();
     let limits = value(&toolgate.limits);
@@ -203,11 +203,11 @@ fn v8(checker: &mut Checker<'_>, raw: &raw::V8) -> V8 {
     V8 { deno, pool: checker.count(&raw.pool, 0..=16).unwrap_or(1), threshold: Duration::from_millis(threshold as u64) }
 }
 
-/// A section that is absent is one without settings.
-fn value<T: Clone + Default>(section: &Option<raw::At<T>>) -> T {
+/// The section, or its default if it is absent.
+fn value<T: Clone + Default>(section: &Option<raw::Located<T>>) -> T {
     section.as_ref().map(|section| section.value.clone()).unwrap_or_default()
 }
 
-fn flag(setting: &Option<raw::At<bool>>, default: bool) -> bool {
+fn flag(setting: &Option<raw::Located<bool>>, default: bool) -> bool {
     setting.as_ref().map_or(default, |setting| setting.value)
 }

@@ -1,37 +1,37 @@
-//! The HTTP service and its keys.
+//! Validates the HTTP service and its keys.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use super::checker::Checker;
-use crate::raw::{self, At};
+use crate::raw::{self, Located};
 use crate::values::{Glob, HostName, KeyHash, Origin, Rate};
 
 /// The HTTP service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Http {
-    /// Where to listen; none unless the command line says so.
+    /// Address to listen on; `None` unless configured.
     pub bind: Option<SocketAddr>,
-    /// Who may use it; empty means this machine only.
+    /// The API keys; if empty, only clients on this machine may connect.
     pub keys: Vec<Key>,
-    /// Web pages that may call it.
+    /// Origins of web pages that may use the service.
     pub allowed_origins: Vec<Origin>,
-    /// Names it answers to besides this machine's own.
+    /// Accepted host names besides this machine's own.
     pub allowed_hosts: Vec<HostName>,
 }
 
-/// Who may use the service.
+/// An API key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Key {
-    /// Whose key it is; unique.
+    /// The owner of the key; unique.
     pub name: String,
-    /// Its digest.
+    /// The SHA-256 of the key.
     pub hash: KeyHash,
-    /// Functions it may call; none means all.
+    /// Functions it may call; `None` means all.
     pub functions: Option<Vec<Glob>>,
-    /// Backends it may call; none means all.
+    /// Backends it may call; `None` means all.
     pub backends: Option<Vec<Glob>>,
-    /// How often; none means as often as it likes.
+    /// Its rate limit; `None` means unlimited.
     pub rate: Option<Rate>,
 }
 
@@ -43,7 +43,8 @@ pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Http) -> Http {
     if let (Some(address), Some(setting), true) = (bind, &raw.bind, entries.is_empty())
         && !address.ip().is_loopback()
     {
-        let message = "listens beyond this machine, but without keys only this machine may connect";
+        let message =
+            "the address is not a loopback address, but without keys only clients on this machine may connect";
         checker.warn(&setting.place, message, "add toolgate.http.keys");
     }
     Http {
@@ -54,19 +55,23 @@ pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Http) -> Http {
     }
 }
 
-fn key(checker: &mut Checker<'_>, entry: &At<raw::Key>, names: &mut HashSet<String>) -> Option<Key> {
+fn key(checker: &mut Checker<'_>, entry: &Located<raw::Key>, names: &mut HashSet<String>) -> Option<Key> {
     let raw = &entry.value;
     let name = checker.get(&raw.name).filter(|name| !name.is_empty());
     if name.is_none() && raw.name.as_ref().is_none_or(|name| name.value.text.is_empty()) {
-        checker.wrong(&entry.place, "has no name", "add \"name\": whose key it is");
+        checker.wrong(&entry.place, "the key has no name", "add \"name\" with the owner of the key");
     }
     if let (Some(name), Some(setting)) = (&name, &raw.name)
         && !names.insert(name.clone())
     {
-        checker.wrong(&setting.place, "is the name of another key too", "give each key a name of its own");
+        checker.wrong(&setting.place, "another key has the same name", "give each key a unique name");
     }
     if raw.hash.is_none() {
-        checker.wrong(&entry.place, "has no hash", "add \"hash\": sha256: and the SHA-256 of the key in hexadecimal");
+        checker.wrong(
+            &entry.place,
+            "the key has no hash",
+            "add \"hash\" with sha256: followed by the SHA-256 of the key in hexadecimal",
+        );
     }
     let hash = checker.get(&raw.hash);
     let functions = checker.list(&raw.functions);

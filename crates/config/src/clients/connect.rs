@@ -1,35 +1,35 @@
-//! Puts Toolgate into a client's configuration.
+//! Adds Toolgate to a client's configuration.
 
 use serde_json::{Map, Value as Json, json};
 
 use super::{Client, Roots, Scope};
-use crate::edit::{self, EditError, Written};
+use crate::edit::{self, EditError, WrittenFile};
 
-/// The name under which clients know us.
-pub const NAME: &str = "toolgate";
+/// The name of Toolgate's entry in the files of clients.
+const NAME: &str = "toolgate";
 
-/// How a client is to start Toolgate.
+/// The command by which a client starts Toolgate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
-    /// The program, best as an absolute path: clients have their own PATH.
+    /// The program, preferably an absolute path, because the PATH of a client may differ.
     pub command: String,
     /// Its arguments, such as `serve --config …`.
     pub args: Vec<String>,
 }
 
-/// Why a client was not connected.
+/// Why Toolgate was not added.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// It keeps no settings for single projects.
-    #[error("{} has no settings for single projects", .0.word())]
+    /// The client has no project scope.
+    #[error("{} does not support settings for a single project", .0.word())]
     NoProjects(Client),
-    /// Its file was not changed.
+    /// The file could not be edited.
     #[error(transparent)]
     Edit(#[from] EditError),
 }
 
-/// Adds or renews Toolgate's entry, keeps the rest and a backup. Run twice, the second time changes nothing.
-pub fn write(client: Client, scope: Scope, roots: &Roots, launch: &Launch) -> Result<Written, ConnectError> {
+/// Adds or updates Toolgate's entry and keeps a backup. Idempotent.
+pub fn write(client: Client, scope: Scope, roots: &Roots, launch: &Launch) -> Result<WrittenFile, ConnectError> {
     let file = roots.file(client, scope).ok_or(ConnectError::NoProjects(client))?;
     let section = match client {
         Client::Claude | Client::ClaudeCode | Client::Cursor => "mcpServers",

@@ -1,38 +1,35 @@
-//! Servers from the files of MCP clients.
+//! Imports servers from the files of MCP clients.
 //!
-//! An entry is taken over in our own spelling, with the same meaning: what only the client understands is
-//! translated or named as dropped, and Toolgate's own entry is left out.
+//! An entry is translated to Toolgate's format. Keys without an equivalent are reported as dropped, and Toolgate's own
+//! entry is skipped.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Client, Roots, Scope, owner};
+use super::{Client, MAX_CLIENT_FILE_BYTES, Roots, Scope, owner};
 use crate::checked::starts_toolgate;
 use crate::problem::{Problem, Severity};
-use crate::raw::{Place, Reader, Server, Shape as _};
+use crate::raw::{Location, RawSetting as _, Reader, Server};
 use crate::text::Source;
 use crate::text::tree::{Entry, Node};
 use crate::values::BackendName;
 use crate::vars::escape;
 
-/// Some clients keep their history in the same file.
-const MAX_CLIENT_FILE: u64 = 64 << 20;
-
-/// A server that a client has.
+/// A server found in a client's file.
 #[derive(Clone, PartialEq)]
 pub struct FoundServer {
-    /// Its name there.
+    /// Its name.
     pub name: String,
-    /// The entry, as it would stand in our file. May hold secrets, so it is not shown.
+    /// The translated entry. Not printed, because it may contain secrets.
     pub raw: Map<String, Json>,
-    /// The file it is in.
+    /// The file that contains it.
     pub from: PathBuf,
-    /// The project it is for, where a file has several.
+    /// Its project, if the file has sections for projects.
     pub project: Option<String>,
-    /// Keys of the client's that mean nothing here.
+    /// Keys of the client without an equivalent.
     pub dropped: Vec<String>,
-    /// Why it should not be imported; none if it should.
+    /// Why it is not imported; `None` if it is.
     pub skipped: Option<Skipped>,
 }
 
@@ -44,27 +41,27 @@ impl std::fmt::Debug for FoundServer {
     }
 }
 
-/// Why a server should not be imported.
+/// Why a server is not imported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Skipped {
     /// It is Toolgate.
     #[error("this is Toolgate itself")]
     Toolgate,
-    /// The same was found before.
+    /// An earlier file has the same server.
     #[error("already found in {}", .0.display())]
-    Again(PathBuf),
-    /// Another one of the same name was found before.
+    Duplicate(PathBuf),
+    /// An earlier file has a different server of this name.
     #[error("another server of this name was found in {}", .0.display())]
-    OtherOfThisName(PathBuf),
-    /// The client would ask its user for something.
-    #[error("asks its user for {0}, and Toolgate can't ask: add it by hand with an environment variable instead")]
-    Asks(String),
-    /// It makes no sense.
+    NameConflict(PathBuf),
+    /// It uses `${input:…}`, which the client asks its user for.
+    #[error("needs the input {0}, which Toolgate cannot ask for; add the server by hand with an environment variable")]
+    NeedsInput(String),
+    /// The entry is invalid.
     #[error("{0}")]
-    Unusable(String),
+    Invalid(String),
 }
 
-/// All servers of a client, those of the project first. Files that are not there are no problem.
+/// All servers of a client, those of the project first. Missing files are ignored.
 pub fn found(client: Client, roots: &Roots) -> Result<Vec<FoundServer>, Vec<Problem>> {
     let (mut servers, mut problems) = (Vec::new(), Vec::new());
     for scope in [Scope::Project, Scope::User] {
@@ -74,13 +71,13 @@ pub fn found(client: Client, roots: &Roots) -> Result<Vec<FoundServer>, Vec<Prob
             Err(more) => problems.extend(more),
         }
     }
-    // What the user set for this project alone stands above what the project shares.
+    // The user's settings for this project take precedence over the project's own file.
     servers.sort_by_key(|server| server.project.as_deref().map(Path::new) != Some(&roots.cwd));
     mark_repeated(&mut servers);
     if problems.is_empty() { Ok(servers) } else { Err(problems) }
 }
 
-/// All servers of one file, whosever it is.
+/// All servers of one file, of any client.
 pub fn found_in(file: &Path) -> Result<Vec<FoundServer>, Vec<Problem>> {
     let mut servers = servers_of(file, owner(file), None)?;
     mark_repeated(&mut servers);
@@ -88,14 +85,14 @@ pub fn found_in(file: &Path) -> Result<Vec<FoundServer>, Vec<Problem>> {
 }
 
 fn servers_of(file: &Path, client: Option<Client>, cwd: Option<&Path>) -> Result<Vec<FoundServer>, Vec<Problem>> {
-    let source = Source::open_within(file, MAX_CLIENT_FILE).map_err(|problem| vec![*problem])?;
+    let source = Source::open_within(file, MAX_CLIENT_FILE_BYTES).map_err(|problem| vec![*problem])?;
     let tree = source.tree()?;
     let mut servers = Vec::new();
     let mut take = |section: Option<&Node>, project: Option<&str>| {
         let entries = section.and_then(Node::entries).unwrap_or_default();
         servers.extend(entries.iter().map(|entry| server(&source, client, entry, project)));
     };
-    // Claude Code's own order: this project's settings, then the user's.
+    // The precedence of Claude Code: settings of this project, then of the user.
     let projects = tree.get("projects").and_then(Node::entries).unwrap_or_default();
     let (here, elsewhere): (Vec<&Entry>, Vec<&Entry>) =
         projects.iter().partition(|project| cwd.is_some_and(|cwd| Path::new(&project.key) == cwd));
@@ -127,12 +124,13 @@ fn server(source: &Source, client: Option<Client>, entry: &Entry, project: Optio
 
 fn reason_to_skip(source: &Source, entry: &Entry, raw: &Map<String, Json>) -> Option<Skipped> {
     if let Err(message) = BackendName::new(&entry.key) {
-        return Some(Skipped::Unusable(message));
+        return Some(Skipped::Invalid(message));
     }
     let mut reader = Reader { source, problems: Vec::new() };
-    Server::read(&entry.node, &Place { span: entry.node.span, path: String::new() }, &mut reader);
+    Server::read(&entry.node, &Location { span: entry.node.span, path: String::new() }, &mut reader);
     if let Some(problem) = reader.problems.into_iter().find(|problem| problem.severity == Severity::Error) {
-        return Some(Skipped::Unusable(format!("{} {}", problem.path, problem.message).trim().to_owned()));
+        let prefix = if problem.path.is_empty() { String::new() } else { format!("{}: ", problem.path) };
+        return Some(Skipped::Invalid(format!("{prefix}{}", problem.message)));
     }
     let text = |key: &str| raw.get(key).and_then(Json::as_str);
     let args = raw.get("args").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -140,26 +138,26 @@ fn reason_to_skip(source: &Source, entry: &Entry, raw: &Map<String, Json>) -> Op
         return Some(Skipped::Toolgate);
     }
     if text("command").is_none() && text("url").is_none() {
-        return Some(Skipped::Unusable("has neither a command nor a url".to_owned()));
+        return Some(Skipped::Invalid("the server has neither a command nor a url".to_owned()));
     }
-    question(&Json::Object(raw.clone())).map(Skipped::Asks)
+    first_input(&Json::Object(raw.clone())).map(Skipped::NeedsInput)
 }
 
-/// The first `${input:…}` anywhere in an entry.
-fn question(json: &Json) -> Option<String> {
+/// The name of the first `${input:…}` in an entry.
+fn first_input(json: &Json) -> Option<String> {
     match json {
-        Json::String(text) => asked_in(text).map(str::to_owned),
-        Json::Array(items) => items.iter().find_map(question),
-        Json::Object(map) => map.values().find_map(question),
+        Json::String(text) => input_in(text).map(str::to_owned),
+        Json::Array(items) => items.iter().find_map(first_input),
+        Json::Object(map) => map.values().find_map(first_input),
         Json::Null | Json::Bool(_) | Json::Number(_) => None,
     }
 }
 
-fn asked_in(text: &str) -> Option<&str> {
+fn input_in(text: &str) -> Option<&str> {
     text.split_once("${input:").and_then(|(_, rest)| rest.split_once('}')).map(|(name, _)| name)
 }
 
-/// The entry in our spelling, and the keys that were dropped.
+/// The translated entry, and the keys that were dropped.
 fn translate(client: Option<Client>, entry: Json, file: &Path) -> (Map<String, Json>, Vec<String>) {
     let Json::Object(mut entry) = entry else { return (Map::new(), Vec::new()) };
     if client.is_some_and(|client| !client.fills_variables()) {
@@ -177,7 +175,7 @@ fn translate(client: Option<Client>, entry: Json, file: &Path) -> (Map<String, J
     (kept.into_iter().collect(), dropped.into_iter().map(|(key, _)| key).collect())
 }
 
-/// The project whose `.vscode` or `.cursor` folder holds the file.
+/// The project directory if the file is in `.vscode` or `.cursor`.
 fn workspace(file: &Path) -> Option<&Path> {
     let folder = file.parent()?;
     let inner = folder.file_name().is_some_and(|name| name == ".vscode" || name == ".cursor");
@@ -193,7 +191,7 @@ fn each_text(json: &mut Json, change: &dyn Fn(&str) -> String) {
     }
 }
 
-/// Codex names variables where others write `${…}`, and has seconds in the names of its keys.
+/// Translates the keys of Codex: names of environment variables become `${…}`, timeouts in seconds get a unit.
 fn from_codex(entry: &mut Map<String, Json>) {
     let text = |value: Json| value.as_str().map(str::to_owned);
     if let Some(Json::Array(names)) = entry.remove("env_vars") {
@@ -229,15 +227,15 @@ fn member(entry: &mut Map<String, Json>, section: &str, name: &str, value: Strin
     }
 }
 
-/// The first of a name stays.
+/// Marks all servers but the first of each name.
 fn mark_repeated(servers: &mut [FoundServer]) {
     for index in 1..servers.len() {
         let (before, rest) = servers.split_at_mut(index);
         let Some(server) = rest.first_mut().filter(|server| server.skipped.is_none()) else { continue };
         let first = before.iter().find(|first| first.name == server.name && first.skipped.is_none());
         server.skipped = first.map(|first| match first.raw == server.raw {
-            true => Skipped::Again(first.from.clone()),
-            false => Skipped::OtherOfThisName(first.from.clone()),
+            true => Skipped::Duplicate(first.from.clone()),
+            false => Skipped::NameConflict(first.from.clone()),
         });
     }
 }

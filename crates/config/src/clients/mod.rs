@@ -1,13 +1,16 @@
-//! The configuration files of MCP clients: where they are and how they spell a server.
+//! The configuration files of MCP clients: their locations and formats.
 //!
-//! Home, working folder and operating system are given, not asked for, so that tests need no real ones.
+//! Home directory, working directory and operating system are parameters, so that tests can set them.
 
 pub mod connect;
 pub mod import;
 
 use std::path::{Path, PathBuf};
 
-/// A client whose files are known.
+/// Maximum size of a client's file, in bytes. Some clients keep their history in the same file.
+pub(crate) const MAX_CLIENT_FILE_BYTES: u64 = 64 << 20;
+
+/// A supported client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
     /// Claude Desktop.
@@ -42,7 +45,7 @@ impl Client {
         Self::ALL.into_iter().find(|client| client.word() == word)
     }
 
-    /// Whether it fills in `${…}` itself. Where it doesn't, such text is meant literally.
+    /// Whether the client substitutes `${…}`. Otherwise such text is literal.
     fn fills_variables(self) -> bool {
         match self {
             Self::ClaudeCode | Self::Cursor | Self::VsCode => true,
@@ -51,19 +54,19 @@ impl Client {
     }
 }
 
-/// Whose settings: those for all projects, or those of one.
+/// The scope of a client's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// All projects of the user.
     User,
-    /// The project in the working folder.
+    /// The project in the working directory.
     Project,
 }
 
-/// The kinds of systems on which clients keep their files in different places.
+/// Operating systems with different locations of clients' files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Os {
-    /// Linux and its like.
+    /// Linux and other Unix systems.
     Linux,
     /// macOS.
     MacOs,
@@ -72,7 +75,7 @@ pub enum Os {
 }
 
 impl Os {
-    /// The one we run on.
+    /// The current operating system.
     pub fn current() -> Self {
         match std::env::consts::OS {
             "macos" => Self::MacOs,
@@ -82,19 +85,19 @@ impl Os {
     }
 }
 
-/// Where clients' files are looked for.
+/// The directories in which clients' files are searched.
 #[derive(Debug, Clone)]
 pub struct Roots {
-    /// The user's home folder.
+    /// The user's home directory.
     pub home: PathBuf,
-    /// The project's folder.
+    /// The project directory.
     pub cwd: PathBuf,
-    /// The system.
+    /// The operating system.
     pub os: Os,
 }
 
 impl Roots {
-    /// Where programs keep their settings.
+    /// The directory of application settings.
     fn settings(&self) -> PathBuf {
         self.home.join(match self.os {
             Os::Linux => ".config",
@@ -103,7 +106,7 @@ impl Roots {
         })
     }
 
-    /// A client's file, if it has one of that scope.
+    /// The file of a client, if the client supports the scope.
     pub fn file(&self, client: Client, scope: Scope) -> Option<PathBuf> {
         match (client, scope) {
             (Client::Claude, Scope::User) => Some(self.settings().join("Claude/claude_desktop_config.json")),
@@ -120,7 +123,7 @@ impl Roots {
     }
 }
 
-/// The client that a file most likely belongs to, by its name and folder.
+/// The client that a file probably belongs to, by its name and directory.
 fn owner(file: &Path) -> Option<Client> {
     let name = file.file_name()?.to_str()?;
     let folder = file.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();

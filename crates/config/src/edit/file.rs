@@ -1,4 +1,4 @@
-//! Writing a file so that a reader sees the old one or the new one, never half of either.
+//! Writes files atomically and keeps backups.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -8,28 +8,28 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::EditError;
 use crate::text::Source;
 
-/// What was written.
+/// The result of an edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenFile {
     /// The file.
     pub path: PathBuf,
-    /// Where the file as it was is kept.
+    /// The backup of the previous file.
     pub backup: Option<PathBuf>,
-    /// Whether anything had to be changed.
+    /// Whether the file was changed.
     pub changed: bool,
 }
 
-/// How the file as it was is kept, beside the new one.
+/// The name of the backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Backup {
-    /// As `NAME.bak`, in place of an earlier one.
+pub(crate) enum Backup {
+    /// `NAME.bak`; replaces an earlier backup.
     Latest,
-    /// As `NAME.toolgate.bak`, and with a number if that is taken: another program's file is never lost.
+    /// `NAME.toolgate.bak`, with a number if that exists: a backup of another program's file is never replaced.
     Numbered,
 }
 
-/// Writes a file that must not be there yet, with the folders it needs.
-pub(super) fn create(path: &Path, text: &str) -> Result<Written, EditError> {
+/// Creates a file and its parent directories. Fails if the file exists.
+pub(super) fn create(path: &Path, text: &str) -> Result<WrittenFile, EditError> {
     let write = || -> io::Result<()> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
@@ -39,13 +39,13 @@ pub(super) fn create(path: &Path, text: &str) -> Result<Written, EditError> {
         file.sync_all()
     };
     write().map_err(|error| EditError::Write { file: path.to_owned(), error })?;
-    Ok(Written { path: path.to_owned(), backup: None, changed: true })
+    Ok(WrittenFile { path: path.to_owned(), backup: None, changed: true })
 }
 
-/// Replaces a file that was read as `source`, unless somebody else wrote it since.
-pub(super) fn replace(source: &Source, text: &str, backup: Backup) -> Result<Written, EditError> {
+/// Replaces a file that was read as `source`. Fails if the file has changed since.
+pub(super) fn replace(source: &Source, text: &str, backup: Backup) -> Result<WrittenFile, EditError> {
     let fail = |error| EditError::Write { file: source.file().to_owned(), error };
-    // The file itself, not a link to it: dotfiles are often links.
+    // Resolve symbolic links, which dotfiles often are: renaming would replace the link.
     let path = fs::canonicalize(source.file()).map_err(fail)?;
     let mark = if source.has_bom() { "\u{FEFF}" } else { "" };
     let old = fs::read(&path).map_err(fail)?;
@@ -54,7 +54,7 @@ pub(super) fn replace(source: &Source, text: &str, backup: Backup) -> Result<Wri
     }
     let kept = keep(&path, &old, backup).map_err(fail)?;
     swap(&path, format!("{mark}{text}").as_bytes()).map_err(fail)?;
-    Ok(Written { path: source.file().to_owned(), backup: Some(kept), changed: true })
+    Ok(WrittenFile { path: source.file().to_owned(), backup: Some(kept), changed: true })
 }
 
 fn keep(path: &Path, old: &[u8], backup: Backup) -> io::Result<PathBuf> {
@@ -81,7 +81,7 @@ fn keep(path: &Path, old: &[u8], backup: Backup) -> io::Result<PathBuf> {
                     Err(error) => return Err(error),
                 }
             }
-            Err(io::Error::other("there are too many backups beside it"))
+            Err(io::Error::other("too many backups in this directory"))
         }
     }
 }
@@ -90,7 +90,7 @@ fn swap(path: &Path, bytes: &[u8]) -> io::Result<()> {
     swap_like(path, bytes, path)
 }
 
-/// Writes beside, gives it the permissions of `like`, and renames: the rename is what makes it whole.
+/// Writes a temporary file with the permissions of `like` and renames it to `path`, which is atomic.
 fn swap_like(path: &Path, bytes: &[u8], like: &Path) -> io::Result<()> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -108,7 +108,7 @@ fn swap_like(path: &Path, bytes: &[u8], like: &Path) -> io::Result<()> {
     })
 }
 
-/// A new file that only its owner may read: configurations hold secrets.
+/// Creates a file with mode 0600, because configurations contain secrets.
 fn private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

@@ -1,14 +1,14 @@
-//! Changes to JSON with comments, by replacing just the text concerned.
+//! Edits JSON with comments by replacing only the affected text.
 
 use serde_json::ser::PrettyFormatter;
 use serde_json::{Map, Serializer, Value as Json};
 
-use super::{indent, line_break, line_end, line_start, next_line, splice};
+use super::{NO_SECTION, UNSUPPORTED_LAYOUT, indent, line_break, line_end, line_start, next_line, splice};
 use crate::text::Source;
 use crate::text::jsonc::skip_trivia;
 use crate::text::tree::{Entry, Node};
 
-/// Adds or replaces an entry of a section at the top.
+/// Adds or replaces an entry of a top-level section.
 pub(super) fn put(
     source: &Source,
     tree: &Node,
@@ -30,16 +30,12 @@ pub(super) fn put(
 
 /// Removes an entry.
 pub(super) fn take(source: &Source, tree: &Node, path: &[&str], name: &str) -> Result<String, &'static str> {
-    let map = path
-        .iter()
-        .try_fold(tree, |node, key| node.get(key))
-        .and_then(Node::entries)
-        .ok_or("it has no such section")?;
+    let map = path.iter().try_fold(tree, |node, key| node.get(key)).and_then(Node::entries).ok_or(NO_SECTION)?;
     let index = map.iter().position(|entry| entry.key == name).ok_or("it has no such entry")?;
     Layout::of(source, tree).remove(map, index)
 }
 
-/// How this file is laid out.
+/// The indentation of the file.
 struct Layout<'a> {
     text: &'a str,
     unit: String,
@@ -64,7 +60,7 @@ impl<'a> Layout<'a> {
             return Ok(splice(self.text, map.span.start + 1, close, &new));
         };
         let end = last.node.span.end;
-        let next = skip_trivia(self.text, end).map_err(|_| "its layout is unusual")?;
+        let next = skip_trivia(self.text, end).map_err(|_| UNSUPPORTED_LAYOUT)?;
         let comma = self.text.as_bytes().get(next) == Some(&b',');
         let after = if comma { next + 1 } else { end };
         let entry = match indent(self.text, last.key_span.start) {
@@ -75,11 +71,11 @@ impl<'a> Layout<'a> {
         let at = self.after_comment(after);
         let trailing = if comma { "," } else { "" };
         let text = splice(self.text, at, at, &format!("{entry}{trailing}"));
-        // The comma goes right behind the value, before any comment: `1, // one`.
+        // Insert the comma directly after the value, before any comment: `1, // one`.
         Ok(if comma { text } else { splice(&text, end, end, ",") })
     }
 
-    /// Behind a comment that belongs to what ends at `at`, on the same line.
+    /// The end of the comment that follows `at` on the same line, otherwise `at`.
     fn after_comment(&self, at: usize) -> usize {
         let end = line_end(self.text, at);
         let rest = self.text.get(at..end).unwrap_or_default().trim();
@@ -94,10 +90,9 @@ impl<'a> Layout<'a> {
     }
 
     fn remove(&self, map: &[Entry], index: usize) -> Result<String, &'static str> {
-        let unusual = "its layout is unusual";
-        let entry = map.get(index).ok_or(unusual)?;
+        let entry = map.get(index).ok_or(UNSUPPORTED_LAYOUT)?;
         let (mut from, mut to) = (entry.key_span.start, entry.node.span.end);
-        let next = skip_trivia(self.text, to).map_err(|_| unusual)?;
+        let next = skip_trivia(self.text, to).map_err(|_| UNSUPPORTED_LAYOUT)?;
         let comma = self.text.as_bytes().get(next) == Some(&b',');
         if comma {
             to = next + 1;
@@ -112,16 +107,16 @@ impl<'a> Layout<'a> {
         let text = splice(self.text, from, to, "");
         let before = index.checked_sub(1).and_then(|before| map.get(before));
         match before {
-            // It was the last and had no comma of its own: then the one before it has one too many.
+            // The last entry had no comma: remove the comma of the entry before it.
             Some(before) if !comma => {
-                let at = skip_trivia(&text, before.node.span.end).map_err(|_| unusual)?;
+                let at = skip_trivia(&text, before.node.span.end).map_err(|_| UNSUPPORTED_LAYOUT)?;
                 Ok(if text.as_bytes().get(at) == Some(&b',') { splice(&text, at, at + 1, "") } else { text })
             }
             _ => Ok(text),
         }
     }
 
-    /// An entry on lines of its own.
+    /// An entry that begins on a new line.
     fn entry(&self, indent: &str, key: &str, value: &Json) -> String {
         format!("{}{indent}{}: {}", line_break(self.text), Json::from(key), self.pretty(indent, value))
     }
@@ -130,7 +125,7 @@ impl<'a> Layout<'a> {
         let mut bytes = Vec::new();
         let formatter = PrettyFormatter::with_indent(self.unit.as_bytes());
         let mut serializer = Serializer::with_formatter(&mut bytes, formatter);
-        // Writing a `Value` to memory can't fail; an empty text would be refused by the proof that follows.
+        // Writing a `Value` to memory cannot fail; the edited text is verified in any case.
         let _ = serde::Serialize::serialize(value, &mut serializer);
         let text = String::from_utf8(bytes).unwrap_or_default();
         text.replace('\n', &format!("{}{indent}", line_break(self.text)))

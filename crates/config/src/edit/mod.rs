@@ -1,7 +1,7 @@
-//! Changes to a configuration file that leave the rest of it as it is, comments included.
+//! Edits a configuration file and keeps comments and layout.
 //!
-//! Each format has its own way to change the text; none is trusted. The new text is read again and must mean
-//! exactly the old file with that one change, or the edit is refused and nothing is written.
+//! Each format has its own text editor, and none is trusted: the edited text is parsed again and must equal the old file
+//! with exactly that change; otherwise the edit is rejected and nothing is written.
 
 mod file;
 mod json;
@@ -13,41 +13,48 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json};
 
-pub use file::{Backup, Written};
+use file::Backup;
+pub use file::WrittenFile;
 pub use template::template;
 
+use super::clients::MAX_CLIENT_FILE_BYTES;
 use super::problem::Problem;
 use super::text::{Format, Source};
 
-/// Why a file was not changed.
+/// The reason for rejecting an edit whose result differs from the expected change.
+pub(super) const UNSUPPORTED_LAYOUT: &str = "its layout is not supported";
+/// The reason for rejecting a removal from a section that the file does not have.
+pub(super) const NO_SECTION: &str = "it has no such section";
+
+/// Why a file was not edited.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    /// It can't be read as it is.
+    /// The file cannot be read or parsed.
     #[error("{}", list(.0))]
     Unreadable(Vec<Problem>),
-    /// There is one already.
-    #[error("there is a server {0} already")]
+    /// The server exists already.
+    #[error("a server named {0} already exists")]
     Exists(String),
-    /// There is none.
-    #[error("there is no server {0}")]
+    /// The server does not exist.
+    #[error("no server named {0}")]
     Absent(String),
-    /// It is written in a way that we can't change without disturbing it.
-    #[error("{} can't be changed without disturbing it: {why}; please edit it by hand", file.display())]
+    /// The layout of the file cannot be kept.
+    #[error("cannot edit {}: {why}; please edit it by hand", file.display())]
     Refused {
         /// The file.
         file: PathBuf,
-        /// What is in the way.
+        /// The reason.
         why: &'static str,
     },
-    /// Somebody else wrote it in between.
-    #[error("{} was changed by another program meanwhile; try again", .0.display())]
+    /// Another program changed the file during the edit.
+    #[error("{} was changed by another program during the edit; try again", .0.display())]
     Changed(PathBuf),
-    /// It can't be written.
-    #[error("{} can't be written: {error}", file.display())]
+    /// The file cannot be written.
+    #[error("cannot write {}: {error}", file.display())]
     Write {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The I/O error.
         #[source]
         error: std::io::Error,
     },
@@ -58,7 +65,7 @@ fn list(problems: &[Problem]) -> String {
 }
 
 /// Adds a server to a configuration file.
-pub fn add(file: &Path, name: &str, entry: &Map<String, Json>) -> Result<Written, EditError> {
+pub fn add(file: &Path, name: &str, entry: &Map<String, Json>) -> Result<WrittenFile, EditError> {
     let source = open(file)?;
     let (section, tree) = (section(&source)?, json_of(&source)?);
     let taken = ["mcpServers", "servers"].iter().any(|section| tree.pointer_of(&[section, name]).is_some());
@@ -69,8 +76,8 @@ pub fn add(file: &Path, name: &str, entry: &Map<String, Json>) -> Result<Written
     file::replace(&source, &text, Backup::Latest)
 }
 
-/// Removes a server from a configuration file, with the settings under `toolgate.backends` that name it.
-pub fn remove(file: &Path, name: &str) -> Result<Written, EditError> {
+/// Removes a server and its settings under `toolgate.backends` from a configuration file.
+pub fn remove(file: &Path, name: &str) -> Result<WrittenFile, EditError> {
     let original = open(file)?;
     let mut source = original.clone();
     for section in ["mcpServers", "servers"] {
@@ -85,28 +92,28 @@ pub fn remove(file: &Path, name: &str) -> Result<Written, EditError> {
     file::replace(&original, text.as_deref().unwrap_or(source.text()), Backup::Latest)
 }
 
-/// Writes the template of a first configuration where no file is.
-pub fn init(file: &Path) -> Result<Written, EditError> {
+/// Creates a configuration file from the template. Fails if the file exists.
+pub fn init(file: &Path) -> Result<WrittenFile, EditError> {
     file::create(file, template(Format::of(file)))
 }
 
-/// Puts an entry into a client's or our own file, which need not be there yet.
+/// Adds or replaces an entry in a client's file; creates the file if it does not exist.
 pub(crate) fn put_into(
     file: &Path,
     section: &str,
     name: &str,
     entry: &Map<String, Json>,
-) -> Result<Written, EditError> {
-    const CLIENT_FILE: u64 = 64 << 20;
+) -> Result<WrittenFile, EditError> {
     if !file.exists() {
         let empty = if Format::of(file) == Format::Json { "{}\n" } else { "" };
         let source = Source::new(file, Format::of(file), empty);
         return file::create(file, &put(&source, section, name, entry)?);
     }
-    let source = Source::open_within(file, CLIENT_FILE).map_err(|problem| EditError::Unreadable(vec![*problem]))?;
+    let source =
+        Source::open_within(file, MAX_CLIENT_FILE_BYTES).map_err(|problem| EditError::Unreadable(vec![*problem]))?;
     let before = json_of(&source)?;
     if before.pointer_of(&[section, name]) == Some(&Json::Object(entry.clone())) {
-        return Ok(Written { path: file.to_owned(), backup: None, changed: false });
+        return Ok(WrittenFile { path: file.to_owned(), backup: None, changed: false });
     }
     let text = put(&source, section, name, entry)?;
     file::replace(&source, &text, Backup::Numbered)
@@ -116,18 +123,18 @@ fn open(file: &Path) -> Result<Source, EditError> {
     Source::open(file).map_err(|problem| EditError::Unreadable(vec![*problem]))
 }
 
-/// The section that new servers go to: the one that is there, `mcpServers` if in doubt.
+/// The section for new servers: `servers` if the file has only that, otherwise `mcpServers`.
 fn section(source: &Source) -> Result<&'static str, EditError> {
     let tree = json_of(source)?;
     let only_servers = tree.get("servers").is_some() && tree.get("mcpServers").is_none();
     Ok(if only_servers { "servers" } else { "mcpServers" })
 }
 
-/// The text with an entry added to a section at the top, or replaced in it.
+/// The text with an entry added to a top-level section, or replaced in it.
 pub(crate) fn put(source: &Source, section: &str, name: &str, entry: &Map<String, Json>) -> Result<String, EditError> {
     let tree = source.tree().map_err(EditError::Unreadable)?;
     let mut expected = tree.to_json();
-    let root = expected.as_object_mut().ok_or_else(|| refused(source, "it is not an object"))?;
+    let root = expected.as_object_mut().ok_or_else(|| refused(source, "the top level is not an object"))?;
     let servers = root.entry(section).or_insert_with(|| Json::Object(Map::new()));
     if servers.is_null() {
         *servers = Json::Object(Map::new());
@@ -139,10 +146,10 @@ pub(crate) fn put(source: &Source, section: &str, name: &str, entry: &Map<String
         Format::Yaml => yaml::put(source, &tree, section, name, entry),
         Format::Toml => toml::put(source, section, name, entry),
     };
-    proven(source, text, expected)
+    verified(source, text, expected)
 }
 
-/// The text without an entry; none if it is not there.
+/// The text without an entry; `None` if there is no such entry.
 fn take(source: &Source, path: &[&str], name: &str) -> Result<Option<String>, EditError> {
     let tree = source.tree().map_err(EditError::Unreadable)?;
     let mut expected = tree.to_json();
@@ -155,20 +162,20 @@ fn take(source: &Source, path: &[&str], name: &str) -> Result<Option<String>, Ed
         Format::Yaml => yaml::take(source, &tree, path, name),
         Format::Toml => toml::take(source, path, name),
     };
-    proven(source, text, expected).map(Some)
+    verified(source, text, expected).map(Some)
 }
 
-/// The edited text, if it means what it should.
-fn proven(source: &Source, text: Result<String, &'static str>, expected: Json) -> Result<String, EditError> {
+/// The edited text, if it parses to `expected`.
+fn verified(source: &Source, text: Result<String, &'static str>, expected: Json) -> Result<String, EditError> {
     let text = text.map_err(|why| refused(source, why))?;
     let edited = Source::new(source.file(), source.format(), text.as_str());
     match edited.tree() {
         Ok(tree) if without_empty(tree.to_json()) == without_empty(expected) => Ok(text),
-        _ => Err(refused(source, "its layout is unusual")),
+        _ => Err(refused(source, UNSUPPORTED_LAYOUT)),
     }
 }
 
-/// An empty section and none are the same: TOML can't tell them apart.
+/// Removes empty sections, which TOML does not distinguish from absent ones.
 fn without_empty(json: Json) -> Json {
     match json {
         Json::Object(map) => {
@@ -219,13 +226,13 @@ pub(super) fn next_line(text: &str, at: usize) -> usize {
     end + if rest.starts_with("\r\n") { 2 } else { usize::from(!rest.is_empty()) }
 }
 
-/// The white space that the line of `at` begins with, if nothing else stands before `at`.
+/// The indentation of the line of `at`, if only white space precedes `at`.
 pub(super) fn indent(text: &str, at: usize) -> Option<&str> {
     let before = text.get(line_start(text, at)..at)?;
     before.chars().all(|c| c == ' ' || c == '\t').then_some(before)
 }
 
-/// A text with one range replaced.
+/// The text with one range replaced.
 pub(super) fn splice(text: &str, from: usize, to: usize, new: &str) -> String {
     let (head, tail) = (text.get(..from).unwrap_or_default(), text.get(to..).unwrap_or_default());
     format!("{head}{new}{tail}")

@@ -1,4 +1,4 @@
-//! The first configuration of a new user.
+//! The template of a new configuration file.
 
 use crate::text::Format;
 

@@ -1,18 +1,18 @@
-//! Changes to TOML by `toml_edit`, which keeps comments and layout.
+//! Edits TOML with `toml_edit`, which keeps comments and layout.
 
 use serde_json::{Map, Value as Json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, Value};
 
 use crate::text::Source;
 
-/// Adds or replaces an entry of a section at the top.
+/// Adds or replaces an entry of a top-level section.
 pub(super) fn put(
     source: &Source,
     section: &str,
     name: &str,
     entry: &Map<String, Json>,
 ) -> Result<String, &'static str> {
-    let mut document: DocumentMut = source.text().parse().map_err(|_| "it is not TOML")?;
+    let mut document: DocumentMut = source.text().parse().map_err(|_| "it is not valid TOML")?;
     let servers = document.entry(section).or_insert_with(|| {
         let mut servers = Table::new();
         servers.set_implicit(true);
@@ -36,9 +36,9 @@ pub(super) fn put(
 
 /// Removes an entry.
 pub(super) fn take(source: &Source, path: &[&str], name: &str) -> Result<String, &'static str> {
-    let mut document: DocumentMut = source.text().parse().map_err(|_| "it is not TOML")?;
+    let mut document: DocumentMut = source.text().parse().map_err(|_| "it is not valid TOML")?;
     let item = path.iter().try_fold(document.as_item_mut(), |item, key| item.get_mut(key));
-    let table = item.and_then(Item::as_table_like_mut).ok_or("it has no such section")?;
+    let table = item.and_then(Item::as_table_like_mut).ok_or(super::NO_SECTION)?;
     table.remove(name);
     Ok(document.to_string())
 }

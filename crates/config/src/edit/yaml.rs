@@ -1,14 +1,14 @@
-//! Changes to block-style YAML by whole lines. Flow style (`{a: b}`) is refused, but for an empty `{}`.
+//! Edits block-style YAML line by line. Rejects flow style (`{a: b}`) except an empty `{}`.
 
 use serde_json::{Map, Value as Json};
 
-use super::{indent, line_break, line_end, line_start, next_line, splice};
+use super::{NO_SECTION, UNSUPPORTED_LAYOUT, indent, line_break, line_end, line_start, next_line, splice};
 use crate::text::Source;
 use crate::text::tree::{Entry, Node, Value};
 
-const FLOW: &str = "its servers are written in flow style, { … }";
+const FLOW_STYLE: &str = "its servers are in flow style, { … }";
 
-/// Adds or replaces an entry of a section at the top.
+/// Adds or replaces an entry of a top-level section.
 pub(super) fn put(
     source: &Source,
     tree: &Node,
@@ -20,7 +20,7 @@ pub(super) fn put(
     let newline = line_break(text);
     let Some(servers) = tree.entry(section) else {
         if is_flow(text, tree) {
-            return Err(FLOW);
+            return Err(FLOW_STYLE);
         }
         let gap = if text.is_empty() || text.ends_with('\n') { "" } else { newline };
         let lines = [format!("{section}:")].into_iter().chain(lines("  ", name, entry));
@@ -30,19 +30,19 @@ pub(super) fn put(
         let colon = colon(text, servers)?;
         let text = match servers.node.value {
             Value::Null => text.to_owned(),
-            // `{}` goes, what stands behind it on the line stays.
+            // Remove `{}`, keep the rest of the line.
             _ => splice(text, colon, servers.node.span.end, ""),
         };
         return Ok(insert_lines(&text, colon, "  ", name, entry));
     };
     if is_flow(text, &servers.node) {
-        return Err(FLOW);
+        return Err(FLOW_STYLE);
     }
     if servers.node.entry(name).is_some() {
         return Err("it has an entry of this name");
     }
-    let indent = indent(text, last.key_span.start).ok_or(FLOW)?.to_owned();
-    // A value's end may be its key's own line, if the value is nothing.
+    let indent = indent(text, last.key_span.start).ok_or(FLOW_STYLE)?.to_owned();
+    // An empty value ends on the line of its key.
     let end = last.node.span.end.max(last.key_span.end);
     Ok(insert_lines(text, end, &indent, name, entry))
 }
@@ -50,18 +50,18 @@ pub(super) fn put(
 /// Removes an entry.
 pub(super) fn take(source: &Source, tree: &Node, path: &[&str], name: &str) -> Result<String, &'static str> {
     let text = source.text();
-    let (last, above) = path.split_last().ok_or("it has no such section")?;
+    let (last, above) = path.split_last().ok_or(NO_SECTION)?;
     let section = above.iter().try_fold(tree, |node, key| node.get(key)).and_then(|node| node.entry(last));
-    let section = section.ok_or("it has no such section")?;
+    let section = section.ok_or(NO_SECTION)?;
     let entry = section.node.entry(name).ok_or("it has no such entry")?;
     if is_flow(text, &section.node) || indent(text, entry.key_span.start).is_none() {
-        return Err(FLOW);
+        return Err(FLOW_STYLE);
     }
     let from = line_start(text, entry.key_span.start);
     let to = next_line(text, entry.node.span.end.max(entry.key_span.end));
     let cut = splice(text, from, to, "");
     let only = section.node.entries().is_some_and(|entries| entries.len() == 1);
-    // A key with nothing below would be null.
+    // A key without a value would be null.
     if only {
         let colon = colon(text, section)?;
         return Ok(splice(&cut, colon, colon, " {}"));
@@ -76,7 +76,7 @@ fn insert_lines(text: &str, at: usize, indent: &str, name: &str, entry: &Map<Str
     splice(text, end, end, &block)
 }
 
-/// The lines of an entry: its objects as blocks, everything else as JSON, which is YAML too.
+/// The lines of an entry: objects as blocks, everything else as JSON, which is a subset of YAML.
 fn lines(indent: &str, name: &str, entry: &Map<String, Json>) -> impl Iterator<Item = String> {
     let mut lines = vec![format!("{indent}{}:", key(name))];
     for (field, value) in entry {
@@ -91,7 +91,7 @@ fn lines(indent: &str, name: &str, entry: &Map<String, Json>) -> impl Iterator<I
     lines.into_iter()
 }
 
-/// A key without quotes where no reader could take it for anything but text.
+/// A key, quoted unless every YAML parser reads it as a string.
 fn key(name: &str) -> String {
     const WORDS: [&str; 8] = ["true", "false", "null", "yes", "no", "on", "off", "y"];
     let plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -101,14 +101,11 @@ fn key(name: &str) -> String {
     if plain { name.to_owned() } else { Json::from(name).to_string() }
 }
 
-/// Just behind the colon of a key.
+/// The offset after the colon of a key.
 fn colon(text: &str, entry: &Entry) -> Result<usize, &'static str> {
     let rest = text.get(entry.key_span.end..).unwrap_or_default();
     let spaces = rest.len() - rest.trim_start_matches(' ').len();
-    rest.trim_start_matches(' ')
-        .starts_with(':')
-        .then_some(entry.key_span.end + spaces + 1)
-        .ok_or("its layout is unusual")
+    rest.trim_start_matches(' ').starts_with(':').then_some(entry.key_span.end + spaces + 1).ok_or(UNSUPPORTED_LAYOUT)
 }
 
 fn is_flow(text: &str, node: &Node) -> bool {

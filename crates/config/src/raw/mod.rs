@@ -1,15 +1,15 @@
-//! The file, as it is written: every setting with its place, nothing interpreted.
+//! The settings as written in the file: each value with its location, before substitution and parsing.
 //!
-//! `mcpServers` (and VS Code's `servers`) are other programs' sections, so unknown keys
-//! there are warnings; everything under `toolgate` is ours, so an unknown key is an error.
-//! This is the one list of settings: the reader and the JSON Schema both come from it.
+//! `mcpServers` (and VS Code's `servers`) are sections of other programs, so unknown keys there are warnings; an unknown
+//! key under `toolgate` is an error. This is the only list of settings: the reader and the JSON Schema are generated from
+//! it.
 
-pub(crate) mod shape;
+pub(crate) mod reader;
 
 use std::net::SocketAddr;
 
-use shape::section;
-pub use shape::{AnyScalar, At, Place, Reader, Scalar, Shape, Table, Texts, Verbatim, Written};
+use reader::section;
+pub(crate) use reader::{Located, Location, RawJson, RawSetting, RawText, Reader, StringMap, Table};
 
 use super::problem::Problem;
 use super::text::Source;
@@ -18,22 +18,22 @@ use super::values::{
     Store, ToolPath, TransportKind,
 };
 
-/// A file that could be read, with what is already known to be wrong in it.
+/// The settings of a file, with the problems found while reading them.
 #[derive(Debug, Clone)]
-pub struct Raw {
+pub(crate) struct Raw {
     /// The text it came from.
-    pub source: Source,
-    /// Its settings; what was unreadable is absent and stands in `problems`.
-    pub file: File,
-    /// Unknown keys and wrong kinds.
-    pub problems: Vec<Problem>,
+    pub(crate) source: Source,
+    /// Its settings. A setting with a problem is absent.
+    pub(crate) file: File,
+    /// Unknown keys and values of the wrong type.
+    pub(crate) problems: Vec<Problem>,
 }
 
 impl Raw {
-    /// Reads the shape of a text. Fails only if there is no tree to read from.
-    pub fn read(source: Source) -> Result<Self, Vec<Problem>> {
+    /// Reads the settings of a text. Fails only if the text cannot be parsed.
+    pub(crate) fn read(source: Source) -> Result<Self, Vec<Problem>> {
         let tree = source.tree()?;
-        let place = Place { span: tree.span, path: String::new() };
+        let place = Location { span: tree.span, path: String::new() };
         let mut reader = Reader { source: &source, problems: Vec::new() };
         let file = File::read(&tree, &place, &mut reader).unwrap_or_default();
         let mut problems = reader.problems;
@@ -50,13 +50,13 @@ section! {
     /// Toolgate's configuration: the MCP servers behind it, in the form that clients use, and its own settings.
     Refused File {
         /// The address of this schema, for editors.
-        schema = "$schema": Written<String>,
+        schema = "$schema": RawText<String>,
         /// The MCP servers, as in the files of Claude Desktop, Claude Code and Cursor.
         mcp_servers = "mcpServers": Table<Server>,
         /// The MCP servers, as in the files of VS Code.
         servers: Table<Server>,
-        /// What VS Code would ask its user for. Toolgate can't ask; a server that needs one is an error.
-        inputs: Verbatim,
+        /// Inputs that VS Code asks its user for. Not supported: a server that uses one is an error.
+        inputs: RawJson,
         /// Toolgate's own settings.
         toolgate: Toolgate,
     }
@@ -65,63 +65,63 @@ section! {
 section! {
     /// One MCP server: a command to start, or a URL to connect to.
     Ignored Server {
-        /// The transport; if absent, a command means stdio and a URL means http.
-        kind = "type": Written<TransportKind>,
+        /// The transport. By default, a server with a command is stdio and a server with a URL is http.
+        kind = "type": RawText<TransportKind>,
         /// The program to start.
-        command: Written<String>,
+        command: RawText<String>,
         /// Its arguments.
-        args: Vec<At<Written<String>>>,
+        args: Vec<Located<RawText<String>>>,
         /// Environment variables for it.
-        env: Texts,
-        /// A file of NAME=value lines with more of them.
-        env_file = "envFile": Written<String>,
-        /// The folder it runs in; relative to the folder of this file.
-        cwd: Written<String>,
-        /// The address of an HTTP server.
-        url: Written<Endpoint>,
+        env: StringMap,
+        /// A file of NAME=value lines with more environment variables.
+        env_file = "envFile": RawText<String>,
+        /// Its working directory; a relative path is relative to the directory of this file.
+        cwd: RawText<String>,
+        /// The URL of an HTTP server.
+        url: RawText<Endpoint>,
         /// Headers for each request to it.
-        headers: Texts,
-        /// Leave this server out.
+        headers: StringMap,
+        /// Do not start this server.
         disabled: bool,
         /// The opposite of disabled, as some clients write it.
         enabled: bool,
-        /// How long one call may take: text such as 30s, or a number of milliseconds, as clients write it.
-        timeout: Written<Millis>,
+        /// Timeout of one call: a duration such as 30s, or a number of milliseconds as in the files of other clients.
+        timeout: RawText<Millis>,
         /// A name for people; not used.
-        name: Written<String>,
+        name: RawText<String>,
         /// A note for people; not used.
-        description: Written<String>,
+        description: RawText<String>,
     }
 }
 
 section! {
     /// Toolgate's own settings.
     Refused Toolgate {
-        /// What an agent sees: the few tools of code mode (code), the backends' own (direct), or both.
-        mode: Written<Mode>,
+        /// Which tools an agent sees: those of code mode (code), the backends' own (direct), or both.
+        mode: RawText<Mode>,
         /// How scripts are run.
         sandbox: Sandbox,
-        /// How results are fitted to a context window.
+        /// How results are reduced to fit a context window.
         output: Output,
-        /// Bounds of the gateway as a whole.
+        /// Limits of the whole gateway.
         limits: Limits,
         /// The tool cache on disk.
         cache: Cache,
         /// The HTTP service.
         http: Http,
-        /// Settings for single servers, by their names.
+        /// Settings of single servers, by name.
         backends: Table<Backend>,
-        /// Host functions of your own, by the names that scripts call them.
+        /// Your own host functions, by the names that scripts call.
         functions: Table<Function>,
-        /// What guarded outgoing HTTP may reach beyond the public internet.
+        /// Hosts and networks that guarded outgoing HTTP may reach besides the public internet.
         guard: Guard,
-        /// Where sessions live: memory, or the URL of a Redis that several Toolgates share.
-        store: Written<Store>,
-        /// Settings for single engines.
+        /// The session store: memory, or the URL of a Redis server that several gateways share.
+        store: RawText<Store>,
+        /// Settings of single engines.
         engines: Engines,
         /// The weather function.
         weather: Weather,
-        /// Let agents add and remove backends while running.
+        /// Allow agents to add and remove backends at run time.
         allow_runtime_registration: bool,
     }
 }
@@ -130,12 +130,12 @@ section! {
     /// How scripts are run.
     Refused Sandbox {
         /// The engine: auto, quickjs or v8.
-        engine: Written<Engine>,
-        /// A confined process for each run, or a thread.
-        isolation: Written<Isolation>,
-        /// How many runs at once; the default is twice the number of cores, at least 8.
+        engine: RawText<Engine>,
+        /// Run each program in a confined process (process) or in a thread (thread).
+        isolation: RawText<Isolation>,
+        /// Maximum number of concurrent runs; the default is twice the number of cores, at least 8.
         max_concurrent_runs: u64,
-        /// How many workers are kept ready.
+        /// Number of idle workers kept ready.
         pool: u64,
         /// Limits for each profile.
         limits: Profiles,
@@ -157,68 +157,68 @@ section! {
 section! {
     /// The limits of one profile.
     Refused Profile {
-        /// Wall time.
-        timeout: Written<Period>,
-        /// Everything the run allocates.
-        memory: Written<Bytes>,
-        /// The stack.
-        stack: Written<Bytes>,
-        /// Characters of code.
+        /// Maximum wall time.
+        timeout: RawText<Period>,
+        /// Maximum memory of the run.
+        memory: RawText<Bytes>,
+        /// Maximum stack size.
+        stack: RawText<Bytes>,
+        /// Maximum length of the code, in characters.
         code: u64,
-        /// Bytes of the result.
-        result: Written<Bytes>,
-        /// Lines of console output.
+        /// Maximum size of the result.
+        result: RawText<Bytes>,
+        /// Maximum number of lines of console output.
         log_lines: u64,
-        /// Host calls of one run.
+        /// Maximum number of host calls of one run.
         calls: u64,
-        /// Host calls at the same time.
+        /// Maximum number of concurrent host calls of one run.
         calls_in_flight: u64,
     }
 }
 
 section! {
-    /// How results are fitted to a context window.
+    /// How results are reduced to fit a context window.
     Refused Output {
-        /// Keep only what an intent asks for.
+        /// Reduce a result to the parts that match the intent of the call.
         intent: bool,
-        /// Show large JSON by its structure.
+        /// Replace large JSON by an overview of its structure.
         auto_chunk_json: bool,
-        /// Cut out the middle and keep head and tail; off, only the head stays.
+        /// Truncate long text in the middle. If off, it is truncated at the end.
         smart_truncation: bool,
-        /// JSON above this size is chunked.
-        chunk_threshold: Written<Bytes>,
-        /// The hard bound on what is returned.
-        max_output_size: Written<Bytes>,
+        /// Size above which JSON is chunked.
+        chunk_threshold: RawText<Bytes>,
+        /// Maximum size of a returned result.
+        max_output_size: RawText<Bytes>,
     }
 }
 
 section! {
-    /// Bounds of the gateway as a whole.
+    /// Limits of the whole gateway.
     Refused Limits {
-        /// How long one tool call may take, unless its backend says otherwise.
-        call_timeout: Written<Period>,
-        /// How many calls a backend gets at once, unless it says otherwise.
+        /// Timeout of one tool call, unless the backend has its own.
+        call_timeout: RawText<Period>,
+        /// Maximum number of concurrent calls to one backend, unless the backend has its own.
         max_concurrent_calls: u64,
-        /// How long a backend may take to start.
-        start_timeout: Written<Period>,
-        /// How many runs may wait for their turn.
+        /// Timeout for the start of a backend.
+        start_timeout: RawText<Period>,
+        /// Maximum number of queued runs.
         max_queued_runs: u64,
-        /// How much of reduced results is kept to be read again.
-        result_store: Written<Bytes>,
-        /// How long it is kept.
-        result_ttl: Written<Period>,
-        /// How long running work may go on at shutdown.
-        shutdown_grace: Written<Period>,
+        /// Maximum total size of the full results that are kept after they were reduced.
+        result_store: RawText<Bytes>,
+        /// How long they are kept.
+        result_ttl: RawText<Period>,
+        /// How long running work may continue at shutdown.
+        shutdown_grace: RawText<Period>,
     }
 }
 
 section! {
     /// The tool cache on disk.
     Refused Cache {
-        /// Off: tools are listed only once their backend is up.
+        /// Use the cache. If off, the tools of a backend are listed only after it has started.
         enabled: bool,
-        /// Its folder; the default is toolgate in the user's cache folder.
-        dir: Written<String>,
+        /// Its directory; the default is toolgate in the user's cache directory.
+        dir: RawText<String>,
     }
 }
 
@@ -226,46 +226,46 @@ section! {
     /// The HTTP service.
     Refused Http {
         /// Address and port to listen on.
-        bind: Written<SocketAddr>,
-        /// Who may use it; without keys only this machine may.
-        keys: Vec<At<Key>>,
-        /// Origins of web pages that may call it.
-        allowed_origins: Vec<At<Written<Origin>>>,
-        /// Host names it answers to, besides those of this machine.
-        allowed_hosts: Vec<At<Written<HostName>>>,
+        bind: RawText<SocketAddr>,
+        /// The API keys. Without keys only clients on this machine may connect.
+        keys: Vec<Located<Key>>,
+        /// Origins of web pages that may use the service.
+        allowed_origins: Vec<Located<RawText<Origin>>>,
+        /// Accepted host names besides those of this machine.
+        allowed_hosts: Vec<Located<RawText<HostName>>>,
     }
 }
 
 section! {
     /// One API key.
     Refused Key {
-        /// Whose it is, for logs.
-        name: Written<String>,
-        /// sha256: and the 64 hexadecimal digits of the key's SHA-256.
-        hash: Written<KeyHash>,
-        /// Patterns of the functions it may call; absent, all.
-        functions: Vec<At<Written<Glob>>>,
-        /// Patterns of the backends it may call; absent, all.
-        backends: Vec<At<Written<Glob>>>,
-        /// How often it may ask, such as 100/s.
-        rate: Written<Rate>,
+        /// The owner of the key, for logs.
+        name: RawText<String>,
+        /// sha256: followed by the SHA-256 of the key as 64 hexadecimal digits.
+        hash: RawText<KeyHash>,
+        /// Patterns of the functions it may call; by default all.
+        functions: Vec<Located<RawText<Glob>>>,
+        /// Patterns of the backends it may call; by default all.
+        backends: Vec<Located<RawText<Glob>>>,
+        /// Its rate limit, such as 100/s.
+        rate: RawText<Rate>,
     }
 }
 
 section! {
-    /// Settings for one server.
+    /// Settings of one server.
     Refused Backend {
-        /// How long one call may take.
-        timeout: Written<Period>,
-        /// How many calls at once.
+        /// Timeout of one call.
+        timeout: RawText<Period>,
+        /// Maximum number of concurrent calls.
         max_concurrent_calls: u64,
-        /// Patterns of the tools to show; absent, all.
-        allow: Vec<At<Written<Glob>>>,
-        /// Patterns of the tools to hide, even if allowed.
-        deny: Vec<At<Written<Glob>>>,
-        /// Words to find its tools by.
-        tags: Vec<At<Written<String>>>,
-        /// Off: in direct mode its tools keep their own names, without the server's in front, where no other tool has them.
+        /// Patterns of the tools to show; by default all.
+        allow: Vec<Located<RawText<Glob>>>,
+        /// Patterns of the tools to hide; takes precedence over allow.
+        deny: Vec<Located<RawText<Glob>>>,
+        /// Additional search words for its tools.
+        tags: Vec<Located<RawText<String>>>,
+        /// Prefix its tools with the server's name in direct mode. If off, a tool keeps its own name unless another tool has it.
         prefix: bool,
     }
 }
@@ -274,46 +274,46 @@ section! {
     /// A host function: an HTTP endpoint, or a tool under another name.
     Refused Function {
         /// The endpoint.
-        url: Written<Endpoint>,
-        /// Its method; POST if absent.
-        method: Written<Method>,
-        /// Headers for it.
-        headers: Texts,
-        /// How long a call may take.
-        timeout: Written<Period>,
-        /// Instead of a URL: backend.tool.
-        tool: Written<ToolPath>,
-        /// What it does, for the model.
-        description: Written<String>,
+        url: RawText<Endpoint>,
+        /// The HTTP method; by default POST.
+        method: RawText<Method>,
+        /// Headers of the request.
+        headers: StringMap,
+        /// Timeout of a call.
+        timeout: RawText<Period>,
+        /// The tool to call instead of a URL: backend.tool.
+        tool: RawText<ToolPath>,
+        /// Description for the model.
+        description: RawText<String>,
         /// JSON Schema of its argument.
-        schema: Verbatim,
+        schema: RawJson,
     }
 }
 
 section! {
-    /// What guarded outgoing HTTP may reach beyond the public internet.
+    /// Hosts and networks that guarded outgoing HTTP may reach besides the public internet.
     Refused Guard {
         /// Hosts such as intranet.example or *.example.com, and networks such as 10.0.0.0/8.
-        allow: Vec<At<Written<Allowed>>>,
+        allow: Vec<Located<RawText<Allowed>>>,
     }
 }
 
 section! {
-    /// Settings for single engines.
+    /// Settings of single engines.
     Refused Engines {
-        /// V8, by the user's deno.
+        /// V8, in the user's deno.
         v8: V8,
     }
 }
 
 section! {
-    /// V8, by the user's deno.
+    /// V8, in the user's deno.
     Refused V8 {
-        /// The deno binary; if absent, it is looked for on PATH.
-        deno: Written<String>,
-        /// How many processes are kept warm; 0 keeps none.
+        /// The deno binary; by default it is searched on PATH.
+        deno: RawText<String>,
+        /// Number of idle processes kept ready.
         pool: u64,
-        /// The processor time after which a run moves from QuickJS to V8, in milliseconds.
+        /// Processor time after which a run moves from QuickJS to V8, in milliseconds.
         threshold_ms: u64,
     }
 }
@@ -321,7 +321,7 @@ section! {
 section! {
     /// The weather function.
     Refused Weather {
-        /// The service it asks; the default is Open-Meteo.
-        base_url: Written<Endpoint>,
+        /// The URL of the weather service; the default is Open-Meteo.
+        base_url: RawText<Endpoint>,
     }
 }

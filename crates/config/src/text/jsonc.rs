@@ -1,14 +1,13 @@
-//! Reads JSON with `//` and `/* */` comments and trailing commas.
+//! Parses JSON with `//` and `/* */` comments and trailing commas.
 //!
-//! Our own reader, since it must give spans, bound its recursion and be the base of
-//! edits that keep comments. It accepts nothing else beyond JSON: no single quotes, no bare keys.
+//! Produces spans and bounds its recursion. Accepts no other extension of JSON: no single quotes, no unquoted keys.
 
 use serde_json::Number;
 
 use super::Fault;
-use super::tree::{Entry, MAX_DEPTH, MAX_NODES, Node, Span, Value};
+use super::tree::{Entry, MAX_DEPTH, MAX_NODES, Node, Span, TOO_DEEP, TOO_MANY_VALUES, Value};
 
-/// Reads one value and nothing after it.
+/// Parses exactly one value.
 pub(crate) fn parse(text: &str) -> Result<Node, Fault> {
     let mut reader = Reader { text, at: 0, nodes: 0 };
     reader.at = skip_trivia(text, reader.at)?;
@@ -19,18 +18,18 @@ pub(crate) fn parse(text: &str) -> Result<Node, Fault> {
     reader.at = skip_trivia(text, reader.at)?;
     match reader.peek() {
         None => Ok(node),
-        Some(_) => Err(Fault::new(reader.at, "something follows after the end of the JSON value")),
+        Some(_) => Err(Fault::new(reader.at, "unexpected text after the end of the JSON value")),
     }
 }
 
-/// The first byte at or after `at` that is neither white space nor in a comment.
+/// The offset of the first byte at or after `at` that is neither white space nor part of a comment.
 pub(crate) fn skip_trivia(text: &str, mut at: usize) -> Result<usize, Fault> {
     loop {
         let rest = text.get(at..).unwrap_or_default();
         if let Some(comment) = rest.strip_prefix("//") {
             at += 2 + comment.find(['\n', '\r']).unwrap_or(comment.len());
         } else if let Some(comment) = rest.strip_prefix("/*") {
-            let end = comment.find("*/").ok_or_else(|| Fault::new(at, "this comment is never closed by */"))?;
+            let end = comment.find("*/").ok_or_else(|| Fault::new(at, "unterminated comment: missing */"))?;
             at += 2 + end + 2;
         } else if rest.starts_with([' ', '\t', '\n', '\r']) {
             at += 1;
@@ -67,10 +66,10 @@ impl Reader<'_> {
     fn value(&mut self, depth: usize) -> Result<Node, Fault> {
         self.nodes += 1;
         if depth > MAX_DEPTH {
-            return self.fault("values are nested too deeply");
+            return self.fault(TOO_DEEP);
         }
         if self.nodes > MAX_NODES {
-            return self.fault("the file holds too many values");
+            return self.fault(TOO_MANY_VALUES);
         }
         let start = self.at;
         let value = match self.peek() {
@@ -92,14 +91,14 @@ impl Reader<'_> {
             match self.peek() {
                 Some(b'}') => break,
                 Some(b'"') => entries.push(self.entry(depth)?),
-                None => return Err(Fault::new(open, "this { is never closed")),
+                None => return Err(Fault::new(open, "unterminated object: missing }")),
                 Some(_) => return self.fault("expected a key in double quotes, or }"),
             }
             self.skip()?;
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b'}') => break,
-                None => return Err(Fault::new(open, "this { is never closed")),
+                None => return Err(Fault::new(open, "unterminated object: missing }")),
                 Some(_) => return self.fault("expected a comma or }"),
             }
         }
@@ -129,14 +128,14 @@ impl Reader<'_> {
             self.skip()?;
             match self.peek() {
                 Some(b']') => break,
-                None => return Err(Fault::new(open, "this [ is never closed")),
+                None => return Err(Fault::new(open, "unterminated list: missing ]")),
                 Some(_) => items.push(self.value(depth + 1)?),
             }
             self.skip()?;
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b']') => break,
-                None => return Err(Fault::new(open, "this [ is never closed")),
+                None => return Err(Fault::new(open, "unterminated list: missing ]")),
                 Some(_) => return self.fault("expected a comma or ]"),
             }
         }
@@ -144,7 +143,7 @@ impl Reader<'_> {
         Ok(items)
     }
 
-    /// Finds the closing quote here and leaves the escapes to serde_json, which knows surrogates.
+    /// Finds the closing quote; serde_json decodes the escapes, including surrogate pairs.
     fn string(&mut self) -> Result<String, Fault> {
         let open = self.at;
         let mut end = open + 1;
@@ -152,14 +151,14 @@ impl Reader<'_> {
             match self.text.as_bytes().get(end) {
                 Some(b'"') => break,
                 Some(b'\\') => end += 2,
-                Some(b'\n' | b'\r') | None => return Err(Fault::new(open, "this text is never closed by \"")),
+                Some(b'\n' | b'\r') | None => return Err(Fault::new(open, "unterminated string: missing \"")),
                 Some(_) => end += 1,
             }
         }
         let literal = self.text.get(open..=end).unwrap_or_default();
         let text = serde_json::from_str(literal).map_err(|error| {
             let inside = error.column().saturating_sub(1).min(literal.len());
-            Fault::new(open + inside, "this escape or control character is not allowed in JSON text")
+            Fault::new(open + inside, "invalid escape sequence or control character in a string")
         })?;
         self.at = end + 1;
         Ok(text)
@@ -169,7 +168,7 @@ impl Reader<'_> {
         let length = self.rest().find(|c: char| !matches!(c, '-' | '+' | '.' | '0'..='9' | 'a'..='z' | 'A'..='Z'));
         let length = length.unwrap_or(self.rest().len());
         let literal = self.rest().get(..length).unwrap_or_default();
-        let number = serde_json::from_str(literal).or_else(|_| self.fault("this is not a JSON number"))?;
+        let number = serde_json::from_str(literal).or_else(|_| self.fault("invalid number"))?;
         self.at += length;
         Ok(number)
     }
@@ -182,7 +181,7 @@ impl Reader<'_> {
             Some("null") => Value::Null,
             _ => {
                 return self.fault(
-                    "expected a value: an object, a list, text in double quotes, a number, true, false or null",
+                    "expected a value: an object, a list, a string in double quotes, a number, true, false or null",
                 );
             }
         };

@@ -1,7 +1,6 @@
-//! From bytes to one tree with positions, whatever the format.
+//! Parses JSONC, YAML and TOML into one tree with source positions.
 //!
-//! Knows nothing of what the file means: only its size, encoding, syntax, nesting and
-//! repeated keys are judged here.
+//! Checks size, encoding, syntax, nesting depth and duplicate keys. The meaning of the keys is the matter of `raw`.
 
 pub(crate) mod jsonc;
 pub(crate) mod toml;
@@ -15,10 +14,10 @@ use std::path::{Path, PathBuf};
 use super::problem::{Position, Problem};
 use tree::{Node, Span, Value};
 
-/// The largest configuration file that is read.
-pub const MAX_FILE: u64 = 4 * 1024 * 1024;
+/// Maximum size of a configuration file, in bytes.
+const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// JSON with comments and trailing commas.
@@ -30,7 +29,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// By the file's extension; what has no known one is taken for JSON, as most clients' files are.
+    /// The format by file extension; JSON for any other extension, like the files of most clients.
     pub fn of(path: &Path) -> Self {
         match path.extension().and_then(|ext| ext.to_str()).map(str::to_ascii_lowercase).as_deref() {
             Some("yaml" | "yml") => Self::Yaml,
@@ -40,7 +39,7 @@ impl Format {
     }
 }
 
-/// Why a text is not a tree, with where.
+/// A syntax error at a byte offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) at: usize,
@@ -53,7 +52,7 @@ impl Fault {
     }
 }
 
-/// A file's text with the index of its lines.
+/// The text of a file, with the offsets of its lines.
 #[derive(Clone)]
 pub struct Source {
     file: PathBuf,
@@ -71,40 +70,40 @@ impl std::fmt::Debug for Source {
 }
 
 impl Source {
-    /// Reads a file of at most [`MAX_FILE`] bytes.
+    /// Reads a file of at most 4 MB.
     pub fn open(file: &Path) -> Result<Self, Box<Problem>> {
-        Self::open_within(file, MAX_FILE)
+        Self::open_within(file, MAX_FILE_BYTES)
     }
 
-    /// Reads a file of at most `cap` bytes; the files of some clients are large.
-    pub fn open_within(file: &Path, cap: u64) -> Result<Self, Box<Problem>> {
+    /// Reads a file of at most `max` bytes.
+    pub(crate) fn open_within(file: &Path, max: u64) -> Result<Self, Box<Problem>> {
         let mut bytes = Vec::new();
         let opened = std::fs::File::open(file);
-        let read = opened.and_then(|open| open.take(cap + 1).read_to_end(&mut bytes));
-        read.map_err(|error| Box::new(Problem::of_file(file, format!("can't be read: {error}"))))?;
-        if bytes.len() as u64 > cap {
-            let message = format!("is larger than the {} MB that are read", cap / (1024 * 1024));
+        let read = opened.and_then(|open| open.take(max + 1).read_to_end(&mut bytes));
+        read.map_err(|error| Box::new(Problem::of_file(file, format!("cannot read the file: {error}"))))?;
+        if bytes.len() as u64 > max {
+            let message = format!("the file is larger than {} MB", max / (1024 * 1024));
             return Err(Box::new(Problem::of_file(file, message)));
         }
         Self::from_bytes(file, Format::of(file), bytes)
     }
 
-    /// Takes bytes for text, if they are UTF-8.
+    /// The text of a file's bytes, which must be UTF-8.
     pub fn from_bytes(file: &Path, format: Format, bytes: Vec<u8>) -> Result<Self, Box<Problem>> {
         if bytes.starts_with(&[0xFF, 0xFE]) || bytes.starts_with(&[0xFE, 0xFF]) {
-            let problem = Problem::of_file(file, "is written in UTF-16".to_owned());
+            let problem = Problem::of_file(file, "the file is encoded as UTF-16".to_owned());
             return Err(Box::new(problem.help("save the file as UTF-8")));
         }
         String::from_utf8(bytes).map(|text| Self::new(file, format, text)).map_err(|error| {
             let good = error.utf8_error().valid_up_to();
             let text = String::from_utf8_lossy(error.as_bytes().get(..good).unwrap_or_default()).into_owned();
             let at = Self::new(file, format, text).position(good);
-            let problem = Problem::of_file(file, "has bytes that are not UTF-8".to_owned()).at(at);
+            let problem = Problem::of_file(file, "invalid UTF-8".to_owned()).at(at);
             Box::new(problem.help("save the file as UTF-8"))
         })
     }
 
-    /// Takes a text, with or without a byte order mark.
+    /// A text with or without a byte order mark.
     pub fn new(file: &Path, format: Format, text: impl Into<String>) -> Self {
         let mut text = text.into();
         let bom = text.starts_with('\u{FEFF}');
@@ -119,7 +118,7 @@ impl Source {
         &self.file
     }
 
-    /// How it is written.
+    /// The format.
     pub fn format(&self) -> Format {
         self.format
     }
@@ -129,28 +128,28 @@ impl Source {
         &self.text
     }
 
-    /// Whether a byte order mark stood before the text.
-    pub fn has_bom(&self) -> bool {
+    /// Whether the file began with a byte order mark.
+    pub(crate) fn has_bom(&self) -> bool {
         self.bom
     }
 
-    /// The text under a span.
-    pub fn slice(&self, span: Span) -> &str {
+    /// The text of a span.
+    pub(crate) fn slice(&self, span: Span) -> &str {
         self.text.get(span.start..span.end).unwrap_or_default()
     }
 
-    /// Line and column of a byte, both counted from 1; columns are characters.
-    pub fn position(&self, offset: usize) -> Position {
+    /// Line and column of a byte offset, counted from 1; columns count characters.
+    pub(crate) fn position(&self, offset: usize) -> Position {
         let offset = offset.min(self.text.len());
         let line = self.lines.partition_point(|start| *start <= offset).max(1);
         let start = self.lines.get(line - 1).copied().unwrap_or(0);
         let before = self.text.as_bytes().get(start..offset).unwrap_or_default();
-        // Counting the bytes that begin a character works even if `offset` is inside of one.
+        // Count the bytes that begin a character: correct even if `offset` is inside a character.
         let column = before.iter().filter(|byte| (**byte & 0xC0) != 0x80).count() + 1;
         Position { line, column }
     }
 
-    /// Reads the tree, or says what is wrong with the text: one syntax error, or all repeated keys.
+    /// Parses the text. Reports the first syntax error, otherwise all duplicate keys.
     pub fn tree(&self) -> Result<Node, Vec<Problem>> {
         let parsed = match self.format {
             Format::Json => jsonc::parse(&self.text),
@@ -160,27 +159,27 @@ impl Source {
         let node =
             parsed.map_err(|fault| vec![Problem::of_file(&self.file, fault.message).at(self.position(fault.at))])?;
         let mut problems = Vec::new();
-        self.find_repeated_keys(&node, "", &mut problems);
+        self.find_duplicate_keys(&node, "", &mut problems);
         if problems.is_empty() { Ok(node) } else { Err(problems) }
     }
 
-    fn find_repeated_keys(&self, node: &Node, path: &str, problems: &mut Vec<Problem>) {
+    fn find_duplicate_keys(&self, node: &Node, path: &str, problems: &mut Vec<Problem>) {
         match &node.value {
             Value::Map(entries) => {
                 let mut seen = HashSet::new();
                 for entry in entries {
                     let path = join(path, &entry.key);
                     if !seen.insert(entry.key.as_str()) {
-                        let problem = Problem::of_file(&self.file, "is written twice".to_owned());
+                        let problem = Problem::of_file(&self.file, "duplicate key".to_owned());
                         let at = self.position(entry.key_span.start);
-                        problems.push(problem.at(at).on(&path).help("keep one of the two"));
+                        problems.push(problem.at(at).on(&path).help("remove one of the two entries"));
                     }
-                    self.find_repeated_keys(&entry.node, &path, problems);
+                    self.find_duplicate_keys(&entry.node, &path, problems);
                 }
             }
             Value::List(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    self.find_repeated_keys(item, &format!("{path}[{index}]"), problems);
+                    self.find_duplicate_keys(item, &format!("{path}[{index}]"), problems);
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
@@ -188,7 +187,7 @@ impl Source {
     }
 }
 
-/// `a.b`, with a key that holds dots or is empty put in brackets.
+/// Appends a key to a path: `a.b`, or `a["b.c"]` for a key that is empty or has other characters.
 pub(crate) fn join(path: &str, key: &str) -> String {
     let plain = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '$'));
     match (path.is_empty(), plain) {
@@ -198,7 +197,7 @@ pub(crate) fn join(path: &str, key: &str) -> String {
     }
 }
 
-/// Where lines begin: after `\n`, `\r\n` or a lone `\r`, as YAML counts them.
+/// The offsets of the lines. A line ends with `\n`, `\r\n` or a single `\r`, as in YAML.
 fn line_starts(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     let ends = bytes.iter().enumerate().filter(|(at, byte)| match byte {

@@ -1,4 +1,4 @@
-//! Reads TOML by `toml_edit`, which keeps spans, bounds its recursion and refuses repeated keys.
+//! Parses TOML with `toml_edit`, which provides spans, bounds its recursion and rejects duplicate keys.
 
 use serde_json::Number;
 use toml_edit::{Document, Item, Key, Table, TableLike, Value as Toml};
@@ -6,11 +6,11 @@ use toml_edit::{Document, Item, Key, Table, TableLike, Value as Toml};
 use super::Fault;
 use super::tree::{Entry, Node, Span, Value};
 
-/// Reads a whole document.
+/// Parses a document.
 pub(crate) fn parse(text: &str) -> Result<Node, Fault> {
     let document = Document::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        Fault::new(at, error.message().lines().next().unwrap_or("this is not TOML").to_owned())
+        Fault::new(at, error.message().lines().next().unwrap_or("invalid TOML").to_owned())
     })?;
     let mut root = table(document.as_table(), Span::default());
     root.span = Span::new(0, text.len());
@@ -32,7 +32,7 @@ fn entry(key: &Key, item: &Item) -> Entry {
     Entry { key: key.get().to_owned(), key_span, node: node(item, key_span) }
 }
 
-/// `place` stands in for the span of what has none of its own, such as a table that only its children imply.
+/// `place` is the span of an item without its own span, such as a table that is only implied by its children.
 fn node(item: &Item, place: Span) -> Node {
     match item {
         Item::None => Node { value: Value::Null, span: place },

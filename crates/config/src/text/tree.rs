@@ -1,15 +1,19 @@
-//! The one tree that every format is read into.
+//! The tree that all formats are parsed into.
 //!
-//! Each node knows the bytes it was written as, so a problem found much later
-//! can still point at its line and column, and an edit can replace just that text.
+//! Each node has its byte range in the text, so that later checks can report line and column and an edit can replace
+//! exactly that text.
 
 use serde_json::{Map, Number, Value as Json};
 
-/// The deepest nesting a file may have. Readers and walkers recurse, so this bounds the stack.
-pub const MAX_DEPTH: usize = 64;
+/// Maximum nesting depth of a file. Bounds the recursion of parsers and tree walks.
+pub(crate) const MAX_DEPTH: usize = 64;
+/// The error message for exceeding [`MAX_DEPTH`].
+pub(crate) const TOO_DEEP: &str = "values are nested more than 64 levels deep";
 
-/// The most values a file may hold, aliases expanded.
-pub const MAX_NODES: usize = 1_000_000;
+/// Maximum number of values of a file, with aliases expanded.
+pub(crate) const MAX_NODES: usize = 1_000_000;
+/// The error message for exceeding [`MAX_NODES`].
+pub(crate) const TOO_MANY_VALUES: &str = "the file has more than 1000000 values";
 
 /// A range of bytes in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,29 +31,29 @@ impl Span {
     }
 }
 
-/// A value and where it was written.
+/// A value and its position.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// What it is.
+    /// The value.
     pub value: Value,
-    /// Where it stands.
+    /// Its byte range in the text.
     pub span: Span,
 }
 
-/// What all three formats can say.
+/// A value of any of the three formats.
 #[derive(Debug, Clone)]
 pub enum Value {
-    /// `null`, or nothing after a YAML key.
+    /// `null`, or a YAML key without a value.
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number; its exact spelling is the text under the span.
+    /// A number; the text of the span is its exact spelling.
     Number(Number),
-    /// Text, also what the other formats lack (dates, infinities).
+    /// A string; also values that JSON lacks (dates, infinities).
     String(String),
     /// An ordered list.
     List(Vec<Node>),
-    /// Entries in the order of the file, possibly with repeated keys.
+    /// Entries in the order of the file. May have duplicate keys until [`Source::tree`](super::Source::tree) has checked them.
     Map(Vec<Entry>),
 }
 
@@ -58,7 +62,7 @@ pub enum Value {
 pub struct Entry {
     /// The key, unescaped.
     pub key: String,
-    /// Where the key stands.
+    /// The byte range of the key.
     pub key_span: Span,
     /// The value.
     pub node: Node,
@@ -91,19 +95,19 @@ impl Node {
         }
     }
 
-    /// How a person would call this kind of value.
+    /// The kind of the value, for an error message.
     pub fn kind(&self) -> &'static str {
         match &self.value {
-            Value::Null => "nothing (null)",
-            Value::Bool(_) => "true or false",
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
             Value::Number(_) => "a number",
-            Value::String(_) => "text",
+            Value::String(_) => "a string",
             Value::List(_) => "a list",
             Value::Map(_) => "an object",
         }
     }
 
-    /// The same without positions.
+    /// The value without positions.
     pub fn to_json(&self) -> Json {
         match &self.value {
             Value::Null => Json::Null,

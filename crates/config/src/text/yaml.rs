@@ -1,7 +1,7 @@
-//! Reads YAML 1.2 (core schema) from the events of `saphyr-parser`.
+//! Parses YAML 1.2 (core schema) from the events of `saphyr-parser`.
 //!
-//! Aliases are expanded under the budget of nodes, so an alias bomb is an error and not an
-//! outage. Merge keys (`<<`), custom tags and more than one document are not read.
+//! Expanded aliases count against the node limit, so an alias bomb is an error. Merge keys (`<<`), custom tags and
+//! several documents are not supported.
 
 use std::collections::HashMap;
 
@@ -9,37 +9,43 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span as Marks};
 use serde_json::Number;
 
 use super::Fault;
-use super::tree::{Entry, MAX_DEPTH, MAX_NODES, Node, Span, Value};
+use super::tree::{Entry, MAX_DEPTH, MAX_NODES, Node, Span, TOO_DEEP, TOO_MANY_VALUES, Value};
 
-/// Reads the one document of a text whose lines begin at `lines`.
+/// Parses the document of a text whose lines begin at the offsets `lines`.
 pub(crate) fn parse(text: &str, lines: &[usize]) -> Result<Node, Fault> {
-    let mut builder =
-        Builder { text, lines, seen: Seen::default(), open: Vec::new(), anchors: HashMap::new(), nodes: 0, root: None };
+    let mut builder = Builder {
+        text,
+        lines,
+        last: LastOffset::default(),
+        open: Vec::new(),
+        anchors: HashMap::new(),
+        nodes: 0,
+        root: None,
+    };
     for event in Parser::new_from_str(text) {
-        let (event, marks) = event.map_err(|error| {
-            Fault::new(builder.offset(*error.marker()), format!("this is not YAML: {}", error.info()))
-        })?;
+        let (event, marks) = event
+            .map_err(|error| Fault::new(builder.offset(*error.marker()), format!("invalid YAML: {}", error.info())))?;
         builder.take(event, marks)?;
     }
-    // An empty file, or one of comments only, is an empty configuration.
+    // A file without a document, such as one with comments only, is an empty configuration.
     Ok(builder.root.unwrap_or(Node { value: Value::Map(Vec::new()), span: Span::new(0, text.len()) }))
 }
 
-/// A list or map whose end has not come yet.
-struct Open {
+/// A list or map that is not closed yet.
+struct OpenCollection {
     anchor: usize,
     start: usize,
-    shape: Shape,
+    content: Collection,
 }
 
-enum Shape {
+enum Collection {
     List(Vec<Node>),
     Map(Vec<Entry>, Option<(String, Span)>),
 }
 
-/// The last place looked up.
+/// The last converted position.
 #[derive(Default)]
-struct Seen {
+struct LastOffset {
     line: usize,
     column: usize,
     at: usize,
@@ -48,25 +54,25 @@ struct Seen {
 struct Builder<'a> {
     text: &'a str,
     lines: &'a [usize],
-    seen: Seen,
-    open: Vec<Open>,
+    last: LastOffset,
+    open: Vec<OpenCollection>,
     anchors: HashMap<usize, Node>,
     nodes: usize,
     root: Option<Node>,
 }
 
 impl Builder<'_> {
-    /// From line and column: the parser's own index mixes bytes and characters.
-    /// Goes on from the last answer where it can, or one very long line would cost its square.
+    /// The byte offset of a line and column; the parser's own index mixes bytes and characters.
+    /// Continues from the last position, otherwise a very long line would take quadratic time.
     fn offset(&mut self, mark: Marker) -> usize {
-        if self.seen.line != mark.line() || self.seen.column > mark.col() {
+        if self.last.line != mark.line() || self.last.column > mark.col() {
             let start = self.lines.get(mark.line().saturating_sub(1)).copied().unwrap_or(self.text.len());
-            self.seen = Seen { line: mark.line(), column: 0, at: start };
+            self.last = LastOffset { line: mark.line(), column: 0, at: start };
         }
-        let rest = self.text.get(self.seen.at..).unwrap_or_default();
-        let ahead = mark.col() - self.seen.column;
-        let at = self.seen.at + rest.char_indices().nth(ahead).map_or(rest.len(), |(at, _)| at);
-        self.seen = Seen { line: mark.line(), column: mark.col(), at };
+        let rest = self.text.get(self.last.at..).unwrap_or_default();
+        let ahead = mark.col() - self.last.column;
+        let at = self.last.at + rest.char_indices().nth(ahead).map_or(rest.len(), |(at, _)| at);
+        self.last = LastOffset { line: mark.line(), column: mark.col(), at };
         at
     }
 
@@ -76,18 +82,18 @@ impl Builder<'_> {
             Event::Scalar(text, style, anchor, tag) => {
                 let tag = tag.map(|tag| tag.to_string());
                 let value = scalar(&text, style, tag.as_deref()).map_err(|message| Fault::new(span.start, message))?;
-                // A block of text ends with its last line, not where the next token begins.
+                // A block scalar ends with its last line; the parser reports the start of the next token.
                 let block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
                 let held = self.text.get(span.start..span.end).unwrap_or_default().trim_end().len();
                 let end = if block { span.start + held } else { span.end };
                 self.add(Node { value, span: Span::new(span.start, end) }, anchor)
             }
-            Event::SequenceStart(anchor, _) => self.begin(anchor, span, Shape::List(Vec::new())),
-            Event::MappingStart(anchor, _) => self.begin(anchor, span, Shape::Map(Vec::new(), None)),
+            Event::SequenceStart(anchor, _) => self.begin(anchor, span, Collection::List(Vec::new())),
+            Event::MappingStart(anchor, _) => self.begin(anchor, span, Collection::Map(Vec::new(), None)),
             Event::SequenceEnd | Event::MappingEnd => self.end(span),
             Event::Alias(anchor) => self.alias(anchor, span),
             Event::DocumentStart(_) if self.root.is_some() => {
-                Err(Fault::new(span.start, "a second document begins here; one file is one configuration"))
+                Err(Fault::new(span.start, "the file has more than one YAML document"))
             }
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {
                 Ok(())
@@ -95,25 +101,25 @@ impl Builder<'_> {
         }
     }
 
-    fn begin(&mut self, anchor: usize, span: Span, shape: Shape) -> Result<(), Fault> {
+    fn begin(&mut self, anchor: usize, span: Span, content: Collection) -> Result<(), Fault> {
         if self.open.len() >= MAX_DEPTH {
-            return Err(Fault::new(span.start, "values are nested too deeply"));
+            return Err(Fault::new(span.start, TOO_DEEP));
         }
-        self.open.push(Open { anchor, start: span.start, shape });
+        self.open.push(OpenCollection { anchor, start: span.start, content });
         Ok(())
     }
 
     fn end(&mut self, span: Span) -> Result<(), Fault> {
         let Some(open) = self.open.pop() else { return Ok(()) };
-        // The parser's end may lie behind the comments that follow: a flow collection ends with its bracket, a block
-        // one with the last thing in it.
+        // The parser's end may include the comments that follow: a flow collection ends with its bracket, a block
+        // collection with its last element.
         let flow = self.text.get(open.start..).is_some_and(|rest| rest.starts_with(['{', '[']));
-        let (value, last) = match open.shape {
-            Shape::List(items) => {
+        let (value, last) = match open.content {
+            Collection::List(items) => {
                 let last = items.last().map(|item| item.span.end);
                 (Value::List(items), last)
             }
-            Shape::Map(entries, _) => {
+            Collection::Map(entries, _) => {
                 let last = entries.last().map(|entry| entry.node.span.end.max(entry.key_span.end));
                 (Value::Map(entries), last)
             }
@@ -129,14 +135,14 @@ impl Builder<'_> {
 
     fn alias(&mut self, anchor: usize, span: Span) -> Result<(), Fault> {
         let Some(node) = self.anchors.get(&anchor) else {
-            return Err(Fault::new(span.start, "this alias refers to itself"));
+            return Err(Fault::new(span.start, "the alias refers to itself"));
         };
         if depth(node) + self.open.len() > MAX_DEPTH {
-            return Err(Fault::new(span.start, "values are nested too deeply"));
+            return Err(Fault::new(span.start, TOO_DEEP));
         }
         self.nodes += count(node);
         if self.nodes > MAX_NODES {
-            return Err(Fault::new(span.start, "the aliases of this file expand to too many values"));
+            return Err(Fault::new(span.start, "the file has more than 1000000 values after its aliases are expanded"));
         }
         let node = node.clone();
         self.add(node, 0)
@@ -145,17 +151,17 @@ impl Builder<'_> {
     fn add(&mut self, node: Node, anchor: usize) -> Result<(), Fault> {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
-            return Err(Fault::new(node.span.start, "the file holds too many values"));
+            return Err(Fault::new(node.span.start, TOO_MANY_VALUES));
         }
         if anchor != 0 {
-            // Anchors around anchors are copies of copies: they spend from the same budget.
+            // Nested anchors copy their content again, so each copy counts against the limit.
             self.nodes += count(&node);
             self.anchors.insert(anchor, node.clone());
         }
-        match self.open.last_mut().map(|open| &mut open.shape) {
+        match self.open.last_mut().map(|open| &mut open.content) {
             None => self.root = Some(node),
-            Some(Shape::List(items)) => items.push(node),
-            Some(Shape::Map(entries, key)) => match key.take() {
+            Some(Collection::List(items)) => items.push(node),
+            Some(Collection::Map(entries, key)) => match key.take() {
                 Some((key, key_span)) => entries.push(Entry { key, key_span, node }),
                 None => *key = Some((key_text(self.text, &node)?, node.span)),
             },
@@ -164,11 +170,11 @@ impl Builder<'_> {
     }
 }
 
-/// Keys are text; `8080:` and `true:` are taken as they are spelt.
+/// The text of a key. Scalars such as `8080:` and `true:` are keys as spelt in the file.
 fn key_text(text: &str, node: &Node) -> Result<String, Fault> {
     match &node.value {
         Value::String(key) => Ok(key.clone()),
-        Value::List(_) | Value::Map(_) => Err(Fault::new(node.span.start, "a key must be text")),
+        Value::List(_) | Value::Map(_) => Err(Fault::new(node.span.start, "a key must be a string")),
         Value::Null | Value::Bool(_) | Value::Number(_) => {
             Ok(text.get(node.span.start..node.span.end).unwrap_or_default().to_owned())
         }
@@ -180,11 +186,11 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&str>) -> Result<Value, St
         None if style == ScalarStyle::Plain => Ok(plain(text)),
         None | Some("tag:yaml.org,2002:!str" | "!") => Ok(Value::String(text.to_owned())),
         Some(tag) if tag.starts_with("tag:yaml.org,2002:") => Ok(plain(text)),
-        Some(tag) => Err(format!("the tag {tag} is not known here")),
+        Some(tag) => Err(format!("unsupported tag {tag}")),
     }
 }
 
-/// What an unquoted scalar means in the core schema of YAML 1.2.
+/// The value of an unquoted scalar in the YAML 1.2 core schema.
 fn plain(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,

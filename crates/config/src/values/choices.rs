@@ -1,4 +1,4 @@
-//! Settings that are one word out of a few.
+//! Settings with a fixed set of values.
 
 use super::Setting;
 use serde_json::{Value as Json, json};
@@ -10,7 +10,7 @@ macro_rules! choice {
         pub enum $name { $($(#[$doc])* $variant,)+ }
 
         impl $name {
-            /// The word that stands for it.
+            /// Its name in the configuration.
             pub fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word,)+ }
             }
@@ -20,7 +20,7 @@ macro_rules! choice {
             fn parse(text: &str) -> Result<Self, String> {
                 match text {
                     $($word $(| $also)* => Ok(Self::$variant),)+
-                    _ => Err(format!("is not one of {}", [$($word),+].join(", "))),
+                    _ => Err(format!("must be one of {}", [$($word),+].join(", "))),
                 }
             }
 
@@ -34,17 +34,17 @@ macro_rules! choice {
 choice! {
     /// The engine that runs scripts.
     Engine {
-        /// QuickJS, moving to V8 when a run gets heavy and deno is there.
+        /// QuickJS; a run that uses much processor time moves to V8 if deno is installed.
         Auto = "auto",
         /// QuickJS only.
         QuickJs = "quickjs",
-        /// V8 by the user's deno.
+        /// V8 in the user's deno.
         V8 = "v8",
     }
 }
 
 choice! {
-    /// How runs are kept apart.
+    /// How runs are isolated from each other.
     Isolation {
         /// A confined process for each run.
         Process = "process",
@@ -54,9 +54,9 @@ choice! {
 }
 
 choice! {
-    /// What an agent sees.
+    /// Which tools an agent sees.
     Mode {
-        /// The few tools of code mode.
+        /// The tools of code mode.
         Code = "code",
         /// The backends' own tools.
         Direct = "direct",
@@ -66,9 +66,9 @@ choice! {
 }
 
 choice! {
-    /// How a server is reached, in the words of the clients' files.
+    /// The transport of a server, with the spellings of other clients.
     TransportKind {
-        /// A child process that speaks on its standard streams.
+        /// A child process that communicates over stdin and stdout.
         Stdio = "stdio",
         /// Streamable HTTP.
         Http = "http" | "streamable-http" | "streamableHttp" | "streamable_http",

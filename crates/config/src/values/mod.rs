@@ -1,5 +1,4 @@
-//! The values that settings are made of: each is built by one parser, which is also where its
-//! schema for editors and its wording for errors live.
+//! The types of single values. Each has one parser, its error messages and its JSON Schema in one place.
 
 mod choices;
 mod names;
@@ -8,21 +7,20 @@ mod units;
 
 pub use choices::{Engine, Isolation, Method, Mode, TransportKind};
 pub use names::{BackendName, FunctionName, Glob, ToolPath};
-pub use net::{Allowed, Endpoint, HostName, Network, Origin, Store};
+pub use net::{Allowed, Endpoint, HostName, Origin, Store};
 pub use units::{Bytes, KeyHash, Millis, Period, Rate};
 
 use serde_json::{Value as Json, json};
 
-/// Something that is written as text (or as a number) in a file.
+/// A value that is written as a string (or a number) in the file.
 pub trait Setting: Sized {
-    /// Whether a bare number may stand for the text.
+    /// Whether the value may be written as a number.
     const NUMBERS: bool = false;
 
-    /// Reads it, after variables were filled in. The error completes "is not …" sentences and must not
-    /// quote the text, which may hold a secret.
+    /// Parses the text after substitution. The error message must not quote the text, which may be a secret.
     fn parse(text: &str) -> Result<Self, String>;
 
-    /// What an editor should accept.
+    /// The JSON Schema of the value.
     fn schema() -> Json;
 }
 
@@ -36,17 +34,17 @@ impl Setting for String {
     }
 }
 
-/// Text that must not be shown: environment values, headers, arguments, keys.
+/// A string that must not be printed: environment values, headers, arguments, keys.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Hides a text.
+    /// Wraps a string.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text itself, for the one place that needs it.
+    /// The string itself.
     pub fn expose(&self) -> &str {
         &self.0
     }

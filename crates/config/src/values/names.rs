@@ -8,24 +8,25 @@ pub use toolgate_wire::Pattern as Glob;
 
 use super::Setting;
 
-/// The name of a backend, as the user wrote it: not empty, at most 200 characters, no control characters,
-/// no white space at its ends. Whether it is fit for JavaScript is the catalog's affair.
+/// The name of a backend as written in the file: 1 to 200 characters, no control characters, no leading or trailing white
+/// space. The catalog derives its JavaScript identifier.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BackendName(String);
 
 impl BackendName {
-    const LONGEST: usize = 200;
+    const MAX_CHARS: usize = 200;
 
-    /// Takes a name, or says what is wrong with it.
+    /// Validates a name; the error is a message for the user.
     pub fn new(name: &str) -> Result<Self, String> {
         if name.is_empty() {
-            return Err("a server needs a name that is not empty".to_owned());
+            return Err("the name of a server must not be empty".to_owned());
         }
-        if name.chars().count() > Self::LONGEST {
-            return Err(format!("a server's name has at most {} characters", Self::LONGEST));
+        if name.chars().count() > Self::MAX_CHARS {
+            return Err(format!("the name of a server must not exceed {} characters", Self::MAX_CHARS));
         }
         if name.trim() != name || name.chars().any(char::is_control) {
-            return Err("a server's name has no control characters and no white space at its ends".to_owned());
+            return Err("the name of a server must not contain control characters, nor begin or end with white space"
+                .to_owned());
         }
         Ok(Self(name.to_owned()))
     }
@@ -48,22 +49,24 @@ impl std::borrow::Borrow<str> for BackendName {
     }
 }
 
-/// The name of a configured function: an identifier of JavaScript that hides nothing the sandbox needs.
+/// The name of a configured function: a JavaScript identifier that shadows no global of the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionName(String);
 
 impl FunctionName {
-    /// Takes a name, or says what is wrong with it.
+    /// Validates a name; the error is a message for the user.
     pub fn new(name: &str) -> Result<Self, String> {
         let mut letters = name.chars();
         let begins = letters.next().is_some_and(|c| c.is_ascii_alphabetic() || matches!(c, '_' | '$'));
         if !begins || !letters.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$')) || name.len() > 100 {
-            return Err("a function's name is made of letters, digits, _ and $, does not begin with a digit and has \
-                        at most 100 characters"
-                .to_owned());
+            return Err(
+                "the name of a function must consist of at most 100 letters, digits, _ and $, and must not begin \
+                        with a digit"
+                    .to_owned(),
+            );
         }
         if name.starts_with("__") || is_taken(name) {
-            return Err(format!("{name} means something else in a script"));
+            return Err(format!("{name} is a reserved name in scripts"));
         }
         Ok(Self(name.to_owned()))
     }
@@ -78,12 +81,12 @@ fn is_taken(name: &str) -> bool {
     name == "async" || words::is_reserved(name) || words::is_object_member(name) || words::is_sandbox_global(name)
 }
 
-/// `backend.tool`; where the split is, only the list of backends can tell.
+/// `backend.tool`. Both may contain dots, so it is split only against the list of backends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolPath(String);
 
 impl ToolPath {
-    /// Backend and tool: the longest of `names` that stands before a dot, for names may hold dots themselves.
+    /// Splits at the longest of `names` that is followed by a dot.
     pub fn split<'a>(&self, names: impl IntoIterator<Item = &'a BackendName>) -> Option<(&'a BackendName, String)> {
         let fits = names.into_iter().filter_map(|name| {
             let tool = self.0.strip_prefix(name.as_str())?.strip_prefix('.')?;
@@ -97,7 +100,7 @@ impl Setting for ToolPath {
     fn parse(text: &str) -> Result<Self, String> {
         match text.split_once('.') {
             Some((backend, tool)) if !backend.is_empty() && !tool.is_empty() => Ok(Self(text.to_owned())),
-            _ => Err("is not a tool's name such as github.create_issue".to_owned()),
+            _ => Err("must be the name of a tool, such as github.create_issue".to_owned()),
         }
     }
 
@@ -109,7 +112,7 @@ impl Setting for ToolPath {
 impl Setting for Glob {
     fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err("is an empty pattern, which fits no name".to_owned());
+            return Err("must not be an empty pattern".to_owned());
         }
         Ok(Glob::new(text))
     }

@@ -3,17 +3,18 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use ipnet::IpNet;
 use serde_json::{Value as Json, json};
 use url::Url;
 
 use super::Setting;
 
-/// An http or https URL. Shown without what may be secret: user, query and path.
+/// An http or https URL. Printed as its origin only, because user, path and query may be secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint(Url);
 
 impl Endpoint {
-    /// The whole URL, for the one place that needs it.
+    /// The whole URL.
     pub fn url(&self) -> &Url {
         &self.0
     }
@@ -33,10 +34,10 @@ impl fmt::Debug for Endpoint {
 
 impl Setting for Endpoint {
     fn parse(text: &str) -> Result<Self, String> {
-        let url = Url::parse(text.trim()).map_err(|error| format!("is not a URL: {error}"))?;
+        let url = Url::parse(text.trim()).map_err(|error| format!("must be a URL: {error}"))?;
         match url.scheme() {
             "http" | "https" => Ok(Self(url)),
-            other => Err(format!("has the scheme {other}, and only http and https are spoken")),
+            other => Err(format!("must be an http or https URL, not {other}")),
         }
     }
 
@@ -48,7 +49,7 @@ impl Setting for Endpoint {
 impl Setting for SocketAddr {
     fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim().replace("localhost:", "127.0.0.1:");
-        text.parse().map_err(|_| "is not an address and port such as 127.0.0.1:7878 or [::1]:7878".to_owned())
+        text.parse().map_err(|_| "must be an address and port, such as 127.0.0.1:7878 or [::1]:7878".to_owned())
     }
 
     fn schema() -> Json {
@@ -56,52 +57,18 @@ impl Setting for SocketAddr {
     }
 }
 
-/// Addresses that share a prefix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    prefix: u32,
-}
-
-impl Network {
-    /// Whether an address is in it. A mapped IPv4 address is not unwrapped: the guard decides that before it asks.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address) {
-            (IpAddr::V4(ours), IpAddr::V4(other)) => {
-                same_prefix(u128::from(ours.to_bits()) << 96, u128::from(other.to_bits()) << 96, self.prefix)
-            }
-            (IpAddr::V6(ours), IpAddr::V6(other)) => same_prefix(ours.to_bits(), other.to_bits(), self.prefix),
-            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
-        }
-    }
-
-    /// The address that was written, host bits included.
-    pub fn address(&self) -> IpAddr {
-        self.address
-    }
-
-    /// How many leading bits count.
-    pub fn prefix(&self) -> u32 {
-        self.prefix
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let (address, prefix) = match text.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix.parse::<u8>().ok()?)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.trim_matches(['[', ']']).parse().ok()?;
-        let longest = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = prefix.map_or(longest, u32::from);
-        (prefix <= longest).then_some(Self { address, prefix })
+/// Parses an address or a network in CIDR notation.
+///
+/// The standard library parses the address: `ipnet` would read `010.0.0.0/8`, which other programs take for octal.
+fn parse_network(text: &str) -> Option<IpNet> {
+    let address = |text: &str| text.trim_matches(['[', ']']).parse::<IpAddr>().ok();
+    match text.split_once('/') {
+        Some((network, prefix)) => IpNet::new(address(network)?, prefix.parse().ok()?).ok(),
+        None => address(text).map(IpNet::from),
     }
 }
 
-fn same_prefix(a: u128, b: u128, prefix: u32) -> bool {
-    (a ^ b).checked_shr(128 - prefix).unwrap_or(0) == 0
-}
-
-/// The name of a host, lower case; with a leading `*.` all names below it.
+/// A host name in lower case, or `*.` and a name for all its subdomains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostName {
     name: String,
@@ -109,7 +76,7 @@ pub struct HostName {
 }
 
 impl HostName {
-    /// Whether a host name (without port) fits; case does not matter.
+    /// Whether a host name without port matches, ignoring case.
     pub fn matches(&self, host: &str) -> bool {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         match host.strip_suffix(&self.name) {
@@ -128,7 +95,7 @@ impl fmt::Display for HostName {
 
 impl Setting for HostName {
     fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || "is not a host name such as api.example.com or *.example.com".to_owned();
+        let wrong = || "must be a host name, such as api.example.com or *.example.com".to_owned();
         let text = text.trim();
         let (name, below) = text.strip_prefix("*.").map_or((text, false), |rest| (rest, true));
         if name.is_empty()
@@ -148,22 +115,22 @@ impl Setting for HostName {
     }
 }
 
-/// What the guard of outgoing HTTP lets through although it would refuse it.
+/// An exception from the guard of outgoing HTTP, which blocks private addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Allowed {
     /// A host by name.
     Host(HostName),
-    /// Addresses.
-    Net(Network),
+    /// An address or a network.
+    Net(IpNet),
 }
 
 impl Setting for Allowed {
     fn parse(text: &str) -> Result<Self, String> {
-        if let Some(network) = Network::parse(text.trim()) {
+        if let Some(network) = parse_network(text.trim()) {
             return Ok(Self::Net(network));
         }
         HostName::parse(text).map(Self::Host).map_err(|_| {
-            "is neither a host such as intranet.example or *.example.com nor a network such as 10.0.0.0/8".to_owned()
+            "must be a host, such as intranet.example or *.example.com, or a network, such as 10.0.0.0/8".to_owned()
         })
     }
 
@@ -177,7 +144,7 @@ impl Setting for Allowed {
 pub struct Origin(String);
 
 impl Origin {
-    /// As a browser would send it.
+    /// As browsers send it in `Origin`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -185,7 +152,7 @@ impl Origin {
 
 impl Setting for Origin {
     fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || "is not an origin such as https://app.example.com or http://localhost:3000".to_owned();
+        let wrong = || "must be an origin, such as https://app.example.com or http://localhost:3000".to_owned();
         let url = Url::parse(text.trim()).map_err(|_| wrong())?;
         let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
         match url.scheme() {
@@ -199,17 +166,17 @@ impl Setting for Origin {
     }
 }
 
-/// Where sessions live.
+/// The session store.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Store {
     /// In this process.
     Memory,
-    /// In a Redis that several Toolgates share.
+    /// In a Redis server that several gateways share.
     Redis(Url),
 }
 
 impl fmt::Debug for Store {
-    // A Redis URL carries its password.
+    // A Redis URL may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory => f.write_str("Memory"),
@@ -229,9 +196,9 @@ impl Setting for Store {
         match Url::parse(text) {
             Ok(url) if url.scheme() == "redis" && url.has_host() => Ok(Self::Redis(url)),
             Ok(url) if url.scheme() == "rediss" => {
-                Err("asks for Redis over TLS, which this build does not speak".to_owned())
+                Err("must be a redis:// URL: this build does not support Redis over TLS (rediss://)".to_owned())
             }
-            _ => Err("is neither memory nor a URL such as redis://127.0.0.1:6379/0".to_owned()),
+            _ => Err("must be memory or a URL such as redis://127.0.0.1:6379/0".to_owned()),
         }
     }
 
@@ -246,11 +213,16 @@ mod tests {
 
     fn check(network: &str, address: &str, inside: bool) {
         let Allowed::Net(parsed) = Allowed::parse(network).unwrap() else { panic!("{network} is no network") };
-        assert_eq!(parsed.contains(address.parse().unwrap()), inside, "{address} in {network}");
+        assert_eq!(parsed.contains(&address.parse::<IpAddr>().unwrap()), inside, "{address} in {network}");
     }
 
     #[test]
-    fn a_network_holds_the_addresses_of_its_prefix() {
+    fn an_address_with_leading_zeros_is_no_network() {
+        assert!(!matches!(Allowed::parse("010.0.0.0/8"), Ok(Allowed::Net(_))));
+    }
+
+    #[test]
+    fn a_network_contains_the_addresses_of_its_prefix() {
         check("10.0.0.0/8", "10.255.0.1", true);
         check("10.0.0.0/8", "11.0.0.1", false);
         check("0.0.0.0/0", "203.0.113.9", true);

@@ -12,7 +12,7 @@ use super::Setting;
 pub struct Period(Duration);
 
 impl Period {
-    /// The longest.
+    /// Maximum duration.
     pub const MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
     /// The duration.
@@ -23,7 +23,7 @@ impl Period {
     fn of_seconds(seconds: f64) -> Result<Self, String> {
         let duration = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
         if duration.is_zero() || duration > Self::MAX {
-            return Err("is not a duration between one nanosecond and 30 days".to_owned());
+            return Err("must be a duration between one nanosecond and 30 days".to_owned());
         }
         Ok(Self(duration))
     }
@@ -33,7 +33,8 @@ impl Setting for Period {
     const NUMBERS: bool = true;
 
     fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || "is not a duration such as 500ms, 30s, 5m or 1h (a bare number is seconds)".to_owned();
+        let wrong =
+            || "must be a duration, such as 500ms, 30s, 5m or 1h (a number without a unit means seconds)".to_owned();
         let (amount, unit) = amount_and_unit(text).ok_or_else(wrong)?;
         let scale = match unit {
             "ms" => 0.001,
@@ -54,12 +55,12 @@ impl Setting for Period {
     }
 }
 
-/// A duration in the clients' own entries, where a bare number is milliseconds.
+/// A duration in a server entry of a client, where a number without a unit means milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Millis {
     /// The duration.
     pub period: Period,
-    /// Whether it was a bare number too small to be meant as milliseconds.
+    /// Whether it is a number without a unit below 1000, which was probably meant as seconds.
     pub doubtful: bool,
 }
 
@@ -108,7 +109,7 @@ impl Setting for Bytes {
     const NUMBERS: bool = true;
 
     fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || "is not a size such as 64KB, 16MB or 1GB (a bare number is bytes)".to_owned();
+        let wrong = || "must be a size, such as 64KB, 16MB or 1GB (a number without a unit means bytes)".to_owned();
         let (amount, unit) = amount_and_unit(text).ok_or_else(wrong)?;
         let scale = match unit.to_ascii_lowercase().as_str() {
             "" | "b" => 1.0,
@@ -117,10 +118,10 @@ impl Setting for Bytes {
             "gb" | "gib" | "g" => 1024.0 * 1024.0 * 1024.0,
             _ => return Err(wrong()),
         };
-        // Beyond 2^50 an f64 could no longer be exact, and nothing here is that large.
+        // Below 2^50 an f64 is exact.
         match amount * scale {
             bytes if (1.0..=(1u64 << 50) as f64).contains(&bytes) => Ok(Self(bytes as u64)),
-            _ => Err("is not a size between one byte and 1 PB".to_owned()),
+            _ => Err("must be a size between one byte and 1 PB".to_owned()),
         }
     }
 
@@ -132,10 +133,10 @@ impl Setting for Bytes {
     }
 }
 
-/// How often: `100/s`, `60/m`, `1000/h`.
+/// A rate limit: `100/s`, `60/m`, `1000/h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// How many in each period.
+    /// Requests in each period.
     pub count: NonZeroU32,
     /// The period.
     pub per: Duration,
@@ -143,7 +144,7 @@ pub struct Rate {
 
 impl Setting for Rate {
     fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || "is not a rate such as 100/s, 60/m or 1000/h".to_owned();
+        let wrong = || "must be a rate, such as 100/s, 60/m or 1000/h".to_owned();
         let (count, per) = text.split_once('/').ok_or_else(wrong)?;
         let count = count.trim().parse().map_err(|_| wrong())?;
         let per = match per.trim() {
@@ -162,7 +163,7 @@ impl Setting for Rate {
 
 /// The SHA-256 of an API key, written `sha256:` and 64 hexadecimal digits.
 ///
-/// A plain hash is enough because keys are long and random; a password must not be used as one.
+/// A single hash suffices because keys are long and random; it would not suffice for passwords.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KeyHash([u8; 32]);
 
@@ -181,7 +182,7 @@ impl std::fmt::Debug for KeyHash {
 
 impl Setting for KeyHash {
     fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || "is not sha256: and 64 hexadecimal digits".to_owned();
+        let wrong = || "must be sha256: followed by 64 hexadecimal digits".to_owned();
         let digits = text.trim().strip_prefix("sha256:").ok_or_else(wrong)?.as_bytes();
         let mut digest = [0; 32];
         if digits.len() != 64 {
@@ -207,7 +208,7 @@ fn amount_and_unit(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (amount, unit) = text.split_at_checked(end)?;
-    // Rust would also read `5.` and `.5`, which the schema does not allow.
+    // `f64::from_str` also accepts `5.` and `.5`, which the schema rejects.
     if !amount.starts_with(|c: char| c.is_ascii_digit()) || !amount.ends_with(|c: char| c.is_ascii_digit()) {
         return None;
     }

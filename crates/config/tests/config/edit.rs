@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
 use toolgate_config::edit::{self, EditError, template};
-use toolgate_config::raw::Raw;
 use toolgate_config::text::{Format, Source};
 use toolgate_config::{Env, check};
 
@@ -127,10 +126,10 @@ fn removing_from_toml_takes_its_table() {
 #[test]
 fn what_cannot_be_done_is_refused_and_changes_nothing() {
     let refused = |result: Result<String, EditError>| result.unwrap_err().to_string();
-    insta::assert_snapshot!(refused(added("a.json", r#"{"mcpServers": {"new one": {}}}"#)), @"there is a server new one already");
-    insta::assert_snapshot!(refused(removed("a.json", "{}", "a")), @"there is no server a");
+    insta::assert_snapshot!(refused(added("a.json", r#"{"mcpServers": {"new one": {}}}"#)), @"a server named new one already exists");
+    insta::assert_snapshot!(refused(removed("a.json", "{}", "a")), @"no server named a");
     let flow = added("a.yaml", "mcpServers: { a: { command: x } }\n");
-    assert!(matches!(flow, Err(EditError::Refused { why: "its servers are written in flow style, { … }", .. })));
+    assert!(matches!(flow, Err(EditError::Refused { why: "its servers are in flow style, { … }", .. })));
     assert!(matches!(added("a.json", "{"), Err(EditError::Unreadable(_))));
     assert!(matches!(added("a.json", "[]"), Err(EditError::Refused { .. })));
 }
@@ -168,12 +167,12 @@ fn the_templates_are_good_and_are_not_written_over_anything() {
         edit::init(&file).unwrap();
         let source = Source::open(&file).unwrap();
         assert_eq!(source.text(), template(Format::of(&file)));
-        let checked = check(&Raw::read(source).unwrap(), &Env::new(None, "/w")).unwrap();
+        let checked = check(source, &Env::new(None, "/w")).unwrap();
         assert!(checked.backends.is_empty() && checked.warnings.is_empty());
         assert!(matches!(edit::init(&file), Err(EditError::Write { .. })));
         edit::add(&file, "a", &new_entry()).unwrap();
         edit::remove(&file, "a").unwrap();
-        let back = check(&Raw::read(Source::open(&file).unwrap()).unwrap(), &Env::new(None, "/w")).unwrap();
+        let back = check(Source::open(&file).unwrap(), &Env::new(None, "/w")).unwrap();
         assert_eq!(back.settings, checked.settings);
     }
 }

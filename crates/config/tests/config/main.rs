@@ -8,7 +8,6 @@ mod edit;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use toolgate_config::raw::Raw;
 use toolgate_config::text::{Format, Source};
 use toolgate_config::{Checked, Env, Problem, check, schema};
 
@@ -26,7 +25,7 @@ fn fixtures(kind: &str) -> Vec<PathBuf> {
 fn read(bytes: Vec<u8>, name: &str) -> Result<Checked, Vec<Problem>> {
     let name = Path::new(name);
     let source = Source::from_bytes(name, Format::of(name), bytes).map_err(|problem| vec![*problem])?;
-    check(&Raw::read(source)?, &env())
+    check(source, &env())
 }
 
 fn read_fixture(file: &Path) -> Result<Checked, Vec<Problem>> {
@@ -89,7 +88,7 @@ fn a_file_that_is_too_large_is_refused() {
     std::fs::write(&file, vec![b' '; 4 * 1024 * 1024 + 1]).unwrap();
     let problems = toolgate_config::load(&file, &env()).unwrap_err();
     assert_eq!(problems.len(), 1);
-    assert_eq!(problems[0].message, "is larger than the 4 MB that are read");
+    assert_eq!(problems[0].message, "the file is larger than 4 MB");
 }
 
 #[test]
@@ -125,7 +124,7 @@ fn an_env_file_that_makes_no_sense_is_a_problem_of_its_setting() {
     let problems = toolgate_config::load(&file, &env()).unwrap_err();
     let paths: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
     assert_eq!(paths, ["mcpServers.a.envFile", "mcpServers.b.envFile"]);
-    assert!(problems[0].message.starts_with("line 2 of "), "{}", problems[0].message);
+    assert!(problems[0].message.ends_with(".env:2: expected NAME=value"), "{}", problems[0].message);
 }
 
 fn as_json(file: &Path) -> serde_json::Value {

@@ -1,11 +1,11 @@
-//! A tool description, with the contract of computation delegation where the tool takes code.
+//! Tool descriptions, with the contract of computation delegation for tools that take code.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate_wire::{Limits, Profile};
 
-/// A tool as an MCP server lists it.
+/// A tool in the form in which an MCP server lists it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolDescription {
     name: String,
@@ -13,14 +13,14 @@ pub struct ToolDescription {
     input_schema: Value,
 }
 
-/// What a model has to know of the sandbox that a tool runs its code in.
+/// What a model must know about the sandbox in which a tool runs the model's code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxConfig {
-    /// The argument that holds the function.
+    /// Name of the argument that holds the function.
     pub argument: String,
     /// How long the function may run.
     pub timeout: Duration,
-    /// Bytes of JSON that it may return.
+    /// Bytes of JSON that the function may return.
     pub max_output: u64,
 }
 
@@ -32,13 +32,13 @@ impl Default for SandboxConfig {
 }
 
 impl ToolDescription {
-    /// A tool that takes this argument object.
+    /// A tool with this schema of its argument object.
     pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: Value) -> Self {
         ToolDescription { name: name.into(), description: description.into(), input_schema }
     }
 
-    /// Says that the tool runs the model's own function over its data: the description gains the
-    /// contract, and the schema gains the argument.
+    /// The same tool, which runs the model's function over its data: adds the contract to the description and the argument
+    /// to the schema.
     pub fn sandboxed(mut self, config: SandboxConfig) -> Self {
         self.description = format!("{}\n\n{}", self.description.trim_end(), instruction(&config));
         self.require_code(&config.argument);
@@ -50,7 +50,7 @@ impl ToolDescription {
         &self.name
     }
 
-    /// The description, contract included.
+    /// The description with the contract.
     pub fn description(&self) -> &str {
         &self.description
     }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sandboxed_tool_teaches_the_contract() {
+    fn a_sandboxed_tool_describes_the_contract() {
         let tool = ToolDescription::new("query", "Customers.", json!({ "type": "object" }));
         let text = tool.sandboxed(SandboxConfig::default()).description().to_owned();
         for phrase in [
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_gains_the_argument_and_keeps_the_rest() {
+    fn the_argument_is_added_to_the_schema() {
         let schema = json!({ "properties": { "region": { "type": "string" } }, "required": ["region"] });
         let config = SandboxConfig { argument: "fn".into(), ..SandboxConfig::default() };
         let tool = ToolDescription::new("query", "Customers", schema).sandboxed(config).to_mcp();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_is_none_becomes_one() {
+    fn a_schema_that_is_not_an_object_is_replaced() {
         let tool = ToolDescription::new("query", "", Value::Null).sandboxed(SandboxConfig::default());
         assert_eq!(tool.to_mcp()["inputSchema"]["required"], json!(["code"]));
     }

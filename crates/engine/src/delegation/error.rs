@@ -1,4 +1,4 @@
-//! A tool's failure, in a form that a model can act on.
+//! Failures of a tool, in a form that a model can act on.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolgate_wire::Failure;
 
-/// How bad it is.
+/// How severe a failure is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The call can be repeated as it is, or with a small change.
+    /// The call can be repeated unchanged, or with a small change.
     Warning,
     /// The call failed.
     #[default]
     Error,
-    /// Nothing that the model does will help.
+    /// The model cannot fix it.
     Critical,
 }
 
-/// A failure with its next step.
+/// A failure, with what to do next.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolError {
     code: String,
@@ -32,7 +32,7 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// A failure that has only a code and a message yet.
+    /// A failure with a code and a message.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         ToolError {
             code: code.into(),
@@ -45,33 +45,33 @@ impl ToolError {
         }
     }
 
-    /// What to do next.
+    /// Adds what to do next.
     pub fn suggestion(self, suggestion: impl Into<String>) -> Self {
         ToolError { suggestion: Some(suggestion.into()), ..self }
     }
 
-    /// Tools or actions that would work now.
+    /// Adds tools or actions that would work now.
     pub fn available_actions<S: Into<String>>(self, actions: impl IntoIterator<Item = S>) -> Self {
         ToolError { available_actions: actions.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// How bad it is.
+    /// Sets how severe it is.
     pub fn severity(self, severity: Severity) -> Self {
         ToolError { severity, ..self }
     }
 
-    /// One more fact for a program.
+    /// Adds a field for programs.
     pub fn detail(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.details.insert(key.into(), value.into());
         self
     }
 
-    /// When to try again.
+    /// Adds when to try again.
     pub fn retry_after(self, retry_after: Duration) -> Self {
         ToolError { retry_after: Some(retry_after), ..self }
     }
 
-    /// The result of an MCP `tools/call`: an error result, not a success that speaks of an error.
+    /// The result of an MCP `tools/call`, with `isError: true`.
     pub fn to_mcp(&self) -> Value {
         json!({
             "content": [{ "type": "text", "text": self.text() }],

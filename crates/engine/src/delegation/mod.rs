@@ -1,6 +1,6 @@
-//! Words for models: tool descriptions that teach computation delegation, and errors that say what to do next.
+//! Tool descriptions and errors for models: the contract of computation delegation, and what to do after a failure.
 //!
-//! For embedders who publish tools of their own; the engine itself uses none of it.
+//! For embedders that publish tools of their own. The engine itself does not use this module.
 
 mod description;
 mod error;

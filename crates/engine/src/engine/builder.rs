@@ -1,18 +1,18 @@
-//! How an engine is made.
+//! The settings of an engine.
 
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use toolgate_guest::lockdown::Without;
 
-use super::runs::{Executor, Runs};
+use super::runs::{EngineState, Executor};
 use super::{Engine, EngineChoice, IsolationMode};
 use crate::oom::OomCounters;
 use crate::process::{Pool, StartError, WorkerCommand, Zygote};
 use crate::queue::Queue;
 use crate::v8::{V8, V8Settings};
 
-/// How an engine is made.
+/// Settings for a new [`Engine`].
 #[derive(Debug, Clone)]
 pub struct EngineBuilder {
     isolation: IsolationMode,
@@ -59,9 +59,9 @@ impl EngineBuilder {
         EngineBuilder { v8, ..self }
     }
 
-    /// Moves runs to a second QuickJS worker instead of V8: the same road, without its cost. For tests of moving.
+    /// Migrates runs to a second QuickJS worker instead of V8: the same code, without the cost of V8. For tests.
     #[doc(hidden)]
-    pub fn rehearse_moves(self) -> Self {
+    pub fn rehearse_migration(self) -> Self {
         EngineBuilder { rehearse: true, ..self }
     }
 
@@ -70,27 +70,27 @@ impl EngineBuilder {
         EngineBuilder { worker, ..self }
     }
 
-    /// Leaves layers of confinement off, for diagnosis: an engine without seccomp refuses every run.
+    /// Turns isolation layers off, for diagnosis. An engine without seccomp refuses every run.
     pub fn without(self, without: Without) -> Self {
         EngineBuilder { without, ..self }
     }
 
-    /// Runs at one time.
+    /// Runs that execute at one time.
     pub fn max_concurrent_runs(self, concurrent: usize) -> Self {
         EngineBuilder { concurrent: concurrent.max(1), ..self }
     }
 
-    /// Runs that may wait for a place.
+    /// Runs that may wait in the queue.
     pub fn max_waiting_runs(self, waiting: usize) -> Self {
         EngineBuilder { waiting, ..self }
     }
 
-    /// Workers forked ahead; zero forks when a run needs one.
+    /// Workers forked ahead; with zero, a worker is forked when a run needs one.
     pub fn workers_ahead(self, ahead: usize) -> Self {
         EngineBuilder { ahead, ..self }
     }
 
-    /// Makes the engine. Needs a tokio runtime around it, for host calls that wait.
+    /// Makes the engine. Must be called inside a tokio runtime, which executes host calls that wait.
     pub fn build(self) -> Result<Engine, StartError> {
         let v8 = V8::new(self.v8, &self.worker, self.without);
         let executor = match self.isolation {
@@ -102,7 +102,7 @@ impl EngineBuilder {
         let runtime = Handle::try_current().map_err(|error| StartError::Io(std::io::Error::other(error)))?;
         let queue = Queue::new(self.concurrent, self.waiting);
         let disposed = false.into();
-        Ok(Engine(Arc::new(Runs {
+        Ok(Engine(Arc::new(EngineState {
             executor,
             v8,
             engine: self.engine,

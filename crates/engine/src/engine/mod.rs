@@ -1,8 +1,8 @@
-//! The engine: takes a request, gives a report.
+//! The engine: takes a request and returns a report.
 //!
 //! # Layout
-//! - `request`: what is asked; `builder`: how an engine is made
-//! - `runs`: a run's way through its queue, its worker and its judge
+//! - `request`: what a caller asks for; `builder`: the settings of an engine
+//! - `runs`: executes one accepted run and builds its report
 
 mod builder;
 mod request;
@@ -18,15 +18,15 @@ use toolgate_wire::{Code, Failure, Report};
 pub use builder::EngineBuilder;
 pub use request::{ComputeOptions, EngineChoice, IsolationMode, Request, UnknownEngine};
 
-use crate::judge;
+use crate::outcome;
 use crate::process::StartError;
 use crate::source::Compiled;
 use crate::v8::V8Status;
-use runs::{Accepted, Runs, refusal};
+use runs::{AcceptedRun, EngineState, not_started};
 
 /// Runs programs. Cheap to clone; all clones share workers and the queue.
 #[derive(Clone)]
-pub struct Engine(Arc<Runs>);
+pub struct Engine(Arc<EngineState>);
 
 impl Engine {
     /// An engine with the defaults.
@@ -45,67 +45,65 @@ impl Engine {
             Ok(accepted) => accepted,
             Err(report) => return *report,
         };
-        let place = self.0.queue.enter(accepted.deadline, &accepted.cancel).await;
+        let slot = self.0.queue.enter(accepted.deadline, &accepted.cancel).await;
         let cancel_on_drop: DropGuard = accepted.cancel.clone().drop_guard();
         let inner = self.0.clone();
-        let report = self.0.runtime.spawn_blocking(move || inner.perform(accepted, place)).await;
+        let report = self.0.runtime.spawn_blocking(move || inner.execute(accepted, slot)).await;
         cancel_on_drop.disarm();
-        report.unwrap_or_else(|_| refusal(Failure::new(Code::Unavailable, "the run was lost inside the engine")))
+        report.unwrap_or_else(|_| not_started(Failure::new(Code::Unavailable, "the run was lost inside the engine")))
     }
 
-    /// Runs a program on this thread. Must not be called from async code.
+    /// Runs a program on this thread. Must not be called from an async task.
     pub fn run_blocking(&self, request: Request) -> Report {
         let accepted = match self.accept(request) {
             Ok(accepted) => accepted,
             Err(report) => return *report,
         };
-        let place = match self.0.queue.try_enter() {
-            Some(place) => Ok(place),
+        let slot = match self.0.queue.try_enter() {
+            Some(slot) => Ok(slot),
             None => self.0.runtime.block_on(self.0.queue.enter(accepted.deadline, &accepted.cancel)),
         };
-        self.0.perform(accepted, place)
+        self.0.execute(accepted, slot)
     }
 
-    /// Computation delegation: applies a function to data that stays here; only the result leaves.
-    ///
-    /// `data` is JSON text.
+    /// Computation delegation: applies the function in `code` to `data` (JSON text). Only the result leaves the engine.
     pub async fn compute(&self, code: &str, data: impl Into<String>, options: ComputeOptions) -> Report {
         self.run(options.request(code, data.into())).await
     }
 
-    /// [`Engine::compute`] on this thread. Must not be called from async code.
+    /// [`Engine::compute`] on this thread. Must not be called from an async task.
     pub fn compute_blocking(&self, code: &str, data: impl Into<String>, options: ComputeOptions) -> Report {
         self.run_blocking(options.request(code, data.into()))
     }
 
-    /// Whether programs can be run on V8 here; asks deno for its version, so not for every run.
+    /// Whether programs can run on V8 here. Starts deno to get its version: too slow to call for every run.
     pub fn v8_status(&self) -> V8Status {
         self.0.v8.status()
     }
 
-    /// Whether the interpreter that a request names, or the engine's own, is not there at all.
+    /// Whether a run with this choice, or the engine's default, would find no interpreter.
     pub fn lacks(&self, engine: Option<EngineChoice>) -> bool {
         engine.unwrap_or(self.0.engine) == EngineChoice::V8 && self.0.v8.pool().is_err()
     }
 
-    /// Ends the workers; every later run is `UNAVAILABLE`. Doing it again does nothing.
+    /// Ends the workers; every later run is `UNAVAILABLE`. Disposing twice does nothing.
     pub fn dispose(&self) {
         self.0.dispose();
     }
 
-    /// Whether [`Engine::dispose`] was called: then no run will ever be taken again.
+    /// Whether [`Engine::dispose`] was called.
     pub fn is_disposed(&self) -> bool {
         self.0.disposed.load(Ordering::Acquire)
     }
 
-    /// Everything that can be checked before anything is spent, in the documented order.
-    fn accept(&self, mut request: Request) -> Result<Accepted, Box<Report>> {
+    /// Checks a request before it takes a slot or a worker, in the order that the documentation gives.
+    fn accept(&self, mut request: Request) -> Result<AcceptedRun, Box<Report>> {
         let since = request.since.unwrap_or_else(Instant::now);
         if self.is_disposed() {
-            return Err(Box::new(refusal(judge::disposed())));
+            return Err(Box::new(not_started(outcome::disposed())));
         }
         if request.cancel.is_cancelled() {
-            return Err(Box::new(refusal(judge::cancelled_before())));
+            return Err(Box::new(not_started(outcome::cancelled_before())));
         }
         let resolved = request.limits.resolve(request.profile);
         let resolved = resolved.map_err(|fault| Failure::new(Code::InvalidData, fault.to_string()));
@@ -114,7 +112,7 @@ impl Engine {
             Ok((resolved, program))
         });
         match checked {
-            Ok((resolved, program)) => Ok(Accepted {
+            Ok((resolved, program)) => Ok(AcceptedRun {
                 deadline: since + resolved.limits.wall,
                 since,
                 limits: resolved.limits,
@@ -124,7 +122,7 @@ impl Engine {
                 oom_baseline: self.0.oom.baseline(),
                 request,
             }),
-            Err(failure) => Err(Box::new(Report { elapsed: since.elapsed(), ..refusal(failure) })),
+            Err(failure) => Err(Box::new(Report { elapsed: since.elapsed(), ..not_started(failure) })),
         }
     }
 }

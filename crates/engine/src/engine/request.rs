@@ -1,4 +1,4 @@
-//! What is asked of an engine.
+//! What a caller asks an engine for.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,21 +10,21 @@ use toolgate_wire::{LimitRequest, Profile};
 use crate::host::{Functions, Host};
 use crate::observer::Observer;
 
-/// What keeps a program from the rest of the machine.
+/// What separates programs from the rest of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IsolationMode {
-    /// A fresh process under an operating-system jail.
+    /// A fresh process, jailed by the operating system.
     #[cfg_attr(target_os = "linux", default)]
     Process,
-    /// A thread of this process: nothing but the interpreter itself.
+    /// A thread of this process: only the interpreter separates the program from the host.
     #[cfg_attr(not(target_os = "linux"), default)]
     Thread,
 }
 
-/// The interpreter that a run is for.
+/// Which interpreter runs a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EngineChoice {
-    /// QuickJS first; a run that computes for long moves to V8, if there is one.
+    /// QuickJS at first; a run that computes for long migrates to V8, if there is one.
     #[default]
     Auto,
     /// QuickJS only.
@@ -44,7 +44,7 @@ impl EngineChoice {
     }
 }
 
-/// The text names no engine.
+/// The text is not the name of an engine.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not an engine: use auto, quickjs or v8")]
 pub struct UnknownEngine(String);
@@ -58,30 +58,30 @@ impl std::str::FromStr for EngineChoice {
     }
 }
 
-/// One run that is asked for.
+/// A run to execute.
 #[derive(Clone)]
 pub struct Request {
     /// The program.
     pub code: String,
-    /// The same program, where the caller has compiled it already; makes a second parse unnecessary.
+    /// The compiled program, if the caller has it; saves a second parse.
     pub compiled: Option<Program>,
     /// The kind of run.
     pub profile: Profile,
     /// Changes to the profile's limits.
     pub limits: LimitRequest,
-    /// JSON text: what a computation is over, or the program's global `context`.
+    /// JSON text: the argument of a computation, or the program's global `context`.
     pub data: Option<String>,
     /// What the program may call.
     pub host: Arc<dyn Host>,
-    /// How the caller takes the request back.
+    /// Cancels the run.
     pub cancel: CancellationToken,
-    /// Who listens.
+    /// Is told what happens during the run.
     pub observer: Option<Arc<dyn Observer>>,
-    /// Where random numbers start; chosen at random when absent.
+    /// Seed of the random number generator; random when absent.
     pub seed: Option<u64>,
     /// When the wall time began; with the call of the engine when absent.
     pub since: Option<Instant>,
-    /// The interpreter; the engine's own choice when absent.
+    /// The interpreter; the engine's default when absent.
     pub engine: Option<EngineChoice>,
 }
 
@@ -104,14 +104,14 @@ impl Request {
     }
 }
 
-/// How a computation is to be run.
+/// Options of [`Engine::compute`](crate::Engine::compute).
 #[derive(Debug, Clone, Default)]
 pub struct ComputeOptions {
     /// Changes to the limits of [`Profile::Compute`].
     pub limits: LimitRequest,
-    /// How the caller takes the request back.
+    /// Cancels the run.
     pub cancel: CancellationToken,
-    /// The interpreter, if not the engine's own choice.
+    /// The interpreter; the engine's default when absent.
     pub engine: Option<EngineChoice>,
 }
 

@@ -1,11 +1,11 @@
-//! A run's way through its queue, its worker and its judge.
+//! Executes an accepted run on a worker and builds its report.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
-use toolgate_wire::frame::Question;
+use toolgate_wire::frame::{Question, Seed};
 use toolgate_wire::{
     Code, Destination, Failure, Interpreter, Isolation, IsolationLevel, Limits, Logs, Outcome, Report, Start, Usage,
 };
@@ -13,18 +13,18 @@ use toolgate_wire::{
 use super::{EngineChoice, Request};
 use crate::cancel::on_cancel;
 use crate::host::Host;
-use crate::judge;
-use crate::moving::Coming;
+use crate::migrate::PendingWorker;
 use crate::oom::{Baseline, OomCounters};
-use crate::process::{Ended, Moves, NoWorker, Pool};
+use crate::outcome;
+use crate::process::{MigrationRequest, NoWorker, Pool, ProcessEnd};
 use crate::pump::{Driven, Job, wall_clock};
-use crate::queue::{NoPlace, Place, Queue};
+use crate::queue::{NoSlot, Queue, Slot};
 use crate::source::Compiled;
 use crate::thread;
 use crate::v8::{self, V8};
 
-/// What all clones of an engine share: where runs wait, and where they are run.
-pub(super) struct Runs {
+/// What all clones of an engine share.
+pub(super) struct EngineState {
     pub(super) executor: Executor,
     pub(super) v8: V8,
     pub(super) engine: EngineChoice,
@@ -35,14 +35,14 @@ pub(super) struct Runs {
     pub(super) oom: OomCounters,
 }
 
-/// Where QuickJS runs.
+/// Where QuickJS workers run.
 pub(super) enum Executor {
     Process(Pool),
     Thread,
 }
 
 /// A request that passed its checks.
-pub(super) struct Accepted {
+pub(super) struct AcceptedRun {
     pub(super) request: Request,
     pub(super) program: Compiled,
     pub(super) limits: Limits,
@@ -55,167 +55,168 @@ pub(super) struct Accepted {
     pub(super) oom_baseline: Baseline,
 }
 
-impl Runs {
-    pub(super) fn perform(&self, mut accepted: Accepted, place: Result<Place, NoPlace>) -> Report {
-        let queued = accepted.since.elapsed();
-        let done = match place {
-            Ok(_place) => self.execute(&mut accepted),
-            Err(NoPlace::Late) => Done::failed(judge::timeout(&accepted.limits)),
-            Err(NoPlace::Cancelled) => Done::failed(judge::cancelled_before()),
-            Err(NoPlace::Closed) => Done::failed(judge::disposed()),
-            Err(NoPlace::Full) => Done::failed(
+impl EngineState {
+    pub(super) fn execute(&self, mut run: AcceptedRun, slot: Result<Slot, NoSlot>) -> Report {
+        let queued = run.since.elapsed();
+        let execution = match slot {
+            Ok(_slot) => self.on_chosen_engine(&mut run),
+            Err(NoSlot::Late) => Execution::failed(outcome::timeout(&run.limits)),
+            Err(NoSlot::Cancelled) => Execution::failed(outcome::cancelled_before()),
+            Err(NoSlot::Closed) => Execution::failed(outcome::disposed()),
+            Err(NoSlot::Full) => Execution::failed(
                 Failure::new(Code::Unavailable, "too many runs are waiting already")
                     .with_hint("try again shortly, or allow more concurrent runs"),
             ),
         };
         Report {
-            outcome: done.outcome,
-            elapsed: accepted.since.elapsed(),
-            logs: done.logs,
-            calls: done.calls,
-            usage: Usage { queued_ms: queued.as_secs_f64() * 1e3, ..done.usage },
-            isolation: done.isolation,
-            engine: done.engine,
-            warnings: accepted.warnings,
+            outcome: execution.outcome,
+            elapsed: run.since.elapsed(),
+            logs: execution.logs,
+            calls: execution.calls,
+            usage: Usage { queued_ms: queued.as_secs_f64() * 1e3, ..execution.usage },
+            isolation: execution.isolation,
+            engine: execution.engine,
+            warnings: run.warnings,
         }
     }
 
-    fn execute(&self, accepted: &mut Accepted) -> Done {
-        if accepted.request.engine.unwrap_or(self.engine) == EngineChoice::V8 {
-            return self.on_v8(accepted);
+    fn on_chosen_engine(&self, run: &mut AcceptedRun) -> Execution {
+        if run.request.engine.unwrap_or(self.engine) == EngineChoice::V8 {
+            return self.on_v8(run);
         }
         match &self.executor {
-            Executor::Process(pool) => self.in_process(pool, accepted),
+            Executor::Process(pool) => self.in_process(pool, run),
             Executor::Thread => {
-                let job = self.job(accepted);
-                let driven = thread::run(job, |stop| on_cancel(&accepted.cancel, stop));
+                let job = self.job(run);
+                let driven = thread::run(job, |stop| on_cancel(&run.cancel, stop));
                 let isolation = Isolation::of_thread();
                 match driven {
-                    Ok(driven) => self.judged(driven, Ended::Exit, accepted, isolation),
+                    Ok(driven) => self.finish(driven, ProcessEnd::Exit, run, isolation),
                     Err(error) => {
-                        Done::failed(Failure::new(Code::Unavailable, format!("no thread to run on: {error}")))
+                        Execution::failed(Failure::new(Code::Unavailable, format!("no thread to run on: {error}")))
                     }
                 }
             }
         }
     }
 
-    fn in_process(&self, pool: &Pool, accepted: &mut Accepted) -> Done {
-        let worker = match pool.take(accepted.deadline) {
+    fn in_process(&self, pool: &Pool, run: &mut AcceptedRun) -> Execution {
+        let worker = match pool.take(run.deadline) {
             Ok(worker) => worker,
-            Err(NoWorker::Late) => return Done::failed(judge::timeout(&accepted.limits)),
+            Err(NoWorker::Late) => return Execution::failed(outcome::timeout(&run.limits)),
             Err(NoWorker::Start(error)) => {
-                return Done::failed(Failure::new(Code::Unavailable, error.to_string()).with_hint(DOCTOR));
+                return Execution::failed(Failure::new(Code::Unavailable, error.to_string()).with_hint(DOCTOR_HINT));
             }
         };
         let layers = worker.layers();
         if !layers.seccomp {
             return no_seccomp(Isolation::of_process(layers));
         }
-        let _registered = on_cancel(&accepted.cancel, worker.killer());
-        let threshold = self.v8.settings().move_after + rereading(accepted.request.data.as_deref());
-        let job = self.job(accepted);
-        let accepted = &*accepted;
-        let on_cancel = |stop: Box<dyn Fn() + Send + Sync>| on_cancel(&accepted.cancel, stop);
-        let start = || self.second_worker(pool, accepted);
-        let moves = self.may_move(accepted).then_some(Moves { threshold, start: &start, on_cancel: &on_cancel });
-        let (driven, ended) = worker.run(job, moves);
+        let _registered = on_cancel(&run.cancel, worker.killer());
+        let threshold = self.v8.settings().move_after + data_migration_cost(run.request.data.as_deref());
+        let job = self.job(run);
+        let run = &*run;
+        let on_cancel = |stop: Box<dyn Fn() + Send + Sync>| on_cancel(&run.cancel, stop);
+        let start = || self.start_target(pool, run);
+        let migration =
+            self.may_migrate(run).then_some(MigrationRequest { threshold, start: &start, on_cancel: &on_cancel });
+        let (driven, process) = worker.run(job, migration);
         let moved = driven.moved;
-        let layers = driven.second_layers.map_or(layers, |second| layers.weaker(second));
+        let layers = driven.target_layers.map_or(layers, |target| layers.weaker(target));
         let isolation = Isolation::of_process(layers);
-        let done = self.judged(driven, ended, accepted, isolation);
+        let execution = self.finish(driven, process, run, isolation);
         pool.refill();
         if moved.is_some() && !self.rehearse {
-            self.warm_up_again(accepted);
+            self.refill_v8(run);
         }
         match moved.map(|moved| moved.to) {
-            Some(Destination::V8) => Done { engine: Interpreter::QuickJsThenV8, ..done },
-            _ => done,
+            Some(Destination::V8) => Execution { engine: Interpreter::QuickJsThenV8, ..execution },
+            _ => execution,
         }
     }
 
-    /// Whether a run may go on elsewhere: it was left to the engine, and there is an elsewhere.
-    fn may_move(&self, accepted: &Accepted) -> bool {
-        let choice = accepted.request.engine.unwrap_or(self.engine);
+    /// Whether a run may migrate: the choice is [`EngineChoice::Auto`], and there is a V8.
+    fn may_migrate(&self, run: &AcceptedRun) -> bool {
+        let choice = run.request.engine.unwrap_or(self.engine);
         choice == EngineChoice::Auto && (self.rehearse || self.v8.pool().is_ok())
     }
 
-    /// Where a run that computes for long goes on.
-    fn second_worker(&self, pool: &Pool, accepted: &Accepted) -> std::io::Result<Box<dyn Coming>> {
+    /// Starts the worker that a run migrates to.
+    fn start_target(&self, pool: &Pool, run: &AcceptedRun) -> std::io::Result<Box<dyn PendingWorker>> {
         if self.rehearse {
-            return pool.understudy();
+            return pool.rehearsal_worker();
         }
         let v8 = self.v8.pool().map_err(std::io::Error::other)?;
-        v8.second(v8::Size::of(accepted.limits.memory))
+        v8.target(v8::MemorySize::of(run.limits.memory))
     }
 
-    /// The next run that moves finds a worker that is up.
-    fn warm_up_again(&self, accepted: &Accepted) {
+    /// Starts a V8 worker ahead, for the next run that migrates.
+    fn refill_v8(&self, run: &AcceptedRun) {
         if let Ok(v8) = self.v8.pool() {
-            v8.refill(v8::Size::of(accepted.limits.memory));
+            v8.refill(v8::MemorySize::of(run.limits.memory));
         }
     }
 
-    fn on_v8(&self, accepted: &mut Accepted) -> Done {
+    fn on_v8(&self, run: &mut AcceptedRun) -> Execution {
         let pool = match self.v8.pool() {
             Ok(pool) => pool,
-            Err(missing) => return Done::failed(Failure::new(Code::Unavailable, missing)),
+            Err(missing) => return Execution::failed(Failure::new(Code::Unavailable, missing)),
         };
-        let size = v8::Size::of(accepted.limits.memory);
-        let worker = match pool.take(size, accepted.deadline) {
+        let size = v8::MemorySize::of(run.limits.memory);
+        let worker = match pool.take(size, run.deadline) {
             Ok(worker) => worker,
-            Err(v8::NoWorker::Late) => return Done::failed(judge::timeout(&accepted.limits)),
+            Err(v8::NoWorker::Late) => return Execution::failed(outcome::timeout(&run.limits)),
             Err(v8::NoWorker::Start(error)) => {
                 let failure = Failure::new(Code::Unavailable, format!("no V8 worker: {error}"));
-                return Done::failed(failure.with_hint(DOCTOR));
+                return Execution::failed(failure.with_hint(DOCTOR_HINT));
             }
         };
         let isolation = Isolation::of_process(worker.layers());
         if !isolation.seccomp {
             return no_seccomp(isolation);
         }
-        let _registered = on_cancel(&accepted.cancel, worker.killer());
-        let (driven, ended) = worker.run(self.job(accepted));
+        let _registered = on_cancel(&run.cancel, worker.killer());
+        let (driven, process) = worker.run(self.job(run));
         pool.refill(size);
-        Done { engine: Interpreter::V8, ..self.judged(driven, ended, accepted, isolation) }
+        Execution { engine: Interpreter::V8, ..self.finish(driven, process, run, isolation) }
     }
 
-    fn judged(&self, driven: Driven, ended: Ended, accepted: &Accepted, isolation: Isolation) -> Done {
-        let cancelled = accepted.cancel.is_cancelled();
+    fn finish(&self, driven: Driven, process: ProcessEnd, run: &AcceptedRun, isolation: Isolation) -> Execution {
+        let cancelled = run.cancel.is_cancelled();
         let mut usage = Usage { moved: driven.moved, ..Usage::default() };
         let outcome = match driven.end {
             Ok(finished) => {
                 usage.memory_bytes = finished.memory;
                 usage.cpu_ms = finished.cpu.as_secs_f64() * 1e3;
-                judge::spoken(finished.end, &accepted.limits, &accepted.program, cancelled)
+                outcome::from_end(finished.end, &run.limits, &run.program, cancelled)
             }
-            Err(_) if !cancelled && self.disposed.load(Ordering::Acquire) => Outcome::Failed(judge::disposed()),
+            Err(_) if !cancelled && self.disposed.load(Ordering::Acquire) => Outcome::Failed(outcome::disposed()),
             Err(lost) => {
-                let killer = || self.oom.killer(accepted.oom_baseline);
-                Outcome::Failed(judge::unspoken(&lost, ended, &accepted.limits, cancelled, killer))
+                let killer = || self.oom.killer(run.oom_baseline);
+                Outcome::Failed(outcome::from_exit(&lost, process, &run.limits, cancelled, killer))
             }
         };
-        Done { outcome, logs: driven.logs, calls: driven.calls, usage, isolation, engine: Interpreter::QuickJs }
+        Execution { outcome, logs: driven.logs, calls: driven.calls, usage, isolation, engine: Interpreter::QuickJs }
     }
 
-    fn job(&self, accepted: &mut Accepted) -> Job {
-        let data = accepted.request.data.take();
-        let request = &accepted.request;
-        let left = accepted.deadline.saturating_duration_since(Instant::now());
+    fn job(&self, run: &mut AcceptedRun) -> Job {
+        let data = run.request.data.take();
+        let request = &run.request;
+        let left = run.deadline.saturating_duration_since(Instant::now());
         Job {
             start: Start {
                 profile: request.profile,
-                limits: Limits { wall: politely(left), ..accepted.limits.clone() },
-                seed: request.seed.unwrap_or_else(random_seed),
+                limits: Limits { wall: worker_time(left), ..run.limits.clone() },
+                seed: request.seed.map_or_else(random_seed, Seed::from),
                 now: wall_clock(),
-                code: accepted.program.js().to_owned(),
+                code: run.program.js().to_owned(),
                 data: data.as_ref().map(|data| data.len() as u64),
                 functions: request.host.functions(),
                 tools: request.host.has_tools(),
-                named: named(&*request.host, accepted.program.globals()),
+                named: named(&*request.host, run.program.globals()),
             },
             data,
-            deadline: accepted.deadline,
+            deadline: run.deadline,
             host: request.host.clone(),
             observer: request.observer.clone(),
             runtime: self.runtime.clone(),
@@ -233,16 +234,17 @@ impl Runs {
     }
 }
 
-impl Drop for Runs {
+impl Drop for EngineState {
     fn drop(&mut self) {
         self.dispose();
     }
 }
 
-const DOCTOR: &str = "`toolgate doctor` says what this machine gives; `--isolation thread` runs without a process";
+const DOCTOR_HINT: &str =
+    "`toolgate doctor` shows what this machine supports; `--isolation thread` runs without a process";
 
-/// The parts of a report that the executor knows.
-struct Done {
+/// What executing a run adds to its report.
+struct Execution {
     outcome: Outcome,
     logs: Logs,
     calls: Vec<toolgate_wire::CallRecord>,
@@ -251,9 +253,9 @@ struct Done {
     engine: Interpreter,
 }
 
-impl Done {
+impl Execution {
     fn failed(failure: Failure) -> Self {
-        Done {
+        Execution {
             outcome: Outcome::Failed(failure),
             logs: Logs::default(),
             calls: Vec::new(),
@@ -264,14 +266,14 @@ impl Done {
     }
 }
 
-/// What the program will ask for before anything else: the backends among the names that it uses.
+/// Answers to the questions that the program will ask first: about the backends among the global names that it uses.
 fn named(host: &dyn Host, globals: &[String]) -> Vec<(String, Vec<u8>)> {
-    /// A program that names more asks for the rest.
-    const MOST: usize = 64 * 1024;
+    /// Bytes of names and answers; the program asks for the rest itself.
+    const MAX_BYTES: usize = 64 * 1024;
     if !host.has_tools() {
         return Vec::new();
     }
-    let mut room = MOST;
+    let mut room = MAX_BYTES;
     let answers = globals.iter().filter_map(|name| {
         let answer = host.answer(&Question::Global(name.clone()))?.into_bytes();
         room = room.checked_sub(name.len() + answer.len())?;
@@ -280,33 +282,46 @@ fn named(host: &dyn Host, globals: &[String]) -> Vec<(String, Vec<u8>)> {
     answers.collect()
 }
 
-/// What a move costs more for a run with data: all of it is sent again and read there in full, where here it is read
-/// as it is needed.
-fn rereading(data: Option<&str>) -> Duration {
-    const BYTES_A_MILLISECOND: usize = 50_000;
-    Duration::from_millis((data.map_or(0, str::len) / BYTES_A_MILLISECOND) as u64)
+/// Additional cost of migrating a run with data. The data is sent again, and V8 parses all of it, while QuickJS parses
+/// only what the program reads.
+fn data_migration_cost(data: Option<&str>) -> Duration {
+    const BYTES_PER_MS: usize = 50_000;
+    Duration::from_millis((data.map_or(0, str::len) / BYTES_PER_MS) as u64)
 }
 
-/// Nothing is run without a filter; the report says what there was.
-fn no_seccomp(isolation: Isolation) -> Done {
-    let failure = Failure::new(Code::Unavailable, "this system gives no seccomp filter, so nothing is run");
-    Done { isolation: Isolation { mode: IsolationLevel::None, ..isolation }, ..Done::failed(failure.with_hint(DOCTOR)) }
+/// The result when the worker has no seccomp filter: the program is not run, and the report shows the other layers.
+fn no_seccomp(isolation: Isolation) -> Execution {
+    let failure = Failure::new(Code::Unavailable, "this system provides no seccomp filter, so no program is run");
+    Execution {
+        isolation: Isolation { mode: IsolationLevel::None, ..isolation },
+        ..Execution::failed(failure.with_hint(DOCTOR_HINT))
+    }
 }
 
-/// The report of a run that never came to be.
-pub(super) fn refusal(failure: Failure) -> Report {
+/// The report of a run for which no program was started.
+pub(super) fn not_started(failure: Failure) -> Report {
     Report::not_started(Outcome::Failed(failure), Duration::ZERO)
 }
 
-/// The time that a worker is told: a little less than there is, so that it can say where it was stopped
-/// before it is killed.
-fn politely(left: Duration) -> Duration {
+/// The wall time that a worker gets: slightly less than the time left, so that it can report where the program was
+/// stopped before the host kills it.
+fn worker_time(left: Duration) -> Duration {
     let margin = (left / 50).min(Duration::from_millis(5));
     (left - margin).max(Duration::from_millis(1))
 }
 
-/// A seed that no program can know beforehand.
-fn random_seed() -> u64 {
+/// Seeds that a program cannot predict.
+fn random_seed() -> Seed {
+    let mut crypto = [0; 32];
+    if getrandom::fill(&mut crypto).is_err() {
+        let (words, _) = crypto.as_chunks_mut();
+        words.iter_mut().for_each(|word| *word = random_number().to_le_bytes());
+    }
+    Seed { math: random_number(), crypto }
+}
+
+/// A number from the keys of a new hash map, which the standard library draws at random.
+fn random_number() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(wall_clock().to_bits())
 }
@@ -336,18 +351,18 @@ mod tests {
 
     fn check(backends: Vec<(&'static str, String)>, globals: &[&str], expected: &[&str]) {
         let globals: Vec<_> = globals.iter().map(ToString::to_string).collect();
-        let told = named(&Backends(backends), &globals);
-        assert_eq!(told.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), expected);
+        let sent = named(&Backends(backends), &globals);
+        assert_eq!(sent.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), expected);
     }
 
     #[test]
-    fn a_program_is_told_of_the_backends_that_it_names() {
+    fn answers_about_named_backends_are_sent_ahead() {
         check(vec![("exa", "{}".into()), ("git", "{}".into())], &["Math", "console", "git"], &["git"]);
         check(vec![], &["exa"], &[]);
     }
 
     #[test]
-    fn what_is_told_ahead_is_bounded() {
+    fn what_is_sent_ahead_is_bounded() {
         let large = "x".repeat(40 * 1024);
         check(vec![("a", large.clone()), ("b", large), ("c", "{}".into())], &["a", "b", "c"], &["a", "c"]);
     }

@@ -1,40 +1,40 @@
-//! Workers forked ahead of their work.
+//! Workers that are forked ahead of the runs that will use them.
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use toolgate_guest::Pace;
 
-use super::worker::{Idle, Ready, Understudy};
+use super::worker::{Idle, Ready, RehearsalWorker};
 use super::zygote::{StartError, Zygote};
-use crate::moving::Coming;
-use crate::porter::Porter;
+use crate::migrate::PendingWorker;
 use crate::pump::Lost;
+use crate::refill::RefillThread;
 
 /// Forks that may fail before a run gives up.
-const ATTEMPTS: u32 = 4;
-/// How long the end of an engine waits for a worker whose fork is still under way.
-const PATIENCE: Duration = Duration::from_secs(2);
+const MAX_ATTEMPTS: u32 = 4;
+/// How long disposing of an engine waits for a worker that is still being forked.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Idle workers, and the thread that brings new ones.
+/// Idle workers, and the thread that forks new ones.
 pub(crate) struct Pool {
-    stock: Arc<Stock>,
-    porter: Porter<()>,
+    idle: Arc<IdleWorkers>,
+    refill_thread: RefillThread<()>,
 }
 
 /// Idle workers, oldest first.
-struct Stock {
+struct IdleWorkers {
     zygote: Arc<Zygote>,
-    shelf: Mutex<Shelf>,
+    queue: Mutex<IdleQueue>,
     size: usize,
     cores: usize,
 }
 
 #[derive(Default)]
-struct Shelf {
-    idle: VecDeque<Idle>,
+struct IdleQueue {
+    workers: VecDeque<Idle>,
     closed: bool,
 }
 
@@ -43,27 +43,27 @@ struct Shelf {
 pub(crate) enum NoWorker {
     /// None could be started.
     Start(StartError),
-    /// None was ready in time.
+    /// None was ready before the deadline.
     Late,
 }
 
 impl Pool {
     pub(crate) fn new(zygote: Arc<Zygote>, size: usize) -> io::Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let stock = Arc::new(Stock { zygote, shelf: Mutex::default(), size, cores });
-        let porter = Porter::new("toolgate-porter", {
-            let stock = stock.clone();
-            move |()| stock.refill()
+        let idle = Arc::new(IdleWorkers { zygote, queue: Mutex::default(), size, cores });
+        let refill_thread = RefillThread::new("toolgate-refill", {
+            let idle = idle.clone();
+            move |()| idle.refill()
         })?;
-        let pool = Pool { stock, porter };
+        let pool = Pool { idle, refill_thread };
         pool.refill();
         Ok(pool)
     }
 
-    /// A worker that is ready for a program. One whose fork failed or whose zygote died is replaced.
+    /// A worker that is ready for a program. One that ended before it was ready is replaced.
     pub(crate) fn take(&self, deadline: Instant) -> Result<Ready, NoWorker> {
-        let ready = |idle: Idle| idle.ready(&self.stock.zygote, deadline);
-        // Those forked ahead may have lost their zygote all at once, so they count as no attempt.
+        let ready = |idle: Idle| idle.ready(&self.idle.zygote, deadline);
+        // Idle workers are not counted as attempts: when their zygote dies, all of them are lost at once.
         while let Some(idle) = self.next_idle() {
             match ready(idle) {
                 Ok(ready) => return Ok(ready),
@@ -72,8 +72,8 @@ impl Pool {
             }
         }
         let mut failure = None;
-        for _ in 0..ATTEMPTS {
-            match ready(self.stock.fork(Pace::Now).map_err(NoWorker::Start)?) {
+        for _ in 0..MAX_ATTEMPTS {
+            match ready(self.idle.fork(Pace::Now).map_err(NoWorker::Start)?) {
                 Ok(ready) => return Ok(ready),
                 Err(Lost::Deadline) => return Err(NoWorker::Late),
                 Err(lost) => failure = Some(lost),
@@ -82,49 +82,49 @@ impl Pool {
         Err(NoWorker::Start(io::Error::other(format!("workers end before they are ready: {failure:?}")).into()))
     }
 
-    /// A second worker for a run that has one, to rehearse a move.
-    pub(crate) fn understudy(&self) -> io::Result<Box<dyn Coming>> {
+    /// A QuickJS worker as the target of a migration, for tests of migration without V8.
+    pub(crate) fn rehearsal_worker(&self) -> io::Result<Box<dyn PendingWorker>> {
         let idle = match self.next_idle() {
             Some(idle) => idle,
-            None => self.stock.fork(Pace::Now).map_err(io::Error::other)?,
+            None => self.idle.fork(Pace::Now).map_err(io::Error::other)?,
         };
-        Ok(Box::new(Understudy { idle, zygote: self.stock.zygote.clone() }))
+        Ok(Box::new(RehearsalWorker { idle, zygote: self.idle.zygote.clone() }))
     }
 
-    /// Has the pool brought back to its size: after a run, since a fork during one would slow it down.
+    /// Fills the pool in the background. Called after a run, because a fork during a run slows it down.
     pub(crate) fn refill(&self) {
-        if self.stock.size > 0 {
-            self.porter.call(());
+        if self.idle.size > 0 {
+            self.refill_thread.request(());
         }
     }
 
-    /// Lets go of all idle workers and of the zygote.
+    /// Ends all idle workers and the zygote.
     pub(crate) fn stop(&self) {
-        let idle = {
-            let mut shelf = self.stock.lock();
-            shelf.closed = true;
-            std::mem::take(&mut shelf.idle)
+        let workers = {
+            let mut queue = self.idle.lock();
+            queue.closed = true;
+            std::mem::take(&mut queue.workers)
         };
-        self.porter.stop();
-        idle.into_iter().for_each(|idle| self.stock.discard(idle));
-        self.stock.zygote.stop();
+        self.refill_thread.stop();
+        workers.into_iter().for_each(|idle| self.idle.discard(idle));
+        self.idle.zygote.stop();
     }
 
     fn next_idle(&self) -> Option<Idle> {
         let (idle, left) = {
-            let mut shelf = self.stock.lock();
-            (shelf.idle.pop_front(), shelf.idle.len())
+            let mut queue = self.idle.lock();
+            (queue.workers.pop_front(), queue.workers.len())
         };
-        // Long runs do not come back soon, so the pool does not wait for their end when it runs low.
-        if left < self.stock.size.div_ceil(2) {
+        // A low pool is filled at once: the runs that took its workers may take long.
+        if left < self.idle.size.div_ceil(2) {
             self.refill();
         }
         idle
     }
 }
 
-impl Stock {
-    /// What fails here fails again, with a reason, when a run needs it.
+impl IdleWorkers {
+    /// Ignores a failed fork: a run that needs a worker tries again and reports the reason.
     fn refill(&self) {
         while self.has_room() {
             match self.fork(self.pace()) {
@@ -134,9 +134,9 @@ impl Stock {
         }
     }
 
-    /// A rehearsal is for quiet moments: with more runs than cores it would cost them more than it saves the next.
+    /// Whether a new worker rehearses. With more runs than cores, the rehearsal takes more time from them than it saves.
     fn pace(&self) -> Pace {
-        if self.zygote.at_work.others() > self.cores { Pace::Now } else { Pace::Ahead }
+        if self.zygote.in_use.others() > self.cores { Pace::Now } else { Pace::Ahead }
     }
 
     fn fork(&self, pace: Pace) -> Result<Idle, StartError> {
@@ -144,26 +144,26 @@ impl Stock {
     }
 
     fn has_room(&self) -> bool {
-        let shelf = self.lock();
-        !shelf.closed && shelf.idle.len() < self.size
+        let queue = self.lock();
+        !queue.closed && queue.workers.len() < self.size
     }
 
     fn put(&self, idle: Idle) {
-        let mut shelf = self.lock();
-        if shelf.closed {
-            drop(shelf);
+        let mut queue = self.lock();
+        if queue.closed {
+            drop(queue);
             self.discard(idle);
         } else {
-            shelf.idle.push_back(idle);
+            queue.workers.push_back(idle);
         }
     }
 
-    /// A worker is known by its process once it has said hello; only then can it be waited for.
+    /// Ends a worker and waits for its process. Its process id is known only from its first frame.
     fn discard(&self, idle: Idle) {
-        drop(idle.ready(&self.zygote, Instant::now() + PATIENCE));
+        drop(idle.ready(&self.zygote, Instant::now() + DISCARD_TIMEOUT));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, IdleQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! One worker: idle, then running one program, then dead. Each stage eats the one before.
+//! The stages of one worker: idle, ready for one program, ended. Each stage consumes the one before.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,63 +11,63 @@ use rustix::process::{
 };
 use toolgate_wire::frame::Layers;
 
-use super::zygote::{AtWork, StartError, Zygote, kill};
+use super::zygote::{InUse, StartError, Zygote, kill};
 use crate::clock::CpuClock;
-use crate::moving::{Coming, First, Mover, OnCancel, Second, Start};
+use crate::migrate::{MigrationOptions, OnCancel, PendingWorker, SourceWorker, StartTarget, TargetWorker};
 use crate::pump::{Driven, Job, Lost, drive};
-use crate::socket::Wire;
+use crate::socket::WorkerSocket;
 
-/// A worker that waits for a program, or will as soon as its fork is done.
+/// A worker that waits for a program, or is still being forked.
 pub(crate) struct Idle {
-    wire: Wire,
+    socket: WorkerSocket,
 }
 
-/// A worker that said hello: locked down, known by its process.
+/// A worker that has sent its first frame: locked down, with a known process.
 pub(crate) struct Ready {
-    wire: Wire,
+    socket: WorkerSocket,
     pid: Pid,
     handle: Arc<OwnedFd>,
     layers: Layers,
     zygote: Arc<Zygote>,
-    waited_for: bool,
-    _at_work: AtWork,
+    reaped: bool,
+    _in_use: InUse,
 }
 
-/// How the process itself ended, when it ended without a word.
+/// How a worker's process ended, when it did not report the end of its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// Killed by a signal that nobody here sent.
+pub(crate) enum ProcessEnd {
+    /// Killed by a signal that the engine did not send.
     Signal(i32),
-    /// Its interpreter or its allocator ended it when memory ran out.
+    /// Ended by its interpreter or its allocator when memory ran out.
     OutOfMemory,
-    /// It exited, or nothing is known.
+    /// It exited, or the reason is not known.
     Exit,
 }
 
 impl Idle {
     pub(crate) fn new(stream: UnixStream) -> Result<Self, StartError> {
-        Ok(Idle { wire: Wire::new(stream)? })
+        Ok(Idle { socket: WorkerSocket::new(stream)? })
     }
 
-    /// Waits for the worker's hello. Nothing was sent to it yet, so a failure costs nothing.
+    /// Waits for the worker's first frame. Nothing was sent to it yet, so another worker can take its place.
     pub(super) fn ready(mut self, zygote: &Arc<Zygote>, deadline: Instant) -> Result<Ready, Lost> {
-        let unstarted = |_| Lost::Closed { started: false };
-        let hello = self.wire.hello(deadline).map_err(|lost| match lost {
+        let not_started = |_| Lost::Closed { started: false };
+        let hello = self.socket.hello(deadline).map_err(|lost| match lost {
             Lost::Closed { .. } => Lost::Closed { started: false },
             lost => lost,
         })?;
-        let pid =
-            i32::try_from(hello.pid).ok().and_then(Pid::from_raw).ok_or(Lost::Breach("a worker without a number"))?;
-        // The worker is this process's child and not yet waited for, so the number is still its own.
-        let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(unstarted)?;
+        let pid = i32::try_from(hello.pid).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or(Lost::Violation("a process id that is none"))?;
+        // The worker is a child of this process and was not waited for, so its process id was not reused.
+        let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(not_started)?;
         Ok(Ready {
-            wire: self.wire,
+            socket: self.socket,
             pid,
             handle: Arc::new(handle),
             layers: hello.layers,
             zygote: zygote.clone(),
-            waited_for: false,
-            _at_work: zygote.at_work.clone(),
+            reaped: false,
+            _in_use: zygote.in_use.clone(),
         })
     }
 }
@@ -77,62 +77,66 @@ impl Ready {
         self.layers
     }
 
-    /// Kills the worker from any thread, at any time.
+    /// A function that kills the worker from any thread, at any time.
     pub(crate) fn killer(&self) -> impl Fn() + Send + Sync + 'static {
         let handle = self.handle.clone();
         move || kill(&handle)
     }
 
-    /// Runs the program, then kills the process whatever it says. A worker is never used twice.
-    pub(crate) fn run(mut self, job: Job, moves: Option<Moves<'_>>) -> (Driven, Ended) {
-        let first = Stoppable { pid: self.pid, handle: self.handle.clone() };
-        let mover =
-            moves.map(|Moves { threshold, start, on_cancel }| Mover { first: &first, threshold, start, on_cancel });
-        let driven = drive(&mut self.wire, job, mover);
+    /// Runs the program, then kills the process in any case. A worker is never used twice.
+    pub(crate) fn run(mut self, job: Job, migration: Option<MigrationRequest<'_>>) -> (Driven, ProcessEnd) {
+        let source = Process { pid: self.pid, handle: self.handle.clone() };
+        let options = migration.map(|MigrationRequest { threshold, start, on_cancel }| MigrationOptions {
+            source: &source,
+            threshold,
+            start,
+            on_cancel,
+        });
+        let driven = drive(&mut self.socket, job, options);
         // Kill before answering: a worker that outlives its answer could still act in its run's name.
         kill(&self.handle);
-        let ended = match (&driven.end, driven.ended) {
-            (Err(Lost::Closed { .. }), Some(of_second)) => of_second,
+        let end = match (&driven.end, driven.target_end) {
+            (Err(Lost::Closed { .. }), Some(target_end)) => target_end,
             (Err(Lost::Closed { .. }), None) => self.wait(),
-            _ => Ended::Exit,
+            _ => ProcessEnd::Exit,
         };
-        (driven, ended)
+        (driven, end)
     }
 
-    /// Why a worker closed its socket without a last word.
-    fn wait(&mut self) -> Ended {
+    /// Waits for the process and tells how it ended.
+    fn wait(&mut self) -> ProcessEnd {
         match waitpid(Some(self.pid), WaitOptions::empty()) {
             Ok(Some((_, status))) => {
-                self.waited_for = true;
-                status.terminating_signal().map_or(Ended::Exit, Ended::Signal)
+                self.reaped = true;
+                status.terminating_signal().map_or(ProcessEnd::Exit, ProcessEnd::Signal)
             }
-            _ => Ended::Exit,
+            _ => ProcessEnd::Exit,
         }
     }
 }
 
-/// How a run may leave its worker.
-pub(crate) struct Moves<'a> {
-    /// Processor time after which it does.
+/// How a run may migrate away from its worker.
+pub(crate) struct MigrationRequest<'a> {
+    /// Processor time after which it migrates.
     pub(crate) threshold: Duration,
-    pub(crate) start: Start<'a>,
+    pub(crate) start: StartTarget<'a>,
     pub(crate) on_cancel: OnCancel<'a>,
 }
 
-/// The process, apart from its socket.
-struct Stoppable {
+/// The process of a worker, apart from its socket.
+struct Process {
     pid: Pid,
     handle: Arc<OwnedFd>,
 }
 
-impl First for Stoppable {
+impl SourceWorker for Process {
     fn clock(&self) -> CpuClock {
         CpuClock::of(self.pid)
     }
 
     fn stop(&self) -> io::Result<()> {
         pidfd_send_signal(&*self.handle, Signal::STOP)?;
-        // Waits for the stop itself, or for an end that came before; either is left for others to see.
+        // Waits until the process is stopped or has ended; WNOWAIT leaves its status for a later wait.
         let what = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         waitid(WaitId::PidFd(self.handle.as_fd()), what)?;
         Ok(())
@@ -147,9 +151,9 @@ impl First for Stoppable {
     }
 }
 
-impl Second for Ready {
-    fn wire(&mut self) -> &mut Wire {
-        &mut self.wire
+impl TargetWorker for Ready {
+    fn socket(&mut self) -> &mut WorkerSocket {
+        &mut self.socket
     }
 
     fn clock(&self) -> CpuClock {
@@ -164,43 +168,43 @@ impl Second for Ready {
         Box::new(Ready::killer(self))
     }
 
-    fn ended(&mut self) -> Ended {
-        self.wait()
+    fn wait(&mut self) -> ProcessEnd {
+        Ready::wait(self)
     }
 }
 
-/// A worker of the same kind, for rehearsals of a move.
-pub(super) struct Understudy {
+/// A QuickJS worker as the target of a migration, for tests of migration without V8.
+pub(super) struct RehearsalWorker {
     pub(super) idle: Idle,
     pub(super) zygote: Arc<Zygote>,
 }
 
-impl Coming for Understudy {
-    fn has_spoken(&mut self) -> bool {
-        self.idle.wire.has_input()
+impl PendingWorker for RehearsalWorker {
+    fn has_input(&mut self) -> bool {
+        self.idle.socket.has_input()
     }
 
-    fn ready(self: Box<Self>, deadline: Instant) -> Option<Box<dyn Second>> {
+    fn ready(self: Box<Self>, deadline: Instant) -> Option<Box<dyn TargetWorker>> {
         let ready = self.idle.ready(&self.zygote, deadline).ok()?;
         Some(Box::new(ready))
     }
 }
 
-impl Ended {
-    /// The process used more processor time than any run may.
+impl ProcessEnd {
+    /// SIGXCPU: the process used more processor time than RLIMIT_CPU allows.
     pub(crate) fn is_cpu_limit(self) -> bool {
-        self == Ended::Signal(Signal::XCPU.as_raw())
+        self == ProcessEnd::Signal(Signal::XCPU.as_raw())
     }
 
     /// SIGKILL, which the engine did not send: from the OOM killer or from another process.
     pub(crate) fn is_kill(self) -> bool {
-        self == Ended::Signal(Signal::KILL.as_raw())
+        self == ProcessEnd::Signal(Signal::KILL.as_raw())
     }
 }
 
 impl Drop for Ready {
     fn drop(&mut self) {
-        if !self.waited_for {
+        if !self.reaped {
             kill(&self.handle);
             self.zygote.reap(self.pid);
         }

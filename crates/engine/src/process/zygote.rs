@@ -1,8 +1,8 @@
-//! Keeps one zygote alive and asks it for forks.
+//! Keeps one zygote running and has it fork workers.
 //!
-//! Workers are the host's own children (the zygote forks siblings), so the host can wait for them,
-//! and they die with the thread that started the zygote. That thread is the keeper: it lives as
-//! long as the engine, and does nothing else but start zygotes and reap the dead.
+//! The zygote forks with `CLONE_PARENT`, so workers are children of the host, which can wait for them. Their
+//! `PR_SET_PDEATHSIG` fires when the thread that started the zygote ends. That thread, the [`ParentThread`], therefore
+//! lives as long as the engine and does nothing but start zygotes and wait for ended processes.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -20,13 +20,13 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use toolgate_guest::Pace;
 use toolgate_guest::lockdown::Without;
 
-/// Forks that one zygote makes before it is replaced: forks of one zygote share one address layout.
-const FORKS_PER_ZYGOTE: u32 = 20_000;
+/// Forks of one zygote before it is replaced. Forks of one zygote share one address space layout.
+const MAX_FORKS_PER_ZYGOTE: u32 = 20_000;
 
-/// Why no worker process can be had.
+/// Why no worker process can be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The program did not make itself restartable.
+    /// The program cannot be started again as a worker.
     #[error(
         "this program cannot be started again as a worker: call toolgate_guest::take_over_if_asked() first in main, \
          or name a worker command"
@@ -37,13 +37,13 @@ pub enum StartError {
     Io(#[from] io::Error),
 }
 
-/// Which program is started as the zygote.
+/// The program that is started as the zygote.
 #[derive(Debug, Clone, Default)]
 pub enum WorkerCommand {
     /// This one, which must have called `toolgate_guest::take_over_if_asked()` first in `main`.
     #[default]
     ThisProgram,
-    /// Another one that does so.
+    /// Another program that does so.
     Program(PathBuf),
 }
 
@@ -57,25 +57,25 @@ impl WorkerCommand {
     }
 }
 
-/// A zygote that is there when it is needed.
+/// The current zygote; a new one is started when it is needed.
 pub(crate) struct Zygote {
     current: Mutex<Option<Control>>,
-    keeper: Mutex<Option<(Sender<Task>, JoinHandle<()>)>>,
-    pub(super) at_work: AtWork,
+    parent: Mutex<Option<(Sender<Task>, JoinHandle<()>)>>,
+    pub(super) in_use: InUse,
 }
 
-/// Held by every worker that has left the pool, so that they can be counted.
+/// A counter: every worker that has left the pool holds a clone.
 #[derive(Clone, Default)]
-pub(super) struct AtWork(Arc<()>);
+pub(super) struct InUse(Arc<()>);
 
-impl AtWork {
-    /// How many there are besides this one.
+impl InUse {
+    /// Number of other clones.
     pub(super) fn others(&self) -> usize {
         Arc::strong_count(&self.0) - 1
     }
 }
 
-/// The way to one zygote.
+/// The host's end of one zygote.
 struct Control {
     socket: OwnedFd,
     forks: u32,
@@ -90,20 +90,20 @@ impl Zygote {
     pub(crate) fn new(command: WorkerCommand, without: Without) -> Result<Arc<Self>, StartError> {
         let path = command.path()?;
         let (tasks, inbox) = channel();
-        let keeper = std::thread::Builder::new()
-            .name("toolgate-keeper".into())
-            .spawn(move || Keeper { path, without, zygotes: Vec::new() }.serve(&inbox))?;
-        let keeper = Mutex::new(Some((tasks, keeper)));
-        Ok(Arc::new(Zygote { current: Mutex::default(), keeper, at_work: AtWork::default() }))
+        let parent = std::thread::Builder::new()
+            .name("toolgate-parent".into())
+            .spawn(move || ParentThread { path, without, zygotes: Vec::new() }.serve(&inbox))?;
+        let parent = Mutex::new(Some((tasks, parent)));
+        Ok(Arc::new(Zygote { current: Mutex::default(), parent, in_use: InUse::default() }))
     }
 
-    /// Asks for a fork that will speak on the returned socket. A dead zygote is replaced first.
+    /// Requests a fork and returns the socket on which it will send its first frame. A dead zygote is replaced first.
     pub(crate) fn fork(&self, pace: Pace) -> Result<UnixStream, StartError> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut current = lock(&self.current);
         for _ in 0..2 {
             let control = match current.take() {
-                Some(control) if control.forks < FORKS_PER_ZYGOTE => control,
+                Some(control) if control.forks < MAX_FORKS_PER_ZYGOTE => control,
                 _ => Control { socket: self.start()?, forks: 0 },
             };
             if send_socket(&control.socket, &theirs, pace).is_ok() {
@@ -114,7 +114,8 @@ impl Zygote {
         Err(io::Error::from(io::ErrorKind::BrokenPipe).into())
     }
 
-    /// Waits for a killed worker in the background, so that no zombie stays; here, if the keeper is gone.
+    /// Waits for a killed worker on the parent thread, so that it does not stay a zombie; on this thread if that one has
+    /// ended.
     pub(crate) fn reap(&self, pid: Pid) {
         if !self.task(Task::Reap(pid)) {
             wait_for(pid);
@@ -127,17 +128,17 @@ impl Zygote {
         started.recv().unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::BrokenPipe).into()))
     }
 
-    /// Gives the keeper something to do; false, when there is none any more.
+    /// Sends a task to the parent thread; false when the thread has ended.
     fn task(&self, task: Task) -> bool {
-        lock(&self.keeper).as_ref().is_some_and(|(tasks, _)| tasks.send(task).is_ok())
+        lock(&self.parent).as_ref().is_some_and(|(tasks, _)| tasks.send(task).is_ok())
     }
 
-    /// Ends the zygote and waits for the keeper; every worker still there dies with it.
+    /// Ends the zygote and the parent thread. Workers that still run are killed by `PR_SET_PDEATHSIG`.
     pub(crate) fn stop(&self) {
         lock(&self.current).take();
-        if let Some((tasks, keeper)) = lock(&self.keeper).take() {
+        if let Some((tasks, parent)) = lock(&self.parent).take() {
             drop(tasks);
-            let _ = keeper.join();
+            let _ = parent.join();
         }
     }
 }
@@ -148,14 +149,14 @@ impl Drop for Zygote {
     }
 }
 
-/// The thread that is every zygote's parent.
-struct Keeper {
+/// The thread that is the parent of every zygote and worker.
+struct ParentThread {
     path: PathBuf,
     without: Without,
     zygotes: Vec<Child>,
 }
 
-impl Keeper {
+impl ParentThread {
     fn serve(mut self, inbox: &Receiver<Task>) {
         while let Ok(task) = inbox.recv() {
             match task {
@@ -166,7 +167,7 @@ impl Keeper {
             }
             self.zygotes.retain_mut(|zygote| matches!(zygote.try_wait(), Ok(None)));
         }
-        self.zygotes.iter_mut().for_each(end_family);
+        self.zygotes.iter_mut().for_each(end_process_group);
     }
 
     fn start(&mut self) -> Result<OwnedFd, StartError> {
@@ -188,10 +189,10 @@ impl Keeper {
     }
 }
 
-/// Ends a zygote and every fork of it, also those that died before they could say who they were.
+/// Ends a zygote and all its forks, including those that died before they sent their process id.
 ///
-/// A zygote leads a process group of its own; nobody else can have its number while it is not waited for.
-fn end_family(zygote: &mut Child) {
+/// A zygote leads a process group. Until it is waited for, no other process can get that group's id.
+fn end_process_group(zygote: &mut Child) {
     let group = i32::try_from(zygote.id()).ok().and_then(Pid::from_raw);
     if let Some(group) = group {
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
@@ -215,7 +216,7 @@ fn send_socket(control: &OwnedFd, socket: &UnixStream, pace: Pace) -> io::Result
     Ok(())
 }
 
-/// Kills at once; a process that is gone already needs no killing.
+/// Kills the process; does nothing when it has ended.
 pub(super) fn kill(pidfd: &OwnedFd) {
     let _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
 }

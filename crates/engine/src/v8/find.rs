@@ -1,29 +1,29 @@
-//! Where the user's own `deno` is.
+//! Finds the user's own `deno`.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The variable that names the program to use, before the search path is looked at.
+/// The environment variable that names the deno program. It takes precedence over `PATH`.
 pub const DENO_VARIABLE: &str = "TOOLGATE_DENO";
 
-/// How to get what is missing, for whoever is told that it is.
-pub(crate) const HOW_TO_GET: &str =
+/// How to install deno.
+const INSTALL_HINT: &str =
     "install deno (https://deno.com, or `npm install -g deno`, or `pip install deno`), or name it in engines.v8.deno";
 
-/// Whether programs can be run on V8 here.
+/// Whether programs can run on V8 here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum V8Status {
     /// They can.
     Available {
-        /// The program that runs them.
+        /// The deno program.
         deno: PathBuf,
-        /// What it says of its version, such as `deno 2.9.6`.
+        /// Its version, such as `deno 2.9.6`.
         version: String,
     },
     /// They cannot.
     Missing {
-        /// What is missing and how to get it: one sentence.
+        /// What is missing and how to install it: one sentence.
         reason: String,
     },
 }
@@ -31,15 +31,15 @@ pub enum V8Status {
 /// Why there is no deno.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoDeno {
-    #[error("no deno was found: {HOW_TO_GET}")]
+    #[error("no deno was found: {INSTALL_HINT}")]
     NotFound,
-    #[error("{} is not a deno program: {HOW_TO_GET}", .0.display())]
+    #[error("{} is not a deno program: {INSTALL_HINT}", .0.display())]
     NotAProgram(PathBuf),
     #[error("this program cannot be started again as a jail for deno")]
     NoJail,
 }
 
-/// The program by the setting, the variable or the search path, in this order.
+/// The deno program that the setting, the environment variable or `PATH` gives, in this order.
 pub(crate) fn find(setting: Option<&Path>) -> Result<PathBuf, NoDeno> {
     let named = setting.map(Path::to_owned).or_else(|| std::env::var_os(DENO_VARIABLE).map(PathBuf::from));
     match named {
@@ -53,7 +53,7 @@ fn on_search_path() -> Option<PathBuf> {
     std::env::split_paths(&path).find_map(|folder| program(&folder.join("deno")))
 }
 
-/// The real program behind a path. The npm package puts a script in front of it; the jail runs no scripts.
+/// The executable behind a path. The npm package installs a script beside the executable, and the jail cannot run scripts.
 fn program(path: &Path) -> Option<PathBuf> {
     let path = path.canonicalize().ok()?;
     if is_executable(&path) {
@@ -69,7 +69,7 @@ fn is_executable(path: &Path) -> bool {
     read.is_ok() && magic == *b"\x7fELF"
 }
 
-/// What the program says of itself.
+/// The first two words that `deno --version` prints.
 pub(crate) fn version(deno: &Path) -> Option<String> {
     let output = Command::new(deno)
         .arg("--version")
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said_with_how_to_get_it() {
+    fn the_message_says_how_to_install_deno() {
         assert!(NoDeno::NotFound.to_string().contains("npm install -g deno"));
     }
 }

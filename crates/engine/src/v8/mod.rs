@@ -1,20 +1,22 @@
-//! Programs on V8: a stock `deno`, all permissions denied and jailed by the system, that speaks the
-//! same frames as every worker.
+//! Runs programs on V8: in an unmodified `deno` with all permissions denied, jailed by the system, that exchanges the
+//! same frames with the host as every worker.
 //!
-//! For heavy computation. A worker is one process for one run, started ahead; it costs tens of
-//! milliseconds and megabytes, which is why nothing is started before the first run needs it.
+//! For programs that compute for long. A worker is one process for one run. Its start takes tens of milliseconds and its
+//! process tens of megabytes, so no worker is started before a run needs one.
 //!
 //! # Layout
-//! - `find`: where deno is
-//! - `script`: what a worker is started with; `js/` is its program
-//! - `keeper`: the thread that is every worker's parent
-//! - `pool`: workers started ahead of their work
-//! - `worker`: one worker's life, from idle to reaped
+//! - `find`: finds deno
+//! - `script`: deno's arguments and the worker's JavaScript, which is in `js/`
+//! - `parent`: the thread that is the parent of all workers
+//! - `pool`: workers started ahead of the runs that will use them
+//! - `worker`: the stages of one worker: idle, ready, ended
+//! - `watch`: kills a worker that holds more memory than its run may
 
 mod find;
-mod keeper;
+mod parent;
 mod pool;
 mod script;
+mod watch;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -24,23 +26,23 @@ use std::time::Duration;
 use toolgate_guest::lockdown::Without;
 
 pub use find::{DENO_VARIABLE, V8Status};
-pub(crate) use keeper::Size;
+pub(crate) use parent::MemorySize;
 pub(crate) use pool::{NoWorker, Pool};
 
 use crate::process::WorkerCommand;
 use find::NoDeno;
-use keeper::Recipe;
+use parent::WorkerSpec;
 
 /// How V8 is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct V8Settings {
-    /// The deno program; found by the variable [`DENO_VARIABLE`] or on the search path when absent.
+    /// The deno program; when absent, the one that [`DENO_VARIABLE`] names or the first in `PATH`.
     pub deno: Option<PathBuf>,
-    /// Workers started ahead once the first was needed.
+    /// Workers started ahead, once a first run needed one.
     pub ahead: usize,
-    /// Megabytes that V8's heap may grow to, whatever a run's own limit is.
+    /// Upper bound of V8's heap in megabytes, also for runs with a higher memory limit.
     pub heap_mb: u64,
-    /// Processor time after which a run that may move does.
+    /// Processor time after which a run with [`EngineChoice::Auto`](crate::EngineChoice::Auto) migrates to V8.
     pub move_after: Duration,
 }
 
@@ -50,9 +52,9 @@ impl Default for V8Settings {
     }
 }
 
-/// Whether programs can be run on V8 here, with the deno of this setting or the one that is found without it.
+/// Whether programs can run on V8 here, with this deno or the one that is found without it.
 ///
-/// Starts deno to ask for its version, so not for every run.
+/// Starts deno to get its version: too slow to call for every run.
 pub fn v8_status(deno: Option<&Path>) -> V8Status {
     match find::find(deno) {
         Ok(deno) => match find::version(&deno) {
@@ -63,7 +65,7 @@ pub fn v8_status(deno: Option<&Path>) -> V8Status {
     }
 }
 
-/// V8 workers, if there is a deno.
+/// The pool of V8 workers, created when it is first needed.
 pub(crate) struct V8 {
     settings: V8Settings,
     jail: Option<PathBuf>,
@@ -80,31 +82,31 @@ impl V8 {
         &self.settings
     }
 
-    /// The workers, or the sentence that says what is missing. Looked for once, when first needed.
+    /// The pool, or a sentence that says what is missing. Deno is searched for once.
     pub(crate) fn pool(&self) -> Result<&Pool, &str> {
-        self.found.get_or_init(|| self.look()).as_ref().map_err(String::as_str)
+        self.found.get_or_init(|| self.create()).as_ref().map_err(String::as_str)
     }
 
-    /// Whether there is a deno, and which.
+    /// Whether there is a deno, and which one.
     pub(crate) fn status(&self) -> V8Status {
         v8_status(self.settings.deno.as_deref())
     }
 
-    /// Lets go of all workers.
+    /// Ends all workers.
     pub(crate) fn stop(&self) {
         if let Some(Ok(pool)) = self.found.get() {
             pool.stop();
         }
     }
 
-    fn look(&self) -> Result<Pool, String> {
+    fn create(&self) -> Result<Pool, String> {
         let deno = find::find(self.settings.deno.as_deref()).map_err(|missing| missing.to_string())?;
         let jail = self.jail.clone().ok_or_else(|| NoDeno::NoJail.to_string())?;
-        let pool = Pool::new(self.recipe(jail, &deno), self.settings.ahead);
+        let pool = Pool::new(self.worker_spec(jail, &deno), self.settings.ahead);
         pool.map_err(|error| format!("no thread for V8 workers: {error}"))
     }
 
-    fn recipe(&self, jail: PathBuf, deno: &Path) -> Recipe {
-        Recipe { jail, deno: deno.to_owned(), without: self.without, max_heap: self.settings.heap_mb.max(16) }
+    fn worker_spec(&self, jail: PathBuf, deno: &Path) -> WorkerSpec {
+        WorkerSpec { jail, deno: deno.to_owned(), without: self.without, max_heap: self.settings.heap_mb.max(16) }
     }
 }

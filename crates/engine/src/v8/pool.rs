@@ -1,41 +1,44 @@
-//! V8 workers started ahead of their work: none before the first one is needed, none when nobody needs one.
+//! V8 workers that are started ahead of the runs that will use them.
+//!
+//! The first worker is started when a run needs one; idle workers are ended when no run needed one for a while.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::keeper::{Keeper, Recipe, Size};
+use super::parent::{MemorySize, ParentThread, WorkerSpec};
 use super::worker::{Idle, Ready, Unready};
-use crate::moving::{Coming, Second};
-use crate::porter::Porter;
+use crate::migrate::{PendingWorker, TargetWorker};
+use crate::refill::RefillThread;
 
-/// Sizes of run for which workers are kept at one time.
-const SIZES: usize = 3;
+/// Memory sizes for which idle workers are kept at one time.
+const MAX_SIZES: usize = 3;
 /// Starts that may fail before a run gives up.
-const ATTEMPTS: u32 = 2;
-/// Characters of a failed worker's last words that are passed on.
-const MAX_SAID: usize = 400;
-/// Idle workers are let go when nobody needed one for so long.
-const IDLE: Duration = Duration::from_secs(120);
+const MAX_ATTEMPTS: u32 = 2;
+/// Characters of a failed worker's standard error that a message shows.
+const MAX_STDERR_SHOWN: usize = 400;
+/// Idle workers are ended when no run needed one for so long.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Idle workers, and the thread that brings new ones.
+/// Idle workers, and the thread that starts new ones.
 pub(crate) struct Pool {
-    stock: Stock,
-    porter: Porter<Size>,
+    idle: IdleWorkers,
+    refill_thread: RefillThread<MemorySize>,
 }
 
 /// Idle workers, oldest first.
 #[derive(Clone)]
-struct Stock {
-    keeper: Arc<Keeper>,
-    shelf: Arc<Mutex<Shelf>>,
-    size: usize,
+struct IdleWorkers {
+    parent: Arc<ParentThread>,
+    queue: Arc<Mutex<IdleQueue>>,
+    /// Workers of one size that are started ahead.
+    ahead: usize,
 }
 
 #[derive(Default)]
-struct Shelf {
-    idle: VecDeque<(Size, Idle)>,
+struct IdleQueue {
+    workers: VecDeque<(MemorySize, Idle)>,
     closed: bool,
 }
 
@@ -44,131 +47,132 @@ struct Shelf {
 pub(crate) enum NoWorker {
     /// None could be started.
     Start(io::Error),
-    /// None was ready in time.
+    /// None was ready before the deadline.
     Late,
 }
 
 impl Pool {
-    pub(super) fn new(recipe: Recipe, size: usize) -> io::Result<Self> {
-        let shelf = Arc::new(Mutex::new(Shelf::default()));
-        let idle = shelf.clone();
-        let keeper = Keeper::new(recipe, IDLE, move || {
-            let unneeded = std::mem::take(&mut lock(&idle).idle);
-            // What falls here is reaped by the thread that is running this, as its next task.
-            drop(unneeded);
+    pub(super) fn new(spec: WorkerSpec, ahead: usize) -> io::Result<Self> {
+        let queue = Arc::new(Mutex::new(IdleQueue::default()));
+        let unused = queue.clone();
+        let parent = ParentThread::new(spec, IDLE_TIMEOUT, move || {
+            let workers = std::mem::take(&mut lock(&unused).workers);
+            // A dropped worker is reaped by the thread that runs this closure, as its next task.
+            drop(workers);
         })?;
-        let stock = Stock { keeper: Arc::new(keeper), shelf, size };
-        let porter = Porter::new("toolgate-porter-v8", {
-            let stock = stock.clone();
-            move |size| stock.refill(size)
+        let idle = IdleWorkers { parent: Arc::new(parent), queue, ahead };
+        let refill_thread = RefillThread::new("toolgate-refill-v8", {
+            let idle = idle.clone();
+            move |size| idle.refill(size)
         })?;
-        Ok(Pool { stock, porter })
+        Ok(Pool { idle, refill_thread })
     }
 
-    /// A worker for runs of a size, up or on its way up.
-    pub(crate) fn next(&self, size: Size) -> io::Result<Idle> {
-        let waiting = lock(&self.stock.shelf).take(size);
-        waiting.map_or_else(|| self.stock.start(size), Ok)
+    /// A worker for runs of a size; it may still be starting.
+    pub(crate) fn next(&self, size: MemorySize) -> io::Result<Idle> {
+        let idle = lock(&self.idle.queue).take(size);
+        idle.map_or_else(|| self.idle.start(size), Ok)
     }
 
-    /// A second worker for a run that may move. It goes back on the shelf when the run ends without it.
-    pub(crate) fn second(&self, size: Size) -> io::Result<Box<dyn Coming>> {
-        let Stock { shelf, size: ahead, .. } = &self.stock;
-        Ok(Box::new(Lent { idle: Some(self.next(size)?), size, shelf: shelf.clone(), most: ahead * SIZES }))
+    /// The target of a migration. It returns to the pool when the run ends before it migrates.
+    pub(crate) fn target(&self, size: MemorySize) -> io::Result<Box<dyn PendingWorker>> {
+        let IdleWorkers { queue, ahead, .. } = &self.idle;
+        Ok(Box::new(BorrowedWorker { idle: Some(self.next(size)?), size, queue: queue.clone(), ahead: *ahead }))
     }
 
     /// A worker that is ready for a program.
-    pub(crate) fn take(&self, size: Size, deadline: Instant) -> Result<Ready, NoWorker> {
-        let mut last_words = String::new();
-        for _ in 0..ATTEMPTS {
+    pub(crate) fn take(&self, size: MemorySize, deadline: Instant) -> Result<Ready, NoWorker> {
+        let mut stderr = String::new();
+        for _ in 0..MAX_ATTEMPTS {
             match self.next(size).map_err(NoWorker::Start)?.ready(deadline) {
                 Ok(ready) => return Ok(ready),
                 Err(Unready::Late) => return Err(NoWorker::Late),
-                Err(Unready::Ended(words)) => last_words = words,
+                Err(Unready::Ended(printed)) => stderr = printed,
             }
         }
-        let said: String = last_words.trim().chars().take(MAX_SAID).collect();
-        Err(NoWorker::Start(io::Error::other(format!("deno ended before it was ready: {said}"))))
+        let shown: String = stderr.trim().chars().take(MAX_STDERR_SHOWN).collect();
+        Err(NoWorker::Start(io::Error::other(format!("deno ended before it was ready: {shown}"))))
     }
 
-    /// Has workers started for the next runs of this size.
-    pub(crate) fn refill(&self, size: Size) {
-        self.porter.call(size);
+    /// Starts workers for the next runs of this size in the background.
+    pub(crate) fn refill(&self, size: MemorySize) {
+        self.refill_thread.request(size);
     }
 
-    /// Lets go of all workers.
+    /// Ends all workers.
     pub(crate) fn stop(&self) {
-        let idle = {
-            let mut shelf = lock(&self.stock.shelf);
-            shelf.closed = true;
-            std::mem::take(&mut shelf.idle)
+        let workers = {
+            let mut queue = lock(&self.idle.queue);
+            queue.closed = true;
+            std::mem::take(&mut queue.workers)
         };
-        self.porter.stop();
-        drop(idle);
-        self.stock.keeper.stop();
+        self.refill_thread.stop();
+        drop(workers);
+        self.idle.parent.stop();
     }
 }
 
-impl Stock {
-    /// What fails here fails again, with a reason, when a run needs it.
-    fn refill(&self, size: Size) {
-        while lock(&self.shelf).wants(size, self.size) {
+impl IdleWorkers {
+    /// Ignores a failed start: a run that needs a worker tries again and reports the reason.
+    fn refill(&self, size: MemorySize) {
+        while lock(&self.queue).needs(size, self.ahead) {
             let Ok(idle) = self.start(size) else { return };
-            let unneeded = lock(&self.shelf).put(size, idle, self.size * SIZES);
-            drop(unneeded);
+            let surplus = lock(&self.queue).put(size, idle, self.ahead);
+            drop(surplus);
         }
     }
 
-    fn start(&self, size: Size) -> io::Result<Idle> {
-        Idle::new(self.keeper.start(size)?, self.keeper.clone())
+    fn start(&self, size: MemorySize) -> io::Result<Idle> {
+        Idle::new(self.parent.start(size)?, self.parent.clone(), size)
     }
 }
 
-/// A worker that a run may need.
-struct Lent {
+/// A worker that a run may migrate to; returns to the pool when it was not used.
+struct BorrowedWorker {
     idle: Option<Idle>,
-    size: Size,
-    shelf: Arc<Mutex<Shelf>>,
-    most: usize,
+    size: MemorySize,
+    queue: Arc<Mutex<IdleQueue>>,
+    ahead: usize,
 }
 
-impl Coming for Lent {
-    fn has_spoken(&mut self) -> bool {
-        self.idle.as_mut().is_some_and(Idle::has_spoken)
+impl PendingWorker for BorrowedWorker {
+    fn has_input(&mut self) -> bool {
+        self.idle.as_mut().is_some_and(Idle::has_input)
     }
 
-    fn ready(mut self: Box<Self>, deadline: Instant) -> Option<Box<dyn Second>> {
+    fn ready(mut self: Box<Self>, deadline: Instant) -> Option<Box<dyn TargetWorker>> {
         let ready = self.idle.take()?.ready(deadline).ok().filter(|ready| ready.layers().seccomp)?;
         Some(Box::new(ready))
     }
 }
 
-impl Drop for Lent {
+impl Drop for BorrowedWorker {
     fn drop(&mut self) {
         if let Some(idle) = self.idle.take() {
-            let unneeded = lock(&self.shelf).put(self.size, idle, self.most);
-            drop(unneeded);
+            let surplus = lock(&self.queue).put(self.size, idle, self.ahead);
+            drop(surplus);
         }
     }
 }
 
-impl Shelf {
-    fn take(&mut self, size: Size) -> Option<Idle> {
-        let at = self.idle.iter().position(|(of, _)| *of == size)?;
-        self.idle.remove(at).map(|(_, idle)| idle)
+impl IdleQueue {
+    fn take(&mut self, size: MemorySize) -> Option<Idle> {
+        let at = self.workers.iter().position(|(of, _)| *of == size)?;
+        self.workers.remove(at).map(|(_, idle)| idle)
     }
 
-    fn wants(&self, size: Size, ahead: usize) -> bool {
-        !self.closed && self.idle.iter().filter(|(of, _)| *of == size).count() < ahead
+    /// Whether there are fewer than `ahead` workers of a size.
+    fn needs(&self, size: MemorySize, ahead: usize) -> bool {
+        !self.closed && self.workers.iter().filter(|(of, _)| *of == size).count() < ahead
     }
 
-    /// Keeps the worker; gives back one that has to go for it.
-    fn put(&mut self, size: Size, idle: Idle, most: usize) -> Option<Idle> {
+    /// Adds a worker; returns one that must be ended because there are too many, or because the pool has stopped.
+    fn put(&mut self, size: MemorySize, idle: Idle, ahead: usize) -> Option<Idle> {
         if self.closed {
             return Some(idle);
         }
-        self.idle.push_back((size, idle));
-        if self.idle.len() > most { self.idle.pop_front().map(|(_, idle)| idle) } else { None }
+        self.workers.push_back((size, idle));
+        if self.workers.len() > ahead * MAX_SIZES { self.workers.pop_front().map(|(_, idle)| idle) } else { None }
     }
 }
 

@@ -1,13 +1,11 @@
-//! What a V8 worker is started with: deno's arguments, and the texts that it reads first.
+//! Deno's arguments, and the first message: the JavaScript of a worker and the numbers that it shares with the host.
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use toolgate_guest::prelude;
-use toolgate_wire::codec::{code_number, tag};
-use toolgate_wire::{Code, Profile, limits};
 
 const OUTER: &str = include_str!("js/outer.js");
 
-/// The rest of the worker's program, in the order in which its first file takes them.
+/// The files of the first message, in the order of the parameters of `worker.js`.
 const INNER: [(&str, &str); 12] = [
     ("worker", include_str!("js/worker.js")),
     ("realm", include_str!("js/realm.js")),
@@ -23,7 +21,7 @@ const INNER: [(&str, &str); 12] = [
     ("main", prelude::MAIN),
 ];
 
-/// Everything that can be denied is; there is nobody to ask, nothing to load and nothing to remember.
+/// Deny every permission, never prompt, load nothing, cache nothing.
 const FLAGS: [&str; 17] = [
     "run",
     "--quiet",
@@ -44,11 +42,11 @@ const FLAGS: [&str; 17] = [
     "--deny-import",
 ];
 
-/// The arguments of a worker whose heap may grow to `heap` megabytes.
+/// The arguments for a heap limit in megabytes.
 pub(super) fn arguments(heap: u64) -> Vec<String> {
     let mut arguments: Vec<String> = FLAGS.iter().map(|flag| (*flag).to_owned()).collect();
     arguments.push(format!("--v8-flags=--max-old-space-size={heap}"));
-    // The program is in its own address: there is no file whose path an error could show.
+    // The program is a data URL: there is no file whose path could appear in an error.
     arguments.push(format!("data:application/javascript,{}", percent_encoded(OUTER)));
     arguments
 }
@@ -58,34 +56,9 @@ pub(super) fn first_message() -> Vec<u8> {
     message(&INNER)
 }
 
-/// The numbers that the host and the JavaScript of a worker must agree on.
-fn constants() -> Value {
-    /// An object whose keys are the names of these constants.
-    macro_rules! named {
-        ($($module:ident::$name:ident),* $(,)?) => { json!({ $(stringify!($name): $module::$name),* }) };
-    }
-    let codes: Map<String, Value> =
-        Code::ALL.into_iter().map(|code| (code.name().to_owned(), code_number(code).into())).collect();
-    json!({
-        "tags": named!(
-            tag::START, tag::REPLY, tag::FIRE, tag::ANSWER,
-            tag::READY, tag::CALL, tag::TIMER, tag::CANCEL, tag::ASK, tag::LOG, tag::DONE,
-            tag::TARGET_TOOL, tag::TARGET_FUNCTION,
-            tag::ASK_BACKENDS, tag::ASK_INTERFACE,
-            tag::STDERR, tag::RETURNED,
-        ),
-        "codes": codes,
-        "limits": named!(
-            limits::MAX_ARGUMENTS, limits::MAX_TIMERS, limits::MAX_LOG_BYTES, limits::MAX_JSON_DEPTH,
-            limits::MAX_UNHANDLED_REJECTIONS, limits::MAX_RANDOM_BYTES, limits::MAX_PATH_STEPS, limits::MAX_PATH_KEY,
-        ),
-        "profiles": Profile::ALL.map(Profile::name),
-    })
-}
-
 fn message(files: &[(&str, &str)]) -> Vec<u8> {
     let files: Vec<_> = files.iter().map(|(name, text)| json!([name, text])).collect();
-    let text = json!({ "constants": constants().to_string(), "files": files }).to_string().into_bytes();
+    let text = json!({ "constants": prelude::constants().to_string(), "files": files }).to_string().into_bytes();
     let mut message = (text.len() as u32).to_le_bytes().to_vec();
     message.extend(text);
     message
@@ -110,14 +83,14 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::process::{Command, Stdio};
 
-    /// The deno of the tests: named by the variable, on the search path, or installed by `./check`.
+    /// The deno of the tests: from the environment variable, from `PATH`, or installed by `./check`.
     fn deno() -> PathBuf {
         let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.check/deno/node_modules/deno/deno");
         super::super::find::find(None).unwrap_or(installed)
     }
 
-    /// Starts a worker whose inner program found its way back into Deno's own realm: `own` makes functions there.
-    /// Gives what it tells.
+    /// Runs `code` in a worker whose program has escaped into Deno's own realm, where `own` creates functions. Returns what
+    /// `code` passes to `tell`.
     fn with_denos_own_realm(code: &str) -> String {
         let probe = format!(
             "(function (outside) {{
@@ -144,12 +117,12 @@ mod tests {
     }
 
     #[test]
-    fn whoever_gets_into_denos_own_realm_finds_it_empty() {
+    fn denos_own_realm_is_empty() {
         let names = "tell(Object.getOwnPropertyNames(own('return globalThis')()).sort())";
         assert_eq!(with_denos_own_realm(names), "Infinity,NaN,globalThis,queueMicrotask,undefined");
     }
 
-    /// What a call of a module gives that is imported there. A function that no script makes may import what its realm may.
+    /// Imports a module in Deno's own realm and calls a function of it.
     fn check_imported(module: &str, call: &str, expected: &str) {
         let code = format!(
             "Promise.resolve(\"return import('{module}')\").then(own).then((load) => load()).then((it) => {{
@@ -160,8 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_imported_in_denos_own_realm_can_do_nothing() {
-        // The import itself is answered, whatever is denied: one reason more to run no program in that realm.
+    fn a_module_imported_in_denos_own_realm_can_do_nothing() {
+        // The import itself succeeds whatever is denied, which is one more reason to run no program in that realm.
         check_imported("node:fs", "typeof it.readFileSync", "function");
         check_imported("node:fs", "it.readFileSync('/etc/passwd').length", "refused");
         check_imported("node:fs", "it.readdirSync('/').length", "refused");

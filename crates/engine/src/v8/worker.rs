@@ -1,4 +1,4 @@
-//! One V8 worker: idle, then running one program, then dead. Each stage eats the one before.
+//! The stages of one V8 worker: idle, ready for one program, ended. Each stage consumes the one before.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -9,65 +9,72 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, pidfd_send_sig
 use toolgate_wire::Start;
 use toolgate_wire::frame::Layers;
 
-use super::keeper::{Keeper, Started};
+use super::parent::{MemorySize, ParentThread, StartedWorker};
+use super::watch::MemoryWatch;
 use crate::clock::CpuClock;
-use crate::moving::Second;
-use crate::process::Ended;
+use crate::migrate::TargetWorker;
+use crate::process::ProcessEnd;
 use crate::pump::{Driven, Job, Lost, drive};
-use crate::socket::Wire;
+use crate::socket::WorkerSocket;
 
-/// Bytes of its last words that are looked at.
-const MAX_LAST_WORDS: usize = 64 * 1024;
+/// Bytes of its standard error that are read.
+const MAX_STDERR: usize = 64 * 1024;
 
-/// A worker that waits for a program, or will as soon as it is up.
+/// A worker that waits for a program, or is still starting.
 pub(crate) struct Idle {
-    wire: Wire,
+    socket: WorkerSocket,
     process: Process,
+    size: MemorySize,
 }
 
-/// Why a worker gave no hello.
+/// Why a worker did not become ready.
 #[derive(Debug)]
 pub(crate) enum Unready {
     /// It was too slow.
     Late,
-    /// It ended, with these last words.
+    /// It ended; this is its standard error.
     Ended(String),
 }
 
-/// A worker that said hello.
+/// A worker that has sent its first frame.
 pub(crate) struct Ready {
-    wire: Wire,
+    socket: WorkerSocket,
     process: Process,
     layers: Layers,
 }
 
-/// The process, which ends with this value.
+/// The process; dropping this value ends it.
 struct Process {
     pid: Pid,
     handle: Arc<OwnedFd>,
     stderr: std::io::PipeReader,
-    keeper: Arc<Keeper>,
-    waited_for: bool,
+    parent: Arc<ParentThread>,
+    watch: Option<MemoryWatch>,
+    reaped: bool,
 }
 
 impl Idle {
-    pub(super) fn new(started: Started, keeper: Arc<Keeper>) -> std::io::Result<Self> {
-        let Started { pid, handle, stream, stderr } = started;
-        let process = Process { pid, handle: Arc::new(handle), stderr, keeper, waited_for: false };
-        Ok(Idle { wire: Wire::new(stream)?, process })
+    pub(super) fn new(started: StartedWorker, parent: Arc<ParentThread>, size: MemorySize) -> std::io::Result<Self> {
+        let StartedWorker { pid, handle, stream, stderr } = started;
+        let process = Process { pid, handle: Arc::new(handle), stderr, parent, watch: None, reaped: false };
+        Ok(Idle { socket: WorkerSocket::new(stream)?, process, size })
     }
 
-    /// Whether a hello has arrived, or an end.
-    pub(super) fn has_spoken(&mut self) -> bool {
-        self.wire.has_input()
+    /// Whether it has sent its first frame, or ended.
+    pub(super) fn has_input(&mut self) -> bool {
+        self.socket.has_input()
     }
 
-    /// Waits for the worker's hello; when none comes, its last words may say why.
+    /// Waits for the worker's first frame.
     pub(crate) fn ready(mut self, deadline: Instant) -> Result<Ready, Unready> {
-        match self.wire.hello(deadline) {
-            Ok(hello) => Ok(Ready { wire: self.wire, process: self.process, layers: hello.layers }),
+        match self.socket.hello(deadline) {
+            Ok(hello) => {
+                // Without this thread, the worker's own meter and `RLIMIT_DATA` still bound its memory.
+                self.process.watch = self.process.watch(self.size.allowed()).ok();
+                Ok(Ready { socket: self.socket, process: self.process, layers: hello.layers })
+            }
             Err(Lost::Deadline) => Err(Unready::Late),
-            Err(_) => Err(Unready::Ended(self.process.last_words())),
+            Err(_) => Err(Unready::Ended(self.process.stderr())),
         }
     }
 }
@@ -77,7 +84,7 @@ impl Ready {
         self.layers
     }
 
-    /// Kills the worker from any thread, at any time.
+    /// A function that kills the worker from any thread, at any time.
     pub(crate) fn killer(&self) -> impl Fn() + Send + Sync + 'static {
         let handle = self.process.handle.clone();
         move || {
@@ -85,34 +92,34 @@ impl Ready {
         }
     }
 
-    /// Runs the program, then ends the process whatever it says. A worker is never used twice.
-    pub(crate) fn run(mut self, job: Job) -> (Driven, Ended) {
-        self.limit(&job.start);
+    /// Runs the program, then ends the process in any case. A worker is never used twice.
+    pub(crate) fn run(mut self, job: Job) -> (Driven, ProcessEnd) {
+        self.limit_cpu(&job.start);
         let before = self.clock().read();
-        let mut driven = drive(&mut self.wire, job, None);
+        let mut driven = drive(&mut self.socket, job, None);
         if let Ok(finished) = &mut driven.end {
             finished.cpu = self.clock().read().saturating_sub(before);
         }
-        let ended = match driven.end {
-            Err(Lost::Closed { .. }) => self.ended(),
-            _ => Ended::Exit,
+        let end = match driven.end {
+            Err(Lost::Closed { .. }) => self.process.wait(),
+            _ => ProcessEnd::Exit,
         };
-        (driven, ended)
+        (driven, end)
     }
 
-    /// The kernel's own bound for this run's processor time. Best effort: a host may lack the right to set it.
+    /// Sets `RLIMIT_CPU` for this run. Best effort: the host may lack the permission.
     ///
-    /// The compiler and the collector have threads of their own, which count too.
-    pub(crate) fn limit(&self, start: &Start) {
+    /// The limit counts all threads, so it has room for V8's compiler and garbage collector.
+    fn limit_cpu(&self, start: &Start) {
         let seconds = 4 * (start.limits.wall.as_secs() + 2);
         let _ =
             prlimit(Some(self.process.pid), Resource::Cpu, Rlimit { current: Some(seconds), maximum: Some(seconds) });
     }
 }
 
-impl Second for Ready {
-    fn wire(&mut self) -> &mut Wire {
-        &mut self.wire
+impl TargetWorker for Ready {
+    fn socket(&mut self) -> &mut WorkerSocket {
+        &mut self.socket
     }
 
     fn clock(&self) -> CpuClock {
@@ -127,46 +134,52 @@ impl Second for Ready {
         Box::new(Ready::killer(self))
     }
 
-    fn ended(&mut self) -> Ended {
+    fn wait(&mut self) -> ProcessEnd {
         self.process.wait()
     }
 }
 
 impl Process {
-    fn wait(&mut self) -> Ended {
-        let Ok(Some((_, status))) = waitpid(Some(self.pid), WaitOptions::empty()) else { return Ended::Exit };
-        self.waited_for = true;
+    fn watch(&self, allowed: u64) -> std::io::Result<MemoryWatch> {
+        MemoryWatch::start(self.pid, self.handle.clone(), allowed)
+    }
+
+    fn wait(&mut self) -> ProcessEnd {
+        let Ok(Some((_, status))) = waitpid(Some(self.pid), WaitOptions::empty()) else { return ProcessEnd::Exit };
+        self.reaped = true;
         match status.terminating_signal() {
-            Some(_) if self.ran_out_of_memory() => Ended::OutOfMemory,
-            Some(signal) => Ended::Signal(signal),
-            None => Ended::Exit,
+            Some(_) if self.ran_out_of_memory() => ProcessEnd::OutOfMemory,
+            Some(signal) => ProcessEnd::Signal(signal),
+            None => ProcessEnd::Exit,
         }
     }
 
-    /// Whether its last words are V8's, or its allocator's, report that memory ran out.
+    /// Whether the memory watch killed it, or V8 or the allocator reported on standard error that memory ran out.
     ///
-    /// Guest code has no function that writes there: the report is proof that the handler ran.
+    /// Guest code cannot write to standard error, so the report proves that memory ran out.
     fn ran_out_of_memory(&mut self) -> bool {
-        let words = self.last_words();
-        ["out of memory", "memory allocation of"].iter().any(|report| words.contains(report))
+        if self.watch.as_ref().is_some_and(MemoryWatch::was_exceeded) {
+            return true;
+        }
+        let printed = self.stderr();
+        ["out of memory", "memory allocation of"].iter().any(|report| printed.contains(report))
     }
-}
 
-impl Process {
-    fn last_words(&mut self) -> String {
-        let mut words = Vec::new();
-        // The pipe never blocks: an error is its end so far.
-        let _ = Read::by_ref(&mut self.stderr).take(MAX_LAST_WORDS as u64).read_to_end(&mut words);
-        String::from_utf8_lossy(&words).into_owned()
+    /// What it has printed on standard error so far. The pipe is non-blocking: an error means that it is empty.
+    fn stderr(&mut self) -> String {
+        let mut bytes = Vec::new();
+        let _ = Read::by_ref(&mut self.stderr).take(MAX_STDERR as u64).read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if !self.waited_for {
+        self.watch = None;
+        if !self.reaped {
             let _ = pidfd_send_signal(&*self.handle, Signal::TERM);
             if let Ok(handle) = self.handle.try_clone() {
-                self.keeper.reap(self.pid, handle);
+                self.parent.reap(self.pid, handle);
             }
         }
     }

@@ -9,12 +9,11 @@
 //! that the user wrote into the configuration (see [`super::endpoint`]).
 //!
 //! # Layout
-//! [`Cidr`] and `addresses` know which addresses are public; [`AllowList`] names exceptions; [`Guard`] joins both with a
-//! [`Resolver`]; `request`, `redirect` and `response` are the stages of one exchange, and [`Fetcher`] runs them.
+//! `addresses` classifies addresses as public or not; [`AllowList`] has the configured exceptions; [`Guard`] combines both
+//! with a [`Resolver`]; `request`, `redirect` and `response` are the stages of one exchange, and [`Fetcher`] runs them.
 
 mod addresses;
 mod allow;
-mod cidr;
 mod client;
 mod error;
 mod fetcher;
@@ -26,7 +25,6 @@ mod response;
 
 pub use addresses::AddressClass;
 pub use allow::{AllowList, BadAllowEntry};
-pub use cidr::{BadCidr, Cidr};
 pub use error::FetchError;
 pub use fetcher::{Fetcher, HttpLimits};
 pub use guard::{Guard, Lookup, Refusal, Resolver, SystemResolver};

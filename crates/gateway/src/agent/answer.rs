@@ -20,13 +20,6 @@ pub(super) fn pretty(value: &Value) -> Value {
     text(serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
-/// A result that is a JSON value for programs too.
-pub(super) fn structured(value: Value) -> Value {
-    let mut result = pretty(&value);
-    result["structuredContent"] = value;
-    result
-}
-
 /// A failure that the agent can read.
 pub(super) fn failure(message: impl Into<String>) -> Value {
     json!({ "content": [text_block(message)], "isError": true })

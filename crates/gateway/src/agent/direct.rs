@@ -9,14 +9,14 @@ use std::time::Instant;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
-use toolgate_wire::{CallRecord, CallState, Target};
+use toolgate_wire::{CallRecord, Target};
 
 use super::answer::{self, failure};
 use super::names::{Named, is_bare, named};
 use super::tools::is_taken;
 use super::{Shared, caller_of};
 use crate::backends::ReplyMode;
-use crate::bridge::{Answer, RequestContext};
+use crate::bridge::{Answer, REJECTED, RequestContext};
 use toolgate_catalog::{Catalog, ToolRef};
 use toolgate_json::{Entry, Shape, unquote};
 use toolgate_mcp::result as unwrap;
@@ -95,27 +95,30 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         cancel: call.cancel,
         progress: call.progress,
         caller: caller.fairness.unwrap_or_default(),
-        reply: call.partner.map_or(ReplyMode::Raw, ReplyMode::Interactive),
+        reply: call.interactive_client.map_or(ReplyMode::Raw, ReplyMode::Interactive),
         ..RequestContext::default()
     };
     let since = Instant::now();
-    let request_bytes = serde_json::to_string(&call.arguments).map_or(0, |text| text.len() as u64);
+    let request_bytes = serde_json::to_string(&call.arguments).map_or(0, |text| text.len());
     let answer = shared.gateway.bridge().call(&backend, &tool, call.arguments, context).await;
-    let (result, state, error) = match answer {
+    let (result, failure) = match answer {
         Ok(answer) => {
             let fault = match &answer {
                 Answer::Raw(raw) => unwrap::fault(raw).map(|fault| fault.message),
                 Answer::Value(_) => None,
             };
-            let state = if fault.is_some() { CallState::Failed } else { CallState::Applied };
-            (Ok(passed_on(answer)), state, fault)
+            (Ok(passed_on(answer)), fault.map(|message| HostError::new("TOOL_FAILED", message)))
         }
-        Err(error) => (failed(&error), error.state, Some(error.message)),
+        Err(error) => (failed(&error), Some(error)),
     };
-    let bytes = result.as_ref().map_or(0, |result| result.to_string().len() as u64);
-    let ms = since.elapsed().as_secs_f64() * 1e3;
-    let target = Target::Tool { backend, tool };
-    let record = CallRecord { target, state, ms, request_bytes, reply_bytes: bytes, read_only: false, error };
+    let bytes = result.as_ref().map_or(0, |result| result.to_string().len());
+    let mut record = CallRecord::begin(&Target::Tool { backend, tool }, request_bytes, false);
+    match failure {
+        Some(error) => record.failed(error.state, &error.code, &error.message),
+        None => record.applied(bytes),
+    }
+    record.ms = since.elapsed().as_secs_f64() * 1e3;
+    let bytes = bytes as u64;
     shared.gateway.runner().history().direct_call(&caller, record, bytes);
     result
 }
@@ -123,7 +126,7 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
 /// The door says what era a result is of.
 fn passed_on(answer: Answer) -> Value {
     match answer {
-        Answer::Raw(question) if unwrap::is_question(&question) => question,
+        Answer::Raw(question) if unwrap::requests_input(&question) => question,
         Answer::Raw(Value::Object(mut result)) => {
             result.shift_remove("resultType");
             if !result.get("content").is_some_and(Value::is_array) {
@@ -140,12 +143,10 @@ fn passed_on(answer: Answer) -> Value {
 
 /// A tool that failed is a result; a backend that refused the call is its own error.
 fn failed(error: &HostError) -> Result<Value, Fault> {
-    if error.code == "REJECTED"
-        && let Some(code) = error.data.as_ref().and_then(|data| data["code"].as_i64())
-    {
-        let message = error.message.strip_suffix(&format!(" (code {code})")).unwrap_or(&error.message).to_owned();
-        let data = error.data.as_ref().map(|data| data["data"].clone()).filter(|data| !data.is_null());
-        return Err(Fault::Rejected { code, message, data });
+    let rejection = error.data.as_ref().filter(|_| error.code == REJECTED);
+    if let Some((code, message)) = rejection.and_then(|it| Some((it["code"].as_i64()?, it["message"].as_str()?))) {
+        let data = rejection.map(|it| it["data"].clone()).filter(|data| !data.is_null());
+        return Err(Fault::Rejected { code, message: message.to_owned(), data });
     }
     let mut result = failure(error.message.clone());
     if let Some(data) = error.data.as_ref().filter(|data| data.is_object() && error.code == "TOOL_FAILED") {

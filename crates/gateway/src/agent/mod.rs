@@ -33,9 +33,9 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::gateway::Gateway;
-use toolgate_mcp::client::Offer;
+use toolgate_mcp::client::ListKind;
 use toolgate_mcp::server::{
-    Change, Completion, Fault, Identity, News, PromptCall, RequestScope, ResourceCall, Service, ServiceFuture,
+    Change, ChangeNotice, Completion, Fault, Identity, PromptCall, RequestScope, ResourceCall, Service, ServiceFuture,
     ToolCall, ToolMode, Watch, ready,
 };
 use toolgate_wire::CallerScope;
@@ -87,7 +87,7 @@ impl Agent {
     }
 
     /// Our own, and behind them those of the backends where the page shows them.
-    fn with_passed_on(&self, own: Vec<Value>, offer: Offer, scope: &RequestScope) -> ServiceFuture<Vec<Value>> {
+    fn with_passed_on(&self, own: Vec<Value>, offer: ListKind, scope: &RequestScope) -> ServiceFuture<Vec<Value>> {
         if !passes_on(scope) {
             return ready(Ok(own));
         }
@@ -175,11 +175,11 @@ impl Service for Agent {
     }
 
     fn resources(&self, scope: &RequestScope) -> ServiceFuture<Vec<Value>> {
-        self.with_passed_on(resources::list(), Offer::Resources, scope)
+        self.with_passed_on(resources::list(), ListKind::Resources, scope)
     }
 
     fn resource_templates(&self, scope: &RequestScope) -> ServiceFuture<Vec<Value>> {
-        self.with_passed_on(resources::templates(), Offer::Templates, scope)
+        self.with_passed_on(resources::templates(), ListKind::Templates, scope)
     }
 
     fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
@@ -201,7 +201,7 @@ impl Service for Agent {
     fn prompts(&self, scope: &RequestScope) -> ServiceFuture<Vec<Value>> {
         // Our own teach code mode.
         let own = if scope.mode == ToolMode::Direct { Vec::new() } else { prompts::list() };
-        self.with_passed_on(own, Offer::Prompts, scope)
+        self.with_passed_on(own, ListKind::Prompts, scope)
     }
 
     fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
@@ -238,7 +238,7 @@ impl Service for Agent {
         true
     }
 
-    fn shows(&self, news: &News, scope: &RequestScope) -> bool {
+    fn shows(&self, news: &ChangeNotice, scope: &RequestScope) -> bool {
         let may_know = news.backend.as_ref().is_none_or(|backend| scope.caller.backends.permits(backend));
         let is_seen = match &news.change {
             // In code mode these are our own, and always the same.
@@ -249,7 +249,7 @@ impl Service for Agent {
         may_know && is_seen
     }
 
-    fn changes(&self) -> broadcast::Receiver<News> {
+    fn changes(&self) -> broadcast::Receiver<ChangeNotice> {
         self.0.gateway.changes()
     }
 }

@@ -16,8 +16,8 @@ use super::names::{Named, is_bare, named};
 use super::uri::shown;
 use super::{Shared, prompts, resources, waiting};
 use crate::backends::{Backend, CallError, WatchError};
-use toolgate_mcp::client::{LONGEST_ID, Offer, Offered, Question};
-use toolgate_mcp::result::is_question;
+use toolgate_mcp::client::{ClientRequest, ItemList, ListKind, MAX_ID_BYTES};
+use toolgate_mcp::result::requests_input;
 use toolgate_mcp::server::{Completion, Fault, PromptCall, ResourceCall, Watch};
 use toolgate_wire::Access;
 
@@ -27,17 +27,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const NO_SUCH_RESOURCE: i64 = -32002;
 
 /// Everything of a kind: resources and templates under their own URIs, each once, prompts under the names they have here.
-pub(super) async fn list(shared: &Shared, access: &Access, offer: Offer) -> Vec<Value> {
+pub(super) async fn list(shared: &Shared, access: &Access, offer: ListKind) -> Vec<Value> {
     match offer {
-        Offer::Resources | Offer::Templates => by_uri(shared, access, offer).await,
-        Offer::Prompts => {
+        ListKind::Resources | ListKind::Templates => by_uri(shared, access, offer).await,
+        ListKind::Prompts => {
             let rows = prompts_named(shared, access).await.into_iter();
             rows.map(|(row, _, entry)| prompt_object(row.name, entry)).collect()
         }
     }
 }
 
-async fn by_uri(shared: &Shared, access: &Access, offer: Offer) -> Vec<Value> {
+async fn by_uri(shared: &Shared, access: &Access, offer: ListKind) -> Vec<Value> {
     let found = listed(shared, access, offer).await;
     let entries = found.iter().flat_map(|(_, list)| list.entries());
     let mut seen = HashSet::new();
@@ -49,7 +49,7 @@ async fn by_uri(shared: &Shared, access: &Access, offer: Offer) -> Vec<Value> {
 /// What a resource holds, as its backend gives it.
 pub(super) async fn read(shared: &Shared, call: ResourceCall) -> Result<Vec<Value>, Fault> {
     let backend = owner(shared, &call.uri, &call.scope.caller.backends).await.ok_or_else(|| no_resource(&call.uri))?;
-    let mut result = backend.ask(Question::Read { uri: call.uri }, None, call.caller).await.map_err(fault)?;
+    let mut result = backend.ask(ClientRequest::Read { uri: call.uri }, None, call.caller).await.map_err(fault)?;
     match result.get_mut("contents").map(Value::take) {
         Some(Value::Array(contents)) => Ok(contents),
         _ => Err(Fault::Internal(format!("{} gave no contents", backend.name()))),
@@ -74,11 +74,11 @@ fn no_resource(uri: &str) -> Fault {
 pub(super) async fn prompt(shared: &Shared, call: PromptCall) -> Result<Value, Fault> {
     let unknown = || Fault::NotFound(format!("there is no prompt named {}", shown(&call.name)));
     let (own, backend) = find_prompt(shared, &call.scope.caller.backends, &call.name).await.ok_or_else(unknown)?;
-    let question = Question::Prompt { name: own, arguments: call.arguments };
-    let result = backend.ask(question, call.partner.as_ref(), call.caller).await.map_err(fault)?;
+    let question = ClientRequest::Prompt { name: own, arguments: call.arguments };
+    let result = backend.ask(question, call.interactive_client.as_ref(), call.caller).await.map_err(fault)?;
     match result.get("messages") {
         Some(Value::Array(_)) => Ok(result),
-        _ if is_question(&result) => Ok(result),
+        _ if requests_input(&result) => Ok(result),
         _ => Err(Fault::Internal(format!("{} gave no messages", backend.name()))),
     }
 }
@@ -92,7 +92,7 @@ pub(super) async fn complete(shared: &Shared, completion: Completion) -> Result<
             .await
             .map(|(own, backend)| (json!({ "type": "ref/prompt", "name": own }), backend)),
         (None, Some(uri)) => {
-            let mut templates = listed(shared, access, Offer::Templates).await.into_iter();
+            let mut templates = listed(shared, access, ListKind::Templates).await.into_iter();
             templates
                 .find(|(_, list)| list.get(uri).is_some())
                 .map(|(backend, _)| (completion.reference.clone(), backend))
@@ -100,17 +100,17 @@ pub(super) async fn complete(shared: &Shared, completion: Completion) -> Result<
         (None, None) => None,
     };
     let Some((reference, backend)) = found else { return Ok(Vec::new()) };
-    let question = Question::Complete { reference, argument: completion.argument, typed: completion.typed };
+    let question = ClientRequest::Complete { reference, argument: completion.argument, typed: completion.typed };
     let result = backend.ask(question, None, completion.caller).await.map_err(fault)?;
     let values = result.pointer("/completion/values").and_then(Value::as_array);
     Ok(values.into_iter().flatten().filter_map(|value| value.as_str().map(str::to_owned)).collect())
 }
 
 /// What the backends list, in the order of their names.
-async fn listed(shared: &Shared, access: &Access, offer: Offer) -> Vec<(Backend, Arc<Offered>)> {
+async fn listed(shared: &Shared, access: &Access, offer: ListKind) -> Vec<(Backend, Arc<ItemList>)> {
     waiting::for_all(shared, access, &CancellationToken::new()).await;
     let backends = shared.gateway.backends().into_iter().filter(|backend| access.permits(backend.name()));
-    let mut asked: JoinSet<(Backend, Arc<Offered>)> = backends
+    let mut asked: JoinSet<(Backend, Arc<ItemList>)> = backends
         .map(|backend| async move {
             let list = backend.list(offer, PATIENCE).await;
             (backend, list)
@@ -131,22 +131,22 @@ async fn owner(shared: &Shared, uri: &str, access: &Access) -> Option<Backend> {
     }
     // Tools refer to resources that no list has.
     let permitted = shared.gateway.backends().into_iter().filter(|backend| access.permits(backend.name()));
-    let mut having = permitted.filter(|backend| backend.has(Offer::Resources));
+    let mut having = permitted.filter(|backend| backend.has(ListKind::Resources));
     having.next().filter(|_| having.next().is_none())
 }
 
 /// Who lists this resource, or a template of it.
 async fn lister(shared: &Shared, uri: &str, access: &Access) -> Option<Backend> {
-    if uri.len() > LONGEST_ID {
+    if uri.len() > MAX_ID_BYTES {
         return None;
     }
-    let mut resources = listed(shared, access, Offer::Resources).await.into_iter();
+    let mut resources = listed(shared, access, ListKind::Resources).await.into_iter();
     if let Some((backend, _)) = resources.find(|(_, list)| list.get(uri).is_some()) {
         return Some(backend);
     }
-    let templates = listed(shared, access, Offer::Templates).await;
+    let templates = listed(shared, access, ListKind::Templates).await;
     let fitting = templates.iter().filter_map(|(backend, list)| {
-        let fits = list.entries().iter().filter_map(|entry| fit(id(entry, Offer::Templates)?, uri));
+        let fits = list.entries().iter().filter_map(|entry| fit(id(entry, ListKind::Templates)?, uri));
         Some((fits.max()?, backend))
     });
     // Of equals the first: `max_by_key` would take the last.
@@ -162,16 +162,16 @@ fn fit(template: &str, uri: &str) -> Option<usize> {
     (!head.is_empty() && middle.ends_with(tail)).then_some(head.len() + tail.len())
 }
 
-fn id(entry: &Value, offer: Offer) -> Option<&str> {
+fn id(entry: &Value, offer: ListKind) -> Option<&str> {
     entry.get(offer.id()).and_then(Value::as_str)
 }
 
 async fn prompts_named(shared: &Shared, access: &Access) -> Vec<(Named, Backend, Value)> {
     let config = shared.gateway.config();
     // Names are made among all prompts, so that they are the same whoever asks.
-    let found = listed(shared, &Access::All, Offer::Prompts).await;
+    let found = listed(shared, &Access::All, ListKind::Prompts).await;
     let owned = found.iter().flat_map(|(backend, list)| {
-        let names = list.entries().iter().filter_map(|entry| id(entry, Offer::Prompts));
+        let names = list.entries().iter().filter_map(|entry| id(entry, ListKind::Prompts));
         names.map(|own| (backend.name().to_owned(), own.to_owned()))
     });
     let rows = named(owned, |backend| is_bare(&config, backend), prompts::is_taken);

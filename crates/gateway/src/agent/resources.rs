@@ -199,7 +199,7 @@ fn tools(catalog: &Catalog, access: &Access) -> String {
         }
     }
     if left > 0 {
-        text.push_str(&format!("… {left} more: list_tools_meta gives all of them, scope by scope\n"));
+        text.push_str(&format!("… {left} more: list_tools_meta gives all of them, page by page\n"));
     }
     text
 }

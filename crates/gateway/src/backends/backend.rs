@@ -16,10 +16,8 @@ use super::spec::BackendSpec;
 use super::state::{BackendEvent, BackendNews, BackendState, BackendStats};
 use super::supervisor::supervise;
 use toolgate_catalog::Tool;
-use toolgate_mcp::client::stdio::StderrTail;
-use toolgate_mcp::client::{McpSession, ToolName, Watchlist};
+use toolgate_mcp::client::{LinkError, McpSession, StderrTail, ToolName, Watchlist};
 use toolgate_mcp::result::{self as unwrap, Wrapping};
-use toolgate_mcp::rpc::LinkError;
 
 /// A backend that runs for as long as a handle to it exists. Cloning is cheap.
 #[derive(Debug, Clone)]
@@ -120,8 +118,8 @@ impl Backend {
             in_flight,
             queued,
             restarts: self.shared.restarts.load(Ordering::Relaxed),
-            garbage: count(|session| &session.link.inbox.garbage),
-            stray_replies: count(|session| &session.link.inbox.stray),
+            garbage: count(|session| &session.link.inbox.malformed),
+            stray_replies: count(|session| &session.link.inbox.unmatched_replies),
         }
     }
 
@@ -266,7 +264,7 @@ fn finish(result: Value, tool: &Tool, taker: &ReplyMode) -> Result<Reply, CallEr
 /// A result that is one, or a question to someone who may be asked.
 pub(super) fn answered(mut result: Value, may_ask: bool) -> Result<Value, CallError> {
     match result.get("resultType").and_then(Value::as_str) {
-        Some("input_required") if !(may_ask && unwrap::is_question(&result)) => {
+        Some("input_required") if !(may_ask && unwrap::requests_input(&result)) => {
             let requests = result.get_mut("inputRequests").map(Value::take).unwrap_or_default();
             Err(CallError::InputRequired { requests })
         }

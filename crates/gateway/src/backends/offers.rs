@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::backend::{Backend, answered};
 use super::call::CallError;
 use toolgate_mcp::InteractiveClient;
-use toolgate_mcp::client::{Offer, Offered, Question, TooMany, Watching};
+use toolgate_mcp::client::{ClientRequest, ItemList, ListKind, TooMany, Watching};
 
 /// Why changes of a resource will not be told of.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -35,7 +35,7 @@ impl Backend {
         let within = self.shared.spec.timeout;
         self.ready(within).await?;
         let session = self.shared.session().ok_or_else(|| self.not_ready())?;
-        if !session.tells_of_updates() {
+        if !session.reports_updates() {
             return Err(WatchError::NotSupported(Arc::clone(&self.shared.name)));
         }
         let crowded = |TooMany| WatchError::TooMany(Arc::clone(&self.shared.name));
@@ -51,12 +51,12 @@ impl Backend {
     }
 
     /// Whether it is up and says that it has such things.
-    pub fn has(&self, offer: Offer) -> bool {
+    pub fn has(&self, offer: ListKind) -> bool {
         self.shared.session().is_some_and(|session| session.has(offer))
     }
 
     /// What it lists now; nothing if it is not up, has none, or does not answer in time.
-    pub async fn list(&self, offer: Offer, within: Duration) -> Arc<Offered> {
+    pub async fn list(&self, offer: ListKind, within: Duration) -> Arc<ItemList> {
         let Some(session) = self.shared.session() else { return Arc::default() };
         let list = self.attempt(session, (), |session, ()| async move { session.list(offer, within).await });
         match timeout(within, list).await {
@@ -72,7 +72,7 @@ impl Backend {
     /// Asks it for something; gives the result as it came. Dropping the future cancels the request.
     pub async fn ask(
         &self,
-        question: Question,
+        question: ClientRequest,
         partner: Option<&InteractiveClient>,
         caller: u64,
     ) -> Result<Value, CallError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolgate_catalog::Tool;
-use toolgate_mcp::client::{Offer, Ready};
+use toolgate_mcp::client::{ListKind, Ready};
 
 /// Where a backend is in its life.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,7 +77,7 @@ pub enum BackendNews {
     /// Its list of tools is another one than before.
     Tools(Arc<[Tool]>),
     /// What else it lists may be another list than before.
-    Offers(Offer),
+    Offers(ListKind),
     /// One of its resources that is watched may hold something else than before.
     Updated(String),
 }

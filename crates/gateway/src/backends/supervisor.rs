@@ -14,12 +14,10 @@ use tokio::time::timeout;
 use super::backend::Shared;
 use super::spec::BackendKind;
 use super::state::{BackendNews, BackendState};
-use toolgate_mcp::client::http::HttpLink;
-use toolgate_mcp::client::inbox::Inbox;
-use toolgate_mcp::client::stdio::{Launch, StdioLink};
-use toolgate_mcp::client::{Link, McpSession, Offer, Wire};
+use toolgate_mcp::client::{
+    Closing, HttpLink, Inbox, Launch, Link, LinkError, ListKind, McpSession, Protocol, StdioLink, Transport,
+};
 use toolgate_mcp::protocol::Era;
-use toolgate_mcp::rpc::{Closing, LinkError, Protocol};
 
 /// The first pause; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -56,7 +54,7 @@ enum StartFailure {
 impl StartFailure {
     fn of(closing: &Closing) -> Self {
         let (reason, stderr) = (closing.reason.clone(), closing.stderr.clone());
-        if closing.is_formal { Self::Formal(reason) } else { Self::Passing { reason, stderr, died: false } }
+        if closing.is_expected { Self::Formal(reason) } else { Self::Passing { reason, stderr, died: false } }
     }
 
     fn reason(&self) -> &str {
@@ -115,7 +113,7 @@ async fn live_once(shared: &Arc<Shared>, hint: &mut Option<Era>, failures: &mut 
             *hint = Some(session.ready.era);
             (serve(shared, &session, failures).await, session.protocol.clone())
         }
-        Err(end) => (end, Protocol::Opening),
+        Err(end) => (end, Protocol::Handshake),
     };
     link.shut_down(&protocol).await;
     shared.set_pid(None);
@@ -156,11 +154,11 @@ fn connect(shared: &Shared) -> Result<Link, StartFailure> {
         BackendKind::Stdio { command, args, env, cwd } => {
             let launch = Launch { command: command.clone(), args: args.clone(), env: env.clone(), cwd: cwd.clone() };
             let link = StdioLink::start(&launch, Arc::clone(&inbox), Arc::clone(&shared.stderr), spec.max_message);
-            Wire::Stdio(link.map_err(|error| StartFailure::Hopeless(format!("can't run {command}: {error}")))?)
+            Transport::Stdio(link.map_err(|error| StartFailure::Hopeless(format!("can't run {command}: {error}")))?)
         }
         BackendKind::Http { url, headers } => {
             let link = HttpLink::new(url, headers, Arc::clone(&inbox), spec.max_message);
-            Wire::Http(link.map_err(StartFailure::Hopeless)?)
+            Transport::Http(link.map_err(StartFailure::Hopeless)?)
         }
     };
     Ok(Link::new(wire, inbox))
@@ -212,7 +210,7 @@ async fn tend(shared: &Shared, session: &McpSession) -> StartFailure {
     let probe = shared.spec.probe;
     let inbox = &session.link.inbox;
     // They were not there before it came up.
-    for offer in [Offer::Resources, Offer::Prompts] {
+    for offer in [ListKind::Resources, ListKind::Prompts] {
         if session.has(offer) {
             shared.tell(BackendNews::Offers(offer));
         }
@@ -224,11 +222,11 @@ async fn tend(shared: &Shared, session: &McpSession) -> StartFailure {
                 tokio::time::sleep(REFRESH_PAUSE).await;
             }
             () = inbox.resources_changed.notified() => {
-                shared.tell(BackendNews::Offers(Offer::Resources));
+                shared.tell(BackendNews::Offers(ListKind::Resources));
                 tokio::time::sleep(REFRESH_PAUSE).await;
             }
             () = inbox.prompts_changed.notified() => {
-                shared.tell(BackendNews::Offers(Offer::Prompts));
+                shared.tell(BackendNews::Offers(ListKind::Prompts));
                 tokio::time::sleep(REFRESH_PAUSE).await;
             }
             () = shared.watchlist.fresh.notified() => {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
 use toolgate_wire::CallState;
 
-use super::{Answer, Provider, ProviderFuture, RequestContext, unready};
+use super::{Answer, NOT_READY, Provider, ProviderFuture, REJECTED, RequestContext, unready};
 use crate::backends::{Backend, BackendState, CallError, CallOptions, Effect, ReplyMode, WhenUnready};
 use toolgate_catalog::BackendState as Known;
 
@@ -63,11 +63,13 @@ fn describe(error: &CallError) -> (&'static str, Option<Value>) {
     match error {
         CallError::Unknown { .. } => ("UNKNOWN_TOOL", None),
         CallError::Tool(fault) => ("TOOL_FAILED", fault.data.clone()),
-        CallError::Rejected { code, data, .. } => ("REJECTED", Some(json!({ "code": code, "data": data }))),
+        CallError::Rejected { code, message, data } => {
+            (REJECTED, Some(json!({ "code": code, "message": message, "data": data })))
+        }
         CallError::InputRequired { requests } => ("INPUT_REQUIRED", Some(requests.clone())),
         CallError::Timeout { .. } => ("TIMEOUT", None),
         CallError::Crashed { stderr, .. } => ("CRASHED", Some(json!({ "stderr": stderr }))),
-        CallError::NotReady { .. } => ("NOT_READY", None),
+        CallError::NotReady { .. } => (NOT_READY, None),
         CallError::Unreachable { .. } => ("UNREACHABLE", None),
         CallError::Cancelled { .. } => ("CANCELLED", None),
         CallError::Protocol { .. } => ("PROTOCOL", None),

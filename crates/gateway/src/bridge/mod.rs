@@ -30,6 +30,11 @@ pub use provider::{Answer, Provider, ProviderFuture, RequestContext};
 pub(crate) use scoped_catalog::ScopedCatalog;
 pub use toolgate_wire::Access;
 
+/// The code of a call that the backend answered with a JSON-RPC error; `data` has its code, message and data.
+pub(crate) const REJECTED: &str = "REJECTED";
+/// The code of a call to a backend that is not up.
+pub(crate) const NOT_READY: &str = "NOT_READY";
+
 /// Longest list of argument problems in one message.
 const SHOWN_PROBLEMS: usize = 5;
 
@@ -136,7 +141,7 @@ fn invalid_arguments(path: &str, problems: &[ArgumentProblem]) -> HostError {
 
 /// The backend cannot be called now.
 pub(crate) fn not_ready(backend: &str, tool: Option<&str>, state: &BackendState) -> HostError {
-    HostError::not_sent("NOT_READY", unready(backend, tool, state))
+    HostError::not_sent(NOT_READY, unready(backend, tool, state))
 }
 
 /// In what state a backend is that cannot be called now, and what shows it.

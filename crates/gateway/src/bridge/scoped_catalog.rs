@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::Access;
-use toolgate_catalog::{Backend, Catalog, Misspelt, Resolution, ToolRef};
+use toolgate_catalog::{Backend, Catalog, Resolution, ToolRef, UnknownName};
 
 /// A catalog as one caller sees it.
 #[derive(Debug, Clone, Copy)]
@@ -61,12 +61,12 @@ impl<'a> ScopedCatalog<'a> {
 
     /// Backends that may have been meant.
     pub(crate) fn near_backends(&self, written: &str) -> Vec<String> {
-        let near = self.catalog.suggest(Misspelt::Backend, written);
+        let near = self.catalog.suggest(UnknownName::Backend, written);
         near.into_iter().filter(|name| self.backend(name).is_some()).collect()
     }
 
     /// Tools of this backend that may have been meant.
     pub(crate) fn near_tools(&self, backend: &str, written: &str) -> Vec<String> {
-        self.catalog.suggest(Misspelt::ToolOf(backend), written)
+        self.catalog.suggest(UnknownName::ToolOf(backend), written)
     }
 }

@@ -75,7 +75,7 @@ fn allow_list(allowed: &[Allowed]) -> AllowList {
         .iter()
         .map(|entry| match entry {
             Allowed::Host(name) => name.to_string(),
-            Allowed::Net(network) => format!("{}/{}", network.address(), network.prefix()),
+            Allowed::Net(network) => network.to_string(),
         })
         .collect();
     AllowList::parse(&entries).unwrap_or_else(|bad| {

@@ -36,11 +36,11 @@ use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use crate::backends::{Backend, Backends};
 use crate::bridge::Bridge;
-use crate::run::{Environment, Runner, Waiting, permitted};
+use crate::run::{Environment, Readiness, Runner, Waiting, permitted};
 use toolgate_catalog::{Catalog, CatalogHandle};
 use toolgate_config::{Checked, Problem};
 use toolgate_functions::Registry;
-use toolgate_mcp::server::{Change, News};
+use toolgate_mcp::server::{Change, ChangeNotice};
 use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultStore;
 
@@ -54,7 +54,7 @@ use functions::Granted;
 use members::Members;
 use settings::{configured_limits, output_settings};
 
-/// News that a slow listener may fall behind by.
+/// ChangeNotice that a slow listener may fall behind by.
 const CHANGES: usize = 256;
 
 /// A running gateway.
@@ -67,7 +67,7 @@ pub struct Gateway {
     results: ResultStore,
     functions: RwLock<Arc<Granted>>,
     cache: RwLock<Option<Arc<CacheFile>>>,
-    changes: broadcast::Sender<News>,
+    changes: broadcast::Sender<ChangeNotice>,
     /// Grows with every change of any tool, so that what is derived from the catalog knows when it is old.
     edition: AtomicU64,
     /// Reloads and registrations come one after the other.
@@ -164,7 +164,7 @@ impl Gateway {
     }
 
     /// Hears of changes from now on.
-    pub fn changes(&self) -> broadcast::Receiver<News> {
+    pub fn changes(&self) -> broadcast::Receiver<ChangeNotice> {
         self.changes.subscribe()
     }
 
@@ -177,6 +177,26 @@ impl Gateway {
         }
         let mut catalog = self.bridge().catalog_handle().subscribe();
         let all = catalog.wait_for(|_| !waiting.iter().any(|backend| self.is_blank(backend)));
+        let _ = tokio::time::timeout(within, all).await;
+    }
+
+    /// Waits until every backend that `asked_for` names is up or has failed, at most for `within`.
+    pub async fn up(&self, within: Duration, asked_for: impl Fn(&str) -> bool) {
+        let waiting: Vec<Backend> = self.backends().into_iter().filter(|backend| asked_for(backend.name())).collect();
+        let all = async {
+            for backend in &waiting {
+                // Why one is not up is in its state.
+                let _ = backend.ready(within).await;
+            }
+            // The catalog follows the backends by news, which may be on their way.
+            let mut catalog = self.bridge().catalog_handle().subscribe();
+            let is_shown = |backend: &Backend| {
+                let catalog = self.catalog();
+                let shown = catalog.backend(backend.name()).map(|shown| shown.state().clone());
+                !backend.state().is_ready() || shown == Some(toolgate_catalog::BackendState::Ready)
+            };
+            let _ = catalog.wait_for(|_| waiting.iter().all(is_shown)).await;
+        };
         let _ = tokio::time::timeout(within, all).await;
     }
 
@@ -207,7 +227,7 @@ impl Gateway {
 
     /// The same about one backend, for those who see it.
     fn tell_of(&self, backend: &str, change: Change) {
-        let _ = self.changes.send(News { change, backend: Some(backend.into()) });
+        let _ = self.changes.send(ChangeNotice { change, backend: Some(backend.into()) });
     }
 }
 
@@ -231,7 +251,13 @@ impl Environment for Live {
         self.0.upgrade().map(|gateway| gateway.results.clone())
     }
 
-    fn wait_for_named<'a>(&'a self, text: &'a str, caller: &'a CallerScope, within: Duration) -> Waiting<'a> {
+    fn wait_for_named<'a>(
+        &'a self,
+        text: &'a str,
+        caller: &'a CallerScope,
+        until: Readiness,
+        within: Duration,
+    ) -> Waiting<'a> {
         let Some(gateway) = self.0.upgrade() else { return Box::pin(std::future::ready(())) };
         Box::pin(async move {
             let catalog = gateway.catalog();
@@ -239,7 +265,10 @@ impl Environment for Live {
                 let identifier = catalog.backend(name).map_or(name, |backend| backend.identifier());
                 caller.backends.permits(name) && (text.contains(name) || text.contains(identifier))
             };
-            gateway.settled(within, named).await;
+            match until {
+                Readiness::Known => gateway.settled(within, named).await,
+                Readiness::Ready => gateway.up(within, named).await,
+            }
         })
     }
 }

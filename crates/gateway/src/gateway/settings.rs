@@ -74,7 +74,6 @@ mod tests {
     use serde_json::{Value, json};
     use std::path::Path;
     use std::time::Duration;
-    use toolgate_config::raw::Raw;
     use toolgate_config::text::{Format, Source};
     use toolgate_config::{Env, check};
     use toolgate_engine::{Request, V8Status};
@@ -82,8 +81,8 @@ mod tests {
 
     fn settings(toolgate: Value) -> Settings {
         let text = json!({ "mcpServers": {}, "toolgate": toolgate }).to_string();
-        let raw = Raw::read(Source::new(Path::new("toolgate.json"), Format::Json, &text)).unwrap();
-        check(&raw, &Env::new(None, "/")).unwrap().settings
+        let source = Source::new(Path::new("toolgate.json"), Format::Json, &text);
+        check(source, &Env::new(None, "/")).unwrap().settings
     }
 
     #[test]

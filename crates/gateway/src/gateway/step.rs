@@ -18,7 +18,7 @@ use crate::backends::{Backend, BackendEvent, BackendNews, BackendState};
 use toolgate_catalog::cache::ToolCache;
 use toolgate_catalog::{self, Catalog, Listing, Tool};
 use toolgate_config::checked;
-use toolgate_mcp::client::Offer;
+use toolgate_mcp::client::ListKind;
 use toolgate_mcp::protocol::Era;
 use toolgate_mcp::server::Change;
 
@@ -50,8 +50,8 @@ pub(super) async fn keep_in_step(
         let Some(gateway) = gateway.upgrade() else { return };
         match event {
             Ok(BackendEvent { backend, news }) => match news {
-                BackendNews::Offers(Offer::Prompts) => gateway.tell_of(&backend, Change::Prompts),
-                BackendNews::Offers(Offer::Resources | Offer::Templates) => {
+                BackendNews::Offers(ListKind::Prompts) => gateway.tell_of(&backend, Change::Prompts),
+                BackendNews::Offers(ListKind::Resources | ListKind::Templates) => {
                     gateway.tell_of(&backend, Change::Resources)
                 }
                 BackendNews::Updated(uri) => gateway.tell_of(&backend, Change::Resource(uri)),

@@ -8,11 +8,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_engine::{Host, Observer, Request};
 use toolgate_functions::{CallContext, Hints, Registry};
 use toolgate_plan::{FailureFacts, Finding, Plan, Preflight, Program, Script, SyntaxFault};
-use toolgate_wire::{CallState, Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
+use toolgate_wire::{Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
 
 use super::reachable::Reachable;
 use super::request::{FastPaths, Route, RunRequest};
-use super::{Runner, fast_path, introspect, out_of_range};
+use super::{Readiness, Runner, fast_path, introspect, out_of_range};
 use crate::bridge::{self, RequestContext, RunHost, ScopedCatalog};
 use toolgate_catalog::{BackendState, Catalog};
 
@@ -116,10 +116,17 @@ impl<'a> Attempt<'a> {
     }
 
     async fn chain(&self) -> (Report, Route) {
-        self.wait_for_backends().await;
-        let catalog = self.runner.bridge.catalog();
+        self.wait_for_backends(Readiness::Known).await;
+        let mut catalog = self.runner.bridge.catalog();
+        let mut plan = self.plan(self.reachable(&catalog));
+        // A tool that only the cache does not have may be there once its backend is up.
+        if is_refused(&plan) && catalog.backends().iter().any(|backend| *backend.state() != BackendState::Ready) {
+            self.wait_for_backends(Readiness::Ready).await;
+            catalog = self.runner.bridge.catalog();
+            plan = self.plan(self.reachable(&catalog));
+        }
         let tools = self.reachable(&catalog);
-        match self.plan(tools) {
+        match plan {
             Plan::Fault(fault) => refused(not_a_program(fault), Vec::new(), self.since),
             Plan::BadCall(fault) => {
                 refused(Failure { code: Code::InvalidCode, ..not_a_program(fault) }, Vec::new(), self.since)
@@ -141,12 +148,13 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Waits for backends of which nothing is known yet and that the program seems to name.
-    async fn wait_for_backends(&self) {
-        let within = self.limits.wall.mul_f64(WAIT_SHARE);
+    /// Waits for backends that the program seems to name.
+    async fn wait_for_backends(&self, until: Readiness) {
+        let RunRequest { text, caller, cancel, .. } = self.request;
+        let within = self.limits.wall.mul_f64(WAIT_SHARE).saturating_sub(self.since.elapsed());
         tokio::select! {
-            () = self.request.cancel.cancelled() => {}
-            () = self.runner.environment.wait_for_named(&self.request.text, &self.request.caller, within) => {}
+            () = cancel.cancelled() => {}
+            () = self.runner.environment.wait_for_named(text, caller, until, within) => {}
         }
     }
 
@@ -226,6 +234,15 @@ impl<'a> Attempt<'a> {
     }
 }
 
+/// Whether the program would be refused before its first call.
+fn is_refused(plan: &Plan) -> bool {
+    match plan {
+        Plan::BadCall(_) => true,
+        Plan::Script(script) => !script.preflight.errors.is_empty(),
+        Plan::Fault(_) | Plan::Direct(_) | Plan::OneCall(_) | Plan::Introspect(_) => false,
+    }
+}
+
 /// What the context says about the request, such as a location.
 fn hints(context: Option<&str>) -> Hints {
     let text = context.map(str::trim_start).filter(|text| text.len() <= MAX_HINTS && text.starts_with('{'));
@@ -258,7 +275,7 @@ fn with_hint(mut report: Report, code: &str, tools: Reachable<'_>) -> Report {
 
 /// What to say of the backend of the last call, if that was not sent because the backend is not up.
 fn unready_backend(report: &Report, view: ScopedCatalog<'_>) -> Option<String> {
-    let last = report.calls.last().filter(|call| call.state == CallState::NotSent)?;
+    let last = report.calls.last().filter(|call| call.error_code.as_deref() == Some(bridge::NOT_READY))?;
     let Target::Tool { backend, tool } = &last.target else { return None };
     let found = view.backend(backend).filter(|found| *found.state() != BackendState::Ready)?;
     found.tool(tool)?;

@@ -12,6 +12,15 @@ use toolgate_wire::{CallerScope, LimitRequest, Profile};
 /// A wait that ends by itself.
 pub type Waiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
+/// How far a backend must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readiness {
+    /// Its tools are known, from itself or from the cache.
+    Known,
+    /// It answers calls, so that what it does not list is not there.
+    Ready,
+}
+
 /// The surroundings of a [`Runner`](super::Runner).
 pub trait Environment: Send + Sync + 'static {
     /// The limits that the operator configured: the defaults of every run, and the most that a caller may ask for.
@@ -36,9 +45,15 @@ pub trait Environment: Send + Sync + 'static {
         None
     }
 
-    /// Waits until the backends that a program seems to name are up, have failed or have tools from the cache.
-    fn wait_for_named<'a>(&'a self, text: &'a str, caller: &'a CallerScope, within: Duration) -> Waiting<'a> {
-        let _ = (text, caller, within);
+    /// Waits until the backends that a program seems to name are that far, or have failed.
+    fn wait_for_named<'a>(
+        &'a self,
+        text: &'a str,
+        caller: &'a CallerScope,
+        until: Readiness,
+        within: Duration,
+    ) -> Waiting<'a> {
+        let _ = (text, caller, until, within);
         Box::pin(std::future::ready(()))
     }
 }

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use toolgate_engine::host::{Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 use toolgate_plan::Call;
-use toolgate_wire::{CallRecord, CallState, Code, Failure, Limits, Outcome, Report};
+use toolgate_wire::{CallRecord, Code, Failure, Limits, Outcome, Report};
 
 use super::attempt::{Attempt, not_a_program, without_engine};
 use crate::bridge::RunHost;
@@ -87,15 +87,7 @@ async fn call_tool(attempt: &Attempt<'_>, call: Call) -> CallResult {
     let host = attempt.host();
     let args = stringify(&call.arguments);
     let target = Target::Tool { backend: call.backend, tool: call.tool };
-    let mut record = CallRecord {
-        target: target.clone(),
-        state: CallState::Unknown,
-        ms: 0.0,
-        request_bytes: args.len() as u64,
-        reply_bytes: 0,
-        read_only: host.is_read_only(&target),
-        error: None,
-    };
+    let mut record = CallRecord::begin(&target, args.len(), host.is_read_only(&target));
     let observer = attempt.request.observer.as_ref();
     if let Some(observer) = observer {
         observer.call_began(&target);
@@ -108,14 +100,8 @@ async fn call_tool(attempt: &Attempt<'_>, call: Call) -> CallResult {
     };
     record.ms = since.elapsed().as_secs_f64() * 1e3;
     match &answer {
-        CallEnd::Answered(Ok(json)) => {
-            record.state = CallState::Applied;
-            record.reply_bytes = json.len() as u64;
-        }
-        CallEnd::Answered(Err(error)) => {
-            record.state = error.state;
-            record.error = Some(error.message.clone());
-        }
+        CallEnd::Answered(Ok(json)) => record.applied(json.len()),
+        CallEnd::Answered(Err(error)) => record.failed(error.state, &error.code, &error.message),
         CallEnd::Late | CallEnd::Cancelled => {}
     }
     if let Some(observer) = observer {

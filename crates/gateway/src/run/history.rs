@@ -242,7 +242,16 @@ mod tests {
             Some((backend, tool)) => Target::Tool { backend: backend.into(), tool: tool.into() },
             None => Target::Function(name.into()),
         };
-        CallRecord { target, state, ms: 2.0, request_bytes: 2, reply_bytes, read_only: false, error: None }
+        CallRecord {
+            target,
+            state,
+            ms: 2.0,
+            request_bytes: 2,
+            reply_bytes,
+            read_only: false,
+            error: None,
+            error_code: None,
+        }
     }
 
     fn record(history: &History, caller: &str, calls: Vec<CallRecord>, processed: u64, returned: u64) {

@@ -34,7 +34,7 @@ use toolgate_wire::{CallerScope, Code, Failure, LimitFault, LimitRequest, Profil
 use crate::bridge::Bridge;
 use attempt::Attempt;
 
-pub use environment::{Environment, FixedEnvironment, Waiting};
+pub use environment::{Environment, FixedEnvironment, Readiness, Waiting};
 pub use explain::explain;
 pub use history::{History, Transfer};
 pub use request::{Door, FastPaths, Route, RunReport, RunRequest};
@@ -153,7 +153,7 @@ pub(crate) fn execution_id() -> String {
     let mut bytes = [0; 16];
     // Without random numbers a run still has a name, if not one of its own.
     let _ = getrandom::fill(&mut bytes);
-    bytes.iter().fold("run_".to_owned(), |id, byte| format!("{id}{byte:02x}"))
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn out_of_range(fault: &LimitFault) -> Failure {

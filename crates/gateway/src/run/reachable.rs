@@ -78,9 +78,7 @@ fn owned_name(backend: &Backend) -> String {
     backend.name().to_owned()
 }
 
-/// The catalog's sentence names the place; the planner begins its own with it.
+/// The planner begins its own sentence with the place.
 fn without_place(problem: toolgate_catalog::ArgumentProblem) -> ArgumentProblem {
-    let place = format!("`{}` ", problem.path);
-    let message = problem.message.strip_prefix(&place).map(str::to_owned).unwrap_or(problem.message);
-    ArgumentProblem { path: problem.path, message }
+    ArgumentProblem { message: problem.predicate, path: problem.path }
 }

@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 use toolgate_gateway::backends::{
     Backend, BackendEvent, BackendKind, BackendNews, BackendSpec, BackendState, CallError, CallOptions, Reply,
 };
-use toolgate_mcp::client::Offer;
+use toolgate_mcp::client::ListKind;
 
 /// No test waits longer than this for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -63,7 +63,7 @@ pub(crate) async fn tools_with(news: &mut broadcast::Receiver<BackendEvent>, nam
 }
 
 /// Waits for the news that a list may be another one.
-pub(crate) async fn offers_changed(news: &mut broadcast::Receiver<BackendEvent>, offer: Offer) {
+pub(crate) async fn offers_changed(news: &mut broadcast::Receiver<BackendEvent>, offer: ListKind) {
     let found = async { while !matches!(news.recv().await.unwrap().news, BackendNews::Offers(it) if it == offer) {} };
     tokio::time::timeout(PATIENCE, found).await.expect("in time");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use toolgate_gateway::backends::{Backend, BackendKind, BackendSpec, BackendState, CallError, CallOptions, Effect};
-use toolgate_mcp::client::{Offer, Question};
+use toolgate_mcp::client::{ClientRequest, ListKind};
 use toolgate_mcp::protocol::Era;
 
 use crate::fixture::{PATIENCE, call, object, offers_changed, start, state, tools_with, up_as, updated, value};
@@ -108,17 +108,17 @@ async fn a_session_that_the_server_forgot_is_opened_again_within_the_call() {
 #[tokio::test]
 async fn what_else_is_asked_of_a_server_that_forgot_the_session_is_asked_again() {
     let (server, backend) = up(Era::Legacy).await;
-    let read = Question::Read { uri: "web://one".to_owned() };
-    let prompt = Question::Prompt { name: "greet".to_owned(), arguments: object(json!({ "whom": "you" })) };
+    let read = ClientRequest::Read { uri: "web://one".to_owned() };
+    let prompt = ClientRequest::Prompt { name: "greet".to_owned(), arguments: object(json!({ "whom": "you" })) };
     let reference = json!({ "type": "ref/prompt", "name": "greet" });
-    let complete = Question::Complete { reference, argument: "whom".to_owned(), typed: "y".to_owned() };
+    let complete = ClientRequest::Complete { reference, argument: "whom".to_owned(), typed: "y".to_owned() };
     for (question, key) in [(read, "contents"), (prompt, "messages"), (complete, "completion")] {
         server.forget_sessions();
         let result = backend.ask(question, None, 1).await.unwrap();
         assert!(result.get(key).is_some(), "{key}: {result}");
     }
     server.forget_sessions();
-    assert_eq!(backend.list(Offer::Resources, PATIENCE).await.entries().len(), 2);
+    assert_eq!(backend.list(ListKind::Resources, PATIENCE).await.entries().len(), 2);
     assert_eq!(server.times("initialize"), 5);
 }
 
@@ -129,13 +129,13 @@ async fn a_list_is_kept_until_the_server_says_that_it_changed() {
         let (backend, mut news) = start(spec(&server));
         backend.ready(PATIENCE).await.unwrap();
         for _ in 0..3 {
-            assert!(backend.list(Offer::Resources, PATIENCE).await.get("web://one").is_some());
+            assert!(backend.list(ListKind::Resources, PATIENCE).await.get("web://one").is_some());
         }
         assert!(server.times("resources/list") <= 2, "once before the stream of news is open, and once after");
         server.grow("web://three");
-        offers_changed(&mut news, Offer::Resources).await;
-        while backend.list(Offer::Resources, PATIENCE).await.get("web://three").is_none() {
-            offers_changed(&mut news, Offer::Resources).await;
+        offers_changed(&mut news, ListKind::Resources).await;
+        while backend.list(ListKind::Resources, PATIENCE).await.get("web://three").is_none() {
+            offers_changed(&mut news, ListKind::Resources).await;
         }
     }
 }

@@ -96,7 +96,7 @@ async fn silence_is_looked_into_and_a_server_that_does_not_answer_is_replaced() 
     spec.probe = Probe { idle: Duration::from_millis(20), timeout: Duration::from_millis(50) };
     let backend = up_as(spec).await;
     let lost = state(&backend, |state| !state.is_ready()).await;
-    assert!(lost.to_string().ends_with("it no longer answers"), "{lost}");
+    assert!(lost.to_string().ends_with("the server no longer replies"), "{lost}");
 }
 
 #[tokio::test]

@@ -4,7 +4,6 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use toolgate_gateway::bridge::RequestContext;
 use toolgate_gateway::run::{FastPaths, Route, RunRequest, Runner};
 use toolgate_wire::LimitRequest;
 

@@ -95,7 +95,7 @@ async fn a_wrong_argument_is_a_result_that_names_it() {
             json!({ "tool_name": "echo", "detail": "all" }),
             "detail: must be one of brief, full, got \"all\"",
         ),
-        ("list_tools_meta", json!({ "cursor": "zzz" }), "cursor: is not one of ours; leave it out for the first scope"),
+        ("list_tools_meta", json!({ "cursor": "zzz" }), "cursor: is not one of ours; leave it out for the first page"),
         ("read_result", json!({ "result_id": "x" }), "result_id: "),
         ("read_result", json!({ "result_id": "x", "lines": "b-a" }), "lines: not a line range"),
     ] {
@@ -116,7 +116,8 @@ async fn a_chain_returns_its_value_its_console_and_its_report() {
                 return { sum: a.n + b.n }";
     let result = world.call("call_tool_chain", json!({ "code": code })).await;
     let report = "/_meta/toolgate~1report";
-    let varying = ["/execution_id", "/ms", "/usage", "/calls/0/ms", "/calls/1/ms"].map(|it| format!("{report}{it}"));
+    let varying =
+        ["/executionId", "/executionMs", "/usage", "/calls/0/ms", "/calls/1/ms"].map(|it| format!("{report}{it}"));
     insta::assert_json_snapshot!("chain", masked(result, &varying));
     world.gateway.shut_down().await;
 }
@@ -221,8 +222,9 @@ async fn a_snippet_says_what_came_of_it() {
     let code = "console.log('a'); console.error('b'); return { twice: [1, 2].map((n: number) => n * 2) }";
     let arguments = json!({ "code": code, "language": "typescript", "timeout_ms": 60_000 });
     let result = world.call("run_code", arguments).await;
-    insta::assert_json_snapshot!("snippet", masked(result["structuredContent"].clone(), &["/executionMs".to_owned()]));
-    assert_eq!(serde_json::from_str::<Value>(&first_text(&result)).unwrap()["result"], json!({ "twice": [2, 4] }));
+    let varying = ["/executionId", "/executionMs", "/usage"].map(str::to_owned);
+    insta::assert_json_snapshot!("snippet", masked(result["structuredContent"].clone(), &varying));
+    assert_eq!(serde_json::from_str::<Value>(&first_text(&result)).unwrap()["value"], json!({ "twice": [2, 4] }));
     world.gateway.shut_down().await;
 }
 
@@ -237,8 +239,9 @@ async fn a_failed_snippet_is_one_of_three_errors() {
         (json!({ "code": "return tools.f.echo({})" }), "VMError", "RUNTIME"),
     ] {
         let result = world.call("run_code", arguments.clone()).await;
-        let error = &result["structuredContent"]["error"];
-        assert_eq!((&error["name"], &error["code"]), (&json!(name), &json!(code)), "{arguments}: {error}");
+        let report = &result["structuredContent"];
+        assert_eq!((&report["errorName"], &report["code"]), (&json!(name), &json!(code)), "{arguments}: {report}");
+        assert!(report["error"].is_string(), "{report}");
         assert_eq!(result["isError"], true);
     }
     world.gateway.shut_down().await;

@@ -98,7 +98,7 @@ async fn a_question_reaches_only_a_client_that_may_be_asked() {
     let declared = object(json!({ "elicitation": { "form": {} }, "tasks": {} }));
     let partner = || Some(InteractiveClient::new(&declared, &object(json!({ "requestState": "s", "other": 1 }))));
     let ask = async |tool: &str, partner: Option<InteractiveClient>| {
-        let asked = ToolCall { scope: scope(ToolMode::Direct), partner, ..call(tool, json!({})) };
+        let asked = ToolCall { scope: scope(ToolMode::Direct), interactive_client: partner, ..call(tool, json!({})) };
         world.agent.call(asked).await.unwrap()
     };
     let question = ask("f__input", partner()).await;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
-use toolgate_config::raw::Raw;
 use toolgate_config::text::{Format, Source};
 use toolgate_config::{Checked, Env, check};
 use toolgate_engine::{Engine, IsolationMode};
@@ -84,7 +83,7 @@ fn config(folder: &Path, servers: &Value, settings: &Value) -> Checked {
     let text = json!({ "mcpServers": servers, "toolgate": settings }).to_string();
     let file = folder.join("toolgate.json");
     let env = Env::new(Some(folder.to_owned()), folder);
-    check(&Raw::read(Source::new(&file, Format::Json, &text)).unwrap(), &env).unwrap()
+    check(Source::new(&file, Format::Json, &text), &env).unwrap()
 }
 
 /// A call of the usual page.
@@ -97,7 +96,7 @@ pub(crate) fn call(name: &str, arguments: Value) -> ToolCall {
         progress: None,
         caller: 1,
         capabilities: Map::new(),
-        partner: None,
+        interactive_client: None,
     }
 }
 

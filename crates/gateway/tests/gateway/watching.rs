@@ -144,7 +144,7 @@ async fn what_is_not_there_is_not_watched() {
     }
     assert_eq!(client.subscribe(&long).await["error"]["code"], -32002);
     let refused = client.subscribe("bee://item/refused").await;
-    assert_eq!(refused["error"]["message"], "the server does not tell of changes of this resource");
+    assert_eq!(refused["error"]["message"], "the server does not report changes of this resource");
     for uri in ["ant://one", "ant://item/7", "bee://two", "toolgate://health"] {
         assert_eq!(client.subscribe(uri).await["result"], json!({}), "{uri}");
     }

@@ -1,4 +1,4 @@
-//! A backend's tools, read in place from the host's text: a program touches a few of hundreds.
+//! A backend's tools, read in place from the host's text: a program uses a few of hundreds.
 
 use std::borrow::Cow;
 
@@ -60,7 +60,7 @@ impl Listing {
     }
 }
 
-/// The text of a name: no tool's holds half a character.
+/// The text of a name: no tool's name has a lone surrogate.
 fn owned(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }

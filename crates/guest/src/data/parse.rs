@@ -1,9 +1,10 @@
 //! JSON text into the sandbox: small text at once, larger text as lazy records.
 
 use rquickjs::{Ctx, Value};
+use toolgate_wire::limits::MAX_JSON_DEPTH;
 
 use super::exotic::Text;
-use super::lazy::scan::{Fault, MAX_DEPTH, expect_end, skip_space, skip_value};
+use super::lazy::scan::{Fault, expect_end, skip_space, skip_value};
 use super::realm::Realm;
 
 /// Text shorter than this is parsed at once: being lazy begins to win between 100 and 300 bytes.
@@ -33,7 +34,7 @@ impl From<Fault> for ParseError {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Syntax(at) => Self::Syntax { at },
-            Fault::Depth => Self::TooDeep { limit: MAX_DEPTH },
+            Fault::Depth => Self::TooDeep { limit: MAX_JSON_DEPTH },
         }
     }
 }

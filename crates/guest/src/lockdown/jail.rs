@@ -1,9 +1,8 @@
 //! The jail of a program that is not ours: a stock `deno`, started as a V8 worker.
 //!
-//! It needs threads, executable memory and its own files, so its jail is wider than a fork's: reading
-//! is confined by landlock to the program and the system's libraries, nothing can be written, and the
-//! filter knows no socket, no ptrace, no new process and no execution but of an open descriptor.
-//! What it does not do is set one run's own limits: the process is started before its run is known.
+//! It needs threads, executable memory and its libraries, so its jail allows more than a worker's: landlock permits reading
+//! the program and the system's libraries and no writing, and the filter has no socket, no ptrace, no new process and no
+//! execution but of an open descriptor. It does not set one run's limits: the process starts before its run is known.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
@@ -21,64 +20,71 @@ use toolgate_wire::frame::Layers;
 
 use super::Without;
 use super::linux::{
-    die_with_parent, equal, landlock_version, limit, masked, own_namespaces, prctl, private_user, process_id, rules,
+    die_with_parent, drop_bounding_set, drop_capabilities, equal, landlock_version, limit, masked, own_namespaces,
+    prctl, prefer_for_oom_kill, private_user, rules,
 };
+use super::root;
 
 /// Where a program's libraries are, and the loader's index of them.
-const LIBRARIES: [&str; 6] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"];
+pub(super) const LIBRARIES: [&str; 6] =
+    ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"];
 
 /// Files that a V8 worker may have open at one time.
 const MAX_FILES: u64 = 128;
 
 /// A program to start in a jail, and its bounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Inmate {
+pub(crate) struct JailedProgram {
     /// The program.
     pub(crate) program: OsString,
-    /// What it is given; the layers that hold are added as the last.
+    /// Its arguments; the layers in force are added as the last.
     pub(crate) arguments: Vec<OsString>,
-    /// Bytes of private memory that it may ever have.
+    /// Its `RLIMIT_DATA`, in bytes.
     pub(crate) memory: u64,
 }
 
-/// Gives up everything but what the program needs, and becomes it. Comes back only with an error.
-pub(crate) fn enter(inmate: Inmate, without: Without) -> io::Error {
-    match become_inmate(inmate, without) {
+/// Gives up everything but what the program needs, and executes it. Returns only with an error.
+pub(crate) fn execute(jailed: JailedProgram, without: Without) -> io::Error {
+    match confine_and_execute(jailed, without) {
         Ok(never) => match never {},
         Err(error) => error,
     }
 }
 
-fn become_inmate(inmate: Inmate, without: Without) -> io::Result<std::convert::Infallible> {
-    let program = open_path(Path::new(&inmate.program))?;
+fn confine_and_execute(jailed: JailedProgram, without: Without) -> io::Result<std::convert::Infallible> {
+    let program = open_path(Path::new(&jailed.program))?;
     let libraries: Vec<_> = LIBRARIES.iter().filter_map(|path| PathFd::new(path).ok()).collect();
     close_others(&program)?;
-    limit_resources(inmate.memory);
+    prefer_for_oom_kill();
+    limit_resources(jailed.memory);
     let mut layers = Layers::default();
     if !without.namespaces {
         layers.namespaces = own_namespaces();
+        root::keep_only(Path::new(&jailed.program), layers.namespaces);
     }
+    drop_bounding_set();
     layers.private_user = private_user();
+    drop_capabilities();
     layers.no_new_privs = prctl(libc::PR_SET_NO_NEW_PRIVS, 1);
     die_with_parent();
     if !without.landlock {
         layers.landlock = landlock(&program, libraries);
     }
     layers.seccomp = !without.seccomp;
-    // Where the program is, and where it was started, is nothing that it needs to know.
+    // The working directory would tell where the host was started.
     std::env::set_current_dir("/")?;
     let mut arguments = vec![OsString::from("deno")];
-    arguments.extend(inmate.arguments);
-    arguments.push(spell(layers).into());
+    arguments.extend(jailed.arguments);
+    arguments.push(flags_of(layers).into());
     let arguments = arguments.iter().map(|text| CString::new(text.as_bytes())).collect::<Result<Vec<_>, _>>()?;
     if layers.seccomp {
         filter().ok_or_else(|| io::Error::other("no filter for this machine"))?.apply()?;
     }
-    Err(execute(&program, &arguments))
+    Err(execute_descriptor(&program, &arguments))
 }
 
 /// Five flags in the order of the frame, then the version of landlock.
-fn spell(layers: Layers) -> String {
+fn flags_of(layers: Layers) -> String {
     let flags = [layers.seccomp, layers.no_new_privs, layers.no_exec_memory, layers.namespaces, layers.private_user];
     let mut text: String = flags.iter().map(|flag| if *flag { '1' } else { '0' }).collect();
     text.push_str(&layers.landlock.to_string());
@@ -87,7 +93,7 @@ fn spell(layers: Layers) -> String {
 
 fn open_path(path: &Path) -> io::Result<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: the path is a C string that outlives the call; the new descriptor is owned by nobody else.
+    // SAFETY: the path is a C string that outlives the call; nothing else owns the new descriptor.
     unsafe {
         match libc::open(path.as_ptr(), libc::O_PATH | libc::O_CLOEXEC) {
             -1 => Err(io::Error::last_os_error()),
@@ -96,7 +102,7 @@ fn open_path(path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Marks everything but the standard three for closing: what an embedder left open does not get through.
+/// Sets close-on-exec on all descriptors but the standard three: an embedder may have left some open.
 fn close_others(program: &OwnedFd) -> io::Result<()> {
     debug_assert!(program.as_raw_fd() > 2);
     // SAFETY: marks descriptors only; nothing is closed before the program is executed.
@@ -137,48 +143,53 @@ fn restrict(program: &OwnedFd, libraries: Vec<PathFd>) -> Result<bool, landlock:
     Ok(rules.restrict_self()?.ruleset != RulesetStatus::NotEnforced)
 }
 
-struct Filters {
-    refused: BpfProgram,
-    allowed: BpfProgram,
-}
+/// Each answers for the calls that the others let through.
+struct Filters([BpfProgram; 3]);
 
 impl Filters {
     fn apply(&self) -> io::Result<()> {
-        seccompiler::apply_filter(&self.refused).map_err(io::Error::other)?;
-        seccompiler::apply_filter(&self.allowed).map_err(io::Error::other)
+        self.0.iter().try_for_each(|filter| seccompiler::apply_filter(filter).map_err(io::Error::other))
     }
 }
 
-/// Whatever is not on the list fails with EPERM: a stock program asks for things that it can do without.
+/// Calls that are not listed fail with EPERM instead of killing: a stock program tries some that it can do without.
 fn filter() -> Option<Filters> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
     let listed = SeccompFilter::new(allowed(), SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow, arch);
-    // The flags of `clone3` are in memory, which no filter sees; without it the C library uses `clone`.
-    let hidden = SeccompFilter::new(
-        BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
-        SeccompAction::Allow,
-        SeccompAction::Errno(libc::ENOSYS as u32),
-        arch,
-    );
-    Some(Filters { refused: hidden.ok()?.try_into().ok()?, allowed: listed.ok()?.try_into().ok()? })
+    let answered = |calls: &[i64], errno: libc::c_int| {
+        let calls = calls.iter().map(|call| (*call, Vec::new())).collect();
+        SeccompFilter::new(calls, SeccompAction::Allow, SeccompAction::Errno(errno as u32), arch)
+    };
+    let programs = [answered(&MISSING, libc::ENOSYS), answered(&ZERO, 0), listed];
+    let [missing, zero, listed] = programs.map(|filter| BpfProgram::try_from(filter.ok()?).ok());
+    Some(Filters([missing?, zero?, listed?]))
 }
+
+/// Calls that this kernel seems not to have. The flags of `clone3` are in memory, which no filter sees; without it the C
+/// library uses `clone`. `sysinfo` tells of the machine. So does `uname`, but V8 does not start without it: the host's name is
+/// replaced in it where namespaces are permitted, the kernel's version stays.
+const MISSING: [i64; 2] = [libc::SYS_clone3, libc::SYS_sysinfo];
+
+/// Calls whose answer is zero: the numbers of this process and its parent. `gettid` tells, since V8 knows its threads by it.
+const ZERO: [i64; 2] = [libc::SYS_getpid, libc::SYS_getppid];
 
 fn allowed() -> BTreeMap<i64, Vec<SeccompRule>> {
     let thread = libc::CLONE_THREAD as u64;
     let mut calls: BTreeMap<i64, Vec<SeccompRule>> = ANY.iter().map(|call| (*call, Vec::new())).collect();
     calls.extend([
         (libc::SYS_clone, rules(vec![masked(0, thread, thread)])),
-        // Allowed here, so that the other filter's answer is the one that counts.
-        (libc::SYS_clone3, Vec::new()),
+        // Shared memory is not counted by `RLIMIT_DATA`.
+        (libc::SYS_mmap, rules(vec![masked(3, libc::MAP_TYPE as u64, libc::MAP_PRIVATE as u64)])),
         (libc::SYS_execveat, rules(vec![equal(4, libc::AT_EMPTY_PATH as u64)])),
         (libc::SYS_socketpair, rules(vec![equal(0, libc::AF_UNIX as u64)])),
         (libc::SYS_prlimit64, rules(vec![equal(2, 0)])),
-        (libc::SYS_tgkill, rules(vec![equal(0, u64::from(process_id()))])),
         (
             libc::SYS_prctl,
             [libc::PR_SET_NAME, PR_SET_VMA].iter().flat_map(|name| rules(vec![equal(0, *name as u64)])).collect(),
         ),
     ]);
+    // Allowed here, so that the other filters' answers are the ones that count.
+    calls.extend(MISSING.iter().chain(&ZERO).map(|call| (*call, Vec::new())));
     calls
 }
 
@@ -208,8 +219,6 @@ const ANY: &[i64] = &[
     libc::SYS_getegid,
     libc::SYS_geteuid,
     libc::SYS_getgid,
-    libc::SYS_getpid,
-    libc::SYS_getppid,
     libc::SYS_getrandom,
     libc::SYS_gettid,
     libc::SYS_getuid,
@@ -218,7 +227,6 @@ const ANY: &[i64] = &[
     libc::SYS_madvise,
     libc::SYS_membarrier,
     libc::SYS_mincore,
-    libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_mremap,
     libc::SYS_munmap,
@@ -247,7 +255,6 @@ const ANY: &[i64] = &[
     libc::SYS_set_tid_address,
     libc::SYS_sigaltstack,
     libc::SYS_statx,
-    libc::SYS_sysinfo,
     libc::SYS_uname,
     libc::SYS_write,
     libc::SYS_writev,
@@ -269,8 +276,8 @@ const ANY: &[i64] = &[
     libc::SYS_stat,
 ];
 
-/// Executes the open program with an environment of three fixed variables; comes back with the reason why not.
-fn execute(program: &OwnedFd, arguments: &[CString]) -> io::Error {
+/// Executes the open program with an environment of three fixed variables; returns the error.
+fn execute_descriptor(program: &OwnedFd, arguments: &[CString]) -> io::Error {
     let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|text| text.as_ptr()).collect();
     pointers.push(std::ptr::null());
     // No cache directory can be made below a file, so there is none, whatever else holds.

@@ -1,6 +1,7 @@
 //! The layers, on Linux.
 
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -12,9 +13,9 @@ use toolgate_wire::Limits;
 use toolgate_wire::frame::Layers;
 use toolgate_wire::limits::MAX_ARGUMENTS;
 
-use super::Without;
+use super::{Without, root};
 
-/// The descriptor that a worker has: its socket, and nothing else.
+/// The one descriptor of a worker: its socket.
 pub const SOCKET: RawFd = 0;
 
 /// The first of the user ids that workers of root take; nothing else on a usual system has one of these.
@@ -23,7 +24,7 @@ const FIRST_PRIVATE_USER: u32 = 2_000_000_000;
 /// What no run may exceed, whatever its own limits say.
 const MAX_ADDRESS_SPACE: u64 = 3 * 1024 * 1024 * 1024;
 
-/// Longer than any run may take, waiting for one included.
+/// More than any run may take, idle time before it included.
 const MAX_CPU_SECONDS: u64 = 700;
 
 /// Room beyond a run's own limit for the interpreter's code, stacks and buffers.
@@ -32,29 +33,33 @@ const MEMORY_SLACK: u64 = 48 * 1024 * 1024;
 /// How a zygote forks: the new process becomes its sibling.
 const FORK: libc::c_int = libc::CLONE_PARENT | libc::SIGCHLD;
 
-/// The filter that a fork puts on over its zygote's.
+/// The filter that a fork adds to its zygote's.
 pub struct Filter(BpfProgram);
 
-/// Gives up what no fork shall have: privileges, files, network, descriptors, core dumps, most system calls.
+/// Gives up what no fork may have: privileges, files, network, descriptors, core dumps, most system calls.
 ///
-/// Called once, in the zygote, while it is single-threaded. Says which layers hold, and gives what a fork adds to them.
-pub fn settle(without: Without) -> (Layers, Option<Filter>) {
+/// Called once, in the zygote, while it is single-threaded. Returns the layers in force and the filter that forks add.
+pub fn lock_down_zygote(without: Without) -> (Layers, Option<Filter>) {
     let mut layers = Layers::default();
     die_with_parent();
+    prefer_for_oom_kill();
     limit_resources();
     if !without.namespaces {
         layers.namespaces = own_namespaces();
+        root::empty(layers.namespaces);
     }
+    drop_bounding_set();
     layers.private_user = private_user();
+    drop_capabilities();
     layers.no_new_privs = prctl(libc::PR_SET_NO_NEW_PRIVS, 1);
     layers.no_exec_memory = prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN);
     prctl(libc::PR_SET_DUMPABLE, 0);
-    // A change of user clears the wish, so it is made again.
+    // `setresuid` clears `PR_SET_PDEATHSIG`, so set it again.
     die_with_parent();
     if !without.landlock {
         layers.landlock = landlock();
     }
-    let filter = if without.seccomp { None } else { keep_to_forking() };
+    let filter = if without.seccomp { None } else { restrict_to_forking() };
     (layers, filter)
 }
 
@@ -70,10 +75,10 @@ pub fn limit_run(limits: &Limits) {
     limit(libc::RLIMIT_CPU, limits.wall.as_secs() + 2);
 }
 
-/// Gives up the rest: every descriptor but the socket, and the system calls that made this fork.
+/// Gives up the rest: every descriptor but the socket, and the system calls that forking takes.
 ///
-/// Called in each fork before it reads anything. Without a filter it says so, and the host sends no program.
-pub fn seal(socket: OwnedFd, filter: Option<&Filter>, layers: &mut Layers) -> io::Result<()> {
+/// Called in each fork before it reads anything. Without a filter `layers` reports none, and the host sends no program.
+pub fn lock_down_worker(socket: OwnedFd, filter: Option<&Filter>, layers: &mut Layers) -> io::Result<()> {
     die_with_parent();
     keep_only(socket)?;
     if let Some(filter) = filter {
@@ -118,12 +123,59 @@ pub(super) fn limit(resource: libc::__rlimit_resource_t, value: u64) {
 
 /// A network, IPC and host name of its own. An extra layer: many systems refuse it.
 pub(super) fn own_namespaces() -> bool {
+    const HOST_NAME: &CStr = c"toolgate";
     let spaces = libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
-    // SAFETY: unshare takes flags only; the process is single-threaded.
-    unsafe { libc::unshare(spaces) == 0 || libc::unshare(libc::CLONE_NEWUSER | spaces) == 0 }
+    // SAFETY: these calls take plain numbers; the process is single-threaded.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    // SAFETY: as above.
+    let own = unsafe {
+        libc::unshare(spaces) == 0 || {
+            let own = libc::unshare(libc::CLONE_NEWUSER | spaces) == 0;
+            keep_user(own, user, group);
+            own
+        }
+    };
+    if own {
+        // SAFETY: the name is a text as long as is said.
+        unsafe { libc::sethostname(HOST_NAME.as_ptr(), HOST_NAME.count_bytes()) };
+    }
+    own
 }
 
-/// As root: a user that owns nothing. Otherwise the user stays, and the other layers hold.
+/// Has the user keep its number in its new user namespace: without one it could make no file in a root of its own.
+fn keep_user(own: bool, user: u32, group: u32) {
+    if own {
+        let _ = std::fs::write("/proc/self/setgroups", "deny");
+        let _ = std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"));
+        let _ = std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"));
+    }
+}
+
+/// Has the kernel end this process and its forks before the host when memory runs out.
+pub(super) fn prefer_for_oom_kill() {
+    const MAX_OOM_SCORE: &str = "1000";
+    // Where /proc is not mounted, the kernel decides by size alone.
+    let _ = std::fs::write("/proc/self/oom_score_adj", MAX_OOM_SCORE);
+}
+
+/// No program that is executed later can have a capability, whatever its file says.
+pub(super) fn drop_bounding_set() {
+    const HIGHEST_CAPABILITY: libc::c_ulong = 63;
+    // The kernel refuses numbers past the last that it knows.
+    (0..=HIGHEST_CAPABILITY).take_while(|capability| prctl(libc::PR_CAPBSET_DROP, *capability)).for_each(drop);
+}
+
+/// Gives up every capability: a new user namespace gives its first process all of them.
+pub(super) fn drop_capabilities() {
+    const VERSION_3: u32 = 0x2008_0522;
+    let header: [u32; 2] = [VERSION_3, 0];
+    let none = [0_u32; 6];
+    prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong);
+    // SAFETY: this version's header is two words and its data six; both outlive the call, which only reads them.
+    unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
+}
+
+/// As root: changes to a user id that owns nothing. Otherwise the user stays, and the other layers hold.
 pub(super) fn private_user() -> bool {
     // SAFETY: these calls take plain numbers; setgroups reads no list when its length is zero.
     unsafe {
@@ -160,7 +212,7 @@ pub fn landlock_version() -> u32 {
     u32::try_from(version).unwrap_or(0)
 }
 
-/// Moves the socket to its place and closes everything else.
+/// Moves the socket to descriptor 0 and closes all others.
 fn keep_only(socket: OwnedFd) -> io::Result<()> {
     // SAFETY: plain descriptor numbers; nothing else in this single-threaded process uses a
     // descriptor, and `socket` is forgotten below rather than closed twice.
@@ -181,11 +233,11 @@ fn keep_only(socket: OwnedFd) -> io::Result<()> {
 /// System calls by number, each with what its arguments must be.
 type Calls = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Has the zygote do nothing any more but what a worker may do, and fork. Gives the filter that takes the latter away.
+/// Restricts the zygote to the calls of a worker and those that forking takes. Returns the filter that denies the latter.
 ///
-/// Two filters, since each one costs: that of a fork has a few lines to compile, and to be tried on the few
-/// calls that are left, where an allow-list would be tried on all that there are.
-fn keep_to_forking() -> Option<Filter> {
+/// Two filters, since installing one costs each fork: the fork's own is a short list of denials, where an allow-list would be
+/// compiled and checked against every system call number.
+fn restrict_to_forking() -> Option<Filter> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
     let forking = forking_calls();
     let denied: Calls = forking.keys().map(|call| (*call, Vec::new())).collect();
@@ -197,25 +249,35 @@ fn keep_to_forking() -> Option<Filter> {
     Some(worker)
 }
 
-/// The allow-list: reading and writing the socket, anonymous memory, its own limits, the clock, the end.
+/// The allow-list: reading and writing the socket, private memory, its own limits, the clock, the end.
 ///
-/// Everything else kills the process. Nothing on it opens, connects, executes or forks.
+/// Everything else kills the process. Nothing on it opens, connects, executes or forks. Arguments are as narrow as what
+/// the C library's allocator, the clock and [`limit_run`] use.
 fn worker_calls() -> Calls {
     let any = Vec::new;
     let on_socket = || rules(vec![equal(0, SOCKET as u64)]);
-    let anonymous =
-        vec![masked(2, libc::PROT_EXEC as u64, 0), masked(3, libc::MAP_ANONYMOUS as u64, libc::MAP_ANONYMOUS as u64)];
+    let one_of = |argument, numbers: &[libc::c_int]| {
+        numbers.iter().flat_map(|number| rules(vec![number_is(argument, *number)])).collect::<Vec<_>>()
+    };
     BTreeMap::from([
         (libc::SYS_read, on_socket()),
         (libc::SYS_write, on_socket()),
-        (libc::SYS_mmap, rules(anonymous)),
-        (libc::SYS_mremap, any()),
+        (libc::SYS_mmap, rules(private_memory())),
+        // To where the kernel likes: a fixed place could be that of code.
+        (libc::SYS_mremap, rules(vec![equal(3, libc::MREMAP_MAYMOVE as u64)])),
         (libc::SYS_munmap, any()),
         (libc::SYS_brk, any()),
-        (libc::SYS_madvise, any()),
+        (libc::SYS_madvise, one_of(2, &[libc::MADV_DONTNEED, libc::MADV_FREE])),
         // Of itself only, where limits can be lowered and never raised.
-        (libc::SYS_prlimit64, rules(vec![equal(0, 0)])),
-        (libc::SYS_clock_gettime, any()),
+        (
+            libc::SYS_prlimit64,
+            [libc::RLIMIT_DATA, libc::RLIMIT_CPU]
+                .iter()
+                .flat_map(|resource| rules(vec![equal(0, 0), number_is(1, *resource as libc::c_int), equal(3, 0)]))
+                .collect(),
+        ),
+        // Negative numbers are clocks of other processes.
+        (libc::SYS_clock_gettime, one_of(0, &[libc::CLOCK_MONOTONIC, libc::CLOCK_THREAD_CPUTIME_ID])),
         (libc::SYS_exit_group, any()),
         (libc::SYS_exit, any()),
         (libc::SYS_rt_sigreturn, any()),
@@ -223,11 +285,22 @@ fn worker_calls() -> Calls {
     ])
 }
 
-/// What brings a worker into the world, from the order on the control socket to its seal. None is on the allow-list.
+/// What a mapping must be: read and written, of no file, shared with no process, at a place of the kernel's choice. Shared
+/// memory is not counted by `RLIMIT_DATA`. An allocator may leave it unreserved.
+fn private_memory() -> Vec<SeccompCondition> {
+    let optional = libc::MAP_NORESERVE as u64;
+    vec![
+        equal(2, (libc::PROT_READ | libc::PROT_WRITE) as u64),
+        masked(3, !optional, (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64),
+        number_is(4, -1),
+    ]
+}
+
+/// What forking takes, from the message on the control socket to the worker's own filter. None is on the allow-list.
 fn forking_calls() -> Calls {
     let any = Vec::new;
     let only = |argument, number| rules(vec![number_is(argument, number)]);
-    let until_the_parent_dies = only(0, libc::PR_SET_PDEATHSIG);
+    let until_the_parent_dies = rules(vec![number_is(0, libc::PR_SET_PDEATHSIG), equal(1, libc::SIGKILL as u64)]);
     let without_new_privileges = only(0, libc::PR_SET_NO_NEW_PRIVS);
     BTreeMap::from([
         (libc::SYS_recvmsg, only(0, SOCKET)),
@@ -255,9 +328,9 @@ pub(super) fn masked(argument: u8, mask: u64, value: u64) -> SeccompCondition {
     condition(argument, SeccompCmpOp::MaskedEq(mask), value)
 }
 
-/// Of an argument that the kernel reads 32 bits of; what a caller leaves in the others may be anything.
+/// For an argument of which the kernel reads 32 bits; the upper ones may hold anything.
 fn number_is(argument: u8, value: libc::c_int) -> SeccompCondition {
-    made(SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value as u64))
+    made(SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(value as u32)))
 }
 
 fn condition(argument: u8, op: SeccompCmpOp, value: u64) -> SeccompCondition {
@@ -293,21 +366,21 @@ pub fn control_socket() -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(0) }
 }
 
-/// Closes what an embedder may have left open for its children, fixes the time zone, lets signals be what they are.
-pub fn shed_inheritance() {
+/// Closes descriptors that an embedder left open, sets the time zone to UTC, resets signal handlers.
+pub fn reset_inherited_state() {
     // SAFETY: single-threaded; descriptors above the control socket are used by nothing here, and
     // the environment is read by no other thread.
     unsafe {
         libc::syscall(libc::SYS_close_range, 1u32, u32::MAX, 0);
         libc::setenv(c"TZ".as_ptr(), c"UTC0".as_ptr(), 1);
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-        // A crash must end a worker as what it is: the runtime's own handler makes calls that the filter kills for.
+        // A crash must end a worker by its own signal: Rust's handler makes calls that the filter kills for.
         libc::signal(libc::SIGSEGV, libc::SIG_DFL);
         libc::signal(libc::SIGBUS, libc::SIG_DFL);
     }
 }
 
-/// The process id.
+/// The id of this process.
 pub fn process_id() -> u32 {
     std::process::id()
 }
@@ -323,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_forking_takes_is_nothing_that_a_worker_needs() {
+    fn the_calls_of_forking_and_of_a_worker_are_disjoint() {
         let (worker, forking) = (worker_calls(), forking_calls());
         assert!(forking.keys().all(|call| !worker.contains_key(call)), "the second filter would take it from workers");
     }

@@ -1,13 +1,20 @@
 //! What a process gives up before it reads one byte of guest code.
 //!
-//! The zygote gives up what all its forks shall lack and still can fork ([`settle`]); each fork
-//! then gives up the rest ([`seal`]). Nothing given up comes back. This module and what it calls
-//! is where the guest crate talks to the kernel; everything platform-specific is in one file.
+//! The zygote gives up what no fork may have, and can still fork ([`lock_down_zygote`]); each fork then gives up the rest
+//! ([`lock_down_worker`]). Nothing given up comes back.
+//!
+//! # Layout
+//! - `linux`: the layers of zygote and workers
+//! - `root`: another root directory
+//! - `jail`: the layers of a program that is not ours
+//! - `other`: platforms without them
 
 #[cfg(target_os = "linux")]
 pub(crate) mod jail;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(target_os = "linux")]
+mod root;
 #[cfg(target_os = "linux")]
 pub use linux::*;
 
@@ -16,7 +23,7 @@ mod other;
 #[cfg(not(target_os = "linux"))]
 pub use other::*;
 
-/// Layers that a test or a diagnosis wants left off.
+/// Layers that are left off for a test or a diagnosis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Without {
     /// No landlock.
@@ -44,8 +51,8 @@ impl Without {
 /// Processor time of this thread, which in a worker is the whole process.
 pub fn cpu_time() -> std::time::Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place for the answer. Plain libc: cleverer wrappers make system
-    // calls of their own on first use, which the filter does not allow.
+    // SAFETY: `time` is a valid place for the answer. Plain libc: other wrappers make system calls
+    // of their own on first use, which the filter does not allow.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -246,32 +246,32 @@
     if (indent !== "") text = indent + p.replaceAll(text, "\n", `\n${indent}`);
     native.log(stream, p.toWellFormed(text));
   };
-  const [OUT, ERR] = [0, 1];
+  const { STDOUT, STDERR } = native.constants.tags;
   const counts = new p.Map();
   const label = (name) => (name === undefined ? "default" : `${name}`);
 
   define("console", methods({}, {
-    log(...args) { print(OUT, args); },
-    info(...args) { print(OUT, args); },
-    debug(...args) { print(OUT, args); },
-    dir(value) { print(OUT, [value]); },
-    table(value) { print(OUT, [value]); },
-    warn(...args) { print(ERR, args); },
-    error(...args) { print(ERR, args); },
-    trace(...args) { print(ERR, ["Trace:", ...args]); },
-    assert(condition, ...args) { if (!condition) print(ERR, ["Assertion failed", ...args]); },
-    group(...args) { if (args.length > 0) print(OUT, args); if (indent.length < 40) indent += "  "; },
+    log(...args) { print(STDOUT, args); },
+    info(...args) { print(STDOUT, args); },
+    debug(...args) { print(STDOUT, args); },
+    dir(value) { print(STDOUT, [value]); },
+    table(value) { print(STDOUT, [value]); },
+    warn(...args) { print(STDERR, args); },
+    error(...args) { print(STDERR, args); },
+    trace(...args) { print(STDERR, ["Trace:", ...args]); },
+    assert(condition, ...args) { if (!condition) print(STDERR, ["Assertion failed", ...args]); },
+    group(...args) { if (args.length > 0) print(STDOUT, args); if (indent.length < 40) indent += "  "; },
     groupEnd() { indent = p.slice(indent, 2); },
     count(name) {
       const key = label(name);
       const n = (p.mapGet(counts, key) ?? 0) + 1;
       p.mapSet(counts, key, n);
-      print(OUT, [`${key}: ${n}`]);
+      print(STDOUT, [`${key}: ${n}`]);
     },
     countReset(name) { p.mapDelete(counts, label(name)); },
     time() {},
-    timeEnd(name) { print(OUT, [`${label(name)}: there is no stopwatch in the sandbox`]); },
-    timeLog(name) { print(OUT, [`${label(name)}: there is no stopwatch in the sandbox`]); },
+    timeEnd(name) { print(STDOUT, [`${label(name)}: there is no stopwatch in the sandbox`]); },
+    timeLog(name) { print(STDOUT, [`${label(name)}: there is no stopwatch in the sandbox`]); },
   }));
 
   return { show };

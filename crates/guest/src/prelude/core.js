@@ -1,8 +1,7 @@
 // The trusted part of every sandbox, evaluated once before any guest code exists.
 //
-// It takes what it needs of the built-ins while they are still the built-ins: whatever a program
-// later does to Array.prototype or JSON, it does to itself. Nothing here is a security boundary;
-// that is the process around it.
+// It captures the built-ins that it needs, so that what a program later does to Array.prototype or JSON affects the program
+// only. Nothing here is a security boundary; that is the process around it.
 (function (native) {
   const { call: callMethod, bind } = Function.prototype;
   const uncurry = bind.bind(callMethod);
@@ -18,8 +17,8 @@
       return false;
     }
   };
-  // An error's stack is kept by the interpreter, behind an accessor of the prototype or of the error itself;
-  // another property of that name goes before it.
+  // The interpreter keeps an error's stack behind an accessor of the prototype or of the error itself; an own property of that
+  // name shadows it.
   const accessor = getOwnPropertyDescriptor(Error.prototype, "stack") ?? getOwnPropertyDescriptor(new Error(), "stack");
   const stackGetter = accessor?.get;
   const stackOf = (error) => {
@@ -38,6 +37,7 @@
     keys: Object.keys,
     ownKeys: Reflect.ownKeys,
     apply,
+    uncurry,
     construct: Reflect.construct,
     prototypeOf: Object.getPrototypeOf,
     set: Reflect.set,
@@ -71,12 +71,16 @@
   const define = (name, value) =>
     p.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
 
-  // What no profile has. SharedArrayBuffer and Atomics make clocks; performance is one.
+  // No profile has these. SharedArrayBuffer with Atomics gives a precise clock, as does performance.
   for (const name of ["performance", "SharedArrayBuffer", "Atomics", "WebAssembly", "navigator"]) {
     delete globalThis[name];
   }
 
-  // The clock stands still between messages from the host, and random numbers come from the run's seed.
+  // Without its setter no program gets call sites: `getFunction` of one is a function of this prelude, which takes names and
+  // arguments unchecked. On V8 the property is fixed, and stays.
+  p.Reflect.deleteProperty(Error, "prepareStackTrace");
+
+  // The clock changes only with messages from the host, and random numbers come from the run's seed.
   const HostDate = Date;
   const FixedDate = function Date(...parts) {
     if (new.target === undefined) return new HostDate(native.now()).toString();

@@ -12,7 +12,7 @@
     return id;
   };
 
-  // A repeating timer keeps the number it was given, whatever the host calls its next round.
+  // The host numbers each round of a repeating timer; the program keeps the first number.
   const disarm = (id) => {
     const timer = p.mapGet(timers, id);
     if (timer === undefined) return;
@@ -46,14 +46,14 @@
     sleep,
   };
 
-  // Where the program stood when it called `below`: the failure of a call belongs to that line.
-  // Each frame is written out, which is a good part of what a call costs, so only a few are.
-  const FRAMES = 4;
-  const standing = (below) => {
+  // The stack of the program's call of `below`, for the error that the call may fail with.
+  // Formatting frames is a large part of what a call costs, so there are only a few.
+  const MAX_FRAMES = 4;
+  const stackAbove = (below) => {
     const limit = p.Error.stackTraceLimit;
     const site = {};
-    // It may be frozen; then it stays what it is.
-    p.set(p.Error, "stackTraceLimit", FRAMES);
+    // Where `Error` is frozen, the limit stays as it is.
+    p.set(p.Error, "stackTraceLimit", MAX_FRAMES);
     p.captureStackTrace(site, below);
     p.set(p.Error, "stackTraceLimit", limit);
     return site;
@@ -62,7 +62,7 @@
   // `made` is the function that the program called.
   const call = (made, backend, name, args, failure) =>
     new p.Promise((resolve, reject) => {
-      const site = standing(made);
+      const site = stackAbove(made);
       const id = native.call(backend, name, args);
       p.mapSet(calls, id, { resolve, reject, failure, site });
     });

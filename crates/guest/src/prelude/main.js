@@ -1,5 +1,5 @@
-// Sets the stage for one run and tells how it failed.
-(function ({ p, define }, { show }, { settle, fire, timers }, { toolGlobals, nameBackends, installFunctions, rehearse }, { web }) {
+// Installs the globals of one run and describes what it threw.
+(function ({ p, define }, { show }, { settle, fire, timers }, { toolGlobals, nameBackends, installFunctions, warmUpTool }, { web }) {
   const errorToString = Error.prototype.toString;
   const deepFreeze = (value) => {
     if (value === null || typeof value !== "object") return value;
@@ -8,8 +8,8 @@
     return p.freeze(value);
   };
 
-  // Most runs are chains with tools: everything is there from the start, and taken away from runs that lack it.
-  // What is taken away is kept here, since freeing it would take a run longer.
+  // Most runs are chains with tools: everything is installed before the fork, and deleted for runs without it.
+  // Deleted values stay referenced here, since freeing them takes longer.
   const install = (globals) => {
     const names = p.keys(globals);
     for (let i = 0; i < names.length; i++) define(names[i], globals[names[i]]);
@@ -31,7 +31,7 @@
     }
   };
 
-  // What was thrown, as [message, stack]. The value may be anything and may fight back.
+  // What was thrown, as [message, stack]. The value may be anything, and may throw when it is read.
   const describe = (thrown) => {
     try {
       if (!p.isError(thrown)) return [`thrown: ${p.slice(p.toWellFormed(show(thrown)), 0, 4000)}`, ""];
@@ -42,5 +42,8 @@
     }
   };
 
-  return { begin, settle, fire, describe, rehearse };
+  const syntaxError = SyntaxError.prototype;
+  const isSyntaxError = (thrown) => p.isError(thrown) && p.prototypeOf(thrown) === syntaxError;
+
+  return { begin, settle, fire, describe, isSyntaxError, warmUpTool };
 })

@@ -1,7 +1,6 @@
 // Backends as objects, host functions as functions, introspection.
 //
-// Nothing is known in advance: a backend's tools are asked for when it is first touched, so a run
-// costs the same with ten tools or ten thousand.
+// Tools are looked up on first use, so a run costs the same with ten of them or ten thousand.
 (function ({ native, p, methods, define }, { call }) {
   const objectPrototype = p.Object.prototype;
 
@@ -34,7 +33,7 @@
     return call(invoke, backend, tool, json, failure);
   };
 
-  // There may be hundreds of these: the literal names the function, and it captures as little as it can.
+  // There may be hundreds of these, so each captures little; the literal gives the function its name.
   const toolFunction = (backend, tool) => {
     const { [tool]: invoke } = { [tool]: (...args) => callTool(invoke, backend, tool, args) };
     return invoke;
@@ -42,8 +41,8 @@
 
   const refuse = (message) => p.Promise.reject(new p.TypeError(message));
 
-  // A backend is a frozen object of its functions. Each is made when it is first used, since a program uses a few of
-  // hundreds; all are made as soon as somebody looks at more than one. Proxies call these with what they keep:
+  // A backend is a frozen object of its functions. A function is made when its property is first read, since a program uses
+  // a few of hundreds; all are made for every other operation, such as listing the keys. The handler of the Proxy is `this`:
   // `named` has the functions by the tools' names, `spelled` by what the program wrote.
   const functionOf = (kept, tool) => (kept.named[tool] ??= toolFunction(kept.backend, tool));
   const fill = (kept, object) => {
@@ -64,7 +63,7 @@
       fill(this, args[0]);
       return p.apply(operation, undefined, args);
     };
-  const unfolding = {
+  const backendHandler = {
     __proto__: null,
     get(object, key) {
       if (typeof key !== "string") return undefined;
@@ -84,13 +83,13 @@
     setPrototypeOf: filledFirst(Reflect.setPrototypeOf),
   };
   const backendObject = (backend) => {
-    const kept = { __proto__: unfolding, backend, isFilled: false, named: { __proto__: null }, spelled: { __proto__: null } };
+    const kept = { __proto__: backendHandler, backend, isFilled: false, named: { __proto__: null }, spelled: { __proto__: null } };
     return new p.Proxy(p.create(null), kept);
   };
 
-  const [BACKEND, INTERFACE_OF, BACKENDS, GLOBAL, INTERFACE] = [0, 1, 2, 3, 4];
+  const { ASK_BACKEND, ASK_INTERFACE_OF, ASK_BACKENDS, ASK_GLOBAL, ASK_INTERFACE } = native.constants.tags;
 
-  // One object a backend, whatever it is called by.
+  // One object for each backend, whichever spelling it is found by.
   const objects = { __proto__: null };
   const lookOnce = (question) => {
     const known = { __proto__: null };
@@ -100,11 +99,11 @@
     };
     return (spelling) => (known[spelling] ??= look(spelling)) || undefined;
   };
-  const backend = lookOnce(BACKEND);
-  const globalBackend = lookOnce(GLOBAL);
+  const backend = lookOnce(ASK_BACKEND);
+  const globalBackend = lookOnce(ASK_GLOBAL);
 
   let names;
-  const backendNames = () => (names ??= native.ask(BACKENDS, ""));
+  const backendNames = () => (names ??= native.ask(ASK_BACKENDS, ""));
 
   // An object whose properties are looked up when they are read.
   const lazy = (read, list) =>
@@ -129,12 +128,12 @@
     return list;
   };
 
-  const toolInterface = (name) => native.ask(INTERFACE_OF, p.toWellFormed(`${name}`)) ?? null;
+  const toolInterface = (name) => native.ask(ASK_INTERFACE_OF, p.toWellFormed(`${name}`)) ?? null;
 
   const interfacesOf = (spelling) => {
     const object = backend(spelling);
     if (object === undefined) return undefined;
-    const read = (tool) => (p.hasOwn(object, tool) ? (native.ask(INTERFACE, spelling, tool) ?? undefined) : undefined);
+    const read = (tool) => (p.hasOwn(object, tool) ? (native.ask(ASK_INTERFACE, spelling, tool) ?? undefined) : undefined);
     return lazy(read, () => p.keys(object));
   };
 
@@ -155,8 +154,8 @@
   const resolveGlobal = (name) => (p.hasOwn(objectPrototype, name) ? undefined : globalBackend(name));
   const nameBackends = () => native.resolveGlobals(resolveGlobal);
 
-  // The way to a tool, gone once before there is a program. Only the natives know of this backend, and they forget.
-  const rehearse = (spelling, tool) => backendObject(native.backend(GLOBAL, spelling))[tool];
+  // Looks a tool up once, before there is a program. Only the natives know this backend, and they drop it afterwards.
+  const warmUpTool = (spelling, tool) => backendObject(native.backend(ASK_GLOBAL, spelling))[tool];
 
   // Host functions take positional arguments; `api.fetch` is `fetch` under `api`.
   const hostFunction = (name) => {
@@ -193,5 +192,5 @@
     }
   };
 
-  return { toolGlobals, nameBackends, installFunctions, rehearse };
+  return { toolGlobals, nameBackends, installFunctions, warmUpTool };
 })

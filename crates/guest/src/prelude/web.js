@@ -1,15 +1,40 @@
 // The small part of the web platform that programs over data expect.
 (function ({ native, p, methods }) {
+  // Where the bytes of a view are, by the getters of the built-ins: a program may define properties of the same names.
+  const Bytes = Uint8Array;
+  const { isView } = ArrayBuffer;
+  const typedArray = p.prototypeOf(Bytes.prototype);
+  const setBytes = p.uncurry(typedArray.set);
+  const getters = (prototype) => {
+    const getter = (name) => p.uncurry(p.descriptor(prototype, name).get);
+    return { buffer: getter("buffer"), offset: getter("byteOffset"), length: getter("byteLength") };
+  };
+  const ofTypedArray = getters(typedArray);
+  const ofDataView = getters(DataView.prototype);
+  const typedArrayName = p.uncurry(p.descriptor(typedArray, Symbol.toStringTag).get);
+  const bytesOfView = (view) => {
+    const { buffer, offset, length } = typedArrayName(view) === undefined ? ofDataView : ofTypedArray;
+    return new Bytes(buffer(view), offset(view), length(view));
+  };
+  const byteLength = ofTypedArray.length;
+  const bufferLength = p.uncurry(p.descriptor(ArrayBuffer.prototype, "byteLength").get);
+  // The getter throws for everything but a buffer; of a list or a number the constructor would make bytes.
+  const bytesOfBuffer = (buffer) => new Bytes(buffer, 0, bufferLength(buffer));
+
   class TextEncoder {
     get encoding() { return "utf-8"; }
     encode(text = "") { return native.encodeUtf8(p.toWellFormed(`${text}`)); }
     encodeInto(text, target) {
       const whole = p.toWellFormed(`${text}`);
+      if (typedArrayName(target) !== "Uint8Array") throw new p.TypeError("encodeInto needs a Uint8Array to write to");
+      const room = byteLength(target);
       let [read, written] = [0, 0];
       for (const char of whole) {
         const bytes = native.encodeUtf8(char);
-        if (written + bytes.length > target.length) break;
-        for (let i = 0; i < bytes.length; i++) target[written++] = bytes[i];
+        const length = byteLength(bytes);
+        if (written + length > room) break;
+        setBytes(target, bytes, written);
+        written += length;
         read += char.length;
       }
       return { read, written };
@@ -30,10 +55,8 @@
     get encoding() { return "utf-8"; }
     get fatal() { return this.#fatal; }
     get ignoreBOM() { return this.#ignoreBom; }
-    decode(input = new Uint8Array(0)) {
-      const view = ArrayBuffer.isView(input)
-        ? new Uint8Array(input.buffer, input.byteOffset, input.byteLength)
-        : new Uint8Array(input);
+    decode(input = new Bytes(0)) {
+      const view = isView(input) ? bytesOfView(input) : bytesOfBuffer(input);
       const text = native.decodeUtf8(view, this.#fatal);
       if (text === undefined) throw new p.TypeError("the bytes are not valid UTF-8");
       return !this.#ignoreBom && p.charCodeAt(text, 0) === 0xfeff ? p.slice(text, 1) : text;
@@ -66,12 +89,12 @@
       const pairs = native.parseQuery(p.toWellFormed(p.charCodeAt(query, 0) === 63 ? p.slice(query, 1) : query));
       this.#pairs = p.parseJson(pairs);
     }
-    #touch() { if (this.#changed !== null) this.#changed(this.toString()); }
+    #notify() { if (this.#changed !== null) this.#changed(this.toString()); }
     get size() { return this.#pairs.length; }
-    append(name, value) { p.push(this.#pairs, [`${name}`, `${value}`]); this.#touch(); }
+    append(name, value) { p.push(this.#pairs, [`${name}`, `${value}`]); this.#notify(); }
     delete(name, value) {
       this.#pairs = this.#pairs.filter(([n, v]) => n !== `${name}` || (value !== undefined && v !== `${value}`));
-      this.#touch();
+      this.#notify();
     }
     get(name) { return this.#pairs.find(([n]) => n === `${name}`)?.[1] ?? null; }
     getAll(name) { return this.#pairs.filter(([n]) => n === `${name}`).map(([, v]) => v); }
@@ -83,9 +106,9 @@
       if (at < 0) return this.append(name, value);
       this.#pairs = this.#pairs.filter(([n], i) => i <= at || n !== `${name}`);
       this.#pairs[at][1] = `${value}`;
-      this.#touch();
+      this.#notify();
     }
-    sort() { this.#pairs.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)); this.#touch(); }
+    sort() { this.#pairs.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)); this.#notify(); }
     forEach(callback, self) { for (const [n, v] of this) p.apply(callback, self, [v, n, this]); }
     *entries() { for (const [n, v] of this.#pairs) yield [n, v]; }
     *keys() { for (const [n] of this.#pairs) yield n; }
@@ -148,12 +171,15 @@
     });
   }
 
+  const { MAX_RANDOM_BYTES } = native.constants.limits;
   const hex = (byte) => (byte < 16 ? "0" : "") + byte.toString(16);
   const crypto = methods({}, {
     getRandomValues(array) {
-      const bytes = new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
-      if (bytes.length > 65536) throw new p.RangeError("getRandomValues fills at most 65,536 bytes");
-      bytes.set(native.randomBytes(bytes.length));
+      if (!isView(array)) throw new p.TypeError("getRandomValues needs a typed array to fill");
+      const bytes = bytesOfView(array);
+      const length = byteLength(bytes);
+      if (length > MAX_RANDOM_BYTES) throw new p.RangeError("getRandomValues fills at most 65,536 bytes");
+      setBytes(bytes, native.randomBytes(length));
       return array;
     },
     randomUUID() {

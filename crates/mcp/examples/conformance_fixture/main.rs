@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use toolgate_mcp::server::{
-    Change, Completion, Fault, HttpOptions, Identity, News, PromptCall, RequestScope, ResourceCall, Service,
+    Change, ChangeNotice, Completion, Fault, HttpOptions, Identity, PromptCall, RequestScope, ResourceCall, Service,
     ServiceFuture, ToolCall, Watch, ready,
 };
 use toolgate_mcp::{InteractiveClient, Progress};
@@ -42,7 +42,7 @@ async fn main() -> std::io::Result<()> {
 }
 
 struct Fixture {
-    changes: broadcast::Sender<News>,
+    changes: broadcast::Sender<ChangeNotice>,
     /// Whether the list of tools is the other one of two.
     has_changed: AtomicBool,
 }
@@ -74,7 +74,7 @@ impl Service for Fixture {
                 }));
             }
             name if questions::TOOLS.contains(&name) => {
-                if let Some(question) = question(&call.name, call.partner.as_ref()) {
+                if let Some(question) = question(&call.name, call.interactive_client.as_ref()) {
                     return ready(question);
                 }
             }
@@ -111,7 +111,7 @@ impl Service for Fixture {
 
     fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
         if call.name == questions::PROMPT
-            && let Some(question) = question(&call.name, call.partner.as_ref())
+            && let Some(question) = question(&call.name, call.interactive_client.as_ref())
         {
             return ready(question);
         }
@@ -141,14 +141,14 @@ impl Service for Fixture {
         true
     }
 
-    fn changes(&self) -> broadcast::Receiver<News> {
+    fn changes(&self) -> broadcast::Receiver<ChangeNotice> {
         self.changes.subscribe()
     }
 }
 
 /// What a client that may be asked is asked next, or why not.
-fn question(name: &str, partner: Option<&InteractiveClient>) -> Option<Result<Value, Fault>> {
-    questions::next(name, partner?).transpose()
+fn question(name: &str, client: Option<&InteractiveClient>) -> Option<Result<Value, Fault>> {
+    questions::next(name, client?).transpose()
 }
 
 async fn in_steps(call: ToolCall) -> Result<Value, Fault> {

@@ -23,13 +23,13 @@ const FIRST: &str = "round-1";
 const SECOND: &str = "round-2";
 
 /// What is asked next; nothing once all of it is answered.
-pub(crate) fn next(name: &str, partner: &InteractiveClient) -> Result<Option<Value>, Fault> {
-    let state = partner.answers().get("requestState").and_then(Value::as_str);
+pub(crate) fn next(name: &str, client: &InteractiveClient) -> Result<Option<Value>, Fault> {
+    let state = client.answers().get("requestState").and_then(Value::as_str);
     if state.is_some_and(|state| state != FIRST && state != SECOND) {
         return Err(Fault::InvalidParams("the state is not ours".to_owned()));
     }
-    let (questions, next) = round(name, partner, state);
-    let given = partner.answers().get("inputResponses");
+    let (questions, next) = round(name, client, state);
+    let given = client.answers().get("inputResponses");
     let is_answered = |key: &str| given.and_then(|given| given.get(key)).is_some_and(Value::is_object);
     if questions.iter().all(|(key, _)| is_answered(key)) && (next.is_none() || state.is_some()) {
         return Ok(None);
@@ -45,7 +45,7 @@ pub(crate) fn next(name: &str, partner: &InteractiveClient) -> Result<Option<Val
 
 type Round = (Vec<(&'static str, Value)>, Option<&'static str>);
 
-fn round(name: &str, partner: &InteractiveClient, state: Option<&str>) -> Round {
+fn round(name: &str, client: &InteractiveClient, state: Option<&str>) -> Round {
     let user = || ("user_name", elicitation("What is your name?", "name"));
     let roots = || ("client_roots", json!({ "method": "roots/list", "params": {} }));
     match name.trim_start_matches("test_input_required_result_") {
@@ -58,7 +58,7 @@ fn round(name: &str, partner: &InteractiveClient, state: Option<&str>) -> Round 
         "multi_round" => (vec![("step1", elicitation("Your name?", "name"))], Some(FIRST)),
         "capabilities" => {
             let all = [("elicitation", user()), ("sampling", ("greeting", sampling("Greet"))), ("roots", roots())];
-            let able = all.into_iter().filter(|(needed, _)| partner.capabilities().contains_key(*needed));
+            let able = all.into_iter().filter(|(needed, _)| client.capabilities().contains_key(*needed));
             (able.map(|(_, question)| question).collect(), None)
         }
         _ => (vec![("user_context", elicitation("What context should the prompt use?", "context"))], None),

@@ -1,10 +1,9 @@
-//! The opening words, and finding out which era a backend speaks.
+//! The handshake: finds out which era a server supports.
 //!
-//! The modern opening comes first, unless the backend is remembered as legacy. Most legacy
-//! servers refuse it at once and are then greeted their way. Some ignore what they don't know,
-//! and some just start slowly: after a short wait both openings are out, and the first that
-//! succeeds decides. A server that dies of the modern opening is started again as a legacy one
-//! by its supervisor. We declare no client capability: whatever needs one is refused openly.
+//! `server/discover` is sent first, unless the server is known to be legacy. Most legacy servers refuse it at once and get
+//! `initialize` next. Some ignore unknown methods, and some start slowly: after a short time both requests are pending, and
+//! the first that succeeds decides. A server that exits on `server/discover` is restarted as a legacy one by the caller. No
+//! client capability is declared: server requests that need one are refused.
 
 use std::time::{Duration, Instant};
 
@@ -16,47 +15,47 @@ use crate::headers;
 use crate::protocol::{Era, META_CAPABILITIES, META_CLIENT, META_SERVER, META_VERSION, MODERN, NEWEST_LEGACY};
 use crate::rpc::{self, LinkError, Protocol};
 
-/// How long the modern opening is given before the legacy one goes out as well.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a server's words about itself may be, in characters.
-const LONGEST_INSTRUCTIONS: usize = 16 << 10;
+/// How long to wait for `server/discover` before `initialize` is sent as well.
+const MODERN_ONLY_TIMEOUT: Duration = Duration::from_secs(1);
+/// The most characters of a server's instructions that are kept.
+const MAX_INSTRUCTIONS_CHARS: usize = 16 << 10;
 
-/// What a backend said about itself when it came up.
+/// What a server declared in the handshake.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerInfo {
-    /// Its own name, if it gave one.
+    /// Its name, if declared.
     pub name: String,
-    /// Its version, if it gave one.
+    /// Its version, if declared.
     pub version: String,
     /// The protocol revision agreed on.
     pub protocol: String,
-    /// How it wants to be used, in its words.
+    /// Its instructions.
     pub instructions: Option<String>,
     /// Its capabilities, as sent.
     pub capabilities: Value,
 }
 
-/// A backend that answers calls.
+/// A server that completed the handshake.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ready {
-    /// The era it speaks: worth remembering for the next start.
+    /// Its era; a hint for the next start.
     pub era: Era,
-    /// What it said about itself.
+    /// What it declared.
     pub server: ServerInfo,
     /// Since when.
     pub since: Instant,
 }
 
-/// A backend that answered.
+/// The outcome of the handshake.
 #[derive(Debug)]
-pub(crate) struct Greeting {
+pub(crate) struct Negotiated {
     pub(crate) protocol: Protocol,
     pub(crate) era: Era,
     pub(crate) server: ServerInfo,
 }
 
-/// Opens the conversation in the era the backend speaks.
-pub(crate) async fn greet(link: &Link, hint: Option<Era>) -> Result<Greeting, LinkError> {
+/// Runs the handshake in the era the server supports.
+pub(crate) async fn negotiate(link: &Link, hint: Option<Era>) -> Result<Negotiated, LinkError> {
     if hint == Some(Era::Legacy) {
         return match initialize(link).await {
             Err(refused) if is_refusal(&refused) => discover(link).await.map_err(|_| refused),
@@ -64,7 +63,7 @@ pub(crate) async fn greet(link: &Link, hint: Option<Era>) -> Result<Greeting, Li
         };
     }
     let mut modern = Box::pin(discover(link));
-    match timeout(PATIENCE, &mut modern).await {
+    match timeout(MODERN_ONLY_TIMEOUT, &mut modern).await {
         Ok(Err(refused)) if is_refusal(&refused) => return initialize(link).await,
         Ok(outcome) => return outcome,
         Err(_) => {}
@@ -83,7 +82,7 @@ pub(crate) async fn greet(link: &Link, hint: Option<Era>) -> Result<Greeting, Li
     }
 }
 
-/// Whether the backend understood that it was asked something, and said no.
+/// Whether the server received the request and refused it.
 fn is_refusal(error: &LinkError) -> bool {
     match error {
         LinkError::Rejected(_) | LinkError::Protocol(_) => true,
@@ -95,7 +94,7 @@ fn is_refusal(error: &LinkError) -> bool {
     }
 }
 
-async fn discover(link: &Link) -> Result<Greeting, LinkError> {
+async fn discover(link: &Link) -> Result<Negotiated, LinkError> {
     let mut params = Map::new();
     params.insert("_meta".to_owned(), Value::Object(modern_meta()));
     let mut request = link.draft("server/discover", params, Protocol::Modern);
@@ -103,27 +102,31 @@ async fn discover(link: &Link) -> Result<Greeting, LinkError> {
     let found = link.request(&request).await?;
     let versions = found.get("supportedVersions").and_then(Value::as_array);
     if !versions.is_some_and(|versions| versions.iter().any(|version| version == MODERN)) {
-        return Err(LinkError::Protocol("no protocol revision in common".to_owned()));
+        return Err(LinkError::Protocol(
+            "the server supports no protocol revision that this client supports".to_owned(),
+        ));
     }
     let info = found.get("_meta").and_then(|meta| meta.get(META_SERVER)).or(found.get("serverInfo"));
     let server = server_info(info, MODERN, &found);
-    Ok(Greeting { protocol: Protocol::Modern, era: Era::Modern, server })
+    Ok(Negotiated { protocol: Protocol::Modern, era: Era::Modern, server })
 }
 
-async fn initialize(link: &Link) -> Result<Greeting, LinkError> {
+async fn initialize(link: &Link) -> Result<Negotiated, LinkError> {
     let params = json!({ "protocolVersion": NEWEST_LEGACY, "capabilities": {}, "clientInfo": client_info() });
-    let Value::Object(params) = params else { return Err(LinkError::Protocol("no parameters".to_owned())) };
-    let found = link.request(&link.draft("initialize", params, Protocol::Opening)).await?;
+    let Value::Object(params) = params else {
+        return Err(LinkError::Protocol("internal: initialize without parameters".to_owned()));
+    };
+    let found = link.request(&link.draft("initialize", params, Protocol::Handshake)).await?;
     let Some(version) = found.get("protocolVersion").and_then(Value::as_str) else {
-        return Err(LinkError::Protocol("an answer to initialize without a protocol version".to_owned()));
+        return Err(LinkError::Protocol("the reply to initialize has no protocol version".to_owned()));
     };
     let protocol = Protocol::Legacy(version.to_owned());
     link.tell(&protocol, &rpc::notification("notifications/initialized", json!({}))).await?;
     let server = server_info(found.get("serverInfo"), version, &found);
-    Ok(Greeting { protocol, era: Era::Legacy, server })
+    Ok(Negotiated { protocol, era: Era::Legacy, server })
 }
 
-/// What every modern request says about us.
+/// The `_meta` of every modern request.
 pub(crate) fn modern_meta() -> Map<String, Value> {
     let mut meta = Map::new();
     meta.insert(META_VERSION.to_owned(), MODERN.into());
@@ -143,7 +146,7 @@ fn server_info(info: Option<&Value>, version: &str, found: &Value) -> ServerInfo
         name: text("name"),
         version: text("version"),
         protocol: version.to_owned(),
-        instructions: instructions.map(|text| text.chars().take(LONGEST_INSTRUCTIONS).collect()),
+        instructions: instructions.map(|text| text.chars().take(MAX_INSTRUCTIONS_CHARS).collect()),
         capabilities: found.get("capabilities").cloned().unwrap_or_default(),
     }
 }

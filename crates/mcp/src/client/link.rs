@@ -1,4 +1,6 @@
-//! One connection, whatever carries it.
+//! One connection, independent of the transport.
+//!
+//! Sends requests and notifications, and never retries.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,21 +10,21 @@ use serde_json::{Map, Value};
 use super::http::HttpLink;
 use super::stdio::StdioLink;
 use crate::client::inbox::Inbox;
-use crate::rpc::{Closing, LinkError, Outgoing, Protocol};
+use crate::rpc::{Closing, LinkError, OutgoingRequest, Protocol};
 
-/// A connection to a backend.
+/// A connection to a server.
 #[derive(Debug)]
 pub struct Link {
     /// The transport.
-    pub wire: Wire,
-    /// Notifications and requests of the server.
+    pub transport: Transport,
+    /// Handles notifications and requests of the server.
     pub inbox: Arc<Inbox>,
     ids: AtomicU64,
 }
 
-/// What carries the messages.
+/// The transport of a connection.
 #[derive(Debug)]
-pub enum Wire {
+pub enum Transport {
     /// Standard input and output of a child process.
     Stdio(StdioLink),
     /// Streamable HTTP.
@@ -31,64 +33,69 @@ pub enum Wire {
 
 impl Link {
     /// A connection over this transport.
-    pub fn new(wire: Wire, inbox: Arc<Inbox>) -> Self {
-        Self { wire, inbox, ids: AtomicU64::new(1) }
+    pub fn new(transport: Transport, inbox: Arc<Inbox>) -> Self {
+        Self { transport, inbox, ids: AtomicU64::new(1) }
     }
 
-    /// A request that no other shares its id with.
-    pub fn draft(&self, method: &'static str, params: Map<String, Value>, protocol: Protocol) -> Outgoing {
+    /// A request with a unique id.
+    pub(crate) fn draft(
+        &self,
+        method: &'static str,
+        params: Map<String, Value>,
+        protocol: Protocol,
+    ) -> OutgoingRequest {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        Outgoing { id, method, params, protocol, headers: Vec::new() }
+        OutgoingRequest { id, method, params, protocol, headers: Vec::new() }
     }
 
-    /// Sends a request and waits for its result. Dropping the future tells the backend.
-    pub async fn request(&self, request: &Outgoing) -> Result<Value, LinkError> {
-        match &self.wire {
-            Wire::Stdio(link) => link.request(request).await,
-            Wire::Http(link) => link.request(request).await,
+    /// Sends a request and waits for its result. Dropping the future cancels the request at the server.
+    pub(crate) async fn request(&self, request: &OutgoingRequest) -> Result<Value, LinkError> {
+        match &self.transport {
+            Transport::Stdio(link) => link.request(request).await,
+            Transport::Http(link) => link.request(request).await,
         }
     }
 
-    /// Sends a notification that must be there before what follows.
-    pub async fn tell(&self, protocol: &Protocol, message: &Value) -> Result<(), LinkError> {
-        match &self.wire {
-            Wire::Stdio(link) => {
+    /// Sends a notification; returns once later messages cannot overtake it.
+    pub(crate) async fn tell(&self, protocol: &Protocol, message: &Value) -> Result<(), LinkError> {
+        match &self.transport {
+            Transport::Stdio(link) => {
                 link.notify(message);
                 Ok(())
             }
-            Wire::Http(link) => link.tell(protocol, message).await,
+            Transport::Http(link) => link.tell(protocol, message).await,
         }
     }
 
-    /// Waits until the connection is of no more use.
+    /// Waits until the connection is closed.
     pub async fn closed(&self) -> Arc<Closing> {
-        match &self.wire {
-            Wire::Stdio(link) => link.closed().await,
-            Wire::Http(link) => link.closed().await,
+        match &self.transport {
+            Transport::Stdio(link) => link.closed().await,
+            Transport::Http(link) => link.closed().await,
         }
     }
 
-    /// Whether the connection is of no more use.
+    /// Whether the connection is closed.
     pub fn is_closed(&self) -> bool {
-        match &self.wire {
-            Wire::Stdio(link) => link.is_closed(),
-            Wire::Http(link) => link.is_closed(),
+        match &self.transport {
+            Transport::Stdio(link) => link.is_closed(),
+            Transport::Http(link) => link.is_closed(),
         }
     }
 
-    /// Ends the connection, and with it a child process.
+    /// Closes the connection and ends its child process.
     pub async fn shut_down(&self, protocol: &Protocol) {
-        match &self.wire {
-            Wire::Stdio(link) => link.shut_down().await,
-            Wire::Http(link) => link.shut_down(protocol).await,
+        match &self.transport {
+            Transport::Stdio(link) => link.shut_down().await,
+            Transport::Http(link) => link.shut_down(protocol).await,
         }
     }
 
-    /// The process at the other end, if it is a child of ours.
+    /// The process id of the child, for stdio.
     pub fn pid(&self) -> Option<u32> {
-        match &self.wire {
-            Wire::Stdio(link) => link.pid(),
-            Wire::Http(_) => None,
+        match &self.transport {
+            Transport::Stdio(link) => link.pid(),
+            Transport::Http(_) => None,
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Hearing what a backend tells unasked: changed lists, and changes of the resources that somebody watches.
+//! Keeps the server's change notifications coming: changed lists, and changed resources that clients watch.
 //!
-//! A legacy child just says it; a legacy server says it on a stream that is kept open; a modern backend says it to
-//! those who name what they want to hear of, in one request that stays open. Where that changes, the next request is
-//! acknowledged before the last one ends, so that nothing goes by between them.
+//! A legacy child sends them on its pipe, a legacy HTTP server on a GET stream that stays open, a modern server in reply to
+//! `subscriptions/listen`, a request that names what to notify and stays open. When that changes, the next request is
+//! acknowledged before the previous one is dropped, so that no notification is lost. Does not read lists or resources.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
@@ -12,53 +12,53 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::http::HttpLink;
-use super::link::Wire;
+use super::link::Transport;
 use super::session::McpSession;
 use super::watchlist::Watchlist;
 use crate::protocol::Era;
-use crate::rpc::{LinkError, Outgoing, RpcError};
+use crate::rpc::{LinkError, OutgoingRequest, RpcError};
 
-/// The least time between two tries to hear news.
-const LISTEN_AGAIN: Duration = Duration::from_secs(5);
-/// How long a backend may take to say what it will tell of. Some never say it.
-const ACKNOWLEDGE: Duration = Duration::from_secs(2);
-/// How long a legacy backend may take to answer that somebody watches a resource.
-const SUBSCRIBE: Duration = Duration::from_secs(10);
+/// The least time between two attempts to listen.
+const RELISTEN_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a server may take to acknowledge `subscriptions/listen`. Some never do.
+const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a legacy server may take to reply to `resources/subscribe`.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl McpSession {
-    /// Keeps hearing what the backend says only to those who listen, until there is nothing to hear.
+    /// Listens until the server refuses; returns at once if the transport needs no listening.
     pub async fn listen(&self, list: &Watchlist) {
-        match (&self.link.wire, self.ready.era) {
+        match (&self.link.transport, self.ready.era) {
             (_, Era::Modern) => self.listen_by_request(list).await,
-            (Wire::Http(link), Era::Legacy) => self.listen_to_stream(link, list).await,
-            (Wire::Stdio(_), Era::Legacy) => {}
+            (Transport::Http(link), Era::Legacy) => self.listen_to_stream(link, list).await,
+            (Transport::Stdio(_), Era::Legacy) => {}
         }
     }
 
     async fn listen_to_stream(&self, link: &HttpLink, list: &Watchlist) {
-        if self.announced().is_empty() && !self.tells_of_updates() {
+        if self.announced().is_empty() && !self.reports_updates() {
             return;
         }
         loop {
             let started = Instant::now();
-            let heard = link.open_notification_stream(&self.protocol).await;
-            self.unheard(list);
-            if is_refusal(&heard) {
+            let ended = link.open_notification_stream(&self.protocol).await;
+            self.mark_missed(list);
+            if is_refusal(&ended) {
                 return;
             }
-            tokio::time::sleep(LISTEN_AGAIN.saturating_sub(started.elapsed())).await;
+            tokio::time::sleep(RELISTEN_INTERVAL.saturating_sub(started.elapsed())).await;
         }
     }
 
     async fn listen_by_request(&self, list: &Watchlist) {
-        let mut turns = list.turns();
+        let mut versions = list.versions();
         let mut former = None;
         loop {
-            turns.borrow_and_update();
+            versions.borrow_and_update();
             let wanted = self.wanted(list);
             if self.announced().is_empty() && wanted.is_empty() {
                 drop(former.take());
-                self.wants_other(&wanted, list, &mut turns).await;
+                self.wait_for_other(&wanted, list, &mut versions).await;
                 continue;
             }
             let started = Instant::now();
@@ -67,56 +67,56 @@ impl McpSession {
             let mut stream = Box::pin(async move { link.request(&request).await });
             let early = tokio::select! {
                 ended = &mut stream => Some(ended),
-                granted = timeout(ACKNOWLEDGE, link.inbox.acknowledged(id)) => {
+                granted = timeout(ACKNOWLEDGE_TIMEOUT, link.inbox.acknowledged(id)) => {
                     grant(list, &wanted, granted.ok().as_ref());
                     None
                 }
             };
             drop(former.take());
-            let is_told = early.is_none();
+            let was_acknowledged = early.is_none();
             let ended = match early {
                 Some(ended) => ended,
                 None => tokio::select! {
                     ended = &mut stream => ended,
-                    () = self.wants_other(&wanted, list, &mut turns) => {
+                    () = self.wait_for_other(&wanted, list, &mut versions) => {
                         former = Some(stream);
                         continue;
                     }
                 },
             };
-            self.unheard(list);
-            if ended.is_ok() && !is_told {
-                // It answers where it should tell: nobody need wait for the next try.
-                list.refuse_asked(&not_granted());
+            self.mark_missed(list);
+            if ended.is_ok() && !was_acknowledged {
+                // It replied instead of keeping the request open, so pending watches are refused now, not after the next attempt.
+                list.refuse_pending(&not_granted());
             }
             if is_refusal(&ended) {
                 let error = ended.err().unwrap_or(LinkError::SessionExpired);
-                // One bad wish among good ones: the others are tried without it.
-                if !list.refuse_asked(&error) {
-                    self.wants_other(&wanted, list, &mut turns).await;
+                // One refused URI fails the whole request: retry without the pending ones.
+                if !list.refuse_pending(&error) {
+                    self.wait_for_other(&wanted, list, &mut versions).await;
                 }
                 continue;
             }
-            tokio::time::sleep(LISTEN_AGAIN.saturating_sub(started.elapsed())).await;
+            tokio::time::sleep(RELISTEN_INTERVAL.saturating_sub(started.elapsed())).await;
         }
     }
 
-    /// What is watched, if that can be asked of this backend.
+    /// The watched URIs, if the server supports subscriptions.
     fn wanted(&self, list: &Watchlist) -> BTreeSet<String> {
-        if self.tells_of_updates() { list.wanted() } else { BTreeSet::new() }
+        if self.reports_updates() { list.wanted() } else { BTreeSet::new() }
     }
 
-    /// Waits until something else is wanted.
-    async fn wants_other(&self, wanted: &BTreeSet<String>, list: &Watchlist, turns: &mut watch::Receiver<u64>) {
+    /// Waits until the wanted URIs differ from `wanted`.
+    async fn wait_for_other(&self, wanted: &BTreeSet<String>, list: &Watchlist, versions: &mut watch::Receiver<u64>) {
         while self.wanted(list) == *wanted {
-            if turns.changed().await.is_err() {
+            if versions.changed().await.is_err() {
                 return std::future::pending().await;
             }
         }
     }
 
-    /// The request that stays open.
-    fn request_for(&self, wanted: &BTreeSet<String>) -> Outgoing {
+    /// The `subscriptions/listen` request.
+    fn request_for(&self, wanted: &BTreeSet<String>) -> OutgoingRequest {
         let mut notifications = self.announced();
         if !wanted.is_empty() {
             notifications.insert("resourceSubscriptions".to_owned(), json!(wanted));
@@ -126,15 +126,15 @@ impl McpSession {
         self.draft("subscriptions/listen", params)
     }
 
-    /// Tells a legacy backend what is watched, as that comes and goes. Ends when the conversation does.
+    /// Subscribes and unsubscribes at a legacy server as the watchlist changes. Ends with the connection.
     pub async fn keep_subscribed(&self, list: &Watchlist) {
-        if self.ready.era == Era::Modern || !self.tells_of_updates() {
+        if self.ready.era == Era::Modern || !self.reports_updates() {
             return;
         }
-        let mut turns = list.turns();
+        let mut versions = list.versions();
         let mut held = BTreeSet::new();
         loop {
-            turns.borrow_and_update();
+            versions.borrow_and_update();
             let wanted = list.wanted();
             for uri in held.difference(&wanted) {
                 let _ = self.subscription("resources/unsubscribe", uri).await;
@@ -150,7 +150,7 @@ impl McpSession {
                     Err(error) => list.settle(uri, Err(error)),
                 }
             }
-            if turns.changed().await.is_err() {
+            if versions.changed().await.is_err() {
                 return;
             }
         }
@@ -159,22 +159,22 @@ impl McpSession {
     async fn subscription(&self, method: &'static str, uri: &str) -> Result<(), LinkError> {
         let mut params = Map::new();
         params.insert("uri".to_owned(), uri.into());
-        let late = |_| LinkError::Protocol(format!("no answer to {method} in time"));
-        timeout(SUBSCRIBE, self.link.request(&self.draft(method, params))).await.map_err(late)?.map(drop)
+        let late = |_| LinkError::Protocol(format!("{method} timed out"));
+        timeout(SUBSCRIBE_TIMEOUT, self.link.request(&self.draft(method, params))).await.map_err(late)?.map(drop)
     }
 
-    /// Between two streams a change may have gone by unheard.
-    fn unheard(&self, list: &Watchlist) {
+    /// Between two streams changes may have been missed.
+    fn mark_missed(&self, list: &Watchlist) {
         self.link.inbox.stop_listening();
         list.mark_all_stale();
     }
 
-    /// Whether the backend says that it tells of changes of single resources.
-    pub fn tells_of_updates(&self) -> bool {
+    /// Whether the server declares that it reports changes of single resources.
+    pub fn reports_updates(&self) -> bool {
         self.declares("resources", "subscribe")
     }
 
-    /// The lists whose changes the backend announces, as a subscription names them.
+    /// The lists whose changes the server notifies, as a subscription names them.
     fn announced(&self) -> Map<String, Value> {
         let lists =
             [("tools", "toolsListChanged"), ("resources", "resourcesListChanged"), ("prompts", "promptsListChanged")];
@@ -183,12 +183,12 @@ impl McpSession {
     }
 }
 
-/// Whether the backend will not have it, now or later.
-fn is_refusal(heard: &Result<impl Sized, LinkError>) -> bool {
-    matches!(heard, Err(LinkError::Rejected(_) | LinkError::Http { .. } | LinkError::SessionExpired))
+/// Whether the server refuses to notify, so that trying again is useless.
+fn is_refusal(ended: &Result<impl Sized, LinkError>) -> bool {
+    matches!(ended, Err(LinkError::Rejected(_) | LinkError::Http { .. } | LinkError::SessionExpired))
 }
 
-/// What the backend will tell of. One that does not say is taken to tell of everything.
+/// Settles the wanted URIs by the acknowledgement. A server that does not acknowledge counts as covering all of them.
 fn grant(list: &Watchlist, wanted: &BTreeSet<String>, granted: Option<&HashSet<String>>) {
     for uri in wanted {
         let outcome = match granted {
@@ -200,6 +200,6 @@ fn grant(list: &Watchlist, wanted: &BTreeSet<String>, granted: Option<&HashSet<S
 }
 
 fn not_granted() -> LinkError {
-    let message = "the server does not tell of changes of this resource".to_owned();
+    let message = "the server does not report changes of this resource".to_owned();
     LinkError::Rejected(RpcError { code: -32602, message, data: None })
 }

@@ -1,25 +1,32 @@
-//! Connections to MCP servers: opened in the era the server speaks, over stdio or Streamable HTTP.
+//! Connects to MCP servers: over stdio or Streamable HTTP, in the era that the server supports.
 //!
 //! # Layout
-//! - `handshake`: finding out which era a server speaks; [`McpSession`]: one open conversation
-//! - `link` is a connection: `stdio` to a child process, `http` to a server; `inbox`: what arrives unasked
-//! - `offers`: resources and prompts; `shelf`: their lists, cached
-//! - `listening`, `watchlist`: changes of lists and of single resources
+//! - `link`: one connection; `stdio` to a child process, `http` to a server
+//! - `handshake`: finds out which era a server supports; [`McpSession`]: a connection after the handshake
+//! - `inbox`: notifications and requests that the server sends
+//! - `requests`: lists and requests besides tool calls; `list_cache`: the lists, cached
+//! - `listening`, `watchlist`: notifications about changed lists and changed resources
+//!
+//! A connection that ends stays closed: whether and when to reconnect is decided by the code that opened it.
 
 mod handshake;
-pub mod http;
-pub mod inbox;
+mod http;
+mod inbox;
 mod link;
+mod list_cache;
 mod listening;
-mod offers;
+mod requests;
 mod session;
-mod shelf;
-pub mod stdio;
+mod stdio;
 mod watchlist;
 
+pub use crate::rpc::{Closing, LinkError, Protocol, RpcError};
 pub use handshake::{Ready, ServerInfo};
-pub use link::{Link, Wire};
-pub use offers::{Offer, Question};
+pub use http::HttpLink;
+pub use inbox::Inbox;
+pub use link::{Link, Transport};
+pub use list_cache::{ItemList, MAX_ID_BYTES};
+pub use requests::{ClientRequest, ListKind};
 pub use session::{McpSession, ToolName};
-pub use shelf::{LONGEST_ID, Offered};
+pub use stdio::{Launch, StderrTail, StdioLink};
 pub use watchlist::{TooMany, Watching, Watchlist};

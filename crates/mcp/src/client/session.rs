@@ -1,4 +1,6 @@
-//! A conversation with a backend that is up: its tools, what else it lists, calls, and signs of life.
+//! A connection after the handshake: lists, calls, probes.
+//!
+//! Adds to every request what the negotiated revision requires. Results stay raw; nothing is retried.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,56 +11,56 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::handshake::Ready;
-use super::handshake::{self, Greeting};
-use super::link::{Link, Wire};
-use super::offers::{Offer, Question};
-use super::shelf::{Kept, Offered, Shelf};
+use super::handshake::{self, Negotiated};
+use super::link::{Link, Transport};
+use super::list_cache::{CachedList, ItemList, ListCache};
+use super::requests::{ClientRequest, ListKind};
 use crate::headers;
 use crate::interaction::{InteractiveClient, Progress};
 use crate::protocol::Era;
-use crate::rpc::{LinkError, Outgoing, Protocol};
+use crate::rpc::{LinkError, OutgoingRequest, Protocol};
 
-/// A backend that pages for ever is cut off here.
-const MOST_PAGES: usize = 1000;
-/// More tools than this are not kept.
-const MOST_TOOLS: usize = 20_000;
-/// A longer name is no name.
-const LONGEST_NAME: usize = 1024;
-/// How long a server that declares no tools may take to list some.
-const UNDECLARED: Duration = Duration::from_secs(2);
+/// The most pages of a list; guards against endless paging.
+const MAX_PAGES: usize = 1000;
+/// The most tools of a server; further ones are dropped.
+const MAX_TOOLS: usize = 20_000;
+/// The longest tool name; tools with longer ones are dropped.
+const MAX_NAME_BYTES: usize = 1024;
+/// How long a server that does not declare tools may take to list some.
+const UNDECLARED_TOOLS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A conversation with a backend that is up.
+/// A connection after the handshake.
 #[derive(Debug)]
 pub struct McpSession {
     /// The connection.
     pub link: Arc<Link>,
-    /// The revision that was agreed on.
+    /// The negotiated revision.
     pub protocol: Protocol,
-    /// What the server said about itself.
+    /// What the server declared.
     pub ready: Arc<Ready>,
-    shelf: Shelf,
+    list_cache: ListCache,
 }
 
 impl McpSession {
-    /// Opens the conversation.
+    /// Runs the handshake on a connection.
     pub async fn open(link: Arc<Link>, hint: Option<Era>) -> Result<Self, LinkError> {
-        let Greeting { protocol, era, server } = handshake::greet(&link, hint).await?;
+        let Negotiated { protocol, era, server } = handshake::negotiate(&link, hint).await?;
         let ready = Arc::new(Ready { era, server, since: Instant::now() });
-        let session = Self { link, protocol, ready, shelf: Shelf::default() };
-        // A child says what it has to say without being asked; elsewhere somebody must listen first.
-        if matches!((&session.link.wire, era), (Wire::Stdio(_), Era::Legacy)) {
+        let session = Self { link, protocol, ready, list_cache: ListCache::default() };
+        // A legacy child sends notifications on the same pipe; other servers need a stream or a subscription first.
+        if matches!((&session.link.transport, era), (Transport::Stdio(_), Era::Legacy)) {
             session.link.inbox.start_listening();
         }
         Ok(session)
     }
 
-    /// Every tool that the server lists, as sent, each name once.
+    /// Every tool that the server lists, as sent; of several with one name, the first.
     pub async fn list_tools(&self, scope: Duration) -> Result<Vec<Value>, LinkError> {
         if self.capability("tools").is_some() {
             return self.list_pages(scope).await;
         }
-        // Small servers forget to declare their tools; others have none and say so, or nothing.
-        Ok(self.list_pages(scope.min(UNDECLARED)).await.unwrap_or_default())
+        // Some servers do not declare the tools they have, so try; a failure then means that there are none.
+        Ok(self.list_pages(scope.min(UNDECLARED_TOOLS_TIMEOUT)).await.unwrap_or_default())
     }
 
     async fn list_pages(&self, scope: Duration) -> Result<Vec<Value>, LinkError> {
@@ -76,18 +78,18 @@ impl McpSession {
     ) -> Result<(), LinkError> {
         let mut cursors = HashSet::new();
         let mut cursor = None;
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let mut params = Map::new();
             params.extend(cursor.take().map(|cursor| ("cursor".to_owned(), Value::String(cursor))));
             let request = self.draft(method, params);
-            let late = |_| LinkError::Protocol(format!("no list of {key} in time"));
+            let late = |_| LinkError::Protocol(format!("the list of {key} timed out"));
             let mut result = timeout(within, self.link.request(&request)).await.map_err(late)??;
             let Some(Value::Array(entries)) = result.get_mut(key).map(Value::take) else {
-                return Err(LinkError::Protocol(format!("a list of {key} without {key}")));
+                return Err(LinkError::Protocol(format!("the result of {method} has no `{key}`")));
             };
             entries.into_iter().for_each(&mut add);
             match result.get("nextCursor").and_then(Value::as_str) {
-                // A cursor that came before would lead in a circle.
+                // A repeated cursor would loop.
                 Some(next) if cursors.insert(next.to_owned()) => cursor = Some(next.to_owned()),
                 _ => break,
             }
@@ -95,57 +97,57 @@ impl McpSession {
         Ok(())
     }
 
-    /// Whether the backend says that it has such things.
-    pub fn has(&self, offer: Offer) -> bool {
-        self.capability(offer.capability()).is_some()
+    /// Whether the server declares this list.
+    pub fn has(&self, kind: ListKind) -> bool {
+        self.capability(kind.capability()).is_some()
     }
 
-    /// Everything of a kind that the backend lists, asked for again only when it may be another list.
-    pub async fn list(&self, offer: Offer, scope: Duration) -> Result<Arc<Offered>, LinkError> {
+    /// A list of the server, from the cache while that is fresh.
+    pub async fn list(&self, kind: ListKind, scope: Duration) -> Result<Arc<ItemList>, LinkError> {
         let inbox = &self.link.inbox;
-        let mut slot = self.shelf.slot(offer).await;
-        // Read before the list is: a change that comes meanwhile makes the list an old one.
-        let edition = inbox.edition(offer);
-        let heard = self.declares(offer.capability(), "listChanged") && inbox.is_listening();
-        if let Some(kept) = slot.as_ref().filter(|kept| kept.is_good(edition, heard)) {
-            return Ok(Arc::clone(&kept.list));
+        let mut slot = self.list_cache.slot(kind).await;
+        // Read the version before the list: a change in between then makes the cached list stale.
+        let version = inbox.version(kind);
+        let is_notified = self.declares(kind.capability(), "listChanged") && inbox.is_listening();
+        if let Some(cached) = slot.as_ref().filter(|cached| cached.is_fresh(version, is_notified)) {
+            return Ok(Arc::clone(&cached.list));
         }
-        let mut list = Offered::default();
-        if self.has(offer) {
-            self.read_pages(offer.method(), offer.key(), scope, |entry| list.add(entry, offer)).await?;
+        let mut list = ItemList::default();
+        if self.has(kind) {
+            self.read_pages(kind.method(), kind.key(), scope, |entry| list.add(entry, kind)).await?;
         }
-        let kept = Kept { list: Arc::new(list), edition, since: Instant::now() };
-        Ok(Arc::clone(&slot.insert(kept).list))
+        let cached = CachedList { list: Arc::new(list), version, since: Instant::now() };
+        Ok(Arc::clone(&slot.insert(cached).list))
     }
 
-    /// Asks for something and gives the raw result. Dropping the future cancels it.
-    pub async fn ask(&self, question: Question, partner: Option<&InteractiveClient>) -> Result<Value, LinkError> {
-        let method = question.method();
-        let target = question.target().map(str::to_owned);
-        let mut request = self.draft(method, question.into_params());
+    /// Sends a request and returns the raw result. Dropping the future cancels it.
+    pub async fn ask(&self, request_: ClientRequest, client: Option<&InteractiveClient>) -> Result<Value, LinkError> {
+        let method = request_.method();
+        let target = request_.target().map(str::to_owned);
+        let mut request = self.draft(method, request_.into_params());
         if self.is_modern_http()
             && let Some(target) = target
         {
             request.headers = headers::of_target(method, &target);
         }
-        if let Some(partner) = partner {
-            self.introduce(partner, &mut request);
+        if let Some(client) = client {
+            self.add_client_answers(client, &mut request);
         }
         self.link.request(&request).await
     }
 
-    /// Says who may be asked, and what was answered. A legacy backend asks in another way, which nobody serves.
-    fn introduce(&self, partner: &InteractiveClient, request: &mut Outgoing) {
+    /// Adds the client's capabilities and its input. Legacy servers request input in another way, which is not supported.
+    fn add_client_answers(&self, client: &InteractiveClient, request: &mut OutgoingRequest) {
         if self.ready.era == Era::Legacy {
             return;
         }
         if let Some(Value::Object(meta)) = request.params.get_mut("_meta") {
-            meta.insert(crate::protocol::META_CAPABILITIES.to_owned(), Value::Object(partner.capabilities().clone()));
+            meta.insert(crate::protocol::META_CAPABILITIES.to_owned(), Value::Object(client.capabilities().clone()));
         }
-        request.params.extend(partner.answers().clone());
+        request.params.extend(client.answers().clone());
     }
 
-    /// Calls a tool and gives the raw result. Dropping the future cancels the call.
+    /// Calls a tool and returns the raw result. Dropping the future cancels the call.
     pub async fn call(
         &self,
         tool: ToolName<'_>,
@@ -155,7 +157,7 @@ impl McpSession {
     ) -> Result<Value, LinkError> {
         let mut request = self.draft("tools/call", Map::new());
         if let Some(client) = client {
-            self.introduce(client, &mut request);
+            self.add_client_answers(client, &mut request);
         }
         if self.is_modern_http() {
             request.headers = headers::of_call(tool.name, tool.input_schema, &arguments);
@@ -168,30 +170,30 @@ impl McpSession {
         }
         request.params.insert("name".to_owned(), tool.name.into());
         request.params.insert("arguments".to_owned(), Value::Object(arguments));
-        let _listening = self.link.inbox.listen(request.id, progress);
+        let _listening = self.link.inbox.watch_progress(request.id, progress);
         self.link.request(&request).await
     }
 
-    /// Asks for a sign of life. A refusal is one.
+    /// Checks that the server replies. An error reply counts.
     pub async fn probe(&self, within: Duration) -> Result<(), LinkError> {
         let method = match self.ready.era {
             Era::Legacy => "ping",
             Era::Modern => "server/discover",
         };
-        let silent = |_| LinkError::Protocol("it no longer answers".to_owned());
-        match timeout(within, self.link.request(&self.draft(method, Map::new()))).await.map_err(silent)? {
+        let timed_out = |_| LinkError::Protocol("the server no longer replies".to_owned());
+        match timeout(within, self.link.request(&self.draft(method, Map::new()))).await.map_err(timed_out)? {
             Ok(_) | Err(LinkError::Rejected(_) | LinkError::Http { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether the backend says this of one of its capabilities.
-    pub fn declares(&self, capability: &str, feature: &str) -> bool {
+    /// Whether the server declares this feature of a capability.
+    pub(crate) fn declares(&self, capability: &str, feature: &str) -> bool {
         self.capability(capability).and_then(|declared| declared.get(feature)) == Some(&Value::Bool(true))
     }
 
-    /// A request with everything that the agreed revision requires of it.
-    pub fn draft(&self, method: &'static str, mut params: Map<String, Value>) -> Outgoing {
+    /// A request with everything that the negotiated revision requires.
+    pub(crate) fn draft(&self, method: &'static str, mut params: Map<String, Value>) -> OutgoingRequest {
         if self.ready.era == Era::Modern {
             params.insert("_meta".to_owned(), Value::Object(handshake::modern_meta()));
         }
@@ -203,12 +205,12 @@ impl McpSession {
     }
 
     fn is_modern_http(&self) -> bool {
-        self.ready.era == Era::Modern && matches!(self.link.wire, Wire::Http(_))
+        self.ready.era == Era::Modern && matches!(self.link.transport, Transport::Http(_))
     }
 
-    /// Whether the backend may forget the session and refuse a call for that reason alone.
+    /// Whether the session can expire at the server.
     pub fn may_expire(&self) -> bool {
-        self.ready.era == Era::Legacy && matches!(self.link.wire, Wire::Http(_))
+        self.ready.era == Era::Legacy && matches!(self.link.transport, Transport::Http(_))
     }
 
     fn capability(&self, name: &str) -> Option<&Value> {
@@ -221,11 +223,11 @@ impl McpSession {
 pub struct ToolName<'a> {
     /// Its name, as the server lists it.
     pub name: &'a str,
-    /// Its schema, which says which arguments are repeated in headers.
+    /// Its input schema, which marks the arguments that headers repeat.
     pub input_schema: &'a Value,
 }
 
-/// Tools as they are listed, page by page.
+/// Collects tools page by page.
 #[derive(Debug, Default)]
 struct Listed {
     tools: Vec<Value>,
@@ -233,11 +235,11 @@ struct Listed {
 }
 
 impl Listed {
-    /// Keeps a tool that has a name of its own. The first of several with one name wins, always.
+    /// Adds a tool with a valid name; of several with one name, the first is kept.
     fn add(&mut self, raw: Value) {
         let Some(name) = raw.get("name").and_then(Value::as_str) else { return };
-        let usable = !name.is_empty() && name.len() <= LONGEST_NAME;
-        if !usable || self.tools.len() >= MOST_TOOLS || !self.names.insert(name.to_owned()) {
+        let usable = !name.is_empty() && name.len() <= MAX_NAME_BYTES;
+        if !usable || self.tools.len() >= MAX_TOOLS || !self.names.insert(name.to_owned()) {
             return;
         }
         self.tools.push(raw);

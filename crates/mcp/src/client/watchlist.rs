@@ -1,30 +1,31 @@
-//! The resources of one backend that somebody wants to hear of.
+//! The watched resources of one server, with the number of clients that watch each.
 //!
-//! Clients come and go here, and each URI is asked of the backend once, for as long as anybody watches it. The list
-//! outlives conversations: a backend that comes back is asked again for everything on it. What a backend says about
-//! URIs that nobody watches is dropped, and what it says too often is said once, so that no flood of it piles up.
+//! Each URI is subscribed to once, while at least one client watches it. The list outlives sessions: after a reconnect all
+//! of it is subscribed to again. Updates of other URIs are dropped and repeated updates merged, so that a flood of them stays
+//! bounded. Sends nothing itself; `listening` does.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::rpc::LinkError;
 
-/// More resources of one backend are not watched.
-const MOST: usize = 10_000;
-/// Nor are more bytes of URIs: all of them go into one request to a modern backend.
-const LARGEST: usize = 1 << 20;
-/// How far above an updated resource a watched one is looked for.
-const DEEPEST: usize = 32;
+/// The most watched resources of one server.
+const MAX_RESOURCES: usize = 10_000;
+/// The most bytes of watched URIs: a modern server gets all of them in one request.
+const MAX_URI_BYTES: usize = 1 << 20;
+/// How many parents of an updated URI are looked up.
+const MAX_PARENT_DEPTH: usize = 32;
 
-/// What is watched, and what of it changed.
+/// The watched resources, and which of them changed.
 #[derive(Debug, Default)]
 pub struct Watchlist {
     table: Mutex<Table>,
-    /// Counts changes of the table, to wake those who look at it.
-    turns: watch::Sender<u64>,
-    /// Wakes when something watched changed.
+    /// Version counter of the table.
+    versions: watch::Sender<u64>,
+    /// Notified when a watched resource changed.
     pub fresh: Notify,
 }
 
@@ -33,90 +34,89 @@ struct Table {
     entries: HashMap<String, Entry>,
     /// The length of all URIs.
     bytes: usize,
-    /// Changed and not yet told.
+    /// Changed, not yet taken by [`Watchlist::take_updated`].
     updated: BTreeSet<String>,
 }
 
 #[derive(Debug)]
 struct Entry {
     clients: usize,
-    standing: SubscriptionState,
+    state: SubscriptionState,
 }
 
-/// What the backend says to our wish to hear of a resource.
+/// The state of the subscription at the server.
 #[derive(Debug, Clone, PartialEq)]
 enum SubscriptionState {
-    Asked,
-    Held,
+    Pending,
+    Active,
     Refused(LinkError),
 }
 
-/// So many are watched already that one more is not.
+/// The bound on watched resources is reached.
 #[derive(Debug, PartialEq)]
 pub struct TooMany;
 
 impl Watchlist {
-    /// Adds a client that wants to hear of this resource.
+    /// Adds a client that watches this resource.
     pub fn add(self: &Arc<Self>, uri: &str) -> Result<Watching, TooMany> {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         if !table.entries.contains_key(uri) {
             let bytes = table.bytes.saturating_add(uri.len());
-            if table.entries.len() >= MOST || bytes > LARGEST {
+            if table.entries.len() >= MAX_RESOURCES || bytes > MAX_URI_BYTES {
                 return Err(TooMany);
             }
             table.bytes = bytes;
         }
         let entry =
-            table.entries.entry(uri.to_owned()).or_insert(Entry { clients: 0, standing: SubscriptionState::Asked });
+            table.entries.entry(uri.to_owned()).or_insert(Entry { clients: 0, state: SubscriptionState::Pending });
         entry.clients += 1;
-        if matches!(entry.standing, SubscriptionState::Refused(_)) {
-            entry.standing = SubscriptionState::Asked;
+        if matches!(entry.state, SubscriptionState::Refused(_)) {
+            entry.state = SubscriptionState::Pending;
         }
         drop(table);
-        self.turn();
+        self.bump_version();
         Ok(Watching { list: Arc::clone(self), uri: uri.to_owned() })
     }
 
-    /// What the backend should tell of, without what it refused to.
-    pub fn wanted(&self) -> BTreeSet<String> {
-        let table = self.lock();
-        let wanted = table.entries.iter().filter(|(_, entry)| !matches!(entry.standing, SubscriptionState::Refused(_)));
+    /// The URIs to subscribe to: all but the refused ones.
+    pub(crate) fn wanted(&self) -> BTreeSet<String> {
+        let table = self.table.lock();
+        let wanted = table.entries.iter().filter(|(_, entry)| !matches!(entry.state, SubscriptionState::Refused(_)));
         wanted.map(|(uri, _)| uri.clone()).collect()
     }
 
-    /// The backend's answer for one resource.
-    pub fn settle(&self, uri: &str, outcome: Result<(), LinkError>) {
-        if let Some(entry) = self.lock().entries.get_mut(uri) {
-            entry.standing = outcome.map_or_else(SubscriptionState::Refused, |()| SubscriptionState::Held);
+    /// Records the server's reply for one resource.
+    pub(crate) fn settle(&self, uri: &str, outcome: Result<(), LinkError>) {
+        if let Some(entry) = self.table.lock().entries.get_mut(uri) {
+            entry.state = outcome.map_or_else(SubscriptionState::Refused, |()| SubscriptionState::Active);
         }
-        self.turn();
+        self.bump_version();
     }
 
-    /// Refuses what was not answered yet; false if there was nothing.
-    pub fn refuse_asked(&self, error: &LinkError) -> bool {
-        let mut table = self.lock();
-        let asked = table.entries.values_mut().filter(|entry| entry.standing == SubscriptionState::Asked);
-        let refused = asked.map(|entry| entry.standing = SubscriptionState::Refused(error.clone())).count();
+    /// Marks all pending subscriptions as refused; false if there were none.
+    pub(crate) fn refuse_pending(&self, error: &LinkError) -> bool {
+        let mut table = self.table.lock();
+        let pending = table.entries.values_mut().filter(|entry| entry.state == SubscriptionState::Pending);
+        let refused = pending.map(|entry| entry.state = SubscriptionState::Refused(error.clone())).count();
         drop(table);
-        self.turn();
+        self.bump_version();
         refused > 0
     }
 
-    /// A new conversation: what was refused in the last one may be granted, and anything may have changed since.
+    /// After a reconnect: refused subscriptions are pending again, and every resource may have changed.
     pub fn renew(&self) {
-        let mut table = self.lock();
-        for entry in table.entries.values_mut().filter(|entry| matches!(entry.standing, SubscriptionState::Refused(_)))
-        {
-            entry.standing = SubscriptionState::Asked;
+        let mut table = self.table.lock();
+        for entry in table.entries.values_mut().filter(|entry| matches!(entry.state, SubscriptionState::Refused(_))) {
+            entry.state = SubscriptionState::Pending;
         }
         drop(table);
-        self.turn();
+        self.bump_version();
         self.mark_all_stale();
     }
 
-    /// Everything watched may have changed unheard.
+    /// Marks every watched resource as changed, because updates may have been missed.
     pub fn mark_all_stale(&self) {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         table.updated = table.entries.keys().cloned().collect();
         let some = !table.updated.is_empty();
         drop(table);
@@ -125,18 +125,18 @@ impl Watchlist {
         }
     }
 
-    /// The backend says that a resource changed: a watched one, or one below a watched one.
-    pub fn note(&self, uri: &str) {
-        let mut table = self.lock();
+    /// Handles an update of a watched resource, or of one below it.
+    pub(crate) fn mark_updated(&self, uri: &str) {
+        let mut table = self.table.lock();
         let Some(watched) = above(uri).find(|uri| table.entries.contains_key(*uri)) else { return };
         table.updated.insert(watched.to_owned());
         drop(table);
         self.fresh.notify_one();
     }
 
-    /// Up to so many that changed, to be told now. The others come next.
+    /// Takes up to `most` changed URIs; notifies `fresh` again if more are left.
     pub fn take_updated(&self, most: usize) -> Vec<String> {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         let taken: Vec<String> = std::iter::from_fn(|| table.updated.pop_first()).take(most).collect();
         let more = !table.updated.is_empty();
         drop(table);
@@ -146,34 +146,30 @@ impl Watchlist {
         taken
     }
 
-    /// Whether this is watched.
-    pub fn has(&self, uri: &str) -> bool {
-        self.lock().entries.contains_key(uri)
+    /// Whether the URI is watched.
+    pub(crate) fn has(&self, uri: &str) -> bool {
+        self.table.lock().entries.contains_key(uri)
     }
 
-    /// Wakes with every change of what is wanted or how it stands.
-    pub fn turns(&self) -> watch::Receiver<u64> {
-        self.turns.subscribe()
+    /// Receives the version counter, which changes with every subscription and its state.
+    pub(crate) fn versions(&self) -> watch::Receiver<u64> {
+        self.versions.subscribe()
     }
 
-    fn turn(&self) {
-        self.turns.send_modify(|turns| *turns = turns.wrapping_add(1));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn bump_version(&self) {
+        self.versions.send_modify(|versions| *versions = versions.wrapping_add(1));
     }
 }
 
-/// The URI itself, then what it is below of, with and without the last slash. Backends may tell of a part of what is
-/// watched.
+/// The URI, then its parents with and without the trailing slash. Servers may report an update of a part of a watched
+/// resource.
 fn above(uri: &str) -> impl Iterator<Item = &str> {
-    let slashes = uri.rmatch_indices('/').take(DEEPEST);
+    let slashes = uri.rmatch_indices('/').take(MAX_PARENT_DEPTH);
     let parents = slashes.flat_map(move |(at, _)| [uri.get(..=at), uri.get(..at)]);
     std::iter::once(uri).chain(parents.flatten())
 }
 
-/// One client's wish to hear of a resource, for as long as this lives.
+/// Keeps a resource watched by one client while it exists.
 #[derive(Debug)]
 pub struct Watching {
     list: Arc<Watchlist>,
@@ -181,17 +177,17 @@ pub struct Watching {
 }
 
 impl Watching {
-    /// Waits for the backend's answer.
+    /// Waits for the server's reply to the subscription.
     pub async fn settled(&self) -> Result<(), LinkError> {
-        let mut turns = self.list.turns();
+        let mut versions = self.list.versions();
         loop {
-            match self.list.lock().entries.get(&self.uri).map(|entry| entry.standing.clone()) {
-                Some(SubscriptionState::Held) => return Ok(()),
+            match self.list.table.lock().entries.get(&self.uri).map(|entry| entry.state.clone()) {
+                Some(SubscriptionState::Active) => return Ok(()),
                 Some(SubscriptionState::Refused(error)) => return Err(error),
-                Some(SubscriptionState::Asked) | None => {}
+                Some(SubscriptionState::Pending) | None => {}
             }
-            if turns.changed().await.is_err() {
-                return Err(LinkError::Protocol("nobody asks it any more".to_owned()));
+            if versions.changed().await.is_err() {
+                return Err(LinkError::Protocol("the subscription was dropped".to_owned()));
             }
         }
     }
@@ -199,7 +195,7 @@ impl Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        let mut table = self.list.lock();
+        let mut table = self.list.table.lock();
         let last = table.entries.get_mut(&self.uri).is_some_and(|entry| {
             entry.clients -= 1;
             entry.clients == 0
@@ -210,7 +206,7 @@ impl Drop for Watching {
             table.updated.remove(&self.uri);
         }
         drop(table);
-        self.list.turn();
+        self.list.bump_version();
     }
 }
 
@@ -226,12 +222,12 @@ mod tests {
 
     fn check(watched: &[&str], told: &str, expected: &[&str]) {
         let (list, _watching) = list(watched);
-        list.note(told);
+        list.mark_updated(told);
         assert_eq!(list.take_updated(10), expected, "{watched:?} {told}");
     }
 
     #[test]
-    fn what_nobody_watches_is_dropped() {
+    fn updates_of_unwatched_resources_are_dropped() {
         check(&["a://x"], "a://x", &["a://x"]);
         check(&["a://x"], "a://y", &[]);
         check(&["a://x"], "a://xy", &[]);
@@ -244,16 +240,16 @@ mod tests {
         check(&["file:///a"], "file:///a/b/c", &["file:///a"]);
         check(&["file:///a/"], "file:///a/b", &["file:///a/"]);
         check(&["a://x/y"], "a://x", &[]);
-        check(&["a://x"], &format!("a://x{}", "/é".repeat(DEEPEST)), &["a://x"]);
+        check(&["a://x"], &format!("a://x{}", "/é".repeat(MAX_PARENT_DEPTH)), &["a://x"]);
         check(&["a://x"], &format!("a://x{}", "/".repeat(100_000)), &[]);
     }
 
     #[test]
-    fn a_flood_is_told_once_for_each_resource_and_a_few_at_a_time() {
+    fn repeated_updates_are_merged_and_taken_a_few_at_a_time() {
         let uris: Vec<String> = (0..100).map(|n| format!("a://{n:03}")).collect();
         let (list, _watching) = list(&uris.iter().map(String::as_str).collect::<Vec<_>>());
         for _ in 0..1000 {
-            uris.iter().for_each(|uri| list.note(uri));
+            uris.iter().for_each(|uri| list.mark_updated(uri));
         }
         assert_eq!(list.take_updated(64), uris[..64]);
         assert_eq!(list.take_updated(64), uris[64..]);
@@ -261,35 +257,35 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_is_wanted_until_its_last_client_left() {
+    fn a_resource_is_wanted_until_its_last_client_is_gone() {
         let (list, mut watching) = list(&["a://x", "a://x", "a://y"]);
         drop(watching.remove(0));
         assert_eq!(list.wanted().len(), 2);
-        list.note("a://x");
+        list.mark_updated("a://x");
         drop(watching.remove(0));
         assert_eq!(list.wanted(), BTreeSet::from(["a://y".to_owned()]));
         assert_eq!(list.take_updated(10), Vec::<String>::new());
     }
 
     #[tokio::test]
-    async fn a_refusal_is_told_and_asked_about_again_by_the_next_one() {
+    async fn a_refused_resource_is_subscribed_to_again_for_the_next_client() {
         let (list, watching) = list(&["a://x"]);
-        assert!(list.refuse_asked(&LinkError::SessionExpired));
+        assert!(list.refuse_pending(&LinkError::SessionExpired));
         assert_eq!(watching[0].settled().await, Err(LinkError::SessionExpired));
-        assert!(list.wanted().is_empty() && !list.refuse_asked(&LinkError::SessionExpired));
+        assert!(list.wanted().is_empty() && !list.refuse_pending(&LinkError::SessionExpired));
         let again = list.add("a://x").unwrap();
         list.settle("a://x", Ok(()));
         assert_eq!(again.settled().await, Ok(()));
     }
 
     #[test]
-    fn there_is_room_for_so_many() {
+    fn watched_resources_are_bounded() {
         let list = Arc::new(Watchlist::default());
-        let watching: Vec<_> = (0..MOST).map(|n| list.add(&format!("a://{n}")).unwrap()).collect();
+        let watching: Vec<_> = (0..MAX_RESOURCES).map(|n| list.add(&format!("a://{n}")).unwrap()).collect();
         assert_eq!(list.add("a://more").map(drop), Err(TooMany));
         assert!(list.add("a://1").is_ok());
         drop(watching);
-        let half = |n: usize| format!("{n}{}", "x".repeat(LARGEST / 2 - 1));
+        let half = |n: usize| format!("{n}{}", "x".repeat(MAX_URI_BYTES / 2 - 1));
         let _halves = [0, 1].map(|n| list.add(&half(n)).unwrap());
         assert_eq!(list.add(&half(2)).map(drop), Err(TooMany));
     }

@@ -1,19 +1,22 @@
-//! Lines from a process that may send anything: bounded in memory, whatever comes.
+//! Reads lines of bounded length from an untrusted stream.
+//!
+//! A line over the limit is discarded except for its message id, so that its request can be answered. Does not parse JSON
+//! otherwise.
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 use super::scan::IdScan;
 
-/// A buffer larger than this is given back after the line that needed it.
-const KEPT_BUFFER: usize = 1 << 20;
+/// A line buffer larger than this is freed after use.
+const MAX_KEPT_BUFFER: usize = 1 << 20;
 
 /// One line.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Line<'a> {
     /// Within bounds.
     Whole(&'a [u8]),
-    /// Longer than allowed: thrown away, but for the id that was in it.
+    /// Longer than the limit: discarded, except for the message id in it.
     TooLong { id: Option<Value> },
 }
 
@@ -30,11 +33,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { reader: BufReader::with_capacity(64 << 10, reader), line: Vec::new(), limit }
     }
 
-    /// The next line without its end; none at the end of the stream.
+    /// The next line without its newline; none at the end of the stream.
     ///
-    /// Dropping the future in the middle loses the beginning of the line.
+    /// Not cancel-safe: dropping the future may lose the beginning of a line.
     pub(crate) async fn next(&mut self) -> std::io::Result<Option<Line<'_>>> {
-        if self.line.capacity() > KEPT_BUFFER {
+        if self.line.capacity() > MAX_KEPT_BUFFER {
             self.line = Vec::new();
         }
         self.line.clear();

@@ -1,4 +1,6 @@
-//! Lines of JSON on a stream of bytes, as both sides of a stdio connection read them.
+//! Reads JSON lines from a byte stream, for both sides of a stdio connection.
+//!
+//! Bounded in memory; does not decode the lines.
 
 pub(crate) mod lines;
 pub(crate) mod scan;

@@ -1,21 +1,21 @@
-//! Finds the id of a message that will not be decoded, because it is too long or not quite JSON.
+//! Finds the id of a message that is not decoded because it is too long or not valid JSON.
 //!
-//! Without this the call that such a line answers would hang until its timeout. Follows nesting
-//! and strings only, in constant memory; says nothing about the rest of the text.
+//! Without the id, the request that the message answers would wait until its timeout. Tracks nesting and strings only, in
+//! constant memory; does not validate the text.
 
 use serde_json::Value;
 
-/// A scan that is fed a line piece by piece.
+/// An incremental scan of one line.
 #[derive(Debug, Default)]
 pub(crate) struct IdScan {
     depth: u32,
     string: Within,
-    /// The last string at the top level, cut where it can no longer be a key or an id.
+    /// The last string at the top level, cut off past the length of an id.
     last: Vec<u8>,
-    /// Whether `last` was in quotes, and whether it was more than plain characters.
+    /// Whether `last` was in quotes, and whether it had escapes.
     quoted: bool,
     escaped: bool,
-    /// The value of `id` while it is read.
+    /// Whether the value of `id` is being read.
     reading: bool,
     found: Option<Value>,
 }
@@ -28,8 +28,8 @@ enum Within {
     Escape,
 }
 
-/// The longest id that is found; a number in decimal and a UUID are shorter.
-const LONGEST: usize = 64;
+/// The longest id that is found; decimal numbers and UUIDs are shorter.
+const MAX_ID_BYTES: usize = 64;
 
 impl IdScan {
     /// The id in a whole line.
@@ -39,14 +39,14 @@ impl IdScan {
         scan.found()
     }
 
-    /// Reads on.
+    /// Scans more bytes.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.step(*byte);
         }
     }
 
-    /// The id, if the text so far had one.
+    /// The id, if one was found so far.
     pub(crate) fn found(&self) -> Option<Value> {
         self.found.clone()
     }
@@ -91,13 +91,13 @@ impl IdScan {
     }
 
     fn keep(&mut self, byte: u8) {
-        if self.depth == 1 && self.last.len() <= LONGEST {
+        if self.depth == 1 && self.last.len() <= MAX_ID_BYTES {
             self.last.push(byte);
         }
     }
 
     fn value(&self) -> Option<Value> {
-        let text = std::str::from_utf8(&self.last).ok().filter(|text| text.len() <= LONGEST)?;
+        let text = std::str::from_utf8(&self.last).ok().filter(|text| text.len() <= MAX_ID_BYTES)?;
         match self.quoted {
             true if self.escaped => None,
             true => Some(Value::String(text.to_owned())),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_further_down_is_not_the_messages() {
+    fn a_nested_id_is_not_the_messages() {
         check(r#"{"result":{"id":3},"id":4}"#, Some(4));
         check(r#"{"result":{"id":3}}"#, None);
         check(r#"[{"id":3}]"#, None);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_no_number_of_ours_is_none() {
+    fn an_id_that_is_neither_a_string_nor_a_u64_is_none() {
         check(r#"{"id":null,"result":1}"#, None);
         check(r#"{"id":99999999999999999999999999,"result":1}"#, None);
     }

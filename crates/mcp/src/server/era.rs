@@ -1,7 +1,7 @@
-//! Which revision of the protocol a request is written in.
+//! Determines the era and the revision of a request.
 //!
-//! A modern request says so itself, in its `_meta`. What does not is legacy, and legacy needs a
-//! greeting first. So one connection may carry both.
+//! A modern request names its revision in `_meta`. Any other request is legacy, and legacy requires `initialize` first. So
+//! one connection may carry both. Which methods an era has is not decided here.
 
 use crate::protocol::ErrorCode;
 use serde_json::{Map, Value, json};
@@ -16,30 +16,30 @@ pub(super) fn named_version(request: &Request) -> Option<&Value> {
     request.meta()?.get(META_VERSION)
 }
 
-/// Whether the request is the legacy greeting. Its parameters name a revision; a modern request names one only in `_meta`.
-pub(super) fn is_greeting(request: &Request) -> bool {
+/// Whether the request is a legacy `initialize`; a modern request names its revision in `_meta`.
+pub(super) fn is_initialize(request: &Request) -> bool {
     request.method == "initialize" && named_version(request).is_none()
 }
 
-/// The era of a request that came over a connection, greeted or not.
-pub(super) fn of(request: &Request, greeted: bool) -> Result<Era, RpcError> {
+/// The era of a request on a connection; `initialized` says whether `initialize` was received on it.
+pub(super) fn of(request: &Request, initialized: bool) -> Result<Era, RpcError> {
     if named_version(request).is_some() {
         return check_modern(request).map(|()| Era::Modern);
     }
     match request.method.as_str() {
         "initialize" | "ping" => Ok(Era::Legacy),
-        _ if greeted => Ok(Era::Legacy),
+        _ if initialized => Ok(Era::Legacy),
         _ => check_modern(request).map(|()| Era::Modern),
     }
 }
 
-/// Whether a request is a modern one in a revision that we speak.
+/// Checks that a request is a complete modern request in a supported revision.
 pub(super) fn check_modern(request: &Request) -> Result<(), RpcError> {
     let version = check_complete(request)?;
     if version == MODERN { Ok(()) } else { Err(unsupported(version)) }
 }
 
-/// The revision of a request that says everything a modern request has to say about itself.
+/// The revision of a modern request; fails if a required member of `_meta` is missing.
 pub(super) fn check_complete(request: &Request) -> Result<&str, RpcError> {
     let meta = request.meta();
     let version = meta.and_then(|meta| meta.get(META_VERSION)).and_then(Value::as_str);
@@ -53,17 +53,17 @@ pub(super) fn check_complete(request: &Request) -> Result<&str, RpcError> {
 }
 
 fn incomplete(missing: &str) -> RpcError {
-    invalid_params(format!("send initialize first, or say in `_meta` of every request: {missing}"))
+    invalid_params(format!("send initialize first, or add to `_meta` of every request: {missing}"))
 }
 
-/// What the client of a modern request says it can do.
+/// The client capabilities that a modern request declares.
 pub(super) fn capabilities(request: &Request) -> Map<String, Value> {
     let declared = request.meta().and_then(|meta| meta.get(META_CAPABILITIES));
     declared.and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
-/// The client of a request as one that may be asked something; a legacy one would have to be asked in another way.
-pub(super) fn partner(era: Era, request: &Request) -> Option<InteractiveClient> {
+/// The client of a modern request, from which a result may request input; none for legacy requests.
+pub(super) fn interactive_client(era: Era, request: &Request) -> Option<InteractiveClient> {
     match era {
         Era::Legacy => None,
         Era::Modern => Some(InteractiveClient::new(&capabilities(request), &request.params)),
@@ -76,15 +76,15 @@ fn unsupported(version: &str) -> RpcError {
     RpcError { data: Some(data), ..error }
 }
 
-/// The revision that a legacy session is held in: the one asked for if it is one, else the newest.
-pub(super) fn agreed(asked: Option<&str>) -> &'static str {
-    let found = LEGACY_VERSIONS.into_iter().find(|version| Some(*version) == asked);
+/// The revision of a legacy session: the requested one if it is a legacy revision, else the newest.
+pub(super) fn negotiated_version(requested: Option<&str>) -> &'static str {
+    let found = LEGACY_VERSIONS.into_iter().find(|version| Some(*version) == requested);
     found.unwrap_or(NEWEST_LEGACY)
 }
 
-/// Whether a legacy session may be held in this revision.
+/// Whether this is a legacy revision.
 pub(super) fn is_legacy(version: &str) -> bool {
-    agreed(Some(version)) == version
+    negotiated_version(Some(version)) == version
 }
 
 #[cfg(test)]
@@ -96,20 +96,20 @@ mod tests {
         Request { id: json!(1), method: method.to_owned(), params }
     }
 
-    fn check(method: &str, meta: Value, greeted: bool, expected: Result<Era, i64>) {
-        let found = of(&request(method, meta.clone()), greeted).map_err(|error| error.code);
+    fn check(method: &str, meta: Value, initialized: bool, expected: Result<Era, i64>) {
+        let found = of(&request(method, meta.clone()), initialized).map_err(|error| error.code);
         assert_eq!(found, expected, "{method} {meta}");
     }
 
     #[test]
-    fn a_request_that_names_the_modern_revision_is_modern_even_after_a_greeting() {
+    fn a_request_that_names_the_modern_revision_is_modern_even_after_initialize() {
         let meta = json!({ META_VERSION: MODERN, META_CAPABILITIES: {} });
         check("tools/list", meta.clone(), false, Ok(Era::Modern));
         check("tools/list", meta, true, Ok(Era::Modern));
     }
 
     #[test]
-    fn a_request_that_says_nothing_is_legacy_once_greeted() {
+    fn a_request_that_names_no_revision_is_legacy_after_initialize() {
         check("tools/list", json!({}), true, Ok(Era::Legacy));
         check("tools/list", json!({}), false, Err(-32602));
         check("initialize", json!({}), false, Ok(Era::Legacy));
@@ -132,10 +132,10 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_is_answered_in_its_revision_or_the_newest() {
-        assert_eq!(agreed(Some("2024-11-05")), "2024-11-05");
-        assert_eq!(agreed(Some("2025-06-18")), "2025-06-18");
-        assert_eq!(agreed(Some(MODERN)), "2025-11-25");
-        assert_eq!(agreed(None), "2025-11-25");
+    fn initialize_is_answered_in_its_revision_or_the_newest() {
+        assert_eq!(negotiated_version(Some("2024-11-05")), "2024-11-05");
+        assert_eq!(negotiated_version(Some("2025-06-18")), "2025-06-18");
+        assert_eq!(negotiated_version(Some(MODERN)), "2025-11-25");
+        assert_eq!(negotiated_version(None), "2025-11-25");
     }
 }

@@ -1,7 +1,8 @@
-//! Long lists, page by page.
+//! Divides lists into pages.
 //!
-//! A cursor holds the last entry shown and its place. The name finds the way when entries come or
-//! go in between; the place does when the named entry itself is gone. To a client it is opaque.
+//! A cursor contains the name and the index of the last entry sent. The name is used where entries were added or removed
+//! between two requests; the index, where the named entry itself was removed. Clients treat the cursor as opaque. No state is
+//! kept between two pages.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -9,8 +10,8 @@ use serde_json::Value;
 
 use super::message::{RpcError, invalid_params};
 
-/// Entries of one page. Large, since many clients never ask for a second one.
-pub(super) const PAGE: usize = 500;
+/// Entries per page. Large, because many clients never request a second page.
+pub(super) const PAGE_SIZE: usize = 500;
 
 /// The page of `entries` that follows the cursor, and the cursor of the next one, if there is one.
 pub(super) fn page<T>(
@@ -20,12 +21,12 @@ pub(super) fn page<T>(
 ) -> Result<(Vec<T>, Option<String>), RpcError> {
     let start = match cursor {
         None | Some(Value::Null) => 0,
-        Some(cursor) => after(cursor, &entries, &name_of).ok_or_else(|| invalid_params("no such cursor"))?,
+        Some(cursor) => after(cursor, &entries, &name_of).ok_or_else(|| invalid_params("invalid cursor"))?,
     };
-    let end = start.saturating_add(PAGE).min(entries.len());
+    let end = start.saturating_add(PAGE_SIZE).min(entries.len());
     let last = end.checked_sub(1).and_then(|last| entries.get(last)).filter(|_| end < entries.len());
     let next = last.map(|last| encode(end, name_of(last)));
-    Ok((entries.into_iter().skip(start).take(PAGE).collect(), next))
+    Ok((entries.into_iter().skip(start).take(PAGE_SIZE).collect(), next))
 }
 
 fn encode(place: usize, last: &str) -> String {
@@ -63,7 +64,7 @@ mod tests {
 
     #[test]
     fn pages_cover_the_list_once_and_in_order() {
-        let all = tools(0..PAGE * 2 + 3);
+        let all = tools(0..PAGE_SIZE * 2 + 3);
         let (mut seen, mut cursor) = (Vec::new(), None);
         loop {
             let (shown, next) = cut(all.clone(), cursor.as_ref()).unwrap();
@@ -78,19 +79,19 @@ mod tests {
 
     #[test]
     fn a_short_list_and_a_full_page_have_no_cursor() {
-        for length in [0, 1, PAGE] {
+        for length in [0, 1, PAGE_SIZE] {
             assert_eq!(cut(tools(0..length), None).unwrap().1, None);
         }
     }
 
     #[test]
     fn a_cursor_survives_entries_that_come_and_go() {
-        let cursor = cut(tools(0..PAGE + 2), None).unwrap().1.unwrap();
-        let next = format!("t{PAGE}");
-        assert_eq!(first_of(tools(0..PAGE + 2), &cursor), next);
-        assert_eq!(first_of(tools(5..PAGE + 2), &cursor), next);
-        let without_last = tools((0..PAGE + 2).filter(|name| *name != PAGE - 1));
-        assert_eq!(first_of(without_last, &cursor), format!("t{}", PAGE + 1));
+        let cursor = cut(tools(0..PAGE_SIZE + 2), None).unwrap().1.unwrap();
+        let next = format!("t{PAGE_SIZE}");
+        assert_eq!(first_of(tools(0..PAGE_SIZE + 2), &cursor), next);
+        assert_eq!(first_of(tools(5..PAGE_SIZE + 2), &cursor), next);
+        let without_last = tools((0..PAGE_SIZE + 2).filter(|name| *name != PAGE_SIZE - 1));
+        assert_eq!(first_of(without_last, &cursor), format!("t{}", PAGE_SIZE + 1));
     }
 
     #[test]

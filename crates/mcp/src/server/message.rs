@@ -1,14 +1,16 @@
-//! JSON-RPC as a server reads it, untyped.
+//! JSON-RPC messages from clients.
+//!
+//! Checks the envelope only; parameters stay raw JSON and are read by the handlers.
 
 use crate::protocol::ErrorCode;
 use serde_json::{Map, Value};
 
 pub(super) use crate::rpc::RpcError;
 
-/// A question.
+/// A request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Request {
-    /// A string or a number, echoed as it came.
+    /// A string or a number; the reply repeats it unchanged.
     pub(super) id: Value,
     pub(super) method: String,
     pub(super) params: Map<String, Value>,
@@ -26,17 +28,17 @@ impl Request {
         found.ok_or_else(|| invalid_params(format!("{} needs a string `{key}`", self.method)))
     }
 
-    /// An object among the parameters; absent is empty.
+    /// An object among the parameters; empty if absent.
     pub(super) fn object(&self, key: &str) -> Result<Map<String, Value>, RpcError> {
         match self.params.get(key) {
             None | Some(Value::Null) => Ok(Map::new()),
             Some(Value::Object(object)) => Ok(object.clone()),
-            Some(_) => Err(invalid_params(format!("`{key}` of {} is no object", self.method))),
+            Some(_) => Err(invalid_params(format!("`{key}` of {} is not an object", self.method))),
         }
     }
 }
 
-/// One message from a client, by what it asks of us.
+/// A message from a client, by its kind.
 #[derive(Debug, PartialEq)]
 pub(super) enum Message {
     Request(Request),
@@ -44,9 +46,9 @@ pub(super) enum Message {
         method: String,
         params: Map<String, Value>,
     },
-    /// An answer. We ask nothing, so it is to nothing of ours.
+    /// A reply. This server sends no requests, so it is ignored.
     Reply,
-    /// No message of the protocol; `id` where one could be read.
+    /// Not a JSON-RPC message; `id` is null where none could be read.
     Malformed {
         id: Value,
         error: RpcError,
@@ -55,7 +57,7 @@ pub(super) enum Message {
 
 impl Message {
     pub(super) fn read(message: Value) -> Self {
-        let Value::Object(mut message) = message else { return malformed(Value::Null, "a message is an object") };
+        let Value::Object(mut message) = message else { return malformed(Value::Null, "a message must be an object") };
         let id = message.shift_remove("id");
         let echo = id.clone().filter(is_id).unwrap_or_default();
         if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
@@ -63,14 +65,14 @@ impl Message {
         }
         let method = match message.shift_remove("method") {
             Some(Value::String(method)) => method,
-            Some(_) => return malformed(echo, "`method` is no string"),
+            Some(_) => return malformed(echo, "`method` is not a string"),
             None if message.contains_key("result") || message.contains_key("error") => return Self::Reply,
-            None => return malformed(echo, "a message without a method"),
+            None => return malformed(echo, "the message has no method"),
         };
         let params = match message.shift_remove("params") {
             None | Some(Value::Null) => Map::new(),
             Some(Value::Object(params)) => params,
-            Some(_) => return Self::Malformed { id: echo, error: invalid_params("`params` is no object") },
+            Some(_) => return Self::Malformed { id: echo, error: invalid_params("`params` is not an object") },
         };
         match id {
             None => Self::Notification { method, params },
@@ -98,11 +100,11 @@ pub(super) fn invalid_params(message: impl Into<String>) -> RpcError {
 
 pub(super) fn no_such_method(method: &str) -> RpcError {
     let shown: String = method.chars().take(100).collect();
-    error(ErrorCode::METHOD_NOT_FOUND, format!("there is no method {shown}"))
+    error(ErrorCode::METHOD_NOT_FOUND, format!("no such method: {shown}"))
 }
 
 pub(super) fn not_json(error_: &serde_json::Error) -> RpcError {
-    error(ErrorCode::PARSE_ERROR, format!("not readable JSON: {error_}"))
+    error(ErrorCode::PARSE_ERROR, format!("the message is not valid JSON: {error_}"))
 }
 
 pub(super) fn too_large(limit: usize) -> RpcError {

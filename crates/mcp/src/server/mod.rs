@@ -1,37 +1,37 @@
-//! The Model Context Protocol, server side: both eras, over stdio and Streamable HTTP.
+//! Serves MCP clients: both eras, over stdio and Streamable HTTP.
 //!
-//! The door knows the protocol and nothing else; what it offers is a [`Service`]. Messages are
-//! raw JSON throughout: what a service answers reaches the client key by key as it was.
+//! This module knows the protocol only; what is served is a [`Service`]. Messages are raw JSON throughout: the result of a
+//! service reaches the client key by key as it was.
 //!
 //! # Layout
-//! - `service`: what an MCP server offers, free of transport and era
-//! - `message`: JSON-RPC as a server reads and writes it; `era`: which revision a request is in
-//! - `desk`: one request in, one answer out; `offer`, `list`, `call`, `news`: what it answers
-//! - `party`: what the requests of one client share; `watched`: the resources it wants to hear of
-//! - `stdio`, `http`: how messages come and go
+//! - `service`: what an MCP server offers, independent of transport and era
+//! - `message`: JSON-RPC messages from clients; `server_message`: those to clients; `era`: the revision of a request
+//! - `dispatcher`: from one request to one reply; `handshake`, `list`, `call`, `change_notices`: parts of it
+//! - `client`: state that the requests of one client share; `watched_resources`: the resources it subscribed to
+//! - `stdio`, `http`: the transports
 //!
-//! It asks nothing of clients: no sampling, no elicitation, no roots, no log messages.
+//! The server sends no requests of its own to clients (sampling, elicitation, roots) and no log messages.
 
 mod call;
-mod desk;
+mod change_notices;
+mod client;
+mod dispatcher;
 mod era;
+mod handshake;
 mod http;
 mod list;
 mod message;
-mod news;
-mod offer;
-mod outgoing;
-mod party;
+mod server_message;
 mod service;
 mod stdio;
-mod watched;
+mod watched_resources;
 
-pub use http::{Authenticate, HttpOptions, Unauthorized, router};
+pub use http::{HostGuard, HostGuardError, HttpOptions, router};
 pub use service::{
-    Change, Completion, Fault, Identity, News, PromptCall, RequestScope, ResourceCall, Service, ServiceFuture,
+    Change, ChangeNotice, Completion, Fault, Identity, PromptCall, RequestScope, ResourceCall, Service, ServiceFuture,
     ToolCall, ToolMode, UnknownToolMode, Watch, ready,
 };
 pub use stdio::serve_stdio;
 
 /// The largest message a client may send, in bytes.
-pub const LARGEST_MESSAGE: usize = 16 << 20;
+const MAX_MESSAGE_BYTES: usize = 16 << 20;

@@ -1,7 +1,7 @@
-//! What an MCP server offers, free of transport and era.
+//! What an MCP server offers, independent of transport and era.
 //!
-//! Results are JSON in the form that both eras share; the door adds what an era asks for on top
-//! (`resultType`, `ttlMs`, session headers). Lists are complete; the door pages them.
+//! Results are JSON in the form that both eras share; the dispatcher adds what an era requires (`resultType`, `ttlMs`), and
+//! divides lists, which are complete here, into pages. A service does no I/O with clients.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,22 +15,22 @@ use tokio_util::sync::CancellationToken;
 use crate::interaction::{InteractiveClient, Progress};
 use toolgate_wire::CallerScope;
 
-/// An answer on its way.
+/// The pending result of a service method.
 pub type ServiceFuture<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
 
-/// An answer that is there already.
+/// A result that needs no waiting.
 pub fn ready<T: Send + 'static>(outcome: Result<T, Fault>) -> ServiceFuture<T> {
     Box::pin(std::future::ready(outcome))
 }
 
-/// Name, version and instructions, as a client is greeted with.
+/// The server's name, version and instructions, as sent in the handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The server's name.
     pub name: String,
     /// Its version.
     pub version: String,
-    /// How to use it, for a model.
+    /// Instructions for a model on how to use the server.
     pub instructions: String,
 }
 
@@ -46,9 +46,9 @@ pub enum ToolMode {
     Both,
 }
 
-/// No mode has this name.
+/// The text names no tool mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the mode is one of code, direct, both")]
+#[error("the mode must be one of code, direct, both")]
 pub struct UnknownToolMode;
 
 impl std::str::FromStr for ToolMode {
@@ -64,12 +64,12 @@ impl std::str::FromStr for ToolMode {
     }
 }
 
-/// For whom a request is answered: decided by the door, from the transport and its credentials.
+/// The scope of a request, determined by the transport from its settings and the client's credentials.
 #[derive(Debug, Clone, Default)]
 pub struct RequestScope {
     /// Which tools the client sees.
     pub mode: ToolMode,
-    /// Who it is, and what it may use.
+    /// The caller, and what it may use.
     pub caller: CallerScope,
 }
 
@@ -80,62 +80,62 @@ pub struct ToolCall {
     pub name: String,
     /// Its arguments.
     pub arguments: Map<String, Value>,
-    /// Who asks.
+    /// The scope of the request.
     pub scope: RequestScope,
     /// Ends the call: a cancel notification, a closed stream, a dropped connection.
     pub cancel: CancellationToken,
-    /// Where progress goes, if the client wants it.
+    /// Receives progress, if the client requested it.
     pub progress: Option<mpsc::Sender<Progress>>,
-    /// A number for the client, so that one cannot crowd out another.
+    /// The client's number: calls of one client take turns in queues with those of others.
     pub caller: u64,
-    /// What the client said it can do, such as `sampling`. Legacy clients are not asked.
+    /// The client's declared capabilities, such as `sampling`; empty for legacy clients.
     pub capabilities: Map<String, Value>,
-    /// The client as one that may be asked: then the result may be of the type `input_required`. No legacy client may.
-    pub partner: Option<InteractiveClient>,
+    /// The client, if the result may request input from it (`resultType` `input_required`); none for legacy clients.
+    pub interactive_client: Option<InteractiveClient>,
 }
 
-/// A resource that a client asks for.
+/// A request for a resource.
 #[derive(Debug, Clone, Default)]
 pub struct ResourceCall {
     /// Its URI.
     pub uri: String,
-    /// Who asks.
+    /// The scope of the request.
     pub scope: RequestScope,
     /// See [`ToolCall::caller`].
     pub caller: u64,
 }
 
-/// A prompt with its arguments.
+/// A request for a prompt with its arguments.
 #[derive(Debug, Clone, Default)]
 pub struct PromptCall {
     /// The prompt's name.
     pub name: String,
     /// Its arguments.
     pub arguments: Map<String, Value>,
-    /// Who asks.
+    /// The scope of the request.
     pub scope: RequestScope,
     /// See [`ToolCall::caller`].
     pub caller: u64,
-    /// See [`ToolCall::partner`].
-    pub partner: Option<InteractiveClient>,
+    /// See [`ToolCall::interactive_client`].
+    pub interactive_client: Option<InteractiveClient>,
 }
 
-/// A value to be completed: `ref` as the client sent it, the argument's name and what is typed so far.
+/// A request to complete the value of an argument.
 #[derive(Debug, Clone, Default)]
 pub struct Completion {
     /// `{"type": "ref/resource", "uri": …}` or `{"type": "ref/prompt", "name": …}`.
     pub reference: Value,
     /// The argument's name.
     pub argument: String,
-    /// What is typed so far.
+    /// The beginning of the value, as typed so far.
     pub typed: String,
-    /// Who asks.
+    /// The scope of the request.
     pub scope: RequestScope,
     /// See [`ToolCall::caller`].
     pub caller: u64,
 }
 
-/// What a client is told has changed.
+/// What has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// The list of tools.
@@ -148,39 +148,39 @@ pub enum Change {
     Resource(String),
 }
 
-/// A change, and whose it is.
+/// A change, and the backend it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct News {
+pub struct ChangeNotice {
     /// What changed.
     pub change: Change,
-    /// The backend it came from; none if it is the server's own.
+    /// The backend; none for the server's own lists and resources.
     pub backend: Option<Arc<str>>,
 }
 
-impl From<Change> for News {
+impl From<Change> for ChangeNotice {
     fn from(change: Change) -> Self {
         Self { change, backend: None }
     }
 }
 
-/// A resource that is watched for a client until this is dropped.
+/// Keeps a resource watched for a client until it is dropped.
 pub struct Watch {
     backend: Option<Arc<str>>,
-    _hold: Option<Box<dyn Send + Sync>>,
+    _guard: Option<Box<dyn Send + Sync>>,
 }
 
 impl Watch {
-    /// Of a resource of the server's own.
+    /// A watch of one of the server's own resources.
     pub fn own() -> Self {
-        Self { backend: None, _hold: None }
+        Self { backend: None, _guard: None }
     }
 
-    /// Of a backend's resource, which it tells of while `hold` lives.
-    pub fn of(backend: &str, hold: impl Send + Sync + 'static) -> Self {
-        Self { backend: Some(backend.into()), _hold: Some(Box::new(hold)) }
+    /// A watch of a backend's resource, whose changes are reported while `guard` exists.
+    pub fn of(backend: &str, guard: impl Send + Sync + 'static) -> Self {
+        Self { backend: Some(backend.into()), _guard: Some(Box::new(guard)) }
     }
 
-    /// Whose resource it is; none if it is the server's own.
+    /// The backend of the resource; none for the server's own.
     pub fn backend(&self) -> Option<&Arc<str>> {
         self.backend.as_ref()
     }
@@ -192,62 +192,62 @@ impl std::fmt::Debug for Watch {
     }
 }
 
-/// A request that the protocol answers with an error. A tool that fails is a result with `isError`, not this.
+/// Why a request fails as a JSON-RPC error. A tool that fails is a result with `isError`, not a fault.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Fault {
-    /// There is no such tool, resource or prompt.
+    /// No such tool, resource or prompt.
     #[error("{0}")]
     NotFound(String),
-    /// The parameters do not fit.
+    /// The parameters are invalid.
     #[error("{0}")]
     InvalidParams(String),
-    /// We failed.
+    /// An error of this server.
     #[error("{0}")]
     Internal(String),
-    /// Another server's own error, passed on as it came.
+    /// A JSON-RPC error of a backend, passed on unchanged.
     #[error("{message}")]
     Rejected {
         /// Its code.
         code: i64,
-        /// What it says.
+        /// Its message.
         message: String,
-        /// What it adds, if anything.
+        /// Its data.
         data: Option<Value>,
     },
 }
 
-/// A server behind the door.
+/// An MCP server, independent of transport and era.
 pub trait Service: Send + Sync + 'static {
-    /// Who this is.
+    /// The server's identity.
     fn identity(&self) -> Identity;
 
-    /// Waits, within reason, for what is needed to list the tools of a page.
+    /// Waits a bounded time until the tools of this scope can be listed.
     fn prepared(&self, scope: &RequestScope) -> ServiceFuture<()> {
         let _ = scope;
         ready(Ok(()))
     }
 
-    /// Every tool of the page, as tool objects (`name`, `description`, `inputSchema`, …).
+    /// Every tool of the scope, as tool objects (`name`, `description`, `inputSchema`, …).
     fn tools(&self, scope: &RequestScope) -> Vec<Value>;
 
-    /// The names of those tools, in the same order: what pages are cut from.
+    /// The names of those tools, in the same order; pages are cut from this list.
     fn tool_names(&self, scope: &RequestScope) -> Vec<String> {
         let tools = self.tools(scope);
         tools.iter().filter_map(|tool| tool.get("name")?.as_str().map(str::to_owned)).collect()
     }
 
-    /// One tool by its name. Worth its own answer where making the whole list is not free.
+    /// One tool by its name. Override it where building the whole list is expensive.
     fn tool(&self, name: &str, scope: &RequestScope) -> Option<Value> {
         let is_it = |tool: &Value| tool.get("name").and_then(Value::as_str) == Some(name);
         self.tools(scope).into_iter().find(is_it)
     }
 
-    /// The same, as text of one line. Worth its own answer where there is one that need not be read first.
+    /// The same as JSON text of one line. Override it where that text exists already.
     fn tool_text(&self, name: &str, scope: &RequestScope) -> Option<Box<RawValue>> {
         to_raw_value(&self.tool(name, scope)?).ok()
     }
 
-    /// Calls a tool; gives a `CallToolResult`.
+    /// Calls a tool; returns a `CallToolResult`.
     fn call(&self, call: ToolCall) -> ServiceFuture<Value>;
 
     /// Every resource.
@@ -262,12 +262,12 @@ pub trait Service: Send + Sync + 'static {
         ready(Ok(Vec::new()))
     }
 
-    /// Reads a resource; gives its list of `contents`.
+    /// Reads a resource; returns its list of `contents`.
     fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
         ready(Err(Fault::NotFound(format!("no resource {}", call.uri))))
     }
 
-    /// Begins to watch a resource; refuses what is not there, and what it could not tell of.
+    /// Watches a resource; fails if it does not exist or its changes are not reported.
     fn watch(&self, call: ResourceCall) -> ServiceFuture<Watch> {
         ready(Err(Fault::NotFound(format!("no resource {}", call.uri))))
     }
@@ -278,43 +278,43 @@ pub trait Service: Send + Sync + 'static {
         ready(Ok(Vec::new()))
     }
 
-    /// Fills in a prompt; gives a `GetPromptResult`.
+    /// Fills in a prompt; returns a `GetPromptResult`.
     fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
         ready(Err(Fault::NotFound(format!("no prompt {}", call.name))))
     }
 
-    /// Up to a hundred values that begin like what is typed.
+    /// Up to a hundred values that begin with what is typed.
     fn complete(&self, completion: Completion) -> ServiceFuture<Vec<String>> {
         let _ = completion;
         ready(Ok(Vec::new()))
     }
 
-    /// Whether there are resources at all: what is not there is not declared.
+    /// Whether the server declares the capability `resources`.
     fn has_resources(&self) -> bool {
         false
     }
 
-    /// See [`Service::has_resources`].
+    /// Whether the server declares the capability `prompts`.
     fn has_prompts(&self) -> bool {
         false
     }
 
-    /// Whether changes of single resources are announced, so that clients may ask to hear of them.
+    /// Whether changes of single resources are reported, so that clients may subscribe to them.
     fn announces_resources(&self) -> bool {
         false
     }
 
-    /// Whether argument values are completed.
+    /// Whether the server declares the capability `completions`.
     fn has_completions(&self) -> bool {
         false
     }
 
-    /// Whether a client with this page sees what the news are about. What it does not see, it does not hear of.
-    fn shows(&self, news: &News, scope: &RequestScope) -> bool {
-        let _ = (news, scope);
+    /// Whether the scope includes what the notice is about. A client is notified only of what its scope includes.
+    fn shows(&self, notice: &ChangeNotice, scope: &RequestScope) -> bool {
+        let _ = (notice, scope);
         true
     }
 
-    /// Hears of changes.
-    fn changes(&self) -> broadcast::Receiver<News>;
+    /// Receives changes from now on.
+    fn changes(&self) -> broadcast::Receiver<ChangeNotice>;
 }

@@ -1,8 +1,8 @@
-//! A client at the other end of two pipes: one JSON message per line, each way.
+//! The stdio transport: one JSON message per line in each direction.
 //!
-//! Every request is a task of its own, so none holds up another. All write through one bounded
-//! queue: a client that does not read holds up its own requests, and memory stays where it is.
-//! When the input ends the client is gone, and what it asked for is cancelled.
+//! Every request is a task of its own, so that none delays another. All of them write to one bounded queue: a client that
+//! does not read delays only its own requests (back-pressure), and memory stays bounded. The end of input means that the
+//! client has disconnected, which cancels its requests. Lines that are not JSON are answered, never skipped silently.
 
 use std::io;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::LARGEST_MESSAGE;
-use super::desk::{Desk, Outlet};
+use super::MAX_MESSAGE_BYTES;
+use super::change_notices;
+use super::client::Client;
+use super::dispatcher::{Dispatcher, NotificationSink};
 use super::era;
 use super::message::{self, Message, Request, RpcError};
-use super::news;
-use super::outgoing::Outgoing;
-use super::party::Party;
+use super::server_message::ServerMessage;
 use super::service::{RequestScope, Service};
 use crate::framing::lines::{Line, Lines};
 use crate::framing::scan::IdScan;
 
-/// Messages that may wait to be written; more waits at the sender.
-const QUEUE: usize = 64;
-/// How long requests may take to finish when we are asked to stop.
-const DRAIN: Duration = Duration::from_secs(5);
-/// How long after the end of input answers may still come: enough for what was all but done, for scripts that
-/// write their questions and close the pipe.
-const LAST_WORDS: Duration = Duration::from_millis(50);
+/// Messages queued for writing; further ones wait at the sender.
+const MAX_QUEUED_MESSAGES: usize = 64;
+/// How long requests may take to finish at shutdown.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long requests may take to finish after the end of input. Scripts that pipe their requests in and close the pipe still
+/// get the replies to short ones.
+const INPUT_END_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Serves one client until its input ends, its output breaks, or `shutdown` is cancelled.
 pub async fn serve_stdio<R, W>(
@@ -46,27 +46,27 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let (queue, outgoing) = mpsc::channel(QUEUE);
-    let mut writing = tokio::spawn(write(writer, outgoing));
-    let desk = Arc::new(Desk { service, closing: shutdown.clone() });
-    let party = Arc::new(Party::new(Party::number()));
-    let mut connection = Connection { desk, party, scope, queue, tasks: JoinSet::new(), greeted: false };
-    let read = connection.read(Lines::new(reader, LARGEST_MESSAGE), &shutdown).await;
-    connection.finish(if shutdown.is_cancelled() { DRAIN } else { LAST_WORDS }).await;
-    if timeout(DRAIN, &mut writing).await.is_err() {
+    let (queue, server_message) = mpsc::channel(MAX_QUEUED_MESSAGES);
+    let mut writing = tokio::spawn(write(writer, server_message));
+    let dispatcher = Arc::new(Dispatcher { service, closing: shutdown.clone() });
+    let client = Arc::new(Client::new(Client::next_number()));
+    let mut connection = Connection { dispatcher, client, scope, queue, tasks: JoinSet::new(), initialized: false };
+    let read = connection.read(Lines::new(reader, MAX_MESSAGE_BYTES), &shutdown).await;
+    connection.finish(if shutdown.is_cancelled() { DRAIN_TIMEOUT } else { INPUT_END_TIMEOUT }).await;
+    if timeout(DRAIN_TIMEOUT, &mut writing).await.is_err() {
         writing.abort();
     }
     read
 }
 
 struct Connection {
-    desk: Arc<Desk>,
-    party: Arc<Party>,
+    dispatcher: Arc<Dispatcher>,
+    client: Arc<Client>,
     scope: RequestScope,
-    queue: mpsc::Sender<Outgoing>,
+    queue: mpsc::Sender<ServerMessage>,
     tasks: JoinSet<()>,
-    /// Whether a legacy client has introduced itself.
-    greeted: bool,
+    /// Whether a legacy client has sent `initialize`.
+    initialized: bool,
 }
 
 impl Connection {
@@ -83,48 +83,48 @@ impl Connection {
                 line = lines.next() => line?,
             };
             let Some(line) = line else { return Ok(()) };
-            // Whoever writes faster than it reads waits here, and with it all that it would still ask.
+            // Frees the slots of finished tasks.
             while self.tasks.try_join_next().is_some() {}
             match line {
                 Line::Whole(text) if text.trim_ascii().is_empty() => {}
                 Line::Whole(text) => match serde_json::from_slice(text) {
-                    Ok(message) => self.take(message).await,
+                    Ok(message) => self.handle(message).await,
                     Err(error) => {
                         let id = IdScan::of(text);
                         self.refuse(id, message::not_json(&error)).await;
                     }
                 },
-                Line::TooLong { id } => self.refuse(id, message::too_large(LARGEST_MESSAGE)).await,
+                Line::TooLong { id } => self.refuse(id, message::too_large(MAX_MESSAGE_BYTES)).await,
             }
         }
     }
 
     async fn refuse(&self, id: Option<Value>, error: RpcError) {
         tokio::select! {
-            _ = self.queue.send(Outgoing::reply(&id.unwrap_or_default(), Err(error))) => {}
-            // A client that does not read must not keep us from stopping.
-            () = self.desk.closing.cancelled() => {}
+            _ = self.queue.send(ServerMessage::reply(&id.unwrap_or_default(), Err(error))) => {}
+            // A client that does not read must not block the shutdown.
+            () = self.dispatcher.closing.cancelled() => {}
         }
     }
 
-    /// Serves a message. Those of a batch are served each for itself: same answers, only not in one line.
-    async fn take(&mut self, message: Value) {
+    /// Handles a message. The messages of a batch are answered one by one, each reply on a line of its own.
+    async fn handle(&mut self, message: Value) {
         match message {
             Value::Array(batch) if !batch.is_empty() => {
                 for message in batch {
-                    self.take_one(message).await;
+                    self.handle_one(message).await;
                 }
             }
-            message => self.take_one(message).await,
+            message => self.handle_one(message).await,
         }
     }
 
-    async fn take_one(&mut self, message: Value) {
+    async fn handle_one(&mut self, message: Value) {
         match Message::read(message) {
             Message::Request(request) => self.serve(request).await,
             Message::Malformed { id, error } => self.refuse(Some(id), error).await,
             Message::Notification { method, params } if method == "notifications/cancelled" => {
-                self.party.cancel(&params);
+                self.client.cancel(&params);
             }
             Message::Notification { .. } | Message::Reply => {}
         }
@@ -132,55 +132,55 @@ impl Connection {
 
     async fn serve(&mut self, request: Request) {
         let id = request.id.clone();
-        let era = era::of(&request, self.greeted);
-        let (era, flight) = match era.and_then(|era| Ok((era, self.party.board(&id, self.scope.clone())?))) {
+        let era = era::of(&request, self.initialized);
+        let (era, in_flight) = match era.and_then(|era| Ok((era, self.client.register(&id, self.scope.clone())?))) {
             Ok(accepted) => accepted,
             Err(error) => return self.refuse(Some(id), error).await,
         };
-        if era::is_greeting(&request) {
-            self.greet();
+        if era::is_initialize(&request) {
+            self.initialize();
         }
-        let (desk, queue) = (Arc::clone(&self.desk), self.queue.clone());
+        let (dispatcher, queue) = (Arc::clone(&self.dispatcher), self.queue.clone());
         self.tasks.spawn(async move {
-            let outlet = Outlet::to(queue.clone());
-            if let Some(reply) = desk.reply(request, era, &flight, outlet).await {
+            let sink = NotificationSink::to(queue.clone());
+            if let Some(reply) = dispatcher.reply(request, era, &in_flight, sink).await {
                 let _ = queue.send(reply).await;
             }
         });
     }
 
-    /// A legacy client hears of changes without asking.
-    fn greet(&mut self) {
-        if std::mem::replace(&mut self.greeted, true) {
+    /// Starts the change notifications of a legacy client, which needs no subscription for lists.
+    fn initialize(&mut self) {
+        if std::mem::replace(&mut self.initialized, true) {
             return;
         }
-        let (desk, party, scope) = (Arc::clone(&self.desk), Arc::clone(&self.party), self.scope.clone());
-        let outlet = Outlet::to(self.queue.clone());
-        let mut changes = desk.service.changes();
+        let (dispatcher, client, scope) = (Arc::clone(&self.dispatcher), Arc::clone(&self.client), self.scope.clone());
+        let sink = NotificationSink::to(self.queue.clone());
+        let mut changes = dispatcher.service.changes();
         self.tasks.spawn(async move {
             tokio::select! {
-                () = party.left() => {}
-                () = desk.closing.cancelled() => {}
-                () = news::relay(&desk, &party, &scope, &mut changes, &outlet) => {}
+                () = client.disconnected() => {}
+                () = dispatcher.closing.cancelled() => {}
+                () = change_notices::forward_changes(&dispatcher, &client, &scope, &mut changes, &sink) => {}
             }
         });
     }
 
-    /// Lets requests finish for a while, then ends them.
-    async fn finish(mut self, patience: Duration) {
-        let party = Arc::clone(&self.party);
-        let _ = timeout(patience, async {
-            while party.is_busy() && !self.queue.is_closed() && self.tasks.join_next().await.is_some() {}
+    /// Waits up to `grace` for requests to finish, then cancels the rest.
+    async fn finish(mut self, grace: Duration) {
+        let client = Arc::clone(&self.client);
+        let _ = timeout(grace, async {
+            while client.is_busy() && !self.queue.is_closed() && self.tasks.join_next().await.is_some() {}
         })
         .await;
-        self.party.leave();
-        let _ = timeout(DRAIN, async { while self.tasks.join_next().await.is_some() {} }).await;
+        self.client.disconnect();
+        let _ = timeout(DRAIN_TIMEOUT, async { while self.tasks.join_next().await.is_some() {} }).await;
     }
 }
 
-/// Writes messages as they come, one to a line; ends when nobody sends or nobody reads any more.
-async fn write<W: AsyncWrite + Unpin>(mut writer: W, mut outgoing: mpsc::Receiver<Outgoing>) {
-    while let Some(message) = outgoing.recv().await {
+/// Writes messages, one per line, until the queue is closed or the client no longer reads.
+async fn write<W: AsyncWrite + Unpin>(mut writer: W, mut server_message: mpsc::Receiver<ServerMessage>) {
+    while let Some(message) = server_message.recv().await {
         let mut line = message.into_text();
         line.push('\n');
         if writer.write_all(line.as_bytes()).await.is_err() || writer.flush().await.is_err() {

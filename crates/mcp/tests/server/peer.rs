@@ -148,7 +148,22 @@ impl Host {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let shutdown = options.shutdown.clone();
-        let router = toolgate_mcp::server::router(service, options);
+        Self::serve(listener, address, shutdown, toolgate_mcp::server::router(service, options))
+    }
+
+    /// With a layer in front of the endpoint.
+    pub(crate) async fn start_behind(
+        service: Arc<dyn Service>,
+        layer: impl FnOnce(axum::Router) -> axum::Router,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let options = HttpOptions::default();
+        let shutdown = options.shutdown.clone();
+        Self::serve(listener, address, shutdown, layer(toolgate_mcp::server::router(service, options)))
+    }
+
+    fn serve(listener: TcpListener, address: String, shutdown: CancellationToken, router: axum::Router) -> Self {
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self { address, shutdown }
     }

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 use toolgate_mcp::Progress;
 use toolgate_mcp::server::{
-    Change, Fault, Identity, News, RequestScope, ResourceCall, Service, ServiceFuture, ToolCall, ToolMode, Watch, ready,
+    Change, ChangeNotice, Fault, Identity, RequestScope, ResourceCall, Service, ServiceFuture, ToolCall, ToolMode,
+    Watch, ready,
 };
 
 /// A result that a decoder that guesses would spoil.
@@ -25,7 +26,7 @@ pub(crate) struct Hung {
 }
 
 pub(crate) struct Sample {
-    pub(crate) changes: broadcast::Sender<News>,
+    pub(crate) changes: broadcast::Sender<ChangeNotice>,
     pub(crate) hung: watch::Sender<Hung>,
     pub(crate) tool_count: usize,
 }
@@ -115,7 +116,7 @@ impl Service for Sample {
     }
 
     /// In the direct view there are no resources to hear of.
-    fn shows(&self, news: &News, scope: &RequestScope) -> bool {
+    fn shows(&self, news: &ChangeNotice, scope: &RequestScope) -> bool {
         scope.mode != ToolMode::Direct || news.change != Change::Resources
     }
 
@@ -127,7 +128,7 @@ impl Service for Sample {
         true
     }
 
-    fn changes(&self) -> broadcast::Receiver<News> {
+    fn changes(&self) -> broadcast::Receiver<ChangeNotice> {
         self.changes.subscribe()
     }
 }

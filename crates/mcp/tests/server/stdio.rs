@@ -154,7 +154,7 @@ async fn a_message_of_10_mib_is_served() {
 async fn a_service_that_panics_costs_one_answer() {
     let mut pipe = Pipe::legacy(Sample::new()).await;
     let found = pipe.ask(request(1, "tools/call", json!({ "name": "panic" }))).await;
-    assert_fits(&found, &json!({ "id": 1, "error": { "code": -32603, "message": "the server failed" } }));
+    assert_fits(&found, &json!({ "id": 1, "error": { "code": -32603, "message": "internal error of the server" } }));
     assert_fits(&pipe.ask(request(2, "ping", json!({}))).await, &json!({ "id": 2 }));
 }
 

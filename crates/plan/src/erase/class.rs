@@ -1,4 +1,4 @@
-//! Erasure inside classes: modifiers, members that exist for the type checker alone, parameter properties.
+//! Type erasure inside classes: modifiers, members without run-time effect, parameter properties.
 
 use super::{Eraser, shorten};
 use oxc::{
@@ -9,7 +9,7 @@ use oxc::{
 };
 use std::fmt::Write as _;
 
-/// Words before a member or a parameter that mean nothing at run time.
+/// Modifiers of a member or parameter without run-time effect.
 pub(super) const MODIFIERS: [&str; 7] =
     ["public", "private", "protected", "readonly", "override", "abstract", "declare"];
 
@@ -68,7 +68,8 @@ impl<'a> Eraser<'_, 'a, '_> {
         }
     }
 
-    /// Erases the modifiers of a member. What stood before it may lack its semicolon, so the first one leaves one.
+    /// Erases the modifiers of a member. The member before it may lack its semicolon, so a semicolon replaces the first
+    /// modifier.
     fn erase_member_modifiers(&mut self, span: Span, key: u32) {
         for (word_span, word) in self.words(span.start, key) {
             if !MODIFIERS.contains(&word) {
@@ -111,7 +112,7 @@ impl<'a> Eraser<'_, 'a, '_> {
             self.erase_mark(it.key.span().end, b"?!");
         }
         match (&it.type_annotation, &it.value) {
-            // A field called `get` or `static` would take the next member for its own without the semicolon.
+            // Without the semicolon, a field named `get` or `static` would be read as a modifier of the next member.
             (Some(annotation), None) => self.edits.blank_statement(annotation.span.start, annotation.span.end),
             (Some(annotation), Some(_)) => self.visit_ts_type_annotation(annotation),
             (None, _) => {}
@@ -121,7 +122,7 @@ impl<'a> Eraser<'_, 'a, '_> {
         }
     }
 
-    /// `constructor(private x)` also says `this.x = x`.
+    /// `constructor(private x)` also assigns `this.x = x`.
     fn assign_parameter_properties(&mut self, constructor: &Function<'a>, derived: bool) {
         let mut assignments = String::new();
         for parameter in &constructor.params.items {

@@ -1,10 +1,10 @@
-//! Takes TypeScript out of a program, in place.
+//! Erases TypeScript syntax from a program, in place.
 //!
-//! Most of TypeScript says nothing at run time and becomes white space; enums, parameter properties and namespaces
-//! become the JavaScript that they mean (`rewrite`). Where the erasure would let two statements grow together, or put a
-//! line break where JavaScript allows none, a semicolon or plain spaces keep the meaning.
+//! Most TypeScript syntax has no run-time effect and becomes white space; enums, parameter properties and namespaces
+//! become equivalent JavaScript (`rewrite`). Where erasing would join two statements, or leave a line break where
+//! JavaScript allows none, a semicolon or spaces without line breaks keep the meaning.
 //!
-//! It does not check types, and it leaves everything that is JavaScript as it is.
+//! It does not check types and does not change JavaScript syntax.
 
 mod class;
 mod rewrite;
@@ -22,7 +22,7 @@ use oxc::{
 };
 use std::collections::HashSet;
 
-/// Records in `edits` what turns the program into JavaScript.
+/// Adds the edits that turn the program into JavaScript.
 pub(crate) fn erase(parsed: &Parsed<'_>, edits: &mut Edits) -> Result<(), SyntaxFault> {
     let mut eraser = Eraser {
         parsed,
@@ -42,14 +42,14 @@ struct Eraser<'p, 'a, 'e> {
     parsed: &'p Parsed<'a>,
     edits: &'e mut Edits,
     fault: Option<SyntaxFault>,
-    /// How many blocks are open inside the current function.
+    /// Nesting of blocks in the current function.
     blocks: usize,
-    /// Enums and namespaces whose variable exists already.
+    /// Enums and namespaces whose variable is declared already.
     declared: HashSet<SymbolId>,
-    /// Names for the objects of enums and namespaces that the program does not use, once they are needed.
+    /// Unused names for the objects of enums and namespaces, created when first needed.
     enum_name: Option<String>,
     space_name: Option<String>,
-    /// The names under which the open namespaces are known inside themselves.
+    /// The names of the enclosing namespaces' objects.
     namespaces: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Eraser<'_, 'a, '_> {
         self.parsed.code.get(start as usize..end as usize).unwrap_or_default()
     }
 
-    /// The offset of the first thing after `at` that is neither white space nor a comment.
+    /// The offset of the first token after `at`.
     fn next_token(&self, at: u32) -> u32 {
         at + skip_trivia(self.parsed.code.get(at as usize..).unwrap_or_default()) as u32
     }
@@ -78,15 +78,15 @@ impl<'a> Eraser<'_, 'a, '_> {
     /// Erases `as T`, `satisfies T` or `<T>` after an expression.
     fn erase_suffix(&mut self, start: u32, end: u32) {
         let start = self.next_token(start);
-        // A type is never followed by one of these on the same line: the statement ended here by a line break, which
-        // it would not without the type.
+        // A type is never followed by one of these on the same line, so a line break ended the statement here. Without the
+        // type it would not.
         match self.byte_at(self.next_token(end)) {
             Some(b'(' | b'[' | b'`') => self.edits.blank_statement(start, end),
             _ => self.edits.blank(start, end),
         }
     }
 
-    /// Erases a `?` or `!` that follows a name, with anything between.
+    /// Erases the `?` or `!` after a name.
     fn erase_mark(&mut self, after: u32, marks: &[u8]) {
         let mut at = self.next_token(after);
         if self.byte_at(at) == Some(b']') {
@@ -97,7 +97,7 @@ impl<'a> Eraser<'_, 'a, '_> {
         }
     }
 
-    /// The words in a range, without those in comments.
+    /// The words in a range, except those in comments.
     fn words(&self, start: u32, end: u32) -> Vec<(Span, &'a str)> {
         let mut words = Vec::new();
         let mut at = self.next_token(start);
@@ -113,7 +113,7 @@ impl<'a> Eraser<'_, 'a, '_> {
         words
     }
 
-    /// Erases these words wherever they stand in the range.
+    /// Erases these words in the range.
     fn erase_words(&mut self, start: u32, end: u32, erased: &[&str]) {
         for (span, word) in self.words(start, end) {
             if erased.contains(&word) {
@@ -128,7 +128,7 @@ impl<'a> Eraser<'_, 'a, '_> {
         }
     }
 
-    /// Counts blocks from zero again inside a function.
+    /// Visits a function with a block nesting that starts at zero.
     fn in_function(&mut self, visit: impl FnOnce(&mut Self)) {
         let blocks = std::mem::take(&mut self.blocks);
         visit(self);
@@ -227,7 +227,7 @@ impl<'a> Visit<'a> for Eraser<'_, 'a, '_> {
     fn visit_ts_type_assertion(&mut self, it: &TSTypeAssertion<'a>) {
         let inner = it.expression.span();
         if self.text(it.span.start, inner.start).contains(['\n', '\r', '\u{2028}', '\u{2029}']) {
-            // After `return` and its like the operand must start on the same line.
+            // After `return`, `throw` and `yield` the operand must start on the same line.
             self.edits.replace(it.span.start, inner.start, "(");
             self.visit_expression(&it.expression);
             self.edits.insert(inner.end, ")");
@@ -269,7 +269,7 @@ impl<'a> Visit<'a> for Eraser<'_, 'a, '_> {
     }
 
     fn visit_arrow_function_expression(&mut self, it: &ArrowFunctionExpression<'a>) {
-        // No line break may stand after `async` or `return`, nor before `=>`.
+        // No line break is allowed after `async` or `return`, or before `=>`.
         if let Some(parameters) = &it.type_parameters {
             self.edits.blank_line(parameters.span.start, it.params.span.start);
         }
@@ -310,7 +310,7 @@ impl<'a> Visit<'a> for Eraser<'_, 'a, '_> {
         self.erase_class(it);
     }
 
-    // Modules. What a module exports as its main function is `compile`'s business.
+    // Modules. `compile` handles the main export.
 
     fn visit_import_declaration(&mut self, it: &ImportDeclaration<'a>) {
         let types = |specifier: &ImportDeclarationSpecifier<'_>| matches!(specifier, ImportDeclarationSpecifier::ImportSpecifier(one) if one.import_kind.is_type());
@@ -376,7 +376,7 @@ impl<'a> Visit<'a> for Eraser<'_, 'a, '_> {
     }
 }
 
-/// A name from the program, short enough for a message.
+/// A name from the program, shortened for a message.
 pub(crate) fn shorten(name: &str) -> String {
     if name.chars().count() <= 60 { name.to_owned() } else { name.chars().take(59).chain(['…']).collect() }
 }

@@ -1,7 +1,7 @@
-//! What TypeScript says at run time: enums and namespaces, written as JavaScript in the same place.
+//! Rewrites enums and namespaces, which have a run-time effect, as JavaScript in the same place.
 //!
-//! Both become a variable and a function that fills it. Members are constants inside that function, so that later
-//! members can name earlier ones. The text of initialisers stays where it is.
+//! Both become a variable and a function that fills it. Members are constants inside that function, so that later members
+//! can refer to earlier ones. Initialisers keep their position.
 
 use super::Eraser;
 use crate::compile::unused_name;
@@ -13,7 +13,7 @@ use oxc::{
 };
 use std::fmt::Write as _;
 
-/// Whether nothing is left of this declaration at run time.
+/// Whether a declaration has no run-time effect.
 pub(super) fn vanishes(declaration: &Declaration<'_>) -> bool {
     match declaration {
         Declaration::VariableDeclaration(it) => it.declare,
@@ -29,7 +29,7 @@ pub(super) fn vanishes(declaration: &Declaration<'_>) -> bool {
     }
 }
 
-/// Whether a namespace holds nothing but types.
+/// Whether a namespace contains only types.
 pub(super) fn is_type_only(namespace: &TSNamespaceDeclaration<'_>) -> bool {
     match &namespace.body {
         TSNamespaceDeclarationBody::TSNamespaceDeclaration(inner) => is_type_only(inner),
@@ -42,7 +42,7 @@ pub(super) fn is_type_only(namespace: &TSNamespaceDeclaration<'_>) -> bool {
 }
 
 impl<'a> Eraser<'_, 'a, '_> {
-    /// The keyword that declares the variable of an enum or a namespace, or nothing if it exists already.
+    /// The keyword that declares the variable of an enum or namespace; empty if it is declared already.
     fn declare(&mut self, id: &BindingIdentifier<'a>) -> String {
         let first = id.symbol_id.get().is_none_or(|symbol| self.declared.insert(symbol));
         match (first, self.blocks) {
@@ -67,7 +67,7 @@ impl<'a> Eraser<'_, 'a, '_> {
         self.edits.rewrite(it.body.span.end - 1, it.body.span.end, format!("}})({name} ||= {{}});"));
     }
 
-    /// Writes one member; gives the name of the constant that holds its value, unless that is known to be a string.
+    /// Writes one member; returns the name of the constant with its value, unless the value is known to be a string.
     fn rewrite_member(
         &mut self,
         member: &TSEnumMember<'a>,
@@ -167,7 +167,7 @@ fn can_be_constant(name: &str) -> bool {
     is_identifier_name(name) && !is_reserved_keyword(name) && !NOT_IN_STRICT_CODE.contains(&name)
 }
 
-/// A JavaScript string literal; also one where JSON and JavaScript differ.
+/// A JavaScript string literal, correct also where JSON and JavaScript differ.
 pub(crate) fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }

@@ -1,4 +1,4 @@
-//! The tokens whose inside is no code: comments, strings, templates, numbers, regular expressions; and words.
+//! Scans tokens whose content is not code: comments, strings, templates, numbers, regular expressions; and words.
 
 use super::{Before, Bracket, Excess, Scanner, words::Word};
 use oxc::syntax::identifier::{is_identifier_part_unicode, is_identifier_start_unicode};
@@ -43,7 +43,7 @@ impl Scanner<'_> {
         self.operand();
     }
 
-    /// The text of a template literal, up to its end or to a hole.
+    /// Skips the text of a template literal, to its end or to the next `${`.
     pub(super) fn template(&mut self) -> Result<(), Excess> {
         loop {
             match self.peek(0) {
@@ -73,7 +73,7 @@ impl Scanner<'_> {
             let exponent = matches!(self.peek(0), b'e' | b'E');
             self.at += 1;
             if exponent && matches!(self.peek(0), b'+' | b'-') && self.peek(1).is_ascii_digit() {
-                // In `0xe+1` this takes an operator for a sign, which changes no nesting.
+                // In `0xe+1` this takes an operator for a sign, which does not change the nesting.
                 self.at += 1;
             }
         }
@@ -99,7 +99,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// The end of a regular expression that would start here, flags excluded: they read as a word, which is harmless.
+    /// The end of a regular expression that would start here, without its flags, which are scanned as a word.
     pub(super) fn regex_end(&self) -> Option<usize> {
         let bytes = self.text.as_bytes();
         let mut at = self.at + 1;
@@ -182,7 +182,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// `\u{…}` has brackets of its own; any other use of a backslash is no token at all.
+    /// `\u{…}` has brackets of its own; no other token starts with a backslash.
     pub(super) fn skip_escape(&mut self) {
         self.at += 1;
         if self.starts_with("u{") {

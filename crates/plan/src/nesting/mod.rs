@@ -1,32 +1,32 @@
-//! How deeply a text nests, found before any parser sees it.
+//! Measures how deeply a text nests, before it is parsed.
 //!
-//! The parser and every walk over its tree recurse, so a hostile text could overflow the stack, which no Rust code can
-//! catch. This scan reads the text once, as tokens, and tells two things: an *estimate* of the nesting, by which
-//! overly deep code is refused with a kind message, and a *bound* on the stack that even a text that tricked the
-//! estimate can use, by which the parse is given a stack that suffices (see `parse`). The bound counts everything that
-//! could nest and never subtracts on doubt.
+//! The parser and every visitor of its tree recurse, so a hostile text could overflow the stack, which Rust code cannot
+//! catch. This scan reads the tokens of the text once and computes two numbers. The *estimate* of the nesting serves to
+//! refuse code that is too deep, with a clear message. The *bound* on the stack holds even for a text that deceives the
+//! estimate; `parse` uses it to choose a stack. The bound counts everything that could nest and never subtracts in case of
+//! doubt.
 //!
-//! It also bounds what makes the parser slow rather than deep: an open `<` makes it try type arguments, which costs
-//! quadratic time in a row and exponential time when nested.
+//! It also limits what makes the parser slow: at an open `<` it tries type arguments, which takes quadratic time in a row
+//! and exponential time when nested.
 //!
-//! It is a lexer, not a checker: wrong code passes here and is refused by the parser with a better message.
+//! It is a lexer, not a checker: invalid code passes, and the parser refuses it with a better message.
 
 mod literals;
 mod words;
 
 use words::{CONTINUING_WORDS, STATEMENT_WORDS};
 
-/// Deepest nesting of brackets that is accepted.
+/// Nesting of brackets that is accepted.
 pub(crate) const MAX_BRACKETS: usize = 256;
-/// Longest chain of operators, prefixes, members or `else if` that is accepted.
+/// Length of a chain of operators, prefixes, members or `else if` that is accepted.
 pub(crate) const MAX_CHAIN: usize = 2_000;
-/// Most unclosed `<` in one expression.
+/// Unclosed `<` in one expression that are accepted.
 pub(crate) const MAX_ANGLES: usize = 100;
-/// Most brackets nested one in another that each follow an unclosed `<`.
+/// Nesting of brackets that each follow an unclosed `<`.
 pub(crate) const MAX_ANGLE_BRACKETS: usize = 5;
 
-/// Stack that one level of brackets may take in the parser or in a walk over the tree; at most 4.9 KB were measured,
-/// without optimisation.
+/// Stack that one level of brackets may take in the parser or a visitor; at most 4.9 KB were measured, without
+/// optimisation.
 const BRACKET_COST: usize = 8 * 1024;
 /// Stack that one operator may take; at most 1.4 KB were measured, without optimisation.
 const CHAIN_COST: usize = 3 * 1024;
@@ -40,27 +40,27 @@ pub(crate) enum Excess {
     Chain,
     /// Too many `<` that look like type arguments and never close.
     Angles,
-    /// `<!--` or a line that starts with `-->`: engines and parsers disagree on whether it is a comment.
+    /// `<!--` or a line that starts with `-->`: interpreters and parsers disagree on whether it is a comment.
     HtmlComment,
-    /// `@` in code. Nothing here runs decorators, and reading many takes the parser quadratic time.
+    /// `@` in code. Decorators are not supported, and many of them take the parser quadratic time.
     Decorator,
 }
 
 /// What the scan found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Nesting {
-    /// Bytes of stack that suffice for the parser and for walks over its tree.
+    /// Bytes of stack that are enough for the parser and for visitors of its tree.
     pub(crate) stack: usize,
 }
 
-/// What the scan knows about the token before the current one: may an expression end there?
+/// Whether an expression may end at the token before the current one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Before {
     /// An operand just ended: a slash divides.
     Operand,
     /// An operand must come: a slash starts a regular expression.
     Operator,
-    /// Both are possible; only a parser knows.
+    /// Both are possible; only a parser can tell.
     Unknown,
 }
 
@@ -86,7 +86,7 @@ struct Scanner<'a> {
     text: &'a str,
     at: usize,
     before: Before,
-    /// The previous token was a word that takes a header, and no property name.
+    /// The previous token was a keyword with a bracketed header, and not a property name.
     header_word: bool,
     after_dot: bool,
     newline: bool,
@@ -98,7 +98,7 @@ struct Scanner<'a> {
     regular: bool,
 }
 
-/// Scans `text`; `Err` has the byte offset at which it became too much.
+/// Scans `text`; `Err` holds the byte offset at which a bound was exceeded.
 pub(crate) fn scan(text: &str) -> Result<Nesting, (Excess, usize)> {
     let mut scanner = Scanner {
         text,
@@ -123,7 +123,7 @@ pub(crate) fn scan(text: &str) -> Result<Nesting, (Excess, usize)> {
 
 impl Scanner<'_> {
     fn finish(self) -> Result<Nesting, (Excess, usize)> {
-        // A text whose tokens are in doubt may hide brackets from the estimate: count every one that is anywhere in it.
+        // A text with ambiguous tokens may hide brackets from the estimate, so every bracket in it counts.
         let (brackets, chains) = if self.regular {
             (self.deepest, self.all_chains)
         } else {
@@ -185,7 +185,7 @@ impl Scanner<'_> {
         self.newline = false;
     }
 
-    /// One more thing that nests without a bracket.
+    /// Counts one more level that nests without a bracket.
     fn chain(&mut self) -> Result<(), Excess> {
         self.all_chains += 1;
         self.chains += 1;
@@ -195,7 +195,7 @@ impl Scanner<'_> {
         if self.chains > MAX_CHAIN { Err(Excess::Chain) } else { Ok(()) }
     }
 
-    /// A statement or an element ended: its chain does not go on.
+    /// Ends the chain, at the end of a statement or an element.
     fn end_chain(&mut self, statement: bool) {
         if let Some(frame) = self.frames.last_mut() {
             self.chains -= frame.chain;
@@ -213,7 +213,7 @@ impl Scanner<'_> {
     }
 
     fn open(&mut self) -> Result<(), Excess> {
-        // `a` newline `{` starts a new statement unless an operand was expected.
+        // `{` on a new line starts a new statement unless an operand was expected.
         let bracket = match self.peek(0) {
             b'(' if self.header_word => Bracket::Header,
             b'(' => Bracket::Round,
@@ -259,7 +259,7 @@ impl Scanner<'_> {
     fn close(&mut self) -> Result<(), Excess> {
         let closer = self.peek(0);
         let Some(bracket) = self.pop() else {
-            // Nothing is open: no parser gets past this point.
+            // No bracket is open: the parser fails at this point.
             self.regular = false;
             self.at += 1;
             return Ok(());
@@ -276,7 +276,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Ends the chain where automatic semicolon insertion, or a block before it, surely starts a new statement.
+    /// Ends the chain where automatic semicolon insertion, or a block before it, certainly starts a new statement.
     fn statement_may_start(&mut self, word: &str) {
         let after_end = match self.before {
             Before::Operator => false,

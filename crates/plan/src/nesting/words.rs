@@ -1,16 +1,16 @@
-//! What a word means for the nesting of the code around it.
+//! What a word means for the nesting of the code after it.
 
 /// The kinds of words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Word {
     Name,
-    /// A keyword after which an operand comes.
+    /// A keyword that is followed by an operand.
     Prefix,
-    /// A keyword that takes a bracketed header.
+    /// A keyword that is followed by a bracketed header.
     Header,
-    /// A keyword of the type language: nests, and is a plain name elsewhere.
+    /// A keyword of the type language: nests in types, and is a plain name elsewhere.
     Type,
-    /// `of` may be a name or stand before an operand.
+    /// `of`: a name, or a keyword that is followed by an operand.
     Of,
 }
 
@@ -28,11 +28,11 @@ impl Word {
     }
 }
 
-/// Words that go on with what stands before them, even on a new line.
+/// Words that continue the expression before them, even on a new line.
 pub(super) const CONTINUING_WORDS: [&str; 12] =
     ["as", "catch", "else", "extends", "finally", "implements", "in", "instanceof", "is", "of", "satisfies", "while"];
 
-/// Words that can only start a statement, wherever they stand after an operand.
+/// Words that always start a statement when they follow an operand.
 pub(super) const STATEMENT_WORDS: [&str; 14] = [
     "break", "class", "const", "continue", "export", "for", "function", "if", "import", "return", "switch", "throw",
     "try", "var",

@@ -1,8 +1,8 @@
-//! Looks over the calls of a program before the first of them has an effect.
+//! Checks the calls of a program before the first of them has an effect.
 //!
-//! An error is something that must go wrong if the line is reached: a tool that does not exist, literal arguments that
-//! do not fit. What might be meant otherwise is a warning. It follows names, not values: a backend that was put into a
-//! variable is no longer seen.
+//! An error is something that certainly fails if the line is reached: a tool that does not exist, literal arguments that
+//! do not fit. Everything less certain is a warning. The check follows names, not values: a backend that was assigned to a
+//! variable is not recognised.
 
 mod promises;
 
@@ -29,21 +29,21 @@ use oxc::{
 use std::collections::{HashMap, HashSet};
 use toolgate_wire::position::Position;
 
-/// Most calls that are listed.
-const CALLS: usize = 1_000;
-/// Most errors and most warnings that are listed.
-const FINDINGS: usize = 100;
-/// Most names for which near ones are looked up: that costs time for every tool there is.
-const GUESSES: usize = 20;
+/// Calls that are listed.
+const MAX_CALLS: usize = 1_000;
+/// Errors, and warnings, that are listed.
+const MAX_FINDINGS: usize = 100;
+/// Names for which suggestions are looked up: each is compared with every tool.
+const MAX_GUESSES: usize = 20;
 
-/// What can be known about a program's calls without running it.
+/// What is known about a program's calls without running it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Preflight {
     /// The tool calls in the program, in the order of its text.
     pub calls: Vec<PlannedCall>,
-    /// What certainly goes wrong: the run must not start.
+    /// What certainly fails: the run must not start.
     pub errors: Vec<Finding>,
-    /// What probably goes wrong.
+    /// What probably fails.
     pub warnings: Vec<Finding>,
 }
 
@@ -54,20 +54,20 @@ pub struct PlannedCall {
     pub backend: String,
     /// Original name of the tool.
     pub tool: String,
-    /// Where the call stands. `None` if the text is no program but plain JSON.
+    /// The position of the call; `None` if the text is JSON and not a program.
     pub position: Option<Position>,
-    /// What it passes, as far as the text tells.
+    /// Its arguments, as far as they are known.
     pub arguments: Arguments,
 }
 
-/// Something worth telling about a program.
+/// An error or a warning about a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What kind of thing.
+    /// The kind of finding.
     pub code: FindingCode,
-    /// What is wrong, in a sentence.
+    /// What is wrong: one sentence.
     pub message: String,
-    /// Where.
+    /// The position.
     pub position: Position,
     /// What to do instead.
     pub suggestion: Option<String>,
@@ -107,7 +107,7 @@ impl FindingCode {
     }
 }
 
-/// Inspects a text without running it: what `toolgate check` shows.
+/// Checks a text without running it, as `toolgate check` does.
 pub fn preflight(source: &str, tools: &dyn Tools) -> Result<Preflight, SyntaxFault> {
     if let Some(direct) = direct::read(source, tools) {
         return direct.map(|call| preflight_call(&call, tools)).map_err(Unusable::into_fault);
@@ -118,7 +118,7 @@ pub fn preflight(source: &str, tools: &dyn Tools) -> Result<Preflight, SyntaxFau
     with_parsed(source, |parsed| Ok(inspect(&parsed, tools)))
 }
 
-/// Inspects a call that is no program: its text has no places to point at, so findings stand at its start.
+/// Checks a call that came as JSON. Its text has no positions, so findings are at its start.
 pub fn preflight_call(call: &Call, tools: &dyn Tools) -> Preflight {
     let written = format!("{}.{}", shorten(&call.backend), shorten(&call.tool));
     let position = Position { line: 1, column: 1 };
@@ -161,16 +161,16 @@ struct Inspector<'p, 'a> {
     parsed: &'p Parsed<'a>,
     tools: &'p dyn Tools,
     preflight: Preflight,
-    /// Errors, unless the program changes the backend or asks first whether the tool is there.
+    /// Errors, unless the program changes the backend or tests first whether the tool exists.
     certain: Vec<(String, String, Finding)>,
     result: Option<Span>,
     /// Variables that hold the promise of a call.
     promises: HashSet<SymbolId>,
     /// Backends that the program writes to.
     changed: HashSet<String>,
-    /// Tools whose existence the program may ask for: backend and name.
+    /// Tools whose existence the program may test: backend and name.
     probed: HashSet<(String, String)>,
-    /// What was guessed for a wrong name.
+    /// Suggestions for mistyped names.
     guesses: HashMap<(Option<String>, String), Option<String>>,
 }
 
@@ -183,7 +183,7 @@ impl<'a> Inspector<'_, 'a> {
         }
         for list in [&mut self.preflight.errors, &mut self.preflight.warnings] {
             list.sort_by_key(|finding| finding.position);
-            list.truncate(FINDINGS);
+            list.truncate(MAX_FINDINGS);
         }
         self.preflight
     }
@@ -193,15 +193,15 @@ impl<'a> Inspector<'_, 'a> {
     }
 
     fn warn(&mut self, code: FindingCode, at: u32, message: String, suggestion: Option<String>) {
-        if self.preflight.warnings.len() < FINDINGS {
+        if self.preflight.warnings.len() < MAX_FINDINGS {
             let finding = self.finding(code, at, message, suggestion);
             self.preflight.warnings.push(finding);
         }
     }
 
-    /// An error, unless the program turns out to change what it calls.
+    /// Adds an error that is dropped if the program changes what it calls.
     fn accuse(&mut self, code: FindingCode, at: u32, message: String, suggestion: Option<String>, tool: (&str, &str)) {
-        if self.certain.len() < FINDINGS {
+        if self.certain.len() < MAX_FINDINGS {
             let finding = self.finding(code, at, message, suggestion);
             self.certain.push((tool.0.to_owned(), tool.1.to_owned(), finding));
         }
@@ -222,7 +222,7 @@ impl<'a> Inspector<'_, 'a> {
         if let Some(known) = self.guesses.get(&key) {
             return known.clone();
         }
-        if self.guesses.len() >= GUESSES {
+        if self.guesses.len() >= MAX_GUESSES {
             return None;
         }
         let names = backend.map_or_else(|| self.tools.backends(), |backend| self.tools.tools(backend));
@@ -257,7 +257,7 @@ impl<'a> Inspector<'_, 'a> {
         }
     }
 
-    /// `exaa.search()`: a global that does not exist, near one that does.
+    /// `exaa.search()`: a global that does not exist, similar to one that does.
     fn check_receiver(&mut self, callee: &Expression<'a>) {
         let Some((object, _, _)) = reach::member(callee) else { return };
         let Expression::Identifier(id) = object.get_inner_expression() else { return };
@@ -289,7 +289,7 @@ impl<'a> Inspector<'_, 'a> {
             }
             Arguments::Unknown => {}
         }
-        if self.preflight.calls.len() < CALLS {
+        if self.preflight.calls.len() < MAX_CALLS {
             let position = Some(self.parsed.position(call.span.start));
             let planned =
                 PlannedCall { backend: backend.to_owned(), tool: tool.to_owned(), position, arguments: known };
@@ -297,7 +297,7 @@ impl<'a> Inspector<'_, 'a> {
         }
     }
 
-    /// What can be said of an object of which only some properties are known: warnings at most.
+    /// Checks an object of which only some properties are known: warnings only.
     fn check_partial(&mut self, known: &Arguments, (backend, tool): (&str, &str), written: &str, at: u32) {
         let Arguments::Partial { literals, dynamic, open } = known else { return };
         let has = |name: &String| literals.contains_key(name) || dynamic.contains(name);
@@ -368,7 +368,7 @@ impl<'a> Visit<'a> for Inspector<'_, 'a> {
     fn visit_call_expression(&mut self, it: &CallExpression<'a>) {
         self.check_call(it);
         self.check_passed_promises(it);
-        // The name that is called is no question whether it is there; what it is a property of may hold more calls.
+        // The callee does not test for existence; the object before it may contain more calls.
         match (self.reached(&it.callee), it.optional) {
             (Some(_), false) => {}
             _ => self.visit_expression(&it.callee),

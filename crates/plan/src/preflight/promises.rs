@@ -1,6 +1,6 @@
-//! Promises that nobody waits for, and promises where a value was meant.
+//! Finds promises that are not awaited, and promises that are used like their value.
 //!
-//! Only the promise of a tool call counts, and a variable that is given one and never anything else.
+//! Only the promise of a tool call counts, and a variable to which only such a promise is assigned.
 
 use super::{FindingCode, Inspector};
 use crate::reach::{self, Reached};
@@ -10,7 +10,7 @@ const AWAIT_CALL: &str = "Write `await` before the call.";
 const AWAIT_IT: &str = "Write `await` before it.";
 
 impl<'a> Inspector<'_, 'a> {
-    /// A promise that nobody waits for: its call may not even be sent before the program ends.
+    /// A promise that is not awaited: the program may end before the call is sent.
     pub(super) fn check_dropped(&mut self, expression: &Expression<'a>) {
         let expression = match expression.get_inner_expression() {
             Expression::UnaryExpression(it) if it.operator == UnaryOperator::Void => &it.argument,
@@ -35,7 +35,7 @@ impl<'a> Inspector<'_, 'a> {
         self.warn(FindingCode::NotAwaited, at, message, Some(AWAIT_IT.into()));
     }
 
-    /// `const p = b.t({…})` is remembered, `const { a } = b.t({…})` finds no `a`.
+    /// Records `const p = b.t({…})`; warns about `const { a } = b.t({…})`, which finds no `a`.
     pub(super) fn check_bound_promise(&mut self, pattern: &BindingPattern<'a>, init: &Expression<'a>) {
         match pattern {
             BindingPattern::BindingIdentifier(id) => {
@@ -78,7 +78,7 @@ impl<'a> Inspector<'_, 'a> {
         self.warn_of_promise(used, used.span().start, "is no number and no text");
     }
 
-    /// `JSON.stringify(p)`, `Object.keys(p)` and others that look inside what they are given.
+    /// `JSON.stringify(p)`, `Object.keys(p)` and other functions that read their argument's properties.
     pub(super) fn check_passed_promises(&mut self, call: &CallExpression<'a>) {
         let Some(first) = call.arguments.first().and_then(|argument| argument.as_expression()) else { return };
         if self.looks_inside(&call.callee) {
@@ -103,7 +103,7 @@ impl<'a> Inspector<'_, 'a> {
         }
     }
 
-    /// How the program writes an expression that is the promise of a call.
+    /// The source text of an expression that is the promise of a call.
     fn promise_name(&self, expression: &Expression<'a>) -> Option<String> {
         match expression.get_inner_expression() {
             Expression::Identifier(id) => {

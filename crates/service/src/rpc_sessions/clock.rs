@@ -1,8 +1,10 @@
-//! The wall clock, as something a test can hold still.
+//! The wall clock, as a trait, so that tests control the time.
+//!
+//! Milliseconds only, since expiry times are compared between processes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Tells the time.
+/// A wall clock.
 pub trait Clock: Send + Sync + 'static {
     /// Milliseconds since 1970.
     fn now_ms(&self) -> u64;
@@ -14,7 +16,7 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now_ms(&self) -> u64 {
-        // A clock before 1970 is a broken one; with 0 every session is still valid, and the store's own expiry holds.
+        // A clock before 1970 is wrong; with 0 every session counts as valid, and the store's own expiry still applies.
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis().try_into().unwrap_or(u64::MAX))
     }
 }

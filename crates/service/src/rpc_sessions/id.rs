@@ -1,4 +1,6 @@
 //! Execution ids and tokens: 128 random bits each, as 32 lower-case hexadecimal digits.
+//!
+//! Tokens are stored as SHA-256 hashes and compared in constant time.
 
 use super::StoreError;
 use ring::digest::{SHA256, digest};
@@ -10,22 +12,22 @@ use subtle::ConstantTimeEq;
 
 const BYTES: usize = 16;
 
-/// Names a session. Not a secret, but not to be guessed either.
+/// The id of a session. Not a secret, but not guessable.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExecutionId(String);
 
 impl ExecutionId {
-    /// A new one.
+    /// A new random one.
     pub(super) fn random() -> Result<Self, StoreError> {
         random_hex().map(Self)
     }
 
-    /// Reads one that came from outside.
+    /// Parses an id from a request.
     pub fn parse(text: &str) -> Option<Self> {
         is_hex(text, BYTES).then(|| Self(text.to_owned()))
     }
 
-    /// Looked up in place of what is no id, so that such a guess takes as long as any other.
+    /// An id that no session has, looked up in place of an invalid one so that both take the same time.
     pub(super) fn nobody() -> Self {
         Self("0".repeat(2 * BYTES))
     }
@@ -42,12 +44,12 @@ impl fmt::Display for ExecutionId {
     }
 }
 
-/// The secret of a session. Its `Debug` shows nothing.
+/// The secret of a session. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// A new one.
+    /// A new random one.
     pub(super) fn random() -> Result<Self, StoreError> {
         random_hex().map(Self)
     }
@@ -64,12 +66,12 @@ impl fmt::Debug for Token {
     }
 }
 
-/// What is kept of a token. The token is 128 random bits, so a plain SHA-256 needs no salt and no stretching.
+/// The SHA-256 of a token. A token is 128 random bits, so the hash needs no salt and no stretching.
 #[derive(Clone)]
 pub struct TokenHash([u8; 32]);
 
 impl TokenHash {
-    /// Hashes what a caller presented as a token.
+    /// The hash of a presented token.
     pub fn of(token: &str) -> Self {
         let mut hash = [0; 32];
         // SHA-256 has 32 bytes; zip copies without a length to get wrong.
@@ -77,7 +79,7 @@ impl TokenHash {
         Self(hash)
     }
 
-    /// Matches no token: compared with where there is no session.
+    /// Matches no token; compared with where there is no session.
     pub(super) fn of_nothing() -> Self {
         Self([0; 32])
     }

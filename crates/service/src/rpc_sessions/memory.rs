@@ -1,16 +1,19 @@
-//! Sessions of one process, in its memory.
+//! Stores sessions in the memory of one process, bounded in number.
+//!
+//! Sessions do not survive the process and are not shared with others.
 
 use super::{Clock, ExecutionId, SessionRecord, SessionStore, StoreError, StoreFuture};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::future::ready;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Expired records are swept out when a new one comes, at most this often.
-const SWEEP_EVERY_MS: u64 = 1000;
+/// The least time between two sweeps of expired records; a sweep happens when a record is added.
+const SWEEP_INTERVAL_MS: u64 = 1000;
 const MAX_SESSIONS: usize = 100_000;
 
-/// Keeps sessions in memory, bounded in number.
+/// Stores sessions in memory, bounded in number.
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     capacity: usize,
@@ -29,16 +32,12 @@ impl MemoryStore {
         Self { clock, capacity: MAX_SESSIONS, kept: Mutex::default() }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn keep(&self, id: &ExecutionId, record: &SessionRecord) -> Result<(), StoreError> {
         let now = self.clock.now_ms();
-        let mut kept = self.kept();
+        let mut kept = self.kept.lock();
         if now >= kept.next_sweep {
             kept.records.retain(|_, record| record.expires_at > now);
-            kept.next_sweep = now.saturating_add(SWEEP_EVERY_MS);
+            kept.next_sweep = now.saturating_add(SWEEP_INTERVAL_MS);
         }
         if kept.records.len() >= self.capacity {
             return Err(StoreError::Full);
@@ -54,11 +53,11 @@ impl SessionStore for MemoryStore {
     }
 
     fn get<'a>(&'a self, id: &'a ExecutionId) -> StoreFuture<'a, Option<SessionRecord>> {
-        Box::pin(ready(Ok(self.kept().records.get(id).cloned())))
+        Box::pin(ready(Ok(self.kept.lock().records.get(id).cloned())))
     }
 
     fn remove<'a>(&'a self, ids: &'a [ExecutionId]) -> StoreFuture<'a, ()> {
-        let mut kept = self.kept();
+        let mut kept = self.kept.lock();
         for id in ids {
             kept.records.remove(id);
         }
@@ -90,7 +89,7 @@ mod tests {
         let store = MemoryStore { capacity: 2, ..MemoryStore::new(clock.clone()) };
         let put = |expires_at| store.keep(&ExecutionId::random().expect("randomness"), &record(expires_at));
         assert_eq!([put(500), put(9000), put(9000)], [Ok(()), Ok(()), Err(StoreError::Full)]);
-        clock.0.store(SWEEP_EVERY_MS, Ordering::Relaxed);
+        clock.0.store(SWEEP_INTERVAL_MS, Ordering::Relaxed);
         assert_eq!([put(9000), put(9000)], [Ok(()), Err(StoreError::Full)]);
     }
 }

@@ -1,18 +1,20 @@
-//! What a store keeps of a session.
+//! The stored form of a session.
+//!
+//! Contains no secret: the token is stored as its hash.
 
 use super::TokenHash;
 use serde::{Deserialize, Serialize};
 
-/// What a store keeps of a session. As JSON in Redis, where replicas of other versions read it.
+/// The stored form of a session. In Redis it is JSON that replicas of other versions read.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionRecord {
     /// The hash of its token.
     pub token_hash: TokenHash,
-    /// When it ends, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub expires_at: u64,
     /// The names of the functions it grants.
     pub functions: Vec<String>,
-    /// Who opened it: the only one who may revoke it.
+    /// The caller that opened it; only this caller may revoke it.
     pub owner: String,
 }

@@ -1,20 +1,20 @@
-//! Sessions shared by several processes through Redis, one key each: `sandbox:session:<executionId>`, JSON, with a TTL.
+//! Stores sessions in Redis, shared by several processes: one key each, `sandbox:session:<executionId>`, JSON, with a TTL.
 //!
-//! A command has one short span of time in all. A dropped connection costs one immediate second try; one that is silent is given
-//! up and replaced, since a half-open connection would stay silent for many minutes. So a lost Redis is a fast
-//! [`StoreError::Unavailable`], and the first command after its return succeeds.
+//! Each command has one short timeout, retries included. A dropped connection is retried once, immediately; a connection that
+//! does not reply is replaced, since a half-open connection would stay silent for many minutes. So an unreachable Redis is a fast
+//! [`StoreError::Unavailable`], and the first command after its return succeeds. Nothing is cached.
 
 use super::{ExecutionId, SessionRecord, SessionStore, StoreError, StoreFuture};
+use parking_lot::Mutex;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, Cmd, FromRedisValue, RedisError};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 const PREFIX: &str = "sandbox:session:";
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-const DEFAULT_TIME: Duration = Duration::from_millis(500);
+const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Keeps sessions in Redis.
+/// Stores sessions in Redis.
 pub struct RedisStore {
     client: Client,
     time: Duration,
@@ -23,25 +23,25 @@ pub struct RedisStore {
 
 #[derive(Clone)]
 struct Connection {
-    /// Counts replacements, so that many commands failing on one connection replace it once.
+    /// Counts replacements, so that several commands failing on one connection replace it once.
     generation: u64,
     manager: ConnectionManager,
 }
 
-/// The text is no address of a Redis. It is not shown: it may hold a password.
+/// The text is not a usable Redis URL. The URL is not shown, since it may contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a redis:// URL that can be used: {0}")]
+#[error("not a usable redis:// URL: {0}")]
 pub struct BadRedisUrl(String);
 
 impl RedisStore {
-    /// A store at `redis://…`. Connects with the first command, so a Redis that is down now may come later.
+    /// A store at `redis://…`. Connects with the first command, so Redis may be started later.
     pub async fn open(url: &str) -> Result<Self, BadRedisUrl> {
-        Self::with_time(url, DEFAULT_TIME).await
+        Self::with_timeout(url, DEFAULT_COMMAND_TIMEOUT).await
     }
 
-    /// The same with another span of time for each command.
-    // Async although nothing is awaited: the connection starts a task, so there must be a runtime around.
-    pub async fn with_time(url: &str, time: Duration) -> Result<Self, BadRedisUrl> {
+    /// The same with another timeout for each command.
+    // Async although nothing is awaited: the connection spawns a task, which needs a runtime.
+    pub async fn with_timeout(url: &str, time: Duration) -> Result<Self, BadRedisUrl> {
         let bad = |error: RedisError| BadRedisUrl(format!("{:?}", error.kind()));
         let client = Client::open(url).map_err(bad)?;
         let manager = manager(&client, time).map_err(bad)?;
@@ -61,7 +61,7 @@ impl RedisStore {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => tracing::warn!(%error, "a Redis command failed"),
             Err(_) => {
-                tracing::warn!(time_ms = self.time.as_millis(), "Redis did not answer in time");
+                tracing::warn!(time_ms = self.time.as_millis(), "a Redis command timed out");
                 self.replace(connection.generation);
             }
         }
@@ -69,11 +69,11 @@ impl RedisStore {
     }
 
     fn connection(&self) -> Connection {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.connection.lock().clone()
     }
 
     fn replace(&self, silent: u64) {
-        let mut current = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.connection.lock();
         if current.generation == silent
             && let Ok(manager) = manager(&self.client, self.time)
         {
@@ -82,7 +82,7 @@ impl RedisStore {
     }
 }
 
-/// No retries inside: they would spend the caller's time waiting.
+/// No retries of its own: they would use up the command's timeout.
 fn manager(client: &Client, time: Duration) -> Result<ConnectionManager, RedisError> {
     let config = ConnectionManagerConfig::new()
         .set_number_of_retries(0)
@@ -95,9 +95,9 @@ fn key(id: &ExecutionId) -> String {
     format!("{PREFIX}{id}")
 }
 
-/// What can't be read counts as absent: it grants nothing, and its TTL takes it away.
+/// A record that cannot be parsed counts as absent: it grants nothing, and its TTL removes it.
 fn parse(text: &str) -> Option<SessionRecord> {
-    serde_json::from_str(text).inspect_err(|error| tracing::warn!(%error, "a session in Redis can't be read")).ok()
+    serde_json::from_str(text).inspect_err(|error| tracing::warn!(%error, "a session in Redis cannot be parsed")).ok()
 }
 
 impl SessionStore for RedisStore {

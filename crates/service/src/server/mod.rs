@@ -1,13 +1,13 @@
-//! The sockets under the doors: how many, how slow, and how they end.
+//! Accepts HTTP connections: limits their number, disconnects slow clients, shuts down gracefully.
 //!
-//! Whoever is slow costs a place among the connections and little memory, for a bounded time: a head must arrive
-//! within [`ServerLimits::head_time`] (which also bounds how long a connection may idle), a body within its handler's
-//! time, and a reader must take a trickle at least. When all places are taken, one that idles is closed for the new
-//! one. HTTP/1.1 only, without TLS: that is a reverse proxy's business.
+//! A slow client occupies one connection and little memory, for a bounded time: a head must be received within
+//! [`ServerLimits::head_time`] (which also bounds how long a connection may idle), a body within its handler's time, and
+//! replies must be read at a minimum rate. When the limit is reached, an idle connection is closed for a new one. HTTP/1.1
+//! only, without TLS: a reverse proxy provides that.
 
-mod held;
-mod paced;
-mod places;
+mod busy_body;
+mod connections;
+mod slow_reader;
 
 use std::convert::Infallible;
 use std::io;
@@ -26,34 +26,34 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::Ending;
-use held::Held;
-use paced::Paced;
-use places::{Place, Places};
+use super::Shutdown;
+use busy_body::BusyBody;
+use connections::{ConnectionSlot, Connections};
+use slow_reader::SlowReaderGuard;
 
-/// What one connection buffers of a head.
-const HEAD_BYTES: usize = 64 * 1024;
-/// Descriptors for everything that is no connection.
-const OTHER_DESCRIPTORS: u64 = 1024;
-/// Connections that may wait to be accepted; the system may allow fewer.
+/// The largest request head, in bytes.
+const MAX_HEAD_BYTES: usize = 64 * 1024;
+/// File descriptors kept for everything but connections.
+const RESERVED_DESCRIPTORS: u64 = 1024;
+/// Connections that may wait to be accepted; the system's limit may be lower.
 const BACKLOG: u32 = 4096;
-/// How long answers that say `ABORTED` may take to be sent.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-/// After an error that is not one connection's own, such as no descriptors left.
-const BREATH: Duration = Duration::from_millis(50);
+/// How long sending the replies of aborted runs may take.
+const ABORT_DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Delay after an accept error that concerns all connections, such as too many open files.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 
-/// What the server holds to.
+/// Limits of the server.
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
     /// Connections at one time.
     pub connections: usize,
-    /// For a request's head, from the moment it is waited for: so long may a connection idle, too.
+    /// How long receiving a request head may take, and how long a connection may idle before it.
     pub head_time: Duration,
-    /// A reader that does not take [`Self::reader_bytes`] in this time is cut off.
+    /// A client that does not read [`Self::reader_bytes`] in this time is disconnected.
     pub reader_time: Duration,
-    /// See [`Self::reader_time`].
+    /// The bytes a client must read in [`Self::reader_time`] while bytes wait to be sent.
     pub reader_bytes: usize,
-    /// How long runs may go on once the end has begun.
+    /// How long runs may continue after the shutdown has begun.
     pub grace: Duration,
 }
 
@@ -69,22 +69,23 @@ impl Default for ServerLimits {
     }
 }
 
-/// Listens, with a line long enough for a crowd to arrive at once: whoever finds the usual one full tries again only
-/// after a second.
+/// Listens with a long backlog: with the usual one, a burst of connections overflows it and clients retry only after a
+/// second.
 pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     let socket = if at.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // Without it a restarted server would have to wait for its predecessor's last connections.
+    // Without SO_REUSEADDR a restarted server could not bind while old connections are in TIME_WAIT.
     socket.set_reuseaddr(true)?;
     socket.bind(at)?;
     socket.listen(BACKLOG)
 }
 
-/// Serves until `ending.begin` and for what is under way then; `ending.abort` is cancelled once the grace is over.
+/// Serves until `shutdown.begin` is cancelled and the open requests have ended; cancels `shutdown.abort` after the grace
+/// period.
 ///
 /// Every request carries a `ConnectInfo<SocketAddr>`.
-pub async fn serve(listener: TcpListener, router: Router, ending: Ending, limits: ServerLimits) -> io::Result<()> {
-    allow_descriptors(limits.connections);
-    let places = Places::new(limits.connections);
+pub async fn serve(listener: TcpListener, router: Router, shutdown: Shutdown, limits: ServerLimits) -> io::Result<()> {
+    raise_descriptor_limit(limits.connections);
+    let connections = Connections::new(limits.connections);
     let service = TowerToHyperService::new(router);
     let killed = CancellationToken::new();
     // Dropping the server ends its connections.
@@ -94,20 +95,20 @@ pub async fn serve(listener: TcpListener, router: Router, ending: Ending, limits
         let (stream, peer) = tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
-                Err(error) if is_the_connections_own(&error) => continue,
+                Err(error) if concerns_one_connection(&error) => continue,
                 Err(error) => {
-                    tracing::warn!(%error, "no connection could be accepted");
-                    places.make_room();
-                    tokio::time::sleep(BREATH).await;
+                    tracing::warn!(%error, "accepting a connection failed");
+                    connections.make_room();
+                    tokio::time::sleep(ACCEPT_BACKOFF).await;
                     continue;
                 }
             },
-            () = ending.begin.cancelled() => break,
+            () = shutdown.begin.cancelled() => break,
         };
-        // No place, and nobody idles: the newcomer is closed.
-        let Some(place) = places.take() else { continue };
-        let connection = Connection { stream, peer, place, limits: limits.clone() };
-        let (service, begin, killed) = (service.clone(), ending.begin.clone(), killed.clone());
+        // The limit is reached and no connection is idle: close the new one.
+        let Some(slot) = connections.take() else { continue };
+        let connection = Connection { stream, peer, slot, limits: limits.clone() };
+        let (service, begin, killed) = (service.clone(), shutdown.begin.clone(), killed.clone());
         tokio::spawn(async move {
             tokio::select! {
                 () = connection.serve(service, begin) => {}
@@ -116,60 +117,60 @@ pub async fn serve(listener: TcpListener, router: Router, ending: Ending, limits
         });
     }
     drop(listener);
-    finish(&places, &ending, limits.grace).await;
+    finish(&connections, &shutdown, limits.grace).await;
     Ok(())
 }
 
-/// Lets what is under way end by itself, then by force.
-async fn finish(places: &Places, ending: &Ending, grace: Duration) {
-    if tokio::time::timeout(grace, places.all_free()).await.is_err() {
-        ending.abort.cancel();
-        if tokio::time::timeout(LAST_WORDS, places.all_free()).await.is_err() {
-            tracing::warn!("connections were cut off at shutdown");
+/// Waits for open requests during the grace period, then aborts them.
+async fn finish(connections: &Connections, shutdown: &Shutdown, grace: Duration) {
+    if tokio::time::timeout(grace, connections.all_free()).await.is_err() {
+        shutdown.abort.cancel();
+        if tokio::time::timeout(ABORT_DRAIN_TIMEOUT, connections.all_free()).await.is_err() {
+            tracing::warn!("connections were closed at shutdown before their reply was sent");
         }
     }
-    // Nothing may run on behind a server that has ended.
-    ending.abort.cancel();
+    // No run may outlive the server.
+    shutdown.abort.cancel();
 }
 
 struct Connection {
     stream: TcpStream,
     peer: SocketAddr,
-    place: Arc<Place>,
+    slot: Arc<ConnectionSlot>,
     limits: Arc<ServerLimits>,
 }
 
 impl Connection {
     async fn serve(self, router: TowerToHyperService<Router>, begin: CancellationToken) {
-        let Connection { stream, peer, place, limits } = self;
-        // Small answers go out at once; where that can't be had, they go out later.
+        let Connection { stream, peer, slot, limits } = self;
+        // Send small replies at once; failing to set the option only delays them.
         let _ = stream.set_nodelay(true);
-        let io = TokioIo::new(Paced::new(stream, place.clone(), limits.reader_time, limits.reader_bytes));
-        let handling = place.clone();
+        let io = TokioIo::new(SlowReaderGuard::new(stream, slot.clone(), limits.reader_time, limits.reader_bytes));
+        let handling = slot.clone();
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(peer));
             let busy = handling.busy();
             let answer = router.call(request);
-            let place = handling.clone();
+            let slot = handling.clone();
             async move {
                 let response = answer.await?;
                 if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                    place.give_away();
+                    slot.mark_upgraded();
                 }
-                Ok::<_, Infallible>(response.map(|body| Held { body, _busy: busy }))
+                Ok::<_, Infallible>(response.map(|body| BusyBody { body, _busy: busy }))
             }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(limits.head_time)
-            .max_buf_size(HEAD_BYTES)
+            .max_buf_size(MAX_HEAD_BYTES)
             .serve_connection(io, service)
             .with_upgrades();
         let mut connection = std::pin::pin!(connection);
-        // How a connection ends is its client's business: errors are those of clients that went away.
+        // Errors of a connection are those of its client, for example a disconnect; they are not logged.
         tokio::select! {
             _ = connection.as_mut() => {}
-            () = place.evicted() => {}
+            () = slot.evicted() => {}
             () = begin.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 let _ = connection.await;
@@ -178,20 +179,20 @@ impl Connection {
     }
 }
 
-fn is_the_connections_own(error: &io::Error) -> bool {
+fn concerns_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionRefused | ConnectionAborted | ConnectionReset)
 }
 
-/// Each connection is a descriptor, and the usual allowance is 1,024.
-fn allow_descriptors(connections: usize) {
+/// Raises the limit on open files, usually 1,024: each connection needs a descriptor.
+fn raise_descriptor_limit(connections: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = connections as u64 + OTHER_DESCRIPTORS;
+    let wanted = connections as u64 + RESERVED_DESCRIPTORS;
     let granted = maximum.map_or(wanted, |maximum| wanted.min(maximum));
     if current.is_some_and(|current| current < granted)
         && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(granted), maximum })
     {
-        tracing::warn!(%error, "fewer connections than configured");
+        tracing::warn!(%error, "the limit on open files could not be raised; fewer connections than configured are possible");
     }
 }

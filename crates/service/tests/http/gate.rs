@@ -123,16 +123,16 @@ async fn a_page_from_elsewhere_is_refused() {
 }
 
 async fn a_listed_page_is_answered_in_its_language() {
-    let scope = "https://app.example";
+    let page = "https://app.example";
     let http = Http {
-        allowed_origins: vec![Origin::parse(scope).expect("an origin")],
+        allowed_origins: vec![Origin::parse(page).expect("an origin")],
         allowed_hosts: vec![HostName::parse("tools.example").expect("a host")],
         ..http(vec![])
     };
     let server = start(Setup { http, ..Setup::default() }).await;
-    let answer = run(&server, "return 1").header("Origin", scope).header("Host", "tools.example").send().await;
-    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some(scope)));
-    let asked = server.ask("OPTIONS", "/v1/run").header("Origin", scope);
+    let answer = run(&server, "return 1").header("Origin", page).header("Host", "tools.example").send().await;
+    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some(page)));
+    let asked = server.ask("OPTIONS", "/v1/run").header("Origin", page);
     let asked = asked.header("Access-Control-Request-Method", "POST").send().await;
     assert_eq!((asked.status, asked.header("access-control-allow-methods")), (204, Some("GET, POST, DELETE")));
 }
@@ -159,12 +159,14 @@ async fn another_door_stands_behind_the_same_guard() {
     let router = server.service.router().merge(door);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let at = listener.local_addr().expect("an address");
-    let served = tokio::spawn(serve(listener, router, server.ending.clone(), ServerLimits::default()));
+    let served = tokio::spawn(serve(listener, router, server.shutdown.clone(), ServerLimits::default()));
     let ask = || crate::support::ask(at, "GET", "/mcp");
     assert_eq!(ask().send().await.refusal(), "401 UNAUTHORIZED");
     assert_eq!(ask().bearer("few-key").send().await.body, "few from 127.0.0.1");
     let rebound = ask().bearer("few-key").header("Host", "evil.example").send().await;
     assert_eq!(rebound.refusal(), "403 FORBIDDEN");
-    assert_eq!(crate::support::ask(at, "GET", "/nowhere").send().await.refusal(), "404 NOT_FOUND");
+    let unknown = crate::support::ask(at, "GET", "/v2/run").send().await;
+    assert_eq!(unknown.refusal(), "404 NOT_FOUND");
+    assert_eq!(unknown.json()["error"]["message"], json!("no such path: /v2/run"));
     served.abort();
 }

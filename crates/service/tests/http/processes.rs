@@ -51,7 +51,7 @@ fn serve(redis: &str) {
     ready(server.at);
     // A closed input is an orderly shutdown; a crash is a kill.
     runtime.block_on(async {
-        server.ending.begin.cancel();
+        server.shutdown.begin.cancel();
         server.service.close().await.expect("closed");
     });
 }

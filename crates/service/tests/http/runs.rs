@@ -13,6 +13,8 @@ pub(crate) fn cases() -> Vec<Case> {
         a_program_gets_context_and_functions_and_gives_a_report,
         failing_code_is_an_answer,
         context_is_frozen,
+        a_local_caller_has_the_tools_that_mcp_has,
+        a_value_is_shaped_where_that_is_asked_for,
         a_list_of_functions_leaves_the_others_out,
         bad_input_is_refused_with_a_pointer,
         a_snippet_is_clamped_with_a_warning,
@@ -54,7 +56,25 @@ async fn failing_code_is_an_answer() {
     let hungry = "const all = []; for (;;) all.push(new Array(10000).fill(1))";
     check_failure(&server, json!({"code": hungry, "maxHeapMB": 4}), ("MEMORY", None)).await;
     check_failure(&server, json!({"code": "await fail()"}), ("RUNTIME", Some(1))).await;
-    check_failure(&server, json!({"code": "return shop.find({})"}), ("RUNTIME", Some(1))).await;
+    check_failure(&server, json!({"code": "return shop.fnid({})"}), ("INVALID_CODE", Some(1))).await;
+}
+
+async fn a_local_caller_has_the_tools_that_mcp_has() {
+    let server = start(Setup::default()).await;
+    let report = server.run(json!({"code": "const what = 'tea'; return (await shop.find({ what })).found"})).await;
+    assert_eq!((&report["value"], &report["calls"][0]["tool"]), (&json!("tea"), &json!("find")), "{report}");
+}
+
+async fn a_value_is_shaped_where_that_is_asked_for() {
+    let server = start(Setup::default()).await;
+    let code = "return Array.from({length: 2000}, (_, id) => ({id, name: 'row ' + id}))";
+    let report = server.run(json!({"code": code, "maxOutputSize": 4096})).await;
+    assert!(report.get("value").is_none() && report.get("result").is_none(), "{report}");
+    let output = &report["output"];
+    assert!(output["text"].as_str().is_some_and(|text| text.len() <= 4096 && text.contains("row 0")), "{report}");
+    assert!(output["resultId"].as_str().is_some_and(|id| id.starts_with("res_")), "{report}");
+    let wrong = server.post("/v1/run", json!({"code": "", "maxOutputSize": 1})).await;
+    assert_eq!(wrong.refusal(), "400 INVALID_INPUT /maxOutputSize");
 }
 
 async fn context_is_frozen() {

@@ -166,7 +166,7 @@ async fn a_shutdown_lets_runs_finish() {
     let run = server.ask("POST", "/v1/run").json(r#"{"code": "return hold()"}"#).begin().await;
     let mut idle = TcpStream::connect(server.at).await.expect("connected");
     hold.began.recv().await.expect("it began");
-    server.ending.begin.cancel();
+    server.shutdown.begin.cancel();
     // Who idles is sent away, and nobody new is let in.
     assert_eq!(idle.read(&mut [0; 1]).await.unwrap_or(0), 0);
     assert!(TcpStream::connect(server.at).await.is_err());
@@ -185,7 +185,7 @@ async fn a_shutdown_aborts_what_does_not_finish() {
     .await;
     let run = server.ask("POST", "/v1/run").json(r#"{"code": "return hold()"}"#).begin().await;
     hold.began.recv().await.expect("it began");
-    server.ending.begin.cancel();
+    server.shutdown.begin.cancel();
     let answer = read(run).await;
     assert_eq!((answer.status, &answer.json()["code"]), (200, &json!("ABORTED")), "{answer:?}");
     (&mut server.served).await.expect("no panic").expect("served");
@@ -194,7 +194,7 @@ async fn a_shutdown_aborts_what_does_not_finish() {
 async fn a_second_server_may_have_the_port_at_once() {
     let mut server = start(Setup::default()).await;
     assert_eq!(server.get("/healthz").await.status, 200);
-    server.ending.begin.cancel();
+    server.shutdown.begin.cancel();
     (&mut server.served).await.expect("no panic").expect("served");
     assert!(tokio::net::TcpListener::bind(server.at).await.is_ok());
     assert!(TcpStream::connect(server.at).await.is_err());

@@ -209,7 +209,7 @@ async fn a_shutdown_ends_calls_and_sessions() {
     let path = format!("/rpc/{}/hold", session.id);
     let call = server.ask("POST", &path).bearer(&session.token).json(r#"{"args": []}"#).begin().await;
     hold.began.recv().await.expect("it began");
-    server.ending.begin.cancel();
+    server.shutdown.begin.cancel();
     let ended = crate::support::read(call).await;
     assert_eq!((ended.status, &ended.json()["error"]["code"]), (200, &json!("ABORTED")));
     server.service.close().await.expect("closed");

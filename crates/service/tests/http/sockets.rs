@@ -213,8 +213,8 @@ async fn a_socket_that_falls_silent_is_given_up() {
 }
 
 async fn a_socket_that_never_speaks_is_closed() {
-    let opening_time = Duration::from_millis(50);
-    let (server, _hold) = narrow(ServiceLimits { opening_time, ..ServiceLimits::default() }).await;
+    let handshake_time = Duration::from_millis(50);
+    let (server, _hold) = narrow(ServiceLimits { handshake_time, ..ServiceLimits::default() }).await;
     let mut client = Client::connect(&server).await;
     assert_eq!(client.hear().await, None);
 }
@@ -253,7 +253,7 @@ async fn a_page_from_elsewhere_opens_no_socket() {
     let server = start(Setup::default()).await;
     let mut request = format!("ws://{}/v1/run/ws", server.at).into_client_request().expect("a request");
     request.headers_mut().insert("origin", "https://evil.example".parse().expect("a header"));
-    assert_eq!(status(connect_async(request).await.expect_err("a foreign scope")), 403);
+    assert_eq!(status(connect_async(request).await.expect_err("a foreign page")), 403);
 }
 
 async fn a_shutdown_aborts_the_run_and_says_so() {
@@ -267,7 +267,7 @@ async fn a_shutdown_aborts_the_run_and_says_so() {
     let mut waiting = Client::connect(&server).await;
     let mut running = Client::open(&server, json!({"code": "return hold()"})).await;
     hold.began.recv().await.expect("it began");
-    server.ending.begin.cancel();
+    server.shutdown.begin.cancel();
     assert_eq!(waiting.hear().await, None);
     assert_eq!(running.report().await["code"], json!("ABORTED"));
     (&mut server.served).await.expect("no panic").expect("served");

@@ -17,7 +17,7 @@ use toolgate_gateway::bridge::{Bridge, scripted::Script};
 use toolgate_gateway::run::{FixedEnvironment, Runner};
 use toolgate_output::results::{ResultLimits, ResultStore};
 use toolgate_service::rpc_sessions::{MemoryStore, Sessions, SystemClock};
-use toolgate_service::{Ending, Parts, Rules, ServerLimits, Service, ServiceLimits, listen, serve};
+use toolgate_service::{Rules, ServerLimits, Service, ServiceLimits, ServiceParts, Shutdown, listen, serve};
 
 /// What a test may want different.
 pub(crate) struct Setup {
@@ -120,7 +120,7 @@ pub(crate) fn hold() -> Hold {
 pub(crate) struct Server {
     pub(crate) at: SocketAddr,
     pub(crate) service: Service,
-    pub(crate) ending: Ending,
+    pub(crate) shutdown: Shutdown,
     pub(crate) served: JoinHandle<std::io::Result<()>>,
 }
 
@@ -131,7 +131,7 @@ impl Drop for Server {
 }
 
 pub(crate) async fn start(setup: Setup) -> Server {
-    let ending = Ending::default();
+    let shutdown = Shutdown::default();
     let tools = json!({"backends": {"shop": {"tools": [{"name": "find", "reply": {"found": "{{what}}"}}]}}});
     let script = Script::parse(&tools.to_string()).expect("a script");
     let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
@@ -144,18 +144,18 @@ pub(crate) async fn start(setup: Setup) -> Server {
         snippet,
         results: Some(ResultStore::new(ResultLimits::default())),
     };
-    let service = Service::new(Parts {
+    let service = Service::new(ServiceParts {
         runner: Runner::new(setup.engine.build().expect("an engine"), Arc::new(bridge), Arc::new(environment)),
         sessions: setup.sessions,
         rules: Rules::new(setup.http),
-        ending: ending.clone(),
+        shutdown: shutdown.clone(),
         limits: setup.service,
         public_url: None,
     });
     let listener = listen(([127, 0, 0, 1], 0).into()).expect("a free port");
     let at = listener.local_addr().expect("an address");
-    let served = tokio::spawn(serve(listener, service.router(), ending.clone(), setup.server));
-    Server { at, service, ending, served }
+    let served = tokio::spawn(serve(listener, service.router(), shutdown.clone(), setup.server));
+    Server { at, service, shutdown, served }
 }
 
 /// An answer, head and all.

@@ -109,10 +109,10 @@ async fn only_its_owner_revokes_a_session() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_run_ends_its_session_alone() {
+async fn a_revocation_ends_one_session_and_no_other() {
     let (sessions, _) = in_memory();
     let (session, other) = (opened(&sessions).await, opened(&sessions).await);
-    sessions.end(&session.execution_id).await.expect("ended");
+    assert_eq!(sessions.revoke(session.execution_id.as_str(), "alice").await, Ok(true));
     check(&sessions, &session, "add", "refused").await;
     check(&sessions, &other, "add", "add for alice").await;
 }

@@ -159,7 +159,7 @@ async fn a_silent_connection_is_given_up_and_replaced() {
     let redis = Redis::start().await;
     let cable = cable_to(redis.port).await;
     let url = format!("redis://{}/", cable.at);
-    let store = RedisStore::with_time(&url, Duration::from_millis(300)).await.expect("a URL");
+    let store = RedisStore::with_timeout(&url, Duration::from_millis(300)).await.expect("a URL");
     let sessions = Sessions::new(Arc::new(store), Arc::new(SystemClock));
     let session = opened(&sessions).await;
     cable.cut.cancel();

@@ -6,7 +6,7 @@ use anyhow::Context;
 use serde_json::{Map, Value, json};
 use toolgate_config::clients::connect::{self as connecting, Launch};
 use toolgate_config::clients::{Client, Os, Roots, Scope};
-use toolgate_config::edit::{self, EditError, Written};
+use toolgate_config::edit::{self, EditError, WrittenFile};
 use toolgate_config::{Env, lookup, schema as config_schema};
 
 use super::super::{Exit, Usage};
@@ -143,7 +143,7 @@ pub(super) fn clients() -> String {
     Client::ALL.map(Client::word).join(", ")
 }
 
-pub(super) fn say(written: &Written) {
+pub(super) fn say(written: &WrittenFile) {
     if written.changed {
         note(format_args!("wrote {}", escape::line(&written.path.to_string_lossy())));
     }

@@ -18,9 +18,8 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::json;
 use tokio::runtime::Runtime;
-use toolgate_catalog::{Catalog, Misspelt, Resolution, ToolRef};
+use toolgate_catalog::{Catalog, Resolution, ToolRef, UnknownName};
 use toolgate_config::problem::Problem;
-use toolgate_config::raw::Raw;
 use toolgate_config::text::{Format, Source};
 use toolgate_config::{Checked, Env, lookup};
 use toolgate_engine::{EngineBuilder, IsolationMode};
@@ -100,8 +99,8 @@ pub(crate) fn configuration(servers: &Servers) -> anyhow::Result<Checked> {
 fn demo(env: &Env) -> anyhow::Result<Checked> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let text = json!({ "mcpServers": { "demo": { "command": program, "args": ["demo"] } } }).to_string();
-    let raw = Raw::read(Source::new(Path::new("demo.json"), Format::Json, &text));
-    let checked = raw.and_then(|raw| toolgate_config::check(&raw, env));
+    let source = Source::new(Path::new("demo.json"), Format::Json, &text);
+    let checked = toolgate_config::check(source, env);
     checked.map_err(|problems| anyhow::anyhow!("{}", sentences(&problems)))
 }
 
@@ -143,7 +142,7 @@ pub(crate) fn tool<'a>(catalog: &'a Catalog, name: &str) -> Result<ToolRef<'a>, 
             Err(Usage(format!("several servers have {shown}: say {}", names.join(" or "))))
         }
         Resolution::Unknown => {
-            let near = catalog.suggest(Misspelt::Tool, name);
+            let near = catalog.suggest(UnknownName::Tool, name);
             let advice = if near.is_empty() { String::new() } else { format!(": did you mean {}?", near.join(" or ")) };
             Err(Usage(format!("there is no tool {shown}{advice}")))
         }

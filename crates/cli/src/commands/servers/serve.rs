@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use toolgate_config::{Env, watch};
 use toolgate_gateway::agent::Agent;
 use toolgate_gateway::gateway::{Gateway, engine_builder};
 use toolgate_mcp::server::ToolMode;
-use toolgate_service::serve as doors;
+use toolgate_service::doors;
 use tracing_subscriber::EnvFilter;
 
 use super::super::Exit;
@@ -32,7 +31,8 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
         note(sentences(&config.warnings));
     }
     let mode = args.mode.map_or_else(|| doors::tool_mode(config.settings.mode), ToolMode::from);
-    let address = args.http;
+    let configured = config.settings.http.bind;
+    let address = args.http.map(|http| http.address(configured));
     let watched = (!args.servers.demo).then(|| Arc::new(config.clone()));
     let mut engine = engine_builder(&config.settings);
     if let Some(interpreter) = args.engine {
@@ -65,7 +65,7 @@ async fn over_http(
     address: std::net::SocketAddr,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen at {address}"))?;
+    let listener = toolgate_service::listen(address).with_context(|| format!("cannot listen at {address}"))?;
     note(format_args!("listening at http://{}, MCP at /mcp", listener.local_addr()?));
     Ok(doors::http(&Agent::new(Arc::clone(gateway)), mode, listener, shutdown).await?)
 }

@@ -15,6 +15,7 @@
   // Outgoing.
   let out = new Bytes(CHUNK);
   let end = 0;
+  // A frame's room is made before its first byte is written: when there is none, what was thrown ends one call.
   const room = (count) => {
     if (end + count <= out.length) return;
     const larger = new Bytes(2 * (end + count));
@@ -44,7 +45,10 @@
   const text = (string) => blob(outside.encode(string));
 
   let open = 0;
-  const frame = (kind) => {
+  // Small frames need no more room than this.
+  const SMALL = 64;
+  const frame = (kind, length = SMALL) => {
+    room(5 + length);
     open = end;
     u32(0);
     u8(kind);
@@ -68,31 +72,36 @@
       for (let at = 0; at < 5; at++) u8(layers.flags[at]);
       close();
     },
-    call(id, backend, name, args) {
-      frame(tags.CALL);
+    call(id, { backend, name }, args) {
+      frame(tags.CALL, 13 + (backend === null ? 0 : 4 + backend.length) + name.length + args.length);
       u32(id);
       u8(backend === null ? tags.TARGET_FUNCTION : tags.TARGET_TOOL);
-      if (backend !== null) text(backend);
-      text(name);
-      text(args);
+      if (backend !== null) blob(backend);
+      blob(name);
+      blob(args);
       close();
     },
     timer(id, delay) { frame(tags.TIMER); u32(id); f64(delay); close(); },
     cancel(id) { frame(tags.CANCEL); u32(id); close(); },
     ask(question, name, tool) {
-      frame(tags.ASK);
+      frame(tags.ASK, 9 + name.length + tool.length);
       u8(question);
-      if (question !== tags.ASK_BACKENDS) text(name);
-      if (question === tags.ASK_INTERFACE) text(tool);
+      if (question !== tags.ASK_BACKENDS) blob(name);
+      if (question === tags.ASK_INTERFACE) blob(tool);
       close();
     },
-    log(stream, bytes) { frame(tags.LOG); u8(stream); blob(bytes); close(); },
+    log(stream, bytes) { frame(tags.LOG, 5 + bytes.length); u8(stream); blob(bytes); close(); },
     done(memory, dropped, finish) {
       frame(tags.DONE);
       u64(memory);
       u64(0);
       u64(dropped);
-      finish();
+      try {
+        finish();
+      } catch (error) {
+        end = open;
+        throw error;
+      }
       close();
     },
   };
@@ -144,7 +153,8 @@
       __proto__: null, wall: takeU64(), memory: takeU64(), stack: takeU64(), code: takeU64(), result: takeU64(),
       resultDepth: takeU32(), logLines: takeU64(), calls: takeU64(), callsInFlight: takeU64(),
     };
-    const seed = { __proto__: null, low: takeU32(), high: takeU32() };
+    const seed = { __proto__: null, low: takeU32(), high: takeU32(), key: [] };
+    for (let word = 0; word < 8; word++) seed.key[word] = takeU32();
     const now = takeF64();
     const code = takeText();
     const hasData = takeU8() === 1;

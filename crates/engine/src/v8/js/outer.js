@@ -19,6 +19,8 @@ const { DataView, Object, URL, URLSearchParams, Uint8Array } = globalThis;
 const { parse, stringify } = JSON;
 const { Script } = vm;
 const realm = vm.createContext(vm.constants.DONT_CONTEXTIFY);
+const { getPrototypeOf } = Object;
+const syntaxError = realm.SyntaxError.prototype;
 
 // Keys that are symbols are how Deno knows its own objects.
 for (const key of Object.getOwnPropertyNames(globalThis)) {
@@ -71,13 +73,13 @@ const outside = {
     const { heapUsed, external } = core.memoryUsage();
     return heapUsed + external;
   },
-  // The program's function, or why it could not be compiled: [function, message, line, column].
+  // The program's function, or why it could not be compiled: [function, message, line, column, whether it is a SyntaxError].
   compile: (text) => {
     try {
-      return [load(`"use strict";${text}`, "script"), "", 0, 0];
+      return [load(`"use strict";${text}`, "script"), "", 0, 0, false];
     } catch (error) {
       const place = /script:(\d+)(?::(\d+))?/.exec(`${error?.stack}`) ?? [];
-      return [null, `${error?.name}: ${error?.message}`, +(place[1] ?? 0), +(place[2] ?? 0)];
+      return [null, `${error?.name}: ${error?.message}`, +(place[1] ?? 0), +(place[2] ?? 0), getPrototypeOf(error) === syntaxError];
     }
   },
   parseUrl: (input, base) => {
@@ -106,7 +108,7 @@ const readExactly = (length) => {
 };
 
 // The host's first message is the rest of this program: a length, then JSON with the text of the constants and a list
-// of [name, text].
+// of [name, text]. The constants go on as text: an object of this realm would lead a program to it.
 const header = readExactly(4);
 const { constants, files } = parse(core.decode(readExactly(new DataView(header.buffer).getUint32(0, true))));
 const loaded = files.map(({ 0: name, 1: text }) => load(`"use strict";${text}`, `toolgate:${name}`));

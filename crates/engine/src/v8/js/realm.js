@@ -199,8 +199,39 @@
   };
   // Buffers lie outside the heap that V8 bounds, and long texts come into being all at once: both are
   // asked for before they are made, small ones together. What is longer than any may be throws by itself.
+  //
+  // A size is made a number here, once, and that number is what V8 gets: a text, or an object that answers otherwise the
+  // second time, cannot ask for less than it takes.
   const LARGE = 64 * 1024;
   const LONGEST = 0x7fffffff;
+  const Typed = getPrototypeOf(Uint8Array);
+  const TYPED_ARRAYS = ["Int8Array", "Uint8Array", "Uint8ClampedArray", "Int16Array", "Uint16Array", "Int32Array", "Uint32Array",
+    "BigInt64Array", "BigUint64Array", "Float16Array", "Float32Array", "Float64Array"];
+  const getterOf = (prototype, name) => {
+    const { get: getter } = Reflect.getOwnPropertyDescriptor(prototype, name);
+    return (object) => apply(getter, object, none);
+  };
+  const typedName = getterOf(Typed.prototype, Symbol.toStringTag);
+  const typedLength = getterOf(Typed.prototype, "length");
+  const typedBytes = getterOf(Typed.prototype, "byteLength");
+  const bufferBytes = getterOf(ArrayBuffer.prototype, "byteLength");
+  const isBuffer = (value) => {
+    try {
+      bufferBytes(value);
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  const isObject = (value) => (typeof value === "object" && value !== null) || typeof value === "function";
+  // What a list claims as its length, as ToLength of the standard has it.
+  const { floor, min } = Math;
+  const toLength = (claimed) => {
+    const number = floor(+claimed);
+    return number > 0 ? min(number, Number_MAX_SAFE) : 0;
+  };
+  const Number_MAX_SAFE = Number.MAX_SAFE_INTEGER;
+
   const meterMemory = (admit) => {
     let small = 0;
     const ask = (bytes) => {
@@ -210,40 +241,120 @@
       small = 0;
       admit(bytes);
     };
-    const meterMethods = (prototype, names, bytesOf) => {
+    const replace = (owner, name, make) => {
+      const plain = owner[name];
+      if (typeof plain !== "function") return;
+      const metered = make(plain);
+      defineProperty(metered, "length", { __proto__: null, value: plain.length, configurable: true });
+      put(owner, name, metered);
+    };
+
+    // Texts. `this` is made a text first, as the standard has it.
+    const meterText = (name, bytesOf) => replace(String.prototype, name, (plain) => ({
+      [name](...given) {
+        const own = text(this);
+        given[0] = +given[0];
+        ask(bytesOf(own, given[0]));
+        return apply(plain, own, given);
+      },
+    })[name]);
+    meterText("repeat", (own, count) => own.length * count);
+    meterText("padStart", (_, length) => length);
+    meterText("padEnd", (_, length) => length);
+
+    // Buffers that change their size.
+    for (const name of ["resize", "transfer", "transferToFixedLength"]) {
+      replace(ArrayBuffer.prototype, name, (plain) => ({
+        [name](...given) {
+          const before = bufferBytes(this);
+          if (given[0] !== undefined) ask((given[0] = +given[0]));
+          else if (name !== "resize") ask(before);
+          return apply(plain, this, given);
+        },
+      })[name]);
+    }
+    // What these make is at most as large as what they are called on.
+    const meterCopy = (prototype, names, bytesOf) => {
       for (const name of names) {
-        const plain = prototype[name];
-        const metered = {
+        replace(prototype, name, (plain) => ({
           [name](...given) {
-            if (typeof given[0] === "number") ask(bytesOf(this, given[0]));
+            ask(bytesOf(this));
             return apply(plain, this, given);
           },
-        }[name];
-        defineProperty(metered, "length", { __proto__: null, value: plain.length, configurable: true });
-        put(prototype, name, metered);
+        })[name]);
       }
     };
-    meterMethods(String.prototype, ["repeat"], (text, count) => (typeof text === "string" ? text.length * count : 0));
-    meterMethods(String.prototype, ["padStart", "padEnd"], (_, length) => length);
-    meterMethods(ArrayBuffer.prototype, ["resize", "transfer", "transferToFixedLength"], (_, length) => length);
-    const meter = (name, bytesOf) => {
+    meterCopy(ArrayBuffer.prototype, ["slice"], bufferBytes);
+    meterCopy(Typed.prototype, ["slice", "map", "filter", "toReversed", "toSorted", "with"], typedBytes);
+    for (const name of ["fromBase64", "fromHex"]) {
+      replace(Uint8Array, name, (plain) => ({
+        [name](...given) {
+          if (typeof given[0] === "string") ask(given[0].length);
+          return apply(plain, this, given);
+        },
+      })[name]);
+    }
+
+    const meter = (name, make) => {
       const Plain = globalThis[name];
       const Metered = new Proxy(Plain, {
         __proto__: null,
-        construct: (target, given, newTarget) => {
-          ask(bytesOf(given[0]));
-          return construct(target, given, newTarget === Metered ? target : newTarget);
-        },
+        construct: (target, given, newTarget) => make(target, given, newTarget === Metered ? target : newTarget),
       });
       put(globalThis, name, Metered);
       put(Plain.prototype, "constructor", Metered);
     };
-    meter("ArrayBuffer", (length) => (typeof length === "number" ? length : 0));
-    for (const name of ["Int8Array", "Uint8Array", "Uint8ClampedArray", "Int16Array", "Uint16Array", "Int32Array",
-      "Uint32Array", "BigInt64Array", "BigUint64Array", "Float16Array", "Float32Array", "Float64Array"]) {
+    meter("ArrayBuffer", (target, given, newTarget) => {
+      const length = +given[0];
+      ask(length);
+      const most = isObject(given[1]) ? given[1].maxByteLength : undefined;
+      // Room that is only reserved is asked for when it is taken, by `resize`.
+      const options = most === undefined ? undefined : { __proto__: null, maxByteLength: +most };
+      return construct(target, [length, options], newTarget);
+    });
+
+    // A list is read here, item by item: V8 would take room for as many as it claims to have.
+    const fill = (target, newTarget, size, length, itemAt) => {
+      ask(length * size);
+      const made = construct(target, [length], newTarget);
+      for (let at = 0; at < length; at++) made[at] = itemAt(at);
+      return made;
+    };
+    const listOf = (iterable, iterate) => {
+      const items = { __proto__: null, length: 0 };
+      const steps = apply(iterate, iterable, none);
+      if (!isObject(steps)) throw new TypeError("the iterator is not an object");
+      const { next } = steps;
+      for (;;) {
+        const step = apply(next, steps, none);
+        if (!isObject(step)) throw new TypeError("the iterator's result is not an object");
+        if (step.done) return items;
+        items[items.length++] = step.value;
+      }
+    };
+    for (const name of TYPED_ARRAYS) {
       const size = globalThis[name].BYTES_PER_ELEMENT;
-      meter(name, (length) => (typeof length === "number" ? length * size : 0));
+      meter(name, (target, given, newTarget) => {
+        const of = given[0];
+        if (!isObject(of)) {
+          const length = +of;
+          ask(length * size);
+          return construct(target, [length], newTarget);
+        }
+        if (isBuffer(of)) return construct(target, given, newTarget);
+        if (typedName(of) !== undefined) {
+          ask(typedLength(of) * size);
+          return construct(target, given, newTarget);
+        }
+        const iterate = of[Symbol.iterator];
+        if (iterate !== undefined && iterate !== null) {
+          const items = listOf(of, iterate);
+          return fill(target, newTarget, size, items.length, (at) => items[at]);
+        }
+        return fill(target, newTarget, size, toLength(of.length), (at) => of[at]);
+      });
     }
+    return ask;
   };
 
   return { resolveGlobals, remember, meterMemory };

@@ -26,7 +26,9 @@
 
   // The numbers that this program shares with the host, parsed here so that the object belongs to this realm.
   const constants = parse(constantsText);
-  const { MAX_ARGUMENTS, MAX_JSON_DEPTH, MAX_TIMERS, MAX_UNHANDLED_REJECTIONS, MAX_LOG_BYTES, MAX_RANDOM_BYTES } = constants.limits;
+  const {
+    MAX_ARGUMENTS, MAX_NAME, MAX_JSON_DEPTH, MAX_TIMERS, MAX_UNHANDLED_REJECTIONS, MAX_LOG_BYTES, MAX_RANDOM_BYTES,
+  } = constants.limits;
   const { MEMORY, SYNTAX, RUNTIME, OUTPUT_TOO_LARGE, INVALID_DATA, UNAVAILABLE } = constants.codes;
   const { REPLY, FIRE, ANSWER, STDERR } = constants.tags;
   const LARGE = 64 * 1024;
@@ -104,34 +106,83 @@
     step();
     return (zHigh * 2097152 + (zLow >>> 11)) / 9007199254740992;
   };
+  // The key stream of ChaCha20, which `crypto` gives.
+  const chacha = new Uint32Array(16);
+  const words = new Uint32Array(16);
+  const WORDS_OF_BLOCK = 16;
+  let used = 4 * WORDS_OF_BLOCK;
+  const setKey = (key) => {
+    const start = [0x61707865, 0x3320646e, 0x79622d32, 0x6b206574];
+    for (let at = 0; at < 4; at++) chacha[at] = start[at];
+    for (let at = 0; at < 8; at++) chacha[4 + at] = key[at];
+  };
+  const mix = (to, from, by, shift) => {
+    words[to] += words[from];
+    const bits = words[by] ^ words[to];
+    words[by] = (bits << shift) | (bits >>> (32 - shift));
+  };
+  const quarterRound = (a, b, c, d) => {
+    mix(a, b, d, 16);
+    mix(c, d, b, 12);
+    mix(a, b, d, 8);
+    mix(c, d, b, 7);
+  };
+  const nextBlock = () => {
+    for (let at = 0; at < WORDS_OF_BLOCK; at++) words[at] = chacha[at];
+    for (let round = 0; round < 10; round++) {
+      for (let at = 0; at < 4; at++) quarterRound(at, at + 4, at + 8, at + 12);
+      for (let at = 0; at < 4; at++) quarterRound(at, ((at + 1) % 4) + 4, ((at + 2) % 4) + 8, ((at + 3) % 4) + 12);
+    }
+    for (let at = 0; at < WORDS_OF_BLOCK; at++) words[at] += chacha[at];
+    chacha[12]++;
+    used = 0;
+  };
   const randomBytes = (count) => {
-    const bytes = new Uint8Array(count < MAX_RANDOM_BYTES ? count : MAX_RANDOM_BYTES);
-    for (let at = 0; at < bytes.length; at++) {
-      if (at % 8 === 0) step();
-      bytes[at] = (at % 8 < 4 ? zLow : zHigh) >>> (8 * (at % 4));
+    const length = count < MAX_RANDOM_BYTES ? count : MAX_RANDOM_BYTES;
+    const bytes = new Uint8Array(length);
+    for (let at = 0; at < length; at++) {
+      if (used === 4 * WORDS_OF_BLOCK) nextBlock();
+      bytes[at] = words[used >>> 2] >>> (8 * (used & 3));
+      used++;
     }
     return bytes;
   };
 
   const newId = () => nextId++;
   const call = (backend, name, args) => {
+    const target = { __proto__: null, backend: backend === null ? null : outside.encode(backend), name: outside.encode(name) };
+    const nameBytes = target.name.length + (backend === null ? 0 : target.backend.length);
+    if (nameBytes > MAX_NAME) throw new RangeError(`a name of ${nameBytes} bytes is too long to call: the most is ${MAX_NAME}`);
+    const bytes = outside.encode(args);
+    if (bytes.length > MAX_ARGUMENTS) throw new TypeError(`the value is larger than ${MAX_ARGUMENTS} bytes of JSON`);
     if (callsMade >= limits.calls) {
       throw new RangeError(`this run may make ${limits.calls} host calls in all: batch the work, or ask for less`);
     }
     callsMade++;
     const id = newId();
     if (inFlight >= limits.callsInFlight) {
-      waitingCalls.push(() => send.call(id, backend, name, args));
+      waitingCalls.push({ __proto__: null, id, target, bytes });
     } else {
       inFlight++;
-      send.call(id, backend, name, args);
+      send.call(id, target, bytes);
     }
     return id;
   };
+  // A call that can no longer be sent fails by itself, and the next one has its turn.
   const callEnded = () => {
-    const next = waitingCalls.shift();
-    if (next === undefined) inFlight--;
-    else next();
+    for (;;) {
+      const next = waitingCalls.shift();
+      if (next === undefined) {
+        inFlight--;
+        return;
+      }
+      try {
+        send.call(next.id, next.target, next.bytes);
+        return;
+      } catch {
+        settle(next.id, false, { message: "there is no memory left for this call" });
+      }
+    }
   };
   const timer = (delay) => {
     if (timers >= MAX_TIMERS) throw new RangeError(`this run may have ${MAX_TIMERS} timers waiting at one time`);
@@ -155,8 +206,11 @@
     if (frame === null) throw new Gone();
     return frame;
   };
+  // No backend or tool has a longer name, and the host ends a run that asks about one.
   const ask = (question, name, tool) => {
-    send.ask(question, name, tool);
+    const names = [outside.encode(name), outside.encode(tool ?? "")];
+    if (names[0].length + names[1].length > MAX_NAME) return undefined;
+    send.ask(question, names[0], names[1]);
     for (;;) {
       const frame = next();
       if (frame.kind === ANSWER) return frame.body === null ? undefined : parse(frame.body);
@@ -214,6 +268,7 @@
 
   const bytesOf = (foreign) => new Uint8Array(foreign);
   const native = {
+    constants,
     now: () => now,
     random,
     randomBytes,
@@ -253,9 +308,13 @@
   };
 
   const { isArray } = Array;
+  // Asks for the room of a buffer, once the meter is there.
+  let askFor = () => {};
+  const bufferLength = Reflect.getOwnPropertyDescriptor(ArrayBuffer.prototype, "byteLength").get;
   const structuredClone = makeClone((value) => {
     if (outside.isProxy(value)) return "";
     const kind = isArray(value) ? "Array" : outside.kind(value);
+    if (kind === "Buffer") askFor(apply(bufferLength, value, []));
     return kind === "Promise" || kind === "Other" ? "" : kind;
   });
   Object.defineProperty(globalThis, "structuredClone", { value: structuredClone, writable: true, enumerable: true, configurable: true });
@@ -304,7 +363,7 @@
   const checkMemory = () => { if (!hasRoom(0)) throw outOfMemory(); };
   // Whatever is refused ends the run there and then: a program that could catch it could go on for ever.
   const admit = (bytes) => { if (!hasRoom(bytes)) end(finishOf(outOfMemory())); };
-  meterMemory(admit);
+  askFor = meterMemory(admit);
 
   // As deep as the other interpreter goes, and not deeper.
   const checkDepth = (text) => {
@@ -345,7 +404,7 @@
       timers--;
       fire(frame.id);
     } else {
-      throw new End(UNAVAILABLE, "the host lost its place");
+      throw new End(UNAVAILABLE, "the host sent a frame that was not asked for");
     }
   };
 
@@ -378,7 +437,7 @@
     begin(start.profile, start.functions, start.tools, input);
     remember(start.code);
     const compiled = outside.compile(start.code);
-    if (compiled[0] === null) throw new End(SYNTAX, compiled[1], compiled[2], compiled[3]);
+    if (compiled[0] === null) throw new End(compiled[4] ? SYNTAX : RUNTIME, compiled[1], compiled[2], compiled[3]);
     const program = compiled[0];
     if (start.profile !== "compute") {
       const value = program();
@@ -415,6 +474,7 @@
     now = start.now;
     high = start.seed.high;
     low = start.seed.low;
+    setKey(start.seed.key);
     base = outside.memory();
     try {
       return result(evaluate(start));
@@ -439,7 +499,11 @@
   };
   // Stays until it is killed: whatever the program left behind does not run.
   const end = (finish) => {
-    send.done(peak, dropped, finish);
+    try {
+      send.done(peak, dropped, finish);
+    } catch {
+      send.done(peak, dropped, finishOf(outOfMemory()));
+    }
     flush();
     while (receive() !== null) {}
     outside.exit();

@@ -68,8 +68,10 @@ fn schema() -> Value {
     })
 }
 
-/// Calls listed in `_meta`.
-const MAX_CALLS: usize = 100;
+/// Calls, lines and warnings listed in `_meta`.
+const MAX_LISTED: usize = 100;
+/// Bytes of such a list for which there is always room.
+const MIN_META: usize = 4_096;
 
 async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
     let arguments = Arguments::new(&call.arguments, &["code", "timeout", "max_output_size", "intent"])?;
@@ -113,7 +115,7 @@ fn answer(
     settings: &OutputSettings,
     intent: Option<&str>,
 ) -> Answer {
-    let mut meta = report_meta(run);
+    let mut meta = report_meta(run, settings.max_output_size / 8);
     let (blocks, processed) = match run.report.value() {
         Err(_) => {
             let text = explain(&run.report, code);
@@ -177,13 +179,30 @@ fn warnings(run: &RunReport, room: usize) -> Option<String> {
     (!warnings.is_empty()).then(|| bounded(format!("warnings:\n{}", warnings.join("\n")), room.min(4_096)))
 }
 
-/// The report without its value, which is the content. Long lists are cut, and say how long they are.
-fn report_meta(run: &RunReport) -> Value {
+/// The report without its value, which is the content, and with as many calls as fit beside it. What is in the content too
+/// (console and failure) is bounded there; here it is cut to the same room.
+fn report_meta(run: &RunReport, room: usize) -> Value {
     let mut meta = serde_json::to_value(run.without_value()).unwrap_or_default();
-    if run.report.calls.len() > MAX_CALLS {
-        meta["callCount"] = json!(run.report.calls.len());
-        if let Some(calls) = meta["calls"].as_array_mut() {
-            calls.truncate(MAX_CALLS);
+    let room = room.max(MIN_META);
+    for (list, count) in [
+        ("/calls", "callCount"),
+        ("/logs/stdout", "stdoutCount"),
+        ("/logs/stderr", "stderrCount"),
+        ("/warnings", "warningCount"),
+    ] {
+        let Some(entries) = meta.pointer_mut(list).and_then(Value::as_array_mut) else { continue };
+        let total = entries.len();
+        let mut left = room;
+        let fitting = entries.iter().take(MAX_LISTED).take_while(|entry| {
+            let length = entry.to_string().len();
+            let fits = length <= left;
+            left = left.saturating_sub(length);
+            fits
+        });
+        let fitting = fitting.count();
+        if fitting < total {
+            entries.truncate(fitting);
+            meta[count] = json!(total);
         }
     }
     meta

@@ -19,7 +19,7 @@ pub(super) use info::describe;
 
 use super::Shared;
 use super::arguments::Complaint;
-use toolgate_catalog::{Catalog, Misspelt, Resolution, ToolRef};
+use toolgate_catalog::{Catalog, Resolution, ToolRef, UnknownName};
 use toolgate_mcp::server::{RequestScope, ToolCall};
 use toolgate_wire::Access;
 
@@ -120,7 +120,7 @@ fn named<'a>(catalog: &'a Catalog, name: &str, access: &Access) -> Result<ToolRe
 fn unknown(catalog: &Catalog, name: &str, access: &Access) -> Complaint {
     let may_be_named =
         |near: &String| catalog.resolve(near).found().is_some_and(|it| access.permits(it.backend.name()));
-    let near: Vec<String> = catalog.suggest(Misspelt::Tool, name).into_iter().filter(may_be_named).collect();
+    let near: Vec<String> = catalog.suggest(UnknownName::Tool, name).into_iter().filter(may_be_named).collect();
     let advice = match near.as_slice() {
         [] => "; search_tools finds tools by what they do".to_owned(),
         near => format!("; did you mean {}?", near.join(" or ")),

@@ -1,9 +1,10 @@
 //! Makes values of pieces of a document: primitives and arrays at once, objects as records.
 
 use rquickjs::qjs;
+use toolgate_wire::limits::MAX_JSON_DEPTH;
 
 use super::super::lazy::copy::{Number, parse_number};
-use super::super::lazy::scan::{Fault, MAX_DEPTH, skip_number, skip_space, skip_string, skip_value};
+use super::super::lazy::scan::{Fault, skip_number, skip_space, skip_string, skip_value};
 use super::super::lazy::unescape::{Unescaped, unescape};
 use super::doc::{Doc, Seen, UNKNOWN};
 use super::record::Record;
@@ -131,7 +132,7 @@ pub(super) fn array(ctx: *mut qjs::JSContext, doc: &Doc, at: usize, depth: u32) 
         let around = depth + open.len() as u32;
         let made = match text.get(at) {
             Some(b'[') => {
-                if around >= MAX_DEPTH {
+                if around >= MAX_JSON_DEPTH {
                     return Err(Fault::Depth.into());
                 }
                 open.push(List::new(ctx));

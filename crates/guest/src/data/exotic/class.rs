@@ -1,7 +1,7 @@
 //! The class of records, as the rest of `data` uses it.
 //!
 //! A record answers reads from its text (`hooks`). The first write, delete or
-//! define gives it real properties (`settle`); from then on it is an ordinary
+//! define gives it real properties (`materialise`); from then on it is an ordinary
 //! object of a class that nothing shows.
 
 use std::ffi::c_int;
@@ -13,8 +13,8 @@ use super::super::lazy::scan::{Fault, expect_end, skip_space};
 use super::build::{self, Fail};
 use super::doc::{Doc, Seen};
 use super::hooks::{HOOKS, finalize, mark, payload};
+use super::materialise::settled_call;
 use super::record::Record;
-use super::settle::settled_call;
 use super::text::Text;
 
 /// What one record takes of the engine's memory, about; only to time the garbage collector.
@@ -27,7 +27,7 @@ const BASE_BYTES: usize = 1 << 20;
 pub(crate) struct RecordClass(qjs::JSClassID);
 
 impl RecordClass {
-    /// Registers the class, and makes `Object.freeze` and its kin settle records first.
+    /// Registers the class, and makes `Object.freeze` and its relatives materialise records first.
     pub(crate) fn install(ctx: &Ctx<'_>) -> Result<Self> {
         let raw = ctx.as_raw().as_ptr();
         let mut id = 0;
@@ -67,7 +67,7 @@ impl RecordClass {
         self.0
     }
 
-    /// Replaces a function that forbids new properties, which no hook sees, by one that settles a record first.
+    /// Replaces a function that forbids new properties, which no hook sees, by one that materialises a record first.
     fn settle_before(self, ctx: &Ctx<'_>, owner: &str, name: &str) -> Result<()> {
         let owner: Object<'_> = ctx.globals().get(owner)?;
         let original: Function<'_> = owner.get(name)?;

@@ -15,7 +15,7 @@ const MAX_TEMPLATES: usize = 32;
 
 /// How the keys of a record are known. A number below [`MAX_TEMPLATES`] names a template.
 pub(super) type Shape = u16;
-/// Nobody has looked yet.
+/// Not looked at yet.
 pub(super) const UNKNOWN: Shape = u16::MAX;
 /// It fits no template and has to be indexed on its own.
 const IRREGULAR: Shape = u16::MAX - 1;
@@ -28,7 +28,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Nothing: nobody has looked.
+    /// Nothing: not looked at yet.
     pub(super) const NOTHING: Self = Self::of(UNKNOWN);
 
     /// It has to be indexed on its own.

@@ -1,6 +1,6 @@
 //! The engine's questions to records, answered from their text.
 //!
-//! The hooks that only look must not settle a record: the engine asks them in
+//! The hooks that only look must not materialise a record: the engine asks them in
 //! the middle of walking the object's own shape. No hook runs guest code.
 
 use std::ffi::c_int;
@@ -8,8 +8,8 @@ use std::ffi::c_int;
 use rquickjs::qjs;
 
 use super::build::Fail;
+use super::materialise::materialise;
 use super::record::Record;
-use super::settle::settle;
 
 pub(super) static HOOKS: qjs::JSClassExoticMethods = qjs::JSClassExoticMethods {
     get_own_property: Some(get_own_property),
@@ -21,13 +21,13 @@ pub(super) static HOOKS: qjs::JSClassExoticMethods = qjs::JSClassExoticMethods {
     set_property: None,
 };
 
-/// The record behind an object; None once it is settled.
+/// The record behind an object; None once it is materialised.
 ///
 /// # Safety
 /// `obj` is a record's object, or no object at all.
 pub(super) unsafe fn payload<'a>(obj: qjs::JSValue) -> Option<&'a Record> {
     let mut class = 0;
-    // SAFETY: as the caller promises; the payload is null once the record is settled.
+    // SAFETY: as the caller promises; the payload is null once the record is materialised.
     unsafe { qjs::JS_GetAnyOpaque(obj, &mut class).cast::<Record>().as_ref() }
 }
 
@@ -111,8 +111,8 @@ unsafe extern "C" fn delete_property(ctx: *mut qjs::JSContext, obj: qjs::JSValue
     let Some(record) = (unsafe { payload(obj) }) else { return 1 };
     match record.has(ctx, prop) {
         Ok(false) => 1,
-        // SAFETY: the object is a record; once settled, the engine deletes a real property.
-        Ok(true) => match unsafe { settle(ctx, obj) } {
+        // SAFETY: the object is a record; once materialised, the engine deletes a real property.
+        Ok(true) => match unsafe { materialise(ctx, obj) } {
             // SAFETY: the object and the atom are alive for the call.
             Ok(()) => unsafe { qjs::JS_DeleteProperty(ctx, obj, prop, 0) },
             Err(fail) => throw(ctx, fail),
@@ -131,7 +131,7 @@ unsafe extern "C" fn define_own_property(
     flags: c_int,
 ) -> c_int {
     // SAFETY: the engine calls this for objects of the class only.
-    if let Err(fail) = unsafe { settle(ctx, obj) } {
+    if let Err(fail) = unsafe { materialise(ctx, obj) } {
         return throw(ctx, fail);
     }
     let flags = flags | qjs::JS_PROP_NO_EXOTIC as c_int;
@@ -142,7 +142,7 @@ unsafe extern "C" fn define_own_property(
 pub(super) unsafe extern "C" fn finalize(rt: *mut qjs::JSRuntime, obj: qjs::JSValue) {
     // SAFETY: the engine finalises objects of the class only, each once.
     if let Some(record) = unsafe { payload(obj) } {
-        // SAFETY: the object is going away, so nobody else refers to the payload.
+        // SAFETY: the object is going away, so nothing else refers to the payload.
         unsafe { Record::free(std::ptr::from_ref(record).cast_mut(), rt) };
     }
 }

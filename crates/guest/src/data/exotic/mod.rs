@@ -1,4 +1,4 @@
-//! The only place of `data` that speaks to QuickJS's C interface directly.
+//! The only module of `data` that calls QuickJS's C interface directly.
 //!
 //! rquickjs covers most of what `data` needs, but not all: strings with lone
 //! surrogates, atoms as raw keys, class ids, and classes whose own properties
@@ -8,16 +8,16 @@
 //! - `value`: single calls (keys, elements, text, class ids)
 //! - `text`: memory that counts against the run's limit
 //! - `doc`, `properties`, `record`, `build`: a text, and the values made of it
-//! - `hooks`, `settle`, `class`: the face that records show to the engine
+//! - `hooks`, `materialise`, `class`: the exotic methods that the engine calls
 #![allow(unsafe_code)]
 
 mod build;
 mod class;
 mod doc;
 mod hooks;
+mod materialise;
 mod properties;
 mod record;
-mod settle;
 mod text;
 mod value;
 

@@ -13,7 +13,7 @@ use super::build::{self, Fail};
 /// Where a key stands among the properties so far.
 type Places = HashMap<qjs::JSAtom, usize, BuildHasherDefault<Spread>>;
 
-/// Spreads key numbers. The engine hands them out itself, so nobody can choose them to collide.
+/// Spreads key numbers. The engine hands them out itself, so a program cannot choose them to collide.
 #[derive(Default)]
 struct Spread(u64);
 

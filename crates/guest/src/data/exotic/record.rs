@@ -132,7 +132,7 @@ impl Record {
         let object = unsafe { qjs::JS_NewObjectClass(ctx, doc.class()) };
         // SAFETY: only looks at the tag.
         if unsafe { qjs::JS_IsException(object) } {
-            // SAFETY: nobody has seen the payload yet.
+            // SAFETY: nothing refers to the payload yet.
             unsafe { qjs::js_free(ctx, payload.cast()) };
             return object;
         }
@@ -228,7 +228,7 @@ impl Record {
         self.index().ok_or(Fail::Thrown)
     }
 
-    /// Indexes a record of a text that nobody has scanned; gives where it ends.
+    /// Indexes a record of a text that was not scanned yet; returns where it ends.
     pub(super) fn scan(&self, ctx: *mut qjs::JSContext) -> Result<usize, Fail> {
         let (properties, end) = Properties::scan(ctx, self.doc().text(), self.start())?;
         self.seen.set(Seen::IRREGULAR);

@@ -14,7 +14,7 @@ impl<'js> Text<'js> {
     /// A buffer of `len` zero bytes; fails with a pending exception if the limit does not allow it.
     pub fn new(ctx: &Ctx<'js>, len: usize) -> Result<Self> {
         // SAFETY: the context is alive; the result is checked. One byte more, as nothing may be allocated as empty.
-        let start = unsafe { qjs::js_mallocz(ctx.as_raw().as_ptr(), (len + 1) as _) }.cast::<u8>();
+        let start = unsafe { qjs::js_mallocz(ctx.as_raw().as_ptr(), len.saturating_add(1) as _) }.cast::<u8>();
         if start.is_null() {
             return Err(Error::Exception);
         }
@@ -57,7 +57,7 @@ impl Drop for Text<'_> {
     }
 }
 
-/// Bytes from the engine's allocator, to be freed by whoever owns the block.
+/// Bytes from the engine's allocator, to be freed by the owner of the block.
 pub(super) struct Block {
     start: *mut u8,
     len: usize,
@@ -75,7 +75,7 @@ impl Block {
     /// Gives the memory back.
     ///
     /// # Safety
-    /// The block came from this runtime, and nobody uses its bytes any more.
+    /// The block came from this runtime, and nothing uses its bytes any more.
     pub(super) unsafe fn free(self, rt: *mut qjs::JSRuntime) {
         // SAFETY: as the caller promises; null is skipped.
         unsafe { qjs::js_free_rt(rt, self.start.cast()) };

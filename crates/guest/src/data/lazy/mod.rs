@@ -1,15 +1,17 @@
 //! Lazy data: reading JSON text in place.
 //!
-//! The text is scanned once; what a program never touches is never made a
-//! value. This part knows bytes and offsets only. `exotic` gives them the
-//! face of JavaScript objects.
+//! The text is scanned once; what a program never reads is never made a
+//! value. This part knows bytes and offsets only. `exotic` makes
+//! JavaScript objects of them.
 //!
-//! - `scan`: strict walk over text
 //! - `template`: what records of the same shape have in common
-//! - `unescape`: strings with escapes
+//! - `scan`, `unescape`: the strict scanner and the string decoder of the `json` crate
 //! - `copy`: text to text, in the serialiser's own format
 
 pub(crate) mod copy;
-pub(crate) mod scan;
 pub(crate) mod template;
-pub(crate) mod unescape;
+
+pub(crate) use toolgate_json::{scan, unescape};
+
+// The serialiser writes no deeper than the scanner reads.
+const _: () = assert!(scan::MAX_DEPTH == toolgate_wire::limits::MAX_JSON_DEPTH);

@@ -45,7 +45,7 @@ impl Glue {
 }
 
 struct Field {
-    /// The engine's number for the key; whoever holds the template keeps it alive.
+    /// The engine's number for the key; the owner of the template keeps it alive.
     key: u32,
     /// Everything between the previous value and this one.
     glue: Glue,
@@ -53,7 +53,7 @@ struct Field {
     lead: Box<[u8]>,
 }
 
-/// Where the first values of one record start, counted from its own start. Zero where nobody knows.
+/// Where the first values of one record start, counted from its own start. Zero where it is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offsets([u16; 8]);
 

@@ -1,26 +1,22 @@
 //! Values out of the sandbox: one JavaScript value to JSON text.
 //!
-//! Native on purpose. A redefined `JSON.stringify`, a `toJSON`, a getter or a
+//! Native code on purpose. A redefined `JSON.stringify`, a `toJSON`, a getter or a
 //! Proxy can change only the guest's own value; what they throw is the
 //! guest's exception. The walk keeps its own stack and counts bytes as it
-//! goes, so neither depth nor size of a value can hurt the process.
+//! goes, so neither depth nor size of a value can exhaust stack or memory.
 //!
 //! It differs from `JSON.stringify` where that would lose data silently: Map,
 //! Set, typed arrays and errors have a form, and a function, a symbol, a
 //! promise or a cycle is an error that names the path.
 
 mod path;
-mod text;
 mod walk;
 
-pub(crate) use text::{integer, number, quote};
+pub(crate) use toolgate_json::write::{integer, number, quote};
 
 use rquickjs::{Ctx, Value};
 
 use super::realm::Realm;
-
-/// Beyond this nesting no value is written, whatever the caller allows.
-pub const HARD_DEPTH: u32 = toolgate_wire::limits::MAX_JSON_DEPTH;
 
 /// What becomes of a value that is nested deeper than [`Caps::max_depth`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +32,7 @@ pub enum DepthPolicy {
 pub struct Caps<'a> {
     /// The longest JSON text, in bytes.
     pub max_bytes: usize,
-    /// How many containers may be nested; the outermost is 1. Never more than [`HARD_DEPTH`].
+    /// How many containers may be nested; the outermost is 1. Never more than [`toolgate_wire::limits::MAX_JSON_DEPTH`].
     pub max_depth: Option<u32>,
     /// What happens beyond `max_depth`.
     pub depth_policy: DepthPolicy,
@@ -55,7 +51,7 @@ pub enum Unwritable {
     Symbol,
     /// Anything callable.
     Function,
-    /// A promise that nobody awaited.
+    /// A promise that was not awaited.
     Promise,
     /// An object that contains itself; the path says where it began.
     Cycle(String),
@@ -98,7 +94,7 @@ pub enum SerialiseError {
         /// The allowed number of levels.
         limit: u32,
     },
-    /// The caller's `should_stop` said so.
+    /// The caller's `should_stop` returned true.
     #[error("stopped before the value was written")]
     Stopped,
     /// Guest code threw (or memory ran out); the exception is pending in the context.

@@ -2,27 +2,24 @@
 
 use std::fmt::Write as _;
 
+use toolgate_wire::limits::{MAX_PATH_KEY, MAX_PATH_STEPS};
+
 /// One step from a container to something inside it.
 pub(super) enum Step {
     Key(String),
     Index(u64),
 }
 
-/// At most this many steps at each end are spelt out.
-const SHOWN: usize = toolgate_wire::limits::MAX_PATH_STEPS;
-/// A longer key is cut.
-const KEY_CHARS: usize = toolgate_wire::limits::MAX_PATH_KEY;
-
 /// `result.items[3]["a b"]`; the middle of a very long path is left out.
 pub(super) fn spell(root: &str, steps: &[Step]) -> String {
     let mut path = root.to_owned();
-    if steps.len() <= 2 * SHOWN {
+    if steps.len() <= 2 * MAX_PATH_STEPS {
         steps.iter().for_each(|step| push(&mut path, step));
         return path;
     }
-    steps[..SHOWN].iter().for_each(|step| push(&mut path, step));
+    steps[..MAX_PATH_STEPS].iter().for_each(|step| push(&mut path, step));
     path.push('…');
-    steps[steps.len() - SHOWN..].iter().for_each(|step| push(&mut path, step));
+    steps[steps.len() - MAX_PATH_STEPS..].iter().for_each(|step| push(&mut path, step));
     path
 }
 
@@ -35,7 +32,7 @@ fn push(path: &mut String, step: &Step) {
             let _ = write!(path, ".{key}");
         }
         Step::Key(key) => {
-            let shown: String = key.chars().take(KEY_CHARS).collect();
+            let shown: String = key.chars().take(MAX_PATH_KEY).collect();
             let cut = if shown.len() < key.len() { "…" } else { "" };
             let _ = write!(path, "[{:?}{cut}]", shown);
         }
@@ -45,7 +42,7 @@ fn push(path: &mut String, step: &Step) {
 fn is_plain_name(key: &str) -> bool {
     let ordinary = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '$';
     !key.is_empty()
-        && key.len() <= KEY_CHARS
+        && key.len() <= MAX_PATH_KEY
         && !key.starts_with(|c: char| c.is_ascii_digit())
         && key.chars().all(ordinary)
 }

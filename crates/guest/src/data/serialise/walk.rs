@@ -1,12 +1,13 @@
 //! The walk over a value: one frame per open container, no native recursion.
 
 use rquickjs::{Array, Value, function::This};
+use toolgate_wire::limits::MAX_JSON_DEPTH;
 
 use super::super::exotic::{Key, Keys, get_index, get_key, is_function, proxy_target, same_object, with_wtf8};
 use super::super::realm::{Kind, Realm};
 use super::path::{Step, spell};
-use super::text::{integer, number, quote, quote_within};
-use super::{Caps, DepthPolicy, HARD_DEPTH, SerialiseError, Unwritable};
+use super::{Caps, DepthPolicy, SerialiseError, Unwritable};
+use toolgate_json::write::{integer, number, quote, quote_within};
 
 type Outcome<T = ()> = Result<T, SerialiseError>;
 
@@ -348,7 +349,7 @@ impl<'a, 'js> Walk<'a, 'js> {
         if depth < limit {
             return Ok(true);
         }
-        if depth >= HARD_DEPTH || self.caps.depth_policy == DepthPolicy::Error {
+        if depth >= MAX_JSON_DEPTH || self.caps.depth_policy == DepthPolicy::Error {
             return Err(SerialiseError::TooDeep { path: self.path(), limit });
         }
         let what = match kind {
@@ -364,7 +365,7 @@ impl<'a, 'js> Walk<'a, 'js> {
     }
 
     fn limit(&self) -> u32 {
-        self.caps.max_depth.unwrap_or(HARD_DEPTH).min(HARD_DEPTH)
+        self.caps.max_depth.unwrap_or(MAX_JSON_DEPTH).min(MAX_JSON_DEPTH)
     }
 
     fn room(&self) -> usize {

@@ -1,5 +1,7 @@
 //! Values are written as `JSON.stringify` writes them, within bounds.
 
+use proptest::prelude::*;
+
 use super::*;
 
 #[track_caller]
@@ -219,4 +221,54 @@ fn a_small_native_stack_is_enough() {
     let run = || written("let d = 1; for (let i = 0; i < 999; i++) d = {d}; d", &roomy()).len();
     let thread = std::thread::Builder::new().stack_size(512 << 10).spawn(run).expect("thread");
     assert_eq!(thread.join().expect("no overflow"), 999 * 6 + 1);
+}
+
+/// JSON text with the numbers, keys and strings in which writers differ.
+fn awkward_json() -> impl Strategy<Value = String> {
+    let number = prop_oneof![
+        any::<f64>()
+            .prop_filter("JSON has no NaN", |number| number.is_finite())
+            .prop_map(|number| format!("{number:e}")),
+        any::<i64>().prop_map(|number| number.to_string()),
+        (-400..400_i32, 0..1000_u32).prop_map(|(exponent, digits)| format!("{digits}.5e{exponent}")),
+        Just("-0".to_owned()),
+    ];
+    let string = prop_oneof![any::<String>(), Just("\u{7f}\u{2028}\u{d7ff}\u{e000}\u{10ffff}\u{0}".to_owned())]
+        .prop_map(|text| serde_json::Value::from(text).to_string());
+    let leaf = prop_oneof![number, string, Just("null".to_owned()), Just("true".to_owned())];
+    let key = prop_oneof![
+        Just("__proto__".to_owned()),
+        any::<u32>().prop_map(|index| index.to_string()),
+        "[0-9]{1,11}",
+        "[a-z]{0,3}"
+    ];
+    leaf.prop_recursive(3, 24, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(|items| format!("[{}]", items.join(","))),
+            prop::collection::vec((key.clone(), inner), 0..6).prop_map(|members| {
+                let members =
+                    members.iter().map(|(key, value)| format!("{}:{value}", serde_json::Value::from(key.as_str())));
+                format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// The interpreter's own writer, this serialiser and the writer of paths without an interpreter.
+    #[test]
+    fn the_three_writers_give_the_same_bytes(json in awkward_json()) {
+        // serde_json rejects numbers beyond the range of a double, which JavaScript reads as infinite.
+        let Ok(value) = serde_json::from_str::<serde_json::Value>(&json) else { return Ok(()) };
+        let (interpreter, serialiser) = with_realm(|ctx| {
+            let text = serde_json::Value::from(json.as_str());
+            let own: String = ctx.eval(format!("JSON.stringify(JSON.parse({text}))")).expect("text");
+            let value = crate::data::from_json(&ctx, &json).expect("JSON");
+            (own, to_json(&ctx, value, &roomy()).expect("text"))
+        });
+        prop_assert_eq!(&interpreter, &serialiser);
+        prop_assert_eq!(&interpreter, &toolgate_json::stringify(&value));
+    }
 }

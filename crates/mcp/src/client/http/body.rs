@@ -1,4 +1,6 @@
-//! What a server sends back: one JSON body, or a stream of events with the answer among them.
+//! Reads responses: one JSON body, or an event stream that contains the reply.
+//!
+//! Bodies are bounded in size. Resuming a stream is up to the connection.
 
 use std::time::Duration;
 
@@ -12,13 +14,13 @@ use super::sse::{Event, Events};
 use crate::client::inbox::Inbox;
 use crate::rpc::{self, Incoming, LinkError, Protocol};
 
-/// How much of a refusal is read, and how much of it is shown.
-const REFUSAL_READ: usize = 64 << 10;
-const REFUSAL_SHOWN: usize = 300;
-/// How long the end of an answered stream is waited for, so that the connection can be used again.
-const TRAILER: Duration = Duration::from_millis(100);
+/// The most bytes read, and the most characters shown, of an error body.
+const MAX_REFUSAL_BYTES: usize = 64 << 10;
+const MAX_REFUSAL_CHARS: usize = 300;
+/// How long to wait for the end of a stream after its reply, so that the HTTP connection can be reused.
+const TRAILER_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// A response by the shape of its body.
+/// A response by its media type.
 pub(super) enum Reading {
     Json(Body),
     Events(Stream),
@@ -32,9 +34,11 @@ impl Reading {
             Some(kind) if kind.starts_with(JSON.as_bytes()) => Ok(Self::Json(Body { response, limit })),
             Some(kind) => {
                 let kind = String::from_utf8_lossy(&kind).into_owned();
-                Err(LinkError::Protocol(format!("an answer of type {kind}")))
+                Err(LinkError::Protocol(format!(
+                    "the reply has the media type {kind}, expected JSON or an event stream"
+                )))
             }
-            None => Err(LinkError::Protocol("an answer without a type".to_owned())),
+            None => Err(LinkError::Protocol("the reply has no Content-Type".to_owned())),
         }
     }
 }
@@ -51,19 +55,19 @@ impl Body {
         let messages = match serde_json::from_slice(&bytes) {
             Ok(Value::Array(batch)) => batch,
             Ok(message) => vec![message],
-            Err(error) => return Err(LinkError::Protocol(format!("an answer is not readable JSON: {error}"))),
+            Err(error) => return Err(LinkError::Protocol(format!("a reply is not valid JSON: {error}"))),
         };
         for message in messages {
-            match rpc::sort(message) {
+            match rpc::classify(message) {
                 Incoming::Reply { id: Some(answered), outcome } if answered == id => {
                     return outcome.map_err(LinkError::Rejected);
                 }
                 Incoming::Reply { id: None, outcome: Err(error) } => return Err(LinkError::Rejected(error)),
-                Incoming::Notification { method, params } => inbox.notice(&method, &params),
-                Incoming::Reply { .. } | Incoming::Request { .. } | Incoming::Nonsense => {}
+                Incoming::Notification { method, params } => inbox.handle_notification(&method, &params),
+                Incoming::Reply { .. } | Incoming::Request { .. } | Incoming::Malformed => {}
             }
         }
-        Err(LinkError::Protocol("the answer was to another request".to_owned()))
+        Err(LinkError::Protocol("the response contains no reply to the request".to_owned()))
     }
 }
 
@@ -73,9 +77,9 @@ pub(super) struct Stream {
     events: Events,
     ready: std::collections::VecDeque<Event>,
     limit: usize,
-    /// Where to resume.
+    /// The id of the last event, from which a stream is resumed.
     pub(super) last_event: Option<String>,
-    /// How long to wait before resuming.
+    /// The delay before resuming that the server named.
     pub(super) retry: Option<Duration>,
 }
 
@@ -85,12 +89,12 @@ impl Stream {
         Self { response, events: Events::new(limit), ready, limit, last_event: None, retry: None }
     }
 
-    /// Goes on where another stream ended.
+    /// Continues where another stream ended.
     pub(super) fn after(self, ended: Self) -> Self {
         Self { last_event: ended.last_event, retry: ended.retry, ..self }
     }
 
-    /// Reads up to the answer to `id`; none if the stream ends before.
+    /// Reads up to the reply to `id`; none if the stream ends before.
     pub(super) async fn result_of(
         &mut self,
         id: u64,
@@ -99,21 +103,21 @@ impl Stream {
     ) -> Result<Option<Result<Value, LinkError>>, LinkError> {
         while let Some(event) = self.next().await? {
             let Some(message) = message_in(&event, link.inbox()) else { continue };
-            match rpc::sort(message) {
+            match rpc::classify(message) {
                 Incoming::Reply { id: Some(answered), outcome } if answered == id => {
                     return Ok(Some(outcome.map_err(LinkError::Rejected)));
                 }
-                other => take(other, link, protocol),
+                other => handle(other, link, protocol),
             }
         }
         Ok(None)
     }
 
-    /// Reads to the end, for what is said on the way.
+    /// Reads to the end and handles all messages.
     pub(super) async fn drain(&mut self, link: &HttpLink, protocol: &Protocol) -> Result<(), LinkError> {
         while let Some(event) = self.next().await? {
             if let Some(message) = message_in(&event, link.inbox()) {
-                take(rpc::sort(message), link, protocol);
+                handle(rpc::classify(message), link, protocol);
             }
         }
         Ok(())
@@ -126,7 +130,7 @@ impl Stream {
                 self.retry = event.retry.map(Duration::from_millis).or(self.retry);
                 return Ok(Some(event));
             }
-            // A stream that breaks off is like one that ends: it may be resumed.
+            // An interrupted stream is treated like one that ended: it may be resumed.
             let Ok(Some(chunk)) = self.response.chunk().await else { return Ok(None) };
             let mut complete = Vec::new();
             let fed = self.events.feed(&chunk, &mut complete);
@@ -137,11 +141,11 @@ impl Stream {
         }
     }
 
-    /// Reads an answered stream to its end in the background, so that its connection is used again.
+    /// Reads the rest of the stream in the background, so that its HTTP connection can be reused.
     pub(super) fn finish(mut self) {
         tokio::spawn(async move {
             let rest = async { while let Ok(Some(_)) = self.response.chunk().await {} };
-            let _ = tokio::time::timeout(TRAILER, rest).await;
+            let _ = tokio::time::timeout(TRAILER_TIMEOUT, rest).await;
         });
     }
 }
@@ -153,28 +157,28 @@ fn message_in(event: &Event, inbox: &Inbox) -> Option<Value> {
     inbox.touch();
     let message = serde_json::from_str(&event.data).ok();
     if message.is_none() {
-        inbox.garbage.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        inbox.malformed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
     message
 }
 
-fn take(incoming: Incoming, link: &HttpLink, protocol: &Protocol) {
+fn handle(incoming: Incoming, link: &HttpLink, protocol: &Protocol) {
     match incoming {
-        Incoming::Request { id, method } => link.notify(protocol, &link.inbox().answer(&id, &method)),
-        Incoming::Notification { method, params } => link.inbox().notice(&method, &params),
+        Incoming::Request { id, method } => link.notify(protocol, &link.inbox().answer_request(&id, &method)),
+        Incoming::Notification { method, params } => link.inbox().handle_notification(&method, &params),
         Incoming::Reply { .. } => {
-            link.inbox().stray.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            link.inbox().unmatched_replies.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
-        Incoming::Nonsense => {
-            link.inbox().garbage.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Incoming::Malformed => {
+            link.inbox().malformed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
     }
 }
 
-/// The body, or nothing if it is larger than `limit`.
+/// The body; none if it is larger than `limit`.
 async fn read(mut response: Response, limit: usize) -> Result<Option<Vec<u8>>, LinkError> {
     let mut bytes = Vec::new();
-    let broken = |_| LinkError::Protocol("the answer broke off".to_owned());
+    let broken = |_| LinkError::Protocol("the reply was interrupted".to_owned());
     while let Some(chunk) = response.chunk().await.map_err(broken)? {
         if bytes.len() + chunk.len() > limit {
             return Ok(None);
@@ -184,18 +188,18 @@ async fn read(mut response: Response, limit: usize) -> Result<Option<Vec<u8>>, L
     Ok(Some(bytes))
 }
 
-/// Why a server refused: its JSON-RPC error if it sent one, else the status and some text.
+/// The error of a refused request: the server's JSON-RPC error if it sent one, else the status and the start of the body.
 pub(super) async fn refusal(response: Response) -> LinkError {
     let status = response.status().as_u16();
-    let bytes = read(response, REFUSAL_READ).await.ok().flatten().unwrap_or_default();
-    let is_about_access = matches!(status, 401 | 403);
-    if !is_about_access
+    let bytes = read(response, MAX_REFUSAL_BYTES).await.ok().flatten().unwrap_or_default();
+    let is_about_credentials = matches!(status, 401 | 403);
+    if !is_about_credentials
         && let Ok(message) = serde_json::from_slice(&bytes)
-        && let Incoming::Reply { outcome: Err(error), .. } = rpc::sort(message)
+        && let Incoming::Reply { outcome: Err(error), .. } = rpc::classify(message)
     {
         return LinkError::Rejected(error);
     }
     let text = String::from_utf8_lossy(&bytes);
-    let shown = text.chars().filter(|c| !c.is_control()).take(REFUSAL_SHOWN).collect();
+    let shown = text.chars().filter(|c| !c.is_control()).take(MAX_REFUSAL_CHARS).collect();
     LinkError::Http { status, message: shown }
 }

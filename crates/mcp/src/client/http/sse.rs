@@ -1,23 +1,23 @@
-//! Server-sent events from bytes as they come.
+//! Parses server-sent events incrementally.
 //!
-//! Follows the WHATWG grammar where MCP needs it: `data`, `id` and `retry`; lines may end in any
-//! of the three ways. An event larger than the bound is an error, not a reason to grow.
+//! Implements the part of the WHATWG grammar that MCP needs: `data`, `id` and `retry`; lines may end in any of the three
+//! ways. An event larger than the limit is an error. No I/O.
 
 /// One event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) data: String,
-    /// Where to resume after this event.
+    /// The id to resume after.
     pub(super) id: Option<String>,
-    /// How long to wait before resuming, in milliseconds.
+    /// The delay before resuming, in milliseconds.
     pub(super) retry: Option<u64>,
 }
 
-/// The event was larger than allowed.
+/// The event is larger than the limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Oversize;
 
-/// Turns bytes into events.
+/// An incremental parser.
 #[derive(Debug)]
 pub(super) struct Events {
     line: Vec<u8>,
@@ -32,7 +32,7 @@ impl Events {
         Self { line: Vec::new(), event: Event::default(), has_data: false, after_return: false, limit }
     }
 
-    /// Takes bytes in and hands out the events they complete.
+    /// Parses more bytes and appends the events they complete.
     pub(super) fn feed(&mut self, bytes: &[u8], out: &mut Vec<Event>) -> Result<(), Oversize> {
         for part in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
             let (text, end) = match part.split_last() {
@@ -123,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn an_event_may_carry_only_where_to_resume() {
+    fn an_event_may_have_only_an_id_and_a_delay() {
         let expected = Event { data: String::new(), id: Some("7".to_owned()), retry: Some(50) };
         assert_eq!(events(&["id: 7\nretry: 50\ndata:\n\n"]), [expected]);
     }
 
     #[test]
-    fn an_event_that_is_not_finished_is_not_given() {
+    fn an_unfinished_event_is_not_returned() {
         check(&["data: a\n"], &[]);
     }
 

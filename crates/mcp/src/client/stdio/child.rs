@@ -1,8 +1,8 @@
-//! A child process with everything it starts.
+//! A child process and its process group.
 //!
-//! `npx` and `uvx` run the real server as a grandchild, so a backend is a process group of its
-//! own, and it is the group that gets signals. A group that is dropped is killed, and should we be
-//! killed ourselves, the [`warden`](super::warden) does it.
+//! `npx` and `uvx` run the real server as a grandchild, so a server has a process group of its own, and signals go to the
+//! group. Dropping it kills the group; if this process itself is killed, the [`reaper`](super::reaper) does. No messages are
+//! read or written here.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,39 +13,39 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 #[cfg(unix)]
-use super::warden::Watched;
+use super::reaper::ReapedGroup;
 
-/// How long a server may take to go by itself once its input ended.
-const INPUT_GRACE: Duration = Duration::from_millis(500);
-/// How long it may take to go once it was told to.
-const TERM_GRACE: Duration = Duration::from_secs(2);
-/// How long the kernel may take to end what was killed.
-const KILL_GRACE: Duration = Duration::from_secs(2);
+/// How long a server may take to exit after its input was closed.
+const INPUT_CLOSED_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long it may take to exit after SIGTERM.
+const TERM_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long it may take to exit after SIGKILL.
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long the others of the group are waited for. Whoever adopted them may never bury them.
-const BURIAL_GRACE: Duration = Duration::from_millis(200);
+/// How long to wait for the other processes of the group. Their new parent may never reap them.
+const GROUP_EXIT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What a child inherits from us: what it needs to find its way, and nothing that may be a secret.
-const INHERITED: [&str; 12] =
+/// The environment variables a child inherits: what programs need to find files, nothing that may be a secret.
+const INHERITED_VARIABLES: [&str; 12] =
     ["HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "SYSTEMROOT"];
 
-/// What to run.
+/// The command of a child process.
 #[derive(Debug, Clone)]
 pub struct Launch {
     /// The program, looked up in `PATH`.
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Variables besides the few that every child inherits.
+    /// Environment variables besides the inherited ones.
     pub env: BTreeMap<String, String>,
-    /// Its working folder; ours if absent.
+    /// Its working directory; that of this process if absent.
     pub cwd: Option<PathBuf>,
 }
 
 /// A running child and its pipes.
 #[derive(Debug)]
 pub(super) struct Launched {
-    pub(super) family: Family,
+    pub(super) group: ProcessGroup,
     pub(super) stdin: ChildStdin,
     pub(super) stdout: ChildStdout,
     pub(super) stderr: ChildStderr,
@@ -63,38 +63,38 @@ impl Launch {
         command.process_group(0);
         let mut child = command.spawn()?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let family = Family::new(child);
+        let group = ProcessGroup::new(child);
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-            return Err(std::io::Error::other("the child has no pipes"));
+            return Err(std::io::Error::other("the child process has no pipes"));
         };
-        Ok(Launched { family, stdin, stdout, stderr })
+        Ok(Launched { group, stdin, stdout, stderr })
     }
 }
 
-/// The variables every child gets. A value that starts like a shell function is left out.
+/// The inherited variables, except values that begin like an exported shell function.
 fn inherited() -> impl Iterator<Item = (&'static str, std::ffi::OsString)> {
     let harmless = |value: &std::ffi::OsString| !value.to_string_lossy().starts_with("()");
-    INHERITED.into_iter().filter_map(move |name| Some((name, std::env::var_os(name).filter(harmless)?)))
+    INHERITED_VARIABLES.into_iter().filter_map(move |name| Some((name, std::env::var_os(name).filter(harmless)?)))
 }
 
-/// A child and the group it leads.
+/// A child process and the process group it leads.
 #[derive(Debug)]
-pub(super) struct Family {
+pub(super) struct ProcessGroup {
     pid: Option<u32>,
     child: Child,
     alive: bool,
-    /// Until all of it is gone, should that not be our doing.
+    /// Registered with the reaper until the group is gone.
     #[cfg(unix)]
-    watched: Option<Watched>,
+    reaped: Option<ReapedGroup>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Blow {
+enum EndSignal {
     Term,
     Kill,
 }
 
-impl Family {
+impl ProcessGroup {
     fn new(child: Child) -> Self {
         let pid = child.id();
         Self {
@@ -102,7 +102,7 @@ impl Family {
             child,
             alive: true,
             #[cfg(unix)]
-            watched: pid.map(Watched::new),
+            reaped: pid.map(ReapedGroup::new),
         }
     }
 
@@ -110,35 +110,35 @@ impl Family {
         self.pid
     }
 
-    /// Waits for the leader to end by itself.
+    /// Waits for the leader to exit; describes its status.
     pub(super) async fn ended(&mut self) -> String {
         match self.child.wait().await {
             Ok(status) => describe(status),
-            Err(error) => format!("can't be watched: {error}"),
+            Err(error) => format!("can't wait for the process: {error}"),
         }
     }
 
-    /// Ends the group, the gentle way first. Its input must have been closed before.
+    /// Ends the group: waits, then SIGTERM, then SIGKILL. Its input must be closed before.
     pub(super) async fn end(&mut self) {
-        if timeout(INPUT_GRACE, self.child.wait()).await.is_err() {
-            self.strike(Blow::Term);
-            let _ = timeout(TERM_GRACE, self.child.wait()).await;
+        if timeout(INPUT_CLOSED_TIMEOUT, self.child.wait()).await.is_err() {
+            self.send(EndSignal::Term);
+            let _ = timeout(TERM_TIMEOUT, self.child.wait()).await;
         }
         self.kill().await;
     }
 
-    /// Ends what is left of the group at once. While a member lives its number can't be anyone else's.
+    /// Kills what is left of the group. Its id is not reused while a member exists.
     pub(super) async fn kill(&mut self) {
-        self.strike(Blow::Kill);
-        let _ = timeout(KILL_GRACE, self.child.wait()).await;
-        let _ = timeout(BURIAL_GRACE, self.emptied()).await;
-        // The leader is reaped: its number may soon belong to somebody else.
+        self.send(EndSignal::Kill);
+        let _ = timeout(KILL_TIMEOUT, self.child.wait()).await;
+        let _ = timeout(GROUP_EXIT_TIMEOUT, self.emptied()).await;
+        // The leader was waited for, so its id may be reused from now on.
         self.alive = false;
         #[cfg(unix)]
-        drop(self.watched.take());
+        drop(self.reaped.take());
     }
 
-    /// Waits until the group has no member. Only its leader is ours to wait for, so the others are watched.
+    /// Waits until the group is empty. Only the leader is a child that can be waited for, so the rest is polled.
     async fn emptied(&self) {
         while self.has_members() {
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -161,29 +161,29 @@ impl Family {
     }
 
     #[cfg(unix)]
-    fn strike(&mut self, blow: Blow) {
+    fn send(&mut self, signal: EndSignal) {
         use rustix::process::{Signal, kill_process_group};
-        let signal = match blow {
-            Blow::Term => Signal::TERM,
-            Blow::Kill => Signal::KILL,
+        let signal = match signal {
+            EndSignal::Term => Signal::TERM,
+            EndSignal::Kill => Signal::KILL,
         };
         if let Some(leader) = self.leader().filter(|_| self.alive) {
-            // An empty group is what we want, so there is nothing to do about an error.
+            // An error means that the group is empty already.
             let _ = kill_process_group(leader, signal);
         }
     }
 
     #[cfg(not(unix))]
-    fn strike(&mut self, blow: Blow) {
-        if matches!(blow, Blow::Kill) {
+    fn send(&mut self, signal: EndSignal) {
+        if matches!(signal, EndSignal::Kill) {
             let _ = self.child.start_kill();
         }
     }
 }
 
-impl Drop for Family {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        self.strike(Blow::Kill);
+        self.send(EndSignal::Kill);
     }
 }
 

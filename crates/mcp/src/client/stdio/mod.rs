@@ -1,14 +1,13 @@
-//! A connection to a child process: one JSON message per line, each way.
+//! A connection to a child process: one JSON message per line in each direction.
 //!
-//! Three tasks serve it: one writes, one reads, and one watches the process and tidies up. A
-//! request is a line out and a place in the table of pending answers; dropping it gives up the
-//! place and tells the server that nobody waits any more. The `child` is a process group, and a
-//! `warden` ends it should we be killed.
+//! Three tasks serve it: one writes, one reads, one waits for the process and cleans up. A request is a written line and an
+//! entry in the table of pending replies; dropping it removes the entry and cancels the request at the server. The `child`
+//! is a process group; a `reaper` kills it if this process is killed. A child that exits is not restarted here.
 
 mod child;
-mod stderr;
 #[cfg(unix)]
-mod warden;
+mod reaper;
+mod stderr;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,37 +21,37 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::child::{Family, Launched};
+use self::child::{Launched, ProcessGroup};
 use crate::client::inbox::Inbox;
 use crate::framing::lines::{Line, Lines};
 use crate::framing::scan::IdScan;
-use crate::rpc::{self, Closing, Incoming, LinkError, Outgoing, Pending};
+use crate::rpc::{self, Closing, Incoming, LinkError, OutgoingRequest, PendingReplies};
 
 pub use self::child::Launch;
 pub use self::stderr::StderrTail;
 
-/// Lines that may wait to be written; more waits at the sender.
-const OUTBOX: usize = 1024;
-/// How long the last words of a dead child are waited for.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Lines queued for writing; further ones wait at the sender.
+const MAX_QUEUED_LINES: usize = 1024;
+/// How long to read what an exited child left in its pipes.
+const PIPE_DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A connection to a running child.
 #[derive(Debug)]
 pub struct StdioLink {
     outbox: mpsc::Sender<Vec<u8>>,
-    reception: Arc<Reception>,
+    router: Arc<MessageRouter>,
     closed: watch::Receiver<Option<Arc<Closing>>>,
     stop: CancellationToken,
     _stop_when_dropped: DropGuard,
     pid: Option<u32>,
 }
 
-/// Where lines from the child go.
+/// Routes lines from the child to pending requests and the inbox.
 #[derive(Debug)]
-struct Reception {
-    pending: Pending,
+struct MessageRouter {
+    pending: PendingReplies,
     inbox: Arc<Inbox>,
-    /// Weak, so that a reader does not keep the child's input open.
+    /// Weak, so that the reader does not keep the child's input open.
     answers: mpsc::WeakSender<Vec<u8>>,
     limit: usize,
 }
@@ -60,88 +59,88 @@ struct Reception {
 impl StdioLink {
     /// Starts the child.
     pub fn start(launch: &Launch, inbox: Arc<Inbox>, tail: Arc<StderrTail>, limit: usize) -> std::io::Result<Self> {
-        let Launched { family, stdin, stdout, stderr } = launch.start()?;
+        let Launched { group, stdin, stdout, stderr } = launch.start()?;
         tail.clear();
-        let pid = family.pid();
-        let (outbox, lines) = mpsc::channel(OUTBOX);
+        let pid = group.pid();
+        let (outbox, lines) = mpsc::channel(MAX_QUEUED_LINES);
         let answers = outbox.downgrade();
-        let reception = Arc::new(Reception { pending: Pending::default(), inbox, answers, limit });
+        let router = Arc::new(MessageRouter { pending: PendingReplies::default(), inbox, answers, limit });
         let stop = CancellationToken::new();
         let (announce, closed) = watch::channel(None);
         let watcher = Watcher {
-            family,
+            group,
             writer: tokio::spawn(write(stdin, lines)),
-            reader: tokio::spawn(read(stdout, Arc::clone(&reception))),
+            reader: tokio::spawn(read(stdout, Arc::clone(&router))),
             listener: tokio::spawn({
                 let tail = Arc::clone(&tail);
                 async move { tail.follow(stderr).await }
             }),
             tail,
-            reception: Arc::clone(&reception),
+            router: Arc::clone(&router),
             announce,
         };
         tokio::spawn(watcher.watch(stop.clone()));
         let _stop_when_dropped = stop.clone().drop_guard();
-        Ok(Self { outbox, reception, closed, stop, _stop_when_dropped, pid })
+        Ok(Self { outbox, router, closed, stop, _stop_when_dropped, pid })
     }
 
     /// Sends a request and waits for its result.
-    pub async fn request(&self, request: &Outgoing) -> Result<Value, LinkError> {
-        let answer = self.reception.pending.open(request.id)?;
-        let mut place = Place { link: self, id: request.id, owes_cancel: false };
+    pub(crate) async fn request(&self, request: &OutgoingRequest) -> Result<Value, LinkError> {
+        let answer = self.router.pending.open(request.id)?;
+        let mut pending = PendingRequest { link: self, id: request.id, cancel_on_drop: false };
         let mut line = request.encode();
         line.push(b'\n');
-        // A failed send means that the watcher is about to say why; the answer carries it.
+        // A failed send means that the child is exiting; the watcher then fails the reply with the reason.
         if self.outbox.send(line).await.is_ok() {
-            place.owes_cancel = request.is_cancellable();
+            pending.cancel_on_drop = request.is_cancellable();
         }
-        let outcome = answer.await.unwrap_or_else(|_| Err(LinkError::Protocol("the answer was lost".to_owned())));
-        place.owes_cancel = false;
+        let outcome = answer.await.unwrap_or_else(|_| Err(LinkError::Protocol("the reply was lost".to_owned())));
+        pending.cancel_on_drop = false;
         outcome
     }
 
-    /// Sends a notification, unless the child has stopped reading.
-    pub fn notify(&self, notification: &Value) {
+    /// Sends a notification; drops it if the queue is full because the child does not read.
+    pub(crate) fn notify(&self, notification: &Value) {
         let _ = self.outbox.try_send(line_of(notification));
     }
 
-    /// Waits until the child is gone.
-    pub async fn closed(&self) -> Arc<Closing> {
+    /// Waits until the child has exited.
+    pub(crate) async fn closed(&self) -> Arc<Closing> {
         let mut closed = self.closed.clone();
-        let gone = Closing { reason: "the process is gone".to_owned(), stderr: String::new(), is_formal: false };
+        let gone = Closing { reason: "the process has exited".to_owned(), stderr: String::new(), is_expected: false };
         let closing = closed.wait_for(Option::is_some).await.ok().and_then(|closing| closing.clone());
         closing.unwrap_or_else(|| Arc::new(gone))
     }
 
-    /// Ends the child and all it started, and waits until that is done.
-    pub async fn shut_down(&self) {
+    /// Ends the process group, and waits until that is done.
+    pub(crate) async fn shut_down(&self) {
         self.stop.cancel();
         self.closed().await;
     }
 
-    /// Whether the connection is of no more use.
-    pub fn is_closed(&self) -> bool {
+    /// Whether the connection is closed.
+    pub(crate) fn is_closed(&self) -> bool {
         self.closed.borrow().is_some()
     }
 
-    /// The child process, while it is running.
-    pub fn pid(&self) -> Option<u32> {
+    /// The process id of the child.
+    pub(crate) fn pid(&self) -> Option<u32> {
         self.pid
     }
 }
 
-/// A place in the table of pending answers.
+/// An entry in the table of pending replies; dropping it before the reply cancels the request.
 #[derive(Debug)]
-struct Place<'a> {
+struct PendingRequest<'a> {
     link: &'a StdioLink,
     id: u64,
-    owes_cancel: bool,
+    cancel_on_drop: bool,
 }
 
-impl Drop for Place<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
-        self.link.reception.pending.forget(self.id);
-        if self.owes_cancel {
+        self.link.router.pending.forget(self.id);
+        if self.cancel_on_drop {
             self.link.notify(&rpc::cancelled(self.id));
         }
     }
@@ -161,43 +160,43 @@ async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<Vec<u8>>) {
     }
 }
 
-async fn read(stdout: ChildStdout, reception: Arc<Reception>) {
-    let mut lines = Lines::new(stdout, reception.limit);
+async fn read(stdout: ChildStdout, router: Arc<MessageRouter>) {
+    let mut lines = Lines::new(stdout, router.limit);
     while let Ok(Some(line)) = lines.next().await {
         match line {
-            Line::Whole(text) => reception.take_line(text),
-            Line::TooLong { id } => reception.refuse(id.as_ref().and_then(rpc::number)),
+            Line::Whole(text) => router.handle_line(text),
+            Line::TooLong { id } => router.refuse(id.as_ref().and_then(rpc::request_id)),
         }
     }
 }
 
-impl Reception {
-    fn take_line(&self, text: &[u8]) {
+impl MessageRouter {
+    fn handle_line(&self, text: &[u8]) {
         if text.trim_ascii().is_empty() {
             return;
         }
         match serde_json::from_slice(text) {
-            Ok(Value::Array(batch)) => batch.into_iter().for_each(|message| self.take(message)),
-            Ok(message) => self.take(message),
-            Err(error) => self.take_garbage(text, &error),
+            Ok(Value::Array(batch)) => batch.into_iter().for_each(|message| self.handle(message)),
+            Ok(message) => self.handle(message),
+            Err(error) => self.handle_malformed(text, &error),
         }
     }
 
-    fn take(&self, message: Value) {
-        match rpc::sort(message) {
+    fn handle(&self, message: Value) {
+        match rpc::classify(message) {
             Incoming::Reply { id, outcome } => self.deliver(id, outcome.map_err(LinkError::Rejected)),
             Incoming::Request { id, method } => {
                 self.inbox.touch();
-                let answer = line_of(&self.inbox.answer(&id, &method));
+                let answer = line_of(&self.inbox.answer_request(&id, &method));
                 if let Some(answers) = self.answers.upgrade() {
                     let _ = answers.try_send(answer);
                 }
             }
             Incoming::Notification { method, params } => {
                 self.inbox.touch();
-                self.inbox.notice(&method, &params);
+                self.inbox.handle_notification(&method, &params);
             }
-            Incoming::Nonsense => count(&self.inbox.garbage),
+            Incoming::Malformed => count(&self.inbox.malformed),
         }
     }
 
@@ -205,18 +204,18 @@ impl Reception {
         self.inbox.touch();
         let taken = match id {
             Some(id) => self.pending.settle(id, outcome),
-            None => outcome.is_err() && self.pending.settle_the_only_one(outcome),
+            None => outcome.is_err() && self.pending.settle_only_open(outcome),
         };
         if !taken {
-            count(&self.inbox.stray);
+            count(&self.inbox.unmatched_replies);
         }
     }
 
-    /// A print statement left in a server is common and harmless; a reply we can't read is not.
-    fn take_garbage(&self, text: &[u8], error: &serde_json::Error) {
-        count(&self.inbox.garbage);
-        if let Some(id) = IdScan::of(text).as_ref().and_then(rpc::number) {
-            let reason = format!("an answer is not readable JSON: {error}");
+    /// A line of debug output is common and harmless; a reply that cannot be parsed must fail its request.
+    fn handle_malformed(&self, text: &[u8], error: &serde_json::Error) {
+        count(&self.inbox.malformed);
+        if let Some(id) = IdScan::of(text).as_ref().and_then(rpc::request_id) {
+            let reason = format!("a reply is not valid JSON: {error}");
             self.pending.settle(id, Err(LinkError::Protocol(reason)));
         }
     }
@@ -226,7 +225,7 @@ impl Reception {
         let error = LinkError::TooLarge { limit: self.limit };
         match id {
             Some(id) => drop(self.pending.settle(id, Err(error))),
-            // It answered one of them, and none of them may hang for it.
+            // It answers one of the pending requests, unknown which: fail all of them, so that none waits for ever.
             None => self.pending.fail_all(&error),
         }
     }
@@ -236,14 +235,14 @@ fn count(counter: &std::sync::atomic::AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Watches the process to its end, then fails what waits for it.
+/// Waits for the process to end, then fails the pending requests.
 struct Watcher {
-    family: Family,
+    group: ProcessGroup,
     writer: JoinHandle<()>,
     reader: JoinHandle<()>,
     listener: JoinHandle<()>,
     tail: Arc<StderrTail>,
-    reception: Arc<Reception>,
+    router: Arc<MessageRouter>,
     announce: watch::Sender<Option<Arc<Closing>>>,
 }
 
@@ -254,33 +253,33 @@ impl Watcher {
             () = stop.cancelled() => {
                 // Aborting the writer closes the child's input.
                 self.writer.abort();
-                self.family.end().await;
-                "stopped by us".to_owned()
+                self.group.end().await;
+                "stopped by toolgate".to_owned()
             }
-            reason = self.family.ended() => reason,
-            _ = &mut self.reader => self.deaf("closed its output").await,
-            _ = &mut self.writer => self.deaf("closed its input").await,
+            reason = self.group.ended() => reason,
+            _ = &mut self.reader => self.pipe_closed("closed its output").await,
+            _ = &mut self.writer => self.pipe_closed("closed its input").await,
         };
-        // Before anything else: what it started must not outlive it.
-        self.family.kill().await;
-        last_words(&mut self.reader).await;
-        last_words(&mut self.listener).await;
+        // First: processes that it started must not outlive it.
+        self.group.kill().await;
+        drain_pipe(&mut self.reader).await;
+        drain_pipe(&mut self.listener).await;
         self.writer.abort();
-        let closing = Arc::new(Closing { reason, stderr: self.tail.shown(), is_formal: false });
-        // In this order: a caller that sees its call fail must not find the connection open.
+        let closing = Arc::new(Closing { reason, stderr: self.tail.shown(), is_expected: false });
+        // In this order: when a request fails, the connection must already be marked as closed.
         self.announce.send_replace(Some(Arc::clone(&closing)));
-        self.reception.pending.close(&closing);
+        self.router.pending.close(&closing);
     }
 
-    /// A pipe ended: mostly because the process is about to exit, which tells more.
-    async fn deaf(&mut self, otherwise: &str) -> String {
-        timeout(LAST_WORDS, self.family.ended()).await.unwrap_or_else(|_| otherwise.to_owned())
+    /// A pipe was closed, usually because the process is exiting; its exit status then is the better reason.
+    async fn pipe_closed(&mut self, otherwise: &str) -> String {
+        timeout(PIPE_DRAIN_TIMEOUT, self.group.ended()).await.unwrap_or_else(|_| otherwise.to_owned())
     }
 }
 
-/// Lets a task read what is still in the pipe of a dead process.
-async fn last_words(task: &mut JoinHandle<()>) {
-    if !task.is_finished() && timeout(LAST_WORDS, &mut *task).await.is_err() {
+/// Lets a task read what an exited process left in its pipe.
+async fn drain_pipe(task: &mut JoinHandle<()>) {
+    if !task.is_finished() && timeout(PIPE_DRAIN_TIMEOUT, &mut *task).await.is_err() {
         task.abort();
     }
 }

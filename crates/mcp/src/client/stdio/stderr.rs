@@ -1,57 +1,53 @@
-//! What a child wrote to its standard error: the last of it, for error messages.
+//! Keeps the last output of a child on standard error, for error messages.
 //!
-//! Always read, so that a chatty child never blocks; never more than a fixed amount kept.
+//! Always reads, so that the child never blocks on a full pipe; keeps a bounded amount. Writes nothing to a log.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// How much is kept.
-const KEPT: usize = 64 << 10;
-/// How much of that goes into an error.
-const SHOWN: usize = 4 << 10;
+/// The most bytes kept.
+const MAX_KEPT_BYTES: usize = 64 << 10;
+/// The most bytes shown in an error.
+const MAX_SHOWN_BYTES: usize = 4 << 10;
 
-/// The end of a stream of text.
+/// The last bytes of a stream.
 #[derive(Debug, Default)]
 pub struct StderrTail(Mutex<VecDeque<u8>>);
 
 impl StderrTail {
     /// Reads until the child closes its end.
-    pub async fn follow(&self, mut stderr: impl AsyncRead + Unpin) {
+    pub(crate) async fn follow(&self, mut stderr: impl AsyncRead + Unpin) {
         let mut chunk = vec![0; 16 << 10];
         while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
             self.push(&chunk[..count]);
         }
     }
 
-    /// Starts over for a new process.
-    pub fn clear(&self) {
-        self.lock().clear();
+    /// Clears the text for a new process.
+    pub(crate) fn clear(&self) {
+        self.0.lock().clear();
     }
 
-    /// The last few lines, safe to print.
+    /// The last lines, without control characters.
     pub fn shown(&self) -> String {
-        let kept = self.lock();
-        let skip = kept.len().saturating_sub(SHOWN);
+        let kept = self.0.lock();
+        let skip = kept.len().saturating_sub(MAX_SHOWN_BYTES);
         let bytes: Vec<u8> = kept.iter().skip(skip).copied().collect();
         drop(kept);
         printable(&String::from_utf8_lossy(&bytes))
     }
 
     fn push(&self, bytes: &[u8]) {
-        let mut kept = self.lock();
+        let mut kept = self.0.lock();
         kept.extend(bytes);
-        let excess = kept.len().saturating_sub(KEPT);
+        let excess = kept.len().saturating_sub(MAX_KEPT_BYTES);
         kept.drain(..excess);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<u8>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Control characters could move a terminal's cursor or fake a line of ours.
+/// Removes control characters, which could move a terminal's cursor or imitate our own output.
 fn printable(text: &str) -> String {
     let kept = |c: &char| matches!(c, '\n' | '\t') || !c.is_control();
     text.chars().filter(kept).collect::<String>().trim_end().to_owned()
@@ -64,15 +60,15 @@ mod tests {
     #[tokio::test]
     async fn only_the_end_is_kept() {
         let tail = StderrTail::default();
-        let text = "x".repeat(KEPT * 3) + "the end\n";
+        let text = "x".repeat(MAX_KEPT_BYTES * 3) + "the end\n";
         tail.follow(text.as_bytes()).await;
-        assert_eq!(tail.lock().len(), KEPT);
-        assert!(tail.shown().len() <= SHOWN);
+        assert_eq!(tail.0.lock().len(), MAX_KEPT_BYTES);
+        assert!(tail.shown().len() <= MAX_SHOWN_BYTES);
         assert!(tail.shown().ends_with("xthe end"));
     }
 
     #[tokio::test]
-    async fn what_is_shown_can_not_drive_a_terminal() {
+    async fn control_characters_are_removed() {
         let tail = StderrTail::default();
         tail.follow(&b"\x1b[2Jred\x07\r\nnext\xff"[..]).await;
         assert_eq!(tail.shown(), "[2Jred\nnext\u{fffd}");

@@ -1,4 +1,6 @@
-//! Bodies of requests, bounded.
+//! Reads request bodies, bounded in size and in time.
+//!
+//! Parsing is done by the caller.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -10,21 +12,21 @@ use tokio::time::timeout;
 
 use super::refusal::Refusal;
 
-/// How often over the limit a body may be before the connection is cut instead of read to its end.
-const PATIENCE: usize = 4;
+/// A body that is too large is read on, and discarded, up to this multiple of the limit; past it, reading stops.
+const MAX_OVERRUN_FACTOR: usize = 4;
 
-/// How long a body may take to arrive.
-const ARRIVAL: Duration = Duration::from_secs(60);
+/// How long receiving a body may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The whole body if it has at most `limit` bytes.
 pub(super) async fn read(body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
-    timeout(ARRIVAL, collect(body, limit)).await.map_err(|_| Refusal::too_slow())?
+    timeout(BODY_TIMEOUT, collect(body, limit)).await.map_err(|_| Refusal::too_slow())?
 }
 
 /// Reads up to `limit` bytes.
 ///
-/// A larger one is read on for a while and thrown away: many clients hear a refusal only once
-/// they have sent everything.
+/// A larger body is read on and discarded up to a bound: many clients read the response only after they have sent the whole
+/// body.
 async fn collect(mut body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
     let mut kept = Vec::new();
     let mut length = 0usize;
@@ -33,7 +35,7 @@ async fn collect(mut body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
         length = length.saturating_add(chunk.len());
         if length <= limit {
             kept.extend_from_slice(&chunk);
-        } else if length <= limit.saturating_mul(PATIENCE) {
+        } else if length <= limit.saturating_mul(MAX_OVERRUN_FACTOR) {
             kept = Vec::new();
         } else {
             break;

@@ -1,6 +1,7 @@
-//! A stream of events as the body of a response.
+//! A stream of server-sent events as the body of a response.
 //!
-//! Dropping it, which is what a lost connection does, cancels what it belongs to.
+//! Dropping it, which is what a lost connection does, cancels the request that it answers. Events have no ids: streams
+//! cannot be resumed.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,25 +18,25 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::DropGuard;
 
-use crate::server::outgoing::Outgoing;
+use crate::server::server_message::ServerMessage;
 
-/// A line without meaning is sent that often, so that no one on the way takes the stream for dead.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+/// Interval of comment lines, so that proxies do not close the stream as idle.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Messages as they come.
-pub(super) struct Events {
-    first: Option<Outgoing>,
-    queue: mpsc::Receiver<Outgoing>,
-    alive: Interval,
-    /// Cancels on drop, unless the stream came to its own end.
+/// Messages of a queue as events.
+pub(super) struct EventStream {
+    first: Option<ServerMessage>,
+    queue: mpsc::Receiver<ServerMessage>,
+    keep_alive: Interval,
+    /// Cancels the request on drop, unless the queue ended first.
     cancel: Option<DropGuard>,
 }
 
-impl Events {
-    pub(super) fn new(first: Option<Outgoing>, queue: mpsc::Receiver<Outgoing>, cancel: DropGuard) -> Self {
-        let mut alive = interval_at(Instant::now() + SIGN_OF_LIFE, SIGN_OF_LIFE);
-        alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { first, queue, alive, cancel: Some(cancel) }
+impl EventStream {
+    pub(super) fn new(first: Option<ServerMessage>, queue: mpsc::Receiver<ServerMessage>, cancel: DropGuard) -> Self {
+        let mut keep_alive = interval_at(Instant::now() + KEEP_ALIVE_INTERVAL, KEEP_ALIVE_INTERVAL);
+        keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { first, queue, keep_alive, cancel: Some(cancel) }
     }
 
     pub(super) fn into_response(self) -> Response {
@@ -48,7 +49,7 @@ impl Events {
     }
 }
 
-impl hyper::body::Body for Events {
+impl hyper::body::Body for EventStream {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -65,7 +66,7 @@ impl hyper::body::Body for Events {
             }
             Poll::Pending => {}
         }
-        match events.alive.poll_tick(context) {
+        match events.keep_alive.poll_tick(context) {
             Poll::Ready(_) => Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b":\n\n"))))),
             Poll::Pending => Poll::Pending,
         }
@@ -73,6 +74,6 @@ impl hyper::body::Body for Events {
 }
 
 /// A message is one line of data.
-fn event(message: &Outgoing) -> Frame<Bytes> {
+fn event(message: &ServerMessage) -> Frame<Bytes> {
     Frame::data(Bytes::from(format!("event: message\ndata: {}\n\n", message.text())))
 }

@@ -1,7 +1,7 @@
-//! Headers of a modern request that repeat parts of its body.
+//! Compares the headers of a modern request with the parts of its body that they repeat.
 //!
-//! What stands between client and server routes by them, so a request whose headers and body
-//! disagree is refused: it might have been let through as something else.
+//! Proxies route and filter by these headers, so a request whose headers and body disagree is refused: a proxy may have let
+//! it pass as something else. Headers that repeat nothing are ignored.
 
 use crate::protocol::ErrorCode;
 use crate::protocol::{HEADER_METHOD, HEADER_NAME, HEADER_PARAM_PREFIX, HEADER_PROTOCOL_VERSION};
@@ -13,14 +13,14 @@ use crate::protocol::MODERN;
 use crate::server::era;
 use crate::server::message::{Request, RpcError, error};
 
-/// Whether the request is to be read as a modern one.
+/// Whether the request is in the modern era.
 pub(super) fn is_modern(headers: &HeaderMap, request: &Request) -> bool {
     if era::named_version(request).is_some() {
         return true;
     }
-    // The greeting of a client that knows the newest revision by name but speaks an older one.
-    let greets = era::is_greeting(request) && request.params.contains_key("protocolVersion");
-    !greets && (request.method == "server/discover" || names_modern(headers))
+    // An `initialize` whose headers name the newest revision but whose parameters name an older one.
+    let is_legacy_initialize = era::is_initialize(request) && request.params.contains_key("protocolVersion");
+    !is_legacy_initialize && (request.method == "server/discover" || names_modern(headers))
 }
 
 /// Whether the headers name the modern revision.
@@ -28,13 +28,13 @@ pub(super) fn names_modern(headers: &HeaderMap) -> bool {
     headers.get(HEADER_PROTOCOL_VERSION).is_some_and(|version| version.as_bytes() == MODERN.as_bytes())
 }
 
-/// Whether the headers name a revision that we don't speak at all.
+/// Whether the headers name a revision that this server does not support.
 pub(super) fn names_unknown(headers: &HeaderMap) -> bool {
     let named = headers.get(HEADER_PROTOCOL_VERSION);
     named.is_some_and(|version| !version.to_str().is_ok_and(|version| version == MODERN || era::is_legacy(version)))
 }
 
-/// Whether everything that the headers repeat is what the body says. `schema` is that of the tool called, if any.
+/// Checks that the headers repeat the body exactly. `schema` is the input schema of the called tool, if any.
 pub(super) fn check(
     headers: &HeaderMap,
     request: &Request,
@@ -53,7 +53,7 @@ pub(super) fn check(
     }
 }
 
-/// What a request is about, where it is about one thing.
+/// The tool, prompt or resource that a request names.
 fn target(request: &Request) -> Option<&str> {
     let key = match request.method.as_str() {
         "tools/call" | "prompts/get" => "name",
@@ -83,7 +83,7 @@ fn compare_encoded(headers: &HeaderMap, name: &str, expected: Option<&str>) -> R
     compare(headers, name, expected, |value| decode(value).unwrap_or_default())
 }
 
-/// A header that must be there once with this value, or must not be there.
+/// Requires the header exactly once with the expected value, or, without an expected value, not at all.
 fn compare(
     headers: &HeaderMap,
     name: &str,
@@ -93,18 +93,18 @@ fn compare(
     let mut values = headers.get_all(name).iter();
     let first = values.next();
     if values.next().is_some() {
-        return Err(mismatch(format!("more than one header {name}")));
+        return Err(mismatch(format!("the header {name} occurs more than once")));
     }
     let Some(expected) = expected else {
         return match first {
             None => Ok(()),
-            Some(_) => Err(mismatch(format!("a header {name} for nothing in the body"))),
+            Some(_) => Err(mismatch(format!("the header {name} repeats nothing in the body"))),
         };
     };
-    let Some(value) = first else { return Err(mismatch(format!("no header {name}"))) };
+    let Some(value) = first else { return Err(mismatch(format!("the header {name} is missing"))) };
     match value.to_str() {
         Ok(value) if read(value) == expected => Ok(()),
-        _ => Err(mismatch(format!("the header {name} is not what the body says"))),
+        _ => Err(mismatch(format!("the header {name} differs from the body"))),
     }
 }
 

@@ -1,21 +1,23 @@
-//! Answers that are JSON.
+//! Replies as JSON bodies.
+//!
+//! Messages are text already; nothing is serialised here.
 
 use crate::protocol::JSON;
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
-use crate::server::outgoing::Outgoing;
+use crate::server::server_message::ServerMessage;
 
-impl IntoResponse for Outgoing {
+impl IntoResponse for ServerMessage {
     fn into_response(self) -> Response {
         json(self.into_text())
     }
 }
 
-/// The answers to a batch.
-pub(super) fn list(replies: &[Outgoing]) -> Response {
-    let texts: Vec<_> = replies.iter().map(Outgoing::text).collect();
+/// The replies to a batch.
+pub(super) fn list(replies: &[ServerMessage]) -> Response {
+    let texts: Vec<_> = replies.iter().map(ServerMessage::text).collect();
     json(format!("[{}]", texts.join(",")))
 }
 

@@ -1,104 +1,76 @@
-//! Streamable HTTP: the protocol at `/mcp`.
+//! Streamable HTTP: the MCP endpoint at `/mcp`.
 //!
-//! A POST is one message. It is answered by JSON where the answer is quick and alone, and by a
-//! stream of events where progress comes first or the answer takes its time; closing either
-//! cancels the request. Legacy clients have a session, and may GET a stream of what changes.
-//! Streams can't be resumed: a client that loses one asks again.
+//! A POST carries one message. The reply is JSON if it is ready soon and nothing precedes it, else a stream of events;
+//! closing either cancels the request. Legacy clients have a session, and may GET a stream of change notifications.
+//! Streams cannot be resumed: a client that loses one sends its request again.
 //!
-//! Host and Origin are checked unless the user says otherwise, so that a web page can't reach a
-//! server on its reader's machine by naming it.
+//! `host_guard` checks `Host` and `Origin` unless a guard in front of the endpoint already did. The endpoint does not
+//! authenticate: a layer in front of it may put a [`RequestScope`] into the request's extensions.
 
 mod body;
-mod door;
+mod endpoint;
 mod events;
-mod guard;
 mod headers;
+mod host_guard;
 mod json;
+mod negotiation;
 mod refusal;
 mod session;
 mod stream;
 
-use std::fmt;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use tokio_util::sync::CancellationToken;
 
-use self::door::Door;
-use super::LARGEST_MESSAGE;
+pub use self::host_guard::{HostGuard, HostGuardError};
+
+use self::endpoint::Endpoint;
+use super::MAX_MESSAGE_BYTES;
 use super::service::{RequestScope, Service};
 
-/// Decides from a request's headers who asks.
-pub type Authenticate = Arc<dyn Fn(&HeaderMap) -> Result<RequestScope, Unauthorized> + Send + Sync>;
-
-/// A request without good credentials.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Unauthorized {
-    /// What goes into `WWW-Authenticate`.
-    pub challenge: Option<String>,
-}
-
-/// How the door stands open.
-#[derive(Clone)]
+/// Settings of the endpoint.
+#[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// Who a client is where nobody authenticates; `?mode=` may choose another view.
+    /// The scope of requests that carry no [`RequestScope`] extension; `?mode=` may choose another tool mode.
     pub scope: RequestScope,
-    /// Names, with or without a port, that the server answers to; `*` is any.
-    pub allowed_hosts: Vec<String>,
-    /// Web pages, as `https://host:port`, that may come besides those of the server's own host; `*` is any.
-    pub allowed_origins: Vec<String>,
-    /// Who may come, and what they see. Without it, everybody.
-    pub authenticate: Option<Authenticate>,
+    /// Checks `Host` and `Origin`; none if a guard in front of the endpoint already did.
+    pub host_guard: Option<HostGuard>,
     /// The largest message a client may send, in bytes.
     pub max_message: usize,
-    /// Ends streams that would run for ever.
+    /// Ends event streams, which otherwise have no end.
     pub shutdown: CancellationToken,
 }
 
 impl Default for HttpOptions {
-    /// For clients on the same machine.
+    /// For clients that address this machine as `localhost` or by an IP address.
     fn default() -> Self {
         Self {
             scope: RequestScope::default(),
-            allowed_hosts: ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).to_vec(),
-            allowed_origins: Vec::new(),
-            authenticate: None,
-            max_message: LARGEST_MESSAGE,
+            host_guard: Some(HostGuard::default()),
+            max_message: MAX_MESSAGE_BYTES,
             shutdown: CancellationToken::new(),
         }
     }
 }
 
-impl fmt::Debug for HttpOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpOptions")
-            .field("scope", &self.scope)
-            .field("allowed_hosts", &self.allowed_hosts)
-            .field("allowed_origins", &self.allowed_origins)
-            .field("authenticate", &self.authenticate.is_some())
-            .field("max_message", &self.max_message)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The service at `/mcp`.
+/// A router that serves `/mcp`.
 pub fn router(service: Arc<dyn Service>, options: HttpOptions) -> Router {
-    let door = Arc::new(Door::new(service, options));
-    Router::new().route("/mcp", post(take).get(overhear).delete(end)).with_state(door)
+    let endpoint = Arc::new(Endpoint::new(service, options));
+    Router::new().route("/mcp", post(handle_post).get(open_stream).delete(end_session)).with_state(endpoint)
 }
 
-async fn take(State(door): State<Arc<Door>>, request: Request) -> Response {
-    door.take(request).await.unwrap_or_else(IntoResponse::into_response)
+async fn handle_post(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    endpoint.handle_post(request).await.unwrap_or_else(IntoResponse::into_response)
 }
 
-async fn overhear(State(door): State<Arc<Door>>, request: Request) -> Response {
-    door.overhear(request).unwrap_or_else(IntoResponse::into_response)
+async fn open_stream(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    endpoint.open_stream(request).unwrap_or_else(IntoResponse::into_response)
 }
 
-async fn end(State(door): State<Arc<Door>>, request: Request) -> Response {
-    door.end(request).unwrap_or_else(IntoResponse::into_response)
+async fn end_session(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    endpoint.end_session(request).unwrap_or_else(IntoResponse::into_response)
 }

@@ -1,16 +1,17 @@
-//! Requests that are turned away, each with its status and a reason in JSON-RPC.
+//! Responses to requests that are refused before dispatch: an HTTP status, and the reason as a JSON-RPC error.
+//!
+//! Errors of dispatched requests are JSON-RPC replies and not built here.
 
 use crate::protocol::ErrorCode;
-use axum::http::header::{ALLOW, WWW_AUTHENTICATE};
+use axum::http::header::ALLOW;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
 use super::super::message::{RpcError, error, too_large};
-use super::super::outgoing::Outgoing;
-use super::Unauthorized;
+use super::super::server_message::ServerMessage;
 
-/// A request that is turned away.
+/// The response to a refused request.
 #[derive(Debug)]
 pub(super) struct Refusal(Box<Reason>);
 
@@ -44,18 +45,12 @@ impl Refusal {
         Self::because(StatusCode::FORBIDDEN, reason)
     }
 
-    pub(super) fn unauthorized(refused: Unauthorized) -> Self {
-        let challenge = refused.challenge.and_then(|challenge| HeaderValue::from_str(&challenge).ok());
-        let challenge = challenge.unwrap_or(HeaderValue::from_static("Bearer"));
-        Self::because(StatusCode::UNAUTHORIZED, "no valid credentials").with_header(WWW_AUTHENTICATE, challenge)
-    }
-
     pub(super) fn too_large(limit: usize) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, too_large(limit))
     }
 
     pub(super) fn broken_body() -> Self {
-        Self::because(StatusCode::BAD_REQUEST, "the body broke off")
+        Self::because(StatusCode::BAD_REQUEST, "the body ended before it was complete")
     }
 
     pub(super) fn too_slow() -> Self {
@@ -71,12 +66,16 @@ impl Refusal {
     }
 
     pub(super) fn only_post() -> Self {
-        let refusal = Self::because(StatusCode::METHOD_NOT_ALLOWED, "this revision of the protocol only knows POST");
+        let refusal =
+            Self::because(StatusCode::METHOD_NOT_ALLOWED, "in this revision of the protocol only POST is allowed");
         refusal.with_header(ALLOW, HeaderValue::from_static("POST"))
     }
 
     pub(super) fn no_session() -> Self {
-        Self::because(StatusCode::BAD_REQUEST, "send initialize first, and Mcp-Session-Id from then on")
+        Self::because(
+            StatusCode::BAD_REQUEST,
+            "no Mcp-Session-Id: send initialize first, then its session id with every request",
+        )
     }
 
     pub(super) fn unknown_session() -> Self {
@@ -84,7 +83,7 @@ impl Refusal {
         Self::new(StatusCode::NOT_FOUND, error)
     }
 
-    /// The same, as an answer to `id`.
+    /// The same refusal as the reply to request `id`.
     pub(super) fn to(mut self, id: &Value) -> Self {
         self.0.id = id.clone();
         self
@@ -94,7 +93,7 @@ impl Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let Reason { status, id, error, header } = *self.0;
-        let mut response = (status, Outgoing::reply(&id, Err(error))).into_response();
+        let mut response = (status, ServerMessage::reply(&id, Err(error))).into_response();
         if let Some((name, value)) = header {
             response.headers_mut().insert(name, value);
         }

@@ -1,112 +1,120 @@
-//! Sessions of legacy clients: unguessable, few, and gone when idle.
+//! Sessions of legacy clients: random ids, a bounded number, removed when idle.
+//!
+//! Sessions live in this process only, and a session holds no reply: what a client missed, it has to request again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use crate::server::party::Party;
-use crate::server::service::News;
+use crate::server::client::Client;
+use crate::server::service::ChangeNotice;
 
-/// A session that nobody used for that long is over.
-const IDLE: Duration = Duration::from_secs(60 * 60);
-/// Sessions at the same time; the one idle for longest makes room.
-const MOST: usize = 4096;
+/// A session that was not used for this long is removed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+/// The most sessions; beyond it, the one that has been idle longest is removed.
+const MAX_SESSIONS: usize = 4096;
 
-/// A legacy client.
+/// The session of a legacy client.
 #[derive(Debug)]
-pub(super) struct Session {
-    pub(super) party: Arc<Party>,
-    /// Whose it is: nobody else can use it, even knowing its name.
+pub(super) struct LegacySession {
+    pub(super) client: Arc<Client>,
+    /// Hash of the credentials it was opened with; a request with other credentials cannot use it.
     holder: u64,
     used: Mutex<Instant>,
-    /// Kept while no stream is open, so that the next one misses nothing.
-    changes: Mutex<Option<broadcast::Receiver<News>>>,
-    /// Ends the stream of changes, while one is open.
+    /// Receives changes while no stream is open, so that the next stream starts where the last one ended.
+    changes: Mutex<Option<broadcast::Receiver<ChangeNotice>>>,
+    /// Ends the open stream of changes, if there is one.
     stream: Mutex<Option<CancellationToken>>,
 }
 
-impl Session {
+impl LegacySession {
     /// The changes since the last stream ended, or since the session began.
-    pub(super) fn take_changes(&self) -> Option<broadcast::Receiver<News>> {
-        lock(&self.changes).take()
+    pub(super) fn take_changes(&self) -> Option<broadcast::Receiver<ChangeNotice>> {
+        self.changes.lock().take()
     }
 
-    pub(super) fn give_back(&self, changes: broadcast::Receiver<News>) {
-        *lock(&self.changes) = Some(changes);
+    pub(super) fn return_changes(&self, changes: broadcast::Receiver<ChangeNotice>) {
+        *self.changes.lock() = Some(changes);
     }
 
-    /// Makes way for a new stream of changes: the client has lost the old one, or soon will.
+    /// Registers a new stream of changes and ends the previous one: a session has one at a time.
     pub(super) fn next_stream(&self) -> CancellationToken {
         let next = CancellationToken::new();
-        if let Some(former) = lock(&self.stream).replace(next.clone()) {
+        if let Some(former) = self.stream.lock().replace(next.clone()) {
             former.cancel();
         }
         next
     }
 
-    /// When it was used last; one with requests or a stream open is in use.
+    /// When it was last used; now, while a request or a stream is open.
     fn last_used(&self, now: Instant) -> Instant {
-        let listens = lock(&self.stream).as_ref().is_some_and(|stream| !stream.is_cancelled());
-        if listens || self.party.is_busy() { now } else { *lock(&self.used) }
+        let has_stream = self.stream.lock().as_ref().is_some_and(|stream| !stream.is_cancelled());
+        if has_stream || self.client.is_busy() { now } else { *self.used.lock() }
     }
 
     fn close(&self) {
-        self.party.leave();
-        if let Some(stream) = lock(&self.stream).take() {
+        self.client.disconnect();
+        if let Some(stream) = self.stream.lock().take() {
             stream.cancel();
         }
     }
 }
 
-/// All sessions.
+/// All sessions, by id.
 #[derive(Debug, Default)]
-pub(super) struct Sessions(Mutex<HashMap<String, Arc<Session>>>);
+pub(super) struct LegacySessions(Mutex<HashMap<String, Arc<LegacySession>>>);
 
-impl Sessions {
-    /// Begins a session; none if the system has no randomness to name it by.
-    pub(super) fn open(&self, party: Arc<Party>, holder: u64, changes: broadcast::Receiver<News>) -> Option<String> {
+impl LegacySessions {
+    /// Opens a session and returns its id; none if the system provides no random bytes.
+    pub(super) fn open(
+        &self,
+        client: Arc<Client>,
+        holder: u64,
+        changes: broadcast::Receiver<ChangeNotice>,
+    ) -> Option<String> {
         let mut name = [0u8; 32];
         getrandom::fill(&mut name).ok()?;
         let name = BASE64_URL_SAFE_NO_PAD.encode(name);
         let (used, changes) = (Mutex::new(Instant::now()), Mutex::new(Some(changes)));
-        let session = Session { party, holder, used, changes, stream: Mutex::default() };
-        let mut table = lock(&self.0);
+        let session = LegacySession { client, holder, used, changes, stream: Mutex::default() };
+        let mut table = self.0.lock();
         make_room(&mut table);
         table.insert(name.clone(), Arc::new(session));
         Some(name)
     }
 
-    /// The holder's session of that name.
-    pub(super) fn find(&self, name: &str, holder: u64) -> Option<Arc<Session>> {
-        let session = lock(&self.0).get(name).filter(|session| session.holder == holder).cloned()?;
-        *lock(&session.used) = Instant::now();
+    /// The session of that id, if it belongs to the holder.
+    pub(super) fn find(&self, name: &str, holder: u64) -> Option<Arc<LegacySession>> {
+        let session = self.0.lock().get(name).filter(|session| session.holder == holder).cloned()?;
+        *session.used.lock() = Instant::now();
         Some(session)
     }
 
-    /// Ends the holder's session of that name; false if there is none.
+    /// Ends the session of that id, if it belongs to the holder; false otherwise.
     pub(super) fn end(&self, name: &str, holder: u64) -> bool {
-        let mut table = lock(&self.0);
+        let mut table = self.0.lock();
         let is_theirs = table.get(name).is_some_and(|session| session.holder == holder);
         let ended = if is_theirs { table.remove(name) } else { None };
         ended.inspect(|session| session.close()).is_some()
     }
 }
 
-fn make_room(table: &mut HashMap<String, Arc<Session>>) {
+fn make_room(table: &mut HashMap<String, Arc<LegacySession>>) {
     let now = Instant::now();
     table.retain(|_, session| {
-        let stays = now.duration_since(session.last_used(now)) < IDLE;
+        let stays = now.duration_since(session.last_used(now)) < IDLE_TIMEOUT;
         if !stays {
             session.close();
         }
         stays
     });
-    if table.len() >= MOST {
+    if table.len() >= MAX_SESSIONS {
         let longest = table.iter().min_by_key(|(_, session)| session.last_used(now)).map(|(name, _)| name.clone());
         if let Some(session) = longest.and_then(|name| table.remove(&name)) {
             session.close();
@@ -114,23 +122,19 @@ fn make_room(table: &mut HashMap<String, Arc<Session>>) {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn open(sessions: &Sessions, holder: u64) -> (String, Arc<Party>) {
-        let party = Arc::new(Party::new(holder));
+    fn open(sessions: &LegacySessions, holder: u64) -> (String, Arc<Client>) {
+        let client = Arc::new(Client::new(holder));
         let changes = broadcast::channel(1).1;
-        (sessions.open(Arc::clone(&party), holder, changes).unwrap(), party)
+        (sessions.open(Arc::clone(&client), holder, changes).unwrap(), client)
     }
 
     #[test]
-    fn a_session_is_its_holders_alone() {
-        let sessions = Sessions::default();
+    fn a_session_is_usable_only_by_its_holder() {
+        let sessions = LegacySessions::default();
         let (name, _) = open(&sessions, 1);
         assert!(sessions.find(&name, 1).is_some());
         assert!(sessions.find(&name, 2).is_none());
@@ -140,22 +144,22 @@ mod tests {
     }
 
     #[test]
-    fn names_differ_and_are_long() {
-        let sessions = Sessions::default();
+    fn ids_differ_and_are_long() {
+        let sessions = LegacySessions::default();
         let (one, other) = (open(&sessions, 1).0, open(&sessions, 1).0);
         assert_ne!(one, other);
         assert_eq!(one.len(), 43);
     }
 
     #[tokio::test]
-    async fn there_are_only_so_many_and_who_is_idle_for_longest_goes() {
-        let sessions = Sessions::default();
-        let (first, party) = open(&sessions, 1);
-        for _ in 0..MOST {
+    async fn the_number_is_bounded_and_the_longest_idle_session_is_removed() {
+        let sessions = LegacySessions::default();
+        let (first, client) = open(&sessions, 1);
+        for _ in 0..MAX_SESSIONS {
             open(&sessions, 1);
         }
-        assert_eq!(lock(&sessions.0).len(), MOST);
+        assert_eq!(sessions.0.lock().len(), MAX_SESSIONS);
         assert!(sessions.find(&first, 1).is_none());
-        party.left().await;
+        client.disconnected().await;
     }
 }

@@ -1,4 +1,6 @@
-//! From one request to one response: JSON if it is quick and alone, else a stream of events.
+//! From one request to one HTTP response: JSON if the reply is ready soon and nothing precedes it, else an event stream.
+//!
+//! Dropping the response, which is what a lost connection does, cancels the request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,39 +11,39 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::events::Events;
-use super::guard::Accepts;
-use crate::server::desk::{Desk, Outlet};
+use super::events::EventStream;
+use super::negotiation::Accepts;
+use crate::server::client::InFlight;
+use crate::server::dispatcher::{Dispatcher, NotificationSink};
 use crate::server::era::Era;
 use crate::server::message::{Request, error};
-use crate::server::outgoing::Outgoing;
-use crate::server::party::Flight;
+use crate::server::server_message::ServerMessage;
 
-/// Messages that may wait for a slow reader; more waits at the sender.
-const QUEUE: usize = 16;
-/// An answer that takes longer comes as a stream, so that everybody on the way sees that it is still coming.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Messages queued for a client that reads slowly; further ones wait at the sender.
+const MAX_QUEUED_MESSAGES: usize = 16;
+/// A reply that takes longer is sent as an event stream, whose keep-alive lines stop proxies from closing the connection.
+const JSON_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves a request. A client that goes away cancels it.
+/// Serves a request.
 pub(super) async fn respond(
-    desk: &Arc<Desk>,
+    dispatcher: &Arc<Dispatcher>,
     request: Request,
     era: Era,
-    flight: Flight,
+    in_flight: InFlight,
     accepts: Accepts,
 ) -> Response {
     let id = request.id.clone();
-    let cancel = flight.cancel.clone().drop_guard();
-    let (queue, mut messages) = mpsc::channel(QUEUE);
-    let outlet = if accepts.events { Outlet::to(queue.clone()) } else { Outlet::none() };
-    let desk = Arc::clone(desk);
+    let cancel = in_flight.cancel.clone().drop_guard();
+    let (queue, mut messages) = mpsc::channel(MAX_QUEUED_MESSAGES);
+    let sink = if accepts.events { NotificationSink::to(queue.clone()) } else { NotificationSink::none() };
+    let dispatcher = Arc::clone(dispatcher);
     tokio::spawn(async move {
-        if let Some(reply) = desk.reply(request, era, &flight, outlet).await {
+        if let Some(reply) = dispatcher.reply(request, era, &in_flight, sink).await {
             let _ = queue.send(reply).await;
         }
     });
     let first = match accepts {
-        Accepts { json: true, events: true } => timeout(PATIENCE, messages.recv()).await.ok(),
+        Accepts { json: true, events: true } => timeout(JSON_ANSWER_TIMEOUT, messages.recv()).await.ok(),
         Accepts { events: true, .. } => None,
         _ => Some(messages.recv().await),
     };
@@ -51,14 +53,14 @@ pub(super) async fn respond(
             (status(&message, era), message).into_response()
         }
         Some(None) if !accepts.events => {
-            Outgoing::reply(&id, Err(error(ErrorCode::INTERNAL_ERROR, "cancelled"))).into_response()
+            ServerMessage::reply(&id, Err(error(ErrorCode::INTERNAL_ERROR, "cancelled"))).into_response()
         }
-        first => Events::new(first.flatten(), messages, cancel).into_response(),
+        first => EventStream::new(first.flatten(), messages, cancel).into_response(),
     }
 }
 
-/// Modern clients learn some errors from the status already; legacy ones always from the body.
-fn status(reply: &Outgoing, era: Era) -> StatusCode {
+/// In the modern era some errors have an HTTP status of their own; in the legacy era every reply is a 200.
+fn status(reply: &ServerMessage, era: Era) -> StatusCode {
     let Some(code) = reply.code().filter(|_| era == Era::Modern) else { return StatusCode::OK };
     let is = |named: ErrorCode| code == named.0;
     if is(ErrorCode::METHOD_NOT_FOUND) {

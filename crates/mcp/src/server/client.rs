@@ -1,0 +1,157 @@
+//! State that the requests of one client share: its number, the requests in flight, the resources it watches.
+//!
+//! Which requests belong to one client is decided by the transport.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::protocol::ErrorCode;
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use super::message::{RpcError, error};
+use super::service::RequestScope;
+use super::watched_resources::WatchedResources;
+
+/// The most concurrent requests of one client; further ones are refused.
+const MAX_IN_FLIGHT: usize = 1024;
+
+/// A client: a connection, a legacy session, or the one request of a stateless one.
+#[derive(Debug)]
+pub(super) struct Client {
+    /// Requests with the same number share their turn in queues.
+    pub(super) number: u64,
+    /// Cancels every request in flight.
+    gone: CancellationToken,
+    in_flight: Mutex<HashMap<String, CancellationToken>>,
+    pub(super) watched: WatchedResources,
+}
+
+impl Client {
+    pub(super) fn new(number: u64) -> Self {
+        let gone = CancellationToken::new();
+        Self { number, gone, in_flight: Mutex::default(), watched: WatchedResources::default() }
+    }
+
+    /// A number that no other client of this process has.
+    pub(super) fn next_number() -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Registers a request; from now on it can be cancelled by its id.
+    ///
+    /// The scope is per request: what a client may use can change between two requests.
+    pub(super) fn register(self: &Arc<Self>, id: &Value, scope: RequestScope) -> Result<InFlight, RpcError> {
+        let key = id.to_string();
+        let mut in_flight = self.in_flight.lock();
+        if in_flight.contains_key(&key) {
+            return Err(error(ErrorCode::INVALID_REQUEST, format!("request {key} is still in flight")));
+        }
+        if in_flight.len() >= MAX_IN_FLIGHT {
+            return Err(error(ErrorCode::INTERNAL_ERROR, format!("more than {MAX_IN_FLIGHT} requests in flight")));
+        }
+        let cancel = self.gone.child_token();
+        in_flight.insert(key.clone(), cancel.clone());
+        Ok(InFlight { client: Arc::clone(self), key, cancel, scope })
+    }
+
+    /// Handles `notifications/cancelled`; ignores ids that are not in flight, whose requests have ended already.
+    pub(super) fn cancel(&self, params: &Map<String, Value>) {
+        let Some(id) = params.get("requestId") else { return };
+        if let Some(request) = self.in_flight.lock().get(&id.to_string()) {
+            request.cancel();
+        }
+    }
+
+    /// The client has disconnected: cancels its requests and ends its subscriptions.
+    pub(super) fn disconnect(&self) {
+        self.gone.cancel();
+        self.watched.end_all();
+    }
+
+    /// Waits until the client has disconnected.
+    pub(super) async fn disconnected(&self) {
+        self.gone.cancelled().await;
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        !self.in_flight.lock().is_empty()
+    }
+}
+
+/// A request in flight; dropping this unregisters it.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    client: Arc<Client>,
+    key: String,
+    pub(super) cancel: CancellationToken,
+    pub(super) scope: RequestScope,
+}
+
+impl InFlight {
+    pub(super) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.client.in_flight.lock().remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn client() -> Arc<Client> {
+        Arc::new(Client::new(1))
+    }
+
+    fn cancel(client: &Client, id: Value) {
+        client.cancel(json!({ "requestId": id }).as_object().unwrap());
+    }
+
+    #[test]
+    fn a_cancel_reaches_the_request_of_exactly_that_id() {
+        let client = client();
+        let (number, text) = (
+            client.register(&json!(1), RequestScope::default()).unwrap(),
+            client.register(&json!("1"), RequestScope::default()).unwrap(),
+        );
+        cancel(&client, json!("1"));
+        assert!(text.cancel.is_cancelled());
+        assert!(!number.cancel.is_cancelled());
+    }
+
+    #[test]
+    fn an_id_is_free_again_once_answered() {
+        let client = client();
+        let in_flight = client.register(&json!(1), RequestScope::default()).unwrap();
+        assert_eq!(client.register(&json!(1), RequestScope::default()).unwrap_err().code, -32600);
+        drop(in_flight);
+        assert!(client.register(&json!(1), RequestScope::default()).is_ok());
+    }
+
+    #[test]
+    fn requests_of_a_client_that_disconnects_are_cancelled() {
+        let client = client();
+        let in_flight = client.register(&json!(1), RequestScope::default()).unwrap();
+        client.disconnect();
+        assert!(in_flight.cancel.is_cancelled());
+    }
+
+    #[test]
+    fn requests_in_flight_are_bounded() {
+        let client = client();
+        let in_flight: Vec<_> =
+            (0..MAX_IN_FLIGHT).map(|id| client.register(&json!(id), RequestScope::default()).unwrap()).collect();
+        assert_eq!(client.register(&json!("one more"), RequestScope::default()).unwrap_err().code, -32603);
+        drop(in_flight);
+        assert!(!client.is_busy());
+    }
+}

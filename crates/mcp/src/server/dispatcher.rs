@@ -1,0 +1,325 @@
+//! From one request to one reply, independent of the transport.
+//!
+//! Selects the handler by method and era, cancels it when the client does, and turns faults of the service into JSON-RPC
+//! errors. Reading and writing messages is up to the transports.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::protocol::ErrorCode;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::client::{Client, InFlight};
+use super::era::{self, Era};
+use super::handshake::{self, LIST_TTL_MS};
+use super::list;
+use super::message::{Request, RpcError, error, invalid_params, no_such_method};
+use super::server_message::{Answer, ServerMessage};
+use super::service::{Completion, Fault, PromptCall, RequestScope, ResourceCall, Service};
+use super::{call, change_notices};
+use crate::result::requests_input;
+
+/// How long a cancelled request may take to end by itself before its future is dropped.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
+/// The most values in one completion; the protocol's bound.
+const MAX_COMPLETION_VALUES: usize = 100;
+
+/// Dispatches the requests of all clients of one transport to a service.
+pub(super) struct Dispatcher {
+    pub(super) service: Arc<dyn Service>,
+    /// Cancelled at shutdown: ends subscriptions, which otherwise have no end.
+    pub(super) closing: CancellationToken,
+}
+
+/// Sends notifications that precede a reply; discards them if the client does not accept a stream.
+#[derive(Debug, Clone)]
+pub(super) struct NotificationSink(Option<mpsc::Sender<ServerMessage>>);
+
+impl NotificationSink {
+    pub(super) fn to(queue: mpsc::Sender<ServerMessage>) -> Self {
+        Self(Some(queue))
+    }
+
+    pub(super) fn none() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Sends a notification once the queue has room; false if the client no longer reads.
+    pub(super) async fn notify(&self, method: &str, params: Value) -> bool {
+        match &self.0 {
+            Some(queue) => queue.send(ServerMessage::notification(method, params)).await.is_ok(),
+            None => false,
+        }
+    }
+}
+
+/// A request and the context in which it is served.
+pub(super) struct RequestContext {
+    pub(super) request: Request,
+    pub(super) era: Era,
+    pub(super) client: Arc<Client>,
+    pub(super) scope: RequestScope,
+    pub(super) sink: NotificationSink,
+    pub(super) cancel: CancellationToken,
+}
+
+impl RequestContext {
+    /// The cursor of a list request.
+    fn cursor(&self) -> Option<&Value> {
+        self.request.params.get("cursor")
+    }
+
+    /// A request of this client for a resource.
+    pub(super) fn resource(&self, uri: &str) -> ResourceCall {
+        ResourceCall { uri: uri.to_owned(), scope: self.scope.clone(), caller: self.client.number }
+    }
+}
+
+impl Dispatcher {
+    /// The reply; none if the request was cancelled. Dropping the future drops the handler.
+    ///
+    /// The caller keeps `in_flight` until it has sent the reply, so that replies which the client does not read count
+    /// against its limit.
+    pub(super) async fn reply(
+        self: &Arc<Self>,
+        request: Request,
+        era: Era,
+        in_flight: &InFlight,
+        sink: NotificationSink,
+    ) -> Option<ServerMessage> {
+        let id = request.id.clone();
+        let cancel = in_flight.cancel.clone();
+        let unanswered = cancel.clone().drop_guard();
+        let (client, scope) = (Arc::clone(in_flight.client()), in_flight.scope.clone());
+        let context = RequestContext { request, era, client, scope, sink, cancel: cancel.clone() };
+        let dispatcher = Arc::clone(self);
+        // A separate task: a panic in the service then fails one request instead of the connection.
+        let mut work = AbortOnDropHandle::new(tokio::spawn(async move { dispatcher.serve(&context).await }));
+        let outcome = tokio::select! {
+            biased;
+            outcome = &mut work => outcome,
+            () = cancel.cancelled() => {
+                let _ = timeout(CANCEL_TIMEOUT, &mut work).await;
+                return None;
+            }
+        };
+        if cancel.is_cancelled() {
+            return None;
+        }
+        let _ = unanswered.disarm();
+        let outcome = outcome.unwrap_or_else(|_| Err(error(ErrorCode::INTERNAL_ERROR, "internal error of the server")));
+        Some(ServerMessage::reply(&id, outcome))
+    }
+
+    async fn serve(&self, context: &RequestContext) -> Result<Answer, RpcError> {
+        let result = match (context.request.method.as_str(), context.era) {
+            ("tools/list", _) => return self.list_tools(context).await,
+            (_, Era::Legacy) => self.serve_legacy(context).await?,
+            (_, Era::Modern) => self.serve_modern(context).await?,
+        };
+        Ok(Answer::Value(with_result_type(result, context.era)))
+    }
+
+    /// A separate path: the list may have thousands of tools, most of which are serialised already.
+    async fn list_tools(&self, context: &RequestContext) -> Result<Answer, RpcError> {
+        let (service, scope) = (&self.service, &context.scope);
+        service.prepared(scope).await.map_err(rpc_error)?;
+        let (names, next) = list::page(service.tool_names(scope), |name| name, context.cursor())?;
+        let tools = names.iter().filter_map(|name| service.tool_text(name, scope)).collect();
+        let mut end = end_of_page(next, context.era);
+        set_result_type(&mut end, context.era);
+        Ok(Answer::Tools(tools, end))
+    }
+
+    async fn serve_legacy(&self, context: &RequestContext) -> Result<Value, RpcError> {
+        let request = &context.request;
+        let empty = || Value::Object(Map::new());
+        match request.method.as_str() {
+            "initialize" => {
+                let version = request.params.get("protocolVersion").and_then(Value::as_str);
+                Ok(handshake::initialize(&*self.service, version))
+            }
+            "ping" => Ok(empty()),
+            // Accepted and ignored: many clients set a level although this server sends no log messages.
+            "logging/setLevel" => request.text("level").map(|_| empty()),
+            "resources/subscribe" if self.service.announces_resources() => {
+                self.watch(request.text("uri")?, context).await.map(|()| empty())
+            }
+            "resources/unsubscribe" if self.service.announces_resources() => {
+                context.client.watched.end(request.text("uri")?);
+                Ok(empty())
+            }
+            _ => self.serve_common(context).await,
+        }
+    }
+
+    async fn serve_modern(&self, context: &RequestContext) -> Result<Value, RpcError> {
+        match context.request.method.as_str() {
+            "server/discover" => Ok(handshake::discover(&*self.service)),
+            "subscriptions/listen" => change_notices::listen(self, context).await,
+            _ => self.serve_common(context).await,
+        }
+    }
+
+    async fn serve_common(&self, context: &RequestContext) -> Result<Value, RpcError> {
+        let (service, request, scope) = (&self.service, &context.request, &context.scope);
+        match request.method.as_str() {
+            "tools/call" => call::call(self, context).await?.map_err(rpc_error),
+            "resources/list" if service.has_resources() => {
+                listed(service.resources(scope).await.map_err(rpc_error)?, "resources", "uri", context)
+            }
+            "resources/templates/list" if service.has_resources() => {
+                let templates = service.resource_templates(scope).await.map_err(rpc_error)?;
+                listed(templates, "resourceTemplates", "uriTemplate", context)
+            }
+            "resources/read" if service.has_resources() => self.read(context).await,
+            "prompts/list" if service.has_prompts() => {
+                listed(service.prompts(scope).await.map_err(rpc_error)?, "prompts", "name", context)
+            }
+            "prompts/get" if service.has_prompts() => {
+                let name = request.text("name")?.to_owned();
+                let arguments = request.object("arguments")?;
+                let (scope, caller) = (scope.clone(), context.client.number);
+                let interactive_client = era::interactive_client(context.era, request);
+                service
+                    .prompt(PromptCall { name, arguments, scope, caller, interactive_client })
+                    .await
+                    .map_err(rpc_error)
+            }
+            "completion/complete" if service.has_completions() => self.complete(context).await,
+            method => Err(no_such_method(method)),
+        }
+    }
+
+    async fn read(&self, context: &RequestContext) -> Result<Value, RpcError> {
+        let uri = context.request.text("uri")?;
+        let outcome = self.service.read(context.resource(uri)).await;
+        let contents = outcome.map_err(|fault| resource_error(fault, context.era, uri))?;
+        let mut result = Map::new();
+        result.insert("contents".to_owned(), Value::Array(contents));
+        if context.era == Era::Modern {
+            handshake::add_ttl(&mut result, 0);
+        }
+        Ok(Value::Object(result))
+    }
+
+    /// Subscribes a legacy client to a resource, until it unsubscribes or disconnects.
+    async fn watch(&self, uri: &str, context: &RequestContext) -> Result<(), RpcError> {
+        context.client.watched.check_room(uri)?;
+        let outcome = self.service.watch(context.resource(uri)).await;
+        context.client.watched.begin(uri, outcome.map_err(|fault| resource_error(fault, context.era, uri))?)
+    }
+
+    async fn complete(&self, context: &RequestContext) -> Result<Value, RpcError> {
+        let request = &context.request;
+        let argument = request.object("argument")?;
+        let part = |key: &str| argument.get(key).and_then(Value::as_str).map(str::to_owned);
+        let (Some(name), Some(typed)) = (part("name"), part("value")) else {
+            return Err(invalid_params("`argument` needs the strings `name` and `value`"));
+        };
+        let reference = request.object("ref")?;
+        let kind = reference.get("type").and_then(Value::as_str);
+        if !matches!(kind, Some("ref/prompt" | "ref/resource")) {
+            return Err(invalid_params("`ref` is of type ref/prompt or ref/resource"));
+        }
+        let (scope, caller) = (context.scope.clone(), context.client.number);
+        let completion = Completion { reference: Value::Object(reference), argument: name, typed, scope, caller };
+        let mut values = self.service.complete(completion).await.map_err(rpc_error)?;
+        let total = values.len();
+        values.truncate(MAX_COMPLETION_VALUES);
+        Ok(json!({ "completion": { "values": values, "total": total, "hasMore": total > values.len() } }))
+    }
+}
+
+/// A page of objects that are identified by their string member `name`.
+fn listed(entries: Vec<Value>, key: &str, name: &str, context: &RequestContext) -> Result<Value, RpcError> {
+    let (shown, next) =
+        list::page(entries, |entry| entry.get(name).and_then(Value::as_str).unwrap_or_default(), context.cursor())?;
+    let mut result = Map::new();
+    result.insert(key.to_owned(), Value::Array(shown));
+    result.extend(end_of_page(next, context.era));
+    Ok(Value::Object(result))
+}
+
+/// The members that follow the entries of a page.
+fn end_of_page(next: Option<String>, era: Era) -> Map<String, Value> {
+    let mut end = Map::new();
+    end.extend(next.map(|next| ("nextCursor".to_owned(), Value::String(next))));
+    if era == Era::Modern {
+        handshake::add_ttl(&mut end, LIST_TTL_MS);
+    }
+    end
+}
+
+/// Sets `resultType`: in the modern era `complete` or `input_required`, in the legacy era absent, whatever a backend wrote.
+fn with_result_type(mut result: Value, era: Era) -> Value {
+    if era == Era::Modern && requests_input(&result) {
+        return result;
+    }
+    if let Some(result) = result.as_object_mut() {
+        set_result_type(result, era);
+    }
+    result
+}
+
+fn set_result_type(result: &mut Map<String, Value>, era: Era) {
+    result.shift_remove("resultType");
+    if era == Era::Modern {
+        result.insert("resultType".to_owned(), "complete".into());
+    }
+}
+
+fn rpc_error(fault: Fault) -> RpcError {
+    match fault {
+        Fault::NotFound(message) | Fault::InvalidParams(message) => invalid_params(message),
+        Fault::Internal(message) => error(ErrorCode::INTERNAL_ERROR, message),
+        Fault::Rejected { code, message, data } => RpcError { code, message, data },
+    }
+}
+
+/// The error code for a missing resource depends on the era.
+fn resource_error(fault: Fault, era: Era, uri: &str) -> RpcError {
+    match (fault, era) {
+        (Fault::NotFound(message), Era::Legacy) => resource_not_found(ErrorCode::RESOURCE_NOT_FOUND, message, uri),
+        (Fault::NotFound(message), Era::Modern) => resource_not_found(ErrorCode::INVALID_PARAMS, message, uri),
+        (fault, _) => rpc_error(fault),
+    }
+}
+
+fn resource_not_found(code: ErrorCode, message: String, uri: &str) -> RpcError {
+    RpcError { data: Some(json!({ "uri": uri })), ..error(code, message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(said: Value, era: Era, expected: Option<&str>) {
+        let result = with_result_type(json!({ "resultType": said, "inputRequests": {} }), era);
+        assert_eq!(result.get("resultType").and_then(Value::as_str), expected, "{said} {era:?}");
+        assert_eq!(result["inputRequests"], json!({}));
+    }
+
+    #[test]
+    fn a_modern_result_is_complete_or_requests_input() {
+        check(json!("input_required"), Era::Modern, Some("input_required"));
+        check(json!("complete"), Era::Modern, Some("complete"));
+        check(json!("task"), Era::Modern, Some("complete"));
+        check(json!(7), Era::Modern, Some("complete"));
+    }
+
+    #[test]
+    fn a_legacy_result_has_no_type() {
+        for said in ["input_required", "complete", "task"] {
+            check(json!(said), Era::Legacy, None);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Messages to clients.
+//!
+//! A message is serialised where it is created, in the task of its request, so that the transports only copy bytes. Knows
+//! nothing of methods.
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::message::RpcError;
+use crate::rpc;
+
+/// A serialised message to a client.
+#[derive(Debug, Clone)]
+pub(super) struct ServerMessage {
+    text: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Notification,
+    Result,
+    /// An error with this code.
+    Error(i64),
+}
+
+impl ServerMessage {
+    pub(super) fn notification(method: &str, params: Value) -> Self {
+        ServerMessage { text: rpc::notification(method, params).to_string(), kind: Kind::Notification }
+    }
+
+    /// The reply to request `id`.
+    pub(super) fn reply(id: &Value, outcome: Result<Answer, RpcError>) -> Self {
+        let jsonrpc = "2.0";
+        match outcome {
+            Ok(result) => {
+                ServerMessage { text: written(&Replied { jsonrpc, id, result: &result }), kind: Kind::Result }
+            }
+            Err(error) => {
+                let text = written(&Refused { jsonrpc, id, error: Reason::of(&error) });
+                ServerMessage { text, kind: Kind::Error(error.code) }
+            }
+        }
+    }
+
+    /// One line of JSON, without the newline.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+
+    pub(super) fn is_notification(&self) -> bool {
+        self.kind == Kind::Notification
+    }
+
+    /// The code, if the message is an error reply.
+    pub(super) fn code(&self) -> Option<i64> {
+        match self.kind {
+            Kind::Error(code) => Some(code),
+            Kind::Notification | Kind::Result => None,
+        }
+    }
+}
+
+/// The result of a request.
+#[derive(Debug, Clone)]
+pub(super) enum Answer {
+    Value(Value),
+    /// A page of tools, each serialised in one line, and the members that follow.
+    Tools(Vec<Box<RawValue>>, Map<String, Value>),
+}
+
+impl Serialize for Answer {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Answer::Value(value) => value.serialize(to),
+            Answer::Tools(tools, rest) => {
+                let mut object = to.serialize_map(Some(1 + rest.len()))?;
+                object.serialize_entry("tools", tools)?;
+                for (key, value) in rest {
+                    object.serialize_entry(key, value)?;
+                }
+                object.end()
+            }
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Replied<'a> {
+    jsonrpc: &'static str,
+    id: &'a Value,
+    result: &'a Answer,
+}
+
+#[derive(Serialize)]
+struct Refused<'a> {
+    jsonrpc: &'static str,
+    id: &'a Value,
+    error: Reason<'a>,
+}
+
+#[derive(Serialize)]
+struct Reason<'a> {
+    code: i64,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a Value>,
+}
+
+impl<'a> Reason<'a> {
+    fn of(RpcError { code, message, data }: &'a RpcError) -> Self {
+        Reason { code: *code, message, data: data.as_ref() }
+    }
+}
+
+/// JSON values always serialise.
+fn written(message: &impl Serialize) -> String {
+    serde_json::to_string(message).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(message: &ServerMessage, expected: Value) {
+        assert_eq!(serde_json::from_str::<Value>(message.text()).unwrap(), expected);
+        assert!(!message.text().contains('\n'));
+    }
+
+    #[test]
+    fn an_answer_is_a_result_or_an_error() {
+        let result = ServerMessage::reply(&json!(1), Ok(Answer::Value(json!({ "a": "x\ny" }))));
+        check(&result, json!({ "jsonrpc": "2.0", "id": 1, "result": { "a": "x\ny" } }));
+        assert_eq!((result.code(), result.is_notification()), (None, false));
+        let error = |data| RpcError { code: -32602, message: "no".into(), data };
+        let rpc_error = ServerMessage::reply(&json!("i"), Err(error(None)));
+        check(&rpc_error, json!({ "jsonrpc": "2.0", "id": "i", "error": { "code": -32602, "message": "no" } }));
+        assert_eq!(rpc_error.code(), Some(-32602));
+        let rpc_error = ServerMessage::reply(&Value::Null, Err(error(Some(json!([1])))));
+        let reason = json!({ "code": -32602, "message": "no", "data": [1] });
+        check(&rpc_error, json!({ "jsonrpc": "2.0", "id": null, "error": reason }));
+    }
+
+    #[test]
+    fn a_notification_has_no_id() {
+        let message = ServerMessage::notification("notifications/x", json!({ "a": 1 }));
+        check(&message, json!({ "jsonrpc": "2.0", "method": "notifications/x", "params": { "a": 1 } }));
+        assert_eq!((message.code(), message.is_notification()), (None, true));
+    }
+
+    #[test]
+    fn a_list_of_texts_is_a_list_of_values() {
+        let entries = ["{\"name\":\"a\"}", "{}"].map(|text| RawValue::from_string(text.to_owned()).unwrap());
+        let rest = json!({ "nextCursor": "x" }).as_object().cloned().unwrap();
+        let page = ServerMessage::reply(&json!(1), Ok(Answer::Tools(entries.into(), rest)));
+        let result = json!({ "tools": [{ "name": "a" }, {}], "nextCursor": "x" });
+        check(&page, json!({ "jsonrpc": "2.0", "id": 1, "result": result }));
+    }
+}

@@ -1,0 +1,124 @@
+//! Decides which requests are admitted: by peer address, host and origin, API key, and rate.
+//!
+//! `Host` and `Origin` are checked by [`toolgate_mcp::server::HostGuard`], which explains why. This module adds the peer
+//! address (without keys only this machine may connect), the CORS headers, and the keys. What an admitted caller may use is
+//! decided by its [`Caller::scope`](crate::Caller::scope).
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::Service;
+use super::refusal::Refusal;
+use super::service::Rules;
+
+const PREFLIGHT_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
+const PREFLIGHT_HEADERS: HeaderValue = HeaderValue::from_static(
+    "authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name",
+);
+const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static("retry-after, mcp-session-id");
+
+/// Middleware: admits a request by its peer address, `Host` and `Origin`, and adds the CORS headers.
+pub(super) async fn check_peer_and_host(State(service): State<Service>, request: Request, next: Next) -> Response {
+    let rules = service.rules();
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
+    let origin = match accepted_origin(&rules, peer, &request) {
+        Ok(origin) => origin,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let Some(origin) = origin else { return next.run(request).await };
+    let is_preflight = request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = match request.method() == Method::OPTIONS && is_preflight {
+        true => preflight(),
+        false => next.run(request).await,
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+    response
+}
+
+fn preflight() -> Response {
+    let headers: [(HeaderName, HeaderValue); 3] = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, PREFLIGHT_METHODS),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, PREFLIGHT_HEADERS),
+        (header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600")),
+    ];
+    (StatusCode::NO_CONTENT, headers).into_response()
+}
+
+/// Middleware: admits a request by its key, as often as the key's rate allows, and adds the [`Caller`](crate::Caller) to it.
+pub(super) async fn check_key(State(service): State<Service>, mut request: Request, next: Next) -> Response {
+    let caller = match service.rules().keys.holder(request.headers()) {
+        Ok(caller) => caller,
+        Err(refusal) => return refusal.into_response(),
+    };
+    if let Err(refusal) = service.rates().take(&caller, Instant::now()) {
+        return refusal.into_response();
+    }
+    request.extensions_mut().insert(caller);
+    next.run(request).await
+}
+
+/// The accepted `Origin` of the request; none if it has no `Origin` header.
+fn accepted_origin(rules: &Rules, peer: Option<IpAddr>, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
+    // Treat a request without a peer address as remote.
+    let is_local = peer.is_some_and(|ip| ip.to_canonical().is_loopback());
+    if rules.keys.is_empty() && !is_local {
+        return Err(Refusal::NotLocal);
+    }
+    Ok(rules.host_guard.check(request.uri(), request.headers())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolgate_mcp::server::HostGuard;
+
+    fn check(peer: &str, host: &str, origin: Option<&str>, expected: &str) {
+        let host_guard = HostGuard::new(["tools.example".to_owned()], ["https://app.example".to_owned()]);
+        let rules = Rules { host_guard, ..Rules::default() };
+        let mut request = Request::builder().header(header::HOST, host);
+        if let Some(origin) = origin {
+            request = request.header(header::ORIGIN, origin);
+        }
+        let request = request.body(axum::body::Body::empty()).expect("a request");
+        let found = accepted_origin(&rules, peer.parse().ok(), &request);
+        let found = found.map_or_else(|refusal| refusal.to_string(), |_| "admitted".to_owned());
+        assert!(found.starts_with(expected), "{peer} {host} {origin:?}: {found}");
+    }
+
+    #[test]
+    fn without_keys_only_this_machine_is_admitted() {
+        check("127.0.0.1", "localhost:7878", None, "admitted");
+        check("127.8.8.8", "127.0.0.1:7878", None, "admitted");
+        check("::1", "[::1]:7878", None, "admitted");
+        check("::ffff:127.0.0.1", "localhost", None, "admitted");
+        check("192.0.2.1", "localhost", None, "without API keys");
+        check("unknown", "localhost", None, "without API keys");
+    }
+
+    #[test]
+    fn a_host_name_that_is_not_configured_is_refused() {
+        check("127.0.0.1", "tools.example", None, "admitted");
+        check("127.0.0.1", "TOOLS.example:80", None, "admitted");
+        check("127.0.0.1", "evil.example:7878", None, "the host `evil.example` is not accepted");
+        check("127.0.0.1", "localhost.evil.example", None, "the host");
+        check("127.0.0.1", "127.0.0.1.evil.example", None, "the host");
+        check("127.0.0.1", "localhost@evil.example", None, "the host");
+    }
+
+    #[test]
+    fn a_page_is_admitted_if_it_is_configured_or_of_the_service_itself() {
+        check("127.0.0.1", "localhost:7878", Some("https://app.example"), "admitted");
+        check("127.0.0.1", "localhost:7878", Some("http://localhost:7878"), "admitted");
+        check("127.0.0.1", "localhost:7878", Some("http://localhost:3000"), "requests from pages of");
+        check("127.0.0.1", "localhost:7878", Some("https://evil.example"), "requests from pages of");
+        check("127.0.0.1", "localhost:7878", Some("null"), "requests from pages of");
+    }
+}

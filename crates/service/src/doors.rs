@@ -1,0 +1,108 @@
+//! Serves one gateway: MCP over standard input and output, or MCP beside the HTTP service on one listener.
+//!
+//! Only connects the parts; arguments, signals and printing belong to the command line.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use tokio::net::TcpListener;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
+
+use crate::rpc_sessions::{MemoryStore, RedisStore, SessionStore, Sessions, SystemClock};
+use crate::{Caller, Rules, ServerLimits, Service, ServiceLimits, ServiceParts, Shutdown, serve};
+use toolgate_config::values::{Mode, Store};
+use toolgate_gateway::agent::Agent;
+use toolgate_gateway::gateway::Gateway;
+use toolgate_mcp::server::{HttpOptions, RequestScope, ToolMode};
+
+/// The tool mode of a configured mode.
+pub fn tool_mode(mode: Mode) -> ToolMode {
+    match mode {
+        Mode::Code => ToolMode::Code,
+        Mode::Direct => ToolMode::Direct,
+        Mode::Both => ToolMode::Both,
+    }
+}
+
+/// Serves one client on standard input and output until it disconnects or `shutdown` is cancelled.
+pub async fn stdio(agent: &Agent, mode: ToolMode, shutdown: CancellationToken) -> io::Result<()> {
+    let scope = RequestScope { mode, ..RequestScope::default() };
+    toolgate_mcp::server::serve_stdio(Arc::new(agent.clone()), scope, tokio::io::stdin(), tokio::io::stdout(), shutdown)
+        .await
+}
+
+/// Serves `/mcp` and the HTTP service until `shutdown` is cancelled and the open requests have ended.
+pub async fn http(agent: &Agent, mode: ToolMode, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
+    let gateway = agent.gateway();
+    let settings = gateway.config().settings.clone();
+    let shutdown = Shutdown { begin: shutdown, ..Shutdown::default() };
+    let service = Service::new(ServiceParts {
+        runner: gateway.runner().clone(),
+        sessions: Arc::new(sessions(&settings.store).await?),
+        rules: Rules::new(settings.http.clone()),
+        shutdown: shutdown.clone(),
+        limits: ServiceLimits::default(),
+        public_url: None,
+    });
+    let router = service.router().merge(mcp_router(agent, mode, &service, &shutdown));
+    let following = tokio::spawn(follow_rules(Arc::clone(gateway), service.clone()));
+    let limits = ServerLimits { grace: settings.limits.shutdown_grace, ..ServerLimits::default() };
+    let served = serve(listener, router, shutdown, limits).await;
+    following.abort();
+    if let Err(error) = service.close().await {
+        tracing::warn!(%error, "sessions could not be removed; they remain until they expire");
+    }
+    served
+}
+
+/// The MCP endpoint behind the service's admission, which has checked host, origin, key and rate.
+fn mcp_router(agent: &Agent, mode: ToolMode, service: &Service, shutdown: &Shutdown) -> Router {
+    let options = HttpOptions {
+        scope: RequestScope { mode, ..RequestScope::default() },
+        host_guard: None,
+        shutdown: shutdown.begin.clone(),
+        ..HttpOptions::default()
+    };
+    let identify = from_fn(move |mut request: Request, next: Next| {
+        let scope = request.extensions().get::<Caller>().map(|caller| RequestScope { mode, caller: caller.scope() });
+        request.extensions_mut().extend(scope.map(extension).unwrap_or_default());
+        async move {
+            let answer: Response = next.run(request).await;
+            answer
+        }
+    });
+    service.guarded(toolgate_mcp::server::router(Arc::new(agent.clone()), options).route_layer(identify))
+}
+
+fn extension(scope: RequestScope) -> axum::http::Extensions {
+    let mut extensions = axum::http::Extensions::new();
+    extensions.insert(scope);
+    extensions
+}
+
+/// Replaces the service's rules when the configuration changes.
+async fn follow_rules(gateway: Arc<Gateway>, service: Service) {
+    let mut changes = gateway.changes();
+    let mut known = gateway.config();
+    while !matches!(changes.recv().await, Err(RecvError::Closed)) {
+        let now = gateway.config();
+        if !Arc::ptr_eq(&known, &now) {
+            service.change(Rules::new(now.settings.http.clone()));
+            known = now;
+        }
+    }
+}
+
+async fn sessions(store: &Store) -> io::Result<Sessions> {
+    let clock = Arc::new(SystemClock);
+    let store: Arc<dyn SessionStore> = match store {
+        Store::Memory => Arc::new(MemoryStore::new(clock.clone())),
+        Store::Redis(url) => Arc::new(RedisStore::open(url.as_str()).await.map_err(io::Error::other)?),
+    };
+    Ok(Sessions::new(store, clock))
+}

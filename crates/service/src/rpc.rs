@@ -1,0 +1,109 @@
+//! Endpoints of the RPC bridge: opens and ends sessions, and calls functions within them.
+//!
+//! A session's token grants only the functions it was opened for. Refusals do not help to guess: an unknown id, a wrong
+//! token, an expired session and a function that was not granted get the same response, before the body is read. Stores and
+//! tokens are in `rpc_sessions`.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use axum::Extension;
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::body;
+use super::caller::bearer;
+use super::messages::{RpcReply, RpcRequest, SessionReply, SessionRequest};
+use super::refusal::{Refusal, Shown};
+use super::run::{answer, named};
+use super::{Caller, Service};
+use crate::rpc_sessions::{ExecutionId, Grant, SessionTtl};
+use toolgate_functions::CallContext;
+
+const DEFAULT_TTL_MS: u64 = 5 * 60 * 1000;
+/// If receiving the body takes longer, the session is authorised again: it may have been revoked meanwhile.
+const REAUTHORISE_AFTER: Duration = Duration::from_millis(100);
+
+pub(super) async fn open(
+    State(service): State<Service>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let (text, _share) = body::read(&headers, body, service.rpc_limits(), service.budget()).await?;
+    let request: SessionRequest = body::parse(&text)?;
+    let names = request.functions.ok_or_else(|| Refusal::missing("/functions"))?;
+    let functions = named(&service.runner().functions(&caller.scope()), &names, "/functions")?.names();
+    let ttl = SessionTtl::new(Duration::from_millis(request.ttl_ms.map_or(DEFAULT_TTL_MS, |ms| ms.0)));
+    let ttl = ttl.map_err(|fault| Refusal::field("/ttlMs", fault.to_string()))?;
+    let opened = service.sessions().open(caller.name(), functions, ttl).await?;
+    let reply = SessionReply {
+        url: address(&service, &headers, &opened.execution_id),
+        execution_id: opened.execution_id.to_string(),
+        token: opened.token.reveal().to_owned(),
+        expires_at: opened.expires_at,
+    };
+    Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(reply)).into_response())
+}
+
+/// The URL for calls, under the host that the caller addressed, which admission has checked.
+fn address(service: &Service, headers: &HeaderMap, id: &ExecutionId) -> String {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+    let base = service.public_url().map_or_else(|| format!("http://{host}"), ToString::to_string);
+    format!("{}/rpc/{id}", base.trim_end_matches('/'))
+}
+
+pub(super) async fn revoke(
+    State(service): State<Service>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Refusal> {
+    match service.sessions().revoke(&id, caller.name()).await? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(Refusal::NoSuchSession(Shown::new(&id))),
+    }
+}
+
+pub(super) async fn call(
+    State(service): State<Service>,
+    path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
+    // A path that is not UTF-8 names no session.
+    let Path((id, function)) = path.map_err(|_| Refusal::Unauthorised)?;
+    let token = bearer(&headers).unwrap_or_default();
+    let started = Instant::now();
+    let (mut grant, mut caller) = authorise(&service, &id, token, &function).await?;
+    service.rates().take(&caller, started)?;
+    let (text, _share) = body::read(&headers, body, service.rpc_limits(), service.budget()).await?;
+    if started.elapsed() > REAUTHORISE_AFTER {
+        (grant, caller) = authorise(&service, &id, token, &function).await?;
+    }
+    let request: RpcRequest = body::parse(&text)?;
+    let args = request.args.ok_or_else(|| Refusal::missing("/args"))?;
+    let cancel = service.shutdown().abort.child_token();
+    let _cancel_on_drop = cancel.clone().drop_guard();
+    let context = CallContext { cancel, deadline: Some(end_of(&grant)), ..CallContext::default() };
+    let functions = service.runner().functions(&caller.scope());
+    let reply = match functions.call(&grant.function, context, args).await {
+        Ok(result) => RpcReply { result: Some(result), error: None },
+        Err(error) => RpcReply { result: None, error: Some(error.to_json()) },
+    };
+    answer(service.budget(), &reply)
+}
+
+/// The session's grant, if the key that opened the session still exists.
+async fn authorise(service: &Service, id: &str, token: &str, function: &str) -> Result<(Grant, Caller), Refusal> {
+    let grant = service.sessions().authorise(id, token, function).await?;
+    let caller = service.rules().keys.named(&grant.owner).ok_or(Refusal::Unauthorised)?;
+    Ok((grant, caller))
+}
+
+fn end_of(grant: &Grant) -> tokio::time::Instant {
+    let end = SystemTime::UNIX_EPOCH + Duration::from_millis(grant.expires_at);
+    let left = end.duration_since(SystemTime::now()).unwrap_or_default();
+    tokio::time::Instant::now() + left.min(SessionTtl::MAX)
+}

@@ -1,0 +1,71 @@
+//! Describes the service: functions, OpenAPI document, health and readiness.
+//!
+//! Health says that the process answers; readiness, that programs run. Neither needs a key.
+
+use std::time::{Duration, Instant};
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use serde_json::Value;
+use tokio::sync::Mutex;
+use toolgate_engine::ComputeOptions;
+use toolgate_wire::LimitRequest;
+
+use super::messages::{HealthReply, ReadyReply};
+use super::refusal::Refusal;
+use super::{Caller, Service, openapi};
+use crate::rpc_sessions::AuthoriseError;
+use toolgate_functions::docs;
+
+/// The least time between two probes of the engine; requests in between get the last result.
+const PROBE_INTERVAL: Duration = Duration::from_secs(2);
+/// How long the probe program may take.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+
+pub(super) async fn functions(State(service): State<Service>, Extension(caller): Extension<Caller>) -> Json<Value> {
+    Json(docs::as_json(&service.runner().functions(&caller.scope())))
+}
+
+pub(super) async fn openapi(State(service): State<Service>, Extension(caller): Extension<Caller>) -> Json<Value> {
+    Json(openapi::document(service.runner(), &caller))
+}
+
+pub(super) async fn healthz() -> Json<HealthReply> {
+    Json(HealthReply { status: "ok" })
+}
+
+pub(super) async fn readyz(State(service): State<Service>) -> Result<Json<ReadyReply>, Refusal> {
+    if service.shutdown().begin.is_cancelled() {
+        return Err(Refusal::unavailable("shutting down"));
+    }
+    if !service.health().engine_runs(&service).await {
+        return Err(Refusal::unavailable("the engine cannot run programs"));
+    }
+    // A lookup of an id that does not exist shows whether the store replies.
+    let sessions = match service.sessions().authorise("", "", "").await {
+        Ok(_) | Err(AuthoriseError::Refused) => "ok",
+        Err(AuthoriseError::Store(_)) => "unavailable",
+    };
+    Ok(Json(ReadyReply { status: "ready", sessions }))
+}
+
+/// The result of the last probe, and its time.
+#[derive(Debug, Default)]
+pub(super) struct Health(Mutex<Option<(Instant, bool)>>);
+
+impl Health {
+    /// Whether a run succeeds, or succeeded within the interval. Concurrent requests share one probe.
+    async fn engine_runs(&self, service: &Service) -> bool {
+        let mut known = self.0.lock().await;
+        if let Some((at, runs)) = *known
+            && at.elapsed() < PROBE_INTERVAL
+        {
+            return runs;
+        }
+        let limits = LimitRequest { wall: Some(PROBE_TIMEOUT), ..LimitRequest::default() };
+        let options = ComputeOptions { limits, ..ComputeOptions::default() };
+        let runs = service.runner().engine().compute("() => 1", "null", options).await.value().is_ok();
+        *known = Some((Instant::now(), runs));
+        runs
+    }
+}
