@@ -193,6 +193,28 @@ fn links(text: &str) -> Vec<String> {
     targets.filter(|target| !target.contains("://")).collect()
 }
 
+/// Code spans that are paths of the repository: `crates/…` in any document, and below `crates/` in the glossary.
+fn paths_in(document: &str, text: &str) -> Vec<String> {
+    let spans = text.split('`').skip(1).step_by(2);
+    let is_path = |span: &&str| span.chars().all(|c| c.is_ascii_alphanumeric() || "/_.-".contains(c));
+    let in_glossary = document == "docs/GLOSSARY.md";
+    let paths = spans.filter(is_path).filter(|span| span.contains('/') && !span.starts_with('/'));
+    paths
+        .filter(|span| in_glossary || span.starts_with("crates/"))
+        .map(|span| if span.starts_with("crates/") { span.to_owned() } else { format!("crates/{span}") })
+        .collect()
+}
+
+#[test]
+fn paths_in_documents_exist() {
+    let mut missing = Vec::new();
+    for document in documents().into_iter().filter(|document| document != "CHANGELOG.md") {
+        let text = read(&document);
+        missing.extend(paths_in(&document, &text).into_iter().filter(|path| !root().join(path).exists()));
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
 /// The anchor that a heading gets: lower case, without punctuation, hyphens for spaces.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));

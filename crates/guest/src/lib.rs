@@ -29,14 +29,14 @@ pub use channel::{Broken, Socket};
 
 mod channel;
 pub mod data;
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "decision 5")]
 mod globals;
 #[cfg(target_os = "linux")]
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "decision 5")]
 mod hugepages;
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "decision 5")]
 pub mod lockdown;
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "decision 5")]
 mod memory;
 mod natives;
 pub mod prelude;

@@ -1,7 +1,6 @@
 //! Runs the real binary, away from whatever this test's own environment sets.
 
-// Each test file is a program of its own and uses what it needs.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file is a program of its own and uses what it needs")]
 
 use std::io::Write;
 use std::process::{Command, Stdio};

@@ -204,6 +204,7 @@
   // second time, cannot ask for less than it takes.
   const LARGE = 64 * 1024;
   const LONGEST = 0x7fffffff;
+  /** @type {any} */
   const Typed = getPrototypeOf(Uint8Array);
   const TYPED_ARRAYS = ["Int8Array", "Uint8Array", "Uint8ClampedArray", "Int16Array", "Uint16Array", "Int32Array", "Uint32Array",
     "BigInt64Array", "BigUint64Array", "Float16Array", "Float32Array", "Float64Array"];

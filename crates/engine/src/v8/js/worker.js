@@ -309,6 +309,7 @@
 
   const { isArray } = Array;
   // Asks for the room of a buffer, once the meter is there.
+  /** @type {(bytes?: number) => void} */
   let askFor = () => {};
   const bufferLength = Reflect.getOwnPropertyDescriptor(ArrayBuffer.prototype, "byteLength").get;
   const structuredClone = makeClone((value) => {
