@@ -57,7 +57,7 @@ pub(crate) fn memory_of(limits: &LimitRequest, profile: Profile) -> Result<u64, 
 }
 
 /// Data that is text, or the report of data that is not.
-pub(crate) fn text(data: Option<Result<String, Utf8Error>>) -> Result<Option<String>, RunReport> {
-    let refused = |error| RunReport::refused(Code::InvalidData, format!("the data is not JSON: {error}"));
+pub(crate) fn text(data: Option<Result<String, Utf8Error>>) -> Result<Option<String>, Box<RunReport>> {
+    let refused = |error| Box::new(RunReport::refused(Code::InvalidData, format!("the data is not JSON: {error}")));
     data.transpose().map_err(refused)
 }

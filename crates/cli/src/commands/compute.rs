@@ -30,7 +30,7 @@ pub(crate) fn compute(args: ComputeArgs) -> anyhow::Result<Exit> {
             };
             run_once(args.bounds.isolation(), tools::bridge(None)?, request)
         }
-        Err(refused) => refused,
+        Err(refused) => *refused,
     };
     if let Some(console) = console {
         console.finish();

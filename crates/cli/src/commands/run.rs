@@ -42,7 +42,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
             };
             if args.servers.are_named() { over_servers(&args, request)? } else { over_script(&args, request)? }
         }
-        Err(refused) => refused,
+        Err(refused) => *refused,
     };
     if let Some(console) = console {
         console.finish();

@@ -43,7 +43,6 @@ async fn a_view_lists_and_calls_only_its_own_tools() {
     let confined = RequestScope {
         mode: ToolMode::Direct,
         caller: CallerScope { backends: Access::only([]), ..CallerScope::default() },
-        ..RequestScope::default()
     };
     assert_eq!(world.agent.tools(&confined), Vec::<Value>::new());
     let asked = ToolCall { scope: confined, ..call("f__echo", json!({})) };

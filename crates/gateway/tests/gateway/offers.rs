@@ -85,7 +85,6 @@ async fn a_caller_sees_only_what_its_backends_have() {
     let scope = RequestScope {
         mode: ToolMode::Direct,
         caller: CallerScope { backends: Access::only(["b"]), ..CallerScope::default() },
-        ..RequestScope::default()
     };
     let listed = world.agent.resources(&scope).await.unwrap();
     assert_eq!(keys(&listed, "uri"), ["bee://one", "bee://two", "shared://all"]);

@@ -195,7 +195,6 @@ async fn a_client_hears_only_of_backends_that_it_may_use() {
     let only = |name: &str| RequestScope {
         mode: ToolMode::Direct,
         caller: CallerScope { backends: Access::only([name]), ..CallerScope::default() },
-        ..RequestScope::default()
     };
     let (mut first, mut second) = (Client::legacy(&world, only("a")).await, Client::legacy(&world, only("b")).await);
     assert_eq!(second.subscribe("ant://one").await["error"]["code"], -32002);
