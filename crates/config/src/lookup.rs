@@ -37,7 +37,7 @@ pub fn find(asked: Option<&Path>, env: &Env) -> Result<Option<PathBuf>, FindErro
 }
 
 /// `$XDG_CONFIG_HOME/toolgate`, or `~/.config/toolgate`.
-pub fn user_folder(env: &Env) -> Option<PathBuf> {
+fn user_folder(env: &Env) -> Option<PathBuf> {
     env.xdg("XDG_CONFIG_HOME", ".config").map(|config| config.join("toolgate"))
 }
 

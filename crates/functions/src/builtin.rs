@@ -11,7 +11,7 @@ pub fn registry(fetcher: &Fetcher, weather: &WeatherSettings) -> Result<Registry
 }
 
 /// `httpCall({url, method?, headers?, body?})`.
-pub fn http_call(fetcher: Fetcher) -> Result<HostFunction, SignatureError> {
+fn http_call(fetcher: Fetcher) -> Result<HostFunction, SignatureError> {
     let mut request = init_schema();
     let mut properties = json!({ "url": url_schema() });
     if let (Some(all), Some(init)) = (properties.as_object_mut(), request["properties"].as_object_mut()) {
@@ -37,7 +37,7 @@ pub fn http_call(fetcher: Fetcher) -> Result<HostFunction, SignatureError> {
 }
 
 /// `api.fetch(url, init)`.
-pub fn fetch(fetcher: Fetcher) -> Result<HostFunction, SignatureError> {
+fn fetch(fetcher: Fetcher) -> Result<HostFunction, SignatureError> {
     HostFunction::builder("api.fetch")
         .describe(
             "Fetches a URL and returns the whole response as plain data: `json` is already parsed, there is no `.json()`. Only \

@@ -251,7 +251,7 @@ fn skip_container(text: &[u8], at: usize, depth: u32) -> Scanned {
 
 /// The start of the value of the key whose opening quote is at `at`.
 #[inline]
-pub fn skip_key(text: &[u8], at: usize) -> Scanned {
+fn skip_key(text: &[u8], at: usize) -> Scanned {
     if text.get(at) != Some(&b'"') {
         return Err(Fault::Syntax(at));
     }

@@ -75,12 +75,6 @@ impl NameTable {
         self.positions.get(spelling).copied()
     }
 
-    /// As [`resolve`](Self::resolve), for original names only.
-    pub fn resolve_original(&self, original: &str) -> Option<usize> {
-        self.resolve(original)
-            .filter(|&position| self.names.get(position).is_some_and(|name| name.original == original))
-    }
-
     /// As [`resolve`](Self::resolve), for a global variable: a backend called `Math` does not shadow the built-in.
     pub fn resolve_variable(&self, spelling: &str) -> Option<usize> {
         if Scope::Global.reserves(spelling) {

@@ -133,7 +133,7 @@ proptest! {
             prop_assert!(is_identifier(&name.identifier), "{:?}", name);
             prop_assert!(!scope.reserves(&name.identifier), "{:?}", name);
             prop_assert_eq!(table.resolve(&name.identifier), Some(at));
-            prop_assert_eq!(table.resolve_original(&name.original), Some(at));
+            prop_assert_eq!(table.resolve(&name.original), Some(at));
         }
     }
 

@@ -14,7 +14,9 @@ mod shape;
 mod signature;
 
 pub use declare::{declaration, tool_declaration};
-pub use signature::{MAX_SIGNATURE, signature};
+#[cfg(test)]
+use signature::MAX_SIGNATURE;
+pub use signature::signature;
 
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ use super::result_schema;
 use super::shape::{Bounds, References, Shaper, Type};
 
 /// Maximum length of a signature without the tool's name, in bytes.
-pub const MAX_SIGNATURE: usize = 600;
+pub(super) const MAX_SIGNATURE: usize = 600;
 
 /// Levels of detail, most detailed first; the first that fits is used.
 const ATTEMPTS: [Bounds; 4] = [

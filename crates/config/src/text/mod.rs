@@ -4,7 +4,7 @@
 
 pub(crate) mod jsonc;
 pub(crate) mod toml;
-pub mod tree;
+pub(crate) mod tree;
 pub(crate) mod yaml;
 
 use std::collections::HashSet;

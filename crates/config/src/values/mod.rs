@@ -6,9 +6,11 @@ mod net;
 mod units;
 
 pub use choices::{Engine, Isolation, Method, Mode, TransportKind};
-pub use names::{BackendName, FunctionName, Glob, ToolPath};
+pub(crate) use names::ToolPath;
+pub use names::{BackendName, FunctionName, Glob};
 pub use net::{Allowed, Endpoint, HostName, Origin, Store};
-pub use units::{Bytes, KeyHash, Millis, Period, Rate};
+pub use units::{Bytes, KeyHash, Rate};
+pub(crate) use units::{Millis, Period};
 
 use serde_json::{Value as Json, json};
 

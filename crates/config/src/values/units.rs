@@ -9,14 +9,14 @@ use super::Setting;
 
 /// A duration: `500ms`, `30s`, `5m`, `1h`, `1d`; a bare number is seconds. Never zero, at most 30 days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Period(Duration);
+pub(crate) struct Period(Duration);
 
 impl Period {
     /// Maximum duration.
-    pub const MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+    const MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
     /// The duration.
-    pub fn get(self) -> Duration {
+    pub(crate) fn get(self) -> Duration {
         self.0
     }
 
@@ -57,11 +57,11 @@ impl Setting for Period {
 
 /// A duration in a server entry of a client, where a number without a unit means milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Millis {
+pub(crate) struct Millis {
     /// The duration.
-    pub period: Period,
+    pub(crate) period: Period,
     /// Whether it is a number without a unit below 1000, which was probably meant as seconds.
-    pub doubtful: bool,
+    pub(crate) doubtful: bool,
 }
 
 impl Setting for Millis {

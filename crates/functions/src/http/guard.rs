@@ -24,7 +24,7 @@ pub trait Resolver: Send + Sync + 'static {
 
 /// The operating system's resolver.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct SystemResolver;
+struct SystemResolver;
 
 impl Resolver for SystemResolver {
     fn lookup(&self, host: String) -> Lookup {
