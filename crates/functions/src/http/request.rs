@@ -124,7 +124,7 @@ mod tests {
     fn bodies_have_a_cap_and_a_place() {
         let too_large = "the request body has 11 bytes, but at most 10 are allowed";
         check("http://a.test", json!({"method": "POST", "body": "12345678901"}), too_large);
-        check("http://a.test", json!({"method": "GET", "body": "x"}), "a GET request has no body");
+        check("http://a.test", json!({"method": "GET", "body": "x"}), "a GET request must not have a body");
     }
 
     #[test]
