@@ -264,6 +264,7 @@ fn skip_key(text: &[u8], at: usize) -> Scanned {
 }
 
 /// Checks that only white space follows.
+#[inline]
 pub fn expect_end(text: &[u8], at: usize) -> Result<(), Fault> {
     let at = skip_space(text, at);
     if at == text.len() { Ok(()) } else { Err(Fault::Syntax(at)) }
@@ -286,6 +287,7 @@ pub struct Member {
 
 impl Member {
     /// The key between its quotes, with its escapes.
+    #[inline]
     pub fn key_text<'t>(&self, text: &'t [u8]) -> &'t [u8] {
         text.get(self.key + 1..self.key_end.saturating_sub(1)).unwrap_or_default()
     }
@@ -326,6 +328,7 @@ pub fn members(text: &[u8], at: usize, depth: u32, mut visit: impl FnMut(Member)
 }
 
 /// The array index that a key is, if any. JavaScript orders these before other keys.
+#[inline]
 pub fn array_index(key: &[u8]) -> Option<u32> {
     match key {
         [b'0'] => Some(0),

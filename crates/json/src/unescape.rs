@@ -9,6 +9,7 @@ pub enum Unescaped {
 }
 
 /// Decodes the text between two quotes. The text must have been scanned before: malformed escapes give arbitrary text.
+#[inline]
 pub fn unescape(inside: &[u8]) -> Unescaped {
     match utf8(inside) {
         Some(bytes) => Unescaped::Utf8(bytes),
@@ -17,6 +18,7 @@ pub fn unescape(inside: &[u8]) -> Unescaped {
 }
 
 /// As [`unescape`], encoded as WTF-8.
+#[inline]
 pub fn unescape_wtf8(inside: &[u8]) -> Vec<u8> {
     match unescape(inside) {
         Unescaped::Utf8(bytes) => bytes,

@@ -25,6 +25,7 @@ const ESCAPES: [u8; 256] = {
 };
 
 /// Appends a quoted string. The input is WTF-8: UTF-8 in which lone surrogates may be encoded as three bytes.
+#[inline]
 pub fn quote(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     let mut plain = 0;
@@ -52,6 +53,7 @@ pub fn quote(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// Appends a quoted string if it has at most `room` bytes; otherwise appends nothing and returns false.
+#[inline]
 pub fn quote_within(out: &mut Vec<u8>, text: &[u8], room: usize) -> bool {
     // Only a text near the bound is measured: escapes make a text at most six times as long.
     let fits = text.len() < room && (text.len() < room / 8 || quoted_length(text) <= room);
@@ -115,6 +117,7 @@ pub fn integer(out: &mut Vec<u8>, value: i64) {
 
 /// Appends a number as JavaScript prints it: the shortest digits that parse to the same number. NaN and infinities are
 /// null.
+#[inline]
 pub fn number(out: &mut Vec<u8>, value: f64) {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if !value.is_finite() {

@@ -123,14 +123,14 @@ impl<'a> Records<'a> {
     }
 }
 
-/// The longest line that tells how many are left out, and the line break before the list.
+/// Bytes reserved for the line with the number of omitted items and the line break before the list.
 const MORE_ROOM: usize = 40;
 
 fn has_keys(item: Value<'_>, keys: &[&str]) -> bool {
     let mut count = 0;
     for (place, entry) in item.entries().enumerate() {
         let Some(key) = entry.key else { return false };
-        // The usual order first, so that a search is the exception.
+        // Compare with the key at the same place first; search only if that fails.
         if keys.get(place) != Some(&key) && !keys.contains(&key) {
             return false;
         }
