@@ -555,4 +555,19 @@ mod tests {
             assert_eq!(json_of(&level), level.name());
         }
     }
+
+    #[cfg(feature = "schema")]
+    #[test]
+    fn the_schema_names_every_field() {
+        fn check<T: schemars::JsonSchema>(shown: &serde_json::Value) {
+            let schema = schemars::schema_for!(T).to_value();
+            for field in shown.as_object().expect("object").keys() {
+                assert!(schema["properties"].get(field).is_some(), "{field} is not in {schema}");
+            }
+        }
+        let failure = Outcome::Failed(Failure::new(Code::Timeout, "late"));
+        check::<Report>(&json_of(&report(vec![])));
+        check::<Report>(&json_of(&Report { outcome: failure, ..report(vec![]) }));
+        check::<CallRecord>(&json_of(&record(CallState::Applied, false)));
+    }
 }

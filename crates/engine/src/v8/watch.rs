@@ -1,7 +1,7 @@
-//! Watches from outside how much memory a V8 worker holds, and kills it when that is more than its run may.
+//! Watches from outside how much memory a V8 worker holds, and kills it when it holds more than its run may use.
 //!
-//! The worker's own meter is exact but part of the program that runs there, and `RLIMIT_DATA` counts what V8 reserves and
-//! never uses. What is resident is what the machine loses.
+//! The worker's own meter is exact, but it runs in the worker; `RLIMIT_DATA` also counts address space that V8 reserves and
+//! never uses. Resident memory is what the machine loses.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 
-/// How often the kernel is asked.
+/// Time between two reads of the process's memory.
 const PROBE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Watches one process until it is dropped.
@@ -28,7 +28,7 @@ struct Shared {
 }
 
 impl MemoryWatch {
-    /// Kills the process as soon as it holds `allowed` bytes more than it does now. It must not have been waited for yet.
+    /// Kills the process when it holds `allowed` bytes more than now. The process must not have been waited for.
     pub(super) fn start(pid: Pid, process: Arc<OwnedFd>, allowed: u64) -> io::Result<Self> {
         let limit = held_by(pid).unwrap_or(0).saturating_add(allowed);
         let shared = Arc::new(Shared::default());
@@ -49,7 +49,7 @@ impl MemoryWatch {
         Ok(MemoryWatch { shared, thread: Some(thread) })
     }
 
-    /// Whether the process was killed for what it held.
+    /// Whether the process was killed because it held too much.
     pub(super) fn was_exceeded(&self) -> bool {
         self.shared.is_exceeded.load(Ordering::Acquire)
     }
@@ -65,14 +65,14 @@ impl Drop for MemoryWatch {
     }
 }
 
-/// Resident bytes that no file is behind: private and shared. Nothing, when there is no such process.
+/// Resident bytes that are not backed by a file, private and shared; `None` when there is no such process.
 fn held_by(pid: Pid) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;
     let kilobytes = |name: &str| -> Option<u64> {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.split_whitespace().next()?.parse().ok()
     };
-    // A process that has ended and was not waited for has neither line.
+    // A zombie has neither line.
     Some((kilobytes("RssAnon")? + kilobytes("RssShmem")?) * 1024)
 }
 

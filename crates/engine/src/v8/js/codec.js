@@ -1,5 +1,5 @@
-// Frames as bytes, in the form of the codec that both sides share: a length, a kind, the fields.
-// The worker's end of its one channel; outgoing frames are gathered and leave together.
+// Encodes and decodes frames, as the Rust codec does: a length, a tag, the fields.
+// Outgoing frames are collected and written together.
 (function ({ outside, constants }) {
   const { tags, profiles } = constants;
   const { apply } = Reflect;
@@ -15,7 +15,7 @@
   // Outgoing.
   let out = new Bytes(CHUNK);
   let end = 0;
-  // A frame's room is made before its first byte is written: when there is none, what was thrown ends one call.
+  // The buffer grows before the first byte of a frame is written: if that throws, one call fails and no frame is cut.
   const room = (count) => {
     if (end + count <= out.length) return;
     const larger = new Bytes(2 * (end + count));
@@ -45,7 +45,7 @@
   const text = (string) => blob(outside.encode(string));
 
   let open = 0;
-  // Small frames need no more room than this.
+  // Frames without texts are not longer than this.
   const SMALL = 64;
   const frame = (kind, length = SMALL) => {
     room(5 + length);
@@ -162,7 +162,7 @@
     const data = hasData ? length : null;
     const functions = [];
     for (let left = takeU32(); left > 0; left--) functions[functions.length] = takeText();
-    // Backends that the host tells of ahead follow. They are left where they are: to ask costs little here.
+    // The answers that the host sent ahead follow. They are not read: a question costs little here.
     return { __proto__: null, kind: tags.START, profile, limits, seed, now, code, data, functions, tools: takeU8() === 1 };
   };
 
@@ -180,7 +180,7 @@
     }
   };
 
-  // The next frame, after sending what waits; null when the host is gone.
+  // Sends the collected frames and waits for the next one; null when the host has closed the channel.
   const receive = () => {
     flush();
     if (!fill(4)) return null;
@@ -197,11 +197,11 @@
     if (start !== filled) return;
     start = 0;
     filled = 0;
-    // A large frame's room goes back; what was taken from it as bytes keeps the old buffer alive by itself.
+    // Frees the buffer of a large frame; views of the old buffer keep it alive.
     if (buffer.length > 16 * CHUNK) buffer = new Bytes(CHUNK);
   };
 
-  // The bytes that follow a frame, as text; null when the host is gone.
+  // The bytes that follow a frame, as text; null when the host has closed the channel.
   const receiveText = (length) => {
     if (!fill(length)) return null;
     const text = outside.decode(apply(subarray, buffer, [start, start + length]));

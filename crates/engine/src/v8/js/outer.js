@@ -1,16 +1,16 @@
-// The main module of a V8 worker, in Deno's own realm: makes an empty realm for the program, hands
-// it the few functions that it cannot have by itself, and takes everything else away.
+// The main module of a V8 worker, in Deno's own realm: creates an empty realm for the program, passes it the few functions that
+// it cannot implement itself, and deletes everything else here.
 //
-// The program's realm comes from node:vm without an import callback, so `import()` is refused there,
-// and nothing of Deno ever existed in it. What is deleted here is deleted for the case that a
-// program finds a way back into this realm: it is a second line, and the process around it the third.
+// The program's realm comes from node:vm without an import callback, so `import()` is refused there, and nothing of Deno was ever
+// in it. The globals here are deleted in case a program finds a way into this realm: a second line of defence. The jail around
+// the process is the third.
 import v8 from "node:v8";
 import vm from "node:vm";
 
 const { core } = Deno[Deno.internal];
 const exit = Deno.exit;
 const turn = core.ops.op_void_async_deferred;
-// A realm that is made while the collector is exposed has it; the program's realm is made after that.
+// A realm that is created while `gc` is exposed has it; the program's realm is created later.
 v8.setFlagsFromString("--expose-gc");
 const collect = vm.runInNewContext("gc");
 v8.setFlagsFromString("--no-expose-gc");
@@ -22,7 +22,7 @@ const realm = vm.createContext(vm.constants.DONT_CONTEXTIFY);
 const { getPrototypeOf } = Object;
 const syntaxError = realm.SyntaxError.prototype;
 
-// Keys that are symbols are how Deno knows its own objects.
+// Symbol keys stay: Deno recognises its own objects by them.
 for (const key of Object.getOwnPropertyNames(globalThis)) {
   if (key !== "globalThis" && Object.getOwnPropertyDescriptor(globalThis, key).configurable) delete globalThis[key];
 }
@@ -41,14 +41,14 @@ const outside = {
   read: (buffer) => core.readSync(0, buffer) ?? 0,
   write: (buffer) => core.writeSync(1, buffer),
   encode: (text) => core.encode(text),
-  // The decoder takes a byte order mark for a mark; here it is a character.
+  // The decoder drops a byte order mark; here it is a character.
   decode: (bytes) => (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? "\ufeff" : "") + core.decode(bytes),
   runJobs: () => core.runMicrotasks(),
   promiseState: (promise) => core.getPromiseDetails(promise)[0],
   promiseResult: (promise) => core.getPromiseDetails(promise)[1],
   isProxy: (value) => core.isProxy(value),
   isPromise: (value) => core.isPromise(value),
-  // What an object is by its internal slots, which no program can fake.
+  // The kind of an object by its internal slots, which a program cannot forge.
   kind: (value) => {
     if (core.isDate(value)) return "Date";
     if (core.isMap(value)) return "Map";
@@ -113,7 +113,7 @@ const header = readExactly(4);
 const { constants, files } = parse(core.decode(readExactly(new DataView(header.buffer).getUint32(0, true))));
 const loaded = files.map(({ 0: name, 1: text }) => load(`"use strict";${text}`, `toolgate:${name}`));
 
-// Rejections that nobody heard are told to this handler when the event loop turns, which it does once, at the end.
+// Deno passes unhandled rejections to this handler when the event loop runs, which it does once, at the end.
 const { MAX_UNHANDLED_REJECTIONS } = parse(constants).limits;
 const unheard = [];
 core.setUnhandledPromiseRejectionHandler((promise, reason) => {

@@ -1,6 +1,5 @@
-// Makes the program's realm the one that the other interpreter has: the same globals, the same
-// texts for dates and numbers, the same form of `stack`. What V8 has beyond that is taken away, so
-// that a program takes the same path on both and can be moved from one to the other.
+// Makes the program's realm like that of QuickJS: the same globals, the same texts of dates and numbers, the same form of
+// `stack`. Everything that only V8 has is removed, so that a program behaves alike on both and can migrate.
 (function (encode) {
   const { apply, construct, get, ownKeys, getPrototypeOf, setPrototypeOf } = Reflect;
   const { defineProperty, create } = Object;
@@ -20,7 +19,7 @@
   for (let at = 0; at < names.length; at++) if (!(names[at] in KEPT)) delete globalThis[names[at]];
   put(globalThis, Symbol.toStringTag, "global");
 
-  // `stack` without the message, and without the frames of whoever started the program.
+  // `stack` without the message, and without the stack frames outside the program.
   const place = (site) => {
     const file = site.getFileName();
     if (file === "script") {
@@ -32,10 +31,10 @@
     return site.isNative() || typeof file !== "string" ? "native" : null;
   };
   const STRICT = '"use strict";'.length;
-  // The other interpreter's place of a construction is that of the constructor's name.
+  // QuickJS reports the position of the constructor's name for `new`.
   let lines = [];
   const { indexOf, slice, split, startsWith } = String.prototype;
-  // Columns count bytes there, and units here.
+  // Columns count bytes in QuickJS and UTF-16 code units here.
   const inBytes = (line, column) => {
     const text = lines[line - 1];
     return text === undefined ? column : encode(apply(slice, text, [0, column - 1])).length + 1;
@@ -55,7 +54,7 @@
   };
   defineProperty(Error, "prepareStackTrace", { __proto__: null, get: () => trace, set() {}, enumerable: false, configurable: false });
 
-  // There are no locales here: texts compare by code point and print in one way.
+  // There are no locales: texts compare by code point and print in one way.
   const { normalize, toLowerCase, toUpperCase, codePointAt } = String.prototype;
   const none = [];
   const compare = (a, b) => {
@@ -172,7 +171,7 @@
   put(globalThis, "btoa", base64.btoa);
   put(globalThis, "atob", base64.atob);
 
-  // A job that throws is nobody's failure, as on the other interpreter.
+  // An error in a job is ignored, as on QuickJS.
   const { then } = Promise.prototype;
   const done = Promise.resolve();
   const forget = () => {};
@@ -183,7 +182,7 @@
     },
   }.queueMicrotask);
 
-  // Global names that are looked up when they are first used.
+  // Global names that are resolved when they are first used.
   const resolveGlobals = (resolve) => {
     const above = getPrototypeOf(globalThis);
     const known = (key) => (typeof key === "string" ? resolve(key) : undefined);
@@ -197,11 +196,11 @@
       },
     }));
   };
-  // Buffers lie outside the heap that V8 bounds, and long texts come into being all at once: both are
-  // asked for before they are made, small ones together. What is longer than any may be throws by itself.
+  // Buffers are outside the heap that V8 bounds, and long texts are allocated at once. Both are metered before they are allocated,
+  // small ones together. A length beyond V8's own maximum throws by itself.
   //
-  // A size is made a number here, once, and that number is what V8 gets: a text, or an object that answers otherwise the
-  // second time, cannot ask for less than it takes.
+  // A size is converted to a number here, once, and V8 gets that number: an object whose second conversion gives another number
+  // cannot allocate more than was metered.
   const LARGE = 64 * 1024;
   const LONGEST = 0x7fffffff;
   /** @type {any} */
@@ -225,7 +224,7 @@
     }
   };
   const isObject = (value) => (typeof value === "object" && value !== null) || typeof value === "function";
-  // What a list claims as its length, as ToLength of the standard has it.
+  // The length of an array-like object, as ToLength of the standard defines it.
   const { floor, min } = Math;
   const toLength = (claimed) => {
     const number = floor(+claimed);
@@ -250,7 +249,7 @@
       put(owner, name, metered);
     };
 
-    // Texts. `this` is made a text first, as the standard has it.
+    // Texts. `this` is converted to a string first, as the standard requires.
     const meterText = (name, bytesOf) => replace(String.prototype, name, (plain) => ({
       [name](...given) {
         const own = text(this);
@@ -274,7 +273,7 @@
         },
       })[name]);
     }
-    // What these make is at most as large as what they are called on.
+    // The result of these is at most as large as the object they are called on.
     const meterCopy = (prototype, names, bytesOf) => {
       for (const name of names) {
         replace(prototype, name, (plain) => ({
@@ -309,12 +308,12 @@
       const length = +given[0];
       ask(length);
       const most = isObject(given[1]) ? given[1].maxByteLength : undefined;
-      // Room that is only reserved is asked for when it is taken, by `resize`.
+      // Memory that is only reserved is metered by `resize`, when it is used.
       const options = most === undefined ? undefined : { __proto__: null, maxByteLength: +most };
       return construct(target, [length, options], newTarget);
     });
 
-    // A list is read here, item by item: V8 would take room for as many as it claims to have.
+    // An array-like object is read here item by item: V8 would allocate for its claimed length.
     const fill = (target, newTarget, size, length, itemAt) => {
       ask(length * size);
       const made = construct(target, [length], newTarget);

@@ -1,5 +1,5 @@
-// Values out of the sandbox: the rules of the guest's native serialiser, over captured functions.
-// The walk keeps its own stack and stops at its bounds; what a value throws is the program's own.
+// Serialises values of the program, by the rules of the guest's native serialiser, with functions captured before the program
+// ran. It uses an explicit stack and stops at its bounds; what a getter or `toJSON` throws is the program's own error.
 (function ({ isProxy, kindOf, constants }, captured) {
   const { objectPrototype, isoText, entries, values, unboxBoolean, unboxBigInt, typedLength, bufferBytes, viewBytes } = captured;
   const { apply } = Reflect;
@@ -12,7 +12,7 @@
   const { MAX_JSON_DEPTH, MAX_PATH_STEPS, MAX_PATH_KEY } = constants.limits;
   const PLAIN_NAME = /^[A-Za-z_$][A-Za-z0-9_$]*$/;
 
-  // Why a value has no text. No program ever holds one, so being one is proof.
+  // Why a value cannot be serialised. A program never gets one, so it cannot throw one.
   class Fault {
     #own = true;
     constructor(kind, message) {
@@ -28,7 +28,7 @@
     if (isProxy(value)) return isArray(value) ? "Array" : "Proxy";
     if (isArray(value)) return "Array";
     const above = getPrototypeOf(value);
-    // A built-in that was given another prototype is a plain object here.
+    // A built-in with another prototype is treated as a plain object.
     if (above === objectPrototype || above === null) return isRawJSON(value) ? "RawJson" : "Plain";
     return kindOf(value);
   };
@@ -124,7 +124,7 @@
       }
     };
 
-    // Boxed primitives and dates as the primitive that they stand for.
+    // Converts boxed primitives and dates to primitives.
     const plain = (value) => {
       if (value === null || typeof value !== "object") return value;
       const above = isProxy(value) || isArray(value) ? objectPrototype : getPrototypeOf(value);

@@ -1,6 +1,6 @@
-// A V8 worker's main program, inside the program's own realm: the natives that the prelude builds
-// on, and one run from its first frame to its last. The counterpart of the guest crate's `state`,
-// `natives` and `sandbox`: whatever those do, this does in the same order with the same frames.
+// The main program of a V8 worker, in the realm of the user's program: the natives that the prelude is built on, and one run
+// from its first frame to its last. The counterpart of `state`, `natives` and `sandbox` in the guest crate: it must do the same
+// in the same order, with the same frames.
 (function (given, layers, constantsText, makeRealm, makeSerialiser, captured, makeCodec, makeClone, core, console, events, tools, web, main) {
   const { apply } = Reflect;
   const { parse } = JSON;
@@ -10,8 +10,8 @@
   const { slice, indexOf, charCodeAt, isWellFormed } = String.prototype;
   const { exec } = RegExp.prototype;
 
-  // Functions of the other realm are only called, and what they throw never gets out: an error of
-  // that realm would lead a program to it.
+  // Functions of Deno's realm are wrapped, and their errors are replaced: through the prototype of such an error a program could
+  // reach that realm.
   const outside = { __proto__: null };
   for (const key of Reflect.ownKeys(given)) {
     const foreign = given[key];
@@ -68,7 +68,7 @@
   const waitingCalls = queue();
   const inbox = queue();
 
-  // SplitMix64 in halves of 32 bits: the same numbers from the same seed as on the other interpreter.
+  // SplitMix64 in 32-bit halves: gives the same numbers as QuickJS for the same seed.
   let high = 0;
   let low = 0;
   let [zHigh, zLow] = [0, 0];
@@ -106,7 +106,7 @@
     step();
     return (zHigh * 2097152 + (zLow >>> 11)) / 9007199254740992;
   };
-  // The key stream of ChaCha20, which `crypto` gives.
+  // The key stream of ChaCha20, for `crypto`.
   const chacha = new Uint32Array(16);
   const words = new Uint32Array(16);
   const WORDS_OF_BLOCK = 16;
@@ -168,7 +168,7 @@
     }
     return id;
   };
-  // A call that can no longer be sent fails by itself, and the next one has its turn.
+  // A waiting call that cannot be sent for lack of memory is rejected, and the next one is sent.
   const callEnded = () => {
     for (;;) {
       const next = waitingCalls.shift();
@@ -196,7 +196,7 @@
     send.cancel(id);
   };
 
-  // The host is gone; like an end, thrown by our own code and known by its brand.
+  // Thrown when the host has closed the channel. Recognised by its private field, which a program cannot forge.
   class Gone {
     #own = true;
     static is(thrown) { return typeof thrown === "object" && thrown !== null && #own in thrown; }
@@ -217,7 +217,7 @@
       inbox.push(frame);
     }
   };
-  // What the backends list that the program has come upon, as [identifier, name] of each tool.
+  // The tools of the backends that the program has used, as [identifier, name].
   const listings = { __proto__: null };
   const backend = (question, spelling) => {
     const listing = apply(isWellFormed, spelling, []) ? ask(question, spelling) : undefined;
@@ -247,7 +247,7 @@
     logBytes += bytes.length;
     send.log(stream, bytes);
   };
-  // Sent at once: this interpreter cannot be told to do so later, and a killed one says nothing more.
+  // Sent at once: V8 cannot be interrupted to send it later, and a killed worker sends nothing more.
   const log = (stream, text) => {
     for (let at = 0; ;) {
       const end = apply(indexOf, text, ["\n", at]);
@@ -299,7 +299,7 @@
       return fatal && apply(indexOf, text, ["\ufffd"]) >= 0 && !isUtf8(bytes, text) ? undefined : text;
     },
   };
-  // Whether the replacement characters in the text stood in the bytes already.
+  // Whether the replacement characters of the text were in the bytes already.
   const isUtf8 = (bytes, text) => {
     const again = outside.encode(text);
     if (again.length !== bytes.length) return false;
@@ -308,7 +308,7 @@
   };
 
   const { isArray } = Array;
-  // Asks for the room of a buffer, once the meter is there.
+  // Checks that there is memory for a buffer, once the meter is installed.
   /** @type {(bytes?: number) => void} */
   let askFor = () => {};
   const bufferLength = Reflect.getOwnPropertyDescriptor(ArrayBuffer.prototype, "byteLength").get;
@@ -326,7 +326,7 @@
   const hooks = main(prelude, shown, happening, tools(prelude, happening), web(prelude));
   const { begin, settle, fire, describe } = hooks;
 
-  // A run that is over, and how that is told.
+  // The end of a run, and how it is reported.
   class End {
     #finish;
     constructor(code, message, line = 0, column = 0) {
@@ -341,7 +341,7 @@
   const PLACE = /script:(\d+):(\d+)/;
   const thrown = (error) => {
     if (isEnd(error) || isGone(error)) return error;
-    // An allocation that the system refused is a RangeError, and leaves what filled the memory behind.
+    // A refused allocation is a RangeError; what filled the memory is still there.
     if (isRangeError(error) && held() > limits.memory) throw outOfMemory();
     const described = describe(error);
     const place = apply(exec, PLACE, [described[1]]);
@@ -355,18 +355,18 @@
     if (used > peak) peak = used;
     return used;
   };
-  // What is garbage does not count, so it is collected before a run is ended for it.
+  // Garbage does not count, so it is collected before a run is ended for its memory.
   const hasRoom = (bytes) => {
     if (held() + bytes <= limits.memory) return true;
     outside.collect();
     return outside.memory() - base + bytes <= limits.memory;
   };
   const checkMemory = () => { if (!hasRoom(0)) throw outOfMemory(); };
-  // Whatever is refused ends the run there and then: a program that could catch it could go on for ever.
+  // A refusal ends the run at once: a program that could catch it could go on for ever.
   const admit = (bytes) => { if (!hasRoom(bytes)) end(finishOf(outOfMemory())); };
   askFor = meterMemory(admit);
 
-  // As deep as the other interpreter goes, and not deeper.
+  // The same bound as on QuickJS.
   const checkDepth = (text) => {
     let depth = 0;
     let quoted = false;
@@ -490,15 +490,15 @@
     }
   };
 
-  // Compiles what a run will use while nobody waits for it.
+  // Compiles what a run will use, before there is a run.
   const warmUp = () => {
     toJson([{ a: 1, b: ["x", null, true] }, new Map([["k", 1]])], { __proto__: null, maxBytes: 1000, maxDepth: null, depthIsError: false, root: "" });
     describe(new TypeError("warm"));
     random();
-    // What starting left behind would count as the program's room.
+    // Garbage of the start would count as memory of the program.
     outside.collect();
   };
-  // Stays until it is killed: whatever the program left behind does not run.
+  // Waits to be killed: jobs that the program left behind do not run.
   const end = (finish) => {
     try {
       send.done(peak, dropped, finish);
@@ -518,7 +518,7 @@
   if (start === null) return undefined;
   const finish = run(start);
   if (finish === null) return undefined;
-  // Errors that no `await` and no `catch` saw would be lost with the run.
+  // Reports rejections without a handler, which would be lost with the run.
   return (unheard) => {
     for (let at = 0; at < unheard.length && at < MAX_UNHANDLED_REJECTIONS; at++) {
       if (unheard[at].promise !== own) log(STDERR, `unhandled rejection: ${describe(unheard[at].reason)[0]}`);
