@@ -4,7 +4,7 @@
 
 pub(crate) mod jsonc;
 pub(crate) mod toml;
-pub(crate) mod tree;
+pub mod tree;
 pub(crate) mod yaml;
 
 use std::collections::HashSet;

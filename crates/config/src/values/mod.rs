@@ -6,11 +6,9 @@ mod net;
 mod units;
 
 pub use choices::{Engine, Isolation, Method, Mode, TransportKind};
-pub(crate) use names::ToolPath;
-pub use names::{BackendName, FunctionName, Glob};
+pub use names::{BackendName, FunctionName, Glob, ToolPath};
 pub use net::{Allowed, Endpoint, HostName, Origin, Store};
-pub use units::{Bytes, KeyHash, Rate};
-pub(crate) use units::{Millis, Period};
+pub use units::{Bytes, KeyHash, Millis, Period, Rate};
 
 use serde_json::{Value as Json, json};
 

@@ -83,14 +83,11 @@ fn is_taken(name: &str) -> bool {
 
 /// `backend.tool`. Both may contain dots, so it is split only against the list of backends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ToolPath(String);
+pub struct ToolPath(String);
 
 impl ToolPath {
     /// Splits at the longest of `names` that is followed by a dot.
-    pub(crate) fn split<'a>(
-        &self,
-        names: impl IntoIterator<Item = &'a BackendName>,
-    ) -> Option<(&'a BackendName, String)> {
+    pub fn split<'a>(&self, names: impl IntoIterator<Item = &'a BackendName>) -> Option<(&'a BackendName, String)> {
         let fits = names.into_iter().filter_map(|name| {
             let tool = self.0.strip_prefix(name.as_str())?.strip_prefix('.')?;
             (!tool.is_empty()).then_some((name, tool.to_owned()))

@@ -9,14 +9,14 @@ use super::Setting;
 
 /// A duration: `500ms`, `30s`, `5m`, `1h`, `1d`; a bare number is seconds. Never zero, at most 30 days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Period(Duration);
+pub struct Period(Duration);
 
 impl Period {
     /// Maximum duration.
-    const MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+    pub const MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
     /// The duration.
-    pub(crate) fn get(self) -> Duration {
+    pub fn get(self) -> Duration {
         self.0
     }
 
@@ -57,11 +57,11 @@ impl Setting for Period {
 
 /// A duration in a server entry of a client, where a number without a unit means milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Millis {
+pub struct Millis {
     /// The duration.
-    pub(crate) period: Period,
+    pub period: Period,
     /// Whether it is a number without a unit below 1000, which was probably meant as seconds.
-    pub(crate) doubtful: bool,
+    pub doubtful: bool,
 }
 
 impl Setting for Millis {
