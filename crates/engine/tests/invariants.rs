@@ -14,7 +14,7 @@ use toolgate_engine::{CancellationToken, Functions, Request};
 
 /// Everything that the guest may link: what hostile code could hope to reach. A new name needs a reason.
 const GUEST_CLOSURE: &str = "
-    toolgate-guest toolgate-wire
+    toolgate-guest toolgate-json toolgate-wire
     rquickjs rquickjs-core rquickjs-sys allocator-api2 hashbrown foldhash equivalent
     libc rustix linux-raw-sys bitflags errno landlock enumflags2 seccompiler
     serde serde_core serde_json itoa zmij ryu memchr indexmap thiserror
