@@ -1,6 +1,6 @@
 //! The validated configuration: every value parsed, every variable substituted, every reference resolved.
 //!
-//! Built only by [`check`], which reports all problems at once.
+//! Built only by `check`, which reports all problems at once.
 
 mod backends;
 mod checker;
