@@ -2,7 +2,7 @@
 //!
 //! The exit status is the same for both. The kernel counts the processes that its OOM killer ends, and raises the
 //! counter before it sends the signal: a counter of this process's cgroup that rose during the run means that the OOM
-//! killer did it, one that did not rise means that it was somebody else. Where no such counter can be read, the counter
+//! killer did it, one that did not rise means that another process sent the signal. Where no such counter can be read, the counter
 //! of the whole machine can still rule the OOM killer out.
 
 use std::fs::File;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use toolgate_gateway::run::{Door, RunReport, RunRequest};
+use toolgate_gateway::run::{Door, Readiness, RunReport, RunRequest};
 use toolgate_output::OutputSettings;
 use toolgate_wire::{Profile, Report};
 
@@ -72,13 +72,9 @@ fn over_servers(args: &RunArgs, request: RunRequest) -> anyhow::Result<RunReport
     let opened = Opened::with_isolation(&args.servers, args.bounds.isolation_if_asked())?;
     opened.within(async |gateway| {
         let spinner = spinner("starting servers");
-        let catalog = gateway.catalog();
-        let named = |name: &str| {
-            let identifier = catalog.backend(name).map_or(name, |backend| backend.identifier());
-            request.text.contains(name) || request.text.contains(identifier)
-        };
         // A server may take longer to start than a program to run: that time is not the program's.
-        gateway.up(gateway.config().settings.limits.start_timeout, named).await;
+        let within = gateway.config().settings.limits.start_timeout;
+        gateway.wait_for_named(&request.text, &request.caller, Readiness::Ready, within).await;
         spinner.finish_and_clear();
         Ok(run_until_signal(gateway.runner(), request).await)
     })

@@ -57,7 +57,7 @@ impl Idle {
             lost => lost,
         })?;
         let pid = i32::try_from(hello.pid).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or(Lost::Violation("a process id that is none"))?;
+        let pid = pid.ok_or(Lost::Violation("an invalid process id"))?;
         // The worker is a child of this process and was not waited for, so its process id was not reused.
         let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(not_started)?;
         Ok(Ready {

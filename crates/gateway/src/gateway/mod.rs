@@ -180,8 +180,21 @@ impl Gateway {
         let _ = tokio::time::timeout(within, all).await;
     }
 
+    /// Waits until the backends that a program seems to name, and its caller may use, are that far or have failed.
+    pub async fn wait_for_named(&self, text: &str, caller: &CallerScope, until: Readiness, within: Duration) {
+        let catalog = self.catalog();
+        let named = |name: &str| {
+            let identifier = catalog.backend(name).map_or(name, |backend| backend.identifier());
+            caller.backends.permits(name) && (text.contains(name) || text.contains(identifier))
+        };
+        match until {
+            Readiness::Known => self.settled(within, named).await,
+            Readiness::Ready => self.up(within, named).await,
+        }
+    }
+
     /// Waits until every backend that `asked_for` names is up or has failed, at most for `within`.
-    pub async fn up(&self, within: Duration, asked_for: impl Fn(&str) -> bool) {
+    async fn up(&self, within: Duration, asked_for: impl Fn(&str) -> bool) {
         let waiting: Vec<Backend> = self.backends().into_iter().filter(|backend| asked_for(backend.name())).collect();
         let all = async {
             for backend in &waiting {
@@ -259,17 +272,7 @@ impl Environment for Live {
         within: Duration,
     ) -> Waiting<'a> {
         let Some(gateway) = self.0.upgrade() else { return Box::pin(std::future::ready(())) };
-        Box::pin(async move {
-            let catalog = gateway.catalog();
-            let named = |name: &str| {
-                let identifier = catalog.backend(name).map_or(name, |backend| backend.identifier());
-                caller.backends.permits(name) && (text.contains(name) || text.contains(identifier))
-            };
-            match until {
-                Readiness::Known => gateway.settled(within, named).await,
-                Readiness::Ready => gateway.up(within, named).await,
-            }
-        })
+        Box::pin(async move { gateway.wait_for_named(text, caller, until, within).await })
     }
 }
 

@@ -153,7 +153,7 @@ pub(crate) fn execution_id() -> String {
     let mut bytes = [0; 16];
     // Without random numbers a run still has a name, if not one of its own.
     let _ = getrandom::fill(&mut bytes);
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
 fn out_of_range(fault: &LimitFault) -> Failure {

@@ -94,7 +94,7 @@ async fn answers_to_other_ids_and_second_answers_are_ignored() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, counted).await.expect("three answers that nobody waits for");
+    tokio::time::timeout(PATIENCE, counted).await.expect("three replies to no open request");
     assert_eq!(backend.stats().stray_replies, 3);
 }
 
