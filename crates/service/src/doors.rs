@@ -17,7 +17,7 @@ use crate::rpc_sessions::{MemoryStore, RedisStore, SessionStore, Sessions, Syste
 use crate::{Caller, Rules, ServerLimits, Service, ServiceLimits, ServiceParts, Shutdown, serve};
 use toolgate_config::values::{Mode, Store};
 use toolgate_gateway::agent::Agent;
-use toolgate_gateway::gateway::Gateway;
+use toolgate_gateway::runtime::Gateway;
 use toolgate_mcp::server::{HttpOptions, RequestScope, ToolMode};
 
 /// The tool mode of a configured mode.

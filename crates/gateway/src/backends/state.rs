@@ -66,18 +66,18 @@ pub struct BackendEvent {
     /// Which backend.
     pub backend: Arc<str>,
     /// What happened.
-    pub news: BackendNews,
+    pub change: BackendChange,
 }
 
 /// The kinds of news.
 #[derive(Debug, Clone)]
-pub enum BackendNews {
+pub enum BackendChange {
     /// It moved to another state.
     State(BackendState),
     /// Its list of tools is another one than before.
     Tools(Arc<[Tool]>),
     /// What else it lists may be another list than before.
-    Offers(ListKind),
+    Lists(ListKind),
     /// One of its resources that is watched may hold something else than before.
     Updated(String),
 }
@@ -95,6 +95,6 @@ pub struct BackendStats {
     pub restarts: u64,
     /// Output lines that were no message.
     pub garbage: u64,
-    /// Replies that nobody waited for: late, repeated or with an id of its own making.
+    /// Replies that match no open request: late, repeated or with an invented id.
     pub stray_replies: u64,
 }

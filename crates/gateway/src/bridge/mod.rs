@@ -1,6 +1,6 @@
 //! The one way from a program to a tool.
 //!
-//! Whatever wants a tool called, a script, a short cut or a pass-through client, comes through
+//! Whatever wants a tool called, a script, a fast path or a pass-through client, comes through
 //! [`Bridge::call`]: the same look-up, policy, argument check and accounting for all. A tool that
 //! a caller may not use looks to it as if it did not exist.
 //!
@@ -17,8 +17,9 @@ mod scoped_catalog;
 pub mod scripted;
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use serde_json::{Map, Value};
 use toolgate_engine::HostError;
 
@@ -62,12 +63,12 @@ impl Bridge {
 
     /// Puts a provider behind a backend's own name, in place of an earlier one.
     pub fn provide(&self, backend: impl Into<String>, provider: Arc<dyn Provider>) {
-        self.providers.write().unwrap_or_else(PoisonError::into_inner).insert(backend.into(), provider);
+        self.providers.write().insert(backend.into(), provider);
     }
 
     /// Takes the provider away.
     pub fn withdraw(&self, backend: &str) {
-        self.providers.write().unwrap_or_else(PoisonError::into_inner).remove(backend);
+        self.providers.write().remove(backend);
     }
 
     /// Calls a tool, by any spelling of its names.
@@ -101,7 +102,7 @@ impl Bridge {
         if !problems.is_empty() {
             return Err(invalid_arguments(&found.path(), &problems));
         }
-        let provider = self.providers.read().unwrap_or_else(PoisonError::into_inner).get(known.name()).cloned();
+        let provider = self.providers.read().get(known.name()).cloned();
         match provider {
             Some(provider) => Ok((provider, found.tool().name.clone())),
             None => Err(not_ready(known.name(), Some(&found.tool().name), known.state())),

@@ -31,7 +31,7 @@ pub struct RequestContext {
     pub cancel: CancellationToken,
     /// Where the call's progress goes.
     pub progress: Option<mpsc::Sender<Progress>>,
-    /// A number for whoever asks, so that one caller cannot crowd out another.
+    /// The caller's number, so that one caller cannot crowd out another.
     pub caller: u64,
     /// The call's own time; the backend's default when absent.
     pub timeout: Option<Duration>,

@@ -8,7 +8,7 @@ use anyhow::Context;
 use tokio_util::sync::CancellationToken;
 use toolgate_config::{Env, watch};
 use toolgate_gateway::agent::Agent;
-use toolgate_gateway::gateway::{Gateway, engine_builder};
+use toolgate_gateway::runtime::{Gateway, engine_builder};
 use toolgate_mcp::server::ToolMode;
 use toolgate_service::doors;
 use tracing_subscriber::EnvFilter;
