@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value};
@@ -19,6 +19,9 @@ use super::supervisor::supervise;
 use toolgate_catalog::Tool;
 use toolgate_mcp::client::{LinkError, McpSession, StderrTail, ToolName, Watchlist};
 use toolgate_mcp::result::{self as unwrap, Wrapping};
+
+/// The least time between a failed start and the next one that a call asks for.
+const RETRY_PAUSE: Duration = Duration::from_secs(3);
 
 /// A backend that runs for as long as a handle to it exists. Cloning is cheap.
 #[derive(Debug, Clone)]
@@ -41,6 +44,8 @@ pub(crate) struct Shared {
     /// Calls answered since the backend came up.
     pub(crate) served: AtomicU64,
     state: watch::Sender<BackendState>,
+    /// When its start was called failed; none in any other state.
+    failed_at: Mutex<Option<Instant>>,
     session: Mutex<Option<Arc<McpSession>>>,
     toolbox: RwLock<Arc<Toolbox>>,
     pid: AtomicU32,
@@ -72,6 +77,7 @@ impl Backend {
             restarts: AtomicU64::new(0),
             served: AtomicU64::new(0),
             state: watch::channel(BackendState::Starting).0,
+            failed_at: Mutex::default(),
             session: Mutex::default(),
             toolbox: RwLock::default(),
             pid: AtomicU32::new(0),
@@ -132,6 +138,13 @@ impl Backend {
     /// Changes how many calls it works on at the same time, without a restart.
     pub fn resize(&self, max_concurrent_calls: usize) {
         self.shared.queue.resize(max_concurrent_calls);
+    }
+
+    /// Starts it again if its start failed and the last try is some seconds ago: a caller needs it now.
+    pub fn retry_failed_start(&self) {
+        if self.shared.leave_failed() {
+            self.shared.restart.notify_one();
+        }
     }
 
     /// Starts it again now, whatever its state.
@@ -300,8 +313,23 @@ impl Shared {
             differs
         });
         if changed {
+            *self.failed_at.lock() = matches!(state, BackendState::Failed { .. }).then(Instant::now);
             self.notify(BackendChange::State(state));
         }
+    }
+
+    /// Moves from failed to starting; false in any other state, or if it failed only a moment ago.
+    fn leave_failed(&self) -> bool {
+        let mut last = self.failed_at.lock();
+        if !last.is_some_and(|at| at.elapsed() >= RETRY_PAUSE)
+            || !matches!(*self.state.borrow(), BackendState::Failed { .. })
+        {
+            return false;
+        }
+        *last = None;
+        drop(last);
+        self.set_state(BackendState::Starting);
+        true
     }
 
     /// Lets calls through.

@@ -1,10 +1,10 @@
-//! Where a backend is in its life, and the news about it.
+//! The states of a backend, and the events about it.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolgate_catalog::Tool;
+use toolgate_catalog::{BackendState as Known, Tool};
 use toolgate_mcp::client::{ListKind, Ready};
 
 /// Where a backend is in its life.
@@ -38,6 +38,17 @@ impl BackendState {
     /// Whether calls are answered.
     pub fn is_ready(&self) -> bool {
         matches!(self, Self::Ready(_))
+    }
+
+    /// The state as the catalog shows it. `tools_known` tells whether the backend's tools are known from the cache.
+    pub fn in_catalog(&self, tools_known: bool) -> Known {
+        match self {
+            Self::Ready(_) => Known::Ready,
+            Self::Starting | Self::Restarting { .. } if tools_known => Known::Cached,
+            Self::Starting | Self::Restarting { .. } => Known::Starting,
+            Self::Failed { reason, .. } => Known::Failed { reason: reason.clone() },
+            Self::Stopped => Known::Failed { reason: "it was stopped".to_owned() },
+        }
     }
 
     /// Whether waiting a little may be enough.

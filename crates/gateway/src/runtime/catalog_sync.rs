@@ -22,19 +22,6 @@ use toolgate_mcp::client::ListKind;
 use toolgate_mcp::protocol::Era;
 use toolgate_mcp::server::Change;
 
-/// How a backend's life looks in the catalog.
-pub(super) fn shown_state(state: &BackendState, tools_known: bool) -> toolgate_catalog::BackendState {
-    match state {
-        BackendState::Ready(_) => toolgate_catalog::BackendState::Ready,
-        BackendState::Starting | BackendState::Restarting { .. } if tools_known => {
-            toolgate_catalog::BackendState::Cached
-        }
-        BackendState::Starting | BackendState::Restarting { .. } => toolgate_catalog::BackendState::Starting,
-        BackendState::Failed { reason, .. } => toolgate_catalog::BackendState::Failed { reason: reason.clone() },
-        BackendState::Stopped => toolgate_catalog::BackendState::Failed { reason: "it was stopped".to_owned() },
-    }
-}
-
 /// Follows the events of all backends until the gateway ends.
 pub(super) async fn follow_events(
     gateway: Weak<Gateway>,
@@ -181,7 +168,7 @@ impl Gateway {
             return self.show_state(name, state);
         }
         let listing =
-            Listing { name: name.to_owned(), state: shown_state(state, !chosen.is_empty()), tools: chosen, tags };
+            Listing { name: name.to_owned(), state: state.in_catalog(!chosen.is_empty()), tools: chosen, tags };
         self.bridge().catalog_handle().update(|catalog| catalog.with(listing));
         self.tools_changed();
         self.backend_changed(name);
@@ -190,7 +177,7 @@ impl Gateway {
     fn show_state(&self, name: &str, state: &BackendState) {
         let catalog = self.catalog();
         let Some(before) = catalog.backend(name).filter(|before| before.name() == name) else { return };
-        let state = shown_state(state, !before.tools().is_empty());
+        let state = state.in_catalog(!before.tools().is_empty());
         if *before.state() != state {
             self.bridge().catalog_handle().update(|catalog| catalog.with_state(name, state));
             self.backend_changed(name);

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
-use super::catalog_sync::shown_state;
 use crate::backends::Backend;
 use crate::bridge::{McpProvider, Provider, ProviderFuture, RequestContext, not_ready};
 
@@ -32,6 +31,7 @@ impl Provider for WaitUntilReady {
         if self.backend.state().is_ready() {
             return self.inner.call(tool, arguments, asked);
         }
+        self.retry();
         let (backend, inner) = (self.backend.clone(), std::sync::Arc::clone(&self.inner));
         Box::pin(async move {
             let wait_time = wait_time(timeout, asked.deadline);
@@ -40,10 +40,14 @@ impl Provider for WaitUntilReady {
                 up = backend.ready(wait_time) => up.is_ok(),
             };
             if !up {
-                return Err(not_ready(backend.name(), Some(&tool), &shown_state(&backend.state(), true)));
+                return Err(not_ready(backend.name(), Some(&tool), &backend.state().in_catalog(true)));
             }
             inner.call(tool, arguments, asked).await
         })
+    }
+
+    fn retry(&self) {
+        self.backend.retry_failed_start();
     }
 }
 

@@ -1,5 +1,7 @@
 //! Starts, crashes, changes and ends.
 
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -148,6 +150,31 @@ async fn a_backend_that_cannot_start_is_explained_and_the_others_serve() {
     let health: Value = serde_json::from_str(&world.resource("toolgate://health").await).unwrap();
     assert_eq!((&health["status"], &health["backends"]), (&json!("degraded"), &json!({ "failed": 1, "ready": 1 })));
     world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_call_to_a_backend_that_failed_is_an_error_that_a_program_can_handle() {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let script = folder.path().join("server");
+    let late = json!({ "command": script.to_str().unwrap() });
+    let world = World::at(folder, json!({ "late": late, "f": fixture(&[]) }), json!({}));
+    world.gateway.settled(TEST_TIMEOUT, |_| true).await;
+    let code = "const all = await Promise.allSettled([f.echo({ n: 1 }), late['ec' + 'ho']({ n: 2 })]);
+                return all.map(one => one.value ?? [one.reason.name, one.reason.code, one.reason.data.state])";
+    assert_eq!(world.chain(code).await, json!([{ "n": 1 }, ["ToolError", "FAILED_TO_START", "failed"]]));
+
+    // Its program is there now: one of the next calls starts it again.
+    let real = fixture(&[])["args"][0].as_str().unwrap().to_owned();
+    let draft = script.with_extension("draft");
+    std::fs::write(&draft, format!("#!/bin/sh\nexec python3 '{real}'\n")).unwrap();
+    std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::rename(&draft, &script).unwrap();
+    let call = async {
+        while world.chain("return await late['ec' + 'ho']({ n: 3 })").await != json!({ "n": 3 }) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(TEST_TIMEOUT, call).await.expect("a call starts a failed backend again");
 }
 
 #[tokio::test]

@@ -41,6 +41,17 @@
 
   const refuse = (message) => p.Promise.reject(new p.TypeError(message));
 
+  // A name that is no known tool is a function too: its call is a rejected promise with the host's reason (the backend is
+  // not ready, it failed to start, it has no such tool), which `catch` and `Promise.allSettled` can handle. The names that
+  // the language itself reads from any object are left out: with a `then`, `await backend` would never end.
+  const notTools = { __proto__: null };
+  const read = ["toJSON", "prototype", "inspect", "nodeType", "$$typeof", "asymmetricMatch"];
+  for (const names of [read, ...[objectPrototype, p.Promise.prototype, p.prototypeOf(callTool)].map(p.ownKeys)]) {
+    for (const name of names) notTools[name] = true;
+  }
+  const missingTool = (backend, tool) =>
+    notTools[tool] || tool === "" || p.toWellFormed(tool) !== tool ? undefined : toolFunction(backend, tool);
+
   // A backend is a frozen object of its functions. A function is made when its property is first read, since a program uses
   // a few of hundreds; all are made for every other operation, such as listing the keys. The handler of the Proxy is `this`:
   // `named` has the functions by the tools' names, `spelled` by what the program wrote.
@@ -70,7 +81,7 @@
       const known = this.spelled[key];
       if (known !== undefined) return known;
       const tool = native.toolNamed(this.backend, key);
-      return tool === undefined ? undefined : (this.spelled[key] = functionOf(this, tool));
+      return tool === undefined ? missingTool(this.backend, key) : (this.spelled[key] = functionOf(this, tool));
     },
     has: filledFirst(Reflect.has),
     set: filledFirst(Reflect.set),
