@@ -9,6 +9,7 @@
 //! - `guard`: checks code for computation delegation
 //! - `tools`: what the planner may ask about tools; `reach`, `literal`: which tool a call invokes, with which arguments
 //! - `direct`, `query`, `one_call`, `hyphen`: recognise texts that need no engine; `plan` chooses among them
+//! - `functions`: the functions that a program declares
 //! - `preflight`: finds errors in the calls of a program before it runs
 //! - [`suggest`], `facility`, `hints`, `caret`: suggestions for mistyped names, replacements for missing facilities, hints
 //!   after a failure, excerpts of the source
@@ -23,6 +24,7 @@ mod erase;
 mod facility;
 mod fault;
 mod fence;
+mod functions;
 mod guard;
 mod hints;
 mod hyphen;

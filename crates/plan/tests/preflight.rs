@@ -34,8 +34,8 @@ fn an_unknown_tool_is_an_error_with_suggestions() {
         &["error unknown_tool 1:11 Backend `exa` has no tool `web_serch` (Did you mean `web_search`?)"],
     );
     check(
-        "if (x) { await tools.exa['web-search-x']({}) }",
-        &["error unknown_tool 1:26 Backend `exa` has no tool `web-search-x` (Did you mean `web_search`?)"],
+        "if (await tools.exa['web-search-x']({})) {}",
+        &["error unknown_tool 1:21 Backend `exa` has no tool `web-search-x` (Did you mean `web_search`?)"],
     );
     check("return db.zzz({})", &["error unknown_tool 1:11 Backend `db` has no tool `zzz`"]);
 }
@@ -48,6 +48,143 @@ fn what_the_program_may_have_changed_or_asked_for_is_no_error() {
     check("if (exa.mine) return exa.mine()", &["warning unknown_tool 1:26 Backend `exa` has no tool `mine`"]);
     check("if ('mine' in exa) return exa.mine()", &["warning unknown_tool 1:31 Backend `exa` has no tool `mine`"]);
     check("return exa.mine?.()", &["warning unknown_tool 1:12 Backend `exa` has no tool `mine`"]);
+}
+
+/// Programs that may run to their end although the call `@` fails.
+const SURVIVORS: &[&str] = &[
+    // Handled where it happens.
+    "try { await @ } catch { return 'none' }",
+    "try { return await @ } catch (error) { return error.code }",
+    "let found; try { found = await @ } catch (e) { found = [] } return found",
+    "try { const [a, b] = await Promise.all([@, db.find({})]); return a } catch { return null }",
+    "try { try { await @ } finally { await db.find({}) } } catch { return 1 }",
+    "async function find() { try { return await @ } catch { return null } }\nreturn await find()",
+    "try { await @ } finally { return 1 }",
+    "for (;;) { try { await @ } finally { break } }",
+    // Handled by its promise.
+    "return await @.catch(() => null)",
+    "@.catch(() => null)",
+    "return await @.then(r => r, () => null)",
+    "return await @.then(r => r).catch(() => null)",
+    "const r = await @.then(...handlers); return r",
+    "return (await Promise.allSettled([@, db.find({})])).map(one => one.status)",
+    "const results = await Promise.allSettled([1].map(() => @)); return results.length",
+    "return await Promise.any([@, db.find({})])",
+    "return await Promise.race([db.find({}), @])",
+    "const Promise = { all: async () => 1 }; return await Promise.all([@])",
+    "const settle = async (p) => { try { return await p } catch { return null } }; return await settle(@)",
+    "const both = [@, db.find({})]; return (await Promise.allSettled(both)).length",
+    "return await retry(() => @)",
+    // Reached only sometimes.
+    "if (Math.random() > 2) await @; return 1",
+    "if (Math.random() < 2) return 1; await @",
+    "if (a) { if (b) { return 1 } } else { await @ } return 2",
+    "for (const q of []) await @; return 1",
+    "for (let i = 0; i < 0; i++) { await @ }",
+    "while (Math.random() > 2) { await @ }",
+    "do { if (Math.random() < 2) break; await @ } while (true)",
+    "for (const q of [1]) { if (q) return q } return await @",
+    "switch (Math.random()) { case 2: await @ }",
+    "done: { if (Math.random() < 2) break done; await @ } return 1",
+    "const r = Math.random() > 2 ? await @ : null; return r",
+    "const r = Math.random() > 2 && await @; return r",
+    "const r = Math.random() < 2 || await @; return r",
+    "let r = 1; r ??= await @; return r",
+    "return context?.query?.(await @)",
+    "const { r = await @ } = { r: 1 }; return r",
+    "const later = async () => { await @ }; return 1",
+    "async function later() { await @ } return 1",
+    "const main = async () => { if (Math.random() < 2) return 1; await @ }; return await main()",
+    "function* each() { yield @ } for (const one of each()) break; return 1",
+    "class Client { find() { return @ } } return new Client().constructor.name",
+    "[].map(async () => await @); return 1",
+    "return await Promise.all([].map(() => @))",
+    "let run = async () => @; run = async () => 1; return await run()",
+    // What is called may be the program's own.
+    "globalThis.exa = { web_search: async () => 1, nope: async () => 1 }; return await @",
+    "exa = { web_search: async () => 1, nope: async () => 1 }; return await @",
+    "[exa] = [{ web_search: async () => 1, nope: async () => 1 }]; return await @",
+    "({ a: globalThis.exa } = { a: { web_search: async () => 1, nope: async () => 1 } }); return await @",
+    "Object.assign(globalThis, { exa: { web_search: async () => 1, nope: async () => 1 } }); return await @",
+    "const key = 'exa'; globalThis[key] = { web_search: async () => 1, nope: async () => 1 }; return await @",
+    "this.exa = { web_search: async () => 1, nope: async () => 1 }; return await @",
+    "const all = globalThis; all.exa = { web_search: async () => 1, nope: async () => 1 }; return await @",
+    "Promise.all = async () => 1; return await Promise.all([@])",
+    "eval('globalThis.exa = {}'); return await @",
+];
+
+/// Programs that certainly fail when the call `@` does.
+const VICTIMS: &[&str] = &[
+    "@",
+    "await @",
+    "return @",
+    "return await @",
+    "const r = await @; return r",
+    "let r; r = await @; return r",
+    "const { items } = await @; return items",
+    "return (await @).items.length",
+    "console.log(await @)",
+    "return `${await @}`",
+    "return { found: await @ }",
+    "if ((await @).length > 1) { return 1 }",
+    "for (const one of await @) console.log(one)",
+    "for (let i = (await @).n; i > 0; i--) {}",
+    "switch (await @) { default: return 1 }",
+    "{ await @ }",
+    "try { await @ } finally { console.log('end') }",
+    "try { await db.find({}) } catch {} finally { await @ }",
+    "try { await db.find({}) } catch { console.log('no') } return await @",
+    "if (Math.random() > 2) { console.log(1) } await @",
+    "[1].map(x => { return x }); await @",
+    "await @.then(r => r.items)",
+    "return @.finally(() => console.log(1))",
+    "const [a, b] = await Promise.all([db.find({}), @]); return a",
+    "return Promise.all([@])",
+    "return (await @) && 1",
+    "throw new Error(await @)",
+    "return await (async () => { return await @ })()",
+    "(async () => { await @ })()",
+    "async function main() { await @ }\nmain()",
+    "async function main() { await @ }\nreturn await main()",
+    "const main = async () => @; return main()",
+    "async () => { return await @ }",
+    "export default async function main() { return await @ }",
+    "export default async () => @",
+    "const a = await db.find({}); const b = await @; return [a, b]",
+];
+
+#[test]
+fn no_program_is_refused_that_may_survive_the_failure() {
+    for shape in SURVIVORS {
+        for call in ["exa.web_search({})", "exa.nope({})", "tools.exa.nope({})"] {
+            let source = shape.replace('@', call);
+            let found = preflight(&source, &Catalog).expect(&source);
+            assert!(found.errors.is_empty(), "{source}\n{:?}", found.errors);
+        }
+    }
+}
+
+#[test]
+fn a_program_is_refused_that_certainly_fails() {
+    for shape in VICTIMS {
+        for call in ["exa.web_search({})", "exa.nope({})"] {
+            let source = shape.replace('@', call);
+            let found = preflight(&source, &Catalog).expect(&source);
+            assert_eq!(found.errors.len(), 1, "{source}\n{:?}", found.warnings);
+        }
+    }
+    for source in ["const p = exa.nope({}); return await p", "exa.nope({}); return 1"] {
+        assert_eq!(preflight(source, &Catalog).expect(source).errors.len(), 1, "{source}");
+    }
+}
+
+#[test]
+fn nested_functions_are_walked_once() {
+    let source = format!("{}await exa.nope({{}}){}", "return await (async () => { ".repeat(60), " })()".repeat(60));
+    assert_eq!(preflight(&source, &Catalog).expect("a program").errors.len(), 1);
+    let calls: String = (0..2_000).map(|n| format!("async function f{n}() {{ await f{}() }}\n", n + 1)).collect();
+    let source = format!("{calls}async function f2000() {{ await exa.nope({{}}); await f0() }}\nreturn await f0()");
+    assert_eq!(preflight(&source, &Catalog).expect("a program").errors.len(), 1);
 }
 
 #[test]
