@@ -7,7 +7,8 @@
 //! - `fence`, `nesting`, `parse`: from text to a checked syntax tree
 //! - `edit`, `erase`, `compile`: from TypeScript to one JavaScript expression, with a mapping of its positions
 //! - `guard`: checks code for computation delegation
-//! - `tools`: what the planner may ask about tools; `reach`, `literal`: which tool a call invokes, with which arguments
+//! - `tools`: what the planner may ask about tools; `reach`, `literal`, `integers`: which tool a call
+//!   invokes, with which arguments, and which integers lose digits
 //! - `direct`, `query`, `one_call`, `hyphen`: recognise texts that need no engine; `plan` chooses among them
 //! - `functions`: the functions that a program declares
 //! - `preflight`: finds errors in the calls of a program before it runs
@@ -28,6 +29,7 @@ mod functions;
 mod guard;
 mod hints;
 mod hyphen;
+mod integers;
 mod literal;
 mod nesting;
 mod one_call;
@@ -45,7 +47,7 @@ pub use compile::{Form, Program, compile};
 pub use facility::{missing_facility, missing_modules};
 pub use fault::SyntaxFault;
 pub use guard::{Violation, validate_code};
-pub use hints::{FailureFacts, hint_for};
+pub use hints::{FailureFacts, hint_for, hint_for_timeout};
 pub use literal::Arguments;
 pub use plan::{Plan, Script, plan, script};
 pub use preflight::{Finding, FindingCode, PlannedCall, Preflight, preflight, preflight_call};

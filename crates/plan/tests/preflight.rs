@@ -3,7 +3,7 @@
 mod support;
 
 use support::Catalog;
-use toolgate_plan::{Arguments, FailureFacts, Finding, Position, hint_for, preflight};
+use toolgate_plan::{Arguments, FailureFacts, Finding, Position, hint_for, hint_for_timeout, preflight};
 use toolgate_wire::Profile;
 
 fn line(kind: &str, finding: &Finding) -> String {
@@ -34,7 +34,7 @@ fn an_unknown_tool_is_an_error_with_suggestions() {
         &["error unknown_tool 1:11 Backend `exa` has no tool `web_serch` (Did you mean `web_search`?)"],
     );
     check(
-        "if (await tools.exa['web-search-x']({})) {}",
+        "if (await tools.exa['web-search-x']({})) return 1",
         &["error unknown_tool 1:21 Backend `exa` has no tool `web-search-x` (Did you mean `web_search`?)"],
     );
     check("return db.zzz({})", &["error unknown_tool 1:11 Backend `db` has no tool `zzz`"]);
@@ -199,7 +199,7 @@ fn literal_arguments_that_do_not_fit_are_errors() {
             "error invalid_arguments 1:22 exa.web_search: `limit` is not expected",
         ],
     );
-    check("for (const q of qs) await exa.web_search({ query: 'a' })", &[]);
+    check("for (const q of qs) await exa.web_search({ query: 'a' }); return 1", &[]);
 }
 
 #[test]
@@ -280,9 +280,9 @@ fn a_promise_used_as_a_value_is_a_warning() {
 #[test]
 fn a_variable_that_hides_a_backend_is_a_warning() {
     let hidden = "`exa` is a backend, and this variable hides it (Call it `exaResult`.)";
-    check("const exa = await exa.search()", &[&format!("warning shadowed_backend 1:7 {hidden}")]);
+    check("const exa = await exa.search(); return exa", &[&format!("warning shadowed_backend 1:7 {hidden}")]);
     check("return [1].map(exa => exa.id)", &[&format!("warning shadowed_backend 1:16 {hidden}")]);
-    check("try { x() } catch ({ exa }) { exa.nope() }", &[&format!("warning shadowed_backend 1:22 {hidden}")]);
+    check("try { x() } catch ({ exa }) { return exa.nope() }", &[&format!("warning shadowed_backend 1:22 {hidden}")]);
     check(
         "{ let exa = 1 } await exa.nope({})",
         &[
@@ -302,6 +302,96 @@ fn a_misspelt_backend_is_a_warning() {
         &["warning unknown_backend 1:18 There is no backend `exaa` (Did you mean `exa`?)"],
     );
     check("await other.thing({}); Math.max(1)", &[]);
+}
+
+#[test]
+fn a_program_without_a_result_is_a_warning() {
+    let ends_with = |at: &str, name: &str| {
+        format!(
+            "warning no_result {at} The program returns nothing: it ends with the declaration of `{name}` (End it with `return {name}`.)"
+        )
+    };
+    let nothing =
+        |at: &str| format!("warning no_result {at} The program returns nothing (`return` what you want to see.)");
+    check("const info = __getToolInterface('x')", &[&ends_with("1:1", "info")]);
+    check("const a = 1, b = 2; function f() { return 1 }", &[&ends_with("1:1", "b")]);
+    check("console.log(1); let a = 1", &[&ends_with("1:17", "a")]);
+    check("const { a } = x", &[&nothing("1:1")]);
+    check("if (x) { y() }", &[&nothing("1:1")]);
+    check("for (const one of list) { add(one); continue }", &[&nothing("1:1")]);
+    check("if (x) return; y = [1].map(n => { return n }); while (z) {}", &[&nothing("1:48")]);
+    check("async function main() { const a = 1 } main()", &[&ends_with("1:25", "a")]);
+    check(
+        "async function main() { add(1) }\nasync function run() { return main() }\nawait main()",
+        &[&nothing("1:25")],
+    );
+    check("const main = async () => { const a = 1 }; await main()", &[&ends_with("1:28", "a")]);
+    check("(async () => { const a = 1 })()", &[&ends_with("1:16", "a")]);
+    check("async () => { const a = 1 }", &[&ends_with("1:15", "a")]);
+    check("export default async function () { const a = 1 }", &[&ends_with("1:36", "a")]);
+    check("export async function main() { add(1) }", &[&nothing("1:32")]);
+    for source in [
+        "",
+        "// nothing",
+        "type A = 1",
+        "1",
+        "add(1)",
+        "return",
+        "if (x) return 1; const a = 2",
+        "const a = 1; return a",
+        "const a = 1; a",
+        "for (const one of list) console.log(one)",
+        "throw new Error('x')",
+        "async function main() { if (x) return 1 } main()",
+        "const main = async () => 1; main()",
+        "let main = async () => {}; main = async () => 1; main()",
+        "function f() { g() } function g() { f() } return 1",
+        "const f = () => g(); const g = () => f(); f()",
+        "export const main = async () => 1",
+        "export const main = 5",
+        "export default 5",
+    ] {
+        check(source, &[]);
+    }
+}
+
+#[test]
+fn a_loop_that_waits_for_the_clock_is_a_warning() {
+    let still = |at: &str| {
+        format!(
+            "warning busy_wait {at} The clock stands still in synchronous code: this loop sees the same time in every round (Wait with `await sleep(ms)`.)"
+        )
+    };
+    check("const end = Date.now() + 9; while (Date.now() < end); return 1", &[&still("1:29")]);
+    check("do { n++ } while (new Date() < end); return n", &[&still("1:1")]);
+    check("for (const t = Date.now(); Date.now() - t < 9;) {} return 1", &[&still("1:1")]);
+    check("while (true) { if (performance.now() > 9) break } return 1", &[&still("1:1")]);
+    check("const wait = () => { while (Date.now() < end) {} }; return wait()", &[&still("1:22")]);
+    check("while (Date.now() < end) { await sleep(9) } return 1", &[]);
+    check("while (Date.now() < end) { for await (const x of y) z(x) } return 1", &[]);
+    check("for (const x of list) { x.at = Date.now() } return list", &[]);
+    check("while (list.length) { list.pop().at = new Date() } return 1", &[]);
+    check("while (new Date(0) < end) { step() } return 1", &[]);
+    let hint = hint_for_timeout("const end = Date.now() + 9; while (Date.now() < end) {} return 1", &Catalog);
+    assert_eq!(
+        hint.as_deref(),
+        Some(
+            "The clock stands still in synchronous code: this loop sees the same time in every round. Wait with `await sleep(ms)`."
+        )
+    );
+    assert_eq!(hint_for_timeout("for (;;);", &Catalog), None);
+}
+
+#[test]
+fn an_integer_that_loses_digits_is_a_warning() {
+    let rounded = |at: &str, number: &str| {
+        format!(
+            "warning rounded_number {at} `{number}` is rounded: JavaScript's integers are exact up to 2^53 (Write it as a string, or send the call as JSON.)"
+        )
+    };
+    check("return db.find({ id: 9007199254740993 })", &[&rounded("1:22", "9007199254740993")]);
+    check("const id = 0x20000000000001; return db.find({ id })", &[&rounded("1:12", "0x20000000000001")]);
+    check("return db.find({ id: 9007199254740992, other: 9007199254740993n, price: 1e30 })", &[]);
 }
 
 #[test]

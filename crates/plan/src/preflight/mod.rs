@@ -6,14 +6,18 @@
 //! recognised.
 
 mod certainty;
+mod clock;
 mod promises;
+mod result;
 
 use self::certainty::FatalCalls;
 use crate::{
     direct::{self, Unusable},
     erase::shorten,
     fault::SyntaxFault,
+    hints::is_meta_tool,
     hyphen,
+    integers::is_rounded_literal,
     literal::{self, Arguments, argument_start, arguments},
     parse::{Parsed, with_parsed},
     reach::{self, Reached, Target, global_backend},
@@ -94,6 +98,12 @@ pub enum FindingCode {
     MissingAwait,
     /// A variable hides a backend.
     ShadowedBackend,
+    /// The program ends without a result.
+    NoResult,
+    /// A loop waits for the clock, which stands still.
+    BusyWait,
+    /// An integer has more digits than JavaScript's numbers hold.
+    RoundedNumber,
 }
 
 impl FindingCode {
@@ -107,6 +117,9 @@ impl FindingCode {
             Self::NotAwaited => "not_awaited",
             Self::MissingAwait => "missing_await",
             Self::ShadowedBackend => "shadowed_backend",
+            Self::NoResult => "no_result",
+            Self::BusyWait => "busy_wait",
+            Self::RoundedNumber => "rounded_number",
         }
     }
 }
@@ -157,6 +170,7 @@ pub(crate) fn inspect(parsed: &Parsed<'_>, tools: &dyn Tools) -> Preflight {
     inspector.visit_program(parsed.program);
     inspector.find_written_globals();
     inspector.find_shadows();
+    inspector.check_result();
     inspector.finish()
 }
 
@@ -276,10 +290,11 @@ impl<'a> Inspector<'_, 'a> {
 
     /// `exaa.search()`: a global that does not exist, similar to one that does.
     fn check_receiver(&mut self, callee: &Expression<'a>) {
-        let Some((object, _, _)) = reach::member(callee) else { return };
+        let Some((object, property, _)) = reach::member(callee) else { return };
         let Expression::Identifier(id) = object.get_inner_expression() else { return };
         let name = id.name.as_str();
-        if !self.parsed.is_global(id) || reach::is_built_in(name) {
+        // `gatemini.search_tools()` is about the meta-tool; a hint says so after the failure.
+        if !self.parsed.is_global(id) || reach::is_built_in(name) || is_meta_tool(property) {
             return;
         }
         if let Some(suggestion) = self.guess(None, name) {
@@ -433,6 +448,29 @@ impl<'a> Visit<'a> for Inspector<'_, 'a> {
             self.check_looped_promise(&it.right);
         }
         walk::walk_for_of_statement(self, it);
+    }
+
+    fn visit_numeric_literal(&mut self, it: &NumericLiteral<'a>) {
+        if let Some(raw) = it.raw.as_ref().filter(|raw| is_rounded_literal(raw)) {
+            let message = format!("`{}` is rounded: JavaScript's integers are exact up to 2^53", shorten(raw));
+            let advice = "Write it as a string, or send the call as JSON.".to_owned();
+            self.warn(FindingCode::RoundedNumber, it.span.start, message, Some(advice));
+        }
+    }
+
+    fn visit_while_statement(&mut self, it: &WhileStatement<'a>) {
+        self.check_busy_wait(it.span.start, Some(&it.test), &it.body);
+        walk::walk_while_statement(self, it);
+    }
+
+    fn visit_do_while_statement(&mut self, it: &DoWhileStatement<'a>) {
+        self.check_busy_wait(it.span.start, Some(&it.test), &it.body);
+        walk::walk_do_while_statement(self, it);
+    }
+
+    fn visit_for_statement(&mut self, it: &ForStatement<'a>) {
+        self.check_busy_wait(it.span.start, it.test.as_ref(), &it.body);
+        walk::walk_for_statement(self, it);
     }
 
     fn visit_spread_element(&mut self, it: &SpreadElement<'a>) {
