@@ -170,7 +170,7 @@ pub(crate) fn what_must_go_wrong_stops_the_run_before_its_first_call() {
         "failed INVALID_CODE: Backend `shop` has no tool `finds`; nothing was called at Some(\"2:12\"), hint Some(\"Did you mean `find`?\")",
     );
     check(
-        "await shop.note({});\nif (Date.now() < 0) await shop.find({ query: 5 })",
+        "await shop.note({});\nif (await shop.find({ query: 5 })) console.log(1)",
         "failed INVALID_CODE: shop.find: `query` must be a string, got a number; nothing was called at Some(\"2:",
     );
     check(
@@ -197,6 +197,8 @@ pub(crate) fn what_may_go_wrong_is_a_warning() {
     check("const shop = 1; return shop", "`shop` is a backend, and this variable hides it (Call it `shopResult`.)");
     check("if ('nope' in shop) await shop.nope({}); return 1", "Backend `shop` has no tool `nope`");
     check("try { const q = 1; await shop.find({ qury: q }) } catch {} return 1", "`query` is required");
+    check("try { await shop.find({ query: 5 }) } catch {} return 1", "`query` must be a string, got a number");
+    check("if (Date.now() < 0) await shop.find({ query: 5 }); return 1", "`query` must be a string, got a number");
     check("try { await shopp.find({}) } catch {} return 1", "`shopp` is not defined (Did you mean `shop`?)");
 }
 
