@@ -142,6 +142,8 @@ fn error_name(code: Code) -> &'static str {
     match code {
         Code::Timeout => "TimeoutError",
         Code::Syntax | Code::InvalidCode | Code::InvalidData => "ValidationError",
-        Code::Memory | Code::Runtime | Code::OutputTooLarge | Code::Unavailable | Code::Aborted => "VMError",
+        Code::Memory | Code::Runtime | Code::OutputTooLarge | Code::Unavailable | Code::Aborted | Code::Diverged => {
+            "VMError"
+        }
     }
 }
