@@ -12,9 +12,9 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::Service;
+use super::HttpService;
 use super::refusal::Refusal;
-use super::service::Rules;
+use super::service::AdmissionRules;
 
 const PREFLIGHT_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 const PREFLIGHT_HEADERS: HeaderValue = HeaderValue::from_static(
@@ -23,7 +23,7 @@ const PREFLIGHT_HEADERS: HeaderValue = HeaderValue::from_static(
 const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static("retry-after, mcp-session-id");
 
 /// Middleware: admits a request by its peer address, `Host` and `Origin`, and adds the CORS headers.
-pub(super) async fn check_peer_and_host(State(service): State<Service>, request: Request, next: Next) -> Response {
+pub(super) async fn check_peer_and_host(State(service): State<HttpService>, request: Request, next: Next) -> Response {
     let rules = service.rules();
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
     let origin = match accepted_origin(&rules, peer, &request) {
@@ -53,7 +53,7 @@ fn preflight() -> Response {
 }
 
 /// Middleware: admits a request by its key, as often as the key's rate allows, and adds the [`Caller`](crate::Caller) to it.
-pub(super) async fn check_key(State(service): State<Service>, mut request: Request, next: Next) -> Response {
+pub(super) async fn check_key(State(service): State<HttpService>, mut request: Request, next: Next) -> Response {
     let caller = match service.rules().keys.holder(request.headers()) {
         Ok(caller) => caller,
         Err(refusal) => return refusal.into_response(),
@@ -66,7 +66,11 @@ pub(super) async fn check_key(State(service): State<Service>, mut request: Reque
 }
 
 /// The accepted `Origin` of the request; none if it has no `Origin` header.
-fn accepted_origin(rules: &Rules, peer: Option<IpAddr>, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
+fn accepted_origin(
+    rules: &AdmissionRules,
+    peer: Option<IpAddr>,
+    request: &Request,
+) -> Result<Option<HeaderValue>, Refusal> {
     // Treat a request without a peer address as remote.
     let is_local = peer.is_some_and(|ip| ip.to_canonical().is_loopback());
     if rules.keys.is_empty() && !is_local {
@@ -82,7 +86,7 @@ mod tests {
 
     fn check(peer: &str, host: &str, origin: Option<&str>, expected: &str) {
         let host_guard = HostGuard::new(["tools.example".to_owned()], ["https://app.example".to_owned()]);
-        let rules = Rules { host_guard, ..Rules::default() };
+        let rules = AdmissionRules { host_guard, ..AdmissionRules::default() };
         let mut request = Request::builder().header(header::HOST, host);
         if let Some(origin) = origin {
             request = request.header(header::ORIGIN, origin);

@@ -13,8 +13,8 @@ use tokio::net::TcpListener;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use crate::rpc_sessions::{MemoryStore, RedisStore, SessionStore, Sessions, SystemClock};
-use crate::{Caller, Rules, ServerLimits, Service, ServiceLimits, ServiceParts, Shutdown, serve};
+use crate::rpc_sessions::{MemoryStore, RedisStore, RpcSessions, SessionStore, SystemClock};
+use crate::{AdmissionRules, Caller, HttpService, ServerLimits, ServiceLimits, ServiceParts, Shutdown, serve};
 use toolgate_config::values::{Mode, Store};
 use toolgate_gateway::agent::Agent;
 use toolgate_gateway::gateway::Gateway;
@@ -41,10 +41,10 @@ pub async fn http(agent: &Agent, mode: ToolMode, listener: TcpListener, shutdown
     let gateway = agent.gateway();
     let settings = gateway.config().settings.clone();
     let shutdown = Shutdown { begin: shutdown, ..Shutdown::default() };
-    let service = Service::new(ServiceParts {
+    let service = HttpService::new(ServiceParts {
         runner: gateway.runner().clone(),
         sessions: Arc::new(sessions(&settings.store).await?),
-        rules: Rules::new(settings.http.clone()),
+        rules: AdmissionRules::new(settings.http.clone()),
         shutdown: shutdown.clone(),
         limits: ServiceLimits::default(),
         public_url: None,
@@ -61,7 +61,7 @@ pub async fn http(agent: &Agent, mode: ToolMode, listener: TcpListener, shutdown
 }
 
 /// The MCP endpoint behind the service's admission, which has checked host, origin, key and rate.
-fn mcp_router(agent: &Agent, mode: ToolMode, service: &Service, shutdown: &Shutdown) -> Router {
+fn mcp_router(agent: &Agent, mode: ToolMode, service: &HttpService, shutdown: &Shutdown) -> Router {
     let options = HttpOptions {
         scope: RequestScope { mode, ..RequestScope::default() },
         host_guard: None,
@@ -86,23 +86,23 @@ fn extension(scope: RequestScope) -> axum::http::Extensions {
 }
 
 /// Replaces the service's rules when the configuration changes.
-async fn follow_rules(gateway: Arc<Gateway>, service: Service) {
+async fn follow_rules(gateway: Arc<Gateway>, service: HttpService) {
     let mut changes = gateway.changes();
     let mut known = gateway.config();
     while !matches!(changes.recv().await, Err(RecvError::Closed)) {
         let now = gateway.config();
         if !Arc::ptr_eq(&known, &now) {
-            service.change(Rules::new(now.settings.http.clone()));
+            service.change(AdmissionRules::new(now.settings.http.clone()));
             known = now;
         }
     }
 }
 
-async fn sessions(store: &Store) -> io::Result<Sessions> {
+async fn sessions(store: &Store) -> io::Result<RpcSessions> {
     let clock = Arc::new(SystemClock);
     let store: Arc<dyn SessionStore> = match store {
         Store::Memory => Arc::new(MemoryStore::new(clock.clone())),
         Store::Redis(url) => Arc::new(RedisStore::open(url.as_str()).await.map_err(io::Error::other)?),
     };
-    Ok(Sessions::new(store, clock))
+    Ok(RpcSessions::new(store, clock))
 }

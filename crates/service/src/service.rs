@@ -19,8 +19,8 @@ use url::Url;
 use super::body::{BodyLimits, Budget};
 use super::caller::{Keys, Rates};
 use super::refusal::{Refusal, Shown};
-use super::{admission, rpc, run, status, websocket};
-use crate::rpc_sessions::{Sessions, StoreError};
+use super::{admission, results, rpc, run, status, websocket};
+use crate::rpc_sessions::{RpcSessions, StoreError};
 use toolgate_config::checked::Http;
 use toolgate_gateway::run::Runner;
 use toolgate_mcp::server::HostGuard;
@@ -69,18 +69,18 @@ impl Default for ServiceLimits {
 
 /// The configured rules for admission; they may change while the service runs.
 #[derive(Debug, Default)]
-pub struct Rules {
+pub struct AdmissionRules {
     pub(super) keys: Keys,
     pub(super) host_guard: HostGuard,
 }
 
-impl Rules {
+impl AdmissionRules {
     /// The rules of a configuration.
     pub fn new(http: Http) -> Self {
         let Http { keys, allowed_origins, allowed_hosts, .. } = http;
         let hosts = allowed_hosts.iter().map(ToString::to_string);
         let origins = allowed_origins.iter().map(|origin| origin.as_str().to_owned());
-        Rules { keys: Keys::new(keys), host_guard: HostGuard::new(hosts, origins) }
+        AdmissionRules { keys: Keys::new(keys), host_guard: HostGuard::new(hosts, origins) }
     }
 }
 
@@ -89,9 +89,9 @@ pub struct ServiceParts {
     /// Runs the programs.
     pub runner: Runner,
     /// The sessions of the RPC bridge.
-    pub sessions: Arc<Sessions>,
+    pub sessions: Arc<RpcSessions>,
     /// The rules for admission.
-    pub rules: Rules,
+    pub rules: AdmissionRules,
     /// How the service is stopped.
     pub shutdown: Shutdown,
     /// Its limits.
@@ -102,12 +102,12 @@ pub struct ServiceParts {
 
 /// The HTTP service. Cheap to clone.
 #[derive(Clone)]
-pub struct Service(Arc<Inner>);
+pub struct HttpService(Arc<Inner>);
 
 struct Inner {
     runner: Runner,
-    sessions: Arc<Sessions>,
-    rules: RwLock<Arc<Rules>>,
+    sessions: Arc<RpcSessions>,
+    rules: RwLock<Arc<AdmissionRules>>,
     rates: Rates,
     shutdown: Shutdown,
     limits: ServiceLimits,
@@ -117,13 +117,13 @@ struct Inner {
     health: status::Health,
 }
 
-impl Service {
+impl HttpService {
     /// A service of these parts.
     pub fn new(parts: ServiceParts) -> Self {
         let ServiceParts { runner, sessions, rules, shutdown, limits, public_url } = parts;
         let budget = Budget::new(limits.memory);
         let websockets = Arc::new(Semaphore::new(limits.sockets));
-        Service(Arc::new(Inner {
+        HttpService(Arc::new(Inner {
             runner,
             sessions,
             rules: RwLock::new(Arc::new(rules)),
@@ -143,12 +143,14 @@ impl Service {
             .route("/v1/run", post(run::run))
             .route("/v1/compute", post(run::compute))
             .route("/v1/run/ws", get(websocket::upgrade))
+            .route("/v1/results/{id}", get(results::read))
             .route("/v1/functions", get(status::functions))
             .route("/v1/openapi.json", get(status::openapi))
             .route("/v1/sessions", post(rpc::open))
             .route("/v1/sessions/{id}", delete(rpc::revoke))
             .route_layer(from_fn_with_state(self.clone(), admission::check_key));
         Router::new()
+            .route("/", get(status::index))
             .route("/healthz", get(status::healthz))
             .route("/readyz", get(status::readyz))
             .route("/rpc/{executionId}/{fnName}", post(rpc::call))
@@ -169,7 +171,7 @@ impl Service {
     }
 
     /// Replaces the rules, from the next request on.
-    pub fn change(&self, rules: Rules) {
+    pub fn change(&self, rules: AdmissionRules) {
         *self.0.rules.write() = Arc::new(rules);
     }
 
@@ -178,7 +180,7 @@ impl Service {
         self.0.sessions.close().await
     }
 
-    pub(super) fn rules(&self) -> Arc<Rules> {
+    pub(super) fn rules(&self) -> Arc<AdmissionRules> {
         self.0.rules.read().clone()
     }
 
@@ -190,7 +192,7 @@ impl Service {
         &self.0.runner
     }
 
-    pub(super) fn sessions(&self) -> &Sessions {
+    pub(super) fn sessions(&self) -> &RpcSessions {
         &self.0.sessions
     }
 

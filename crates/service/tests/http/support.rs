@@ -16,8 +16,10 @@ use toolgate_functions::{HostFunction, Registry};
 use toolgate_gateway::bridge::{Bridge, scripted::Script};
 use toolgate_gateway::run::{FixedEnvironment, Runner};
 use toolgate_output::results::{ResultLimits, ResultStore};
-use toolgate_service::rpc_sessions::{MemoryStore, Sessions, SystemClock};
-use toolgate_service::{Rules, ServerLimits, Service, ServiceLimits, ServiceParts, Shutdown, listen, serve};
+use toolgate_service::rpc_sessions::{MemoryStore, RpcSessions, SystemClock};
+use toolgate_service::{
+    AdmissionRules, HttpService, ServerLimits, ServiceLimits, ServiceParts, Shutdown, listen, serve,
+};
 
 /// What a test may want different.
 pub(crate) struct Setup {
@@ -25,7 +27,7 @@ pub(crate) struct Setup {
     pub(crate) http: Http,
     pub(crate) profiles: Profiles,
     pub(crate) functions: Registry,
-    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) sessions: Arc<RpcSessions>,
     pub(crate) service: ServiceLimits,
     pub(crate) server: ServerLimits,
 }
@@ -37,7 +39,10 @@ impl Default for Setup {
             http: http(vec![]),
             profiles: Profiles::default(),
             functions: [add(), fail()].into_iter().collect(),
-            sessions: Arc::new(Sessions::new(Arc::new(MemoryStore::new(Arc::new(SystemClock))), Arc::new(SystemClock))),
+            sessions: Arc::new(RpcSessions::new(
+                Arc::new(MemoryStore::new(Arc::new(SystemClock))),
+                Arc::new(SystemClock),
+            )),
             service: ServiceLimits::default(),
             server: ServerLimits::default(),
         }
@@ -119,7 +124,7 @@ pub(crate) fn hold() -> Hold {
 /// A server of a test's own.
 pub(crate) struct Server {
     pub(crate) at: SocketAddr,
-    pub(crate) service: Service,
+    pub(crate) service: HttpService,
     pub(crate) shutdown: Shutdown,
     pub(crate) served: JoinHandle<std::io::Result<()>>,
 }
@@ -144,10 +149,10 @@ pub(crate) async fn start(setup: Setup) -> Server {
         snippet,
         results: Some(ResultStore::new(ResultLimits::default())),
     };
-    let service = Service::new(ServiceParts {
+    let service = HttpService::new(ServiceParts {
         runner: Runner::new(setup.engine.build().expect("an engine"), Arc::new(bridge), Arc::new(environment)),
         sessions: setup.sessions,
-        rules: Rules::new(setup.http),
+        rules: AdmissionRules::new(setup.http),
         shutdown: shutdown.clone(),
         limits: setup.service,
         public_url: None,

@@ -5,20 +5,20 @@ use crate::support::{Ask, Server, Setup, globs, http, key, rate, start};
 use serde_json::json;
 use toolgate_config::checked::Http;
 use toolgate_config::values::{HostName, Origin, Setting};
-use toolgate_service::Rules;
+use toolgate_service::AdmissionRules;
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
-        with_keys_nobody_is_let_in_without_one,
+        with_keys_a_request_without_a_key_is_refused,
         health_needs_no_key,
-        a_key_opens_its_functions_and_no_others,
-        a_key_opens_its_backends_and_no_others,
-        a_rate_that_is_used_up_says_when_to_come_back,
-        a_host_that_could_be_rebound_is_refused,
-        a_page_from_elsewhere_is_refused,
-        a_listed_page_is_answered_in_its_language,
-        changed_rules_hold_from_the_next_request_on,
-        another_door_stands_behind_the_same_guard,
+        a_key_grants_its_functions_and_no_others,
+        a_key_grants_its_backends_and_no_others,
+        an_exceeded_rate_has_retry_after,
+        a_foreign_host_name_is_refused,
+        a_foreign_origin_is_refused,
+        an_allowed_origin_gets_cors_headers,
+        changed_rules_apply_to_the_next_request,
+        another_router_has_the_same_admission,
     ]
 }
 
@@ -34,7 +34,7 @@ fn run(server: &Server, code: &str) -> Ask {
     server.ask("POST", "/v1/run").json(&json!({ "code": code }).to_string())
 }
 
-async fn with_keys_nobody_is_let_in_without_one() {
+async fn with_keys_a_request_without_a_key_is_refused() {
     let server = start(with_keys()).await;
     let bare = run(&server, "return 1").send().await;
     assert_eq!((bare.refusal().as_str(), bare.header("www-authenticate")), ("401 UNAUTHORIZED", Some("Bearer")));
@@ -61,7 +61,7 @@ async fn health_needs_no_key() {
     assert_eq!(server.get("/readyz").await.status, 200);
 }
 
-async fn a_key_opens_its_functions_and_no_others() {
+async fn a_key_grants_its_functions_and_no_others() {
     let server = start(with_keys()).await;
     let report = run(&server, "return [typeof add, typeof fail]").bearer("few-key").send().await.json();
     assert_eq!(report["result"], json!(["function", "undefined"]), "{report}");
@@ -76,7 +76,7 @@ async fn a_key_opens_its_functions_and_no_others() {
     assert_eq!(list["functions"].as_array().map(Vec::len), Some(1));
 }
 
-async fn a_key_opens_its_backends_and_no_others() {
+async fn a_key_grants_its_backends_and_no_others() {
     let server = start(with_keys()).await;
     let code = "return shop.find({what: 'tea'})";
     let granted = run(&server, code).bearer("few-key").send().await.json();
@@ -86,7 +86,7 @@ async fn a_key_opens_its_backends_and_no_others() {
     assert_eq!(other["code"], json!("RUNTIME"), "{other}");
 }
 
-async fn a_rate_that_is_used_up_says_when_to_come_back() {
+async fn an_exceeded_rate_has_retry_after() {
     let server = start(with_keys()).await;
     assert_eq!(run(&server, "return 1").bearer("rare-key").send().await.status, 200);
     let again = run(&server, "return 1").bearer("rare-key").send().await;
@@ -96,7 +96,7 @@ async fn a_rate_that_is_used_up_says_when_to_come_back() {
     assert_eq!(run(&server, "return 1").bearer("all-key").send().await.status, 200);
 }
 
-async fn a_host_that_could_be_rebound_is_refused() {
+async fn a_foreign_host_name_is_refused() {
     let server = start(Setup::default()).await;
     let check = async |host: &str, expected: u16| {
         let answer = server.ask("GET", "/healthz").header("Host", host).send().await;
@@ -111,7 +111,7 @@ async fn a_host_that_could_be_rebound_is_refused() {
     assert_eq!(two.status, 400, "{two:?}");
 }
 
-async fn a_page_from_elsewhere_is_refused() {
+async fn a_foreign_origin_is_refused() {
     let server = start(Setup::default()).await;
     for origin in ["https://evil.example", "null", "http://localhost:1"] {
         let answer = run(&server, "return 1").header("Origin", origin).send().await;
@@ -122,7 +122,7 @@ async fn a_page_from_elsewhere_is_refused() {
     assert_eq!(run(&server, "return 1").header("Origin", &own).send().await.status, 200);
 }
 
-async fn a_listed_page_is_answered_in_its_language() {
+async fn an_allowed_origin_gets_cors_headers() {
     let page = "https://app.example";
     let http = Http {
         allowed_origins: vec![Origin::parse(page).expect("an origin")],
@@ -137,16 +137,16 @@ async fn a_listed_page_is_answered_in_its_language() {
     assert_eq!((asked.status, asked.header("access-control-allow-methods")), (204, Some("GET, POST, DELETE")));
 }
 
-async fn changed_rules_hold_from_the_next_request_on() {
+async fn changed_rules_apply_to_the_next_request() {
     let server = start(Setup::default()).await;
     assert_eq!(run(&server, "return 1").send().await.status, 200);
-    server.service.change(Rules::new(http(vec![key("all")])));
+    server.service.change(AdmissionRules::new(http(vec![key("all")])));
     assert_eq!(run(&server, "return 1").send().await.status, 401);
     let report = run(&server, "return typeof add").bearer("all-key").send().await.json();
     assert_eq!(report["result"], json!("function"));
 }
 
-async fn another_door_stands_behind_the_same_guard() {
+async fn another_router_has_the_same_admission() {
     use axum::extract::{ConnectInfo, Extension};
     use axum::routing::get;
     use std::net::SocketAddr;
