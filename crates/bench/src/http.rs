@@ -11,6 +11,7 @@ use std::time::Instant;
 use tokio::runtime::Runtime;
 use toolgate_catalog::CatalogHandle;
 use toolgate_config::checked::Http;
+use toolgate_config::values::HttpAuth;
 use toolgate_engine::Engine;
 use toolgate_gateway::bridge::Bridge;
 use toolgate_gateway::run::{FixedEnvironment, Runner};
@@ -71,7 +72,7 @@ impl Served {
         let at = {
             let _inside = runtime.enter();
             let clock = Arc::new(SystemClock);
-            let http = Http { bind: None, keys: vec![], allowed_origins: vec![], allowed_hosts: vec![] };
+            let http = Http { auth: HttpAuth::None, ..Http::default() };
             let service = HttpService::new(ServiceParts {
                 runner: Runner::new(
                     Engine::new()?,
@@ -79,7 +80,7 @@ impl Served {
                     Arc::new(FixedEnvironment::default()),
                 ),
                 sessions: Arc::new(RpcSessions::new(Arc::new(MemoryStore::new(clock.clone())), clock)),
-                rules: AdmissionRules::new(http),
+                rules: AdmissionRules::new(http, None),
                 shutdown: shutdown.clone(),
                 limits: ServiceLimits::default(),
                 public_url: None,

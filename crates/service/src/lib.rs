@@ -19,7 +19,7 @@
 //! - `service`: [`HttpService`], its routes and limits; [`Shutdown`]: how it is stopped
 //! - [`doors`]: MCP over stdio, and MCP beside the HTTP service on one listener
 //! - `server`: [`listen`] and [`serve`]: connections, slow clients, graceful shutdown
-//! - `admission`, `caller`: who may send requests; `refusal`: every error response
+//! - `admission`, `caller`, `local_token`, `failed_keys`: who may send requests; `refusal`: every error response
 //! - `body`, `messages`, `limits`: requests and replies
 //! - `run`, `results`, `rpc`, `websocket`, `status`, `openapi`: the endpoints; [`rpc_sessions`]: sessions of the RPC bridge and their stores
 //!
@@ -31,7 +31,9 @@ mod admission;
 mod body;
 mod caller;
 pub mod doors;
+mod failed_keys;
 mod limits;
+mod local_token;
 mod messages;
 mod openapi;
 mod refusal;
@@ -45,5 +47,6 @@ mod status;
 mod websocket;
 
 pub use caller::Caller;
-pub use server::{ServerLimits, listen, serve};
+pub use local_token::{LocalToken, LocalTokenError};
+pub use server::{Listener, ServerLimits, UnixSocket, listen, listen_unix, serve};
 pub use service::{AdmissionRules, HttpService, ServiceLimits, ServiceParts, Shutdown};

@@ -19,10 +19,10 @@ use toolgate_wire::{LimitRequest, Profile};
 const DEFINITIONS: &str = "/components/schemas";
 const MB: u64 = toolgate_wire::limits::MB;
 
-/// The document for one caller.
-pub(super) fn document(runner: &Runner, caller: &Caller) -> Value {
+/// The document for one caller, which needs a key or token or not.
+pub(super) fn document(runner: &Runner, caller: &Caller, keyed: bool) -> Value {
     let mut schemas = Schemas::new();
-    let paths = paths(&mut schemas, caller);
+    let paths = paths(&mut schemas, keyed);
     let mut components = schemas.finish();
     narrow(&mut components, runner, caller);
     json!({
@@ -36,7 +36,7 @@ pub(super) fn document(runner: &Runner, caller: &Caller) -> Value {
         "components": {
             "schemas": components,
             "securitySchemes": {
-                "key": {"type": "http", "scheme": "bearer", "description": "An API key of toolgate.http.keys."},
+                "key": {"type": "http", "scheme": "bearer", "description": "An API key of toolgate.http.keys, or the token of toolgate.http.token_file."},
                 "session": {"type": "http", "scheme": "bearer", "description": "The token of a session."},
             },
         },
@@ -80,11 +80,8 @@ const READS_A_BODY: &[u16] = &[400, 408, 413, 415, 429, 503];
 const KEYED: &[u16] = &[401, 429];
 const ANYWHERE: &[u16] = &[400, 403, 500];
 
-fn paths(schemas: &mut Schemas, caller: &Caller) -> Value {
-    let key = match caller {
-        Caller::Local => json!([]),
-        Caller::Key(_) => json!([{"key": []}]),
-    };
+fn paths(schemas: &mut Schemas, keyed: bool) -> Value {
+    let key = if keyed { json!([{"key": []}]) } else { json!([]) };
     let run = {
         let ok = schemas.writes::<RunReply>("How the run ended; code that failed has `ok: false`.");
         let body = schemas.reads::<RunBody>();
@@ -278,7 +275,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_document_matches_its_snapshot() {
-        let mut document = document(&runner(), &Caller::Local);
+        let mut document = document(&runner(), &Caller::Local, false);
         document["info"]["version"] = json!("…");
         insta::assert_json_snapshot!(document);
     }

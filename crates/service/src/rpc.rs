@@ -13,6 +13,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use super::admission::Peer;
 use super::body;
 use super::caller::bearer;
 use super::messages::{RpcReply, RpcRequest, SessionReply, SessionRequest};
@@ -68,6 +69,7 @@ pub(super) async fn revoke(
 
 pub(super) async fn call(
     State(service): State<HttpService>,
+    peer: Peer,
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
     headers: HeaderMap,
     body: Body,
@@ -76,7 +78,12 @@ pub(super) async fn call(
     let Path((id, function)) = path.map_err(|_| Refusal::Unauthorised)?;
     let token = bearer(&headers).unwrap_or_default();
     let started = Instant::now();
-    let (mut grant, mut caller) = authorise(&service, &id, token, &function).await?;
+    service.failed_keys().wait(peer.address()).await?;
+    let authorised = authorise(&service, &id, token, &function).await;
+    if authorised.as_ref().is_err_and(|refusal| *refusal == Refusal::Unauthorised) {
+        service.failed_keys().record(peer.address());
+    }
+    let (mut grant, mut caller) = authorised?;
     service.rates().take(&caller, started)?;
     let (text, _share) = body::read(&headers, body, service.rpc_limits(), service.budget()).await?;
     if started.elapsed() > REAUTHORISE_AFTER {

@@ -16,12 +16,15 @@ use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use url::Url;
 
+use super::admission::Peer;
 use super::body::{BodyLimits, Budget};
 use super::caller::{Keys, Rates};
+use super::failed_keys::FailedKeys;
 use super::refusal::{Refusal, Shown};
-use super::{admission, results, rpc, run, status, websocket};
+use super::{Caller, LocalToken, admission, results, rpc, run, status, websocket};
 use crate::rpc_sessions::{RpcSessions, StoreError};
 use toolgate_config::checked::Http;
+use toolgate_config::values::HttpAuth;
 use toolgate_gateway::run::Runner;
 use toolgate_mcp::server::HostGuard;
 
@@ -71,16 +74,53 @@ impl Default for ServiceLimits {
 #[derive(Debug, Default)]
 pub struct AdmissionRules {
     pub(super) keys: Keys,
+    pub(super) local: LocalAccess,
     pub(super) host_guard: HostGuard,
 }
 
+/// What clients on this machine must present where there are no keys.
+#[derive(Debug, Default)]
+pub(super) enum LocalAccess {
+    /// The token of a file that only this user can read.
+    Token(LocalToken),
+    /// Nothing.
+    Open,
+    /// A token, but there is none: nobody is admitted.
+    #[default]
+    Closed,
+}
+
 impl AdmissionRules {
-    /// The rules of a configuration.
-    pub fn new(http: Http) -> Self {
-        let Http { keys, allowed_origins, allowed_hosts, .. } = http;
+    /// The rules of a configuration, with the token of this user. Without keys and token nobody is admitted, unless the
+    /// configuration asks for no token.
+    pub fn new(http: Http, token: Option<LocalToken>) -> Self {
+        let Http { keys, auth, allowed_origins, allowed_hosts, .. } = http;
         let hosts = allowed_hosts.iter().map(ToString::to_string);
         let origins = allowed_origins.iter().map(|origin| origin.as_str().to_owned());
-        AdmissionRules { keys: Keys::new(keys), host_guard: HostGuard::new(hosts, origins) }
+        let local = match (auth, token) {
+            (HttpAuth::None, _) => LocalAccess::Open,
+            (HttpAuth::Token, Some(token)) => LocalAccess::Token(token),
+            (HttpAuth::Token, None) => LocalAccess::Closed,
+        };
+        AdmissionRules { keys: Keys::new(keys), local, host_guard: HostGuard::new(hosts, origins) }
+    }
+
+    /// Whether a request from there needs a key or a token.
+    pub(super) fn requires_credentials(&self, peer: Peer) -> bool {
+        let is_open = peer == Peer::UnixSocket || matches!(self.local, LocalAccess::Open);
+        !(self.keys.is_empty() && is_open)
+    }
+
+    /// The caller with this key, or with this token if there are no keys.
+    pub(super) fn caller(&self, presented: &str) -> Option<Caller> {
+        if !self.keys.is_empty() {
+            return self.keys.holder(presented);
+        }
+        match &self.local {
+            LocalAccess::Token(token) => token.matches(presented).then_some(Caller::Local),
+            LocalAccess::Open => Some(Caller::Local),
+            LocalAccess::Closed => None,
+        }
     }
 }
 
@@ -109,6 +149,7 @@ struct Inner {
     sessions: Arc<RpcSessions>,
     rules: RwLock<Arc<AdmissionRules>>,
     rates: Rates,
+    failed_keys: FailedKeys,
     shutdown: Shutdown,
     limits: ServiceLimits,
     budget: Budget,
@@ -128,6 +169,7 @@ impl HttpService {
             sessions,
             rules: RwLock::new(Arc::new(rules)),
             rates: Rates::default(),
+            failed_keys: FailedKeys::default(),
             shutdown,
             limits,
             budget,
@@ -186,6 +228,10 @@ impl HttpService {
 
     pub(super) fn rates(&self) -> &Rates {
         &self.0.rates
+    }
+
+    pub(super) fn failed_keys(&self) -> &FailedKeys {
+        &self.0.failed_keys
     }
 
     pub(super) fn runner(&self) -> &Runner {

@@ -11,6 +11,7 @@ use tokio::sync::Mutex;
 use toolgate_engine::ComputeOptions;
 use toolgate_wire::LimitRequest;
 
+use super::admission::Peer;
 use super::messages::{HealthReply, IndexReply, ReadyReply};
 use super::refusal::Refusal;
 use super::{Caller, HttpService, openapi};
@@ -26,8 +27,13 @@ pub(super) async fn functions(State(service): State<HttpService>, Extension(call
     Json(docs::as_json(&service.runner().functions(&caller.scope())))
 }
 
-pub(super) async fn openapi(State(service): State<HttpService>, Extension(caller): Extension<Caller>) -> Json<Value> {
-    Json(openapi::document(service.runner(), &caller))
+pub(super) async fn openapi(
+    State(service): State<HttpService>,
+    Extension(caller): Extension<Caller>,
+    peer: Peer,
+) -> Json<Value> {
+    let keyed = service.rules().requires_credentials(peer);
+    Json(openapi::document(service.runner(), &caller, keyed))
 }
 
 /// Where to read on, for a person or a program that found only the address.

@@ -50,7 +50,7 @@ pub struct Token(String);
 
 impl Token {
     /// A new random one.
-    pub(super) fn random() -> Result<Self, StoreError> {
+    pub(crate) fn random() -> Result<Self, StoreError> {
         random_hex().map(Self)
     }
 

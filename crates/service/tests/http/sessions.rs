@@ -156,9 +156,9 @@ async fn a_session_ends_with_the_key_that_opened_it() {
     assert_eq!(foreign.refusal(), "404 NOT_FOUND");
     let body = r#"{"args": [1, 2]}"#;
     assert_eq!(call(&server, &session, "add", body).await.status, 200);
-    server.service.change(AdmissionRules::new(http(vec![key("two")])));
+    server.service.change(AdmissionRules::new(http(vec![key("two")]), None));
     assert_eq!(call(&server, &session, "add", body).await.refusal(), "401 UNAUTHORIZED");
-    server.service.change(AdmissionRules::new(http(vec![])));
+    server.service.change(AdmissionRules::new(http(vec![]), None));
     assert_eq!(call(&server, &session, "add", body).await.refusal(), "401 UNAUTHORIZED");
 }
 
