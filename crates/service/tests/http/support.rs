@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use toolgate_catalog::CatalogHandle;
-use toolgate_config::checked::{Http, Key, Profiles};
+use toolgate_config::checked::{Http, Key};
 use toolgate_config::values::{Glob, KeyHash, Rate, Setting};
 use toolgate_engine::{Engine, EngineBuilder};
 use toolgate_functions::{HostFunction, Registry};
@@ -18,12 +18,13 @@ use toolgate_gateway::run::{FixedEnvironment, Runner};
 use toolgate_output::results::{ResultLimits, ResultStore};
 use toolgate_service::rpc_sessions::{MemoryStore, Sessions, SystemClock};
 use toolgate_service::{Rules, ServerLimits, Service, ServiceLimits, ServiceParts, Shutdown, listen, serve};
+use toolgate_wire::{LimitRequest, Profiles};
 
 /// What a test may want different.
 pub(crate) struct Setup {
     pub(crate) engine: EngineBuilder,
     pub(crate) http: Http,
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: Profiles<LimitRequest>,
     pub(crate) functions: Registry,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) service: ServiceLimits,
