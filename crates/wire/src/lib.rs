@@ -33,9 +33,9 @@ pub use frame::{CallId, FromWorker, Start, Target, ToWorker};
 pub use limits::{Limit, LimitFault, LimitRequest, LimitSpec, Limits};
 pub use outcome::{Code, Failure, Outcome};
 pub use position::Position;
-pub use profile::Profile;
+pub use profile::{Profile, Profiles};
 pub use report::{
     CallRecord, CallState, Destination, Interpreter, Isolation, IsolationLevel, Logs, Moved, Report, ReportFields,
     Usage,
 };
-pub use scope::{Access, CallerScope, Pattern};
+pub use scope::{Access, CallRate, CallerScope, Pattern};
