@@ -196,11 +196,7 @@ unsafe fn uncollected<T>(rt: *mut qjs::JSRuntime, doc: &Doc, build: impl FnOnce(
     built
 }
 
-fn build_all(
-    ctx: *mut qjs::JSContext,
-    doc: &Doc,
-    mutability: Mutability,
-) -> std::result::Result<qjs::JSValue, Fail> {
+fn build_all(ctx: *mut qjs::JSContext, doc: &Doc, mutability: Mutability) -> std::result::Result<qjs::JSValue, Fail> {
     let text = doc.text();
     let at = skip_space(text, 0);
     let (value, end) = match text.get(at) {

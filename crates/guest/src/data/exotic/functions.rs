@@ -32,8 +32,7 @@ fn replace(owner: &Object<'_>, name: &str, label: &CStr, length: c_int, call: Ca
     let mut data = [original.as_raw()];
     let raw = ctx.as_raw().as_ptr();
     // SAFETY: the engine duplicates the one value in `data` and copies the name.
-    let made =
-        unsafe { qjs::JS_NewCFunctionData2(raw, Some(call), label.as_ptr(), length, 0, 1, data.as_mut_ptr()) };
+    let made = unsafe { qjs::JS_NewCFunctionData2(raw, Some(call), label.as_ptr(), length, 0, 1, data.as_mut_ptr()) };
     // SAFETY: only looks at the tag.
     if unsafe { qjs::JS_IsException(made) } {
         return Err(Error::Exception);

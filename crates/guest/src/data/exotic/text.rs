@@ -205,7 +205,8 @@ impl<'js> Buffer<'js> {
         }
         let bytes = self.bytes();
         // SAFETY: pointer and length describe the text, which the engine copies.
-        let string = unsafe { qjs::JS_NewStringLen(self.ctx.as_raw().as_ptr(), bytes.as_ptr().cast(), bytes.len() as _) };
+        let string =
+            unsafe { qjs::JS_NewStringLen(self.ctx.as_raw().as_ptr(), bytes.as_ptr().cast(), bytes.len() as _) };
         owned(&self.ctx, string)
     }
 

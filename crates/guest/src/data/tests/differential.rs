@@ -4,10 +4,10 @@
 use proptest::prelude::*;
 use rquickjs::{Array, CatchResultExt as _, Function, Object};
 
+use super::super::Text;
 use super::super::clone::without_native_copy;
 use super::super::exotic::Mutability;
 use super::super::parse::lazy;
-use super::super::Text;
 use super::lazy::{Program, document, program, runner};
 use super::*;
 
