@@ -378,7 +378,7 @@ async fn one_life(engine: &Engine, journal: &Journal, name: &str, code: &str, ho
     } else {
         let taken = journal.take_over(Some(name)).await.expect("claimed").expect("its owner is dead");
         match replay::resume(&taken.record, &|_| false) {
-            Ok(Replayable { code, replay, header }) => {
+            Ok(Replayable { code, replay, header, .. }) => {
                 let request = Request { replay: Some(Arc::new(replay)), ..Request::new(header.profile, code) };
                 (request, taken.run)
             }

@@ -89,7 +89,7 @@ pub(crate) async fn record(engine: &Engine, request: Request) -> Run {
 }
 
 pub(crate) async fn run_again(engine: &Engine, replayable: Replayable) -> Report {
-    let Replayable { header, code, replay } = replayable;
+    let Replayable { header, code, replay, .. } = replayable;
     engine.run(Request { replay: Some(Arc::new(replay)), ..Request::new(header.profile, code) }).await
 }
 
