@@ -10,11 +10,13 @@
 //! - [`outcome`]: how a run ended
 //! - [`report`]: the outcome with logs, calls and usage, as every door sends it
 //! - [`scope`]: who asks for a run, and what that caller may use
+//! - [`byte_budget`]: how many bytes the host holds for a run, a caller, a backend or all of them
 //! - [`frame`]: the messages on a worker's socket
 //! - [`codec`]: their encoding, and the only place where bytes of a worker are decoded
 
 #![forbid(unsafe_code)]
 
+pub mod byte_budget;
 pub mod codec;
 pub mod frame;
 pub mod limits;
@@ -24,6 +26,7 @@ pub mod profile;
 pub mod report;
 pub mod scope;
 
+pub use byte_budget::{ByteBudget, BytePermit, OverBudget};
 pub use frame::{CallId, FromWorker, Start, Target, ToWorker};
 pub use limits::{Limit, LimitFault, LimitRequest, LimitSpec, Limits};
 pub use outcome::{Code, Failure, Outcome};

@@ -126,7 +126,7 @@ pub enum CallError {
         /// What came with it.
         data: Option<Value>,
     },
-    /// The tool wants to ask a person something, and there is nobody to ask.
+    /// The tool wants to ask a person something, and the caller can't be asked.
     #[error("the tool needs interactive input, which is not available here")]
     InputRequired {
         /// The questions, as sent.

@@ -20,6 +20,9 @@ pub type ProviderFuture = Pin<Box<dyn Future<Output = Result<Answer, HostError>>
 pub trait Provider: Send + Sync + 'static {
     /// Calls a tool by its own name with arguments that were checked.
     fn call(&self, tool: String, arguments: Map<String, Value>, asked: RequestContext) -> ProviderFuture;
+
+    /// Starts the backend again if its last start failed. A call asked for one of its tools, which are not known.
+    fn retry(&self) {}
 }
 
 /// On whose behalf a tool is called, how long the call may take, and in which form it is answered.
@@ -31,7 +34,7 @@ pub struct RequestContext {
     pub cancel: CancellationToken,
     /// Where the call's progress goes.
     pub progress: Option<mpsc::Sender<Progress>>,
-    /// A number for whoever asks, so that one caller cannot crowd out another.
+    /// The caller's number, so that one caller cannot crowd out another.
     pub caller: u64,
     /// The call's own time; the backend's default when absent.
     pub timeout: Option<Duration>,

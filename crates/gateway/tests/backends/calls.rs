@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_gateway::backends::{CallError, CallOptions, Effect, WhenUnready};
 use toolgate_mcp::Progress;
 
-use crate::fixture::{PATIENCE, call, object, spec, up, up_as, value};
+use crate::fixture::{TEST_TIMEOUT, call, object, spec, up, up_as, value};
 
 #[tokio::test]
 async fn structured_content_is_the_value() {
@@ -105,7 +105,7 @@ async fn an_answer_after_the_cancellation_is_ignored() {
             value(&backend, "echo", json!({})).await;
         }
     };
-    tokio::time::timeout(PATIENCE, late).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, late).await.unwrap();
 }
 
 #[tokio::test]

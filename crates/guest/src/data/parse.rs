@@ -3,7 +3,7 @@
 use rquickjs::{Ctx, Value};
 use toolgate_wire::limits::MAX_JSON_DEPTH;
 
-use super::exotic::Text;
+use super::exotic::{Mutability, Text};
 use super::lazy::scan::{Fault, expect_end, skip_space, skip_value};
 use super::realm::Realm;
 
@@ -53,14 +53,26 @@ pub fn from_json<'js>(ctx: &Ctx<'js>, text: &str) -> Result<Value<'js>, ParseErr
     if text.len() < EAGER_BELOW || !is_container(text.as_bytes()) {
         eager(ctx, text)
     } else {
-        lazy(ctx, Text::copy(ctx, text)?)
+        lazy(ctx, Text::copy(ctx, text)?, Mutability::Mutable)
     }
 }
 
 /// The same for text that already lies in the sandbox's memory.
 pub fn from_text<'js>(ctx: &Ctx<'js>, text: Text<'js>) -> Result<Value<'js>, ParseError> {
     let utf8 = std::str::from_utf8(text.bytes()).map_err(|error| ParseError::Syntax { at: error.valid_up_to() })?;
-    if utf8.len() < EAGER_BELOW || !is_container(utf8.as_bytes()) { eager(ctx, utf8) } else { lazy(ctx, text) }
+    if utf8.len() < EAGER_BELOW || !is_container(utf8.as_bytes()) {
+        eager(ctx, utf8)
+    } else {
+        lazy(ctx, text, Mutability::Mutable)
+    }
+}
+
+/// The same, deeply frozen: every object and array in it is as if `Object.freeze` had been called on it.
+///
+/// What the program never reads is not made for it: freezing ten thousand records touches none of them.
+pub fn frozen_from_text<'js>(ctx: &Ctx<'js>, text: Text<'js>) -> Result<Value<'js>, ParseError> {
+    let utf8 = std::str::from_utf8(text.bytes()).map_err(|error| ParseError::Syntax { at: error.valid_up_to() })?;
+    if is_container(utf8.as_bytes()) { lazy(ctx, text, Mutability::Frozen) } else { eager(ctx, utf8) }
 }
 
 /// Parses the whole text at once.
@@ -71,13 +83,13 @@ pub(super) fn eager<'js>(ctx: &Ctx<'js>, text: &str) -> Result<Value<'js>, Parse
 }
 
 /// Makes records over the text, which is UTF-8 and holds an object or an array.
-pub(super) fn lazy<'js>(ctx: &Ctx<'js>, text: Text<'js>) -> Result<Value<'js>, ParseError> {
+pub(super) fn lazy<'js>(ctx: &Ctx<'js>, text: Text<'js>, mutability: Mutability) -> Result<Value<'js>, ParseError> {
     let records = ctx.userdata::<Realm<'js>>().ok_or(ParseError::Thrown)?.records;
     if u32::try_from(text.bytes().len()).is_err() {
         // Records know places as 32 bits; no memory limit lets such a text in.
         return Err(ParseError::Thrown);
     }
-    records.parse(ctx, text).map_err(|fault| fault.map_or(ParseError::Thrown, ParseError::from))
+    records.parse(ctx, text, mutability).map_err(|fault| fault.map_or(ParseError::Thrown, ParseError::from))
 }
 
 fn is_container(text: &[u8]) -> bool {

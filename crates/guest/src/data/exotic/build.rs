@@ -121,6 +121,19 @@ fn string_atom(ctx: *mut qjs::JSContext, string: qjs::JSValue) -> qjs::JSAtom {
     }
 }
 
+/// The array of these values, frozen with its text.
+fn finished(ctx: *mut qjs::JSContext, doc: &Doc, list: List) -> Result<qjs::JSValue, Fail> {
+    let array = checked(list.into_array())?;
+    // SAFETY: an array that this function owns. The engine freezes it without running guest code: no element is an accessor.
+    unsafe {
+        if doc.is_frozen() && qjs::JS_FreezeObject(ctx, array) < 0 {
+            qjs::JS_FreeValue(ctx, array);
+            return Err(Fail::Thrown);
+        }
+    }
+    Ok(array)
+}
+
 /// Makes the array at `at` with everything in it; nested arrays without recursion.
 pub(super) fn array(ctx: *mut qjs::JSContext, doc: &Doc, at: usize, depth: u32) -> Built {
     let text = doc.text();
@@ -169,7 +182,7 @@ pub(super) fn array(ctx: *mut qjs::JSContext, doc: &Doc, at: usize, depth: u32) 
                 _ => return Err(Fault::Syntax(at).into()),
             }
             let Some(list) = open.pop() else { return Err(Fault::Syntax(at).into()) };
-            let array = checked(list.into_array())?;
+            let array = finished(ctx, doc, list)?;
             match open.last_mut() {
                 Some(list) => list.push(array)?,
                 None => return Ok((array, at)),

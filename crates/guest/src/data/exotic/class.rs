@@ -11,7 +11,7 @@ use rquickjs::{Ctx, Error, Function, Object, Result, Value, object::Property, qj
 use super::super::lazy::copy::{Copier, ToWalk};
 use super::super::lazy::scan::{Fault, expect_end, skip_space};
 use super::build::{self, Fail};
-use super::doc::{Doc, Seen};
+use super::doc::{Doc, Mutability, Seen};
 use super::hooks::{HOOKS, finalize, mark, payload};
 use super::materialise::settled_call;
 use super::record::Record;
@@ -116,11 +116,16 @@ impl RecordClass {
     }
 
     /// Makes a value of a text whose outermost value is an object or an array.
-    pub(crate) fn parse<'js>(self, ctx: &Ctx<'js>, text: Text<'js>) -> std::result::Result<Value<'js>, Option<Fault>> {
+    pub(crate) fn parse<'js>(
+        self,
+        ctx: &Ctx<'js>,
+        text: Text<'js>,
+        mutability: Mutability,
+    ) -> std::result::Result<Value<'js>, Option<Fault>> {
         let raw = ctx.as_raw().as_ptr();
         // SAFETY: a context knows its runtime.
         let rt = unsafe { qjs::JS_GetRuntime(raw) };
-        let doc = Doc::new(text.into_block(), self.0);
+        let doc = Doc::new(text.into_block(), self.0, mutability);
         // SAFETY: `doc` was just made with one reference, which this function holds to its end.
         let made = unsafe { uncollected(rt, &*doc, || build_all(raw, &*doc)) };
         // SAFETY: the reference from `new`; records that came of it hold their own.

@@ -39,19 +39,29 @@ impl Seen {
     }
 }
 
+/// Whether a program may change what is made of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutability {
+    /// As `JSON.parse` makes it.
+    Mutable,
+    /// As if `Object.freeze` had been called on every object and array in it.
+    Frozen,
+}
+
 /// The shared text of some records, and what was learnt about it.
 pub(super) struct Doc {
     /// How many records there are, plus one while the text is being indexed.
     refs: Cell<usize>,
     class: qjs::JSClassID,
     text: Block,
+    mutability: Mutability,
     templates: RefCell<Vec<Rc<Template>>>,
 }
 
 impl Doc {
     /// A text with one reference, held by the caller.
-    pub(super) fn new(text: Block, class: qjs::JSClassID) -> *const Self {
-        let doc = Self { refs: Cell::new(1), class, text, templates: RefCell::default() };
+    pub(super) fn new(text: Block, class: qjs::JSClassID, mutability: Mutability) -> *const Self {
+        let doc = Self { refs: Cell::new(1), class, text, mutability, templates: RefCell::default() };
         Box::into_raw(Box::new(doc))
     }
 
@@ -61,6 +71,10 @@ impl Doc {
 
     pub(super) fn text(&self) -> &[u8] {
         self.text.bytes()
+    }
+
+    pub(super) fn is_frozen(&self) -> bool {
+        self.mutability == Mutability::Frozen
     }
 
     /// How many records there are while the text is being indexed.

@@ -11,13 +11,13 @@ use super::record::Record;
 /// A chain of Proxies of Proxies longer than this is not followed.
 const PROXY_CHAIN: usize = 1_000;
 
-/// Gives a record real properties; from then on it is an ordinary object.
+/// Gives a record real properties; from then on it is an ordinary object. A frozen record stays: nothing can change it.
 ///
 /// # Safety
 /// `obj` is an object of the class, and the engine is not in the middle of walking its shape.
 pub(super) unsafe fn materialise(ctx: *mut qjs::JSContext, obj: qjs::JSValue) -> Result<(), Fail> {
     // SAFETY: as the caller promises.
-    let Some(record) = (unsafe { payload(obj) }) else { return Ok(()) };
+    let Some(record) = (unsafe { payload(obj) }).filter(|record| !record.doc().is_frozen()) else { return Ok(()) };
     let flags = (qjs::JS_PROP_C_W_E
         | qjs::JS_PROP_HAS_VALUE
         | qjs::JS_PROP_HAS_CONFIGURABLE

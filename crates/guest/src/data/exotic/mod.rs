@@ -22,6 +22,7 @@ mod text;
 mod value;
 
 pub(crate) use class::RecordClass;
+pub(crate) use doc::Mutability;
 pub use text::Text;
 pub(crate) use value::{
     Key, Keys, class_id, get_index, get_key, has_key, is_function, proxy_target, same_object, with_wtf8,

@@ -136,6 +136,10 @@ impl Record {
             unsafe { qjs::js_free(ctx, payload.cast()) };
             return object;
         }
+        if doc.is_frozen() {
+            // SAFETY: a fresh object that is no Proxy, so no code runs and the call cannot fail.
+            unsafe { qjs::JS_PreventExtensions(ctx, object) };
+        }
         doc.retain();
         let record = Self {
             doc,
@@ -170,7 +174,7 @@ impl Record {
 
     /// Whether the text still says all there is: no part was handed out that could have been changed.
     pub(super) fn is_untouched(&self) -> bool {
-        !self.index().is_some_and(Index::has_children)
+        self.doc().is_frozen() || !self.index().is_some_and(Index::has_children)
     }
 
     /// The shape, found out at the first need.

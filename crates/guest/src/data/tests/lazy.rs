@@ -3,12 +3,31 @@
 use proptest::prelude::*;
 use rquickjs::{Array, CatchResultExt as _, Function, Object};
 
+use super::super::exotic::Mutability;
 use super::super::parse::{eager, lazy};
 use super::super::{ParseError, Text};
 use super::*;
 
 fn as_records<'js>(ctx: &Ctx<'js>, text: &str) -> std::result::Result<Value<'js>, ParseError> {
-    lazy(ctx, Text::copy(ctx, text).expect("memory"))
+    lazy(ctx, Text::copy(ctx, text).expect("memory"), Mutability::Mutable)
+}
+
+fn as_frozen_records<'js>(ctx: &Ctx<'js>, text: &str) -> Value<'js> {
+    lazy(ctx, Text::copy(ctx, text).expect("memory"), Mutability::Frozen).expect("lazy")
+}
+
+/// The same by `JSON.parse` and `Object.freeze`.
+fn frozen_in_full<'js>(ctx: &Ctx<'js>, text: &str) -> Value<'js> {
+    let freeze: Function<'js> = ctx
+        .eval(
+            "(function freeze(v) {
+                if (v === null || typeof v !== 'object') return v;
+                for (const key of Reflect.ownKeys(v)) freeze(v[key]);
+                return Object.freeze(v);
+            })",
+        )
+        .expect("freeze");
+    freeze.call((eager(ctx, text).expect("eager"),)).catch(ctx).expect("frozen")
 }
 
 /// White space where JSON allows it; mostly none, as in real text.
@@ -159,6 +178,28 @@ proptest! {
     fn nor_can_a_program_that_changes_the_prototypes(text in document(), program in program()) {
         let plain = with_realm(|ctx| run(&runner(&ctx, true), eager(&ctx, &text).expect("eager"), &program));
         let record = with_realm(|ctx| run(&runner(&ctx, true), as_records(&ctx, &text).expect("lazy"), &program));
+        prop_assert_eq!(plain, record);
+    }
+
+    #[test]
+    fn no_program_can_tell_a_frozen_record_from_a_frozen_object(
+        batch in prop::collection::vec((document(), program()), 30)
+    ) {
+        with_realm(|ctx| {
+            let runner = runner(&ctx, false);
+            for (text, program) in batch {
+                let plain = run(&runner, frozen_in_full(&ctx, &text), &program);
+                let record = run(&runner, as_frozen_records(&ctx, &text), &program);
+                prop_assert_eq!(plain, record, "{} {:?}", text, program);
+            }
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn nor_can_a_program_that_changes_the_prototypes_behind_frozen_records(text in document(), program in program()) {
+        let plain = with_realm(|ctx| run(&runner(&ctx, true), frozen_in_full(&ctx, &text), &program));
+        let record = with_realm(|ctx| run(&runner(&ctx, true), as_frozen_records(&ctx, &text), &program));
         prop_assert_eq!(plain, record);
     }
 

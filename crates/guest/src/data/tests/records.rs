@@ -2,12 +2,13 @@
 
 use rquickjs::Function;
 
+use super::super::exotic::Mutability;
 use super::super::parse::{eager, lazy};
 use super::super::{ParseError, Text, from_json, from_text};
 use super::*;
 
 fn as_records<'js>(ctx: &Ctx<'js>, text: &str) -> Value<'js> {
-    lazy(ctx, Text::copy(ctx, text).expect("memory")).expect("JSON")
+    lazy(ctx, Text::copy(ctx, text).expect("memory"), Mutability::Mutable).expect("JSON")
 }
 
 /// What `code`, a function of the data, gives as JSON.

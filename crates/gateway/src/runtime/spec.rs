@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ring::digest::{Context, SHA256};
 
-use super::members::KeyName;
+use super::backend_records::KeyName;
 use crate::backends::{BackendKind, BackendSpec};
 use toolgate_config::checked::{Policy, Settings, Transport};
 use toolgate_mcp::protocol::Era;

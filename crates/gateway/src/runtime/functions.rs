@@ -16,16 +16,16 @@ use toolgate_functions::{
 };
 
 /// All host functions, and for those that are tools, whose.
-pub(super) struct Granted {
+pub(super) struct GrantedFunctions {
     settings: Settings,
     bridge: Arc<Bridge>,
     /// Made at first use: an HTTP client reads the system's certificates, which a start should not wait for.
     all: OnceLock<Registry>,
 }
 
-impl Granted {
+impl GrantedFunctions {
     pub(super) fn new(settings: &Settings, bridge: &Arc<Bridge>) -> Self {
-        Granted { settings: settings.clone(), bridge: Arc::clone(bridge), all: OnceLock::new() }
+        GrantedFunctions { settings: settings.clone(), bridge: Arc::clone(bridge), all: OnceLock::new() }
     }
 
     /// Makes them now, on a thread that may wait.
@@ -125,7 +125,7 @@ fn argument(schema: Value) -> Param {
     Param { name: "argument".to_owned(), schema, presence, description: String::new() }
 }
 
-/// The configuration granted the function, so it may reach its backend for whoever may use the function.
+/// The configuration granted the function, so it may reach its backend for every caller that may use the function.
 fn asked(context: &CallContext) -> RequestContext {
     let deadline = context.deadline.map(tokio::time::Instant::into_std);
     RequestContext { access: Access::All, cancel: context.cancel.clone(), deadline, ..RequestContext::default() }
@@ -147,7 +147,7 @@ async fn call(
         let code = match error.code.as_str() {
             "INVALID_ARGUMENTS" => ErrorCode::InvalidArguments,
             "TIMEOUT" => ErrorCode::Timeout,
-            "NOT_READY" | "UNREACHABLE" | "OVERLOADED" => ErrorCode::Unavailable,
+            "NOT_READY" | "FAILED_TO_START" | "UNREACHABLE" | "OVERLOADED" => ErrorCode::Unavailable,
             _ => ErrorCode::Failed,
         };
         let failed = FunctionError::new(code, error.message);

@@ -14,21 +14,23 @@ use toolgate_service::{ServerLimits, ServiceLimits};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
-        a_lent_function_is_called_and_the_report_comes_last,
+        a_remote_function_is_called_and_the_report_comes_last,
         lines_come_as_they_are_printed,
         calls_may_be_answered_in_any_order,
-        a_lent_function_may_fail,
+        a_remote_function_may_fail,
         arguments_are_checked_before_they_are_sent,
-        a_bad_opening_is_answered_with_a_pointer,
-        an_answer_to_no_call_ends_the_run,
-        an_answer_that_is_too_large_ends_the_run,
-        closing_the_socket_aborts_the_run_at_once,
-        a_socket_that_falls_silent_is_given_up,
-        a_socket_that_never_speaks_is_closed,
-        a_socket_needs_a_place,
-        a_socket_needs_a_key_too,
-        a_page_from_elsewhere_opens_no_socket,
-        a_shutdown_aborts_the_run_and_says_so,
+        an_invalid_first_message_is_refused_with_a_pointer,
+        a_reply_to_no_call_ends_the_run,
+        a_reply_that_is_too_large_fails_its_call_only,
+        a_message_that_is_too_large_fails_the_pending_calls_only,
+        a_websocket_run_takes_the_output_options,
+        closing_the_websocket_aborts_the_run,
+        a_silent_websocket_is_closed,
+        a_websocket_without_a_first_message_is_closed,
+        the_number_of_websockets_is_limited,
+        a_websocket_needs_a_key,
+        a_foreign_origin_cannot_open_a_websocket,
+        a_shutdown_aborts_the_run_and_sends_its_report,
     ]
 }
 
@@ -81,7 +83,7 @@ fn lending(code: &str, functions: Value) -> Value {
     json!({"code": code, "functions": functions})
 }
 
-async fn a_lent_function_is_called_and_the_report_comes_last() {
+async fn a_remote_function_is_called_and_the_report_comes_last() {
     let server = start(Setup::default()).await;
     let functions = json!({"addNumbers": {"params": {"a": "number", "b": "number"}}});
     let mut opening = lending("return {sum: await addNumbers(context.a, 2), own: await add(1, 1)}", functions);
@@ -120,7 +122,7 @@ async fn calls_may_be_answered_in_any_order() {
     assert_eq!(client.report().await["result"], json!([2, 4, 6]));
 }
 
-async fn a_lent_function_may_fail() {
+async fn a_remote_function_may_fail() {
     let server = start(Setup::default()).await;
     let code = "const said = []; for (const how of ['text', 'object']) \
                 try { await broken(how) } catch (error) { said.push([error.message, error.data?.code]) } return said";
@@ -140,7 +142,7 @@ async fn arguments_are_checked_before_they_are_sent() {
     assert_eq!((&report["code"], &report["calls"][0]["state"]), (&json!("RUNTIME"), &json!("not_sent")), "{report}");
 }
 
-async fn a_bad_opening_is_answered_with_a_pointer() {
+async fn an_invalid_first_message_is_refused_with_a_pointer() {
     let server = start(Setup::default()).await;
     for (opening, pointer) in [
         (json!({}), "/code"),
@@ -157,7 +159,7 @@ async fn a_bad_opening_is_answered_with_a_pointer() {
     }
 }
 
-async fn an_answer_to_no_call_ends_the_run() {
+async fn a_reply_to_no_call_ends_the_run() {
     let server = start(Setup::default()).await;
     for (answer, pointer) in
         [(json!({"call": 9, "result": 1}), "/call"), (json!({"call": 1, "result": 1, "error": "x"}), "/error")]
@@ -170,12 +172,39 @@ async fn an_answer_to_no_call_ends_the_run() {
     }
 }
 
-async fn an_answer_that_is_too_large_ends_the_run() {
+async fn a_reply_that_is_too_large_fails_its_call_only() {
     let server = start(Setup::default()).await;
-    let mut client = Client::open(&server, lending("return wait()", json!({"wait": {}}))).await;
+    let code = "let code; try { await wait() } catch (error) { code = error.code } return [code, await wait()]";
+    let mut client = Client::open(&server, lending(code, json!({"wait": {}}))).await;
     let call = client.called("wait").await;
     client.say(json!({"call": call, "result": "x".repeat(1024 * 1024)})).await;
-    assert_eq!(client.hear().await.expect("an answer")["error"]["code"], json!("TOO_LARGE"));
+    let call = client.called("wait").await;
+    client.say(json!({"call": call, "result": 1})).await;
+    assert_eq!(client.report().await["result"], json!(["TOO_LARGE", 1]));
+}
+
+async fn a_message_that_is_too_large_fails_the_pending_calls_only() {
+    let server = start(Setup::default()).await;
+    let code = "const codes = []; for (let n = 0; n < 2; n++) try { await wait() } catch (error) { codes.push(error.code) } \
+                return codes";
+    let mut client = Client::open(&server, lending(code, json!({"wait": {}}))).await;
+    let call = client.called("wait").await;
+    // The server stops reading in the middle of the message.
+    let _ = client.0.send(Message::text(json!({"call": call, "result": "x".repeat(3 << 20)}).to_string())).await;
+    let last = client.hear().await.expect("a report");
+    assert_eq!(last["report"]["result"], json!(["TOO_LARGE", "UNAVAILABLE"]), "{last}");
+}
+
+async fn a_websocket_run_takes_the_output_options() {
+    let server = start(Setup::default()).await;
+    let code = "return Array.from({length: 2000}, (_, id) => ({id, name: 'row ' + id}))";
+    let mut client = Client::open(&server, json!({"code": code, "maxOutputSize": 4096, "intent": "row 7"})).await;
+    let report = client.report().await;
+    assert!(report.get("value").is_none() && report.get("result").is_none(), "{report}");
+    let text = report["output"]["text"].as_str().unwrap_or_default();
+    assert!(text.len() <= 4096 && text.contains("row 7"), "{report}");
+    let mut client = Client::open(&server, json!({"code": "", "maxOutputSize": 1})).await;
+    assert_eq!(client.hear().await.expect("an error")["error"]["pointer"], json!("/maxOutputSize"));
 }
 
 /// A server for one run at a time, whose engine is free again only when a run is over.
@@ -186,7 +215,7 @@ async fn narrow(service: ServiceLimits) -> (Server, crate::support::Hold) {
     (start(Setup { engine, functions, service, ..Setup::default() }).await, hold)
 }
 
-async fn closing_the_socket_aborts_the_run_at_once() {
+async fn closing_the_websocket_aborts_the_run() {
     let (server, mut hold) = narrow(ServiceLimits::default()).await;
     let mut client = Client::open(&server, json!({"code": "await hold(); for(;;);"})).await;
     hold.began.recv().await.expect("it began");
@@ -200,7 +229,7 @@ async fn closing_the_socket_aborts_the_run_at_once() {
     hold.dropped.recv().await.expect("the call is ended with its run");
 }
 
-async fn a_socket_that_falls_silent_is_given_up() {
+async fn a_silent_websocket_is_closed() {
     let silence = Duration::from_millis(150);
     let (server, mut hold) = narrow(ServiceLimits { silence, ..ServiceLimits::default() }).await;
     // Who is not listened to can't answer a ping.
@@ -212,14 +241,14 @@ async fn a_socket_that_falls_silent_is_given_up() {
     assert_eq!(client.report().await["result"], json!(1));
 }
 
-async fn a_socket_that_never_speaks_is_closed() {
+async fn a_websocket_without_a_first_message_is_closed() {
     let handshake_time = Duration::from_millis(50);
     let (server, _hold) = narrow(ServiceLimits { handshake_time, ..ServiceLimits::default() }).await;
     let mut client = Client::connect(&server).await;
     assert_eq!(client.hear().await, None);
 }
 
-async fn a_socket_needs_a_place() {
+async fn the_number_of_websockets_is_limited() {
     let (server, _hold) = narrow(ServiceLimits { sockets: 1, ..ServiceLimits::default() }).await;
     let mut first = Client::connect(&server).await;
     let url = format!("ws://{}/v1/run/ws", server.at);
@@ -238,7 +267,7 @@ fn status(error: Error) -> u16 {
     }
 }
 
-async fn a_socket_needs_a_key_too() {
+async fn a_websocket_needs_a_key() {
     let server = start(Setup { http: http(vec![key("all")]), ..Setup::default() }).await;
     let url = format!("ws://{}/v1/run/ws", server.at);
     assert_eq!(status(connect_async(&url).await.expect_err("no key")), 401);
@@ -249,14 +278,14 @@ async fn a_socket_needs_a_key_too() {
     assert_eq!(client.report().await["result"], json!(1));
 }
 
-async fn a_page_from_elsewhere_opens_no_socket() {
+async fn a_foreign_origin_cannot_open_a_websocket() {
     let server = start(Setup::default()).await;
     let mut request = format!("ws://{}/v1/run/ws", server.at).into_client_request().expect("a request");
     request.headers_mut().insert("origin", "https://evil.example".parse().expect("a header"));
     assert_eq!(status(connect_async(request).await.expect_err("a foreign page")), 403);
 }
 
-async fn a_shutdown_aborts_the_run_and_says_so() {
+async fn a_shutdown_aborts_the_run_and_sends_its_report() {
     let mut hold = hold();
     let mut server = start(Setup {
         functions: [hold.function.clone()].into_iter().collect(),

@@ -22,14 +22,14 @@ use toolgate_mcp::server::{Completion, Fault, PromptCall, ResourceCall, Watch};
 use toolgate_wire::Access;
 
 /// How long one backend may take to list what it has; those that take longer are left out.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// What a server answers that has no such resource, in the legacy revisions.
 const NO_SUCH_RESOURCE: i64 = -32002;
 
 /// Everything of a kind: resources and templates under their own URIs, each once, prompts under the names they have here.
-pub(super) async fn list(shared: &Shared, access: &Access, offer: ListKind) -> Vec<Value> {
-    match offer {
-        ListKind::Resources | ListKind::Templates => by_uri(shared, access, offer).await,
+pub(super) async fn list(shared: &Shared, access: &Access, kind: ListKind) -> Vec<Value> {
+    match kind {
+        ListKind::Resources | ListKind::Templates => by_uri(shared, access, kind).await,
         ListKind::Prompts => {
             let rows = prompts_named(shared, access).await.into_iter();
             rows.map(|(row, _, entry)| prompt_object(row.name, entry)).collect()
@@ -37,12 +37,12 @@ pub(super) async fn list(shared: &Shared, access: &Access, offer: ListKind) -> V
     }
 }
 
-async fn by_uri(shared: &Shared, access: &Access, offer: ListKind) -> Vec<Value> {
-    let found = listed(shared, access, offer).await;
+async fn by_uri(shared: &Shared, access: &Access, kind: ListKind) -> Vec<Value> {
+    let found = listed(shared, access, kind).await;
     let entries = found.iter().flat_map(|(_, list)| list.entries());
     let mut seen = HashSet::new();
     // What is below our own schemes is ours.
-    let shown = entries.filter(|entry| id(entry, offer).is_some_and(|id| !resources::is_own(id) && seen.insert(id)));
+    let shown = entries.filter(|entry| id(entry, kind).is_some_and(|id| !resources::is_own(id) && seen.insert(id)));
     shown.cloned().collect()
 }
 
@@ -74,8 +74,8 @@ fn no_resource(uri: &str) -> Fault {
 pub(super) async fn prompt(shared: &Shared, call: PromptCall) -> Result<Value, Fault> {
     let unknown = || Fault::NotFound(format!("there is no prompt named {}", shown(&call.name)));
     let (own, backend) = find_prompt(shared, &call.scope.caller.backends, &call.name).await.ok_or_else(unknown)?;
-    let question = ClientRequest::Prompt { name: own, arguments: call.arguments };
-    let result = backend.ask(question, call.interactive_client.as_ref(), call.caller).await.map_err(fault)?;
+    let request = ClientRequest::Prompt { name: own, arguments: call.arguments };
+    let result = backend.ask(request, call.interactive_client.as_ref(), call.caller).await.map_err(fault)?;
     match result.get("messages") {
         Some(Value::Array(_)) => Ok(result),
         _ if requests_input(&result) => Ok(result),
@@ -100,19 +100,19 @@ pub(super) async fn complete(shared: &Shared, completion: Completion) -> Result<
         (None, None) => None,
     };
     let Some((reference, backend)) = found else { return Ok(Vec::new()) };
-    let question = ClientRequest::Complete { reference, argument: completion.argument, typed: completion.typed };
-    let result = backend.ask(question, None, completion.caller).await.map_err(fault)?;
+    let request = ClientRequest::Complete { reference, argument: completion.argument, typed: completion.typed };
+    let result = backend.ask(request, None, completion.caller).await.map_err(fault)?;
     let values = result.pointer("/completion/values").and_then(Value::as_array);
     Ok(values.into_iter().flatten().filter_map(|value| value.as_str().map(str::to_owned)).collect())
 }
 
 /// What the backends list, in the order of their names.
-async fn listed(shared: &Shared, access: &Access, offer: ListKind) -> Vec<(Backend, Arc<ItemList>)> {
+async fn listed(shared: &Shared, access: &Access, kind: ListKind) -> Vec<(Backend, Arc<ItemList>)> {
     waiting::for_all(shared, access, &CancellationToken::new()).await;
     let backends = shared.gateway.backends().into_iter().filter(|backend| access.permits(backend.name()));
     let mut asked: JoinSet<(Backend, Arc<ItemList>)> = backends
         .map(|backend| async move {
-            let list = backend.list(offer, PATIENCE).await;
+            let list = backend.list(kind, LIST_TIMEOUT).await;
             (backend, list)
         })
         .collect();
@@ -162,13 +162,13 @@ fn fit(template: &str, uri: &str) -> Option<usize> {
     (!head.is_empty() && middle.ends_with(tail)).then_some(head.len() + tail.len())
 }
 
-fn id(entry: &Value, offer: ListKind) -> Option<&str> {
-    entry.get(offer.id()).and_then(Value::as_str)
+fn id(entry: &Value, kind: ListKind) -> Option<&str> {
+    entry.get(kind.id()).and_then(Value::as_str)
 }
 
 async fn prompts_named(shared: &Shared, access: &Access) -> Vec<(Named, Backend, Value)> {
     let config = shared.gateway.config();
-    // Names are made among all prompts, so that they are the same whoever asks.
+    // Names are made among all prompts, so that they are the same for every caller.
     let found = listed(shared, &Access::All, ListKind::Prompts).await;
     let owned = found.iter().flat_map(|(backend, list)| {
         let names = list.entries().iter().filter_map(|entry| id(entry, ListKind::Prompts));

@@ -30,7 +30,7 @@ pub enum WatchError {
 
 impl Backend {
     /// Wants to hear of changes of a resource until the answer is dropped; they come as
-    /// [`Updated`](super::BackendNews::Updated).
+    /// [`Updated`](super::BackendChange::Updated).
     pub async fn watch_resource(&self, uri: &str) -> Result<Watching, WatchError> {
         let within = self.shared.spec.timeout;
         self.ready(within).await?;
@@ -51,18 +51,18 @@ impl Backend {
     }
 
     /// Whether it is up and says that it has such things.
-    pub fn has(&self, offer: ListKind) -> bool {
-        self.shared.session().is_some_and(|session| session.has(offer))
+    pub fn has(&self, kind: ListKind) -> bool {
+        self.shared.session().is_some_and(|session| session.has(kind))
     }
 
     /// What it lists now; nothing if it is not up, has none, or does not answer in time.
-    pub async fn list(&self, offer: ListKind, within: Duration) -> Arc<ItemList> {
+    pub async fn list(&self, kind: ListKind, within: Duration) -> Arc<ItemList> {
         let Some(session) = self.shared.session() else { return Arc::default() };
-        let list = self.attempt(session, (), |session, ()| async move { session.list(offer, within).await });
+        let list = self.attempt(session, (), |session, ()| async move { session.list(kind, within).await });
         match timeout(within, list).await {
             Ok(Ok(list)) => list,
             Ok(Err(error)) => {
-                tracing::warn!(backend = self.name(), %error, "its {} can't be listed", offer.key());
+                tracing::warn!(backend = self.name(), %error, "its {} can't be listed", kind.key());
                 Arc::default()
             }
             Err(_) => Arc::default(),
@@ -72,19 +72,18 @@ impl Backend {
     /// Asks it for something; gives the result as it came. Dropping the future cancels the request.
     pub async fn ask(
         &self,
-        question: ClientRequest,
-        partner: Option<&InteractiveClient>,
+        request: ClientRequest,
+        client: Option<&InteractiveClient>,
         caller: u64,
     ) -> Result<Value, CallError> {
         let within = self.shared.spec.timeout;
         self.ready(within).await?;
         let _permit = self.turn(caller).await?;
-        // It may have been lost while the question waited for its turn.
+        // It may have been lost while the request waited for its turn.
         self.ready(within).await?;
         let session = self.shared.session().ok_or_else(|| self.not_ready())?;
-        let ask =
-            self.attempt(session, question, |session, question| async move { session.ask(question, partner).await });
+        let ask = self.attempt(session, request, |session, request| async move { session.ask(request, client).await });
         let result = timeout(within, ask).await.map_err(|_| CallError::Timeout { after: within })?;
-        answered(result.map_err(|error| self.explain(error))?, partner.is_some())
+        answered(result.map_err(|error| self.explain(error))?, client.is_some())
     }
 }

@@ -6,29 +6,30 @@
 //! # Layout
 //! - `settings`: from configured values to what the engine, the output and the stores take
 //! - `spec`: from a configured server to a backend's spec and fingerprint
-//! - `members`: what is known of each backend beyond its connection
-//! - `step`: keeps catalog, cache and listeners in step with the backends
-//! - `provider`: a call to a backend that may not be up yet
+//! - `backend_records`: what is known of each backend beyond its connection
+//! - `catalog_sync`: keeps catalog, cache and listeners in step with the backends
+//! - `wait_until_ready`: a call to a backend that may not be up yet
 //! - `cache`: the tools of the last time
 //! - `reload`, `register`: changes while it runs, by the file and by an agent
 //! - `functions`: host functions, built in and configured
 //!
 //! It knows no protocol towards clients: what an agent sees is [`agent`](crate::agent)'s.
 
+mod backend_records;
 mod cache;
+mod catalog_sync;
 mod functions;
-mod members;
-mod provider;
 mod register;
 mod reload;
 mod settings;
 mod spec;
-mod step;
+mod wait_until_ready;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use toolgate_engine::Engine;
@@ -44,34 +45,34 @@ use toolgate_mcp::server::{Change, ChangeNotice};
 use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultStore;
 
+pub use backend_records::{KeyName, Origin};
 pub use cache::prefill_cache;
-pub use members::{KeyName, Origin};
 pub use register::{Registration, RegistrationError};
 pub use settings::{engine_builder, v8_settings};
 
+use backend_records::BackendRecords;
 use cache::CacheFile;
-use functions::Granted;
-use members::Members;
+use functions::GrantedFunctions;
 use settings::{configured_limits, output_settings};
 
 /// ChangeNotice that a slow listener may fall behind by.
-const CHANGES: usize = 256;
+const MAX_CHANGES_BEHIND: usize = 256;
 
 /// A running gateway.
 pub struct Gateway {
     config: RwLock<Arc<Checked>>,
     problems: RwLock<Vec<Problem>>,
     backends: Backends,
-    members: Mutex<Members>,
+    records: Mutex<BackendRecords>,
     runner: Runner,
     results: ResultStore,
-    functions: RwLock<Arc<Granted>>,
+    functions: RwLock<Arc<GrantedFunctions>>,
     cache: RwLock<Option<Arc<CacheFile>>>,
     changes: broadcast::Sender<ChangeNotice>,
     /// Grows with every change of any tool, so that what is derived from the catalog knows when it is old.
     edition: AtomicU64,
     /// Reloads and registrations come one after the other.
-    turn: tokio::sync::Mutex<()>,
+    changing: tokio::sync::Mutex<()>,
     stop: CancellationToken,
 }
 
@@ -79,41 +80,41 @@ impl Gateway {
     /// Starts all backends of a configuration, in the background, and answers at once from the cache.
     /// Needs a Tokio runtime.
     pub fn start(config: Checked, engine: Engine) -> Arc<Self> {
-        // Whoever came first may have chosen another provider; both serve.
+        // An embedding program may have installed another provider; both work.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let bridge = Arc::new(Bridge::new(CatalogHandle::default()));
-        let functions = Arc::new(Granted::new(&config.settings, &bridge));
+        let functions = Arc::new(GrantedFunctions::new(&config.settings, &bridge));
         let ahead = Arc::clone(&functions);
         tokio::task::spawn_blocking(move || ahead.prepare());
         let cache = CacheFile::of(&config).map(Arc::new);
         let gateway = Arc::new_cyclic(|this| Gateway {
             problems: RwLock::default(),
             backends: Backends::start_all([]),
-            members: Mutex::default(),
+            records: Mutex::default(),
             results: ResultStore::new(settings::result_limits(&config.settings)),
             functions: RwLock::new(functions),
             cache: RwLock::new(cache),
-            changes: broadcast::channel(CHANGES).0,
+            changes: broadcast::channel(MAX_CHANGES_BEHIND).0,
             edition: AtomicU64::new(0),
-            turn: tokio::sync::Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
             stop: CancellationToken::new(),
-            runner: Runner::new(engine, bridge, Arc::new(Live(Weak::clone(this)))),
+            runner: Runner::new(engine, bridge, Arc::new(ConfiguredEnvironment(Weak::clone(this)))),
             config: RwLock::new(Arc::new(config)),
         });
         let events = gateway.backends.events();
         gateway.open();
-        tokio::spawn(step::keep_in_step(Arc::downgrade(&gateway), events, gateway.stop.clone()));
+        tokio::spawn(catalog_sync::follow_events(Arc::downgrade(&gateway), events, gateway.stop.clone()));
         gateway
     }
 
     /// The configuration in force.
     pub fn config(&self) -> Arc<Checked> {
-        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.config.read())
     }
 
     /// What is wrong with the configuration file as it is now; empty while it can be used.
     pub fn problems(&self) -> Vec<Problem> {
-        self.problems.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.problems.read().clone()
     }
 
     /// What tools there are now.
@@ -139,7 +140,7 @@ impl Gateway {
     /// The host functions that a caller may use: those that its scope names, without those that reach a backend which
     /// it may not use.
     pub fn functions(&self, caller: &CallerScope) -> Registry {
-        let granted = Arc::clone(&self.functions.read().unwrap_or_else(PoisonError::into_inner));
+        let granted = Arc::clone(&self.functions.read());
         permitted(&granted.for_access(&caller.backends), caller)
     }
 
@@ -155,12 +156,12 @@ impl Gateway {
 
     /// Where a backend came from, if there is one of that name.
     pub fn origin(&self, name: &str) -> Option<Origin> {
-        self.members().get(name).map(|member| member.origin)
+        self.records().get(name).map(|record| record.origin)
     }
 
     /// The names of the secrets that a backend was configured with, never their values.
     pub fn key_names(&self, name: &str) -> Vec<KeyName> {
-        self.members().get(name).map(|member| member.keys.clone()).unwrap_or_default()
+        self.records().get(name).map(|record| record.keys.clone()).unwrap_or_default()
     }
 
     /// Hears of changes from now on.
@@ -170,13 +171,16 @@ impl Gateway {
 
     /// Waits until every backend that `asked_for` names is up, has failed or has tools from the cache, at most for `within`.
     pub async fn settled(&self, within: Duration, asked_for: impl Fn(&str) -> bool) {
-        let waiting: Vec<Backend> =
-            self.backends().into_iter().filter(|backend| asked_for(backend.name()) && self.is_blank(backend)).collect();
+        let waiting: Vec<Backend> = self
+            .backends()
+            .into_iter()
+            .filter(|backend| asked_for(backend.name()) && self.is_unknown(backend))
+            .collect();
         if waiting.is_empty() {
             return;
         }
         let mut catalog = self.bridge().catalog_handle().subscribe();
-        let all = catalog.wait_for(|_| !waiting.iter().any(|backend| self.is_blank(backend)));
+        let all = catalog.wait_for(|_| !waiting.iter().any(|backend| self.is_unknown(backend)));
         let _ = tokio::time::timeout(within, all).await;
     }
 
@@ -201,7 +205,7 @@ impl Gateway {
                 // Why one is not up is in its state.
                 let _ = backend.ready(within).await;
             }
-            // The catalog follows the backends by news, which may be on their way.
+            // The catalog follows the backends by events, which may be on their way.
             let mut catalog = self.bridge().catalog_handle().subscribe();
             let is_shown = |backend: &Backend| {
                 let catalog = self.catalog();
@@ -214,7 +218,7 @@ impl Gateway {
     }
 
     /// Whether nothing is known of a backend yet: it is on its way up, and there was no cache.
-    pub fn is_blank(&self, backend: &Backend) -> bool {
+    pub fn is_unknown(&self, backend: &Backend) -> bool {
         let catalog = self.catalog();
         let shown = catalog.backend(backend.name()).filter(|shown| shown.name() == backend.name());
         shown.is_some_and(|shown| *shown.state() == toolgate_catalog::BackendState::Starting)
@@ -223,31 +227,31 @@ impl Gateway {
     /// Ends all backends and the engine; returns when no process is left.
     pub async fn shut_down(&self) {
         self.stop.cancel();
-        let _turn = self.turn.lock().await;
+        let _changing = self.changing.lock().await;
         self.flush_cache().await;
         self.backends.shut_down().await;
         self.runner.engine().dispose();
     }
 
-    fn members(&self) -> std::sync::MutexGuard<'_, Members> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    fn records(&self) -> parking_lot::MutexGuard<'_, BackendRecords> {
+        self.records.lock()
     }
 
-    /// Nobody may be listening, which is fine.
-    fn tell(&self, change: Change) {
+    /// Sends a change to every listener; without listeners nothing happens.
+    fn notify(&self, change: Change) {
         let _ = self.changes.send(change.into());
     }
 
     /// The same about one backend, for those who see it.
-    fn tell_of(&self, backend: &str, change: Change) {
+    fn notify_for(&self, backend: &str, change: Change) {
         let _ = self.changes.send(ChangeNotice { change, backend: Some(backend.into()) });
     }
 }
 
 /// A running gateway as the surroundings of its runner: whatever is configured now.
-struct Live(Weak<Gateway>);
+struct ConfiguredEnvironment(Weak<Gateway>);
 
-impl Environment for Live {
+impl Environment for ConfiguredEnvironment {
     fn limits(&self, profile: Profile) -> LimitRequest {
         self.0.upgrade().map(|gateway| configured_limits(&gateway.config().settings, profile)).unwrap_or_default()
     }

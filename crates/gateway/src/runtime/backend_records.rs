@@ -7,7 +7,7 @@ use toolgate_catalog::Tool;
 use toolgate_config::checked::Policy;
 
 /// By the backends' own names.
-pub(super) type Members = BTreeMap<String, Member>;
+pub(super) type BackendRecords = BTreeMap<String, BackendRecord>;
 
 /// Who wanted a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum KeyName {
 
 /// One backend.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct BackendRecord {
     pub(super) origin: Origin,
     pub(super) policy: Policy,
     pub(super) fingerprint: String,
@@ -38,9 +38,9 @@ pub(super) struct Member {
     pub(super) shown: Option<Arc<[Tool]>>,
 }
 
-impl Member {
+impl BackendRecord {
     /// The tools that the policy lets through.
-    pub(super) fn choice(&self, tools: &[Tool]) -> Vec<Tool> {
+    pub(super) fn permitted_tools(&self, tools: &[Tool]) -> Vec<Tool> {
         tools.iter().filter(|tool| self.policy.permits(&tool.name)).cloned().collect()
     }
 }

@@ -1,6 +1,6 @@
 //! Keeps catalog, cache and listeners in step with the backends.
 //!
-//! News only say where to look: what is shown is always read from the backend itself, so news that were lost or
+//! Events only say where to look: what is shown is always read from the backend itself, so events that were lost or
 //! came late cannot leave the catalog wrong.
 
 use std::sync::atomic::Ordering;
@@ -10,11 +10,11 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
+use super::backend_records::{BackendRecord, Origin};
 use super::cache::hint;
-use super::members::{Member, Origin};
-use super::provider::Patient;
 use super::spec::{fingerprint, key_names, spec};
-use crate::backends::{Backend, BackendEvent, BackendNews, BackendState};
+use super::wait_until_ready::WaitUntilReady;
+use crate::backends::{Backend, BackendChange, BackendEvent, BackendState};
 use toolgate_catalog::cache::ToolCache;
 use toolgate_catalog::{self, Catalog, Listing, Tool};
 use toolgate_config::checked;
@@ -22,21 +22,8 @@ use toolgate_mcp::client::ListKind;
 use toolgate_mcp::protocol::Era;
 use toolgate_mcp::server::Change;
 
-/// How a backend's life looks in the catalog.
-pub(super) fn shown_state(state: &BackendState, tools_known: bool) -> toolgate_catalog::BackendState {
-    match state {
-        BackendState::Ready(_) => toolgate_catalog::BackendState::Ready,
-        BackendState::Starting | BackendState::Restarting { .. } if tools_known => {
-            toolgate_catalog::BackendState::Cached
-        }
-        BackendState::Starting | BackendState::Restarting { .. } => toolgate_catalog::BackendState::Starting,
-        BackendState::Failed { reason, .. } => toolgate_catalog::BackendState::Failed { reason: reason.clone() },
-        BackendState::Stopped => toolgate_catalog::BackendState::Failed { reason: "it was stopped".to_owned() },
-    }
-}
-
-/// Follows the news until the gateway ends.
-pub(super) async fn keep_in_step(
+/// Follows the events of all backends until the gateway ends.
+pub(super) async fn follow_events(
     gateway: Weak<Gateway>,
     mut events: broadcast::Receiver<BackendEvent>,
     stop: CancellationToken,
@@ -49,15 +36,15 @@ pub(super) async fn keep_in_step(
         };
         let Some(gateway) = gateway.upgrade() else { return };
         match event {
-            Ok(BackendEvent { backend, news }) => match news {
-                BackendNews::Offers(ListKind::Prompts) => gateway.tell_of(&backend, Change::Prompts),
-                BackendNews::Offers(ListKind::Resources | ListKind::Templates) => {
-                    gateway.tell_of(&backend, Change::Resources)
+            Ok(BackendEvent { backend, change }) => match change {
+                BackendChange::Lists(ListKind::Prompts) => gateway.notify_for(&backend, Change::Prompts),
+                BackendChange::Lists(ListKind::Resources | ListKind::Templates) => {
+                    gateway.notify_for(&backend, Change::Resources)
                 }
-                BackendNews::Updated(uri) => gateway.tell_of(&backend, Change::Resource(uri)),
-                BackendNews::State(_) | BackendNews::Tools(_) => gateway.follow(&backend),
+                BackendChange::Updated(uri) => gateway.notify_for(&backend, Change::Resource(uri)),
+                BackendChange::State(_) | BackendChange::Tools(_) => gateway.follow(&backend),
             },
-            Err(RecvError::Lagged(_)) => gateway.backends().iter().for_each(|backend| gateway.look_again(backend)),
+            Err(RecvError::Lagged(_)) => gateway.backends().iter().for_each(|backend| gateway.resync(backend)),
             Err(RecvError::Closed) => return,
         }
     }
@@ -71,11 +58,11 @@ impl Gateway {
         let mut listings = Vec::new();
         let mut eras = Vec::new();
         for (name, backend) in &config.backends {
-            let member = member_of(backend, Origin::Configured);
-            let cached = cache.get(name.as_str(), &member.fingerprint);
-            listings.push(first_listing(name.as_str(), &member, cached.map(|cached| cached.tools.clone())));
+            let record = record_of(backend, Origin::Configured);
+            let cached = cache.get(name.as_str(), &record.fingerprint);
+            listings.push(first_listing(name.as_str(), &record, cached.map(|cached| cached.tools.clone())));
             eras.push(cached.and_then(hint));
-            self.members().insert(name.to_string(), member);
+            self.records().insert(name.to_string(), record);
         }
         listings.extend(config.disabled.iter().map(|name| disabled(name.as_str())));
         self.bridge().catalog_handle().replace(Catalog::new(listings));
@@ -84,21 +71,21 @@ impl Gateway {
         }
     }
 
-    /// Adds one backend to those that run: shown first, then started, so that no news finds it unknown.
-    pub(super) fn enrol(&self, name: &str, backend: &checked::Backend, origin: Origin) -> Backend {
-        let member = member_of(backend, origin);
+    /// Adds one backend to those that run: shown first, then started, so that no event finds it unknown.
+    pub(super) fn add_backend(&self, name: &str, backend: &checked::Backend, origin: Origin) -> Backend {
+        let record = record_of(backend, origin);
         let cache = self.load_cache();
-        let cached = cache.get(name, &member.fingerprint).filter(|_| origin == Origin::Configured);
-        let listing = first_listing(name, &member, cached.map(|cached| cached.tools.clone()));
-        self.members().insert(name.to_owned(), member);
+        let cached = cache.get(name, &record.fingerprint).filter(|_| origin == Origin::Configured);
+        let listing = first_listing(name, &record, cached.map(|cached| cached.tools.clone()));
+        self.records().insert(name.to_owned(), record);
         self.bridge().catalog_handle().update(|catalog| catalog.with(listing));
         self.start_backend(name, backend, cached.and_then(hint))
     }
 
     /// Takes one backend away, to the last process.
-    pub(super) async fn dismiss(&self, name: &str) {
+    pub(super) async fn remove_backend(&self, name: &str) {
         self.bridge().withdraw(name);
-        self.members().remove(name);
+        self.records().remove(name);
         self.bridge().catalog_handle().update(|catalog| catalog.without(name));
         self.backends.stop(name).await;
     }
@@ -107,24 +94,24 @@ impl Gateway {
         let config = self.config();
         let spec = spec(name, &backend.transport, &backend.policy, &config.settings, era);
         let running = self.backends.start(spec);
-        self.bridge().provide(name, Arc::new(Patient::new(running.clone(), backend.policy.timeout)));
+        self.bridge().provide(name, Arc::new(WaitUntilReady::new(running.clone(), backend.policy.timeout)));
         running
     }
 
     fn load_cache(&self) -> ToolCache {
-        let file = self.cache.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let file = self.cache.read().clone();
         file.map(|file| file.load()).unwrap_or_default()
     }
 
     /// Gives a running backend another policy.
-    pub(super) fn retune(&self, name: &str, policy: &checked::Policy) {
+    pub(super) fn apply_policy(&self, name: &str, policy: &checked::Policy) {
         let Some(backend) = self.backend(name) else { return };
         backend.resize(policy.max_concurrent_calls);
-        self.bridge().provide(name, Arc::new(Patient::new(backend.clone(), policy.timeout)));
-        if let Some(member) = self.members().get_mut(name) {
-            member.policy = policy.clone();
+        self.bridge().provide(name, Arc::new(WaitUntilReady::new(backend.clone(), policy.timeout)));
+        if let Some(record) = self.records().get_mut(name) {
+            record.policy = policy.clone();
             // Whatever was shown was chosen by another policy.
-            member.shown = None;
+            record.shown = None;
         }
         let known = !backend.tools().is_empty() || backend.state().is_ready();
         let tools: Vec<Tool> = if known { backend.tools().to_vec() } else { self.cached_tools(name) };
@@ -132,15 +119,15 @@ impl Gateway {
     }
 
     fn cached_tools(&self, name: &str) -> Vec<Tool> {
-        let fingerprint = self.members().get(name).map(|member| member.fingerprint.clone()).unwrap_or_default();
+        let fingerprint = self.records().get(name).map(|record| record.fingerprint.clone()).unwrap_or_default();
         self.load_cache().get(name, &fingerprint).map(|cached| cached.tools.clone()).unwrap_or_default()
     }
 
     /// News of a backend were lost: anything may have changed.
-    fn look_again(self: &Arc<Self>, backend: &Backend) {
+    fn resync(self: &Arc<Self>, backend: &Backend) {
         self.follow(backend.name());
-        self.tell_of(backend.name(), Change::Resources);
-        self.tell_of(backend.name(), Change::Prompts);
+        self.notify_for(backend.name(), Change::Resources);
+        self.notify_for(backend.name(), Change::Prompts);
         backend.mark_watched_stale();
     }
 
@@ -149,11 +136,11 @@ impl Gateway {
         let Some(backend) = self.backend(name) else { return };
         let (state, tools) = (backend.state(), backend.tools());
         let known = state.is_ready() || !tools.is_empty();
-        let fresh = match self.members().get_mut(name) {
+        let fresh = match self.records().get_mut(name) {
             None => return,
-            Some(member) if known => {
-                let same = member.shown.as_ref().is_some_and(|shown| Arc::ptr_eq(shown, &tools));
-                member.shown = Some(Arc::clone(&tools));
+            Some(record) if known => {
+                let same = record.shown.as_ref().is_some_and(|shown| Arc::ptr_eq(shown, &tools));
+                record.shown = Some(Arc::clone(&tools));
                 !same
             }
             Some(_) => false,
@@ -171,7 +158,7 @@ impl Gateway {
     /// Shows a backend with a choice of these tools; where the choice is what is shown already, only its state changes.
     fn show(&self, name: &str, state: &BackendState, tools: &[Tool]) {
         let Some((chosen, tags)) =
-            self.members().get(name).map(|member| (member.choice(tools), member.policy.tags.clone()))
+            self.records().get(name).map(|record| (record.permitted_tools(tools), record.policy.tags.clone()))
         else {
             return;
         };
@@ -181,7 +168,7 @@ impl Gateway {
             return self.show_state(name, state);
         }
         let listing =
-            Listing { name: name.to_owned(), state: shown_state(state, !chosen.is_empty()), tools: chosen, tags };
+            Listing { name: name.to_owned(), state: state.in_catalog(!chosen.is_empty()), tools: chosen, tags };
         self.bridge().catalog_handle().update(|catalog| catalog.with(listing));
         self.tools_changed();
         self.backend_changed(name);
@@ -190,7 +177,7 @@ impl Gateway {
     fn show_state(&self, name: &str, state: &BackendState) {
         let catalog = self.catalog();
         let Some(before) = catalog.backend(name).filter(|before| before.name() == name) else { return };
-        let state = shown_state(state, !before.tools().is_empty());
+        let state = state.in_catalog(!before.tools().is_empty());
         if *before.state() != state {
             self.bridge().catalog_handle().update(|catalog| catalog.with_state(name, state));
             self.backend_changed(name);
@@ -199,18 +186,18 @@ impl Gateway {
 
     pub(super) fn tools_changed(&self) {
         self.edition.fetch_add(1, Ordering::AcqRel);
-        self.tell(Change::Tools);
-        self.tell(Change::Resource("toolgate://tools".to_owned()));
+        self.notify(Change::Tools);
+        self.notify(Change::Resource("toolgate://tools".to_owned()));
     }
 
     pub(super) fn backend_changed(&self, name: &str) {
-        self.tell(Change::Resource("toolgate://backends".to_owned()));
-        self.tell(Change::Resource(format!("toolgate://backend/{name}")));
+        self.notify(Change::Resource("toolgate://backends".to_owned()));
+        self.notify(Change::Resource(format!("toolgate://backend/{name}")));
     }
 }
 
-fn member_of(backend: &checked::Backend, origin: Origin) -> Member {
-    Member {
+fn record_of(backend: &checked::Backend, origin: Origin) -> BackendRecord {
+    BackendRecord {
         origin,
         policy: backend.policy.clone(),
         fingerprint: fingerprint(&backend.transport),
@@ -219,14 +206,14 @@ fn member_of(backend: &checked::Backend, origin: Origin) -> Member {
     }
 }
 
-fn first_listing(name: &str, member: &Member, cached: Option<Vec<Tool>>) -> Listing {
+fn first_listing(name: &str, record: &BackendRecord, cached: Option<Vec<Tool>>) -> Listing {
     let state = if cached.is_some() {
         toolgate_catalog::BackendState::Cached
     } else {
         toolgate_catalog::BackendState::Starting
     };
-    let tools = member.choice(&cached.unwrap_or_default());
-    Listing { name: name.to_owned(), state, tools, tags: member.policy.tags.clone() }
+    let tools = record.permitted_tools(&cached.unwrap_or_default());
+    Listing { name: name.to_owned(), state, tools, tags: record.policy.tags.clone() }
 }
 
 pub(super) fn disabled(name: &str) -> Listing {

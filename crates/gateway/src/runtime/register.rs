@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Gateway;
-use super::members::Origin;
+use super::backend_records::Origin;
 use crate::backends::{Backend, BackendState};
 use toolgate_catalog::names::{Scope, sanitise};
 use toolgate_config::checked::{self, Policy, Process, Remote, Transport, starts_toolgate};
@@ -92,7 +92,7 @@ pub(super) fn clash(one: &str, other: &str) -> bool {
 
 impl Gateway {
     /// Adds a backend and waits until it is up, at most for `within`. One that does not come up is taken away again;
-    /// one that nobody waits for any more goes on starting.
+    /// one whose caller stopped waiting goes on starting.
     pub async fn register(
         &self,
         name: &str,
@@ -100,21 +100,21 @@ impl Gateway {
         within: Duration,
     ) -> Result<Backend, RegistrationError> {
         let backend = {
-            let _turn = self.turn.lock().await;
+            let _changing = self.changing.lock().await;
             let wanted = self.admit(name, registration)?;
-            self.enrol(name, &wanted, Origin::Registered)
+            self.add_backend(name, &wanted, Origin::Registered)
         };
         if backend.ready(within).await.is_err() {
             let (reason, stderr) = match backend.state() {
                 BackendState::Failed { reason, stderr } => (reason, stderr),
                 state => (state.to_string(), backend.stderr()),
             };
-            let _turn = self.turn.lock().await;
-            self.dismiss(name).await;
+            let _changing = self.changing.lock().await;
+            self.remove_backend(name).await;
             return Err(RegistrationError::Failed { name: name.to_owned(), reason, stderr });
         }
         self.settled(within, |other| other == name).await;
-        self.tell(Change::Resource("toolgate://backends".to_owned()));
+        self.notify(Change::Resource("toolgate://backends".to_owned()));
         Ok(backend)
     }
 
@@ -123,13 +123,13 @@ impl Gateway {
         if !self.config().settings.allow_runtime_registration {
             return Err(RegistrationError::NotAllowed);
         }
-        let _turn = self.turn.lock().await;
+        let _changing = self.changing.lock().await;
         if self.origin(name) != Some(Origin::Registered) {
             return Err(RegistrationError::Unknown(name.to_owned()));
         }
-        self.dismiss(name).await;
+        self.remove_backend(name).await;
         self.tools_changed();
-        self.tell(Change::Resource("toolgate://backends".to_owned()));
+        self.notify(Change::Resource("toolgate://backends".to_owned()));
         Ok(())
     }
 
@@ -145,7 +145,7 @@ impl Gateway {
         {
             return Err(RegistrationError::Taken { name: name.to_owned(), by: taken.name().to_owned() });
         }
-        let registered = self.members().values().filter(|member| member.origin == Origin::Registered).count();
+        let registered = self.records().values().filter(|record| record.origin == Origin::Registered).count();
         if registered >= MAX_REGISTERED {
             return Err(RegistrationError::TooMany);
         }

@@ -1,15 +1,15 @@
 //! A saved configuration comes into force: only what changed is restarted.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::Gateway;
+use super::backend_records::Origin;
 use super::cache::CacheFile;
-use super::functions::Granted;
-use super::members::Origin;
-use super::step::disabled;
+use super::catalog_sync::disabled;
+use super::functions::GrantedFunctions;
 use toolgate_config::values::BackendName;
 use toolgate_config::watch::State;
 use toolgate_config::{Changes, Checked, Problem, diff};
@@ -19,30 +19,30 @@ impl Gateway {
     /// Brings a new configuration into force and says what it changed. What shapes the engine itself
     /// (isolation, pool, concurrency) and the bounds of the result store stay until a restart.
     pub async fn reload(self: &Arc<Self>, config: Checked) -> Changes {
-        let _turn = self.turn.lock().await;
+        let _changing = self.changing.lock().await;
         let old = self.config();
         let changes = diff(&old, &config);
         if changes.settings_changed {
             self.adopt_settings(&old, &config);
         }
         let config = Arc::new(config);
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&config);
+        *self.config.write() = Arc::clone(&config);
         self.remove_all(changes.removed.iter().chain(&changes.changed).map(ToString::to_string)).await;
         self.remove_all(self.overruled(&config)).await;
         self.show_disabled(&old, &config);
         for name in changes.added.iter().chain(&changes.changed) {
             if let Some(backend) = config.backends.get(name) {
-                self.enrol(name.as_str(), backend, Origin::Configured);
+                self.add_backend(name.as_str(), backend, Origin::Configured);
             }
         }
         for name in &changes.retuned {
             if let Some(backend) = config.backends.get(name) {
-                self.retune(name.as_str(), &backend.policy);
+                self.apply_policy(name.as_str(), &backend.policy);
             }
         }
         if !changes.is_empty() || old.disabled != config.disabled {
             self.tools_changed();
-            self.tell(Change::Resource("toolgate://backends".to_owned()));
+            self.notify(Change::Resource("toolgate://backends".to_owned()));
         }
         changes
     }
@@ -68,15 +68,15 @@ impl Gateway {
         for problem in &problems {
             tracing::warn!(%problem, "the saved configuration can't be used; the old one stays in force");
         }
-        *self.problems.write().unwrap_or_else(PoisonError::into_inner) = problems;
-        self.tell(Change::Resource("toolgate://health".to_owned()));
+        *self.problems.write() = problems;
+        self.notify(Change::Resource("toolgate://health".to_owned()));
     }
 
     fn adopt_settings(&self, old: &Checked, new: &Checked) {
-        let functions = Granted::new(&new.settings, self.bridge());
-        *self.functions.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(functions);
+        let functions = GrantedFunctions::new(&new.settings, self.bridge());
+        *self.functions.write() = Arc::new(functions);
         if old.settings.cache != new.settings.cache {
-            *self.cache.write().unwrap_or_else(PoisonError::into_inner) = CacheFile::of(new).map(Arc::new);
+            *self.cache.write() = CacheFile::of(new).map(Arc::new);
         }
     }
 
@@ -85,7 +85,7 @@ impl Gateway {
         let mut leaving: JoinSet<()> = names
             .map(|name| {
                 let gateway = Arc::clone(self);
-                async move { gateway.dismiss(&name).await }
+                async move { gateway.remove_backend(&name).await }
             })
             .collect();
         while leaving.join_next().await.is_some() {}
@@ -94,7 +94,7 @@ impl Gateway {
     /// Backends of an agent's whose names the file now wants for itself.
     fn overruled(&self, config: &Checked) -> impl Iterator<Item = String> + use<> {
         let registered: Vec<String> = self
-            .members()
+            .records()
             .iter()
             .filter(|(_, it)| it.origin == Origin::Registered)
             .map(|(name, _)| name.clone())

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::Gateway;
-use super::members::Origin;
+use super::backend_records::Origin;
 use super::spec::fingerprint;
 use crate::backends::{Backend, BackendState};
 use toolgate_catalog::Tool;
@@ -44,7 +45,7 @@ impl CacheFile {
     }
 
     fn take_stale(&self) -> BTreeSet<String> {
-        std::mem::take(&mut *self.stale.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.stale.lock())
     }
 }
 
@@ -74,7 +75,7 @@ impl Gateway {
             return;
         }
         let first = {
-            let mut stale = cache.stale.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut stale = cache.stale.lock();
             let first = stale.is_empty();
             stale.insert(backend.to_owned());
             first
@@ -104,12 +105,12 @@ impl Gateway {
     }
 
     fn cache_file(&self) -> Option<Arc<CacheFile>> {
-        self.cache.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.cache.read().clone()
     }
 
     /// What is worth keeping of a backend that is up.
     fn snapshot_of(&self, name: String) -> Option<(String, CachedBackend)> {
-        let fingerprint = self.members().get(&name)?.fingerprint.clone();
+        let fingerprint = self.records().get(&name)?.fingerprint.clone();
         let backend: Backend = self.backend(&name)?;
         let BackendState::Ready(ready) = backend.state() else { return None };
         let tools = backend.tools().to_vec();
