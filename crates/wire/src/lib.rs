@@ -10,12 +10,14 @@
 //! - [`outcome`]: how a run ended
 //! - [`report`]: the outcome with logs, calls and usage, as every door sends it
 //! - [`scope`]: who asks for a run, and what that caller may use
+//! - [`addresses`]: which IP addresses are public
 //! - [`byte_budget`]: how many bytes the host holds for a run, a caller, a backend or all of them
 //! - [`frame`]: the messages on a worker's socket
 //! - [`codec`]: their encoding, and the only place where bytes of a worker are decoded
 
 #![forbid(unsafe_code)]
 
+pub mod addresses;
 pub mod byte_budget;
 pub mod codec;
 pub mod frame;
