@@ -15,7 +15,7 @@ use super::backend::Shared;
 use super::spec::BackendKind;
 use super::state::{BackendChange, BackendState};
 use toolgate_mcp::client::{
-    Closing, HttpLink, Inbox, Launch, Link, LinkError, ListKind, McpSession, Protocol, StdioLink, Transport,
+    Closing, HttpLink, Inbox, InheritedEnv, Launch, Link, LinkError, ListKind, McpSession, Protocol, StdioLink, Transport,
 };
 use toolgate_mcp::protocol::Era;
 use toolgate_wire::foreign_text::one_line;
@@ -153,7 +153,8 @@ fn connect(shared: &Shared) -> Result<Link, StartFailure> {
     let inbox = Arc::new(Inbox::new(Arc::clone(&shared.watchlist)));
     let wire = match &spec.kind {
         BackendKind::Stdio { command, args, env, cwd } => {
-            let launch = Launch { command: command.clone(), args: args.clone(), env: env.clone(), cwd: cwd.clone() };
+            let (command_, args, env, cwd) = (command.clone(), args.clone(), env.clone(), cwd.clone());
+            let launch = Launch { command: command_, args, env, inherit: InheritedEnv::Basic, cwd };
             let link = StdioLink::start(&launch, Arc::clone(&inbox), Arc::clone(&shared.stderr), spec.max_message);
             Transport::Stdio(link.map_err(|error| StartFailure::Permanent(format!("can't run {command}: {error}")))?)
         }
