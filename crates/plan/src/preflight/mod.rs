@@ -274,7 +274,7 @@ impl<'a> Inspector<'_, 'a> {
                         (FindingCode::UnknownTool, message, self.guess(Some(backend), &reached.name))
                     }
                 };
-                if self.fatal.fails_by_throwing(call.span) {
+                if self.fatal.has(call.span) {
                     self.accuse(code, at, message, suggestion, (backend, &reached.name));
                 } else {
                     self.warn(code, at, message, suggestion);
@@ -311,7 +311,7 @@ impl<'a> Inspector<'_, 'a> {
             Arguments::Known(value) => {
                 for problem in self.tools.check_arguments(backend, tool, value) {
                     let message = tell(&written, &problem);
-                    if self.fatal.fails_by_rejection(call.span) {
+                    if self.fatal.has(call.span) {
                         self.accuse(FindingCode::InvalidArguments, at, message, None, (backend, &reached.name));
                     } else {
                         self.warn(FindingCode::InvalidArguments, at, message, None);

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use toolgate_catalog::CatalogHandle;
-use toolgate_config::checked::{Http, Key, Profiles};
+use toolgate_config::checked::{Http, Key};
 use toolgate_config::values::{Glob, HttpAuth, KeyHash, Rate, Setting};
 use toolgate_engine::{Engine, EngineBuilder};
 use toolgate_functions::{HostFunction, Registry};
@@ -20,6 +20,7 @@ use toolgate_service::rpc_sessions::{MemoryStore, RpcSessions, SystemClock};
 use toolgate_service::{
     AdmissionRules, HttpService, LocalToken, ServerLimits, ServiceLimits, ServiceParts, Shutdown, listen, serve,
 };
+use toolgate_wire::{LimitRequest, Profiles};
 
 /// What a test may want different.
 pub(crate) struct Setup {
