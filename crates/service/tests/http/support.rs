@@ -27,7 +27,7 @@ pub(crate) struct Setup {
     pub(crate) engine: EngineBuilder,
     pub(crate) http: Http,
     pub(crate) token: Option<LocalToken>,
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: Profiles<LimitRequest>,
     pub(crate) functions: Registry,
     pub(crate) sessions: Arc<RpcSessions>,
     pub(crate) service: ServiceLimits,
