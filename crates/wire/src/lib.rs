@@ -11,6 +11,7 @@
 //! - [`report`]: the outcome with logs, calls and usage, as every door sends it
 //! - [`scope`]: who asks for a run, and what that caller may use
 //! - [`byte_budget`]: how many bytes the host holds for a run, a caller, a backend or all of them
+//! - [`foreign_text`]: text of programs, servers and clients, made fit to be shown
 //! - [`frame`]: the messages on a worker's socket
 //! - [`codec`]: their encoding, and the only place where bytes of a worker are decoded
 
@@ -18,6 +19,7 @@
 
 pub mod byte_budget;
 pub mod codec;
+pub mod foreign_text;
 pub mod frame;
 pub mod limits;
 pub mod outcome;

@@ -18,6 +18,7 @@ use toolgate_mcp::client::{
     Closing, HttpLink, Inbox, Launch, Link, LinkError, ListKind, McpSession, Protocol, StdioLink, Transport,
 };
 use toolgate_mcp::protocol::Era;
+use toolgate_wire::foreign_text::one_line;
 
 /// The first pause; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -166,7 +167,7 @@ fn connect(shared: &Shared) -> Result<Link, StartFailure> {
 
 /// The reason is shown to people, and parts of it are the backend's own words.
 fn failure_of(error: LinkError, shared: &Shared) -> StartFailure {
-    let reason = error.to_string().chars().filter(|c| !c.is_control()).take(MAX_REASON_CHARS).collect();
+    let reason = one_line(&error.to_string(), MAX_REASON_CHARS);
     match error {
         LinkError::Closed { closing, .. } => {
             StartFailure::Temporary { reason, stderr: closing.stderr.clone(), died: true }
