@@ -28,7 +28,7 @@ pub use error::FetchError;
 pub use fetcher::{Fetcher, HttpLimits};
 pub use guard::{Guard, Lookup, RefusedHost, Resolver};
 pub use request::HttpRequest;
-pub use response::{Content, HttpResponse};
+pub use response::{Content, HttpResponse, RawResponse};
 
 pub(super) use client::TrustedClient;
 pub(super) use response::{read_body, retry_after};

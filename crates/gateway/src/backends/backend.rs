@@ -348,8 +348,7 @@ impl Shared {
         self.pid.store(pid.unwrap_or(0), Ordering::Relaxed);
     }
 
-    pub(crate) fn set_tools(&self, listed: Vec<Value>) {
-        let tools: Vec<Tool> = listed.into_iter().filter_map(Tool::from_raw).collect();
+    pub(crate) fn set_tools(&self, tools: Vec<Tool>) {
         if self.toolbox().tools[..] == tools[..] {
             return;
         }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Map, Value};
 
 use super::http::HttpLink;
+use super::local::LocalLink;
 use super::stdio::StdioLink;
 use crate::client::inbox::Inbox;
 use crate::rpc::{Closing, LinkError, OutgoingRequest, Protocol};
@@ -29,6 +30,8 @@ pub enum Transport {
     Stdio(StdioLink),
     /// Streamable HTTP.
     Http(HttpLink),
+    /// A server in this process.
+    Local(LocalLink),
 }
 
 impl Link {
@@ -53,6 +56,7 @@ impl Link {
         match &self.transport {
             Transport::Stdio(link) => link.request(request).await,
             Transport::Http(link) => link.request(request).await,
+            Transport::Local(link) => link.request(request).await,
         }
     }
 
@@ -64,6 +68,8 @@ impl Link {
                 Ok(())
             }
             Transport::Http(link) => link.tell(protocol, message).await,
+            // It takes no notification.
+            Transport::Local(_) => Ok(()),
         }
     }
 
@@ -72,6 +78,7 @@ impl Link {
         match &self.transport {
             Transport::Stdio(link) => link.closed().await,
             Transport::Http(link) => link.closed().await,
+            Transport::Local(link) => link.closed().await,
         }
     }
 
@@ -80,6 +87,7 @@ impl Link {
         match &self.transport {
             Transport::Stdio(link) => link.is_closed(),
             Transport::Http(link) => link.is_closed(),
+            Transport::Local(link) => link.is_closed(),
         }
     }
 
@@ -88,6 +96,7 @@ impl Link {
         match &self.transport {
             Transport::Stdio(link) => link.shut_down().await,
             Transport::Http(link) => link.shut_down(protocol).await,
+            Transport::Local(link) => link.shut_down(),
         }
     }
 
@@ -95,7 +104,7 @@ impl Link {
     pub fn pid(&self) -> Option<u32> {
         match &self.transport {
             Transport::Stdio(link) => link.pid(),
-            Transport::Http(_) => None,
+            Transport::Http(_) | Transport::Local(_) => None,
         }
     }
 }
