@@ -59,7 +59,7 @@ fn crates_depend_on_each_other_only_along_the_arrows() {
         ("functions", &["plan", "wire"]),
         ("mcp", &["json", "wire"]),
         ("openapi", &[]),
-        ("gateway", &["catalog", "config", "engine", "functions", "json", "mcp", "output", "plan", "wire"]),
+        ("gateway", &["catalog", "config", "engine", "functions", "json", "mcp", "openapi", "output", "plan", "wire"]),
         ("service", &["catalog", "config", "engine", "functions", "gateway", "json", "mcp", "output", "plan", "wire"]),
         ("demo", &["mcp"]),
         ("bench", &["catalog", "config", "engine", "functions", "gateway", "output", "plan", "service", "wire"]),

@@ -7,6 +7,7 @@ mod checker;
 mod envfile;
 mod functions;
 mod limits;
+mod openapi;
 mod service;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use std::time::Duration;
 pub use backends::starts_toolgate;
 pub use backends::{Backend, Policy, Process, Remote, Transport};
 pub use functions::{Function, Target};
+pub use openapi::{OpenApi, SpecSource};
 pub use service::{Http, Key};
 
 use super::problem::{Problem, Severity};

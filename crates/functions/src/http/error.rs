@@ -67,7 +67,10 @@ pub enum FetchError {
     /// The run was cancelled.
     #[error("the request was cancelled with its run")]
     Cancelled,
-    /// The name has no address, the connection failed, or the response is not HTTP.
+    /// The name has no address or the connection failed; nothing was sent.
+    #[error("the request failed: {0}")]
+    Unreachable(String),
+    /// The connection was lost, or the response is not HTTP.
     #[error("the request failed: {0}")]
     Network(String),
     /// The HTTP client cannot be created on this machine.
@@ -81,6 +84,7 @@ impl FetchError {
         if error.is_timeout() {
             return Self::Stalled;
         }
+        let connecting = error.is_connect();
         let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
         let mut innermost = String::new();
         while let Some(current) = cause {
@@ -95,7 +99,7 @@ impl FetchError {
             innermost = current.to_string();
             cause = current.source();
         }
-        Self::Network(innermost)
+        if connecting { Self::Unreachable(innermost) } else { Self::Network(innermost) }
     }
 }
 
@@ -118,7 +122,7 @@ impl From<FetchError> for FunctionError {
             | FetchError::ResponseHeadersTooLarge => ErrorCode::TooLarge,
             FetchError::Timeout(_) | FetchError::Stalled => ErrorCode::Timeout,
             FetchError::Cancelled => ErrorCode::Aborted,
-            FetchError::Network(_) | FetchError::NoClient(_) => ErrorCode::Unavailable,
+            FetchError::Unreachable(_) | FetchError::Network(_) | FetchError::NoClient(_) => ErrorCode::Unavailable,
         };
         Self::new(code, error.to_string())
     }

@@ -26,7 +26,7 @@ pub use error::FetchError;
 pub use fetcher::{Fetcher, HttpLimits};
 pub use guard::{Guard, Lookup, RefusedHost, Resolver};
 pub use request::HttpRequest;
-pub use response::{Content, HttpResponse};
+pub use response::{Content, HttpResponse, RawResponse};
 pub use toolgate_wire::addresses::AddressClass;
 
 pub(super) use client::TrustedClient;

@@ -17,7 +17,7 @@ use super::spec::BackendSpec;
 use super::state::{BackendChange, BackendEvent, BackendState, BackendStats};
 use super::supervisor::supervise;
 use toolgate_catalog::Tool;
-use toolgate_mcp::client::{LinkError, McpSession, StderrTail, ToolCallOptions, ToolListing, ToolName, Watchlist};
+use toolgate_mcp::client::{LinkError, McpSession, StderrTail, ToolCallOptions, ToolName, Watchlist};
 use toolgate_mcp::result::{self as unwrap, Wrapping};
 
 /// The least time between a failed start and the next one that a call asks for.
@@ -360,11 +360,7 @@ impl Shared {
         self.pid.store(pid.unwrap_or(0), Ordering::Relaxed);
     }
 
-    pub(crate) fn set_tools(&self, listed: ToolListing) {
-        if listed.is_cut {
-            tracing::warn!(backend = &*self.name, kept = listed.tools.len(), "too many tools: the others are left out");
-        }
-        let tools: Vec<Tool> = listed.tools.into_iter().filter_map(Tool::from_raw).collect();
+    pub(crate) fn set_tools(&self, tools: Vec<Tool>) {
         if self.toolbox().tools[..] == tools[..] {
             return;
         }

@@ -50,9 +50,8 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
 
     let catalog = shared.gateway.catalog();
     // Who may use a few backends must find as many of their tools as anyone else would.
-    let tagged = |tool: ToolRef<'_>| {
-        tag.is_none_or(|tag| tool.backend.tags().iter().any(|own| own.eq_ignore_ascii_case(tag)))
-    };
+    let tagged =
+        |tool: ToolRef<'_>| tag.is_none_or(|tag| tool.backend.tags().iter().any(|own| own.eq_ignore_ascii_case(tag)));
     let hits = catalog.search_where(task, limit, |tool| access.permits(tool.backend.name()) && tagged(tool));
     let hits: Vec<Value> = hits
         .into_iter()
