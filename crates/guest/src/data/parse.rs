@@ -83,11 +83,7 @@ pub(super) fn eager<'js>(ctx: &Ctx<'js>, text: &str) -> Result<Value<'js>, Parse
 }
 
 /// Makes records over the text, which is UTF-8 and holds an object or an array.
-pub(super) fn lazy<'js>(
-    ctx: &Ctx<'js>,
-    text: Text<'js>,
-    mutability: Mutability,
-) -> Result<Value<'js>, ParseError> {
+pub(super) fn lazy<'js>(ctx: &Ctx<'js>, text: Text<'js>, mutability: Mutability) -> Result<Value<'js>, ParseError> {
     let records = ctx.userdata::<Realm<'js>>().ok_or(ParseError::Thrown)?.records;
     if u32::try_from(text.bytes().len()).is_err() {
         // Records know places as 32 bits; no memory limit lets such a text in.
