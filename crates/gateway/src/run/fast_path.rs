@@ -89,7 +89,7 @@ enum CallEnd {
 async fn call_tool(attempt: &Attempt<'_>, call: Call, args: String) -> CallResult {
     let host = attempt.host();
     let target = Target::Tool { backend: call.backend, tool: call.tool };
-    let mut record = CallRecord::begin(&target, args.len(), host.is_read_only(&target));
+    let mut record = CallRecord::begin(&target, args.len(), host.call_is_read_only(&target, &args));
     let observer = attempt.request.observer.as_ref();
     if let Some(observer) = observer {
         observer.call_began(&target);
