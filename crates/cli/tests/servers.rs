@@ -323,28 +323,35 @@ fn over_http_the_same_gateway_answers_at_mcp() {
     let user = User::with_demo("tracker");
     let mut command = user.command(&["serve", "--http", "127.0.0.1:0"]);
     let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary starts");
-    let mut line = String::new();
-    BufReader::new(child.stderr.take().expect("piped")).read_line(&mut line).expect("an address");
+    let (mut line, mut stderr) = (String::new(), BufReader::new(child.stderr.take().expect("piped")));
+    stderr.read_line(&mut line).expect("an address");
     let address = line.split("http://").nth(1).and_then(|rest| rest.split(',').next()).expect("an address").to_owned();
     let body = json!({
         "jsonrpc": "2.0", "id": 1, "method": "initialize",
         "params": { "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } },
     });
-    let answer = post(&address, "/mcp", &body.to_string());
+    let refused = post(&address, "/mcp", &body.to_string(), "");
+    assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
+    let mut line = String::new();
+    stderr.read_line(&mut line).expect("a path");
+    let file = line.trim().rsplit(' ').next().expect("a path");
+    let token = std::fs::read_to_string(file).expect("a token");
+    let bearer = format!("Authorization: Bearer {}\r\n", token.trim());
+    let answer = post(&address, "/mcp", &body.to_string(), &bearer);
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"toolgate\""), "{answer}");
-    let run = post(&address, "/v1/run", r#"{"code": "return 1 + 1"}"#);
+    let run = post(&address, "/v1/run", r#"{"code": "return 1 + 1"}"#, &bearer);
     assert!(run.starts_with("HTTP/1.1 200") && run.contains("\"result\":2"), "{run}");
-    // RequestContext to end, it ends by itself.
+    // Asked to end, it ends by itself.
     Command::new("kill").arg(child.id().to_string()).status().expect("kill runs");
     assert!(child.wait().expect("it ends").success());
 }
 
-fn post(address: &str, path: &str, body: &str) -> String {
+fn post(address: &str, path: &str, body: &str, headers: &str) -> String {
     use std::io::Read;
     let mut stream = std::net::TcpStream::connect(address).expect("a connection");
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
-         Accept: application/json, text/event-stream\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+         Accept: application/json, text/event-stream\r\n{headers}Connection: close\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(format!("{head}{body}").as_bytes()).expect("written");

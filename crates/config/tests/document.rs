@@ -49,6 +49,12 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.limits.shutdown_grace", "10s", Some("\"10s\"")),
     ("toolgate.cache.enabled", "`true`", Some("true")),
     ("toolgate.cache.dir", "`toolgate` in `$XDG_CACHE_HOME` or `~/.cache`", Some("\"~/.cache/toolgate\"")),
+    ("toolgate.http.auth", "`token`", Some("\"token\"")),
+    (
+        "toolgate.http.token_file",
+        "`toolgate/http-token` in `$XDG_STATE_HOME` or `~/.local/state`",
+        Some("\"~/.local/state/toolgate/http-token\""),
+    ),
     ("toolgate.backends.NAME.timeout", "`toolgate.limits.call_timeout`", Some("\"30s\"")),
     ("toolgate.backends.NAME.max_concurrent_calls", "`toolgate.limits.max_concurrent_calls`", Some("16")),
     ("toolgate.backends.NAME.prefix", "`true`", Some("true")),

@@ -161,7 +161,7 @@ impl<'js> Run<'js, '_> {
     fn evaluate(&self, start: Start) -> std::result::Result<Value<'js>, End> {
         let data = match start.data {
             None => Value::new_undefined(self.ctx.clone()),
-            Some(length) => self.incoming_data(length)?,
+            Some(length) => self.incoming_data(length, start.profile)?,
         };
         self.kept.replace(Some(Persistent::save(&self.ctx, data.clone())));
         let begin: Function<'js> = self.hook("begin")?;
@@ -178,14 +178,19 @@ impl<'js> Run<'js, '_> {
         value.map_err(|_| self.thrown())
     }
 
-    /// Reads the data straight into the interpreter's memory, where the meter counts it.
-    fn incoming_data(&self, length: u64) -> std::result::Result<Value<'js>, End> {
+    /// Reads the data straight into the interpreter's memory, where the meter counts it. A computation owns its argument; the
+    /// global `context` is deeply frozen.
+    fn incoming_data(&self, length: u64, profile: Profile) -> std::result::Result<Value<'js>, End> {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let mut text = Text::new(&self.ctx, length).map_err(|_| self.thrown())?;
         if !self.state.read_into(text.bytes_mut()) {
             return Err(self.thrown());
         }
-        data::from_text(&self.ctx, text).map_err(|fault| self.bad_data(&fault))
+        let parsed = match profile {
+            Profile::Compute => data::from_text(&self.ctx, text),
+            Profile::Chain | Profile::Snippet => data::frozen_from_text(&self.ctx, text),
+        };
+        parsed.map_err(|fault| self.bad_data(&fault))
     }
 
     fn bad_data(&self, fault: &ParseError) -> End {

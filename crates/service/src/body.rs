@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
+use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::HttpService;
 use super::refusal::Refusal;
 
 /// The unit of the memory budget, in bytes.
@@ -55,6 +57,22 @@ impl Budget {
 pub(super) struct BodyLimits {
     pub(super) bytes: usize,
     pub(super) time: Duration,
+}
+
+/// A request body as a value; it holds the body's share of the memory budget until the handler has ended.
+pub(super) struct Received<T> {
+    pub(super) value: T,
+    pub(super) _share: Share,
+}
+
+impl<T: DeserializeOwned> FromRequest<HttpService> for Received<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, service: &HttpService) -> Result<Self, Refusal> {
+        let (head, body) = request.into_parts();
+        let (text, share) = read(&head.headers, body, service.body_limits(), service.budget()).await?;
+        Ok(Received { value: parse(&text)?, _share: share })
+    }
 }
 
 /// Reads a whole body, and returns its share of the memory budget.
@@ -162,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_wrong_as_a_whole() {
+    fn text_that_is_no_json_is_refused_as_a_whole() {
         check("", ": EOF while parsing a value at line 1 column 0");
         check(r#"{"code": ""} x"#, ": trailing characters at line 1 column 14");
     }

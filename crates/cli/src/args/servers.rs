@@ -1,5 +1,6 @@
 //! Commands about MCP servers: those that are in front of agents, and those behind.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -37,8 +38,9 @@ pub(crate) struct ServeArgs {
     pub(crate) mode: Option<Mode>,
     /// Serve HTTP instead: MCP at /mcp, and the execution service
     ///
-    /// At an address such as 127.0.0.1:7878, or a port of this machine. Without a value: at `toolgate.http.bind` of the
-    /// configuration, or at 127.0.0.1:7878.
+    /// At an address such as 127.0.0.1:7878, a port of this machine, or a Unix socket such as unix:/run/user/1000/toolgate.
+    /// Without a value: at `toolgate.http.bind` of the configuration, or at 127.0.0.1:7878. Without keys, clients send the
+    /// token of `toolgate.http.token_file` as a bearer token; a Unix socket is open to its user only and needs none.
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "")]
     pub(crate) http: Option<HttpAddress>,
     /// The interpreter, whatever the configuration says; V8 needs a deno
@@ -47,7 +49,7 @@ pub(crate) struct ServeArgs {
 }
 
 /// Where `--http` listens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HttpAddress {
     /// As configured, or at the default.
     Configured,
@@ -55,16 +57,37 @@ pub(crate) enum HttpAddress {
     Port(u16),
     /// There.
     At(SocketAddr),
+    /// At a Unix socket.
+    Unix(PathBuf),
+}
+
+/// An address to listen at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ListenAddress {
+    /// An IP address and a port.
+    Ip(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenAddress::Ip(address) => address.fmt(f),
+            ListenAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
 }
 
 impl HttpAddress {
     /// The address, given the configured one.
-    pub(crate) fn address(self, configured: Option<SocketAddr>) -> SocketAddr {
+    pub(crate) fn address(self, configured: Option<SocketAddr>) -> ListenAddress {
         let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
         match self {
-            HttpAddress::Configured => configured.unwrap_or_else(|| local(DEFAULT_PORT)),
-            HttpAddress::Port(port) => local(port),
-            HttpAddress::At(address) => address,
+            HttpAddress::Configured => ListenAddress::Ip(configured.unwrap_or_else(|| local(DEFAULT_PORT))),
+            HttpAddress::Port(port) => ListenAddress::Ip(local(port)),
+            HttpAddress::At(address) => ListenAddress::Ip(address),
+            HttpAddress::Unix(path) => ListenAddress::Unix(path),
         }
     }
 }
@@ -82,7 +105,11 @@ impl FromStr for HttpAddress {
         if let Ok(port) = text.parse() {
             return Ok(HttpAddress::Port(port));
         }
-        text.parse().map(HttpAddress::At).map_err(|_| "use an address such as 127.0.0.1:7878, or a port".to_owned())
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(HttpAddress::Unix(path.into()));
+        }
+        let forms = "use an address such as 127.0.0.1:7878, a port, or unix:PATH";
+        text.parse().map(HttpAddress::At).map_err(|_| forms.to_owned())
     }
 }
 

@@ -16,7 +16,6 @@ use std::time::Duration;
 pub use backends::starts_toolgate;
 pub use backends::{Backend, Policy, Process, Remote, Transport};
 pub use functions::{Function, Target};
-pub use limits::Profiles;
 pub use service::{Http, Key};
 
 use super::problem::{Problem, Severity};
@@ -25,6 +24,7 @@ use super::values::{Allowed, BackendName, Bytes, Endpoint, Engine, FunctionName,
 use super::vars::Env;
 use backends::Servers;
 use checker::Checker;
+use toolgate_wire::{LimitRequest, Profiles};
 
 /// A validated configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,7 +82,7 @@ pub struct Sandbox {
     /// Number of idle workers; `None` is the engine's default.
     pub pool: Option<usize>,
     /// Limits that differ from the profiles' own.
-    pub limits: Profiles,
+    pub limits: Profiles<LimitRequest>,
 }
 
 /// How results are reduced.

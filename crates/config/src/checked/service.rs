@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use super::checker::Checker;
 use crate::raw::{self, Located};
-use crate::values::{Glob, HostName, KeyHash, Origin, Rate};
+use crate::values::{Glob, HostName, HttpAuth, KeyHash, Origin, Rate};
 
 /// The HTTP service.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,10 +15,27 @@ pub struct Http {
     pub bind: Option<SocketAddr>,
     /// The API keys; if empty, only clients on this machine may connect.
     pub keys: Vec<Key>,
+    /// How clients on this machine identify themselves where there are no keys.
+    pub auth: HttpAuth,
+    /// The file with the token for them; `None` if it is not configured and there is no home directory.
+    pub token_file: Option<PathBuf>,
     /// Origins of web pages that may use the service.
     pub allowed_origins: Vec<Origin>,
     /// Accepted host names besides this machine's own.
     pub allowed_hosts: Vec<HostName>,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Http {
+            bind: None,
+            keys: vec![],
+            auth: HttpAuth::Token,
+            token_file: None,
+            allowed_origins: vec![],
+            allowed_hosts: vec![],
+        }
+    }
 }
 
 /// An API key.
@@ -50,8 +68,17 @@ pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Http) -> Http {
     Http {
         bind,
         keys,
+        auth: checker.get(&raw.auth).unwrap_or(HttpAuth::Token),
+        token_file: token_file(checker, raw),
         allowed_origins: checker.list(&raw.allowed_origins).unwrap_or_default(),
         allowed_hosts: checker.list(&raw.allowed_hosts).unwrap_or_default(),
+    }
+}
+
+fn token_file(checker: &mut Checker<'_>, raw: &raw::Http) -> Option<PathBuf> {
+    match &raw.token_file {
+        Some(file) => checker.text(file).and_then(|text| checker.path(&text, &file.place)),
+        None => checker.env.xdg("XDG_STATE_HOME", ".local/state").map(|state| state.join("toolgate/http-token")),
     }
 }
 

@@ -14,8 +14,8 @@ pub(crate) use reader::{Located, Location, RawJson, RawSetting, RawText, Reader,
 use super::problem::Problem;
 use super::text::Source;
 use super::values::{
-    Allowed, Bytes, Endpoint, Engine, Glob, HostName, Isolation, KeyHash, Method, Millis, Mode, Origin, Period, Rate,
-    Store, ToolPath, TransportKind,
+    Allowed, Bytes, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, Method, Millis, Mode, Origin,
+    Period, Rate, Store, ToolPath, TransportKind,
 };
 
 /// The settings of a file, with the problems found while reading them.
@@ -75,6 +75,9 @@ section! {
         env: StringMap,
         /// A file of NAME=value lines with more environment variables.
         env_file = "envFile": RawText<String>,
+        /// Give it the whole environment of Toolgate. By default it gets PATH, HOME, the locale, and the variables of proxies
+        /// and certificates.
+        inherit_env = "inheritEnv": bool,
         /// Its working directory; a relative path is relative to the directory of this file.
         cwd: RawText<String>,
         /// The URL of an HTTP server.
@@ -229,6 +232,10 @@ section! {
         bind: RawText<SocketAddr>,
         /// The API keys. Without keys only clients on this machine may connect.
         keys: Vec<Located<Key>>,
+        /// How clients on this machine identify themselves where there are no keys: by the token in token_file (token), or not at all (none): then every user of this machine reaches all servers. A client of a Unix socket needs no token.
+        auth: RawText<HttpAuth>,
+        /// The file with the token, which only this user can read; it is created when it does not exist.
+        token_file: RawText<String>,
         /// Origins of web pages that may use the service.
         allowed_origins: Vec<Located<RawText<Origin>>>,
         /// Accepted host names besides those of this machine.

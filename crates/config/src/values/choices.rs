@@ -66,6 +66,16 @@ choice! {
 }
 
 choice! {
+    /// How clients on this machine identify themselves to the HTTP service where there are no keys.
+    HttpAuth {
+        /// By the token in a file that only this user can read.
+        Token = "token",
+        /// Not at all: every user of this machine may connect.
+        None = "none",
+    }
+}
+
+choice! {
     /// The transport of a server, with the spellings of other clients.
     TransportKind {
         /// A child process that communicates over stdin and stdout.

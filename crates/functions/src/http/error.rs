@@ -1,6 +1,6 @@
 //! Errors of guarded requests.
 
-use super::Refusal;
+use super::RefusedHost;
 use crate::{ErrorCode, FunctionError};
 use std::error::Error;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub enum FetchError {
     CredentialsInUrl,
     /// The host may not be reached.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] RefusedHost),
     /// A method that is not allowed.
     #[error("the method `{0}` is not allowed: use GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS")]
     Method(String),
@@ -84,7 +84,7 @@ impl FetchError {
         let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
         let mut innermost = String::new();
         while let Some(current) = cause {
-            if let Some(refusal) = current.downcast_ref::<Refusal>() {
+            if let Some(refusal) = current.downcast_ref::<RefusedHost>() {
                 return Self::Refused(refusal.clone());
             }
             if let Some(parse) = current.downcast_ref::<hyper::Error>()

@@ -35,7 +35,7 @@ impl Resolver for SystemResolver {
 /// A host that must not be reached. The text omits the address, which would reveal the structure of the network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{host} resolves to {class}, which is not allowed")]
-pub struct Refusal {
+pub struct RefusedHost {
     /// The host as the URL spells it.
     pub host: String,
     /// The class of its address.
@@ -76,9 +76,9 @@ impl Guard {
         }
     }
 
-    fn check_address(&self, host: &str, address: IpAddr) -> Result<(), Refusal> {
+    fn check_address(&self, host: &str, address: IpAddr) -> Result<(), RefusedHost> {
         match not_public(address) {
-            Some(class) if !self.allow.trusts_address(address) => Err(Refusal { host: host.to_owned(), class }),
+            Some(class) if !self.allow.trusts_address(address) => Err(RefusedHost { host: host.to_owned(), class }),
             Some(_) | None => Ok(()),
         }
     }

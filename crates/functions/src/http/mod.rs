@@ -24,7 +24,7 @@ mod response;
 pub use allow::{AllowList, BadAllowEntry};
 pub use error::FetchError;
 pub use fetcher::{Fetcher, HttpLimits};
-pub use guard::{Guard, Lookup, Refusal, Resolver};
+pub use guard::{Guard, Lookup, RefusedHost, Resolver};
 pub use request::HttpRequest;
 pub use response::{Content, HttpResponse};
 pub use toolgate_wire::addresses::AddressClass;

@@ -6,7 +6,7 @@ use super::Shared;
 use super::tools::describe;
 use super::uri::{decode, encode, shown};
 use crate::backends::{Backend, BackendState};
-use crate::gateway::Origin;
+use crate::runtime::Origin;
 use toolgate_catalog::search::one_line;
 use toolgate_catalog::{self, Catalog};
 use toolgate_mcp::server::{Fault, RequestScope};

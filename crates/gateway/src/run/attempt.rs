@@ -206,6 +206,7 @@ impl<'a> Attempt<'a> {
             progress: self.request.progress.clone(),
             caller: self.request.caller.fairness.unwrap_or_default(),
             deadline: Some(self.since + self.limits.wall),
+            budget: Some(self.runner.budgets.of_run(&self.request.caller, self.limits.memory)),
             ..RequestContext::default()
         };
         RunHost::new(self.runner.bridge.clone(), request).with_functions(self.functions.clone(), self.context.clone())
@@ -275,7 +276,8 @@ fn with_hint(mut report: Report, code: &str, tools: Reachable<'_>) -> Report {
 
 /// What to say of the backend of the last call, if that was not sent because the backend is not up.
 fn unready_backend(report: &Report, view: ScopedCatalog<'_>) -> Option<String> {
-    let last = report.calls.last().filter(|call| call.error_code.as_deref() == Some(bridge::NOT_READY))?;
+    let is_unready = |code: &str| matches!(code, bridge::NOT_READY | bridge::FAILED_TO_START);
+    let last = report.calls.last().filter(|call| call.error_code.as_deref().is_some_and(is_unready))?;
     let Target::Tool { backend, tool } = &last.target else { return None };
     let found = view.backend(backend).filter(|found| *found.state() != BackendState::Ready)?;
     found.tool(tool)?;

@@ -5,9 +5,10 @@
 //! by running the program after all, with the recorded answer in place of the call: so the answer
 //! cannot depend on the path, and nothing is called twice.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use toolgate_engine::host::{Question, Target};
@@ -143,7 +144,7 @@ struct Recorded {
 
 impl Host for Recorded {
     fn call(&self, _: HostCall) -> HostFuture {
-        let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let answer = self.answer.lock().take();
         let once = || Err(HostError::not_sent("REPLAY", "a program of one call called twice"));
         Box::pin(std::future::ready(answer.unwrap_or_else(once)))
     }

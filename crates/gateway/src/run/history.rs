@@ -1,9 +1,9 @@
 //! Statistics and recent runs: what was done since the start, and what it kept out of context windows.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolgate_wire::{Access, CallRecord, CallState, CallerScope, Code, Failure, Outcome, Report, Target};
@@ -182,7 +182,7 @@ impl History {
     }
 
     fn sums(&self) -> MutexGuard<'_, Sums> {
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sums.lock()
     }
 }
 

@@ -7,7 +7,7 @@ use toolgate_gateway::backends::{BackendKind, BackendState, Probe};
 use toolgate_mcp::client::Ready;
 use toolgate_mcp::protocol::Era;
 
-use crate::fixture::{PATIENCE, members, spec, start, state, tools_with, up, up_as, value};
+use crate::fixture::{TEST_TIMEOUT, members, spec, start, state, tools_with, up, up_as, value};
 
 async fn ready(options: &[&str], hint: Option<Era>) -> Ready {
     let mut spec = spec(options);
@@ -82,7 +82,7 @@ async fn a_slow_server_is_waited_for_by_calls() {
 async fn silence_is_looked_into_and_a_server_that_answers_is_kept() {
     for era in ["legacy", "modern"] {
         let mut spec = spec(&["--era", era]);
-        spec.probe = Probe { idle: Duration::from_millis(20), timeout: PATIENCE };
+        spec.probe = Probe { idle: Duration::from_millis(20), timeout: TEST_TIMEOUT };
         let backend = up_as(spec).await;
         let mut watch = backend.watch();
         let lost = tokio::time::timeout(Duration::from_millis(500), watch.wait_for(|state| !state.is_ready())).await;
@@ -167,7 +167,7 @@ async fn stopping_while_starting_leaves_no_process_behind() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, spawned).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, spawned).await.unwrap();
     let group = backend.stats().pid.unwrap();
     backend.shut_down().await;
     assert_eq!(members(group), Vec::<u32>::new());
@@ -193,7 +193,7 @@ fn a_runtime_that_just_ends_leaves_no_process_behind() {
     drop(backend);
     let begun = Instant::now();
     while !members(group).is_empty() {
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < TEST_TIMEOUT);
         std::thread::yield_now();
     }
 }
@@ -204,7 +204,7 @@ async fn dropping_the_last_handle_ends_the_backend() {
     let mut watch = backend.watch();
     drop(backend);
     let stopped = watch.wait_for(|state| *state == BackendState::Stopped);
-    tokio::time::timeout(PATIENCE, stopped).await.unwrap().unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, stopped).await.unwrap().unwrap();
 }
 
 #[tokio::test]

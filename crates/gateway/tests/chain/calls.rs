@@ -23,6 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         calls::waiting_for_a_turn_does_not_eat_the_calls_own_time,
         calls::what_must_go_wrong_stops_the_run_before_its_first_call,
         calls::what_may_go_wrong_is_a_warning,
+        calls::an_unknown_tool_is_an_error_of_its_call,
         calls::a_check_lists_the_calls_and_makes_none,
     ]
 }
@@ -169,7 +170,7 @@ pub(crate) fn what_must_go_wrong_stops_the_run_before_its_first_call() {
         "failed INVALID_CODE: Backend `shop` has no tool `finds`; nothing was called at Some(\"2:12\"), hint Some(\"Did you mean `find`?\")",
     );
     check(
-        "await shop.note({});\nif (Date.now() < 0) await shop.find({ query: 5 })",
+        "await shop.note({});\nif (await shop.find({ query: 5 })) console.log(1)",
         "failed INVALID_CODE: shop.find: `query` must be a string, got a number; nothing was called at Some(\"2:",
     );
     check(
@@ -194,9 +195,30 @@ pub(crate) fn what_may_go_wrong_is_a_warning() {
     check("shop.note({}); return 1", "1:1: The call of shop.note is never awaited");
     check("const note = shop.note({}); return 1", "never awaited");
     check("const shop = 1; return shop", "`shop` is a backend, and this variable hides it (Call it `shopResult`.)");
-    check("if (shop.nope) await shop.nope({}); return 1", "Backend `shop` has no tool `nope`");
+    check("if ('nope' in shop) await shop.nope({}); return 1", "Backend `shop` has no tool `nope`");
     check("try { const q = 1; await shop.find({ qury: q }) } catch {} return 1", "`query` is required");
+    check("try { await shop.find({ query: 5 }) } catch {} return 1", "`query` must be a string, got a number");
+    check("if (Date.now() < 0) await shop.find({ query: 5 }); return 1", "`query` must be a string, got a number");
     check("try { await shopp.find({}) } catch {} return 1", "`shopp` is not defined (Did you mean `shop`?)");
+}
+
+pub(crate) fn an_unknown_tool_is_an_error_of_its_call() {
+    let chain = chain(&shop());
+    let check = |code: &str, expected: Value| assert_eq!(value(&chain, code), expected.to_string(), "{code}");
+    check(
+        "const name = 'no' + 'pe'; const all = await Promise.allSettled([shop.note({}), shop[name]({ a: 1 })]); \
+         return all.map(one => [one.status, one.reason?.name, one.reason?.code, one.reason?.message])",
+        json!([
+            ["fulfilled", null, null, null],
+            ["rejected", "ToolError", "UNKNOWN_TOOL", "shop has no tool named nope: did you mean note?"],
+        ]),
+    );
+    // What is not called stays what it is.
+    check(
+        "return [Object.keys(shop).includes('nope'), 'nope' in shop, typeof shop.then, typeof shop.toJSON]",
+        json!([false, false, "undefined", "undefined"]),
+    );
+    check("return (await shop) === shop && typeof shop.toString", json!("undefined"));
 }
 
 pub(crate) fn a_check_lists_the_calls_and_makes_none() {

@@ -7,9 +7,9 @@
 
 mod agent;
 mod direct;
+mod forward;
 mod hostile;
 mod lifecycle;
-mod offers;
 mod registration;
 mod remote;
 #[path = "../backends/server.rs"]

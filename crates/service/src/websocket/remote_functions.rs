@@ -42,6 +42,8 @@ pub(super) struct RemoteFunctions {
 struct Waiting {
     last: u64,
     calls: HashMap<u64, oneshot::Sender<Answer>>,
+    /// Whether no more replies can be read.
+    unreadable: bool,
 }
 
 /// The caller's reply to a call.
@@ -53,6 +55,12 @@ struct Reply {
     result: Option<Value>,
     #[serde(default)]
     error: Option<Value>,
+}
+
+/// Which call a reply belongs to; the rest of it is not read.
+#[derive(Debug, Deserialize)]
+struct ReplyHead {
+    call: u64,
 }
 
 impl RemoteFunctions {
@@ -72,6 +80,9 @@ impl RemoteFunctions {
         let (answered, answer) = oneshot::channel();
         let call = {
             let mut waiting = self.waiting.lock();
+            if waiting.unreadable {
+                return Err(FunctionError::new(ErrorCode::Unavailable, "no more replies can be read"));
+            }
             waiting.last += 1;
             let call = waiting.last;
             waiting.calls.insert(call, answered);
@@ -88,10 +99,12 @@ impl RemoteFunctions {
         answer.await.map_err(|_| gone())?
     }
 
-    /// Handles a reply. Ignores one whose call has ended; refuses one to a call that was never made.
+    /// Handles a reply. Ignores one whose call has ended; refuses one to a call that was never made. A reply that is too
+    /// large fails its call.
     pub(super) fn handle_reply(&self, text: &str) -> Result<(), Refusal> {
         if text.len() > MAX_CALL_BYTES {
-            return Err(Refusal::TooLarge(MAX_CALL_BYTES));
+            let ReplyHead { call } = body::parse(text.as_bytes())?;
+            return self.settle(call, Err(too_large()));
         }
         let Reply { call, result, error } = body::parse(text.as_bytes())?;
         let answer = match (result, error) {
@@ -99,6 +112,24 @@ impl RemoteFunctions {
             (_, Some(error)) => Err(failure(error)),
             (result, None) => Ok(result.unwrap_or_default()),
         };
+        self.settle(call, answer)
+    }
+
+    /// Fails all pending calls after a message that the WebSocket cannot take, and refuses further ones: the rest of the
+    /// message cannot be skipped.
+    pub(super) fn stop_reading(&self) {
+        let pending = {
+            let mut waiting = self.waiting.lock();
+            waiting.unreadable = true;
+            std::mem::take(&mut waiting.calls)
+        };
+        for caller in pending.into_values() {
+            // Fails if the run has just ended.
+            let _ = caller.send(Err(too_large()));
+        }
+    }
+
+    fn settle(&self, call: u64, answer: Answer) -> Result<(), Refusal> {
         let mut waiting = self.waiting.lock();
         if call == 0 || call > waiting.last {
             return Err(Refusal::field("/call", format!("no such call: {call}")));
@@ -109,6 +140,10 @@ impl RemoteFunctions {
         }
         Ok(())
     }
+}
+
+fn too_large() -> FunctionError {
+    FunctionError::new(ErrorCode::TooLarge, format!("the reply is larger than {MAX_CALL_BYTES} bytes"))
 }
 
 /// The error of a reply: a text, or `{code?, message, data?}`.

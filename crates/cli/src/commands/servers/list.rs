@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolgate_gateway::backends::{Backend, BackendState};
-use toolgate_gateway::gateway::Gateway;
+use toolgate_gateway::runtime::Gateway;
 
 use super::super::Exit;
 use super::{Opened, spinner, table};

@@ -23,7 +23,7 @@ use toolgate_config::problem::Problem;
 use toolgate_config::text::{Format, Source};
 use toolgate_config::{Checked, Env, lookup};
 use toolgate_engine::{EngineBuilder, IsolationMode};
-use toolgate_gateway::gateway::{Gateway, engine_builder};
+use toolgate_gateway::runtime::{Gateway, engine_builder};
 
 use super::Usage;
 use crate::args::servers::Servers;

@@ -8,14 +8,14 @@ use anyhow::Context;
 use tokio_util::sync::CancellationToken;
 use toolgate_config::{Env, watch};
 use toolgate_gateway::agent::Agent;
-use toolgate_gateway::gateway::{Gateway, engine_builder};
+use toolgate_gateway::runtime::{Gateway, engine_builder};
 use toolgate_mcp::server::ToolMode;
 use toolgate_service::doors;
 use tracing_subscriber::EnvFilter;
 
 use super::super::Exit;
 use super::{Opened, configuration, sentences};
-use crate::args::servers::ServeArgs;
+use crate::args::servers::{ListenAddress, ServeArgs};
 use crate::print::note;
 use crate::runner::cancel_on_signal;
 
@@ -32,7 +32,7 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     }
     let mode = args.mode.map_or_else(|| doors::tool_mode(config.settings.mode), ToolMode::from);
     let configured = config.settings.http.bind;
-    let address = args.http.map(|http| http.address(configured));
+    let address = args.http.clone().map(|http| http.address(configured));
     let watched = (!args.servers.demo).then(|| Arc::new(config.clone()));
     let mut engine = engine_builder(&config.settings);
     if let Some(interpreter) = args.engine {
@@ -62,11 +62,27 @@ async fn over_stdio(gateway: &Arc<Gateway>, mode: ToolMode, shutdown: Cancellati
 async fn over_http(
     gateway: &Arc<Gateway>,
     mode: ToolMode,
-    address: std::net::SocketAddr,
+    address: ListenAddress,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
-    let listener = toolgate_service::listen(address).with_context(|| format!("cannot listen at {address}"))?;
-    note(format_args!("listening at http://{}, MCP at /mcp", listener.local_addr()?));
+    let listener = match address {
+        ListenAddress::Ip(address) => {
+            let token = doors::local_token(&gateway.config().settings.http)?;
+            let listener = toolgate_service::listen(address).with_context(|| format!("cannot listen at {address}"))?;
+            note(format_args!("listening at http://{}, MCP at /mcp", listener.local_addr()?));
+            if let Some(token) = token {
+                note(format_args!("clients send the bearer token in {}", token.path().display()));
+            }
+            listener.into()
+        }
+        ListenAddress::Unix(path) => {
+            let shown = path.display();
+            let listener =
+                toolgate_service::listen_unix(&path).with_context(|| format!("cannot listen at unix:{shown}"))?;
+            note(format_args!("listening at unix:{shown}, MCP at /mcp"));
+            listener
+        }
+    };
     Ok(doors::http(&Agent::new(Arc::clone(gateway)), mode, listener, shutdown).await?)
 }
 

@@ -433,8 +433,18 @@
     return text;
   };
 
+  const { freeze } = Object;
+  const { ownKeys } = Reflect;
+  const deepFreeze = (value) => {
+    if (value === null || typeof value !== "object") return;
+    const keys = ownKeys(value);
+    for (let at = 0; at < keys.length; at++) deepFreeze(value[keys[at]]);
+    freeze(value);
+  };
+
   const evaluate = (start) => {
     const input = start.data === null ? undefined : data(received(start.data));
+    if (start.profile !== "compute") deepFreeze(input);
     begin(start.profile, start.functions, start.tools, input);
     remember(start.code);
     const compiled = outside.compile(start.code);

@@ -8,10 +8,10 @@ use toolgate_engine::Observer;
 use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use super::super::answer::{bounded, text_block};
-use super::super::arguments::{Arguments, Complaint};
+use super::super::arguments::{Arguments, Refusal};
 use super::super::progress::Steps;
 use super::super::{Shared, caller_of, content};
-use super::{Answering, Hints, Tool};
+use super::{Hints, Tool, ToolFuture};
 use crate::run::{Door, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
 use toolgate_mcp::server::ToolCall;
 use toolgate_output::{OutputSettings, Stage};
@@ -22,7 +22,7 @@ pub(in super::super) static TOOL: Tool = Tool {
     description: |_, _| DESCRIPTION.to_owned(),
     schema,
     hints: Hints::Acts,
-    call: |shared, call| -> Answering { Box::pin(run(shared, call)) },
+    call: |shared, call| -> ToolFuture { Box::pin(run(shared, call)) },
 };
 
 const DESCRIPTION: &str = "\
@@ -73,7 +73,7 @@ const MAX_LISTED: usize = 100;
 /// Bytes of such a list for which there is always room.
 const MIN_META: usize = 4_096;
 
-async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
+async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let arguments = Arguments::new(&call.arguments, &["code", "timeout", "max_output_size", "intent"])?;
     let code = arguments.text("code")?;
     let timeout = arguments.count("timeout", 1..=600_000)?.map(Duration::from_millis);

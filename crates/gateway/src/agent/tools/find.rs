@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::arguments::{Arguments, Complaint};
+use super::super::arguments::{Arguments, Refusal};
 use super::super::{Shared, answer, waiting};
-use super::{Answering, Hints, Tool};
+use super::{Hints, Tool, ToolFuture};
 use toolgate_catalog::search::Hit;
 use toolgate_mcp::server::ToolCall;
 
@@ -16,7 +16,7 @@ pub(super) static TOOL: Tool = Tool {
     description: |_, _| DESCRIPTION.to_owned(),
     schema,
     hints: Hints::Reads,
-    call: |shared, call| -> Answering { Box::pin(search(shared, call)) },
+    call: |shared, call| -> ToolFuture { Box::pin(search(shared, call)) },
 };
 
 const DESCRIPTION: &str = "\
@@ -38,7 +38,7 @@ fn schema() -> Value {
     })
 }
 
-async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
+async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let arguments = Arguments::new(&call.arguments, &["task_description", "limit", "brief", "tag"])?;
     let task = arguments.text("task_description")?;
     let limit = arguments.count("limit", 1..=100)?.unwrap_or(10) as usize;

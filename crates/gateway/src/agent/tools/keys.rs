@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::arguments::{Arguments, Complaint};
+use super::super::arguments::{Arguments, Refusal};
 use super::super::{Shared, answer, waiting};
-use super::{Answering, Hints, Tool, named};
-use crate::gateway::KeyName;
+use super::{Hints, Tool, ToolFuture, named};
+use crate::runtime::KeyName;
 use toolgate_mcp::server::ToolCall;
 
 pub(super) static TOOL: Tool = Tool {
@@ -16,7 +16,7 @@ pub(super) static TOOL: Tool = Tool {
     description: |_, _| DESCRIPTION.to_owned(),
     schema,
     hints: Hints::Reads,
-    call: |shared, call| -> Answering { Box::pin(keys(shared, call)) },
+    call: |shared, call| -> ToolFuture { Box::pin(keys(shared, call)) },
 };
 
 const DESCRIPTION: &str = "\
@@ -32,7 +32,7 @@ fn schema() -> Value {
     })
 }
 
-async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
+async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let arguments = Arguments::new(&call.arguments, &["tool_name"])?;
     let name = arguments.text("tool_name")?;
     waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;

@@ -6,9 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::super::arguments::{Arguments, Complaint};
+use super::super::arguments::{Arguments, Refusal};
 use super::super::{Shared, answer, waiting};
-use super::{Answering, Hints, Tool};
+use super::{Hints, Tool, ToolFuture};
 use toolgate_catalog::ToolRef;
 use toolgate_catalog::search::one_line;
 use toolgate_mcp::server::ToolCall;
@@ -19,7 +19,7 @@ pub(super) static TOOL: Tool = Tool {
     description: |_, _| DESCRIPTION.to_owned(),
     schema,
     hints: Hints::Reads,
-    call: |shared, call| -> Answering { Box::pin(list(shared, call)) },
+    call: |shared, call| -> ToolFuture { Box::pin(list(shared, call)) },
 };
 
 const DESCRIPTION: &str = "\
@@ -37,7 +37,7 @@ fn schema() -> Value {
     })
 }
 
-async fn list(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
+async fn list(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let arguments = Arguments::new(&call.arguments, &["cursor", "page_size"])?;
     let after = arguments.optional_text("cursor")?.filter(|cursor| !cursor.is_empty()).map(read).transpose()?;
     let size = arguments.count("page_size", 1..=500)?.unwrap_or(50) as usize;
@@ -72,9 +72,9 @@ fn write(last: ToolRef<'_>) -> String {
     URL_SAFE_NO_PAD.encode(json!([last.backend.name(), last.tool().name]).to_string())
 }
 
-fn read(cursor: &str) -> Result<(String, String), Complaint> {
+fn read(cursor: &str) -> Result<(String, String), Refusal> {
     let bytes = URL_SAFE_NO_PAD.decode(cursor).ok();
     bytes
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        .ok_or_else(|| Complaint::new("cursor: is not one of ours; leave it out for the first page"))
+        .ok_or_else(|| Refusal::new("cursor: is not one of ours; leave it out for the first page"))
 }

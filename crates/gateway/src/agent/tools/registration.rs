@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::arguments::{Arguments, Complaint};
+use super::super::arguments::{Arguments, Refusal};
 use super::super::{Shared, answer};
-use super::{Answering, Hints, Tool};
-use crate::gateway::Registration;
+use super::{Hints, Tool, ToolFuture};
+use crate::runtime::Registration;
 use toolgate_mcp::server::ToolCall;
 use toolgate_wire::Access;
 
@@ -18,7 +18,7 @@ pub(super) static REGISTER: Tool = Tool {
     description: |_, _| REGISTER_DESCRIPTION.to_owned(),
     schema: register_schema,
     hints: Hints::Changes,
-    call: |shared, call| -> Answering { Box::pin(register(shared, call)) },
+    call: |shared, call| -> ToolFuture { Box::pin(register(shared, call)) },
 };
 
 pub(super) static DEREGISTER: Tool = Tool {
@@ -27,7 +27,7 @@ pub(super) static DEREGISTER: Tool = Tool {
     description: |_, _| DEREGISTER_DESCRIPTION.to_owned(),
     schema: deregister_schema,
     hints: Hints::Changes,
-    call: |shared, call| -> Answering { Box::pin(deregister(shared, call)) },
+    call: |shared, call| -> ToolFuture { Box::pin(deregister(shared, call)) },
 };
 
 const REGISTER_DESCRIPTION: &str = "\
@@ -67,7 +67,7 @@ fn deregister_schema() -> Value {
     })
 }
 
-async fn register(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
+async fn register(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     permitted(&call)?;
     let arguments = Arguments::new(&call.arguments, &["name", "command", "args", "env", "cwd", "url", "headers"])?;
     let name = arguments.text("name")?;
@@ -79,11 +79,11 @@ async fn register(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complain
             cwd: arguments.optional_text("cwd")?.map(Into::into),
         },
         (None, Some(url)) => Registration::Url { url: url.to_owned(), headers: arguments.named_texts("headers")? },
-        (Some(_), Some(_)) => return Err(Complaint::new("command, url: give one of the two, not both")),
-        (None, None) => return Err(Complaint::new("command: is missing; give a command to start, or a url")),
+        (Some(_), Some(_)) => return Err(Refusal::new("command, url: give one of the two, not both")),
+        (None, None) => return Err(Refusal::new("command: is missing; give a command to start, or a url")),
     };
     let registered = shared.gateway.register(name, registration, START).await;
-    registered.map_err(|error| Complaint(error.to_string()))?;
+    registered.map_err(|error| Refusal(error.to_string()))?;
     let catalog = shared.gateway.catalog();
     let backend = catalog.backend(name);
     let tools: Vec<String> = backend
@@ -97,18 +97,18 @@ async fn register(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complain
     })))
 }
 
-async fn deregister(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
+async fn deregister(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     permitted(&call)?;
     let arguments = Arguments::new(&call.arguments, &["name"])?;
     let name = arguments.text("name")?;
-    shared.gateway.deregister(name).await.map_err(|error| Complaint(error.to_string()))?;
+    shared.gateway.deregister(name).await.map_err(|error| Refusal(error.to_string()))?;
     Ok(answer::pretty(&json!({ "deregistered": name })))
 }
 
 /// A caller that is confined to some backends must not get another one by adding it.
-fn permitted(call: &ToolCall) -> Result<(), Complaint> {
+fn permitted(call: &ToolCall) -> Result<(), Refusal> {
     match call.scope.caller.backends {
         Access::All => Ok(()),
-        Access::Only(_) => Err(Complaint::new("this caller may use certain backends only, and so not add any")),
+        Access::Only(_) => Err(Refusal::new("this caller may use certain backends only, and so not add any")),
     }
 }
