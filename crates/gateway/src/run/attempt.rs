@@ -231,6 +231,7 @@ impl<'a> Attempt<'a> {
             progress: self.request.progress.clone(),
             caller: self.request.caller.fairness.unwrap_or_default(),
             deadline: Some(self.since + self.limits.wall),
+            budget: Some(self.runner.budgets.of_run(&self.request.caller, self.limits.memory)),
             ..RequestContext::default()
         };
         RunHost::new(self.runner.bridge.clone(), request).with_functions(self.functions.clone(), self.context.clone())
