@@ -10,8 +10,12 @@ fn main() -> std::io::Result<()> {
     let list = |key: &str| file.get(key).and_then(Value::as_array).into_iter().flatten();
     let mut servers: BTreeMap<String, Vec<Tool>> = BTreeMap::new();
     for tool in list("tools") {
-        let described = json!({ "name": tool["name"], "description": tool["description"], "inputSchema": tool["schema"] });
-        servers.entry(tool["server"].as_str().unwrap_or_default().to_owned()).or_default().extend(Tool::from_raw(described));
+        let described =
+            json!({ "name": tool["name"], "description": tool["description"], "inputSchema": tool["schema"] });
+        servers
+            .entry(tool["server"].as_str().unwrap_or_default().to_owned())
+            .or_default()
+            .extend(Tool::from_raw(described));
     }
     let listing = |(name, tools)| Listing { name, state: BackendState::Ready, tools, tags: Vec::new() };
     let catalog = Catalog::new(servers.into_iter().map(listing).collect());

@@ -5,8 +5,8 @@ use toolgate_wire::{LimitRequest, Profile};
 
 use toolgate_config::checked::Settings;
 use toolgate_config::values::{self, Isolation};
-use toolgate_output::{OutputFormat, OutputSettings};
 use toolgate_output::results::ResultLimits;
+use toolgate_output::{OutputFormat, OutputSettings};
 
 /// An engine as the configuration wants it; the worker program is the caller's to name.
 pub fn engine_builder(settings: &Settings) -> EngineBuilder {
