@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         Command::Config(ConfigCommand::Schema) => commands::servers::edit::schema(),
         Command::Demo => commands::servers::serve::demo(),
         Command::Run(args) => commands::run::run(args),
+        Command::Replay(args) => commands::replay::replay(&args),
         Command::Check(args) => commands::check::check(&args),
         Command::Result(args) => commands::result::result(args),
         Command::Compute(args) => commands::compute::compute(args),
