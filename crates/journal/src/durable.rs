@@ -18,6 +18,8 @@ use crate::text::Blobs;
 
 /// How often a lease is prolonged, as a part of how long it lasts.
 const HEARTBEATS_PER_LEASE: u32 = 3;
+/// The shortest time between two heartbeats.
+const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Durable runs in a store, as one process uses it.
 #[derive(Clone)]
@@ -333,11 +335,8 @@ impl Recorder for DurableRun {
 /// Prolongs the lease of a run for as long as this process has it.
 async fn heartbeats(run: Weak<DurableRun>) {
     loop {
-        let Some((interval, lost)) =
-            run.upgrade().map(|run| (run.journal.ttl / HEARTBEATS_PER_LEASE, run.lost.clone()))
-        else {
-            return;
-        };
+        let Some((ttl, lost)) = run.upgrade().map(|run| (run.journal.ttl, run.lost.clone())) else { return };
+        let interval = (ttl / HEARTBEATS_PER_LEASE).max(MIN_HEARTBEAT_INTERVAL);
         tokio::select! {
             () = lost.cancelled() => return,
             () = tokio::time::sleep(interval) => {}

@@ -49,6 +49,8 @@ pub struct Replayable {
     pub code: String,
     /// The limits that the run had; the wall time is what its worker had left at its start.
     pub limits: LimitRequest,
+    /// How long the run had been running where the record ends: what is left of its wall time is the caller's to say.
+    pub ran: Duration,
     /// What the engine repeats.
     pub replay: Replay,
 }
@@ -102,13 +104,13 @@ fn replayable(record: &Record, then: AfterReplay) -> Result<Replayable, NoReplay
     let mut steps = Vec::new();
     for (number, entry) in record.entries.iter().enumerate() {
         if let Some(event) = step(&entry.event, record)? {
-            let at = Duration::try_from_secs_f64(entry.at / 1e3).unwrap_or_default();
-            steps.push(Step { number: number as u64, at, event });
+            steps.push(Step { number: number as u64, at: since_begin(entry.at), event });
         }
     }
     Ok(Replayable {
         code: blobs.text(&header.code)?.to_owned(),
         limits: message.limits.request(),
+        ran: record.entries.last().map_or(Duration::ZERO, |entry| since_begin(entry.at)),
         replay: Replay {
             start,
             data,
@@ -119,6 +121,10 @@ fn replayable(record: &Record, then: AfterReplay) -> Result<Replayable, NoReplay
         },
         header: header.clone(),
     })
+}
+
+fn since_begin(milliseconds: f64) -> Duration {
+    Duration::try_from_secs_f64(milliseconds / 1e3).unwrap_or_default()
 }
 
 fn step(event: &Event, record: &Record) -> Result<Option<StepEvent>, NoReplay> {
