@@ -6,12 +6,14 @@
 //! # Layout
 //! - `request`: what is asked, and what comes back
 //! - `environment`: configured limits, host functions, backends that are still starting
+//! - `budgets`: the bytes that runs and callers have in flight
 //! - `attempt`: one run from admission to its report
 //! - `fast_path`: a program that is one call, without an interpreter; `introspect`: one that asks what tools there are
 //! - `reachable`: the catalog as the planner asks it
 //! - `explain`: a failed run in words for a model; `history`: statistics and recent runs
 
 mod attempt;
+mod budgets;
 mod environment;
 mod explain;
 mod fast_path;
@@ -29,10 +31,11 @@ use toolgate_functions::Registry;
 use toolgate_output::results::{Kept, ResultStore};
 use toolgate_output::{OutputSettings, Response};
 use toolgate_plan::Preflight;
-use toolgate_wire::{CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
+use toolgate_wire::{ByteBudget, CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
 
 use crate::bridge::Bridge;
 use attempt::Attempt;
+use budgets::CallerBudgets;
 
 pub use environment::{Environment, FixedEnvironment, Readiness, Waiting};
 pub use explain::explain;
@@ -51,12 +54,13 @@ pub struct Runner {
     bridge: Arc<Bridge>,
     environment: Arc<dyn Environment>,
     history: Arc<History>,
+    budgets: Arc<CallerBudgets>,
 }
 
 impl Runner {
     /// A runner in these surroundings.
     pub fn new(engine: Engine, bridge: Arc<Bridge>, environment: Arc<dyn Environment>) -> Self {
-        Runner { engine, bridge, environment, history: Arc::default() }
+        Runner { engine, bridge, environment, history: Arc::default(), budgets: Arc::default() }
     }
 
     /// The engine behind it.
@@ -72,6 +76,11 @@ impl Runner {
     /// Statistics and recent runs.
     pub fn history(&self) -> &History {
         &self.history
+    }
+
+    /// Counts the bytes that this caller has in flight.
+    pub(crate) fn caller_budget(&self, caller: &CallerScope) -> ByteBudget {
+        self.budgets.of(caller)
     }
 
     /// The host functions that programs of this caller may call.
