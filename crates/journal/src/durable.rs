@@ -297,7 +297,7 @@ impl DurableRun {
     }
 
     /// Writes in a task of its own: a call that is given up must not take entries with it.
-    fn written(&self) -> Durable {
+    fn durable(&self) -> Durable {
         if self.recording.is_full() {
             return Box::pin(std::future::ready(Ok(())));
         }
@@ -323,12 +323,12 @@ impl Recorder for DurableRun {
 
     fn before_effect(&self, id: CallId) -> Durable {
         self.recording.intends(id);
-        self.written()
+        self.durable()
     }
 
     fn before_reply(&self, id: CallId, state: CallState, body: Result<&str, &str>) -> Durable {
         self.recording.answered(id, state, body.map(str::as_bytes).map_err(str::as_bytes));
-        self.written()
+        self.durable()
     }
 }
 

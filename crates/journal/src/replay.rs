@@ -7,8 +7,9 @@ use serde_json::Value;
 use toolgate_engine::transcript::{AfterReplay, LineCheck, OpenCall, Replay, Step, StepEvent};
 use toolgate_wire::{CallId, Code, Failure, LimitRequest, Position, Target, ToWorker};
 
-use crate::entry::{Event, FORMAT_VERSION, Header, NoStart, ProgramEnd, Reply};
+use crate::entry::{Event, FORMAT_VERSION, Header, ProgramEnd, Reply};
 use crate::recording::Record;
+use crate::start::NoStart;
 use crate::text::MissingBlob;
 
 /// Why a record cannot be repeated.
@@ -200,21 +201,4 @@ fn recorded_failure(report: &str) -> Failure {
         position: number("line").zip(number("column")).map(|(line, column)| Position { line, column }),
         hint: text("hint"),
     }
-}
-
-/// Calls whose effect is not known where a record ends, with when they were sent.
-///
-/// # Errors
-/// If the record is incomplete.
-pub fn unknown_calls(
-    record: &Record,
-    is_harmless: &dyn Fn(&Target) -> bool,
-) -> Result<Vec<(CallId, String)>, NoReplay> {
-    let open = open_calls(record, is_harmless)?.into_iter().filter_map(|(id, call)| match call {
-        OpenCall::Unknown { known } => Some((id, known)),
-        OpenCall::Make | OpenCall::Answered { .. } => None,
-    });
-    let mut open: Vec<_> = open.collect();
-    open.sort_unstable();
-    Ok(open)
 }

@@ -2,6 +2,8 @@
 //!
 //! Without a test harness, because the program starts itself as the process that is killed.
 
+#![allow(clippy::print_stdout, reason = "standard output is how the two processes talk")]
+
 mod support;
 
 use std::collections::BTreeMap;
