@@ -18,7 +18,7 @@ use crate::filter::Filter;
 use crate::operation::{Encoding, Operation, Parameter, ParameterPlace, Plan, Segment, Style};
 use crate::result_schema;
 use crate::schema::{Converted, Direction, Schemas, shortened};
-use crate::security::{Requirement, Security};
+use crate::security::{Requirement, Security, is_token};
 
 /// An operation of the document that is no tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -345,11 +345,6 @@ impl<'d, 'a> Reader<'d, 'a> {
 fn texts(value: Option<&Value>) -> Vec<String> {
     let items = value.and_then(Value::as_array).into_iter().flatten();
     items.filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-/// Whether a text can be the name of a header or a cookie.
-fn is_token(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~[]".contains(&byte))
 }
 
 /// The parts of a path, and the query that it may have. What follows a `#` only tells operations apart.

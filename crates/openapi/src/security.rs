@@ -120,15 +120,20 @@ impl Security {
     }
 }
 
+/// Whether a text can be the name of a header or a cookie.
+pub(crate) fn is_token(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~[]".contains(&byte))
+}
+
 fn carrier(scheme: &Value) -> Option<Carrier> {
     let text = |key: &str| scheme.get(key).and_then(Value::as_str);
     match text("type")? {
         "apiKey" => {
             let name = text("name")?.to_owned();
             match text("in")? {
-                "header" => Some(Carrier::Header(name)),
+                "header" if is_token(&name) => Some(Carrier::Header(name)),
                 "query" => Some(Carrier::Query(name)),
-                "cookie" => Some(Carrier::Cookie(name)),
+                "cookie" if is_token(&name) => Some(Carrier::Cookie(name)),
                 _ => None,
             }
         }
