@@ -10,12 +10,14 @@ use std::net::SocketAddr;
 
 use reader::section;
 pub(crate) use reader::{Located, Location, RawJson, RawSetting, RawText, Reader, StringMap, Table};
+use serde_json::{Value as Json, json};
 
 use super::problem::Problem;
 use super::text::Source;
+use super::text::tree::{Node, Value};
 use super::values::{
-    Allowed, Bytes, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, Method, Millis, Mode, Origin,
-    Period, Rate, Store, ToolPath, TransportKind,
+    Allowed, Bytes, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, Method, Millis, Mode,
+    Origin, Period, Rate, Store, ToolPath, TransportKind,
 };
 
 /// The settings of a file, with the problems found while reading them.
@@ -75,6 +77,9 @@ section! {
         env: StringMap,
         /// A file of NAME=value lines with more environment variables.
         env_file = "envFile": RawText<String>,
+        /// Give it the whole environment of Toolgate. By default it gets PATH, HOME, the locale, and the variables of proxies
+        /// and certificates.
+        inherit_env = "inheritEnv": bool,
         /// Its working directory; a relative path is relative to the directory of this file.
         cwd: RawText<String>,
         /// The URL of an HTTP server.
@@ -125,6 +130,8 @@ section! {
         backends: Table<Backend>,
         /// Your own host functions, by the names that scripts call.
         functions: Table<Function>,
+        /// Where programs may send HTTP requests with httpCall and api.fetch: nowhere (off), to every public host (all), or to the hosts and networks of a list, such as api.example.com or *.example.com. What it does not allow, programs do not have. Endpoints of functions are not concerned.
+        egress: RawEgress,
         /// Hosts and networks that guarded outgoing HTTP may reach besides the public internet.
         guard: Guard,
         /// The session store: memory, or the URL of a Redis server that several gateways share.
@@ -311,6 +318,28 @@ section! {
     Refused Guard {
         /// Hosts such as intranet.example or *.example.com, and networks such as 10.0.0.0/8.
         allow: Vec<Located<RawText<Allowed>>>,
+    }
+}
+
+/// A word, or a list of hosts.
+#[derive(Debug, Clone)]
+pub(crate) enum RawEgress {
+    /// A word.
+    Word(RawText<EgressWord>),
+    /// Hosts and networks.
+    Hosts(Vec<Located<RawText<Allowed>>>),
+}
+
+impl RawSetting for RawEgress {
+    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.value {
+            Value::List(_) => RawSetting::read(node, place, reader).map(Self::Hosts),
+            _ => RawSetting::read(node, place, reader).map(Self::Word),
+        }
+    }
+
+    fn schema() -> Json {
+        json!({"anyOf": [RawText::<EgressWord>::schema(), Vec::<Located<RawText<Allowed>>>::schema()]})
     }
 }
 

@@ -31,6 +31,11 @@ struct Init {
     body: Option<Value>,
 }
 
+/// Whether requests with this method change nothing, by the HTTP standard; the method is as a program writes it.
+pub(crate) fn is_safe(method: Option<&str>) -> bool {
+    parse_method(method.unwrap_or("GET")).is_ok_and(|method| method.is_safe())
+}
+
 impl HttpRequest {
     /// Parses `{method?, headers?, body?}`. A body that is not a string is sent as JSON.
     pub fn new(url: &str, init: Option<&Value>, body_cap: usize) -> Result<Self, FetchError> {

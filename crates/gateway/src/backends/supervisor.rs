@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 use toolgate_catalog::Tool;
@@ -19,7 +18,8 @@ use super::openapi::{self, ApiServer, ApiSpec, OpenFailure};
 use super::spec::BackendKind;
 use super::state::{BackendChange, BackendState};
 use toolgate_mcp::client::{
-    Closing, HttpLink, Inbox, Launch, Link, LinkError, ListKind, LocalLink, McpSession, Protocol, StdioLink, Transport,
+    Closing, HttpLink, Inbox, Launch, Link, LinkError, ListKind, LocalLink, McpSession, Protocol, StdioLink,
+    ToolListing, Transport,
 };
 use toolgate_mcp::protocol::Era;
 use toolgate_wire::foreign_text::one_line;
@@ -146,7 +146,9 @@ async fn start(shared: &Arc<Shared>, link: &Arc<Link>, hint: Option<Era>) -> Res
         let tools = match &link.transport {
             // Kept as text: an API may have thousands of tools.
             Transport::Local(local) => parsed(local.tools()),
-            Transport::Stdio(_) | Transport::Http(_) => listed(session.list_tools(shared.spec.start_timeout).await?),
+            Transport::Stdio(_) | Transport::Http(_) => {
+                listed(shared, session.list_tools(shared.spec.start_timeout).await?)
+            }
         };
         Ok::<_, LinkError>((session, tools))
     };
@@ -161,8 +163,12 @@ async fn start(shared: &Arc<Shared>, link: &Arc<Link>, hint: Option<Era>) -> Res
     Ok(Arc::new(session))
 }
 
-fn listed(tools: Vec<Value>) -> Vec<Tool> {
-    tools.into_iter().filter_map(Tool::from_raw).collect()
+fn listed(shared: &Shared, listing: ToolListing) -> Vec<Tool> {
+    if listing.is_cut {
+        tracing::warn!(backend = &*shared.name, kept = listing.tools.len(), "too many tools: the others are left out");
+    }
+    shared.report_changed_tools(&listing.tools);
+    listing.tools.into_iter().filter_map(Tool::from_raw).collect()
 }
 
 fn parsed(tools: Vec<Box<RawValue>>) -> Vec<Tool> {
@@ -174,7 +180,13 @@ async fn connect(shared: &Shared) -> Result<Link, StartFailure> {
     let inbox = Arc::new(Inbox::new(Arc::clone(&shared.watchlist)));
     let wire = match &spec.kind {
         BackendKind::Stdio { command, args, env, cwd } => {
-            let launch = Launch { command: command.clone(), args: args.clone(), env: env.clone(), cwd: cwd.clone() };
+            let launch = Launch {
+                command: command.clone(),
+                args: args.clone(),
+                env: env.clone(),
+                inherit: spec.inherit_env,
+                cwd: cwd.clone(),
+            };
             let link = StdioLink::start(&launch, Arc::clone(&inbox), Arc::clone(&shared.stderr), spec.max_message);
             Transport::Stdio(link.map_err(|error| StartFailure::Permanent(format!("can't run {command}: {error}")))?)
         }
@@ -310,7 +322,7 @@ async fn wait_for_silence(shared: &Shared, session: &McpSession) {
 
 async fn refresh(shared: &Shared, session: &McpSession) {
     match session.list_tools(shared.spec.timeout).await {
-        Ok(tools) => shared.set_tools(listed(tools)),
+        Ok(tools) => shared.set_tools(listed(shared, tools)),
         Err(error) => tracing::warn!(backend = &*shared.name, %error, "the changed list of tools can't be read"),
     }
 }

@@ -10,7 +10,9 @@ use serde_json::{Map, Value};
 use super::http::HttpLink;
 use super::local::LocalLink;
 use super::stdio::StdioLink;
+use crate::buffer::process_budget;
 use crate::client::inbox::Inbox;
+use crate::json_text::{JsonText, SMALL_TREE_BYTES};
 use crate::rpc::{Closing, LinkError, OutgoingRequest, Protocol};
 
 /// A connection to a server.
@@ -48,16 +50,26 @@ impl Link {
         protocol: Protocol,
     ) -> OutgoingRequest {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        OutgoingRequest { id, method, params, protocol, headers: Vec::new() }
+        OutgoingRequest { id, method, params, protocol, headers: Vec::new(), budget: process_budget().clone() }
     }
 
     /// Sends a request and waits for its result. Dropping the future cancels the request at the server.
-    pub(crate) async fn request(&self, request: &OutgoingRequest) -> Result<Value, LinkError> {
+    pub(crate) async fn request(&self, request: OutgoingRequest) -> Result<JsonText, LinkError> {
         match &self.transport {
             Transport::Stdio(link) => link.request(request).await,
             Transport::Http(link) => link.request(request).await,
-            Transport::Local(link) => link.request(request).await,
+            Transport::Local(link) => {
+                let result = link.request(&request).await?.to_string();
+                let copy = JsonText::copied(&result, &request.budget);
+                copy.map_err(|refused| LinkError::OverBudget { refused, sent: true })
+            }
         }
+    }
+
+    /// The same for a result that is small by its nature: as a tree.
+    pub(crate) async fn request_small(&self, request: OutgoingRequest) -> Result<Value, LinkError> {
+        let (result, _) = self.request(request).await?.into_tree(SMALL_TREE_BYTES)?;
+        Ok(result)
     }
 
     /// Sends a notification; returns once later messages cannot overtake it.

@@ -114,7 +114,7 @@ fn rejected(code: i64, message: String) -> LinkError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Link, McpSession, ToolName, Transport, Watchlist};
+    use super::super::{Link, McpSession, ToolCallOptions, ToolName, Transport, Watchlist};
     use super::*;
     use std::time::Duration;
 
@@ -142,12 +142,12 @@ mod tests {
         let link = Arc::new(Link::new(Transport::Local(link), inbox));
         let session = McpSession::open(Arc::clone(&link), None).await.unwrap();
         assert_eq!(session.ready.server.name, "echo");
-        assert_eq!(session.list_tools(Duration::from_secs(5)).await.unwrap(), [json!({ "name": "echo" })]);
+        assert_eq!(session.list_tools(Duration::from_secs(5)).await.unwrap().tools, [json!({ "name": "echo" })]);
         session.probe(Duration::from_secs(5)).await.unwrap();
         let arguments = Map::from_iter([("a".to_owned(), json!(1))]);
         let tool = ToolName { name: "echo", input_schema: &Value::Null };
-        let result = session.call(tool, arguments, None, None).await.unwrap();
-        assert_eq!(result["structuredContent"], json!({ "tool": "echo", "arguments": { "a": 1 } }));
+        let result = session.call(tool, arguments, ToolCallOptions::default()).await.unwrap();
+        assert_eq!(result.into_text().as_str(), r#"{"structuredContent":{"tool":"echo","arguments":{"a":1}}}"#);
         link.shut_down(&session.protocol).await;
         assert!(link.is_closed() && link.closed().await.is_expected);
         let closed = session.list_tools(Duration::from_secs(5)).await;
