@@ -68,7 +68,7 @@ fn count(text: &str) -> Option<usize> {
     let items = document.get("paths")?.as_object()?;
     let of = |item: &Value| {
         let members = item.as_object().into_iter().flatten();
-        members.filter(|(key, it)| METHODS.contains(&key.as_str()) && it.is_object()).count()
+        members.filter(|(key, it)| METHODS.contains(&key.to_ascii_lowercase().as_str()) && it.is_object()).count()
     };
     Some(items.iter().filter(|(path, _)| !path.starts_with("x-")).map(|(_, item)| of(item)).sum())
 }

@@ -67,6 +67,14 @@ pub(crate) struct Reader<'d, 'a> {
     pub(crate) skipped: Vec<Skipped>,
 }
 
+/// The parameters of an operation as the document has them.
+#[derive(Debug, Default)]
+struct Declared {
+    parameters: Vec<Rc<Value>>,
+    /// Those of Swagger 2.0 that are the body.
+    body: Vec<Rc<Value>>,
+}
+
 /// An argument before its final name is known.
 #[derive(Debug)]
 pub(crate) struct Draft {
@@ -166,10 +174,10 @@ impl<'d, 'a> Reader<'d, 'a> {
             Some(own) => Security::requirement(own),
             None => self.default_security.clone(),
         };
-        let (declared, v2_body) = self.declared(item, operation)?;
+        let declared = self.declared(item, operation)?;
         let mut drafts = Vec::new();
         let mut parameters = Vec::new();
-        for parameter in &declared {
+        for parameter in &declared.parameters {
             if let Some((draft, parameter)) = self.parameter(parameter, &security, &template)? {
                 drafts.push(draft);
                 parameters.push(parameter);
@@ -177,7 +185,7 @@ impl<'d, 'a> Reader<'d, 'a> {
         }
         add_undeclared(&template, &mut drafts, &mut parameters);
         let body = match self.document.version {
-            Version::V2 => body::read_v2(self, operation, &v2_body)?,
+            Version::V2 => body::read_v2(self, operation, &declared.body)?,
             Version::V30 | Version::V31 => body::read(self, operation)?,
         };
         let first_field = drafts.len();
@@ -222,10 +230,10 @@ impl<'d, 'a> Reader<'d, 'a> {
         Err(format!("its own server {shown} is not the configured base"))
     }
 
-    /// Parameters of the path item and the operation, the latter's first; with those of Swagger 2.0 that are the body.
-    fn declared(&self, item: &Value, operation: &Value) -> Result<(Vec<Rc<Value>>, Vec<Rc<Value>>), String> {
+    /// Parameters of the path item and the operation; the operation's come first and stand above the others.
+    fn declared(&self, item: &Value, operation: &Value) -> Result<Declared, String> {
         let mut seen = HashSet::new();
-        let (mut parameters, mut body) = (Vec::new(), Vec::new());
+        let Declared { mut parameters, mut body } = Declared::default();
         for source in [operation, item] {
             for parameter in source.get("parameters").and_then(Value::as_array).into_iter().flatten() {
                 let (parameter, _) = self.document.follow(Rc::new(parameter.clone())).map_err(|it| it.to_string())?;
@@ -240,7 +248,7 @@ impl<'d, 'a> Reader<'d, 'a> {
                 }
             }
         }
-        Ok((parameters, body))
+        Ok(Declared { parameters, body })
     }
 
     fn parameter(

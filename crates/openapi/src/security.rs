@@ -55,12 +55,10 @@ pub(crate) type Requirement = Vec<Vec<String>>;
 impl Security {
     /// Reads the schemes. A credential for a scheme that does not exist is an error, because it would never be sent.
     pub(crate) fn read(document: &Document<'_>, credentials: Credentials) -> Result<Self, String> {
-        let declared = match document.version {
-            Version::V2 => document.top("securityDefinitions"),
-            Version::V30 | Version::V31 => {
-                document.top("components").and_then(|mut it| it.get_mut("securitySchemes").map(Value::take))
-            }
-        };
+        let declared = document.parse_at(match document.version {
+            Version::V2 => "/securityDefinitions",
+            Version::V30 | Version::V31 => "/components/securitySchemes",
+        });
         let declared = declared.as_ref().and_then(Value::as_object).into_iter().flatten();
         let mut schemes: BTreeMap<String, Carrier> = declared
             .filter_map(|(name, scheme)| {
