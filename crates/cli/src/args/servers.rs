@@ -166,8 +166,17 @@ pub(crate) struct AddArgs {
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// The address of a server that is reached over HTTP
-    #[arg(value_name = "URL", required_unless_present = "command")]
+    #[arg(value_name = "URL", required_unless_present_any = ["command", "openapi"])]
     pub(crate) url: Option<String>,
+    /// The OpenAPI document of an HTTP API: a file or a URL; its operations become tools
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "command", "env"])]
+    pub(crate) openapi: Option<String>,
+    /// Where the requests of an HTTP API go; by default to the first server of its document
+    #[arg(long, value_name = "URL", requires = "openapi")]
+    pub(crate) base: Option<String>,
+    /// A credential of an HTTP API, as SCHEME=VALUE; ${NAME} takes it from the environment later
+    #[arg(long, value_name = "SCHEME=VALUE", requires = "openapi")]
+    pub(crate) auth: Vec<String>,
     /// An environment variable of the program, as NAME=VALUE; ${NAME} takes it from the environment later
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "url")]
     pub(crate) env: Vec<String>,

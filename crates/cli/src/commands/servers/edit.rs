@@ -10,6 +10,7 @@ use toolgate_config::edit::{self, EditError, WrittenFile};
 use toolgate_config::{Env, lookup, schema as config_schema};
 
 use super::super::{Exit, Usage};
+use super::openapi;
 use crate::args::servers::{AddArgs, ConnectArgs, InitArgs, Mode, RemoveArgs};
 use crate::print::{escape, note, out};
 
@@ -24,7 +25,11 @@ pub(crate) fn init(args: &InitArgs) -> anyhow::Result<Exit> {
 
 pub(crate) fn add(args: &AddArgs) -> anyhow::Result<Exit> {
     let file = own_file(args.config.as_deref())?;
-    add_entry(&file, &args.name, &entry(args)?)?;
+    let entry = match &args.openapi {
+        Some(document) => openapi::entry(args, document)?,
+        None => entry(args)?,
+    };
+    add_entry(&file, &args.name, &entry)?;
     Ok(Exit::Done)
 }
 
@@ -60,7 +65,7 @@ fn entry(args: &AddArgs) -> Result<Map<String, Value>, Usage> {
     Ok(entry)
 }
 
-fn put_pairs(entry: &mut Map<String, Value>, key: &str, pairs: &[String]) -> Result<(), Usage> {
+pub(super) fn put_pairs(entry: &mut Map<String, Value>, key: &str, pairs: &[String]) -> Result<(), Usage> {
     let split = |pair: &String| {
         let (name, value) = pair.split_once('=').ok_or_else(|| Usage(format!("--{key}: write NAME=VALUE")))?;
         Ok((name.to_owned(), json!(value)))
