@@ -12,6 +12,7 @@ use toolgate_engine::HostError;
 use super::Access;
 use crate::backends::ReplyMode;
 use toolgate_mcp::Progress;
+use toolgate_wire::{CallRate, CallerScope};
 
 /// An answer on its way.
 pub type ProviderFuture = Pin<Box<dyn Future<Output = Result<Answer, HostError>> + Send>>;
@@ -30,6 +31,10 @@ pub trait Provider: Send + Sync + 'static {
 pub struct RequestContext {
     /// Which backends the caller may use.
     pub access: Access,
+    /// Which of their tools: patterns over `backend.tool`.
+    pub tools: Access,
+    /// How many tool calls the caller may make, counted under this name.
+    pub rate: Option<(String, CallRate)>,
     /// Ends the call.
     pub cancel: CancellationToken,
     /// Where the call's progress goes.
@@ -42,6 +47,19 @@ pub struct RequestContext {
     pub deadline: Option<Instant>,
     /// The form of the answer.
     pub reply: ReplyMode,
+}
+
+impl RequestContext {
+    /// The context of a call on behalf of this caller.
+    pub fn of(caller: &CallerScope) -> Self {
+        RequestContext {
+            access: caller.backends.clone(),
+            tools: caller.tools.clone(),
+            rate: caller.rate.map(|rate| (caller.name.clone(), rate)),
+            caller: caller.fairness.unwrap_or_default(),
+            ..RequestContext::default()
+        }
+    }
 }
 
 /// What a tool gave, in the form that [`RequestContext::reply`] asks for.

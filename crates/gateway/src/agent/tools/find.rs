@@ -44,13 +44,14 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let limit = arguments.count("limit", 1..=100)?.unwrap_or(10) as usize;
     let brief = arguments.flag("brief", true)?;
     let tag = arguments.optional_text("tag")?.filter(|tag| !tag.is_empty());
-    let access = &call.scope.caller.backends;
-    waiting::for_all(&shared, access, &call.cancel).await;
+    let caller = &call.scope.caller;
+    waiting::for_all(&shared, &caller.backends, &call.cancel).await;
 
     let catalog = shared.gateway.catalog();
-    // Who may use a few backends must find as many of their tools as anyone else would.
-    let fetched = if *access == crate::bridge::Access::All { limit } else { catalog.tool_count() };
-    let hits = catalog.search(task, fetched, tag).into_iter().filter(|hit| access.permits(&hit.backend)).take(limit);
+    // Who may use a few tools must find as many of them as anyone else would.
+    let fetched = if caller.sees_all_tools() { limit } else { catalog.tool_count() };
+    let hits = catalog.search(task, fetched, tag).into_iter();
+    let hits = hits.filter(|hit| caller.permits_tool(&hit.backend, &hit.tool)).take(limit);
     let hits: Vec<Value> = hits
         .map(|hit| {
             let found = catalog.tool(&hit.backend, &hit.tool);
@@ -66,7 +67,7 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     if hits.is_empty() {
         result["hint"] = json!("nothing fits; try other words, or list_tools_meta for everything there is");
     }
-    if let Some(note) = waiting::note(&shared, access) {
+    if let Some(note) = waiting::note(&shared, &caller.backends) {
         result["note"] = json!(note);
     }
     Ok(answer::pretty(&result))
