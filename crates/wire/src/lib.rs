@@ -10,6 +10,7 @@
 //! - [`outcome`]: how a run ended
 //! - [`report`]: the outcome with logs, calls and usage, as every door sends it
 //! - [`scope`]: who asks for a run, and what that caller may use
+//! - [`addresses`]: which IP addresses are public
 //! - [`byte_budget`]: how many bytes the host holds for a run, a caller, a backend or all of them
 //! - [`foreign_text`]: text of programs, servers and clients, made fit to be shown
 //! - [`frame`]: the messages on a worker's socket
@@ -17,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod addresses;
 pub mod byte_budget;
 pub mod codec;
 pub mod foreign_text;

@@ -95,6 +95,7 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         cancel: call.cancel,
         progress: call.progress,
         reply: call.interactive_client.map_or(ReplyMode::Raw, ReplyMode::Interactive),
+        budget: Some(shared.gateway.runner().caller_budget(&caller)),
         ..RequestContext::of(&caller)
     };
     let since = Instant::now();
@@ -104,7 +105,7 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         Ok(answer) => {
             let fault = match &answer {
                 Answer::Raw(raw) => unwrap::fault(raw).map(|fault| fault.message),
-                Answer::Value(_) => None,
+                Answer::Text(_) | Answer::Value(_) => None,
             };
             (Ok(passed_on(answer)), fault.map(|message| HostError::new("TOOL_FAILED", message)))
         }
@@ -134,8 +135,9 @@ fn passed_on(answer: Answer) -> Value {
             Value::Object(result)
         }
         answer => answer::text(match answer.into_value() {
-            Value::String(text) => text,
-            value => value.to_string(),
+            Ok(Value::String(text)) => text,
+            Ok(value) => value.to_string(),
+            Err(error) => error.message,
         }),
     }
 }

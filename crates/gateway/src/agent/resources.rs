@@ -80,7 +80,7 @@ pub(super) fn read(shared: &Shared, uri: &str, scope: &RequestScope) -> Result<V
             json_text(&describe(found.ok_or_else(unknown)?, true))
         }
         ("recent", None) => json_text(&shared.gateway.runner().history().recent(&scope.caller)),
-        ("stats", None) => json_text(&shared.gateway.runner().history().stats(&scope.caller.backends)),
+        ("stats", None) => json_text(&shared.gateway.runner().history().stats(&scope.caller)),
         ("health", None) => json_text(&health(shared, &scope.caller)),
         ("result", Some(id)) => {
             let results = shared.gateway.runner().results(&scope.caller).ok_or_else(unknown)?;

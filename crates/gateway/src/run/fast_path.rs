@@ -16,7 +16,7 @@ use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 use toolgate_plan::Call;
 use toolgate_wire::{CallRecord, Code, Failure, Limits, Outcome, Report};
 
-use super::attempt::{Attempt, not_a_program, without_engine};
+use super::attempt::{Attempt, Watched, not_a_program, without_engine};
 use crate::bridge::RunHost;
 use toolgate_json::{stringify, stringify_exact};
 
@@ -58,7 +58,7 @@ async fn replay(attempt: &Attempt<'_>, answer: Result<String, HostError>) -> Rep
     };
     let host = Recorded { answer: Mutex::new(Some(answer)), real: attempt.host() };
     // The observer has been told of the call.
-    attempt.in_engine(Arc::new(host), Some(program), None).await
+    attempt.in_engine(Arc::new(host), Some(program), Watched::No).await
 }
 
 /// The value as a program would return it, if that is certain: not when it is so large that a limit may be met.
@@ -89,7 +89,7 @@ enum CallEnd {
 async fn call_tool(attempt: &Attempt<'_>, call: Call, args: String) -> CallResult {
     let host = attempt.host();
     let target = Target::Tool { backend: call.backend, tool: call.tool };
-    let mut record = CallRecord::begin(&target, args.len(), host.is_read_only(&target));
+    let mut record = CallRecord::begin(&target, args.len(), host.call_is_read_only(&target, &args));
     let observer = attempt.request.observer.as_ref();
     if let Some(observer) = observer {
         observer.call_began(&target);

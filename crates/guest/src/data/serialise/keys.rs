@@ -17,13 +17,7 @@ pub(crate) struct KeyCache<'js> {
 
 impl<'js> KeyCache<'js> {
     /// Appends a key and its colon; false, if the key is longer than `room`.
-    pub(crate) fn write(
-        &mut self,
-        out: &mut impl ByteSink,
-        keys: &Keys<'js>,
-        at: usize,
-        room: usize,
-    ) -> Result<bool> {
+    pub(crate) fn write(&mut self, out: &mut impl ByteSink, keys: &Keys<'js>, at: usize, room: usize) -> Result<bool> {
         let Some(number) = keys.number(at) else { return Ok(true) };
         if self.lines.is_empty() {
             self.lines.resize_with(LINES, || None);

@@ -113,9 +113,10 @@ fn records_of_many_shapes_are_all_read() {
 fn wrapped_functions_look_as_before() {
     check(
         "{}",
-        "() => [Object.freeze, Object.seal, Object.preventExtensions, Reflect.preventExtensions, JSON.stringify, JSON.parse]
+        "() => [Object.freeze, Object.seal, Object.preventExtensions, Reflect.preventExtensions, JSON.stringify, JSON.parse,
+        Object.keys, Object.values, Object.entries, String.prototype.localeCompare]
         .map((f) => [f.name, f.length, /\\[native code\\]/.test(f), 'prototype' in f].join())",
-        r#"["freeze,1,true,false","seal,1,true,false","preventExtensions,1,true,false","preventExtensions,1,true,false","stringify,3,true,false","parse,2,true,false"]"#,
+        r#"["freeze,1,true,false","seal,1,true,false","preventExtensions,1,true,false","preventExtensions,1,true,false","stringify,3,true,false","parse,2,true,false","keys,1,true,false","values,1,true,false","entries,1,true,false","localeCompare,1,true,false"]"#,
     );
     check(
         "{}",
@@ -238,7 +239,8 @@ fn running_out_of_memory_while_a_record_settles_is_an_exception() {
 
 #[test]
 fn running_out_of_memory_while_text_is_written_parsed_or_cloned_is_an_exception() {
-    for code in ["JSON.stringify(d)", "JSON.stringify(d, null, 2)", "JSON.parse(globalThis.text)", "structuredClone(d)"] {
+    for code in ["JSON.stringify(d)", "JSON.stringify(d, null, 2)", "JSON.parse(globalThis.text)", "structuredClone(d)"]
+    {
         let sandbox = Sandbox::new();
         sandbox.context.with(|ctx| install_structured_clone(&ctx).expect("install structuredClone"));
         let text = table(10_000);
@@ -273,7 +275,10 @@ fn the_clone_of_a_small_part_does_not_keep_the_whole_text() {
     let sandbox = Sandbox::new();
     sandbox.context.with(|ctx| install_structured_clone(&ctx).expect("install structuredClone"));
     let before = sandbox.used();
-    assert!(sandbox.call(&table(10_000), "(d) => { globalThis.kept = structuredClone([d[5], { a: d[6] }]); delete globalThis.data }"));
+    assert!(sandbox.call(
+        &table(10_000),
+        "(d) => { globalThis.kept = structuredClone([d[5], { a: d[6] }]); delete globalThis.data }"
+    ));
     assert!(sandbox.used() < before + (64 << 10), "{}", sandbox.used() - before);
     assert!(sandbox.call("[]", "() => { if (kept[0].id !== 5 || kept[1].a.more.n !== 6) throw 0 }"));
 }
