@@ -7,6 +7,7 @@ mod checker;
 mod envfile;
 mod functions;
 mod limits;
+mod openapi;
 mod service;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use std::time::Duration;
 pub use backends::starts_toolgate;
 pub use backends::{Backend, Policy, Process, Remote, Transport};
 pub use functions::{Function, Target};
-pub use limits::Profiles;
+pub use openapi::{OpenApi, SpecSource};
 pub use service::{Http, Key};
 
 use super::problem::{Problem, Severity};
@@ -25,6 +26,7 @@ use super::values::{Allowed, BackendName, Bytes, EgressWord, Endpoint, Engine, F
 use super::vars::Env;
 use backends::Servers;
 use checker::Checker;
+use toolgate_wire::{LimitRequest, Profiles};
 
 /// A validated configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,7 +97,7 @@ pub struct Sandbox {
     /// Number of idle workers; `None` is the engine's default.
     pub pool: Option<usize>,
     /// Limits that differ from the profiles' own.
-    pub limits: Profiles,
+    pub limits: Profiles<LimitRequest>,
 }
 
 /// How results are reduced.

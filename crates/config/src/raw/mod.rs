@@ -65,9 +65,9 @@ section! {
 }
 
 section! {
-    /// One MCP server: a command to start, or a URL to connect to.
+    /// One MCP server, as a command to start or a URL to connect to, or an HTTP API with an OpenAPI document.
     Ignored Server {
-        /// The transport. By default, a server with a command is stdio and a server with a URL is http.
+        /// The transport: stdio, http, or openapi for an HTTP API. By default, a server with a command is stdio and one with a URL is http.
         kind = "type": RawText<TransportKind>,
         /// The program to start.
         command: RawText<String>,
@@ -93,6 +93,18 @@ section! {
         name: RawText<String>,
         /// A note for people; not used.
         description: RawText<String>,
+        /// The OpenAPI document of an API: a file or a URL.
+        spec: RawText<String>,
+        /// Where the requests of an API go. The document's own servers decide nothing.
+        base: RawText<Endpoint>,
+        /// Credentials of an API by the names of its security schemes: a key or a token, or user:password for basic. bearer and basic also work without a scheme.
+        auth: StringMap,
+        /// Operations of an API that are tools: tag:NAME, a method, a path with *, or a method and a path. By default all.
+        include: Vec<Located<RawText<String>>>,
+        /// Operations of an API that are no tools; takes precedence over include.
+        exclude: Vec<Located<RawText<String>>>,
+        /// Hosts and networks that this API may be at although they are not public.
+        allow_hosts = "allowHosts": Vec<Located<RawText<Allowed>>>,
     }
 }
 

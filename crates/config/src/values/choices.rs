@@ -94,6 +94,8 @@ choice! {
         Http = "http" | "streamable-http" | "streamableHttp" | "streamable_http",
         /// The HTTP+SSE transport of 2024.
         Sse = "sse",
+        /// An HTTP API with an OpenAPI document.
+        OpenApi = "openapi",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::client::guarded_client;
 use super::redirect::next_hop;
-use super::{FetchError, Guard, HttpRequest, HttpResponse};
+use super::{FetchError, Guard, HttpRequest, HttpResponse, RawResponse};
 use crate::CallContext;
 use reqwest::{Client, Response};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,6 +90,12 @@ impl Fetcher {
             response = self.exchange(request, redirected) => response,
             () = tokio::time::sleep_until(end) => Err(FetchError::Timeout(end.duration_since(start))),
         }
+    }
+
+    /// Sends one request of a caller that is not a sandboxed program, and follows no redirect. The caller bounds its time.
+    pub async fn send_once(&self, request: HttpRequest) -> Result<RawResponse, FetchError> {
+        let response = self.send(&request).await?;
+        RawResponse::read(response, &self.limits).await
     }
 
     async fn exchange(&self, mut request: HttpRequest, redirected: &AtomicBool) -> Result<HttpResponse, FetchError> {

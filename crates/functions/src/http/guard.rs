@@ -4,13 +4,13 @@
 //! second time. If one address of a lookup is refused, all are: a name with public and private addresses is an attack or a
 //! mistake, and using only the public ones would hide it.
 
-use super::addresses::{AddressClass, not_public};
 use super::{AllowList, FetchError};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
+use toolgate_wire::addresses::{AddressClass, not_public};
 use url::{Host, Url};
 
 /// The future of a lookup.

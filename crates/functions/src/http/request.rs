@@ -59,6 +59,26 @@ impl HttpRequest {
     }
 }
 
+impl HttpRequest {
+    /// A request from parts that were made elsewhere, for a caller that is not a sandboxed program: any method but
+    /// `CONNECT` and `TRACE`, and bytes as the body. Header values are marked as sensitive. Errors do not contain the URL.
+    pub fn from_parts(
+        method: &str,
+        url: Url,
+        header_fields: &[(String, String)],
+        body: Option<Vec<u8>>,
+    ) -> Result<Self, FetchError> {
+        let is_sent = method.bytes().all(|byte| byte.is_ascii_uppercase()) && !matches!(method, "CONNECT" | "TRACE");
+        let method = Method::from_bytes(method.as_bytes()).ok().filter(|_| is_sent);
+        let method = method.ok_or_else(|| FetchError::Method("of the operation".to_owned()))?;
+        let given: Map<String, Value> =
+            header_fields.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
+        let mut headers = headers::parse(&given)?;
+        headers.values_mut().for_each(|value| value.set_sensitive(true));
+        Ok(Self { url, method, headers, body })
+    }
+}
+
 fn encode(body: Value, headers: &mut HeaderMap) -> Vec<u8> {
     match body {
         Value::String(text) => text.into_bytes(),
