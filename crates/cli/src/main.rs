@@ -13,6 +13,7 @@
 mod args;
 mod commands;
 mod input;
+mod logging;
 mod print;
 mod runner;
 mod tools;

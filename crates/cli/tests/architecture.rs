@@ -66,8 +66,8 @@ fn crates_depend_on_each_other_only_along_the_arrows() {
         (
             "cli",
             &[
-                "bench", "catalog", "config", "demo", "engine", "gateway", "guest", "journal", "json", "mcp", "openapi",
-                "output", "plan", "service", "wire",
+                "bench", "catalog", "config", "demo", "engine", "gateway", "guest", "journal", "json", "mcp",
+                "openapi", "output", "plan", "service", "wire",
             ],
         ),
     ];

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use toolgate_mcp::server::ToolMode;
 
 use super::Interpreter;
+use crate::logging::LogFormat;
 
 /// Which servers are meant.
 #[derive(Debug, Clone, Args)]
@@ -46,6 +47,14 @@ pub(crate) struct ServeArgs {
     /// The interpreter, whatever the configuration says; V8 needs a deno
     #[arg(long, value_enum)]
     pub(crate) engine: Option<Interpreter>,
+    /// What is logged to standard error: error, warn, info or debug, or a filter such as warn,toolgate::run=info
+    ///
+    /// Otherwise by the variable TOOLGATE_LOG; otherwise warnings, and over HTTP also one line for each run.
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+    /// The form of log lines
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
 }
 
 /// Where `--http` listens.

@@ -11,11 +11,11 @@ use toolgate_gateway::agent::Agent;
 use toolgate_gateway::runtime::{Gateway, engine_builder};
 use toolgate_mcp::server::ToolMode;
 use toolgate_service::doors;
-use tracing_subscriber::EnvFilter;
 
 use super::super::Exit;
 use super::{Opened, configuration, sentences};
 use crate::args::servers::{ListenAddress, ServeArgs};
+use crate::logging;
 use crate::print::note;
 use crate::runner::cancel_on_signal;
 
@@ -26,7 +26,9 @@ const AHEAD: usize = 2;
 
 pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     let config = configuration(&args.servers)?;
-    listen_to_warnings();
+    // Over HTTP, every run is a line; over standard input and output the client shows what it did itself.
+    let usual = if args.http.is_some() { "warn,toolgate::run=info" } else { "warn" };
+    logging::start(args.log.as_deref(), usual, args.log_format);
     if !config.warnings.is_empty() {
         note(sentences(&config.warnings));
     }
@@ -96,12 +98,4 @@ pub(crate) fn demo() -> anyhow::Result<Exit> {
     runtime.shutdown_background();
     served?;
     Ok(Exit::Done)
-}
-
-/// Warnings go to standard error; standard output belongs to the protocol. `TOOLGATE_LOG` asks for more.
-fn listen_to_warnings() {
-    let filter = EnvFilter::try_from_env("TOOLGATE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    let ansi = std::io::stderr().is_terminal();
-    // A second listener in one process would be refused, which is fine.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).try_init();
 }
