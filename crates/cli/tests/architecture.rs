@@ -65,8 +65,20 @@ fn crates_depend_on_each_other_only_along_the_arrows() {
         (
             "cli",
             &[
-                "bench", "catalog", "config", "demo", "engine", "gateway", "guest", "json", "mcp", "output", "plan",
-                "service", "wire",
+                "bench",
+                "catalog",
+                "config",
+                "demo",
+                "engine",
+                "functions",
+                "gateway",
+                "guest",
+                "json",
+                "mcp",
+                "output",
+                "plan",
+                "service",
+                "wire",
             ],
         ),
     ];

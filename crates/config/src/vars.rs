@@ -90,6 +90,14 @@ impl Missing {
         }
     }
 
+    /// The environment variable that is not set.
+    pub(crate) fn variable(&self) -> Option<&str> {
+        match self {
+            Self::Unset(name) => Some(name),
+            Self::Input(_) | Self::Unknown(_) | Self::Unclosed => None,
+        }
+    }
+
     pub(crate) fn help(&self) -> String {
         match self {
             Self::Unset(name) => format!("set {name}, or give a default: ${{{name}:-default}}"),

@@ -56,7 +56,9 @@ impl<'a> Checker<'a> {
             Ok(text) => Some(text),
             Err(missing) => {
                 for one in missing {
-                    self.wrong(&written.place, one.message(), one.help());
+                    let mut problem = self.problem(&written.place, one.message(), one.help());
+                    problem.unset = one.variable().map(str::to_owned);
+                    self.problems.push(problem);
                 }
                 None
             }
