@@ -32,6 +32,7 @@ use args::{Cli, Command, KeyCommand};
 fn main() -> ExitCode {
     // Before any thread exists: the engine starts this same program again to get its zygote.
     toolgate_guest::take_over_if_asked();
+    hide_memory();
     let Some(command) = Cli::parse().command else { return commands::exit_code(commands::shell::next_step()) };
     let end = match command {
         Command::Serve(args) => commands::servers::serve::serve(&args),
@@ -59,4 +60,13 @@ fn main() -> ExitCode {
         Command::Bench(args) => commands::bench::bench(&args),
     };
     commands::exit_code(end)
+}
+
+/// Keeps other processes of this user, such as the MCP servers that it starts, from reading the memory and the
+/// environment of this process, which hold the secrets of all servers. It writes no core file either. Programs that it
+/// starts have settings of their own again.
+fn hide_memory() {
+    // The kernel refuses only values that it does not know.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }

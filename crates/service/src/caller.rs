@@ -44,6 +44,7 @@ impl Caller {
                 fairness: Some(number_of(&key.name)),
                 backends: access(&key.backends),
                 functions: access(&key.functions),
+                ..CallerScope::default()
             },
         }
     }

@@ -1,26 +1,30 @@
 //! Full-text search: from the description of a task to the tools that perform it.
 //!
-//! BM25 over the tool's name (highest weight), its backend's name and tags, its description, and its parameter names.
-//! `words` splits and stems text, `meaning` matches synonyms, and a query word that no tool uses is matched to a
-//! similarly spelt word or to a word that it abbreviates.
+//! Two rankings, added by `rank`: `lexical` (BM25 over names, tags, descriptions and parameter names, with synonyms and
+//! fuzzy matches) and `vectors` (how near the query is to what a tool is about, by the static `embedding`).
 //!
-//! `operation` (create, remove, change, read) ranks the tools for one resource, `values` derives words from the form of
-//! values in the query (`notes.md` is a file), and `resource` groups the tools for one resource so that they share
-//! their parameter names.
+//! `words` splits and stems text, `meaning` looks up synonyms, `operation` (create, remove, change, read) ranks the tools
+//! for one resource, `values` derives words from the form of values in the query (`notes.md` is a file), `resource` groups
+//! the tools for one resource so that they share their parameter names, `steps` splits a query of several tasks.
 //!
-//! The order is total: score, then backend, then name. No randomness, no clock, no state between searches. There is no
-//! semantic model: a query whose words occur neither in a tool nor in the `thesaurus` does not find the tool.
+//! The order is total: score, then backend, then name. No randomness, no clock, no state between searches. What is read
+//! of a query and of a tool's texts is bounded.
 
 mod call;
+mod embedding;
 mod index;
+mod lexical;
 mod meaning;
 mod operation;
+mod rank;
 mod resource;
-mod thesaurus;
+mod steps;
 mod values;
+mod vectors;
 mod words;
 
 pub(super) use index::Index;
+pub(super) use vectors::QuantisedVector;
 
 use super::backend::ToolRef;
 use super::types;
@@ -51,7 +55,7 @@ impl Hit {
             backend: tool.backend.name().to_owned(),
             tool: tool.tool().name.clone(),
             description: one_line(tool.tool().description().unwrap_or_default()),
-            signature: types::signature(tool),
+            signature: tool.entry.short_signature(|| types::signature(tool)).to_owned(),
             call: ready_call(tool),
             score,
         }

@@ -1,5 +1,6 @@
 //! Commands about MCP servers: those that are in front of agents, and those behind.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -70,6 +71,15 @@ pub(crate) enum ListenAddress {
     Ip(SocketAddr),
     /// A Unix socket.
     Unix(PathBuf),
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenAddress::Ip(address) => address.fmt(f),
+            ListenAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
 }
 
 impl HttpAddress {

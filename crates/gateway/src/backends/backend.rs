@@ -17,11 +17,14 @@ use super::spec::BackendSpec;
 use super::state::{BackendChange, BackendEvent, BackendState, BackendStats};
 use super::supervisor::supervise;
 use toolgate_catalog::Tool;
-use toolgate_mcp::client::{LinkError, McpSession, StderrTail, ToolName, Watchlist};
+use toolgate_mcp::client::{LinkError, McpSession, StderrTail, ToolCallOptions, ToolName, Watchlist};
 use toolgate_mcp::result::{self as unwrap, Wrapping};
 
 /// The least time between a failed start and the next one that a call asks for.
 const RETRY_PAUSE: Duration = Duration::from_secs(3);
+
+/// The most memory that the values of one reply take.
+const MAX_REPLY_BYTES: usize = 512 << 20;
 
 /// A backend that runs for as long as a handle to it exists. Cloning is cheap.
 #[derive(Debug, Clone)]
@@ -203,7 +206,13 @@ impl Backend {
         let options = &options;
         let call = self.attempt(session, arguments, |session, arguments| async move {
             let name = ToolName { name: &tool.name, input_schema: tool.input_schema() };
-            session.call(name, arguments, options.reply.interactive(), options.progress.clone()).await
+            let options = ToolCallOptions {
+                client: options.reply.interactive(),
+                progress: options.progress.clone(),
+                ..ToolCallOptions::default()
+            };
+            let (result, _) = session.call(name, arguments, options).await?.into_text().into_tree(MAX_REPLY_BYTES)?;
+            Ok(result)
         });
         let answer = match timeout(within, call).await {
             Ok(answer) => answer.map_err(|error| self.explain(error))?,
@@ -261,6 +270,9 @@ impl Backend {
             }
             LinkError::Http { status, message } => CallError::Http { status, message },
             LinkError::TooLarge { limit } => CallError::TooLarge { limit },
+            LinkError::OverBudget { refused, sent } => CallError::OverBudget { refused, sent },
+            LinkError::TooManyValues { limit } => CallError::TooManyValues { limit },
+            LinkError::Auth(error) => CallError::Protocol { reason: error.to_string() },
             LinkError::Protocol(reason) => CallError::Protocol { reason },
         }
     }
@@ -348,8 +360,7 @@ impl Shared {
         self.pid.store(pid.unwrap_or(0), Ordering::Relaxed);
     }
 
-    pub(crate) fn set_tools(&self, listed: Vec<Value>) {
-        let tools: Vec<Tool> = listed.into_iter().filter_map(Tool::from_raw).collect();
+    pub(crate) fn set_tools(&self, tools: Vec<Tool>) {
         if self.toolbox().tools[..] == tools[..] {
             return;
         }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::state::BackendState;
 use toolgate_mcp::result::{self as unwrap, ToolFault, Wrapping};
 use toolgate_mcp::{InteractiveClient, Progress};
+use toolgate_wire::OverBudget;
 
 /// What a caller may ask of one call.
 #[derive(Debug, Clone, Default)]
@@ -186,6 +187,20 @@ pub enum CallError {
         /// The bound it broke.
         limit: usize,
     },
+    /// The call or its answer does not fit into a byte budget.
+    #[error("{refused}")]
+    OverBudget {
+        /// Which budget.
+        refused: OverBudget,
+        /// Whether the backend had the call.
+        sent: bool,
+    },
+    /// The answer has more values than are read into memory.
+    #[error("the values of the answer take more than {limit} bytes of memory: ask for less data")]
+    TooManyValues {
+        /// The bound in bytes of memory.
+        limit: usize,
+    },
     /// Too many calls wait for this backend already.
     #[error("{queued} calls wait for {backend} already")]
     Overloaded {
@@ -203,7 +218,7 @@ impl CallError {
             Self::Unknown { .. } | Self::NotReady { .. } | Self::Unreachable { .. } | Self::Overloaded { .. } => {
                 Effect::NotSent
             }
-            Self::Cancelled { sent: false } => Effect::NotSent,
+            Self::Cancelled { sent: false } | Self::OverBudget { sent: false, .. } => Effect::NotSent,
             Self::Tool(_) | Self::Rejected { .. } | Self::InputRequired { .. } => Effect::Failed,
             Self::Http { status, .. } if *status < 500 => Effect::Failed,
             Self::Http { .. }
@@ -211,6 +226,8 @@ impl CallError {
             | Self::Crashed { .. }
             | Self::Cancelled { .. }
             | Self::Protocol { .. }
+            | Self::OverBudget { .. }
+            | Self::TooManyValues { .. }
             | Self::TooLarge { .. } => Effect::Unknown,
         }
     }

@@ -70,7 +70,8 @@ fn describe(error: &CallError) -> (&'static str, Option<Value>) {
         CallError::Cancelled { .. } => ("CANCELLED", None),
         CallError::Protocol { .. } => ("PROTOCOL", None),
         CallError::Http { status, .. } => ("HTTP", Some(json!({ "status": status }))),
-        CallError::TooLarge { .. } => ("TOO_LARGE", None),
+        CallError::TooLarge { .. } | CallError::TooManyValues { .. } => ("TOO_LARGE", None),
+        CallError::OverBudget { .. } => ("OVER_BUDGET", None),
         CallError::Overloaded { .. } => ("OVERLOADED", None),
     }
 }

@@ -1,13 +1,13 @@
 //! One run, from admission to its report.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_engine::{Host, Observer, Request};
 use toolgate_functions::{CallContext, Hints, Registry};
-use toolgate_plan::{FailureFacts, Finding, Plan, Preflight, Program, Script, SyntaxFault};
+use toolgate_plan::{FailureFacts, Finding, FindingCode, Plan, Preflight, Program, Script, SyntaxFault};
 use toolgate_wire::{Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
 
 use super::reachable::Reachable;
@@ -20,6 +20,8 @@ use toolgate_catalog::{BackendState, Catalog};
 const MAX_HINTS: usize = 16 * 1024;
 /// The part of a run's time that it may wait for backends to start.
 const WAIT_SHARE: f64 = 0.9;
+/// How long a failed program waits for backends that are still starting, for a hint about their tools.
+const MAX_HINT_WAIT: Duration = Duration::from_secs(10);
 /// An interpreter needs at most this many times its length for a program that is one literal.
 const CODE_SPREAD: u64 = 128;
 
@@ -120,7 +122,7 @@ impl<'a> Attempt<'a> {
         let mut catalog = self.runner.bridge.catalog();
         let mut plan = self.plan(self.reachable(&catalog));
         // A tool that only the cache does not have may be there once its backend is up.
-        if is_refused(&plan) && catalog.backends().iter().any(|backend| *backend.state() != BackendState::Ready) {
+        if lacks_tools(&plan) && catalog.backends().iter().any(|backend| *backend.state() != BackendState::Ready) {
             self.wait_for_backends(Readiness::Ready).await;
             catalog = self.runner.bridge.catalog();
             plan = self.plan(self.reachable(&catalog));
@@ -195,7 +197,30 @@ impl<'a> Attempt<'a> {
         let observer = self.request.observer.clone();
         let mut report = self.in_engine(Arc::new(self.host()), Some(script.program), observer).await;
         report.warnings.extend(warnings);
-        (with_hint(report, &self.request.text, tools), Route::Script)
+        let report = with_hint(report, &self.request.text, tools);
+        (self.with_late_hint(report).await, Route::Script)
+    }
+
+    /// Looks for a hint once more where backends were still starting: what the program meant may be one of their tools.
+    async fn with_late_hint(&self, report: Report) -> Report {
+        let lacks_hint =
+            report.failure().is_some_and(|failure| failure.code == Code::Runtime && failure.hint.is_none());
+        let starting = |catalog: &Catalog| {
+            let names = catalog.backends().iter().filter(|backend| *backend.state() == BackendState::Starting);
+            names.map(|backend| backend.name().to_owned()).collect::<Vec<_>>().join(" ")
+        };
+        let waiting = starting(&self.runner.bridge.catalog());
+        if !lacks_hint || waiting.is_empty() {
+            return report;
+        }
+        let RunRequest { text, caller, cancel, .. } = self.request;
+        let within = MAX_HINT_WAIT.min(self.limits.wall.saturating_sub(self.since.elapsed()));
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = self.runner.environment.wait_for_named(&waiting, caller, Readiness::Known, within) => {}
+        }
+        let catalog = self.runner.bridge.catalog();
+        with_hint(report, text, self.reachable(&catalog))
     }
 
     /// What the program may call.
@@ -234,11 +259,14 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Whether the program would be refused before its first call.
-fn is_refused(plan: &Plan) -> bool {
+/// Whether the program would be refused, or calls a tool that is not known of a backend that is not up.
+fn lacks_tools(plan: &Plan) -> bool {
     match plan {
         Plan::BadCall(_) => true,
-        Plan::Script(script) => !script.preflight.errors.is_empty(),
+        Plan::Script(script) => {
+            let is_unready = |finding: &Finding| finding.code == FindingCode::NotReady;
+            !script.preflight.errors.is_empty() || script.preflight.warnings.iter().any(is_unready)
+        }
         Plan::Fault(_) | Plan::Direct(_) | Plan::OneCall(_) | Plan::Introspect(_) => false,
     }
 }
@@ -257,6 +285,12 @@ fn is_ample(limits: &Limits, code: usize) -> bool {
 /// Adds what the catalog knows about a failure, which the engine does not.
 fn with_hint(mut report: Report, code: &str, tools: Reachable<'_>) -> Report {
     let unready = unready_backend(&report, tools.view);
+    if let Outcome::Failed(failure) = &mut report.outcome
+        && failure.code == Code::Timeout
+        && failure.hint.is_none()
+    {
+        failure.hint = toolgate_plan::hint_for_timeout(code, &tools);
+    }
     if let Outcome::Failed(failure) = &mut report.outcome
         && failure.code == Code::Runtime
     {

@@ -40,12 +40,7 @@ pub fn v8_settings(settings: &Settings) -> V8Settings {
 
 /// The configured limits of a profile. The configuration accepts what the engine accepts, so they are passed on as they are.
 pub(super) fn configured_limits(settings: &Settings, profile: Profile) -> LimitRequest {
-    let profiles = &settings.sandbox.limits;
-    match profile {
-        Profile::Compute => profiles.compute.clone(),
-        Profile::Chain => profiles.chain.clone(),
-        Profile::Snippet => profiles.snippet.clone(),
-    }
+    settings.sandbox.limits.of(profile).clone()
 }
 
 /// How results are shaped.

@@ -43,7 +43,7 @@ async fn call(backend: &Backend, tool: &str, arguments: Value, options: CallOpti
 }
 
 #[tokio::test]
-async fn values_come_through_in_both_eras() {
+async fn values_are_unchanged_in_both_eras() {
     for era in ERAS {
         let Pair { backend, .. } = &pair(Arc::new(Demo::default()), era).await;
         let open = call(backend, "list_issues", json!({ "state": "open", "limit": 2 }), CallOptions::default()).await;
@@ -58,7 +58,7 @@ async fn values_come_through_in_both_eras() {
 }
 
 #[tokio::test]
-async fn progress_and_cancelling_come_through_in_both_eras() {
+async fn progress_and_cancelling_work_in_both_eras() {
     for era in ERAS {
         let Pair { backend, .. } = &pair(Arc::new(Demo::default()), era).await;
         let (progress, mut news) = mpsc::channel(16);
@@ -82,7 +82,7 @@ async fn progress_and_cancelling_come_through_in_both_eras() {
 }
 
 #[tokio::test]
-async fn a_changed_list_of_tools_comes_through_in_both_eras() {
+async fn a_changed_list_of_tools_is_notified_in_both_eras() {
     for era in ERAS {
         let sample = Sample::new();
         let mut pair = pair(sample.clone(), era).await;

@@ -18,13 +18,8 @@ use oxc::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// The calls of a program whose failure ends it.
-pub(super) struct FatalCalls {
-    /// A rejected promise of these calls ends the program.
-    awaited: HashSet<Span>,
-    /// An error that these calls throw instead of returning a promise ends the program.
-    made: HashSet<Span>,
-}
+/// The calls of a program whose rejected promise ends it.
+pub(super) struct FatalCalls(HashSet<Span>);
 
 impl FatalCalls {
     pub(super) fn of(parsed: &Parsed<'_>) -> Self {
@@ -33,20 +28,15 @@ impl FatalCalls {
             functions: functions::named(parsed.program),
             entered: HashSet::new(),
             bodies: Vec::new(),
-            found: FatalCalls { awaited: HashSet::new(), made: HashSet::new() },
+            found: HashSet::new(),
         };
         walker.walk_program();
-        walker.found
+        FatalCalls(walker.found)
     }
 
     /// Whether the program fails if the promise of this call is rejected.
-    pub(super) fn fails_by_rejection(&self, call: Span) -> bool {
-        self.awaited.contains(&call)
-    }
-
-    /// Whether the program fails if there is nothing to call.
-    pub(super) fn fails_by_throwing(&self, call: Span) -> bool {
-        self.awaited.contains(&call) || self.made.contains(&call)
+    pub(super) fn has(&self, call: Span) -> bool {
+        self.0.contains(&call)
     }
 }
 
@@ -65,7 +55,7 @@ struct Walker<'p, 'a> {
     entered: HashSet<SymbolId>,
     /// Bodies of functions that are certainly called and whose result is awaited.
     bodies: Vec<Body<'p, 'a>>,
-    found: FatalCalls,
+    found: HashSet<Span>,
 }
 
 impl<'p, 'a> Walker<'p, 'a> {
@@ -117,10 +107,7 @@ impl<'p, 'a> Walker<'p, 'a> {
     /// Visits the parts of a statement that certainly run.
     fn walk_statement(&mut self, statement: &Statement<'a>) {
         match statement {
-            Statement::ExpressionStatement(it) => {
-                self.mark_made(&it.expression);
-                self.visit_expression(&it.expression);
-            }
+            Statement::ExpressionStatement(it) => self.visit_expression(&it.expression),
             Statement::VariableDeclaration(it) => self.walk_variables(it),
             Statement::ExportDeclaration(it) => {
                 if let Declaration::VariableDeclaration(variables) = &it.declaration {
@@ -162,7 +149,6 @@ impl<'p, 'a> Walker<'p, 'a> {
 
     fn walk_variables(&mut self, variables: &VariableDeclaration<'a>) {
         for init in variables.declarations.iter().filter_map(|one| one.init.as_ref()) {
-            self.mark_made(init);
             self.visit_expression(init);
         }
     }
@@ -177,7 +163,7 @@ impl<'p, 'a> Walker<'p, 'a> {
     }
 
     fn mark_awaited_call(&mut self, call: &CallExpression<'a>) {
-        if !self.found.awaited.insert(call.span) {
+        if !self.found.insert(call.span) {
             return;
         }
         match call.callee.get_inner_expression() {
@@ -219,14 +205,6 @@ impl<'p, 'a> Walker<'p, 'a> {
             && self.entered.insert(symbol)
         {
             self.bodies.push(*body);
-        }
-    }
-
-    fn mark_made(&mut self, expression: &Expression<'a>) {
-        if let Expression::CallExpression(call) = expression.get_inner_expression()
-            && !call.optional
-        {
-            self.found.made.insert(call.span);
         }
     }
 }

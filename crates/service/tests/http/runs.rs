@@ -4,9 +4,8 @@ use crate::harness::{Case, cases};
 use crate::support::{Server, Setup, hold, http, key, read, start};
 use serde_json::{Value, json};
 use std::time::Duration;
-use toolgate_config::checked::Profiles;
 use toolgate_engine::{Engine, V8Settings};
-use toolgate_wire::LimitRequest;
+use toolgate_wire::{LimitRequest, Profiles};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![

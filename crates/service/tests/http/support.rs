@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use toolgate_catalog::CatalogHandle;
-use toolgate_config::checked::{Http, Key, Profiles};
+use toolgate_config::checked::{Http, Key};
 use toolgate_config::values::{Glob, HttpAuth, KeyHash, Rate, Setting};
 use toolgate_engine::{Engine, EngineBuilder};
 use toolgate_functions::{HostFunction, Registry};
@@ -20,13 +20,14 @@ use toolgate_service::rpc_sessions::{MemoryStore, RpcSessions, SystemClock};
 use toolgate_service::{
     AdmissionRules, HttpService, LocalToken, ServerLimits, ServiceLimits, ServiceParts, Shutdown, listen, serve,
 };
+use toolgate_wire::{LimitRequest, Profiles};
 
 /// What a test may want different.
 pub(crate) struct Setup {
     pub(crate) engine: EngineBuilder,
     pub(crate) http: Http,
     pub(crate) token: Option<LocalToken>,
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: Profiles<LimitRequest>,
     pub(crate) functions: Registry,
     pub(crate) sessions: Arc<RpcSessions>,
     pub(crate) service: ServiceLimits,
@@ -143,12 +144,9 @@ pub(crate) async fn start(setup: Setup) -> Server {
     let script = Script::parse(&tools.to_string()).expect("a script");
     let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
     script.providers().for_each(|(name, provider)| bridge.provide(name, provider));
-    let Profiles { compute, chain, snippet } = setup.profiles;
     let environment = FixedEnvironment {
         functions: setup.functions,
-        compute,
-        chain,
-        snippet,
+        limits: setup.profiles,
         results: Some(ResultStore::new(ResultLimits::default())),
     };
     let service = HttpService::new(ServiceParts {

@@ -53,7 +53,7 @@ unsafe extern "C" fn get_own_property(
     }
     match record.read(ctx, prop) {
         Ok(Some(value)) => {
-            let flags = if record.doc().is_frozen() { qjs::JS_PROP_ENUMERABLE } else { qjs::JS_PROP_C_W_E } as c_int;
+            let flags = if record.is_frozen() { qjs::JS_PROP_ENUMERABLE } else { qjs::JS_PROP_C_W_E } as c_int;
             let found =
                 qjs::JSPropertyDescriptor { flags, value, getter: qjs::JS_UNDEFINED, setter: qjs::JS_UNDEFINED };
             // SAFETY: not null, so it is the engine's place for the answer.
@@ -111,7 +111,7 @@ unsafe extern "C" fn delete_property(ctx: *mut qjs::JSContext, obj: qjs::JSValue
     let Some(record) = (unsafe { payload(obj) }) else { return 1 };
     match record.has(ctx, prop) {
         Ok(false) => 1,
-        Ok(true) if record.doc().is_frozen() => 0,
+        Ok(true) if record.is_frozen() => 0,
         // SAFETY: the object is a record; once materialised, the engine deletes a real property.
         Ok(true) => match unsafe { materialise(ctx, obj) } {
             // SAFETY: the object and the atom are alive for the call.
@@ -132,7 +132,7 @@ unsafe extern "C" fn define_own_property(
     flags: c_int,
 ) -> c_int {
     // SAFETY: the engine calls this for objects of the class only.
-    if let Some(record) = unsafe { payload(obj) }.filter(|record| record.doc().is_frozen()) {
+    if let Some(record) = unsafe { payload(obj) }.filter(|record| record.is_frozen()) {
         return match frozen_like(ctx, record, prop) {
             // SAFETY: all arguments are the engine's own, and the stand-in is freed once.
             Ok(stand_in) => unsafe {

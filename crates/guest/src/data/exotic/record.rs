@@ -7,7 +7,7 @@ use rquickjs::qjs;
 
 use super::super::lazy::scan::Fault;
 use super::build::{self, Fail};
-use super::doc::{Doc, Seen, Shape, UNKNOWN};
+use super::doc::{Doc, Mutability, Seen, Shape, UNKNOWN};
 use super::properties::Properties;
 
 /// After so many reads of one record its values are kept, not made again.
@@ -22,6 +22,7 @@ pub(super) struct Record {
     index: Cell<*mut Index>,
     start: u32,
     reads: Cell<u8>,
+    mutability: Mutability,
     seen: Cell<Seen>,
 }
 
@@ -42,10 +43,10 @@ pub(super) struct Entry {
 
 impl Entry {
     /// The value as an owned reference, made at the first read.
-    pub(super) fn read(&self, ctx: *mut qjs::JSContext, doc: &Doc) -> Result<qjs::JSValue, Fail> {
+    pub(super) fn read(&self, ctx: *mut qjs::JSContext, of: &Record) -> Result<qjs::JSValue, Fail> {
         // SAFETY: only looks at the tag.
         if unsafe { qjs::JS_IsUninitialized(self.value.get()) } {
-            self.value.set(build::value(ctx, doc, self.at as usize)?);
+            self.value.set(build::value(ctx, of.doc(), self.at as usize, of.mutability)?);
         }
         // SAFETY: the entry owns the value; the caller gets a reference of its own.
         Ok(unsafe { qjs::JS_DupValue(ctx, self.value.get()) })
@@ -122,7 +123,13 @@ impl Index {
 
 impl Record {
     /// A new object that stands for the JSON object at `start`; an exception if there is no memory.
-    pub(super) fn create(ctx: *mut qjs::JSContext, doc: &Doc, start: usize, seen: Seen) -> qjs::JSValue {
+    pub(super) fn create(
+        ctx: *mut qjs::JSContext,
+        doc: &Doc,
+        start: usize,
+        seen: Seen,
+        mutability: Mutability,
+    ) -> qjs::JSValue {
         // SAFETY: a plain allocation; the result is checked.
         let payload = unsafe { qjs::js_malloc(ctx, size_of::<Self>() as _) }.cast::<Self>();
         if payload.is_null() {
@@ -136,7 +143,7 @@ impl Record {
             unsafe { qjs::js_free(ctx, payload.cast()) };
             return object;
         }
-        if doc.is_frozen() {
+        if mutability == Mutability::Frozen {
             // SAFETY: a fresh object that is no Proxy, so no code runs and the call cannot fail.
             unsafe { qjs::JS_PreventExtensions(ctx, object) };
         }
@@ -146,6 +153,7 @@ impl Record {
             index: Cell::new(ptr::null_mut()),
             start: start as u32,
             reads: Cell::new(0),
+            mutability,
             seen: Cell::new(seen),
         };
         // SAFETY: the payload has room for a record; the object's finaliser frees it.
@@ -165,6 +173,22 @@ impl Record {
         self.start as usize
     }
 
+    pub(super) fn is_frozen(&self) -> bool {
+        self.mutability == Mutability::Frozen
+    }
+
+    /// Another object for the same text, which a program may change.
+    pub(super) fn twin(&self, ctx: *mut qjs::JSContext) -> qjs::JSValue {
+        Self::create(ctx, self.doc(), self.start(), self.seen.get(), Mutability::Mutable)
+    }
+
+    /// The record's own text.
+    pub(super) fn text(&self, ctx: *mut qjs::JSContext) -> Result<&[u8], Fail> {
+        let (end, seen) = self.doc().recognise(ctx, self.start(), 0, self.seen.get().shape)?;
+        self.seen.set(seen);
+        self.doc().text().get(self.start()..end).ok_or(Fail::Thrown)
+    }
+
     /// The record's own index, if it has one.
     #[inline]
     pub(super) fn index(&self) -> Option<&Index> {
@@ -174,7 +198,7 @@ impl Record {
 
     /// Whether the text still says all there is: no part was handed out that could have been changed.
     pub(super) fn is_untouched(&self) -> bool {
-        self.doc().is_frozen() || !self.index().is_some_and(Index::has_children)
+        self.is_frozen() || !self.index().is_some_and(Index::has_children)
     }
 
     /// The shape, found out at the first need.
@@ -215,7 +239,7 @@ impl Record {
             }
         }
         match self.indexed(ctx)?.find(atom) {
-            Some(entry) => entry.read(ctx, doc).map(Some),
+            Some(entry) => entry.read(ctx, self).map(Some),
             None => Ok(None),
         }
     }

@@ -9,10 +9,11 @@
 //! Set, typed arrays and errors have a form, and a function, a symbol, a
 //! promise or a cycle is an error that names the path.
 
+mod keys;
 mod path;
 mod walk;
 
-pub(crate) use toolgate_json::write::{integer, number, quote};
+pub(crate) use keys::KeyCache;
 
 use rquickjs::{Ctx, Value};
 

@@ -3,8 +3,9 @@
 use rquickjs::{Array, Value, function::This};
 use toolgate_wire::limits::MAX_JSON_DEPTH;
 
-use super::super::exotic::{Key, Keys, get_index, get_key, is_function, proxy_target, same_object, with_wtf8};
+use super::super::exotic::{Keys, get_index, get_key, is_function, proxy_target, same_object, with_wtf8};
 use super::super::realm::{Kind, Realm};
+use super::keys::KeyCache;
 use super::path::{Step, spell};
 use super::{Caps, DepthPolicy, SerialiseError, Unwritable};
 use toolgate_json::write::{integer, number, quote, quote_within};
@@ -48,39 +49,6 @@ enum Slot<'a, 'js> {
     Entry(&'a Value<'js>),
 }
 
-/// Quoted keys by key number: records of one shape share them.
-struct KeyCache<'js> {
-    lines: Vec<Option<(Key<'js>, Box<[u8]>)>>,
-}
-
-impl<'js> KeyCache<'js> {
-    const LINES: usize = 64;
-
-    /// Appends a key; false, if it is longer than `room`.
-    fn write(&mut self, out: &mut Vec<u8>, keys: &Keys<'js>, at: usize, room: usize) -> Outcome<bool> {
-        let Some(number) = keys.number(at) else { return Ok(true) };
-        if self.lines.is_empty() {
-            self.lines.resize_with(Self::LINES, || None);
-        }
-        let line = &mut self.lines[number as usize % Self::LINES];
-        if let Some((key, quoted)) = line
-            && key.number() == number
-        {
-            out.extend_from_slice(quoted);
-            return Ok(true);
-        }
-        let Some(key) = keys.key(at) else { return Ok(true) };
-        let mut quoted = Vec::new();
-        if !with_wtf8(&key.to_value()?, |text| quote_within(&mut quoted, text, room))? {
-            return Ok(false);
-        }
-        quoted.push(b':');
-        out.extend_from_slice(&quoted);
-        *line = Some((key, quoted.into_boxed_slice()));
-        Ok(true)
-    }
-}
-
 pub(super) struct Walk<'a, 'js> {
     realm: &'a Realm<'js>,
     caps: &'a Caps<'a>,
@@ -92,7 +60,7 @@ pub(super) struct Walk<'a, 'js> {
 
 impl<'a, 'js> Walk<'a, 'js> {
     pub(super) fn new(realm: &'a Realm<'js>, caps: &'a Caps<'a>) -> Self {
-        Self { realm, caps, out: Vec::new(), frames: Vec::new(), keys: KeyCache { lines: Vec::new() }, visited: 0 }
+        Self { realm, caps, out: Vec::new(), frames: Vec::new(), keys: KeyCache::default(), visited: 0 }
     }
 
     pub(super) fn run(mut self, root: Value<'js>) -> Outcome<Vec<u8>> {

@@ -107,7 +107,7 @@ fn table() -> impl Strategy<Value = String> {
     })
 }
 
-fn document() -> impl Strategy<Value = String> {
+pub(super) fn document() -> impl Strategy<Value = String> {
     let leaf = scalar().prop_map(str::to_owned);
     let value = leaf.prop_recursive(4, 40, 6, |inner| {
         let member = (key(), inner.clone(), space());
@@ -125,15 +125,15 @@ fn document() -> impl Strategy<Value = String> {
     ]
 }
 
-type Step = [u8; 5];
-type Program = Vec<Step>;
+pub(super) type Step = [u8; 5];
+pub(super) type Program = Vec<Step>;
 
-fn program() -> impl Strategy<Value = Program> {
+pub(super) fn program() -> impl Strategy<Value = Program> {
     prop::collection::vec(any::<Step>(), 0..12)
 }
 
 /// What may be reached: the data alone, or the prototypes behind it too, which then no other program may see.
-fn runner<'js>(ctx: &Ctx<'js>, everything: bool) -> Function<'js> {
+pub(super) fn runner<'js>(ctx: &Ctx<'js>, everything: bool) -> Function<'js> {
     let make: Function<'js> = ctx.eval(include_str!("programs.js")).catch(ctx).expect("programs.js");
     make.call((everything,)).catch(ctx).expect("runner")
 }

@@ -1,6 +1,7 @@
 //! The rules of `data`, each tried in a fresh context.
 
 mod clone;
+mod differential;
 mod lazy;
 mod records;
 mod serialise;

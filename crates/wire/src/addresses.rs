@@ -57,7 +57,7 @@ impl fmt::Display for AddressClass {
 }
 
 /// The class of an address that is not public; `None` for a public one.
-pub(super) fn not_public(address: IpAddr) -> Option<AddressClass> {
+pub fn not_public(address: IpAddr) -> Option<AddressClass> {
     match address {
         IpAddr::V4(address) => v4(address),
         IpAddr::V6(address) => v6(address),
