@@ -66,6 +66,8 @@ pub(crate) fn summary(source: &Source) -> String {
     if let Some(deno) = tree.pointer("/toolgate/engines/v8/deno").and_then(Value::as_str) {
         lines.push(format!("  {}  {}", style.strong("engines.v8.deno"), clipped(deno)));
     }
+    let commands = source.text().split("${cmd:").skip(1).filter_map(|rest| rest.split('}').next());
+    lines.extend(commands.map(|line| format!("  {}  {}", style.strong("${cmd:…}"), clipped(line))));
     if lines.is_empty() { "  (it names no server)".to_owned() } else { lines.join("\n") }
 }
 
@@ -74,7 +76,7 @@ fn reach(server: &Value) -> String {
     let args = server.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     match text("command") {
         Some(command) => std::iter::once(command.as_str()).chain(args).collect::<Vec<_>>().join(" "),
-        None => text("url").unwrap_or_else(|| "(neither a command nor a url)".to_owned()),
+        None => text("url").or_else(|| text("spec")).unwrap_or_else(|| "(neither a command nor a url)".to_owned()),
     }
 }
 

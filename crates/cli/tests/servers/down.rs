@@ -36,6 +36,11 @@ fn a_bad_server_is_down_and_the_gateway_is_not() {
     user.run(&["call", "tracker.get_issue", r#"{"number": 3}"#]);
     let mut client = Client::new(&user, &[]);
     assert_eq!(client.chain("return (await tracker.get_issue({ number: 1 })).number"), json!(1));
+    let backends = client.ask("resources/read", json!({ "uri": "toolgate://backends" }));
+    assert!(backends.to_string().contains("needs configuration"), "{backends}");
+    let keys = client.call("get_required_keys_for_tool", json!({ "tool_name": "unset.get_issue" }));
+    let keys: Value = serde_json::from_str(keys["content"][0]["text"].as_str().expect("text")).expect("JSON");
+    assert_eq!(keys["keys"], json!([{ "name": "NOT_SET_ANYWHERE", "kind": "variable", "set": false }]));
     let failed =
         client.chain("try { return await unset.get_issue({ number: 1 }) } catch (error) { return error.message }");
     assert!(failed.to_string().contains("NOT_SET_ANYWHERE"), "{failed}");

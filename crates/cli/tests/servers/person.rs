@@ -38,7 +38,10 @@ fn check_knows_the_tools_of_a_configuration() {
 
 #[test]
 fn declarations_have_functions_and_globals() {
-    let user = User::with_demo("tracker");
+    let user = User::new();
+    let demo = serde_json::json!({ "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"] });
+    let config = serde_json::json!({ "mcpServers": { "tracker": demo }, "toolgate": { "egress": "all" } });
+    user.write(".config/toolgate/toolgate.json", &config.to_string());
     user.run(&["types", "--out", "tools.d.ts"]);
     let text = std::fs::read_to_string(user.path("tools.d.ts")).expect("written");
     for part in [

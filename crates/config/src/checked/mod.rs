@@ -4,6 +4,7 @@
 
 mod backends;
 mod checker;
+mod commands;
 mod envfile;
 mod functions;
 mod limits;

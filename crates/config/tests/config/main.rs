@@ -292,3 +292,28 @@ fn an_error_outside_of_servers_is_reported_with_theirs() {
     let problems = read(text.into(), "toolgate.json").unwrap_err();
     assert_eq!(problems.len(), 2, "{}", shown(&problems));
 }
+
+#[cfg(unix)]
+#[test]
+fn a_command_is_run_only_where_it_is_allowed_and_servers_are_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("mark");
+    let config = |allowed: bool| {
+        let line = format!("touch {}; echo s3cret", mark.display());
+        let server = serde_json::json!({"command": "x", "env": {"TOKEN": format!("Bearer ${{cmd:{line}}}")}});
+        serde_json::json!({"mcpServers": {"a": server}, "toolgate": {"secrets": {"commands": allowed}}}).to_string()
+    };
+    let read = |allowed: bool, env: Env| {
+        let source = Source::new(Path::new("toolgate.json"), Format::Json, config(allowed));
+        check(source, &env).unwrap_or_else(|problems| panic!("{}", shown(&problems)))
+    };
+    for (allowed, env) in [(false, env().running_commands()), (true, env()), (false, env())] {
+        let reason = read(allowed, env).incomplete.get("a").unwrap().reason();
+        assert!(reason.contains("${cmd:…}") && !mark.exists(), "{reason}");
+    }
+    let checked = read(true, env().running_commands());
+    let toolgate_config::checked::Transport::Stdio(process) = &checked.backends.get("a").unwrap().transport else {
+        panic!("a process")
+    };
+    assert_eq!(process.env.get("TOKEN").unwrap().expose(), "Bearer s3cret");
+}

@@ -87,7 +87,9 @@ pub(crate) fn types(args: &TypesArgs) -> anyhow::Result<Exit> {
         match &args.out {
             None => out(escape::text(text.trim_end()))?,
             Some(file) => {
-                std::fs::write(file, &text).with_context(|| format!("cannot write {}", file.display()))?;
+                // Marks that turn the direction of text would hide what an editor shows.
+                std::fs::write(file, escape::text(&text).as_bytes())
+                    .with_context(|| format!("cannot write {}", file.display()))?;
                 note(format_args!("wrote {} ({} tools)", file.display(), catalog.tool_count()));
             }
         }

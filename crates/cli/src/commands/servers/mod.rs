@@ -88,7 +88,7 @@ impl Opened {
 
 /// The configuration that was asked for, once its file is trusted where that is needed.
 pub(crate) fn configuration(servers: &Servers) -> anyhow::Result<Checked> {
-    let env = Env::of_process();
+    let env = Env::of_process().running_commands();
     if servers.demo {
         return demo(&env);
     }

@@ -45,7 +45,7 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     }
     Opened::of(config, engine, AHEAD)?.within(async |gateway| {
         if let Some(config) = watched {
-            gateway.follow_file(watch::watch(config, Env::of_process(), gate, LOOK));
+            gateway.follow_file(watch::watch(config, Env::of_process().running_commands(), gate, LOOK));
         }
         let shutdown = CancellationToken::new();
         tokio::spawn(cancel_on_signal(shutdown.clone()));
@@ -100,7 +100,7 @@ async fn reload_on_hangup(gateway: Arc<Gateway>, servers: Servers) {
 
 #[cfg(unix)]
 fn read_again(file: &Path, gate: &Gate) -> Result<Checked, Vec<Problem>> {
-    toolgate_config::load_through(file, &Env::of_process(), gate)
+    toolgate_config::load_through(file, &Env::of_process().running_commands(), gate)
 }
 
 async fn over_stdio(gateway: &Arc<Gateway>, mode: ToolMode, shutdown: CancellationToken) -> anyhow::Result<()> {

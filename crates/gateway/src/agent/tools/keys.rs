@@ -71,5 +71,7 @@ fn missing_keys(shared: &Shared, tool: &str, access: &Access) -> Option<Value> {
     })?;
     let unset = |variable: &str| json!({ "name": variable, "kind": "variable", "set": false });
     let keys: Vec<Value> = server.unset_variables().into_iter().map(unset).collect();
-    Some(json!({ "tool": tool, "backend": name.as_str(), "state": server.reason(), "keys": keys, "required_arguments": [] }))
+    Some(
+        json!({ "tool": tool, "backend": name.as_str(), "state": server.reason(), "keys": keys, "required_arguments": [] }),
+    )
 }
