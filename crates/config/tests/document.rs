@@ -31,6 +31,7 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.mode", "`code`", Some("\"code\"")),
     ("toolgate.store", "`memory`", Some("\"memory\"")),
     ("toolgate.allow_runtime_registration", "`false`", Some("false")),
+    ("toolgate.secrets.commands", "`false`", Some("false")),
     ("toolgate.sandbox.engine", "`auto`", None),
     ("toolgate.sandbox.isolation", "`process` on Linux, else `thread`", None),
     ("toolgate.sandbox.max_concurrent_runs", "twice the cores, at least 8", None),
