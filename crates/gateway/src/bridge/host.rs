@@ -40,7 +40,7 @@ impl RunHost {
     }
 
     fn view(&self) -> ScopedCatalog<'_> {
-        ScopedCatalog::new(&self.catalog, &self.asked.access)
+        ScopedCatalog::new(&self.catalog, &self.asked.access, &self.asked.tools)
     }
 
     fn call_tool(&self, backend: String, tool: String, args: &str) -> HostFuture {
@@ -97,8 +97,8 @@ impl Host for RunHost {
     fn answer(&self, question: &Question) -> Option<String> {
         let view = self.view();
         match question {
-            Question::Backend(name) => view.backend(name).map(|it| it.listing().to_owned()),
-            Question::Global(name) => view.variable(name).map(|it| it.listing().to_owned()),
+            Question::Backend(name) => view.backend(name).map(|it| view.listing(it)),
+            Question::Global(name) => view.variable(name).map(|it| view.listing(it)),
             Question::Backends => {
                 let list = view.backends().map(|it| json!({ "name": it.name(), "id": it.identifier() }));
                 Some(Value::Array(list.collect()).to_string())

@@ -32,8 +32,8 @@ pub(super) fn entry(args: &AddArgs, document: &str) -> anyhow::Result<Map<String
         ("spec".to_owned(), json!(spec)),
         ("base".to_owned(), json!(base.as_str().trim_end_matches('/'))),
     ]);
-    put_pairs(&mut entry, "auth", &args.auth)?;
-    put_pairs(&mut entry, "headers", &args.header)?;
+    put_pairs(&mut entry, "auth", "auth", &args.auth)?;
+    put_pairs(&mut entry, "header", "headers", &args.header)?;
     // Who names an address of this machine or network means it; a name that a document gives is not believed.
     if let Some(host) = asked.as_ref().and_then(named_address) {
         note(format_args!("allowHosts: {} may be reached although it is not public", escape::line(&host)));
