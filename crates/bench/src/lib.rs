@@ -4,7 +4,7 @@
 //! - `workloads`: the rows, in one table that grows by one line a row
 //! - `meter`: samples, statistics, calibration, cores
 //! - `hosts`: what the programs of the rows call
-//! - `latency`, `chain`, `data`, `kill`, `memory`, `throughput`, `http`, `gateway`: how each row is measured
+//! - `latency`, `chain`, `search`, `data`, `kill`, `memory`, `throughput`, `http`, `gateway`: how each row is measured
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,7 @@ mod kill;
 mod latency;
 mod memory;
 mod meter;
+mod search;
 mod throughput;
 mod v8;
 mod workloads;

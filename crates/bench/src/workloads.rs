@@ -1,7 +1,7 @@
 //! The rows of the benchmark, in the order they are measured.
 
 use super::meter::{Cores, Meter, Samples, Unit};
-use super::{chain, data, gateway, http, kill, latency, memory, throughput, v8};
+use super::{chain, data, gateway, http, kill, latency, memory, search, throughput, v8};
 use toolgate_engine::EngineChoice;
 
 /// One row.
@@ -98,6 +98,20 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         what: "a megabyte of JSON through the output pipeline",
         runs: 100,
         measure: chain::pipeline,
+        ..ROW
+    },
+    Workload {
+        name: "search-1000",
+        group: Some("search"),
+        what: "ten hits for a task among 1,000 tools",
+        measure: |meter| search::measure(meter, 1_000),
+        ..ROW
+    },
+    Workload {
+        name: "search-10000",
+        group: Some("search"),
+        what: "the same among 10,000 tools",
+        measure: |meter| search::measure(meter, 10_000),
         ..ROW
     },
     Workload {

@@ -76,6 +76,9 @@ pub struct ToolEntry {
     tool: Tool,
     identifier: String,
     checker: OnceLock<Checker>,
+    signature: OnceLock<String>,
+    example: OnceLock<String>,
+    brief: OnceLock<String>,
 }
 
 impl ToolSet {
@@ -94,7 +97,7 @@ impl ToolSet {
         let tools = tools
             .into_iter()
             .zip(names.names())
-            .map(|(tool, name)| ToolEntry { tool, identifier: name.identifier.clone(), checker: OnceLock::new() })
+            .map(|(tool, name)| ToolEntry::new(tool, name.identifier.clone()))
             .collect();
         Self { name, tags, tools, names, listing: OnceLock::new() }
     }
@@ -154,6 +157,27 @@ impl Backend {
 }
 
 impl ToolEntry {
+    fn new(tool: Tool, identifier: String) -> Self {
+        let checker = OnceLock::new();
+        let (signature, example, brief) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { tool, identifier, checker, signature, example, brief }
+    }
+
+    /// Its signature for a search hit, made once.
+    pub(super) fn short_signature(&self, make: impl FnOnce() -> String) -> &str {
+        self.signature.get_or_init(make)
+    }
+
+    /// The types of its brief signature, made once.
+    pub(super) fn brief_types(&self, make: impl FnOnce() -> String) -> &str {
+        self.brief.get_or_init(make)
+    }
+
+    /// The arguments of its example call, made once.
+    pub(super) fn example_arguments(&self, make: impl FnOnce() -> String) -> &str {
+        self.example.get_or_init(make)
+    }
+
     /// The tool as its backend describes it.
     pub fn tool(&self) -> &Tool {
         &self.tool

@@ -9,7 +9,19 @@ pub(super) fn within(a: &str, b: &str, bound: usize) -> Option<usize> {
     if a.chars().count().abs_diff(b.chars().count()) > bound {
         return None;
     }
+    // So is the number of letters that only one of them has: a step adds or removes at most one.
+    if a.is_ascii() && b.is_ascii() {
+        let (in_a, in_b) = (letters(a), letters(b));
+        if (in_a & !in_b).count_ones().max((in_b & !in_a).count_ones()) as usize > bound {
+            return None;
+        }
+    }
     Some(strsim::osa_distance(a, b)).filter(|&steps| steps <= bound)
+}
+
+/// The set of the bytes of `text`, each by its last five bits.
+fn letters(text: &str) -> u32 {
+    text.bytes().fold(0, |set, byte| set | 1 << (byte & 31))
 }
 
 #[cfg(test)]

@@ -122,8 +122,21 @@ impl Catalog {
     ///
     /// With a `tag`, only tools of backends that carry it.
     pub fn search(&self, query: &str, limit: usize, tag: Option<&str>) -> Vec<Hit> {
+        let tagged = |tool: ToolRef<'_>| {
+            tag.is_none_or(|tag| tool.backend.tags().iter().any(|own| own.eq_ignore_ascii_case(tag)))
+        };
+        self.search_where(query, limit, tagged)
+    }
+
+    /// [`search`](Self::search) among the tools that `accept` takes.
+    pub fn search_where(&self, query: &str, limit: usize, accept: impl Fn(ToolRef<'_>) -> bool) -> Vec<Hit> {
         let index = self.inner.lookup.index.get_or_init(|| Index::new(self));
-        index.search(self, query, limit, tag)
+        index.search(self, query, limit, &accept)
+    }
+
+    /// Builds the search index now, so that the first search does not: for a thread that has nothing better to do.
+    pub fn prepare_search(&self) {
+        self.inner.lookup.index.get_or_init(|| Index::new(self));
     }
 
     pub(super) fn at(&self, (backend, tool): (usize, usize)) -> Option<ToolRef<'_>> {

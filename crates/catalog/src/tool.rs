@@ -6,6 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::search::QuantisedVector;
+
 /// Maximum nesting depth of a tool object; serde_json parses no deeper.
 const MAX_NESTING: usize = 127;
 
@@ -24,13 +26,15 @@ pub struct Tool {
 struct Raw {
     text: Option<Box<RawValue>>,
     value: OnceLock<Value>,
+    /// Of the search, made when a search first needs it.
+    vector: OnceLock<Box<QuantisedVector>>,
 }
 
 impl Tool {
     /// Reads a tool object of `tools/list`; `None` if it has no name.
     pub fn from_raw(raw: Value) -> Option<Self> {
         let name = raw.get("name")?.as_str()?.to_owned();
-        Some(Self { name, raw: Arc::new(Raw { text: None, value: raw.into() }) })
+        Some(Self { name, raw: Arc::new(Raw { text: None, value: raw.into(), vector: OnceLock::new() }) })
     }
 
     /// The tool object as the backend sent it.
@@ -67,6 +71,11 @@ impl Tool {
     /// JSON Schema of the structured result, if the backend declares one.
     pub fn output_schema(&self) -> Option<&Value> {
         self.schema("outputSchema")
+    }
+
+    /// The tool's vector for the search; clones share it.
+    pub(crate) fn vector(&self) -> &QuantisedVector {
+        self.raw.vector.get_or_init(|| Box::new(QuantisedVector::of(self)))
     }
 
     fn schema(&self, key: &str) -> Option<&Value> {
@@ -132,7 +141,7 @@ impl<'de> Deserialize<'de> for Tool {
         }
         let text = Box::<RawValue>::deserialize(from)?;
         let Named { name } = serde_json::from_str(text.get()).map_err(serde::de::Error::custom)?;
-        Ok(Tool { name, raw: Arc::new(Raw { text: Some(text), value: OnceLock::new() }) })
+        Ok(Tool { name, raw: Arc::new(Raw { text: Some(text), value: OnceLock::new(), vector: OnceLock::new() }) })
     }
 }
 

@@ -4,28 +4,31 @@
 //! do the same, among the first three hits.
 //!
 //! Read the rates with care. The search was tuned on [`PHRASES`] and on the `dev` halves of the two tables in `held_out_queries`,
-//! so for these a rate says only that nothing got worse. What the `held out` halves missed was never looked at:
+//! so for these a rate says only that nothing got worse. What the other sets missed was never looked at. `LiveMCPBench` has
+//! the steps of a public benchmark over 527 tools of real servers: neither tools nor queries were written for this search.
 //!
-//! |                   | before | after | tuned on |
-//! |-------------------|-------:|------:|----------|
-//! | `PHRASES`         |  94.2% |  100% | yes      |
-//! | written, dev      |  47.6% | 93.7% | yes      |
-//! | written, held out |  36.5% | 85.7% | no       |
-//! | drawn, dev        |  62.5% | 90.0% | yes      |
-//! | drawn, held out   |  45.0% | 67.5% | no       |
+//! |                   | words alone | words and model | tuned on |
+//! |-------------------|------------:|----------------:|----------|
+//! | `PHRASES`         |        100% |           99.2% | yes      |
+//! | written, dev      |       93.7% |           92.1% | yes      |
+//! | written, held out |       85.7% |           85.7% | no       |
+//! | drawn, dev        |       90.0% |           90.0% | yes      |
+//! | drawn, held out   |       67.5% |           77.5% | no       |
+//! | LiveMCPBench      |       67.4% |           72.6% | no       |
 //!
 //! The phrases and the thesaurus have one author, who knew the written ones when adding words, so even their held-out
 //! rate flatters. The drawn ones came after most of that work, for tools picked by lot, and many avoid the words of
-//! their tool on purpose. Of these figures, `drawn, held out` is the nearest to what a stranger would see: the nine of
-//! ten that are wanted hold for tasks like those in [`PHRASES`], and not yet for any wording.
+//! their tool on purpose. `drawn, held out` and `LiveMCPBench` are the nearest to what a stranger would see.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::print_stdout, reason = "a quality report is printed")]
 
 mod catalog_1000;
 mod held_out_queries;
+mod live_mcp_bench;
 
-use std::time::Instant;
+use toolgate_catalog::Catalog;
+use toolgate_catalog::search::Hit;
 
 /// A task in words, and the tools that would each be a right answer.
 type Phrase = (&'static str, &'static [&'static str]);
@@ -192,36 +195,113 @@ fn phrases_that_the_search_was_tuned_on_stay_found() {
     check("drawn, dev", &held_out_queries::dev(held_out_queries::DRAWN), 0.87);
 }
 
-// Three points below what was measured: these guard against a loss, and are not to be tuned on.
+// What is wanted of the search. These guard against a loss, and are not to be tuned on.
 #[test]
 fn phrases_that_nothing_was_tuned_on_are_found_as_often_as_they_were() {
-    check("written, held out", &held_out_queries::held_out(held_out_queries::WRITTEN), 0.827);
-    check("drawn, held out", &held_out_queries::held_out(held_out_queries::DRAWN), 0.645);
+    check("written, held out", &held_out_queries::held_out(held_out_queries::WRITTEN), 0.85);
+    check("drawn, held out", &held_out_queries::held_out(held_out_queries::DRAWN), 0.77);
 }
 
-/// At least `wanted` of the phrases find one of their tools among the first three.
+#[test]
+fn seven_of_ten_steps_of_a_public_benchmark_find_their_tool() {
+    let (catalog, queries) = live_mcp_bench::read();
+    assert_eq!((catalog.tool_count(), queries.len()), (527, 95));
+    let queries: Vec<(&str, Vec<&str>)> =
+        queries.iter().map(|(query, tools)| (query.as_str(), tools.iter().map(String::as_str).collect())).collect();
+    let of_name = |hit: &Hit| hit.tool.clone();
+    check_in(&catalog, "LiveMCPBench", queries.iter().map(|(query, tools)| (*query, tools.as_slice())), of_name, 0.7);
+}
+
+/// Tasks of two steps, and for each step the tools that do it.
+const STEPS: &[(&str, [&[&str]; 2])] = &[
+    (
+        "find the invoice in stripe and send an email to the customer",
+        [&["stripe.search-invoice", "stripe.list-invoice", "stripe.get-invoice"], &["gmail.createEmail"]],
+    ),
+    (
+        "list the failed pipelines in gitlab and create a jira ticket",
+        [&["gitlab.list-pipeline", "gitlab.search-pipeline"], &["jira.ticket_create"]],
+    ),
+    (
+        "check the weather forecast, then schedule an event in my calendar",
+        [&["weather.get-forecast", "weather.list-forecast", "weather.search-forecast"], &["calendar.event_create"]],
+    ),
+    (
+        "look up the person in hubspot, and then create a deal for them",
+        [&["hubspot.search_contact", "hubspot.get_contact", "hubspot.list_contact"], &["hubspot.create_deal"]],
+    ),
+    ("compress the file and upload it to an s3 bucket", [&["everything.gzip-file-as-resource"], &["s3.object_create"]]),
+    ("show the git log and write it to a file", [&["git.git_log"], &["filesystem.write_file"]]),
+    (
+        "transcribe the interview and create a notion page from it",
+        [&["translate.createTranscript", "translate.getTranscript"], &["notion.create_page"]],
+    ),
+    ("get the current time and commit my changes", [&["time.get_current_time"], &["git.git_commit"]]),
+    (
+        "delete the kubernetes pod; mute the alerts in datadog",
+        [&["kubernetes.deletePod"], &["datadog.downtime_create"]],
+    ),
+    ("translate the text into French and send it by SMS", [&["translate.createTranslation"], &["twilio.create_sms"]]),
+    (
+        "find the issue on github and move the trello card",
+        [&["github.search_issue", "github.list_issue", "github.get_issue"], &["trello.updateCard"]],
+    ),
+    (
+        "read the log files and post a message to the slack channel",
+        [
+            &["filesystem.read_file", "filesystem.read_text_file", "filesystem.read_multiple_files"],
+            &["slack.createMessage"],
+        ],
+    ),
+];
+
+#[test]
+fn a_task_of_two_steps_finds_the_tools_of_both_among_the_first_ten() {
+    let catalog = catalog_1000::catalog();
+    let mut missed = Vec::new();
+    for (task, steps) in STEPS {
+        let found: Vec<String> = catalog.search(task, 10, None).iter().map(path).collect();
+        if !steps.iter().all(|tools| found.iter().any(|path| tools.contains(&path.as_str()))) {
+            missed.push(format!("  {task:?}: wanted {steps:?}, found {found:?}"));
+        }
+    }
+    let rate = 1.0 - missed.len() as f64 / STEPS.len() as f64;
+    let report = format!("steps: {:.1}% of {} tasks\n{}", rate * 100.0, STEPS.len(), missed.join("\n"));
+    println!("{report}");
+    assert!(rate >= 0.9, "{report}");
+}
+
+fn path(hit: &Hit) -> String {
+    format!("{}.{}", hit.backend, hit.tool)
+}
+
+/// At least `wanted` of the phrases find one of their tools among the first three of a thousand.
 fn check(table: &str, phrases: &[Phrase], wanted: f64) {
     let catalog = catalog_1000::catalog();
     assert!(catalog.tool_count() >= 1_000);
-    let begun = Instant::now();
-    catalog.search("warm", 1, None);
-    let indexed = begun.elapsed();
-    let begun = Instant::now();
-    let mut missed = Vec::new();
+    check_in(&catalog, table, phrases.iter().copied(), path, wanted);
+}
+
+fn check_in<'p>(
+    catalog: &Catalog,
+    table: &str,
+    phrases: impl Iterator<Item = (&'p str, &'p [&'p str])>,
+    name: fn(&Hit) -> String,
+    wanted: f64,
+) {
+    let (mut count, mut missed) = (0, Vec::new());
     for (phrase, expected) in phrases {
-        let hits = catalog.search(phrase, TOP, None);
-        let found: Vec<String> = hits.iter().map(|hit| format!("{}.{}", hit.backend, hit.tool)).collect();
+        count += 1;
+        let found: Vec<String> = catalog.search(phrase, TOP, None).iter().map(name).collect();
         if !found.iter().any(|path| expected.contains(&path.as_str())) {
             missed.push(format!("  {phrase:?}: wanted {expected:?}, found {found:?}"));
         }
     }
-    let rate = 1.0 - missed.len() as f64 / phrases.len() as f64;
+    let rate = 1.0 - missed.len() as f64 / f64::from(count);
     let report = format!(
-        "{table}: {} phrases over {} tools: {:.1}% found in the top {TOP}; index {indexed:?}, {:?} a search\n{}",
-        phrases.len(),
+        "{table}: {count} phrases over {} tools: {:.1}% found in the top {TOP}\n{}",
         catalog.tool_count(),
         rate * 100.0,
-        begun.elapsed() / phrases.len() as u32,
         missed.join("\n"),
     );
     println!("{report}");
@@ -231,8 +311,10 @@ fn check(table: &str, phrases: &[Phrase], wanted: f64) {
 #[test]
 fn every_expected_tool_exists() {
     let catalog = catalog_1000::catalog();
-    for (phrase, expected) in PHRASES.iter().chain(held_out_queries::WRITTEN).chain(held_out_queries::DRAWN) {
-        for path in *expected {
+    let steps = STEPS.iter().flat_map(|(task, steps)| steps.iter().map(move |tools| (*task, *tools)));
+    let tables = [PHRASES, held_out_queries::WRITTEN, held_out_queries::DRAWN].concat();
+    for (phrase, expected) in tables.into_iter().chain(steps) {
+        for path in expected {
             let found = catalog.resolve(path).found();
             assert_eq!(found.map(|tool| tool.path()).as_deref(), Some(*path), "{phrase}");
         }

@@ -28,6 +28,7 @@ use args::{Cli, Command};
 fn main() -> ExitCode {
     // Before any thread exists: the engine starts this same program again to get its zygote.
     toolgate_guest::take_over_if_asked();
+    hide_memory();
     let end = match Cli::parse().command {
         Command::Serve(args) => commands::servers::serve::serve(&args),
         Command::Init(args) => commands::servers::edit::init(&args),
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Config(ConfigCommand::Schema) => commands::servers::edit::schema(),
         Command::Demo => commands::servers::serve::demo(),
         Command::Run(args) => commands::run::run(args),
+        Command::Replay(args) => commands::replay::replay(&args),
         Command::Check(args) => commands::check::check(&args),
         Command::Result(args) => commands::result::result(args),
         Command::Compute(args) => commands::compute::compute(args),
@@ -50,4 +52,13 @@ fn main() -> ExitCode {
         Command::Bench(args) => commands::bench::bench(&args),
     };
     commands::exit_code(end)
+}
+
+/// Keeps other processes of this user, such as the MCP servers that it starts, from reading the memory and the
+/// environment of this process, which hold the secrets of all servers. It writes no core file either. Programs that it
+/// starts have settings of their own again.
+fn hide_memory() {
+    // The kernel refuses only values that it does not know.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }

@@ -30,8 +30,16 @@ impl Drop for Server {
 impl Server {
     fn start() -> Self {
         let state = tempfile::tempdir().expect("a folder");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_toolgate"))
-            .args(["serve", "--demo", "--http", "127.0.0.1:0"])
+        let program = env!("CARGO_BIN_EXE_toolgate");
+        let config = json!({
+            "mcpServers": { "demo": { "command": program, "args": ["demo"] } },
+            "toolgate": { "functions": { "quote": { "url": "http://127.0.0.1:9/" } }, "cache": { "enabled": false } },
+        });
+        let file = state.path().join("toolgate.json");
+        std::fs::write(&file, config.to_string()).expect("written");
+        let mut child = Command::new(program)
+            .args(["serve", "--http", "127.0.0.1:0", "--config"])
+            .arg(&file)
             .env("XDG_STATE_HOME", state.path())
             .stdin(Stdio::null())
             .stderr(Stdio::piped())

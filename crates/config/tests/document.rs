@@ -65,6 +65,7 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.engines.v8.pool", "1", Some("1")),
     ("toolgate.engines.v8.threshold_ms", "50", Some("50")),
     ("toolgate.weather.base_url", "Open-Meteo", None),
+    ("toolgate.egress", "`off`", Some("\"off\"")),
 ];
 
 #[test]
@@ -232,6 +233,11 @@ fn type_of(property: &Value) -> String {
     }
     if schema.get("properties").is_some() {
         return "section".to_owned();
+    }
+    if let Some([first, second]) = schema.get("anyOf").and_then(Value::as_array).map(Vec::as_slice)
+        && second.get("items").is_some()
+    {
+        return format!("{}, or a {}", type_of(first), type_of(second));
     }
     if let Some(items) = schema.get("items") {
         return format!("list of {}", plural(&type_of(items)));

@@ -269,7 +269,7 @@ impl Pump {
         let read_only = match &frame {
             FromWorker::Call { target, args, .. } => {
                 check_length(target, args)?;
-                self.host.is_read_only(target)
+                std::str::from_utf8(args).is_ok_and(|args| self.host.call_is_read_only(target, args))
             }
             _ => false,
         };

@@ -239,13 +239,10 @@ impl From<&Limits> for LimitValues {
 }
 
 impl LimitValues {
-    /// The limits themselves, but for the wall time, which is the profile's.
-    ///
-    /// # Errors
-    /// If a value is out of its range: a record may come from anywhere.
-    pub fn limits(&self, profile: Profile) -> Result<Limits, LimitFault> {
-        let request = LimitRequest {
-            wall: None,
+    /// A request for the same limits.
+    pub fn request(&self) -> LimitRequest {
+        LimitRequest {
+            wall: Some(std::time::Duration::from_millis(self.wall_ms)),
             memory: Some(self.memory),
             stack: Some(self.stack),
             code: Some(self.code),
@@ -254,8 +251,15 @@ impl LimitValues {
             log_lines: Some(self.log_lines),
             calls: Some(self.calls),
             calls_in_flight: Some(self.calls_in_flight),
-        };
-        request.resolve(profile).map(|resolved| resolved.limits)
+        }
+    }
+
+    /// The limits themselves, but for the wall time, which is the profile's: a worker's may be any rest of a run's.
+    ///
+    /// # Errors
+    /// If a value is out of its range: a record may come from anywhere.
+    pub fn limits(&self, profile: Profile) -> Result<Limits, LimitFault> {
+        LimitRequest { wall: None, ..self.request() }.resolve(profile).map(|resolved| resolved.limits)
     }
 }
 

@@ -7,17 +7,23 @@
 //! # Layout
 //! - [`entry`]: what a record consists of; [`text`]: long texts by the hash of their content
 //! - [`recording`]: the recorder of one run, in memory, with its bound
-//! - [`replay`]: from a record to what the engine repeats: offline, or to go on
+//! - [`replay`]: from a record to what the engine repeats: offline, or to go on; [`report`]: the report of a replay
 //! - [`cassette`]: a record as a file; [`redact`]: secrets replaced by stand-ins; [`edited`]: answers for a changed program
+//! - [`store`]: where durable runs are: memory, SQLite, PostgreSQL; [`seal`]: encryption at rest
+//! - [`durable`]: a durable run: recorded into a store, claimed, resumed
 
 #![forbid(unsafe_code)]
 
 pub mod cassette;
+pub mod durable;
 pub mod edited;
 pub mod entry;
 pub mod recording;
 pub mod redact;
 pub mod replay;
+pub mod report;
+pub mod seal;
+pub mod store;
 pub mod text;
 
 use std::time::{SystemTime, UNIX_EPOCH};

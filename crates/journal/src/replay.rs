@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolgate_engine::transcript::{AfterReplay, LineCheck, OpenCall, Replay, Step, StepEvent};
-use toolgate_wire::{CallId, Code, Failure, Position, Target, ToWorker};
+use toolgate_wire::{CallId, Code, Failure, LimitRequest, Position, Target, ToWorker};
 
 use crate::entry::{Event, FORMAT_VERSION, Header, NoStart, ProgramEnd, Reply};
 use crate::recording::Record;
@@ -47,6 +47,8 @@ pub struct Replayable {
     pub header: Header,
     /// The program as its author wrote it.
     pub code: String,
+    /// The limits that the run had; the wall time is what its worker had left at its start.
+    pub limits: LimitRequest,
     /// What the engine repeats.
     pub replay: Replay,
 }
@@ -95,7 +97,8 @@ fn replayable(record: &Record, then: AfterReplay) -> Result<Replayable, NoReplay
         Event::Start(start) => Some(start),
         _ => None,
     });
-    let (start, data) = start.ok_or(NoReplay::NotStarted)?.start(header.profile, blobs)?;
+    let message = start.ok_or(NoReplay::NotStarted)?;
+    let (start, data) = message.start(header.profile, blobs)?;
     let mut steps = Vec::new();
     for (number, entry) in record.entries.iter().enumerate() {
         if let Some(event) = step(&entry.event, record)? {
@@ -105,6 +108,7 @@ fn replayable(record: &Record, then: AfterReplay) -> Result<Replayable, NoReplay
     }
     Ok(Replayable {
         code: blobs.text(&header.code)?.to_owned(),
+        limits: message.limits.request(),
         replay: Replay {
             start,
             data,

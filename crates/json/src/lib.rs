@@ -32,7 +32,7 @@ pub mod write;
 pub use check::{Facts, check};
 pub use pretty::{LineWindow, Measure, Window, minified, minified_head, pretty, pretty_levels};
 pub use stream::MemberScan;
-pub use stringify::stringify;
+pub use stringify::{stringify, stringify_exact};
 pub use strings::{escape_boundary, replace_lone_surrogates, unquote};
 
 use memchr::memchr2;

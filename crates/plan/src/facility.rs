@@ -74,6 +74,13 @@ static FACILITIES: &[Facility] = &[
         tool_words: &["fetch", "http", "url", "crawl", "scrape", "browse", "web", "request"],
     },
     Facility {
+        names: &["httpCall", "api"],
+        missing_in: EVERY,
+        lack: "Programs may send no HTTP requests here: `toolgate.egress` is off.",
+        instead: Replacement::Fixed("The user can allow hosts there; otherwise look for a tool that does it."),
+        tool_words: &["fetch", "http", "url", "crawl", "scrape", "browse", "web", "request"],
+    },
+    Facility {
         names: &["Buffer"],
         missing_in: EVERY,
         lack: "There is no `Buffer` in the sandbox.",

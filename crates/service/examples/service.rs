@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 async fn run(at: SocketAddr) -> Result<(), Box<dyn std::error::Error>> {
     let fetcher = Fetcher::new(Guard::new(AllowList::none()), HttpLimits::default());
-    let mut functions = builtin::registry(&fetcher, &WeatherSettings::default())?;
+    let mut functions = builtin::registry(Some(&fetcher), Some(&WeatherSettings::default()))?;
     functions.insert(
         HostFunction::builder("greet")
             .describe("Says hello.")

@@ -17,6 +17,10 @@ const MAX_EXAMPLE: usize = 120;
 
 /// `await exa.web_search({ query: "…" })`: the required arguments, with examples or placeholders.
 pub fn ready_call(tool: ToolRef<'_>) -> String {
+    format!("await {}({})", tool.spelling(), tool.entry.example_arguments(|| arguments(tool)))
+}
+
+fn arguments(tool: ToolRef<'_>) -> String {
     let schema = tool.tool().input_schema();
     let arguments = placeholder(schema, schema, MAX_DEPTH);
     let mut text = String::new();
@@ -25,10 +29,7 @@ pub fn ready_call(tool: ToolRef<'_>) -> String {
         Value::Object(_) => print(&mut text, &arguments),
         _ => text.push_str("{}"),
     }
-    if text.len() > MAX_CALL {
-        text = "{ /* see its interface */ }".to_owned();
-    }
-    format!("await {}({text})", tool.spelling())
+    if text.len() > MAX_CALL { "{ /* see its interface */ }".to_owned() } else { text }
 }
 
 /// A value that `schema` probably accepts.

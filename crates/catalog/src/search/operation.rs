@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-use super::words::{plain_words, stem};
+use super::words::{beginning, plain_words, stem};
 
 /// Score factor of a tool that writes, for a query without a recognised operation: prefer tools that read.
 const WRITE_WITHOUT_VERB: f32 = 0.85;
@@ -123,6 +123,13 @@ pub(super) fn query_verb(query: &str) -> Option<String> {
     (!operations_of(first).is_empty()).then(|| stem(first))
 }
 
+/// Whether `text` begins with a known verb and says more than that: `post a summary`.
+pub(super) fn is_imperative(text: &str) -> bool {
+    let words = plain_words(text);
+    let imperative = after_lead_ins(&words);
+    imperative.len() > 1 && imperative.first().is_some_and(|first| !operations_of(first).is_empty())
+}
+
 /// `have the model answer` is an imperative although it begins with a question word.
 fn is_causative(imperative: &[String]) -> bool {
     let mut words = imperative.iter().map(String::as_str);
@@ -166,10 +173,10 @@ fn after<'w>(words: &'w [String], lead_in: &str) -> Option<&'w [String]> {
 
 /// The operations of a tool by its name and description; empty if neither contains a known verb.
 pub(super) fn tool_operations(name: &str, description: &str) -> &'static [Operation] {
-    let named = plain_words(name);
+    let named = plain_words(beginning(name));
     let ends = || named.first().into_iter().chain(named.last());
     let unambiguous = ends().find(|word| contains_word(UNAMBIGUOUS_VERBS, word));
-    let described = plain_words(description.split_whitespace().next().unwrap_or_default());
+    let described = plain_words(beginning(description.split_whitespace().next().unwrap_or_default()));
     let verbs = unambiguous.into_iter().chain(described.first()).chain(ends());
     verbs.map(|word| operations_of(word)).find(|found| !found.is_empty()).unwrap_or_default()
 }

@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use super::super::backend::{Backend, ToolRef};
 use super::operation;
-use super::words::words;
+use super::words::{beginning, words};
 
 /// Maximum number of indexed parameters, of one tool and of all tools for one resource.
 const MAX_PARAMETERS: usize = 60;
 
 /// The words of a tool's name without its verb and without the words of its backend's name.
 fn resource_words(tool: ToolRef<'_>, backend: &[String]) -> Vec<String> {
-    let mut resource = words(&tool.tool().name);
+    let mut resource = words(beginning(&tool.tool().name));
     resource.retain(|word| word.len() > 1 && !operation::is_unambiguous_verb(word) && !backend.contains(word));
     resource
 }
@@ -40,7 +40,7 @@ pub(super) struct RelatedTools {
 impl RelatedTools {
     pub(super) fn of(backend: &Backend) -> Self {
         let mut related = Self { resources: Vec::new(), parameters: HashMap::new(), own: Vec::new() };
-        let backend_words = words(backend.name());
+        let backend_words = words(beginning(backend.name()));
         let mut firsts: HashMap<Vec<String>, usize> = HashMap::new();
         for (t, entry) in backend.tools().iter().enumerate() {
             let tool = ToolRef { backend, entry };

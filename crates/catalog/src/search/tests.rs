@@ -100,11 +100,13 @@ fn every_tool_comes_once_and_in_the_same_order_every_time() {
 
 #[test]
 fn what_scores_the_same_is_ordered_by_backend_and_name() {
-    let twin = || vec![json!({ "name": "b_ping" }), json!({ "name": "a_ping" })];
-    let catalog = Catalog::new(vec![listing("two", &[], twin()), listing("one", &[], twin())]);
-    let found: Vec<String> =
-        catalog.search("ping", 9, None).iter().map(|hit| format!("{}.{}", hit.backend, hit.tool)).collect();
-    assert_eq!(found, ["one.a_ping", "one.b_ping", "two.a_ping", "two.b_ping"]);
+    // Cyrillic: the model has no tokens for it, so that the names do not decide.
+    let twin = || vec![json!({ "name": "б_пинг" }), json!({ "name": "а_пинг" })];
+    let catalog = Catalog::new(vec![listing("три", &[], twin()), listing("два", &[], twin())]);
+    let hits = catalog.search("пинг", 9, None);
+    let found: Vec<String> = hits.iter().map(|hit| format!("{}.{}", hit.backend, hit.tool)).collect();
+    assert_eq!(found, ["два.а_пинг", "два.б_пинг", "три.а_пинг", "три.б_пинг"]);
+    assert!(hits.windows(2).take(1).all(|pair| pair[0].score == pair[1].score));
 }
 
 #[test]
@@ -143,6 +145,101 @@ fn two_tools_for_one_thing_let_another_thing_pass() {
     assert!(hits.iter().any(|hit| hit.tool == "get_pod_log"), "{hits:?}");
 }
 
+/// A catalog of tools that share few words with each other.
+fn varied() -> Catalog {
+    let tool = |name: &str, about: &str| json!({ "name": name, "description": about });
+    Catalog::new(vec![
+        listing(
+            "files",
+            &[],
+            vec![
+                tool("read_file", "Read the contents of a file."),
+                tool("write_file", "Write text to a file."),
+                tool("list_directory", "List the entries of a directory."),
+            ],
+        ),
+        listing(
+            "chat",
+            &[],
+            vec![
+                tool("post_message", "Post a message to a channel."),
+                tool("list_channels", "List all channels of the workspace."),
+                tool("invite_member", "Invite a person to a channel."),
+            ],
+        ),
+        listing(
+            "shop",
+            &[],
+            vec![
+                tool("order_food", "Buys food from a supermarket."),
+                tool("track_parcel", "Where a parcel is."),
+                tool("pay_invoice", "Pay an open invoice."),
+            ],
+        ),
+        listing(
+            "home",
+            &[],
+            vec![
+                tool("set_thermostat", "Sets the temperature of a room."),
+                tool("lock_door", "Locks a door."),
+                tool("dim_lights", "Dims the lights of a room."),
+            ],
+        ),
+    ])
+}
+
+#[track_caller]
+fn check_varied(query: &str, limit: usize, expected: &[&str]) {
+    let found: Vec<String> = varied().search(query, limit, None).into_iter().map(|hit| hit.tool).collect();
+    assert!(expected.iter().all(|tool| found.iter().any(|found| found == tool)), "{query}: {found:?}");
+}
+
+#[test]
+fn a_tool_is_found_by_meaning_where_no_word_matches() {
+    check_varied("purchase some groceries", 1, &["order_food"]);
+    check_varied("shipment delivery tracking", 1, &["track_parcel"]);
+}
+
+#[test]
+fn a_task_of_several_steps_finds_the_tool_of_each() {
+    check_varied("read the log files and post a summary", 5, &["read_file", "post_message"]);
+    check_varied(
+        "pay the invoice, then lock the door and dim the lights",
+        6,
+        &["pay_invoice", "lock_door", "dim_lights"],
+    );
+}
+
+#[test]
+fn a_narrowed_search_has_as_many_hits_as_there_are() {
+    let found =
+        varied().search_where("invite a member, read or write a file", 2, |tool| tool.backend.name() == "files");
+    assert_eq!(found.len(), 2);
+    assert!(found.iter().all(|hit| hit.backend == "files"));
+}
+
+#[test]
+fn the_first_hits_do_not_depend_on_the_limit() {
+    let names =
+        |limit| varied().search("write a message", limit, None).into_iter().map(|hit| hit.tool).collect::<Vec<_>>();
+    assert_eq!(names(10)[..2], names(2)[..]);
+}
+
+#[test]
+fn hostile_texts_and_queries_are_read_in_part() {
+    let parameters: serde_json::Map<String, Value> = (0..20_000).map(|n| (format!("参数{n}"), json!({}))).collect();
+    let hostile = |name: &str| json!({ "name": name, "description": "東京 🔥 file ".repeat(300_000), "inputSchema": { "properties": parameters } });
+    let tools = vec![hostile(&"read_file_".repeat(200_000)), hostile("🔥"), json!({ "name": "", "description": "" })];
+    let catalog = Catalog::new(vec![listing(&"b ".repeat(10_000), &[], tools)]);
+    for query in
+        ["file", "🔥", "東京", &"read the file and ".repeat(200_000), &"\u{0}".repeat(100_000), &"x".repeat(1_000_000)]
+    {
+        let hits = catalog.search(query, 10, None);
+        assert!(hits.len() <= 3);
+    }
+    assert!(catalog.search("file", 10, None).len() >= 2);
+}
+
 #[test]
 fn a_change_of_state_keeps_the_results() {
     let before = catalog();
@@ -170,6 +267,39 @@ fn a_hit_says_all_that_a_call_needs() {
     assert_eq!(hit.signature, "web_search(args: { query: string; limit?: number /* default 10 */ }): Promise<any>");
     assert_eq!(hit.description.lines().count(), 1);
     assert!(hit.description.chars().count() <= MAX_DESCRIPTION && hit.description.ends_with('…'));
+}
+
+#[track_caller]
+fn check_line(tool: Value, expected: &str) {
+    let catalog = Catalog::new(vec![listing("b", &[], vec![tool])]);
+    assert_eq!(line(catalog.tools().next().unwrap()), expected);
+}
+
+#[test]
+fn a_hit_on_one_line_has_what_a_call_needs() {
+    check_line(json!({ "name": "now" }), "b.now()");
+    check_line(
+        json!({
+            "name": "find", "description": "Finds\nthings.",
+            "inputSchema": { "properties": { "limit": { "type": "integer" }, "q": { "type": "string" } }, "required": ["q"] },
+            "outputSchema": { "type": "object", "properties": { "n": { "type": "number" } }, "required": ["n"] },
+        }),
+        "b.find({ limit?: number; q: string }): Promise<{ n: number }> — Finds things.",
+    );
+}
+
+#[test]
+fn a_line_is_bounded_and_keeps_the_required_fields() {
+    let mut properties: serde_json::Map<String, Value> = (0..60)
+        .map(|n| (format!("optional_field_number_{n}"), json!({ "enum": ["first value", "second value", "third"] })))
+        .collect();
+    properties.insert("z_required".into(), json!({ "type": "string" }));
+    let schema = json!({ "type": "object", "properties": properties, "required": ["z_required"] });
+    let tool =
+        json!({ "name": "t", "description": "word ".repeat(500), "inputSchema": schema, "outputSchema": schema });
+    let catalog = Catalog::new(vec![listing("b", &[], vec![tool])]);
+    let line = line(catalog.tools().next().unwrap());
+    assert!(line.chars().count() <= 300 && line.starts_with("b.t({ z_required: string; "), "{line}");
 }
 
 #[track_caller]

@@ -145,17 +145,35 @@ const IRREGULAR: &str = "began begin, bought buy, broke break, broken break, bro
     stole steal, taught teach, told tell, took take, taken take, thought think, threw throw, thrown \
     throw, won win, wrote write, written write";
 
+/// Maximum length of a text that is read, in bytes: a hostile tool may describe itself with megabytes.
+const MAX_TEXT: usize = 8_192;
+
+/// The part of a text that is read.
+pub(super) fn beginning(text: &str) -> &str {
+    let mut end = text.len().min(MAX_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
 /// The stemmed words of `text`, in order, stop words left out.
 pub(super) fn words(text: &str) -> Vec<String> {
-    let mut out = Vec::new();
-    for word in plain_words(text).iter().filter(|word| STOP_WORDS.binary_search(&word.as_str()).is_err()) {
-        out.push(stem(word));
-        let letters = word.trim_end_matches(|c: char| c.is_ascii_digit());
-        if letters.len() < word.len() && letters.len() >= 3 {
-            out.push(stem(letters));
-        }
-    }
-    out
+    plain_words(text).iter().flat_map(|word| words_of(word)).collect()
+}
+
+/// The stemmed word of an unstemmed one, and the same without its number; none for a stop word.
+pub(super) fn words_of(plain: &str) -> impl Iterator<Item = String> {
+    let kept = STOP_WORDS.binary_search(&plain).is_err();
+    let letters = plain.trim_end_matches(|c: char| c.is_ascii_digit());
+    let without_number = letters.len() < plain.len() && letters.len() >= 3;
+    let word = kept.then(|| stem(plain));
+    word.into_iter().chain((kept && without_number).then(|| stem(letters)))
+}
+
+/// Whether a word carries no meaning of its own.
+pub(super) fn is_stop_word(plain: &str) -> bool {
+    STOP_WORDS.binary_search(&plain).is_ok()
 }
 
 /// Adjacent words of `text` joined to one word, stemmed: `time zone` also matches `timezone`, `on call` matches `oncall`.
@@ -176,8 +194,19 @@ pub(super) fn proper_names(text: &str) -> Vec<String> {
 /// The unstemmed words of `text` in lower case, stop words included.
 pub(super) fn plain_words(text: &str) -> Vec<String> {
     let runs = text.split(|c: char| !c.is_alphanumeric() && c != '\'');
-    let lower = |part: &str| part.chars().filter(|c| *c != '\'').flat_map(char::to_lowercase).collect::<String>();
-    runs.flat_map(parts).map(lower).filter(|word| !word.is_empty()).collect()
+    let mut words = Vec::new();
+    for run in runs.filter(|run| !run.is_empty()) {
+        if run.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
+            words.push(run.to_owned());
+        } else {
+            words.extend(parts(run).into_iter().map(lower).filter(|word| !word.is_empty()));
+        }
+    }
+    words
+}
+
+fn lower(part: &str) -> String {
+    part.chars().filter(|c| *c != '\'').flat_map(char::to_lowercase).collect()
 }
 
 /// Splits camel case: `HTTPServerName` gives `HTTP`, `Server`, `Name`. Digits stay with the letters before them.

@@ -3,11 +3,14 @@
 //! Three sizes: [`signature`] is one line for a search hit, [`tool_declaration`] is the full declaration of one tool, and
 //! [`declaration`] is a whole `.d.ts` file for editors.
 //!
+//! [`learned`] types describe results of tools that declare no schema.
+//!
 //! The types are for readers and editors; calls are validated against the schema itself (`arguments`). A schema that
 //! TypeScript cannot express, or that is too deep or too large, becomes a wider type, never an error: the output always
 //! parses. Names and texts of a schema are quoted, escaped or omitted, never inserted verbatim.
 
 mod declare;
+pub mod learned;
 mod print;
 pub(super) mod reference;
 mod shape;
@@ -22,7 +25,7 @@ use serde_json::Value;
 
 use super::Tool;
 
-pub(super) use signature::expected;
+pub(super) use signature::{brief_types, expected};
 
 /// The schema of the value that a program receives.
 ///

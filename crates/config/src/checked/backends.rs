@@ -8,6 +8,7 @@ use http::header::{HeaderName, HeaderValue};
 
 use super::checker::Checker;
 use super::envfile;
+use super::openapi::{self, OpenApi};
 use crate::raw::reader::closest;
 use crate::raw::{self, Located, Location, RawText, StringMap};
 use crate::values::{BackendName, Endpoint, Glob, Secret, TransportKind};
@@ -28,6 +29,8 @@ pub enum Transport {
     Stdio(Process),
     /// Streamable HTTP.
     Http(Remote),
+    /// An HTTP API that a document describes.
+    OpenApi(OpenApi),
 }
 
 /// A process to start.
@@ -174,6 +177,7 @@ fn transport(checker: &mut Checker<'_>, name: &Located<String>, server: &Located
         None => None,
     };
     match (kind, &raw.command, &raw.url) {
+        (Some(TransportKind::OpenApi), _, _) => openapi::check(checker, name, raw).map(Transport::OpenApi),
         (Some(TransportKind::Stdio) | None, Some(command), None) => {
             process(checker, raw, command).map(Transport::Stdio)
         }

@@ -7,6 +7,7 @@ mod checker;
 mod envfile;
 mod functions;
 mod limits;
+mod openapi;
 mod service;
 
 use std::collections::BTreeMap;
@@ -16,11 +17,12 @@ use std::time::Duration;
 pub use backends::starts_toolgate;
 pub use backends::{Backend, Policy, Process, Remote, Transport};
 pub use functions::{Function, Target};
+pub use openapi::{OpenApi, SpecSource};
 pub use service::{Http, Key};
 
 use super::problem::{Problem, Severity};
 use super::raw::{self, Raw};
-use super::values::{Allowed, BackendName, Bytes, Endpoint, Engine, FunctionName, Isolation, Mode, Store};
+use super::values::{Allowed, BackendName, Bytes, EgressWord, Endpoint, Engine, FunctionName, Isolation, Mode, Store};
 use super::vars::Env;
 use backends::Servers;
 use checker::Checker;
@@ -41,6 +43,17 @@ pub struct Checked {
     pub warnings: Vec<Problem>,
 }
 
+/// Where programs may send HTTP requests of their own choice.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Egress {
+    /// Nowhere.
+    Off,
+    /// To these hosts and networks.
+    Hosts(Vec<Allowed>),
+    /// To every public host.
+    All,
+}
+
 /// Toolgate's own settings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -58,6 +71,8 @@ pub struct Settings {
     pub http: Http,
     /// Configured host functions.
     pub functions: BTreeMap<FunctionName, Function>,
+    /// Where programs may send HTTP requests.
+    pub egress: Egress,
     /// What guarded HTTP may reach besides the public internet.
     pub guard: Vec<Allowed>,
     /// The session store.
@@ -141,6 +156,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         cache: cache(&mut checker, &value(&toolgate.cache)),
         http: service::check(&mut checker, &value(&toolgate.http)),
         functions: functions::check(&mut checker, &toolgate, &servers.names, call.timeout),
+        egress: egress(&mut checker, &toolgate.egress),
         guard: checker.list(&value(&toolgate.guard).allow).unwrap_or_default(),
         store: checker.get(&toolgate.store).unwrap_or(Store::Memory),
         v8: v8(&mut checker, &value(&value(&toolgate.engines).v8)),
@@ -194,6 +210,23 @@ fn cache(checker: &mut Checker<'_>, raw: &raw::Cache) -> Option<PathBuf> {
         None => checker.env.xdg("XDG_CACHE_HOME", ".cache").map(|cache| cache.join("toolgate")),
     };
     dir.filter(|_| flag(&raw.enabled, true))
+}
+
+fn egress(checker: &mut Checker<'_>, raw: &Option<raw::Located<raw::RawEgress>>) -> Egress {
+    match raw.as_ref().map(|raw| (&raw.value, &raw.place)) {
+        None => Egress::Off,
+        Some((raw::RawEgress::Word(word), place)) => {
+            let word = checker.get(&Some(raw::Located { value: word.clone(), place: place.clone() }));
+            match word {
+                Some(EgressWord::All) => Egress::All,
+                Some(EgressWord::Off) | None => Egress::Off,
+            }
+        }
+        Some((raw::RawEgress::Hosts(hosts), place)) => {
+            let hosts = checker.list(&Some(raw::Located { value: hosts.clone(), place: place.clone() }));
+            Egress::Hosts(hosts.unwrap_or_default())
+        }
+    }
 }
 
 fn v8(checker: &mut Checker<'_>, raw: &raw::V8) -> V8 {

@@ -10,12 +10,14 @@ use std::net::SocketAddr;
 
 use reader::section;
 pub(crate) use reader::{Located, Location, RawJson, RawSetting, RawText, Reader, StringMap, Table};
+use serde_json::{Value as Json, json};
 
 use super::problem::Problem;
 use super::text::Source;
+use super::text::tree::{Node, Value};
 use super::values::{
-    Allowed, Bytes, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, Method, Millis, Mode, Origin,
-    Period, Rate, Store, ToolPath, TransportKind,
+    Allowed, Bytes, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, Method, Millis, Mode,
+    Origin, Period, Rate, Store, ToolPath, TransportKind,
 };
 
 /// The settings of a file, with the problems found while reading them.
@@ -63,9 +65,9 @@ section! {
 }
 
 section! {
-    /// One MCP server: a command to start, or a URL to connect to.
+    /// One MCP server, as a command to start or a URL to connect to, or an HTTP API with an OpenAPI document.
     Ignored Server {
-        /// The transport. By default, a server with a command is stdio and a server with a URL is http.
+        /// The transport: stdio, http, or openapi for an HTTP API. By default, a server with a command is stdio and one with a URL is http.
         kind = "type": RawText<TransportKind>,
         /// The program to start.
         command: RawText<String>,
@@ -94,6 +96,18 @@ section! {
         name: RawText<String>,
         /// A note for people; not used.
         description: RawText<String>,
+        /// The OpenAPI document of an API: a file or a URL.
+        spec: RawText<String>,
+        /// Where the requests of an API go. The document's own servers decide nothing.
+        base: RawText<Endpoint>,
+        /// Credentials of an API by the names of its security schemes: a key or a token, or user:password for basic. bearer and basic also work without a scheme.
+        auth: StringMap,
+        /// Operations of an API that are tools: tag:NAME, a method, a path with *, or a method and a path. By default all.
+        include: Vec<Located<RawText<String>>>,
+        /// Operations of an API that are no tools; takes precedence over include.
+        exclude: Vec<Located<RawText<String>>>,
+        /// Hosts and networks that this API may be at although they are not public.
+        allow_hosts = "allowHosts": Vec<Located<RawText<Allowed>>>,
     }
 }
 
@@ -116,6 +130,8 @@ section! {
         backends: Table<Backend>,
         /// Your own host functions, by the names that scripts call.
         functions: Table<Function>,
+        /// Where programs may send HTTP requests with httpCall and api.fetch: nowhere (off), to every public host (all), or to the hosts and networks of a list, such as api.example.com or *.example.com. What it does not allow, programs do not have. Endpoints of functions are not concerned.
+        egress: RawEgress,
         /// Hosts and networks that guarded outgoing HTTP may reach besides the public internet.
         guard: Guard,
         /// The session store: memory, or the URL of a Redis server that several gateways share.
@@ -302,6 +318,28 @@ section! {
     Refused Guard {
         /// Hosts such as intranet.example or *.example.com, and networks such as 10.0.0.0/8.
         allow: Vec<Located<RawText<Allowed>>>,
+    }
+}
+
+/// A word, or a list of hosts.
+#[derive(Debug, Clone)]
+pub(crate) enum RawEgress {
+    /// A word.
+    Word(RawText<EgressWord>),
+    /// Hosts and networks.
+    Hosts(Vec<Located<RawText<Allowed>>>),
+}
+
+impl RawSetting for RawEgress {
+    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.value {
+            Value::List(_) => RawSetting::read(node, place, reader).map(Self::Hosts),
+            _ => RawSetting::read(node, place, reader).map(Self::Word),
+        }
+    }
+
+    fn schema() -> Json {
+        json!({"anyOf": [RawText::<EgressWord>::schema(), Vec::<Located<RawText<Allowed>>>::schema()]})
     }
 }
 

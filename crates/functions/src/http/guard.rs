@@ -42,9 +42,31 @@ pub struct RefusedHost {
     pub class: AddressClass,
 }
 
+/// The hosts that programs may reach at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Egress {
+    /// Every public host, and those of the guard's exceptions.
+    All,
+    /// These hosts and networks; an address that is not public must also be an exception of the guard.
+    Hosts(AllowList),
+}
+
+impl Egress {
+    /// Whether a request to this host may be sent.
+    pub fn permits(&self, host: Host<&str>) -> bool {
+        match (self, host) {
+            (Egress::All, _) => true,
+            (Egress::Hosts(hosts), Host::Domain(name)) => hosts.trusts_host(name),
+            (Egress::Hosts(hosts), Host::Ipv4(address)) => hosts.trusts_address(address.into()),
+            (Egress::Hosts(hosts), Host::Ipv6(address)) => hosts.trusts_address(address.into()),
+        }
+    }
+}
+
 /// Checks the target of a request. Cheap to clone.
 #[derive(Clone)]
 pub struct Guard {
+    egress: Arc<Egress>,
     allow: Arc<AllowList>,
     resolver: Arc<dyn Resolver>,
 }
@@ -57,16 +79,27 @@ impl Guard {
 
     /// A guard with another resolver.
     pub fn with_resolver(allow: AllowList, resolver: Arc<dyn Resolver>) -> Self {
-        Self { allow: Arc::new(allow), resolver }
+        Self { egress: Arc::new(Egress::All), allow: Arc::new(allow), resolver }
     }
 
-    /// Checks the scheme, the absence of credentials, and a literal address.
+    /// The same guard for fewer hosts.
+    #[must_use]
+    pub fn with_egress(self, egress: Egress) -> Self {
+        Self { egress: Arc::new(egress), ..self }
+    }
+
+    /// Checks the scheme, the absence of credentials, egress, and a literal address.
     pub(super) fn check_url(&self, url: &Url) -> Result<(), FetchError> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(FetchError::Scheme(url.scheme().to_owned()));
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(FetchError::CredentialsInUrl);
+        }
+        if let Some(host) = url.host()
+            && !self.egress.permits(host.clone())
+        {
+            return Err(FetchError::Egress(host.to_string()));
         }
         match url.host() {
             Some(Host::Ipv4(address)) => Ok(self.check_address(&address.to_string(), address.into())?),

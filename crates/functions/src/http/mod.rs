@@ -8,7 +8,8 @@
 //! the configuration (see [`super::endpoint`]).
 //!
 //! # Layout
-//! `toolgate_wire::addresses` classifies addresses as public or not; [`AllowList`] has the configured exceptions; [`Guard`] combines both
+//! `toolgate_wire::addresses` classifies addresses as public or not; [`AllowList`] has the configured exceptions; [`Guard`]
+//! combines both and [`Egress`]
 //! with a [`Resolver`]; `request`, `redirect` and `response` are the stages of one exchange, and [`Fetcher`] runs them.
 
 mod allow;
@@ -24,10 +25,11 @@ mod response;
 pub use allow::{AllowList, BadAllowEntry};
 pub use error::FetchError;
 pub use fetcher::{Fetcher, HttpLimits};
-pub use guard::{Guard, Lookup, RefusedHost, Resolver};
+pub use guard::{Egress, Guard, Lookup, RefusedHost, Resolver};
 pub use request::HttpRequest;
-pub use response::{Content, HttpResponse};
+pub use response::{Content, HttpResponse, RawResponse};
 pub use toolgate_wire::addresses::AddressClass;
 
 pub(super) use client::TrustedClient;
+pub(super) use request::is_safe;
 pub(super) use response::{read_body, retry_after};

@@ -17,9 +17,7 @@ use super::spec::BackendSpec;
 use super::state::{BackendChange, BackendEvent, BackendState, BackendStats};
 use super::supervisor::supervise;
 use toolgate_catalog::Tool;
-use toolgate_mcp::client::{
-    LinkError, McpSession, StderrTail, ToolCallOptions, ToolFingerprints, ToolListing, ToolName, Watchlist,
-};
+use toolgate_mcp::client::{LinkError, McpSession, StderrTail, ToolCallOptions, ToolFingerprints, ToolName, Watchlist};
 use toolgate_mcp::process_budget;
 use toolgate_mcp::result::{self as unwrap, ToolResult, Wrapping};
 use toolgate_wire::foreign_text::one_line;
@@ -378,7 +376,7 @@ impl Shared {
     }
 
     /// Reports tools that say something else than they did.
-    fn report_changed_tools(&self, tools: &[Value]) {
+    pub(crate) fn report_changed_tools(&self, tools: &[Value]) {
         let changes = self.fingerprints.lock().update(tools);
         for change in &changes {
             let tool = one_line(&change.tool, MAX_SHOWN_NAME);
@@ -389,12 +387,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn set_tools(&self, listed: ToolListing) {
-        if listed.is_cut {
-            tracing::warn!(backend = &*self.name, kept = listed.tools.len(), "too many tools: the others are left out");
-        }
-        self.report_changed_tools(&listed.tools);
-        let tools: Vec<Tool> = listed.tools.into_iter().filter_map(Tool::from_raw).collect();
+    pub(crate) fn set_tools(&self, tools: Vec<Tool>) {
         if self.toolbox().tools[..] == tools[..] {
             return;
         }

@@ -6,6 +6,7 @@
 //! - [`set`](Backends): all backends; [`backend`](Backend): the handle to one; `supervisor`: starts and restarts it;
 //!   `queue`: the order of waiting calls
 //! - `lists`: resources and prompts, listed, read and watched
+//! - `openapi`: an HTTP API with an OpenAPI document as a backend
 //!
 //! Connections and the protocol are [`toolgate_mcp::client`]'s. Nothing here knows policy, names for scripts, or retries of
 //! calls that a backend may have served.
@@ -13,6 +14,7 @@
 mod backend;
 mod call;
 mod lists;
+mod openapi;
 pub(crate) mod queue;
 mod set;
 mod spec;
@@ -22,6 +24,7 @@ mod supervisor;
 pub use backend::Backend;
 pub use call::{CallError, CallOptions, Effect, Reply, ReplyMode, WhenUnready};
 pub use lists::WatchError;
+pub use openapi::{ApiSpec, DocumentSource};
 pub use set::Backends;
 pub use spec::{BackendKind, BackendSpec, Probe};
 pub use state::{BackendChange, BackendEvent, BackendState, BackendStats};

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::openapi::ApiSpec;
 use toolgate_mcp::client::InheritedEnv;
 use toolgate_mcp::protocol::Era;
 
@@ -72,6 +73,8 @@ pub enum BackendKind {
         /// Sent with every request, such as `Authorization`.
         headers: BTreeMap<String, String>,
     },
+    /// An HTTP API with an OpenAPI document, called in this process.
+    OpenApi(ApiSpec),
 }
 
 /// Values of variables and headers are secrets as a rule, so only their names are shown.
@@ -88,6 +91,7 @@ impl fmt::Debug for BackendKind {
             Self::Http { url, headers } => {
                 f.debug_struct("Http").field("url", url).field("headers", &headers.keys()).finish()
             }
+            Self::OpenApi(api) => f.debug_tuple("OpenApi").field(api).finish(),
         }
     }
 }

@@ -9,13 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use tokio::time::timeout;
+use toolgate_catalog::Tool;
 
 use super::backend::Shared;
+use super::openapi::{self, ApiServer, ApiSpec, OpenFailure};
 use super::spec::BackendKind;
 use super::state::{BackendChange, BackendState};
 use toolgate_mcp::client::{
-    Closing, HttpLink, Inbox, Launch, Link, LinkError, ListKind, McpSession, Protocol, StdioLink, Transport,
+    Closing, HttpLink, Inbox, Launch, Link, LinkError, ListKind, LocalLink, McpSession, Protocol, StdioLink,
+    ToolListing, Transport,
 };
 use toolgate_mcp::protocol::Era;
 use toolgate_wire::foreign_text::one_line;
@@ -99,7 +103,12 @@ pub(crate) async fn supervise(shared: Arc<Shared>) {
 
 /// One life, from connecting to the end, after which no process of it is left.
 async fn run_once(shared: &Arc<Shared>, hint: &mut Option<Era>, failures: &mut u32) -> End {
-    let link = match connect(shared) {
+    let connected = tokio::select! {
+        biased;
+        () = shared.stop.cancelled() => return End::Stopped,
+        connected = connect(shared) => connected,
+    };
+    let link = match connected {
         Ok(link) => Arc::new(link),
         Err(failure) => return End::Failed(failure),
     };
@@ -134,7 +143,13 @@ fn another_era(hint: Option<Era>, failure: &StartFailure) -> Option<Era> {
 async fn start(shared: &Arc<Shared>, link: &Arc<Link>, hint: Option<Era>) -> Result<Arc<McpSession>, StartFailure> {
     let opening = async {
         let session = McpSession::open(Arc::clone(link), hint).await?;
-        let tools = session.list_tools(shared.spec.start_timeout).await?;
+        let tools = match &link.transport {
+            // Kept as text: an API may have thousands of tools.
+            Transport::Local(local) => parsed(local.tools()),
+            Transport::Stdio(_) | Transport::Http(_) => {
+                listed(shared, session.list_tools(shared.spec.start_timeout).await?)
+            }
+        };
         Ok::<_, LinkError>((session, tools))
     };
     let opened = timeout(shared.spec.start_timeout, opening).await;
@@ -148,7 +163,19 @@ async fn start(shared: &Arc<Shared>, link: &Arc<Link>, hint: Option<Era>) -> Res
     Ok(Arc::new(session))
 }
 
-fn connect(shared: &Shared) -> Result<Link, StartFailure> {
+fn listed(shared: &Shared, listing: ToolListing) -> Vec<Tool> {
+    if listing.is_cut {
+        tracing::warn!(backend = &*shared.name, kept = listing.tools.len(), "too many tools: the others are left out");
+    }
+    shared.report_changed_tools(&listing.tools);
+    listing.tools.into_iter().filter_map(Tool::from_raw).collect()
+}
+
+fn parsed(tools: Vec<Box<RawValue>>) -> Vec<Tool> {
+    tools.iter().filter_map(|tool| serde_json::from_str(tool.get()).ok()).collect()
+}
+
+async fn connect(shared: &Shared) -> Result<Link, StartFailure> {
     let spec = &shared.spec;
     let inbox = Arc::new(Inbox::new(Arc::clone(&shared.watchlist)));
     let wire = match &spec.kind {
@@ -167,8 +194,29 @@ fn connect(shared: &Shared) -> Result<Link, StartFailure> {
             let link = HttpLink::new(url, headers, Arc::clone(&inbox), spec.max_message);
             Transport::Http(link.map_err(StartFailure::Permanent)?)
         }
+        BackendKind::OpenApi(api) => {
+            let server = open_api(shared, api).await?;
+            Transport::Local(LocalLink::new(Arc::new(server), Arc::clone(&inbox)))
+        }
     };
     Ok(Link::new(wire, inbox))
+}
+
+async fn open_api(shared: &Shared, api: &ApiSpec) -> Result<ApiServer, StartFailure> {
+    let temporary = |reason: String| StartFailure::Temporary {
+        reason: one_line(&reason, MAX_REASON_CHARS),
+        stderr: String::new(),
+        died: false,
+    };
+    match timeout(shared.spec.start_timeout, openapi::open(&shared.name, api)).await {
+        Ok(Ok(server)) => Ok(server),
+        Ok(Err(OpenFailure::Permanent(reason))) => Err(StartFailure::Permanent(one_line(&reason, MAX_REASON_CHARS))),
+        Ok(Err(OpenFailure::Temporary(reason))) => Err(temporary(reason)),
+        Err(_) => {
+            let within = shared.spec.start_timeout.as_millis();
+            Err(temporary(format!("its document was not read within {within} ms")))
+        }
+    }
 }
 
 /// The reason is shown to people, and parts of it are the backend's own words.
@@ -274,7 +322,7 @@ async fn wait_for_silence(shared: &Shared, session: &McpSession) {
 
 async fn refresh(shared: &Shared, session: &McpSession) {
     match session.list_tools(shared.spec.timeout).await {
-        Ok(tools) => shared.set_tools(tools),
+        Ok(tools) => shared.set_tools(listed(shared, tools)),
         Err(error) => tracing::warn!(backend = &*shared.name, %error, "the changed list of tools can't be read"),
     }
 }

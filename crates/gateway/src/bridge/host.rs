@@ -7,10 +7,10 @@ use toolgate_engine::host::{Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 
 use super::{Bridge, RequestContext, ScopedCatalog};
-use toolgate_catalog::Catalog;
-use toolgate_functions::{CallContext, ErrorCode, Registry};
+use toolgate_catalog::{Catalog, ToolRef};
+use toolgate_functions::{CallContext, FailedEffect, FunctionError, Registry};
 use toolgate_mcp::{JsonText, TreeError, process_budget};
-use toolgate_wire::{ByteBudget, BytePermit};
+use toolgate_wire::{ByteBudget, BytePermit, CallState};
 
 /// The most memory that the arguments of one call take.
 const MAX_TREE_BYTES: usize = 128 << 20;
@@ -93,19 +93,27 @@ impl RunHost {
         Box::pin(async move {
             let _permit = permit;
             let answer = functions.call(&name, context, args).await;
-            answer.map(|value| value.to_string()).map_err(|error| {
-                let state = match error.code {
-                    ErrorCode::InvalidArguments | ErrorCode::UnknownFunction => toolgate_wire::CallState::NotSent,
-                    _ => toolgate_wire::CallState::Failed,
-                };
-                HostError { code: error.code.as_str().to_owned(), message: error.message, data: error.data, state }
-            })
+            answer.map(|value| value.to_string()).map_err(host_error)
         })
     }
 }
 
+fn host_error(error: FunctionError) -> HostError {
+    let state = match error.effect {
+        FailedEffect::NotSent => CallState::NotSent,
+        FailedEffect::Failed => CallState::Failed,
+        FailedEffect::Unknown => CallState::Unknown,
+    };
+    HostError { code: error.code_text().to_owned(), message: error.message, data: error.data, state }
+}
+
 fn failed(error: HostError) -> HostFuture {
     Box::pin(std::future::ready(Err(error)))
+}
+
+/// Whether the server says that the tool changes nothing.
+pub(crate) fn is_annotated_read_only(tool: ToolRef<'_>) -> bool {
+    tool.tool().raw()["annotations"]["readOnlyHint"] == Value::Bool(true)
 }
 
 impl Host for RunHost {
@@ -143,6 +151,13 @@ impl Host for RunHost {
     fn is_read_only(&self, target: &Target) -> bool {
         let Target::Tool { backend, tool } = target else { return false };
         let found = self.view().tool(backend, tool);
-        found.is_some_and(|found| found.tool().raw()["annotations"]["readOnlyHint"] == Value::Bool(true))
+        found.is_some_and(is_annotated_read_only)
+    }
+
+    fn call_is_read_only(&self, target: &Target, args: &str) -> bool {
+        match target {
+            Target::Tool { .. } => self.is_read_only(target),
+            Target::Function(name) => self.functions.get(name).is_some_and(|function| function.reads_only(args)),
+        }
     }
 }

@@ -26,6 +26,7 @@ use toolgate_engine::HostError;
 use toolgate_catalog::{ArgumentProblem, Backend, BackendState, Catalog, CatalogHandle};
 
 pub use host::RunHost;
+pub(crate) use host::is_annotated_read_only;
 pub use mcp::McpProvider;
 pub use provider::{Answer, Provider, ProviderFuture, RequestContext};
 pub(crate) use scoped_catalog::ScopedCatalog;

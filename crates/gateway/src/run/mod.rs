@@ -40,7 +40,7 @@ use budgets::CallerBudgets;
 pub use environment::{Environment, FixedEnvironment, Readiness, Waiting};
 pub use explain::explain;
 pub use history::{History, Transfer};
-pub use request::{Door, FastPaths, Route, RunReport, RunRequest};
+pub use request::{Door, FastPaths, RecordedRun, Route, RunReport, RunRequest};
 
 pub(crate) use environment::permitted;
 
@@ -110,7 +110,8 @@ impl Runner {
         let since = Instant::now();
         let (mut report, route) = Attempt::perform(self, &request, since).await;
         report.elapsed = since.elapsed();
-        let report = RunReport { id: execution_id(), route, report };
+        let id = request.id.clone().unwrap_or_else(execution_id);
+        let report = RunReport { id, route, report };
         self.history.record(request.door, &request.caller, &report);
         report
     }
@@ -158,7 +159,7 @@ impl Runner {
 }
 
 /// A new name for a run.
-pub(crate) fn execution_id() -> String {
+pub fn execution_id() -> String {
     let mut bytes = [0; 16];
     // Without random numbers a run still has a name, if not one of its own.
     let _ = getrandom::fill(&mut bytes);

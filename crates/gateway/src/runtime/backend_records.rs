@@ -25,6 +25,8 @@ pub enum KeyName {
     Variable(String),
     /// A header of every request to it.
     Header(String),
+    /// A security scheme of its document.
+    Scheme(String),
 }
 
 /// One backend.

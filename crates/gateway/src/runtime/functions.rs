@@ -4,16 +4,17 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value, json};
 
-use crate::bridge::{Access, Answer, Bridge, RequestContext};
-use toolgate_config::checked::{Function, Settings, Target};
+use crate::bridge::{Access, Answer, Bridge, RequestContext, ScopedCatalog, is_annotated_read_only};
+use toolgate_config::checked::{self, Function, Settings, Target};
 use toolgate_config::values::{Allowed, Method};
 use toolgate_functions::builtin::registry as built_in;
 use toolgate_functions::endpoint::{EndpointMethod, HttpEndpoint, secret_header};
-use toolgate_functions::http::{AllowList, Fetcher, Guard, HttpLimits};
+use toolgate_functions::http::{AllowList, Egress, Fetcher, Guard, HttpLimits};
 use toolgate_functions::weather::WeatherSettings;
 use toolgate_functions::{
-    CallContext, ErrorCode, FunctionError, HostFunction, Param, Presence, Registry, SignatureError,
+    CallContext, ErrorCode, FailedEffect, FunctionError, HostFunction, Param, Presence, Registry, SignatureError,
 };
+use toolgate_wire::CallState;
 
 /// All host functions, and for those that are tools, whose.
 pub(super) struct GrantedFunctions {
@@ -51,12 +52,16 @@ impl GrantedFunctions {
 
     fn build(&self) -> Registry {
         let settings = &self.settings;
-        let fetcher = Fetcher::new(Guard::new(allow_list(&settings.guard)), HttpLimits::default());
-        let mut weather = WeatherSettings::default();
-        if let Some(base) = &settings.weather {
-            weather.base_url = base.url().clone();
-        }
-        let mut registry = built_in(&fetcher, &weather).unwrap_or_else(|error| {
+        let egress = match &settings.egress {
+            checked::Egress::Off => None,
+            checked::Egress::All => Some(Egress::All),
+            checked::Egress::Hosts(hosts) => Some(Egress::Hosts(allow_list(hosts))),
+        };
+        let weather = weather(settings, egress.as_ref());
+        let fetcher = egress.map(|egress| {
+            Fetcher::new(Guard::new(allow_list(&settings.guard)).with_egress(egress), HttpLimits::default())
+        });
+        let mut registry = built_in(fetcher.as_ref(), weather.as_ref()).unwrap_or_else(|error| {
             tracing::error!(%error, "there are no built-in functions");
             Registry::new()
         });
@@ -67,6 +72,15 @@ impl GrantedFunctions {
             }
         }
         registry
+    }
+}
+
+/// The weather service, if egress permits its host or the configuration names it.
+fn weather(settings: &Settings, egress: Option<&Egress>) -> Option<WeatherSettings> {
+    let usual = WeatherSettings::default();
+    match &settings.weather {
+        Some(base) => Some(WeatherSettings { base_url: base.url().clone(), ..usual }),
+        None => egress.zip(usual.base_url.host()).is_some_and(|(egress, host)| egress.permits(host)).then_some(usual),
     }
 }
 
@@ -107,6 +121,14 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
             let builder = params.into_iter().fold(builder, |builder, param| builder.param(param));
             let (bridge, backend, tool) = (Arc::clone(bridge), backend.to_string(), tool.clone());
             let timeout = function.timeout;
+            let builder = builder.reads_only({
+                let (bridge, backend, tool) = (Arc::clone(&bridge), backend.clone(), tool.clone());
+                move |_| {
+                    let catalog = bridge.catalog();
+                    let found = ScopedCatalog::new(&catalog, &Access::All).tool(&backend, &tool);
+                    found.is_some_and(is_annotated_read_only)
+                }
+            });
             builder.handle(move |context, args| {
                 let (bridge, backend, tool) = (Arc::clone(&bridge), backend.clone(), tool.clone());
                 async move {
@@ -150,7 +172,12 @@ async fn call(
             "NOT_READY" | "FAILED_TO_START" | "UNREACHABLE" | "OVERLOADED" => ErrorCode::Unavailable,
             _ => ErrorCode::Failed,
         };
-        let failed = FunctionError::new(code, error.message);
+        let effect = match error.state {
+            CallState::NotSent => FailedEffect::NotSent,
+            CallState::Failed => FailedEffect::Failed,
+            CallState::Applied | CallState::Unknown => FailedEffect::Unknown,
+        };
+        let failed = FunctionError::new(code, error.message).with_effect(effect);
         match error.data {
             Some(data) => failed.with_data(data),
             None => failed,

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use ring::digest::{Context, SHA256};
 
 use super::backend_records::KeyName;
-use crate::backends::{BackendKind, BackendSpec};
-use toolgate_config::checked::{Policy, Settings, Transport};
+use crate::backends::{ApiSpec, BackendKind, BackendSpec, DocumentSource};
+use toolgate_config::checked::{OpenApi, Policy, Settings, SpecSource, Transport};
+use toolgate_config::values::{Allowed, Secret};
 use toolgate_mcp::client::InheritedEnv;
 use toolgate_mcp::protocol::Era;
 
@@ -44,6 +45,27 @@ fn kind(transport: &Transport) -> BackendKind {
             url: remote.url.url().to_string(),
             headers: remote.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect(),
         },
+        Transport::OpenApi(api) => BackendKind::OpenApi(api_spec(api)),
+    }
+}
+
+fn api_spec(api: &OpenApi) -> ApiSpec {
+    let exposed = |(name, value): (&String, &Secret)| (name.clone(), value.expose().to_owned());
+    let allowed = |entry: &Allowed| match entry {
+        Allowed::Host(name) => name.to_string(),
+        Allowed::Net(network) => network.to_string(),
+    };
+    ApiSpec {
+        document: match &api.spec {
+            SpecSource::File(file) => DocumentSource::File(file.clone()),
+            SpecSource::Url(url) => DocumentSource::Url(url.url().clone()),
+        },
+        base: api.base.url().clone(),
+        auth: api.auth.iter().map(exposed).collect(),
+        headers: api.headers.iter().map(|(name, value)| exposed((name, value))).collect(),
+        include: api.include.clone(),
+        exclude: api.exclude.clone(),
+        allow: api.allow_hosts.iter().map(allowed).collect(),
     }
 }
 
@@ -52,6 +74,10 @@ pub(super) fn key_names(transport: &Transport) -> Vec<KeyName> {
     match transport {
         Transport::Stdio(process) => process.env.keys().cloned().map(KeyName::Variable).collect(),
         Transport::Http(remote) => remote.headers.iter().map(|(name, _)| KeyName::Header(name.clone())).collect(),
+        Transport::OpenApi(api) => {
+            let headers = api.headers.iter().map(|(name, _)| KeyName::Header(name.clone()));
+            headers.chain(api.auth.keys().cloned().map(KeyName::Scheme)).collect()
+        }
     }
 }
 
@@ -76,6 +102,20 @@ pub(super) fn fingerprint(transport: &Transport) -> String {
             put_all(&headers);
             put("http");
             put(&url);
+        }
+        BackendKind::OpenApi(api) => {
+            put_all(&api.auth);
+            put_all(&api.headers.into_iter().collect());
+            put("openapi");
+            put(&match api.document {
+                DocumentSource::File(file) => file.to_string_lossy().into_owned(),
+                DocumentSource::Url(url) => url.into(),
+            });
+            put(api.base.as_str());
+            for rules in [&api.include, &api.exclude] {
+                put("rules");
+                rules.iter().for_each(|rule| put(rule));
+            }
         }
     }
     digest.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()

@@ -25,6 +25,8 @@ pub(crate) fn cases() -> Vec<Case> {
         calls::what_must_go_wrong_stops_the_run_before_its_first_call,
         calls::what_may_go_wrong_is_a_warning,
         calls::an_unknown_tool_is_an_error_of_its_call,
+        calls::a_loop_that_waits_for_the_clock_is_explained,
+        calls::integers_of_a_call_as_json_keep_their_digits,
         calls::a_check_lists_the_calls_and_makes_none,
     ]
 }
@@ -254,6 +256,34 @@ pub(crate) fn an_unknown_tool_is_an_error_of_its_call() {
         json!([false, false, "undefined", "undefined"]),
     );
     check("return (await shop) === shop && typeof shop.toString", json!("undefined"));
+}
+
+pub(crate) fn a_loop_that_waits_for_the_clock_is_explained() {
+    let limits = LimitRequest { wall: Some(Duration::from_millis(300)), ..LimitRequest::default() };
+    let code = "const end = Date.now() + 50; while (Date.now() < end) {} return 1";
+    let ran = run(&chain(&shop()), RunRequest { limits, ..asking(code) });
+    let failure = ran.report.failure().expect("the clock stands still");
+    assert_eq!(failure.code.name(), "TIMEOUT");
+    assert!(
+        failure.hint.as_ref().is_some_and(|hint| hint.contains("The clock stands still in synchronous code")),
+        "{failure:?}"
+    );
+}
+
+/// No program reads a call that came as JSON, so nothing rounds its integers: neither on the way to the tool nor back.
+pub(crate) fn integers_of_a_call_as_json_keep_their_digits() {
+    let meeting = Meeting::of(1);
+    let chain = chain_with(&meeting);
+    run(&chain, asking(r#"{"tool": "shop.note", "arguments": {"id": 9007199254740993, "big": 18446744073709551615}}"#));
+    run(&chain, asking("return shop.note({ id: 9007199254740993 })"));
+    let seen: Vec<String> =
+        meeting.arguments().into_iter().map(|arguments| Value::Object(arguments).to_string()).collect();
+    assert_eq!(seen, [r#"{"id":9007199254740993,"big":18446744073709551615}"#, r#"{"id":9007199254740992}"#]);
+    let replying =
+        json!({ "backends": { "ids": { "tools": [{ "name": "last", "reply": [9007199254740993_u64, u64::MAX] }] } } });
+    let chain = crate::support::chain(&replying);
+    assert_eq!(value(&chain, r#"{"tool": "ids.last"}"#), "[9007199254740993,18446744073709551615]");
+    assert_eq!(value(&chain, "return ids.last({})"), value(&chain, "const r = await ids.last({}); return [...r]"));
 }
 
 pub(crate) fn a_check_lists_the_calls_and_makes_none() {

@@ -41,6 +41,19 @@ async fn a_cached_gateway_answers_before_any_backend_is_up() {
     second.gateway.shut_down().await;
 }
 
+/// A misspelt name of a tool is no name of a backend, so nothing was waited for before the run.
+#[tokio::test]
+async fn a_hint_about_a_tool_waits_for_the_backend_that_has_it() {
+    let folder = std::sync::Arc::new(tempfile::tempdir().unwrap());
+    let gate = folder.path().join("gate");
+    let world = World::at(folder, json!({ "slow": fixture(&["--gate", gate.to_str().unwrap()]) }), json!({}));
+    let failing = world.call("call_tool_chain", json!({ "code": "return await ecoh({ n: 1 })" }));
+    let opening = async { std::fs::write(&gate, "").unwrap() };
+    let text = first_text(&tokio::join!(failing, opening).0);
+    assert!(text.contains("Did you mean `slow.echo({…})`?"), "{text}");
+    world.gateway.shut_down().await;
+}
+
 #[tokio::test]
 async fn a_cached_tool_that_is_denied_now_is_not_shown() {
     let folder = std::sync::Arc::new(tempfile::tempdir().unwrap());

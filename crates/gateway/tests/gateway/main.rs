@@ -7,6 +7,7 @@
 
 mod agent;
 mod direct;
+mod egress;
 mod forward;
 mod hostile;
 mod lifecycle;

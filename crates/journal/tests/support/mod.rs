@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod postgres;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,7 +89,7 @@ pub(crate) async fn record(engine: &Engine, request: Request) -> Run {
 }
 
 pub(crate) async fn run_again(engine: &Engine, replayable: Replayable) -> Report {
-    let Replayable { header, code, replay } = replayable;
+    let Replayable { header, code, replay, .. } = replayable;
     engine.run(Request { replay: Some(Arc::new(replay)), ..Request::new(header.profile, code) }).await
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Map, Value};
 
 use super::http::HttpLink;
+use super::local::LocalLink;
 use super::stdio::StdioLink;
 use crate::buffer::process_budget;
 use crate::client::inbox::Inbox;
@@ -31,6 +32,8 @@ pub enum Transport {
     Stdio(StdioLink),
     /// Streamable HTTP.
     Http(HttpLink),
+    /// A server in this process.
+    Local(LocalLink),
 }
 
 impl Link {
@@ -55,6 +58,11 @@ impl Link {
         match &self.transport {
             Transport::Stdio(link) => link.request(request).await,
             Transport::Http(link) => link.request(request).await,
+            Transport::Local(link) => {
+                let result = link.request(&request).await?.to_string();
+                let copy = JsonText::copied(&result, &request.budget);
+                copy.map_err(|refused| LinkError::OverBudget { refused, sent: true })
+            }
         }
     }
 
@@ -72,6 +80,8 @@ impl Link {
                 Ok(())
             }
             Transport::Http(link) => link.tell(protocol, message).await,
+            // It takes no notification.
+            Transport::Local(_) => Ok(()),
         }
     }
 
@@ -80,6 +90,7 @@ impl Link {
         match &self.transport {
             Transport::Stdio(link) => link.closed().await,
             Transport::Http(link) => link.closed().await,
+            Transport::Local(link) => link.closed().await,
         }
     }
 
@@ -88,6 +99,7 @@ impl Link {
         match &self.transport {
             Transport::Stdio(link) => link.is_closed(),
             Transport::Http(link) => link.is_closed(),
+            Transport::Local(link) => link.is_closed(),
         }
     }
 
@@ -96,6 +108,7 @@ impl Link {
         match &self.transport {
             Transport::Stdio(link) => link.shut_down().await,
             Transport::Http(link) => link.shut_down(protocol).await,
+            Transport::Local(link) => link.shut_down(),
         }
     }
 
@@ -103,7 +116,7 @@ impl Link {
     pub fn pid(&self) -> Option<u32> {
         match &self.transport {
             Transport::Stdio(link) => link.pid(),
-            Transport::Http(_) => None,
+            Transport::Http(_) | Transport::Local(_) => None,
         }
     }
 }

@@ -31,7 +31,7 @@ impl McpSession {
         match (&self.link.transport, self.ready.era) {
             (_, Era::Modern) => self.listen_by_request(list).await,
             (Transport::Http(link), Era::Legacy) => self.listen_to_stream(link, list).await,
-            (Transport::Stdio(_), Era::Legacy) => {}
+            (Transport::Stdio(_) | Transport::Local(_), Era::Legacy) => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! Connects to MCP servers: over stdio or Streamable HTTP, in the era that the server supports.
 //!
 //! # Layout
-//! - `link`: one connection; `stdio` to a child process, `http` to a server
+//! - `link`: one connection; `stdio` to a child process, `http` to a server, `local` to one in this process
 //! - `handshake`: finds out which era a server supports; [`McpSession`]: a connection after the handshake
 //! - [`auth`]: OAuth towards servers
 //! - `inbox`: notifications and requests that the server sends
@@ -18,6 +18,7 @@ mod inbox;
 mod link;
 mod list_cache;
 mod listening;
+mod local;
 mod redact;
 mod requests;
 mod session;
@@ -31,6 +32,7 @@ pub use http::HttpLink;
 pub use inbox::Inbox;
 pub use link::{Link, Transport};
 pub use list_cache::{ItemList, MAX_ID_BYTES};
+pub use local::{LocalLink, LocalResult, LocalServer};
 pub use redact::Redactor;
 pub use requests::{ClientRequest, ListKind};
 pub use session::{McpSession, ToolCallOptions, ToolListing, ToolName};

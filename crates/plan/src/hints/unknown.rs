@@ -36,14 +36,17 @@ pub(super) struct Surroundings<'t> {
 /// Advice about a global that does not exist; `None` for one that does.
 pub(super) fn advice(name: &str, used: Use<'_>, around: &Surroundings<'_>) -> Option<String> {
     let Surroundings { profile, tools, .. } = around;
+    let groups = tools.functions();
+    if groups.iter().any(|function| function.split('.').next() == Some(name)) {
+        return None;
+    }
     if let Some(facility) = facility::missing(name, *profile) {
         return Some(facility.advice(*profile, tool_for(facility.tool_words, *tools).as_deref()));
     }
     if let Some(hint) = meta_tool(name) {
         return Some(hint);
     }
-    let groups = tools.functions();
-    if is_built_in(name) || groups.iter().any(|function| function.split('.').next() == Some(name)) {
+    if is_built_in(name) {
         return None;
     }
     match used {

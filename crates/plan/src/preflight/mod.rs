@@ -265,19 +265,18 @@ impl<'a> Inspector<'_, 'a> {
         let at = reached.name_span.start;
         match &reached.target {
             Target::Tool { backend, tool } => self.check_arguments(call, &reached, backend, tool),
+            // Its tools are not all known, and a call may start it.
+            Target::NoSuchTool { backend } if let Some(why) = self.tools.unready(backend) => {
+                self.warn(FindingCode::NotReady, at, why, None);
+            }
             Target::NoSuchTool { backend } => {
-                let (code, message, suggestion) = match self.tools.unready(backend) {
-                    Some(why) => (FindingCode::NotReady, why, None),
-                    None => {
-                        let (receiver, name) = (shorten(&reached.receiver), shorten(&reached.name));
-                        let message = format!("Backend `{receiver}` has no tool `{name}`");
-                        (FindingCode::UnknownTool, message, self.guess(Some(backend), &reached.name))
-                    }
-                };
+                let suggestion = self.guess(Some(backend), &reached.name);
+                let message =
+                    format!("Backend `{}` has no tool `{}`", shorten(&reached.receiver), shorten(&reached.name));
                 if self.fatal.has(call.span) {
-                    self.accuse(code, at, message, suggestion, (backend, &reached.name));
+                    self.accuse(FindingCode::UnknownTool, at, message, suggestion, (backend, &reached.name));
                 } else {
-                    self.warn(code, at, message, suggestion);
+                    self.warn(FindingCode::UnknownTool, at, message, suggestion);
                 }
             }
             Target::NoSuchBackend => {

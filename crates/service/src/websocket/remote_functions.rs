@@ -15,7 +15,7 @@ use toolgate_wire::frame::Stream;
 
 use crate::body;
 use crate::refusal::Refusal;
-use toolgate_functions::{ErrorCode, FunctionError};
+use toolgate_functions::{ErrorCode, FailedEffect, FunctionError};
 
 /// The most bytes of one call with its arguments, and of one reply.
 const MAX_CALL_BYTES: usize = 1024 * 1024;
@@ -81,7 +81,8 @@ impl RemoteFunctions {
         let call = {
             let mut waiting = self.waiting.lock();
             if waiting.unreadable {
-                return Err(FunctionError::new(ErrorCode::Unavailable, "no more replies can be read"));
+                let error = FunctionError::new(ErrorCode::Unavailable, "no more replies can be read");
+                return Err(error.with_effect(FailedEffect::NotSent));
             }
             waiting.last += 1;
             let call = waiting.last;
@@ -92,10 +93,10 @@ impl RemoteFunctions {
         let message = json!({ "call": call, "fn": name, "args": args }).to_string();
         if message.len() > MAX_CALL_BYTES {
             let message = format!("{name}: the arguments are larger than {MAX_CALL_BYTES} bytes");
-            return Err(FunctionError::new(ErrorCode::TooLarge, message));
+            return Err(FunctionError::new(ErrorCode::TooLarge, message).with_effect(FailedEffect::NotSent));
         }
         let gone = || FunctionError::new(ErrorCode::Aborted, "the caller closed the WebSocket");
-        self.out.send(Outgoing::Text(message)).map_err(|_| gone())?;
+        self.out.send(Outgoing::Text(message)).map_err(|_| gone().with_effect(FailedEffect::NotSent))?;
         answer.await.map_err(|_| gone())?
     }
 
@@ -146,13 +147,14 @@ fn too_large() -> FunctionError {
     FunctionError::new(ErrorCode::TooLarge, format!("the reply is larger than {MAX_CALL_BYTES} bytes"))
 }
 
-/// The error of a reply: a text, or `{code?, message, data?}`.
+/// The error of a reply: a text, or `{code?, message, data?}`. The program sees the code as that of its error.
 fn failure(error: Value) -> FunctionError {
     match &error {
         Value::String(message) => FunctionError::failed(message.clone()),
         Value::Object(fields) => {
             let message = fields.get("message").and_then(Value::as_str).unwrap_or("the function failed").to_owned();
-            FunctionError::failed(message).with_data(error)
+            let code = fields.get("code").and_then(Value::as_str).unwrap_or_default();
+            FunctionError::failed(message).with_custom_code(code).with_data(error)
         }
         _ => FunctionError::failed("the function failed").with_data(error),
     }

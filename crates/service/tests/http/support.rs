@@ -27,7 +27,7 @@ pub(crate) struct Setup {
     pub(crate) engine: EngineBuilder,
     pub(crate) http: Http,
     pub(crate) token: Option<LocalToken>,
-    pub(crate) profiles: Profiles,
+    pub(crate) profiles: Profiles<LimitRequest>,
     pub(crate) functions: Registry,
     pub(crate) sessions: Arc<RpcSessions>,
     pub(crate) service: ServiceLimits,
@@ -144,12 +144,9 @@ pub(crate) async fn start(setup: Setup) -> Server {
     let script = Script::parse(&tools.to_string()).expect("a script");
     let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
     script.providers().for_each(|(name, provider)| bridge.provide(name, provider));
-    let Profiles { compute, chain, snippet } = setup.profiles;
     let environment = FixedEnvironment {
         functions: setup.functions,
-        compute,
-        chain,
-        snippet,
+        limits: setup.profiles,
         results: Some(ResultStore::new(ResultLimits::default())),
     };
     let service = HttpService::new(ServiceParts {

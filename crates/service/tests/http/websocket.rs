@@ -17,7 +17,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_remote_function_is_called_and_the_report_comes_last,
         lines_come_as_they_are_printed,
         calls_may_be_answered_in_any_order,
-        a_remote_function_may_fail,
+        a_remote_function_keeps_its_error_code,
         arguments_are_checked_before_they_are_sent,
         an_invalid_first_message_is_refused_with_a_pointer,
         a_reply_to_no_call_ends_the_run,
@@ -122,16 +122,18 @@ async fn calls_may_be_answered_in_any_order() {
     assert_eq!(client.report().await["result"], json!([2, 4, 6]));
 }
 
-async fn a_remote_function_may_fail() {
+async fn a_remote_function_keeps_its_error_code() {
     let server = start(Setup::default()).await;
     let code = "const said = []; for (const how of ['text', 'object']) \
-                try { await broken(how) } catch (error) { said.push([error.message, error.data?.code]) } return said";
+                try { await broken(how) } catch (error) { said.push([error.message, error.code, error.data?.code]) } return said";
     let mut client = Client::open(&server, lending(code, json!({"broken": {}}))).await;
     let call = client.called("broken").await;
     client.say(json!({"call": call, "error": "no luck"})).await;
     let call = client.called("broken").await;
     client.say(json!({"call": call, "error": {"message": "gone", "code": "E7"}})).await;
-    assert_eq!(client.report().await["result"], json!([["no luck", null], ["gone", "E7"]]));
+    let report = client.report().await;
+    assert_eq!(report["result"], json!([["no luck", "FAILED", null], ["gone", "E7", "E7"]]), "{report}");
+    assert_eq!(report["calls"][1]["state"], json!("failed"), "{report}");
 }
 
 async fn arguments_are_checked_before_they_are_sent() {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::super::arguments::{Arguments, Refusal};
 use super::super::{Shared, answer, waiting};
 use super::{Hints, Tool, ToolFuture};
+use toolgate_catalog::ToolRef;
 use toolgate_catalog::search::Hit;
 use toolgate_mcp::server::ToolCall;
 
@@ -49,9 +50,11 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
 
     let catalog = shared.gateway.catalog();
     // Who may use a few backends must find as many of their tools as anyone else would.
-    let fetched = if *access == crate::bridge::Access::All { limit } else { catalog.tool_count() };
-    let hits = catalog.search(task, fetched, tag).into_iter().filter(|hit| access.permits(&hit.backend)).take(limit);
+    let tagged =
+        |tool: ToolRef<'_>| tag.is_none_or(|tag| tool.backend.tags().iter().any(|own| own.eq_ignore_ascii_case(tag)));
+    let hits = catalog.search_where(task, limit, |tool| access.permits(tool.backend.name()) && tagged(tool));
     let hits: Vec<Value> = hits
+        .into_iter()
         .map(|hit| {
             let found = catalog.tool(&hit.backend, &hit.tool);
             let mut row = row(&hit, found.map(|found| found.spelling()));

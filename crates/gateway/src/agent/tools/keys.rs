@@ -45,6 +45,7 @@ async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         .map(|key| match key {
             KeyName::Variable(name) => json!({ "name": name, "kind": "variable", "set": true }),
             KeyName::Header(name) => json!({ "name": name, "kind": "header", "set": true }),
+            KeyName::Scheme(name) => json!({ "name": name, "kind": "security scheme", "set": true }),
         })
         .collect();
     let required =

@@ -29,6 +29,7 @@ const LANGUAGES: [&str; 2] = ["javascript", "typescript"];
 /// From the registry, so that it says what there is.
 fn description(shared: &Shared, scope: &RequestScope) -> String {
     let functions = docs::for_model(&shared.gateway.functions(&scope.caller));
+    let functions = if functions.is_empty() { "none".to_owned() } else { functions };
     format!(
         "Runs a short JavaScript or TypeScript snippet in a sealed sandbox and returns its result, output and errors. \
          `return` the result; console.log goes to stdout, console.error to stderr. No imports, no files, no tools (use \

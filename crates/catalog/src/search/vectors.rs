@@ -1,0 +1,119 @@
+//! The vectors of tools: what each is about, and how near a query is to each.
+//!
+//! A tool's own vector, from its name, description and parameter names, is made when a search first needs it and stays
+//! with the tool, so that the next snapshot does not make it again. An index adds the backend's name and keeps all
+//! vectors side by side, at eight bits a dimension.
+
+use serde_json::Value;
+
+use super::super::snapshot::Catalog;
+use super::super::tool::Tool;
+use super::embedding::{DIMENSIONS, TextKind, Vector, model, unit};
+
+/// The weight of each part of a tool in its vector, and the part of its description that counts.
+mod weight {
+    pub(super) const NAME: f32 = 1.0;
+    pub(super) const DESCRIPTION: f32 = 1.5;
+    pub(super) const BACKEND: f32 = 0.5;
+    pub(super) const PARAMETERS: f32 = 0.3;
+}
+const MAX_DESCRIPTION_CHARS: usize = 300;
+/// Maximum number of parameter names that are read; more cannot have room for their tokens.
+const MAX_PARAMETERS: usize = 64;
+
+/// A query's dimensions as 16-bit integers: the products with 8-bit ones, summed, stay within 32 bits.
+const QUERY_SCALE: f32 = 16_383.0;
+
+/// Dimensions that are multiplied at a time.
+const BLOCK: usize = 16;
+
+/// A vector of any length at eight bits a dimension.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct QuantisedVector {
+    scale: f32,
+    values: [i8; DIMENSIONS],
+}
+
+impl QuantisedVector {
+    fn new(vector: &Vector) -> Self {
+        let greatest = vector.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+        let scale = greatest / 127.0;
+        let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+        #[allow(clippy::cast_possible_truncation, reason = "scaled to -127..=127")]
+        let values = vector.map(|x| rounded(x * inverse) as i8);
+        Self { scale, values }
+    }
+
+    /// What the tool is about, by its own texts.
+    pub(crate) fn of(tool: &Tool) -> Self {
+        let Some(model) = model() else { return Self::new(&[0.0; DIMENSIONS]) };
+        let mut sum = [0.0; DIMENSIONS];
+        add(&mut sum, weight::NAME, &model.embed(&tool.name, TextKind::Name));
+        let description = tool.description().unwrap_or_default();
+        let end = description.char_indices().nth(MAX_DESCRIPTION_CHARS).map_or(description.len(), |(end, _)| end);
+        let beginning = description.get(..end).unwrap_or_default();
+        add(&mut sum, weight::DESCRIPTION, &model.embed(beginning, TextKind::Prose));
+        let properties = tool.input_schema().get("properties").and_then(Value::as_object);
+        let parameters = properties.into_iter().flatten().take(MAX_PARAMETERS).map(|(name, _)| name.as_str());
+        add(&mut sum, weight::PARAMETERS, &model.embed_each(parameters, TextKind::Name));
+        Self::new(&sum)
+    }
+
+    fn vector(&self) -> Vector {
+        self.values.map(|value| f32::from(value) * self.scale)
+    }
+}
+
+/// A number whose integer part is the nearest integer. `f32::round` is a call of the mathematics library.
+fn rounded(x: f32) -> f32 {
+    x + 0.5_f32.copysign(x)
+}
+
+fn add(sum: &mut Vector, weight: f32, part: &Vector) {
+    sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += weight * part);
+}
+
+/// The vectors of a snapshot's tools, in the order of their ids.
+pub(super) struct ToolVectors {
+    scales: Vec<f32>,
+    values: Vec<i8>,
+}
+
+impl ToolVectors {
+    pub(super) fn new(catalog: &Catalog) -> Self {
+        let mut vectors = Self { scales: Vec::new(), values: Vec::new() };
+        let Some(model) = model() else { return vectors };
+        for backend in catalog.backends() {
+            let name = model.embed(backend.name(), TextKind::Name);
+            for entry in backend.tools() {
+                let mut sum = entry.tool().vector().vector();
+                add(&mut sum, weight::BACKEND, &name);
+                let vector = QuantisedVector::new(&unit(sum));
+                vectors.scales.push(vector.scale);
+                vectors.values.extend(vector.values);
+            }
+        }
+        vectors
+    }
+
+    /// The cosine of a query with each tool; `None` if the model knows none of its words.
+    pub(super) fn cosines(&self, query: &str) -> Option<Vec<f32>> {
+        let model = model().filter(|model| model.knows(query))?;
+        let vector = model.embed(query, TextKind::Prose);
+        #[allow(clippy::cast_possible_truncation, reason = "a dimension of a unit vector is within -1..=1")]
+        let query: [i16; DIMENSIONS] = vector.map(|x| rounded(x * QUERY_SCALE) as i16);
+        let rows = self.values.chunks_exact(DIMENSIONS).zip(&self.scales);
+        Some(rows.map(|(row, scale)| dot(row, &query) as f32 * scale / QUERY_SCALE).collect())
+    }
+}
+
+/// Widens blocks first, so that the multiplication is one vector instruction for eight pairs of 16-bit integers.
+fn dot(row: &[i8], query: &[i16; DIMENSIONS]) -> i32 {
+    let mut sum = 0;
+    for (row, query) in row.chunks_exact(BLOCK).zip(query.chunks_exact(BLOCK)) {
+        let mut wide = [0_i16; BLOCK];
+        wide.iter_mut().zip(row).for_each(|(wide, value)| *wide = i16::from(*value));
+        sum += wide.iter().zip(query).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum::<i32>();
+    }
+    sum
+}

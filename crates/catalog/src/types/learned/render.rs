@@ -1,0 +1,109 @@
+//! A learned type as TypeScript.
+
+use super::super::super::backend::ToolRef;
+use super::super::print::{Layout, print};
+use super::super::result_schema;
+use super::super::shape::{Field as TypeField, Notes, Type, UNKNOWN};
+use super::super::signature::{self, MAX_SIGNATURE};
+use super::LearnedType;
+use super::shape::{Field, Format, Shape};
+
+/// How deep a type is printed on one line, most first; the first that fits is used.
+const DEPTHS: [usize; 5] = [8, 5, 3, 2, 1];
+
+impl LearnedType {
+    /// The type on one line: `{ id: number; title?: string }[]`.
+    pub fn typescript(&self) -> String {
+        self.printed(MAX_SIGNATURE)
+    }
+
+    fn printed(&self, max: usize) -> String {
+        let at = |depth: usize| {
+            let mut text = String::new();
+            print(&mut text, &type_of(&self.shape, depth), Layout::Line);
+            text
+        };
+        DEPTHS.iter().map(|&depth| at(depth)).find(|text| text.len() <= max).unwrap_or_else(|| "any".to_owned())
+    }
+}
+
+/// The signature of a tool with its learned result: `list(args?: {}): Promise<Item[]> // learned from 37 results`.
+///
+/// A tool that declares its result, or of which nothing was learned, has its declared signature.
+pub fn learned_signature(tool: ToolRef<'_>, learned: &LearnedType) -> String {
+    let declared = signature::signature(tool);
+    let Some(call) = declared.strip_suffix("Promise<any>") else { return declared };
+    if result_schema(tool.tool()).is_some() || learned.results == 0 {
+        return declared;
+    }
+    let plural = if learned.results == 1 { "" } else { "s" };
+    format!("{call}Promise<{}> // learned from {} result{plural}", learned.typescript(), learned.results)
+}
+
+/// The type of a place, down to `depth` levels; what is deeper is `unknown`.
+fn type_of(shape: &Shape, depth: usize) -> Type {
+    if shape.any {
+        return Type::Word("any");
+    }
+    if depth == 0 {
+        return UNKNOWN;
+    }
+    let mut members = Vec::new();
+    for (count, word) in [
+        (shape.strings, "string"),
+        (shape.integers.saturating_add(shape.fractions), "number"),
+        (shape.booleans, "boolean"),
+    ] {
+        if count > 0 {
+            members.push(Type::Word(word));
+        }
+    }
+    if shape.arrays > 0 {
+        let items = shape.items.as_deref().map_or(UNKNOWN, |items| type_of(items, depth - 1));
+        members.push(Type::Array(Box::new(items)));
+    }
+    if shape.objects > 0 {
+        members.push(object(shape, depth));
+    }
+    if shape.nulls > 0 {
+        members.push(Type::Word("null"));
+    }
+    match (members.pop(), members.is_empty()) {
+        (None, _) => UNKNOWN,
+        (Some(one), true) => one,
+        (Some(last), false) => {
+            members.push(last);
+            Type::Union(members)
+        }
+    }
+}
+
+fn object(shape: &Shape, depth: usize) -> Type {
+    let mut fields: Vec<(&String, &Field)> = shape.fields.iter().collect();
+    // Keys that every object has come first: they are what a reader looks for.
+    fields.sort_by_key(|(_, field)| std::cmp::Reverse(field.present));
+    let fields = fields.into_iter().map(|(name, field)| TypeField {
+        name: name.clone(),
+        optional: !shape.is_required(field),
+        shape: type_of(&field.shape, depth - 1),
+        notes: Notes { constraints: format(&field.shape).into_iter().collect(), ..Notes::default() },
+    });
+    let fields: Vec<TypeField> = fields.collect();
+    // An index signature must fit the named fields too, so beside them it is `unknown`.
+    let others = shape.others.as_deref();
+    let index = others.map(|others| if fields.is_empty() { type_of(others, depth - 1) } else { UNKNOWN });
+    Type::Object { fields, omitted: 0, index: index.map(Box::new) }
+}
+
+/// The format that all strings of a place have.
+fn format(shape: &Shape) -> Option<String> {
+    let (format, count) = shape.formats.iter().next()?;
+    let name = match format {
+        Format::Date => "date",
+        Format::DateTime => "date-time",
+        Format::Email => "email",
+        Format::Uri => "uri",
+        Format::Uuid => "uuid",
+    };
+    (shape.formats.len() == 1 && *count == shape.strings).then(|| format!("format {name}"))
+}
