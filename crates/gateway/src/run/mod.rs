@@ -85,9 +85,9 @@ impl Runner {
         &self.history
     }
 
-    /// Counts the bytes that this caller has in flight.
+    /// Counts the bytes of answers that this caller has in flight.
     pub(crate) fn caller_budget(&self, caller: &CallerScope) -> ByteBudget {
-        self.budgets.of(caller)
+        self.budgets.of(caller).answers
     }
 
     /// The host functions that programs of this caller may call.
