@@ -1,4 +1,4 @@
-// node main.mjs [ws://127.0.0.1:7878]
+// node main.mjs [ws://127.0.0.1:7878]; TOOLGATE_TOKEN is a key of the service, or the token of its file
 import { run } from "./toolgate.mjs";
 
 const stock = new Map([
@@ -7,6 +7,7 @@ const stock = new Map([
 ]);
 
 const report = await run(process.argv[2] ?? "ws://127.0.0.1:7878", {
+  key: process.env.TOOLGATE_TOKEN,
   code: `
     const counts: Record<string, number> = {};
     for (const item of context.items) {

@@ -1,6 +1,7 @@
-"""python3 main.py [http://127.0.0.1:7878]"""
+"""python3 main.py [http://127.0.0.1:7878]; TOOLGATE_TOKEN is a key of the service, or the token of its file"""
 
 import json
+import os
 import sys
 
 from toolgate import run
@@ -24,6 +25,7 @@ report = run(
     console.log("counted", context.items.length, "items");
     return { counts, total: await addNumbers(...Object.values(counts)) };
     """,
+    key=os.environ.get("TOOLGATE_TOKEN"),
     context={"items": ["tea", "coffee", "cocoa"]},
     functions={
         "countOf": ({"params": {"item": "string"}, "description": "How many of an item are in stock."}, count_of),

@@ -11,7 +11,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolgate_config::Env;
-use toolgate_gateway::gateway::prefill_cache;
+use toolgate_gateway::runtime::prefill_cache;
 
 use super::meter::{Meter, Samples, micros};
 

@@ -11,11 +11,14 @@ use std::time::Instant;
 use tokio::runtime::Runtime;
 use toolgate_catalog::CatalogHandle;
 use toolgate_config::checked::Http;
+use toolgate_config::values::HttpAuth;
 use toolgate_engine::Engine;
 use toolgate_gateway::bridge::Bridge;
 use toolgate_gateway::run::{FixedEnvironment, Runner};
-use toolgate_service::rpc_sessions::{MemoryStore, Sessions, SystemClock};
-use toolgate_service::{Rules, ServerLimits, Service, ServiceLimits, ServiceParts, Shutdown, listen, serve};
+use toolgate_service::rpc_sessions::{MemoryStore, RpcSessions, SystemClock};
+use toolgate_service::{
+    AdmissionRules, HttpService, ServerLimits, ServiceLimits, ServiceParts, Shutdown, listen, serve,
+};
 
 use super::meter::{Meter, Samples, micros};
 
@@ -69,15 +72,15 @@ impl Served {
         let at = {
             let _inside = runtime.enter();
             let clock = Arc::new(SystemClock);
-            let http = Http { bind: None, keys: vec![], allowed_origins: vec![], allowed_hosts: vec![] };
-            let service = Service::new(ServiceParts {
+            let http = Http { auth: HttpAuth::None, ..Http::default() };
+            let service = HttpService::new(ServiceParts {
                 runner: Runner::new(
                     Engine::new()?,
                     Arc::new(Bridge::new(CatalogHandle::default())),
                     Arc::new(FixedEnvironment::default()),
                 ),
-                sessions: Arc::new(Sessions::new(Arc::new(MemoryStore::new(clock.clone())), clock)),
-                rules: Rules::new(http),
+                sessions: Arc::new(RpcSessions::new(Arc::new(MemoryStore::new(clock.clone())), clock)),
+                rules: AdmissionRules::new(http, None),
                 shutdown: shutdown.clone(),
                 limits: ServiceLimits::default(),
                 public_url: None,

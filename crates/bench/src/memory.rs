@@ -18,7 +18,7 @@ use toolgate_engine::inspect::{children, private_memory};
 
 const PROGRAM: &str = "await api.hold(); return 1";
 /// How long all programs may take to arrive at their call.
-const PATIENCE: Duration = Duration::from_secs(20);
+const MEASURE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Answers `hold` when it is told to, and says when one arrived.
 struct Gate {
@@ -60,7 +60,7 @@ pub(super) fn measure(meter: &Meter) -> anyhow::Result<Samples> {
         let held: Vec<_> = (0..sandboxes).map(|_| scope.spawn(hold)).collect();
         let all_here = (0..sandboxes).try_for_each(|_| {
             meter.progress.inc(1);
-            arrivals.recv_timeout(PATIENCE).context("not every sandbox came to its call in time")
+            arrivals.recv_timeout(MEASURE_TIMEOUT).context("not every sandbox came to its call in time")
         });
         let measured = all_here.and_then(|()| look(&before, sandboxes));
         // Whatever was found, let everybody go: the scope waits for its threads.

@@ -46,26 +46,42 @@ fn named_by(manifest: &str) -> BTreeSet<String> {
 
 #[test]
 fn crates_depend_on_each_other_only_along_the_arrows() {
-    let arrows: [(&str, &[&str]); 15] = [
+    let arrows: [(&str, &[&str]); 17] = [
         ("wire", &[]),
         ("json", &[]),
         ("plan", &["wire"]),
         ("guest", &["json", "wire"]),
         ("engine", &["guest", "json", "plan", "wire"]),
+        ("journal", &["engine", "wire"]),
         ("catalog", &["json", "plan", "wire"]),
         ("output", &["json"]),
         ("config", &["plan", "wire"]),
         ("functions", &["plan", "wire"]),
         ("mcp", &["json", "wire"]),
-        ("gateway", &["catalog", "config", "engine", "functions", "json", "mcp", "output", "plan", "wire"]),
+        ("openapi", &[]),
+        ("gateway", &["catalog", "config", "engine", "functions", "json", "mcp", "openapi", "output", "plan", "wire"]),
         ("service", &["catalog", "config", "engine", "functions", "gateway", "json", "mcp", "output", "plan", "wire"]),
         ("demo", &["mcp"]),
         ("bench", &["catalog", "config", "engine", "functions", "gateway", "output", "plan", "service", "wire"]),
         (
             "cli",
             &[
-                "bench", "catalog", "config", "demo", "engine", "gateway", "guest", "json", "mcp", "output", "plan",
-                "service", "wire",
+                "bench",
+                "catalog",
+                "config",
+                "demo",
+                "engine",
+                "functions",
+                "gateway",
+                "guest",
+                "journal",
+                "json",
+                "mcp",
+                "openapi",
+                "output",
+                "plan",
+                "service",
+                "wire",
             ],
         ),
     ];
@@ -101,7 +117,7 @@ fn http_stacks_are_linked_where_the_document_says() {
             assert!(!named || allowed.contains(&name.as_str()), "{name} names {package}");
         }
     }
-    for name in ["wire", "json", "plan", "guest", "engine", "catalog", "output", "config"] {
+    for name in ["wire", "json", "plan", "guest", "engine", "catalog", "output", "config", "openapi"] {
         let linked = linked_by(name);
         for package in ["reqwest", "axum", "hyper", "redis"] {
             assert!(!linked.contains(package), "{name} links {package}");

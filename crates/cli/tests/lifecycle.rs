@@ -4,6 +4,8 @@ mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -145,4 +147,42 @@ fn a_signal_ends_a_run_with_its_report() {
         assert!(said.contains("error[ABORTED]: cancelled during sandbox execution"), "{said}");
         assert!(said.contains("demo.create_note") && said.contains("applied"), "{said}");
     }
+}
+
+/// The owner of a process's files in /proc: root if the process hides its memory, its user otherwise.
+fn owner_of_environment(pid: u32) -> u32 {
+    fs::metadata(format!("/proc/{pid}/environ")).expect("it runs").uid()
+}
+
+#[test]
+fn other_processes_of_the_user_read_neither_its_memory_nor_its_environment() {
+    // Root reads everything, so the command runs as somebody else.
+    const NOBODY: u32 = 65534;
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    let program = folder.path().join("toolgate");
+    fs::copy(env!("CARGO_BIN_EXE_toolgate"), &program).expect("a copy that everybody can read");
+    let is_root = rustix::process::getuid().is_root();
+    let spawn = |mut command: Command| {
+        if is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.env("HOME", folder.path()).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().expect("it starts")
+    };
+    let mut run = Command::new(&program);
+    run.args(["run", "-"]);
+    let mut hidden = spawn(run);
+    hidden.stdin.take().expect("piped").write_all(b"console.log('here'); await sleep(25000);").expect("read");
+    let mut line = String::new();
+    BufReader::new(hidden.stderr.take().expect("piped")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "here\n");
+    let mut plain = spawn(Command::new("cat"));
+    let owners = (owner_of_environment(hidden.id()), owner_of_environment(plain.id()));
+    for process in [&mut hidden, &mut plain] {
+        process.kill().expect("ours");
+        process.wait().expect("ours");
+    }
+    assert_eq!(owners.0, 0, "the command's environment");
+    assert_ne!(owners.1, 0, "that of a program which does nothing about it");
 }

@@ -49,6 +49,12 @@ pub trait Host: Send + Sync + 'static {
         let _ = target;
         false
     }
+
+    /// Whether this call is known to change nothing, which may depend on its arguments (JSON text).
+    fn call_is_read_only(&self, target: &Target, args: &str) -> bool {
+        let _ = args;
+        self.is_read_only(target)
+    }
 }
 
 /// Why a call returned no value. A program sees it as a `ToolError`.

@@ -1,10 +1,11 @@
 //! The record of a program's host calls.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use toolgate_wire::frame::Target;
-use toolgate_wire::{CallId, CallRecord};
+use toolgate_wire::{CallId, CallRecord, CallState};
 
 use crate::host::HostError;
 
@@ -32,6 +33,21 @@ impl Ledger {
             Err(error) => record.failed(error.state, &error.code, &error.message),
         }
         Some(record)
+    }
+
+    /// Records the answer of a call that is repeated from a record, with the time that it took then.
+    pub(crate) fn repeat_end(&mut self, id: CallId, took: Duration, state: CallState, body: &Result<Vec<u8>, Vec<u8>>) {
+        let Some((index, _)) = self.open.remove(&id) else { return };
+        let Some(record) = self.records.get_mut(index) else { return };
+        record.ms = took.as_secs_f64() * 1e3;
+        match body {
+            Ok(json) => record.applied(json.len()),
+            Err(fields) => {
+                let fields: Value = serde_json::from_slice(fields).unwrap_or_default();
+                let text = |name: &str| fields[name].as_str().unwrap_or_default().to_owned();
+                record.failed(state, &text("code"), &text("message"));
+            }
+        }
     }
 
     pub(crate) fn is_open(&self, id: CallId) -> bool {

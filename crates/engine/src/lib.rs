@@ -6,6 +6,7 @@
 //! - `source`: compiles the user's text, and maps positions back to it
 //! - `pump`: drives one worker and checks everything that it sends; `socket` reads its frames, `outbox` sends frames to
 //!   it, `ledger` records its calls, `timers` are its timers, `cancel` ends it
+//! - [`transcript`]: records the messages of a run, and repeats them on another worker
 //! - `migrate`: moves a run from one worker to another while it goes on; `clock` reads a worker's processor time
 //! - `process`, `thread`, `v8`: where workers run; `refill` starts workers ahead
 //! - `outcome`: from the end of a worker to the one outcome of its run; `hints`: what to use instead of a missing global;
@@ -36,6 +37,7 @@ mod socket;
 mod source;
 mod thread;
 mod timers;
+pub mod transcript;
 mod v8;
 mod with_runtime;
 
@@ -47,5 +49,5 @@ pub use tokio_util::sync::CancellationToken;
 pub use toolgate_guest::{lockdown::Without, take_over_if_asked};
 pub use toolgate_plan::{Violation, validate_code};
 pub use toolgate_wire as wire;
-pub use v8::{DENO_VARIABLE, V8Settings, V8Status, v8_status};
+pub use v8::{DENO_VARIABLE, V8Settings, V8Status, find_deno, v8_status};
 pub use with_runtime::EngineWithRuntime;

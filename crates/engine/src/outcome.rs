@@ -57,7 +57,7 @@ fn too_large(limits: &Limits) -> Failure {
 fn accepted(code: Code) -> Code {
     match code {
         Code::Timeout | Code::Memory | Code::Syntax | Code::Runtime | Code::OutputTooLarge | Code::InvalidData => code,
-        Code::InvalidCode | Code::Unavailable | Code::Aborted => Code::Runtime,
+        Code::InvalidCode | Code::Unavailable | Code::Aborted | Code::Diverged => Code::Runtime,
     }
 }
 
@@ -75,6 +75,9 @@ pub(crate) fn from_exit(
         _ if cancelled => aborted(),
         Lost::Deadline => timeout(limits),
         Lost::Violation(what) => violation(what),
+        Lost::Diverged(difference) => Failure::new(Code::Diverged, difference.to_string()),
+        Lost::Stopped(failure) => Failure::clone(failure),
+        Lost::UnknownEffect(call) => unknown_effect(call),
         Lost::Closed { .. } if process.is_cpu_limit() => timeout(limits),
         Lost::Closed { .. } if process.is_kill() => from_kill(killer()),
         Lost::Closed { .. } => match process {
@@ -83,6 +86,12 @@ pub(crate) fn from_exit(
             ProcessEnd::Exit => Failure::new(Code::Runtime, "the sandbox ended without an answer"),
         },
     }
+}
+
+fn unknown_effect(call: &str) -> Failure {
+    let message =
+        format!("the run was cut off during a call whose effect is unknown, and which is not repeated: {call}");
+    Failure::new(Code::Runtime, message).with_hint("find out whether the call took effect before you run this again")
 }
 
 /// The code is MEMORY only where the kernel's counter proves it.

@@ -13,16 +13,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use toolgate_wire::frame::{End, Layers, Question, Stream, Target};
 use toolgate_wire::limits::{self, MAX_ARGUMENTS, MAX_NAME};
-use toolgate_wire::{CallId, CallRecord, Destination, FromWorker, Limits, Logs, Moved, Start, ToWorker};
+use toolgate_wire::{
+    CallId, CallRecord, CallState, Destination, Failure, FromWorker, Limits, Logs, Moved, Start, ToWorker,
+};
 
 use crate::host::{Host, HostCall, HostError, HostFuture};
 use crate::ledger::Ledger;
-use crate::migrate::{Channel, Migration, MigrationFailure, MigrationOptions, TargetWorker};
+use crate::migrate::{Migration, MigrationFailure, MigrationOptions, TargetWorker};
 use crate::observer::Observer;
 use crate::outbox::FrameKind;
 use crate::process::ProcessEnd;
 use crate::socket::WorkerSocket;
 use crate::timers::Timers;
+use crate::transcript::{Channel, ChannelOptions, Divergence, Recorder, Replay, hold_back};
 
 /// Time after the deadline in which a worker may still report the timeout itself, with logs and position.
 const DEADLINE_GRACE: Duration = Duration::from_millis(12);
@@ -43,6 +46,12 @@ pub(crate) enum Lost {
     },
     /// The worker sent something that the protocol or the run's limits forbid.
     Violation(&'static str),
+    /// The worker did not repeat what is recorded.
+    Diverged(Box<Divergence>),
+    /// The record ends here, and the recorded run was ended from outside with this failure.
+    Stopped(Box<Failure>),
+    /// The record ends with a call whose effect is unknown.
+    UnknownEffect(String),
 }
 
 /// The result of driving a worker.
@@ -87,6 +96,9 @@ pub(crate) struct Job {
     pub(crate) deadline: Instant,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) recorder: Option<Arc<dyn Recorder>>,
+    /// What the run repeats first; `start` and `data` are from it.
+    pub(crate) replay: Option<Arc<Replay>>,
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
@@ -104,8 +116,9 @@ impl Shared {
         {
             observer.call_ended(record);
         }
+        let state = answer.as_ref().map_or_else(|error| error.state, |_| CallState::Applied);
         let body = answer.map(String::into_bytes).map_err(|error| error.to_json(target).into_bytes());
-        self.channel.send(&ToWorker::Reply { id, now: wall_clock(), body });
+        self.channel.send(&ToWorker::Reply { id, now: wall_clock(), body }, Some(state));
     }
 }
 
@@ -140,15 +153,13 @@ fn panicked() -> HostError {
 ///
 /// With `migration`, the run may go on with another worker, which has ended when this returns.
 pub(crate) fn drive(socket: &mut WorkerSocket, job: Job, migration: Option<MigrationOptions<'_>>) -> Driven {
-    let channel = Channel::new(socket.outbox(), migration.is_some());
-    let shared = Arc::new(Shared { channel, ledger: Mutex::default(), observer: job.observer.clone() });
-    let Job { start, data, deadline, host, observer, runtime } = job;
+    let Job { start, data, deadline, host, observer, recorder, replay, runtime } = job;
+    let options = ChannelOptions { may_migrate: migration.is_some(), recorder, is_repeating: replay.is_some() };
+    let channel = Channel::new(socket.outbox(), options);
+    let shared = Arc::new(Shared { channel, ledger: Mutex::default(), observer: observer.clone() });
     let limits = start.limits.clone();
     let _in_runtime = runtime.enter();
-    shared.channel.send(&ToWorker::Start(Box::new(start)));
-    if let Some(data) = data {
-        shared.channel.send_data(data.into_bytes());
-    }
+    shared.channel.send_start(start, data);
     let mut pump = Pump {
         limits,
         deadline,
@@ -164,7 +175,12 @@ pub(crate) fn drive(socket: &mut WorkerSocket, job: Job, migration: Option<Migra
         target_end: None,
         target_layers: None,
     };
-    let end = pump.serve(socket, migration.map(Migration::new));
+    let repeated = replay.map_or(Ok(None), |replay| pump.repeat(socket, &replay));
+    let end = match repeated {
+        Ok(Some(finished)) => Ok(finished),
+        Ok(None) => pump.serve(socket, migration.map(Migration::new)),
+        Err(lost) => Err(lost),
+    };
     for task in pump.tasks.drain(..) {
         task.abort();
     }
@@ -250,15 +266,25 @@ impl Pump {
 
     /// Acts on a frame; returns the end of the run when the frame reports it.
     fn handle(&mut self, frame: FromWorker) -> Result<Option<Finished>, Lost> {
-        if let FromWorker::Done { end, memory, cpu, dropped } = frame {
-            self.logs.dropped = self.logs.dropped.saturating_add(dropped);
-            return Ok(Some(Finished { end, memory, cpu: Duration::from_micros(cpu) }));
+        let read_only = match &frame {
+            FromWorker::Call { target, args, .. } => {
+                check_length(target, args)?;
+                std::str::from_utf8(args).is_ok_and(|args| self.host.call_is_read_only(target, args))
+            }
+            _ => false,
+        };
+        self.shared.channel.record_received(&frame, read_only);
+        match frame {
+            FromWorker::Done { end, memory, cpu, dropped } => Ok(Some(self.finished(end, memory, cpu, dropped))),
+            FromWorker::Call { id, target, args } => self.call(id, target, args, read_only).map(|()| None),
+            other => self.dispatch(other).map(|()| None),
         }
-        // Console lines are not in the transcript: a replay counts them and does not compare them.
-        if !matches!(frame, FromWorker::Log { .. }) {
-            self.shared.channel.record_received(&frame);
-        }
-        self.dispatch(frame).map(|()| None)
+    }
+
+    /// The end of the run as the worker reported it.
+    pub(crate) fn finished(&mut self, end: End, memory: u64, cpu: u64, dropped: u64) -> Finished {
+        self.logs.dropped = self.logs.dropped.saturating_add(dropped);
+        Finished { end, memory, cpu: Duration::from_micros(cpu) }
     }
 
     /// Checks whether it is time to migrate, and migrates.
@@ -353,6 +379,10 @@ impl Pump {
         &self.shared.channel
     }
 
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        lock(&self.shared.ledger)
+    }
+
     /// When the run ends in any case.
     pub(crate) fn hard_deadline(&self) -> Instant {
         self.deadline + DEADLINE_GRACE
@@ -373,14 +403,13 @@ impl Pump {
         let now = Instant::now();
         if self.timers.next().is_some_and(|due| due <= now) {
             for id in self.timers.due(now) {
-                self.shared.channel.send(&ToWorker::Fire { id, now: wall_clock() });
+                self.shared.channel.send(&ToWorker::Fire { id, now: wall_clock() }, None);
             }
         }
     }
 
     fn dispatch(&mut self, frame: FromWorker) -> Result<(), Lost> {
         match frame {
-            FromWorker::Call { id, target, args } => self.call(id, target, args),
             FromWorker::Timer { id, delay } => self.arm(id, delay),
             FromWorker::Cancel { id } => {
                 self.timers.disarm(id);
@@ -388,11 +417,13 @@ impl Pump {
             }
             FromWorker::Ask(question) => self.ask(&question),
             FromWorker::Log { stream, text } => self.log(stream, text),
-            FromWorker::Ready { .. } | FromWorker::Done { .. } => Err(Lost::Violation("a frame out of order")),
+            FromWorker::Ready { .. } | FromWorker::Call { .. } | FromWorker::Done { .. } => {
+                Err(Lost::Violation("a frame out of order"))
+            }
         }
     }
 
-    fn arm(&mut self, id: CallId, delay: f64) -> Result<(), Lost> {
+    pub(crate) fn arm(&mut self, id: CallId, delay: f64) -> Result<(), Lost> {
         if self.timers.len() + self.shared.channel.outbox().waiting(FrameKind::Fire) >= MAX_TIMERS {
             return Err(Lost::Violation("more timers than allowed"));
         }
@@ -400,7 +431,7 @@ impl Pump {
     }
 
     /// A program is suspended until it has its answer, so a well-behaved worker has at most one question open.
-    fn ask(&mut self, question: &Question) -> Result<(), Lost> {
+    pub(crate) fn ask(&mut self, question: &Question) -> Result<(), Lost> {
         if question.name_bytes() > MAX_NAME {
             return Err(Lost::Violation("a name too long"));
         }
@@ -408,15 +439,11 @@ impl Pump {
             return Err(Lost::Violation("a question before the answer to the previous one"));
         }
         let answer = self.host.answer(question);
-        self.shared.channel.send(&ToWorker::Answer(answer.map(String::into_bytes)));
+        self.shared.channel.send(&ToWorker::Answer(answer.map(String::into_bytes)), None);
         Ok(())
     }
 
-    fn call(&mut self, id: CallId, target: Target, args: Vec<u8>) -> Result<(), Lost> {
-        if target.name_bytes() > MAX_NAME || args.len() > MAX_ARGUMENTS {
-            return Err(Lost::Violation("a call too long"));
-        }
-        let args = String::from_utf8(args).map_err(|_| Lost::Violation("arguments that are not text"))?;
+    fn call(&mut self, id: CallId, target: Target, args: Vec<u8>, read_only: bool) -> Result<(), Lost> {
         {
             let mut ledger = lock(&self.shared.ledger);
             if ledger.is_open(id) {
@@ -427,17 +454,33 @@ impl Pump {
             if ledger.len() as u64 >= self.limits.calls || in_flight as u64 >= self.limits.calls_in_flight {
                 return Err(Lost::Violation("more calls than allowed"));
             }
-            ledger.begin(id, &target, args.len(), self.host.is_read_only(&target));
+            ledger.begin(id, &target, args.len(), read_only);
         }
+        self.make(id, target, args, read_only)
+    }
+
+    /// Makes a call that is in the ledger.
+    pub(crate) fn make(&mut self, id: CallId, target: Target, args: Vec<u8>, read_only: bool) -> Result<(), Lost> {
+        let args = String::from_utf8(args).map_err(|_| Lost::Violation("arguments that are not text"))?;
         if let Some(observer) = &self.observer {
             observer.call_began(&target);
         }
         if serde_json::from_str::<&serde_json::value::RawValue>(&args).is_err() {
             return Err(Lost::Violation("arguments that are not JSON"));
         }
-        let future = self.host.call(HostCall { target: target.clone(), args });
+        let call = HostCall { target: target.clone(), args };
+        let future = match self.shared.channel.recorder().filter(|_| !read_only) {
+            Some(recorder) => hold_back(recorder, self.host.clone(), id, call),
+            None => self.host.call(call),
+        };
         self.answer(id, target, future);
         Ok(())
+    }
+
+    /// Answers a call with what is recorded.
+    pub(crate) fn answer_from_record(&self, id: CallId, state: CallState, body: Result<Vec<u8>, Vec<u8>>) {
+        self.ledger().repeat_end(id, Duration::ZERO, state, &body);
+        self.shared.channel.send(&ToWorker::Reply { id, now: wall_clock(), body }, Some(state));
     }
 
     /// Polls the call once; a future that is not ready is spawned on the runtime.
@@ -459,7 +502,7 @@ impl Pump {
         self.tasks.push(task.abort_handle());
     }
 
-    fn log(&mut self, stream: Stream, text: String) -> Result<(), Lost> {
+    pub(crate) fn log(&mut self, stream: Stream, text: String) -> Result<(), Lost> {
         let lines = self.lines_logged();
         self.log_bytes += text.len();
         if lines >= self.limits.log_lines || self.log_bytes > MAX_LOG_BYTES {
@@ -474,6 +517,13 @@ impl Pump {
         }
         Ok(())
     }
+}
+
+fn check_length(target: &Target, args: &[u8]) -> Result<(), Lost> {
+    if target.name_bytes() > MAX_NAME || args.len() > MAX_ARGUMENTS {
+        return Err(Lost::Violation("a call too long"));
+    }
+    Ok(())
 }
 
 /// Milliseconds since 1970.

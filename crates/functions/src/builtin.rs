@@ -1,13 +1,24 @@
-//! The built-in functions: `httpCall`, `api.fetch`, `api.getWeather`. A run has them unless its `functions` list omits them.
+//! The built-in functions: `httpCall`, `api.fetch`, `api.getWeather`. A run has them where egress is permitted, unless its
+//! `functions` list omits them.
 
-use super::http::{Fetcher, HttpRequest};
+use super::http::{Fetcher, HttpRequest, HttpResponse, is_safe};
 use super::weather::{self, WeatherSettings};
-use super::{CallContext, FunctionError, HostFunction, Registry, SignatureError};
+use super::{CallContext, FailedEffect, FunctionError, HostFunction, Registry, SignatureError};
 use serde_json::{Value, json};
+use std::sync::atomic::AtomicBool;
 
-/// The built-in functions, with one guarded client.
-pub fn registry(fetcher: &Fetcher, weather: &WeatherSettings) -> Result<Registry, SignatureError> {
-    Ok([http_call(fetcher.clone())?, fetch(fetcher.clone())?, weather::get_weather(weather)?].into_iter().collect())
+/// The built-in functions, with one guarded client: without a fetcher no request of a program's own choice is sent, and
+/// without settings there is no weather.
+pub fn registry(fetcher: Option<&Fetcher>, weather: Option<&WeatherSettings>) -> Result<Registry, SignatureError> {
+    let mut functions = Registry::new();
+    if let Some(fetcher) = fetcher {
+        functions.insert(http_call(fetcher.clone())?);
+        functions.insert(fetch(fetcher.clone())?);
+    }
+    if let Some(weather) = weather {
+        functions.insert(weather::get_weather(weather)?);
+    }
+    Ok(functions)
 }
 
 /// `httpCall({url, method?, headers?, body?})`.
@@ -26,6 +37,7 @@ fn http_call(fetcher: Fetcher) -> Result<HostFunction, SignatureError> {
         )
         .required("request", request, "What to send. A body that is not a string is sent as JSON.")
         .returns(response_schema())
+        .reads_only(|args| is_safe_request(args.first()))
         .handle(move |context, mut args| {
             let fetcher = fetcher.clone();
             async move {
@@ -46,6 +58,7 @@ fn fetch(fetcher: Fetcher) -> Result<HostFunction, SignatureError> {
         .required("url", url_schema(), "An absolute http or https URL.")
         .optional("init", init_schema(), "How to send it; GET without a body by default.")
         .returns(response_schema())
+        .reads_only(|args| is_safe_request(args.get(1)))
         .handle(move |context, args| {
             let fetcher = fetcher.clone();
             async move { send(&fetcher, &context, args.first().unwrap_or(&Value::Null), args.get(1)).await }
@@ -59,7 +72,21 @@ async fn send(
     init: Option<&Value>,
 ) -> Result<Value, FunctionError> {
     let request = HttpRequest::new(url.as_str().unwrap_or_default(), init, fetcher.limits().request_body)?;
-    Ok(fetcher.fetch(context, request).await?.into_json())
+    let redirected = AtomicBool::new(false);
+    let response = fetcher.fetch_noting(context, request, &redirected).await;
+    response.map(HttpResponse::into_json).map_err(|error| match redirected.into_inner() {
+        true => FunctionError::from(error).with_effect(FailedEffect::Unknown),
+        false => error.into(),
+    })
+}
+
+/// Whether a request with these options changes nothing: GET, HEAD and OPTIONS, by the HTTP standard.
+fn is_safe_request(init: Option<&Value>) -> bool {
+    let method = init.and_then(|init| init.get("method"));
+    match method {
+        None | Some(Value::Null) => is_safe(None),
+        Some(method) => method.as_str().is_some_and(|method| is_safe(Some(method))),
+    }
 }
 
 fn url_schema() -> Value {
@@ -104,7 +131,7 @@ mod tests {
 
     fn built_in() -> Registry {
         let fetcher = Fetcher::new(Guard::new(AllowList::none()), HttpLimits::default());
-        registry(&fetcher, &WeatherSettings::default()).expect("sound signatures")
+        registry(Some(&fetcher), Some(&WeatherSettings::default())).expect("sound signatures")
     }
 
     #[test]
@@ -115,7 +142,29 @@ mod tests {
     async fn check(name: &str, args: Value, expected: &str) {
         let Value::Array(args) = args else { panic!("arguments are a list") };
         let found = built_in().call(name, CallContext::default(), args).await.expect_err("a refusal");
+        assert_eq!(found.effect, FailedEffect::NotSent);
         assert_eq!(format!("{} {}", found.code.as_str(), found.message), expected);
+    }
+
+    #[test]
+    fn a_get_reads_and_a_post_does_not() {
+        let check = |name: &str, args: Value, expected: bool| {
+            let function = built_in().get(name).cloned().expect("built in");
+            assert_eq!(function.reads_only(&args.to_string()), expected, "{name} {args}");
+        };
+        check("httpCall", json!([{"url": "http://a.test"}]), true);
+        check("httpCall", json!([{"url": "http://a.test", "method": "head"}]), true);
+        check("httpCall", json!([{"url": "http://a.test", "method": "POST"}]), false);
+        check("httpCall", json!([{"url": "http://a.test", "method": 1}]), false);
+        check("api.fetch", json!(["http://a.test"]), true);
+        check("api.fetch", json!(["http://a.test", {"method": "OPTIONS"}]), true);
+        check("api.fetch", json!(["http://a.test", {"method": "DELETE"}]), false);
+        check("api.getWeather", json!([]), true);
+    }
+
+    #[test]
+    fn without_egress_there_is_nothing() {
+        assert!(registry(None, None).expect("sound signatures").is_empty());
     }
 
     #[tokio::test]

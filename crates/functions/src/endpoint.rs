@@ -12,7 +12,7 @@
 //! The result is the JSON value of a 2xx response, its text if it is not JSON, `null` if it is empty.
 
 use super::http::{TrustedClient, read_body, retry_after};
-use super::{ErrorCode, FunctionError, HostFunction, Param, Presence, SignatureError};
+use super::{ErrorCode, FailedEffect, FunctionError, HostFunction, Param, Presence, SignatureError};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
@@ -95,6 +95,10 @@ impl HttpEndpoint {
         let client = TrustedClient::default();
         let builder = HostFunction::builder(&self.name).describe(&self.description).returns(self.result.clone());
         let builder = self.params.iter().cloned().fold(builder, |builder, param| builder.param(param));
+        let builder = match self.method {
+            EndpointMethod::Get => builder.reads_only(|_| true),
+            EndpointMethod::Delete | EndpointMethod::Post | EndpointMethod::Put | EndpointMethod::Patch => builder,
+        };
         let endpoint = Arc::new(self);
         builder.handle(move |_, args| {
             let (endpoint, client) = (Arc::clone(&endpoint), client.clone());
@@ -145,17 +149,20 @@ impl HttpEndpoint {
         };
         let excerpt = String::from_utf8_lossy(body.get(..MAX_EXCERPT_BYTES).unwrap_or(&body)).into_owned();
         Err(FunctionError::new(code, format!("{}: the endpoint answered {status}", self.name))
+            .with_effect(FailedEffect::Failed)
             .with_data(json!({ "status": status.as_u16(), "body": excerpt }))
             .with_retry_after(wait))
     }
 
     /// Does not use the text of the error, which contains the URL.
     fn unreachable(&self, error: &reqwest::Error) -> FunctionError {
+        let effect = if error.is_connect() { FailedEffect::NotSent } else { FailedEffect::Unknown };
         if error.is_timeout() {
             let message = format!("{}: no answer within {} ms", self.name, self.timeout.as_millis());
-            return FunctionError::new(ErrorCode::Timeout, message);
+            return FunctionError::new(ErrorCode::Timeout, message).with_effect(effect);
         }
-        FunctionError::new(ErrorCode::Unavailable, format!("{}: the endpoint cannot be reached", self.name))
+        let message = format!("{}: the endpoint cannot be reached", self.name);
+        FunctionError::new(ErrorCode::Unavailable, message).with_effect(effect)
     }
 }
 

@@ -4,6 +4,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// The longest code that an implementer may name, in bytes.
+const MAX_CODE_BYTES: usize = 64;
+
 /// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -27,6 +30,15 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
+    /// What a failure of this kind usually means for the effect. No wildcard arm: a new code must choose.
+    fn usual_effect(self) -> FailedEffect {
+        match self {
+            Self::UnknownFunction | Self::InvalidArguments | Self::Refused => FailedEffect::NotSent,
+            Self::TooLarge | Self::Timeout | Self::Aborted | Self::Unavailable => FailedEffect::Unknown,
+            Self::Failed => FailedEffect::Failed,
+        }
+    }
+
     /// The code as callers see it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -42,12 +54,27 @@ impl ErrorCode {
     }
 }
 
+/// What is known about the effect of a failed call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FailedEffect {
+    /// Nothing was sent, so there is none.
+    NotSent,
+    /// The other side answered with a failure.
+    Failed,
+    /// It was sent, and no whole answer came.
+    Unknown,
+}
+
 /// A failed call of a host function.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct FunctionError {
     /// The kind of failure.
     pub code: ErrorCode,
+    /// What is known about its effect.
+    pub effect: FailedEffect,
+    /// A kind of failure that the implementer of the function named; callers see it instead of `code`.
+    pub custom_code: Option<String>,
     /// One sentence for the author of the program.
     pub message: String,
     /// Additional data.
@@ -57,14 +84,37 @@ pub struct FunctionError {
 }
 
 impl FunctionError {
-    /// An error with a code and a message.
+    /// An error with a code and a message, and the effect that is usual for the code.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None, retry_after: None }
+        let effect = code.usual_effect();
+        Self { code, effect, custom_code: None, message: message.into(), data: None, retry_after: None }
     }
 
     /// An error with the code [`ErrorCode::Failed`].
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::Failed, message)
+    }
+
+    /// Sets what is known about the effect.
+    #[must_use]
+    pub fn with_effect(mut self, effect: FailedEffect) -> Self {
+        self.effect = effect;
+        self
+    }
+
+    /// Sets the code that callers see; ignored unless it is a short name of ASCII letters, digits, `_`, `-` and `.`.
+    #[must_use]
+    pub fn with_custom_code(mut self, code: &str) -> Self {
+        let is_name = code.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+        if is_name && (1..=MAX_CODE_BYTES).contains(&code.len()) {
+            self.custom_code = Some(code.to_owned());
+        }
+        self
+    }
+
+    /// The code as callers see it.
+    pub fn code_text(&self) -> &str {
+        self.custom_code.as_deref().unwrap_or(self.code.as_str())
     }
 
     /// Adds data for the caller.
@@ -83,7 +133,7 @@ impl FunctionError {
 
     /// The error in JSON: `{code, message, data?, retryAfterMs?}`.
     pub fn to_json(&self) -> Value {
-        let mut error = json!({ "code": self.code, "message": self.message });
+        let mut error = json!({ "code": self.code_text(), "message": self.message });
         if let Some(data) = &self.data {
             error["data"] = data.clone();
         }
@@ -111,6 +161,15 @@ mod tests {
             ErrorCode::Failed,
         ] {
             assert_eq!(json!(code), json!(code.as_str()));
+        }
+    }
+
+    #[test]
+    fn a_custom_code_is_a_short_name() {
+        let code = |custom: &str| FunctionError::failed("no").with_custom_code(custom).code_text().to_owned();
+        assert_eq!([code("E_NO.SUCH-1"), code("EBUSY")], ["E_NO.SUCH-1", "EBUSY"]);
+        for bad in ["", "two words", "\u{1b}[2J", &"x".repeat(65)] {
+            assert_eq!(code(bad), "FAILED", "{bad:?}");
         }
     }
 

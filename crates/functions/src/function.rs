@@ -3,7 +3,7 @@
 //! Arguments are positional and validated here, so that a handler may rely on them. Results are not validated against
 //! their schema: the function is trusted, its caller is not.
 
-use super::{CallContext, ErrorCode, FunctionBuilder, FunctionError, FunctionName};
+use super::{CallContext, ErrorCode, FailedEffect, FunctionBuilder, FunctionError, FunctionName};
 use jsonschema::Validator;
 use serde_json::Value;
 use std::fmt;
@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// The future of a handler's result.
 pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Value, FunctionError>> + Send>>;
+/// Whether a call with these arguments changes nothing; `None` if no call is known to.
+pub(super) type ReadsOnly = Option<Arc<dyn Fn(&[Value]) -> bool + Send + Sync>>;
 pub(super) type Handler = Arc<dyn Fn(CallContext, Vec<Value>) -> Answer + Send + Sync>;
 
 /// Maximum length of a schema error, in characters: it quotes the argument, which may be large.
@@ -53,6 +55,7 @@ pub(super) struct Inner {
     /// One for each parameter.
     pub(super) validators: Vec<Validator>,
     pub(super) result: Value,
+    pub(super) reads_only: ReadsOnly,
     pub(super) handler: Handler,
 }
 
@@ -82,9 +85,19 @@ impl HostFunction {
         &self.0.result
     }
 
+    /// Whether a call with these arguments (the JSON text of a list) is known to change nothing.
+    pub fn reads_only(&self, args: &str) -> bool {
+        let Some(reads_only) = &self.0.reads_only else { return false };
+        serde_json::from_str::<Vec<Value>>(args).is_ok_and(|args| reads_only(&args))
+    }
+
     /// Validates the arguments and runs the handler until it returns, the run is cancelled or the deadline passes.
     pub async fn call(&self, context: CallContext, args: Vec<Value>) -> Result<Value, FunctionError> {
         self.check(&args)?;
+        if context.cancel.is_cancelled() {
+            let ended = self.ended(ErrorCode::Aborted, "was cancelled with its run");
+            return Err(ended.with_effect(FailedEffect::NotSent));
+        }
         let cancel = context.cancel.clone();
         let deadline = context.deadline;
         let over = async move {

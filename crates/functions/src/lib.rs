@@ -29,7 +29,7 @@ mod signature;
 pub mod weather;
 
 pub use context::{CallContext, Coordinates, Hints, Warnings};
-pub use error::{ErrorCode, FunctionError};
+pub use error::{ErrorCode, FailedEffect, FunctionError};
 pub use function::{HostFunction, Param, Presence};
 pub use name::{BadName, FunctionName};
 pub use registry::{Registry, UnknownFunction};

@@ -1,6 +1,6 @@
 //! Builds the signature of a host function and checks it.
 
-use super::function::{Handler, Inner, shortened};
+use super::function::{Handler, Inner, ReadsOnly, shortened};
 use super::name::is_identifier;
 use super::{BadName, CallContext, FunctionError, FunctionName, HostFunction, Param, Presence};
 use jsonschema::{PatternOptions, Validator};
@@ -51,12 +51,13 @@ pub enum SignatureError {
 }
 
 /// Builds a function; [`FunctionBuilder::handle`] completes it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct FunctionBuilder {
     name: String,
     description: String,
     params: Vec<Param>,
     result: Value,
+    reads_only: ReadsOnly,
     origin: Origin,
 }
 
@@ -70,7 +71,7 @@ enum Origin {
 impl FunctionBuilder {
     pub(super) fn new(name: String) -> Self {
         let (description, params) = (String::new(), Vec::new());
-        Self { name, description, params, result: Value::Bool(true), origin: Origin::Own }
+        Self { name, description, params, result: Value::Bool(true), reads_only: None, origin: Origin::Own }
     }
 
     /// Marks the signature as one of a remote caller. Its schemas must not use references, with which a small schema can
@@ -124,6 +125,14 @@ impl FunctionBuilder {
         self
     }
 
+    /// Declares that calls for which this holds change nothing, so that a run which made them may be run again. It sees
+    /// arguments that were not validated.
+    #[must_use]
+    pub fn reads_only(mut self, reads_only: impl Fn(&[Value]) -> bool + Send + Sync + 'static) -> Self {
+        self.reads_only = Some(Arc::new(reads_only));
+        self
+    }
+
     /// Checks the signature and sets the handler.
     pub fn handle<F, A>(self, handler: F) -> Result<HostFunction, SignatureError>
     where
@@ -139,8 +148,8 @@ impl FunctionBuilder {
         }
         let validators = self.params.iter().map(|param| validator(&name, param)).collect::<Result<_, _>>()?;
         let handler: Handler = Arc::new(move |context, args| Box::pin(handler(context, args)));
-        let Self { description, params, result, .. } = self;
-        Ok(HostFunction(Arc::new(Inner { name, description, params, validators, result, handler })))
+        let Self { description, params, result, reads_only, .. } = self;
+        Ok(HostFunction(Arc::new(Inner { name, description, params, validators, result, reads_only, handler })))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs programs over the user's tools.
 //!
 //! # Layout
-//! - [`gateway`]: the running whole: configuration, backends, catalog, cache
+//! - [`runtime`]: the running whole: configuration, backends, catalog, cache
 //! - [`agent`]: what an agent sees: tools, resources, prompts
 //! - [`run`]: the one way from a request to a report, on the cheapest path that can answer
 //! - [`bridge`]: the one way from a program to a tool
@@ -12,5 +12,5 @@
 pub mod agent;
 pub mod backends;
 pub mod bridge;
-pub mod gateway;
 pub mod run;
+pub mod runtime;

@@ -7,6 +7,7 @@
 //! # Layout
 //! - [`scan`]: strict scanner over bytes, used by the guest and by `check`
 //! - `check`: validates a text of any depth
+//! - `stream`: finds one member in text that arrives in pieces
 //! - this file: [`Value`] and [`Entries`], the walk over validated text
 //! - [`unescape`], `strings`: decode strings, to bytes for the guest and to Rust strings
 //! - `pretty`: indents or minifies text
@@ -22,6 +23,7 @@ mod pretty;
 #[cfg(test)]
 mod samples;
 pub mod scan;
+mod stream;
 mod stringify;
 mod strings;
 pub mod unescape;
@@ -29,7 +31,8 @@ pub mod write;
 
 pub use check::{Facts, check};
 pub use pretty::{LineWindow, Measure, Window, minified, minified_head, pretty, pretty_levels};
-pub use stringify::stringify;
+pub use stream::MemberScan;
+pub use stringify::{stringify, stringify_exact};
 pub use strings::{escape_boundary, replace_lone_surrogates, unquote};
 
 use memchr::memchr2;

@@ -4,6 +4,39 @@
 
 use std::io::Write as _;
 
+/// Where text goes, byte by byte: a vector, or memory that somebody else counts.
+pub trait ByteSink {
+    /// Appends one byte.
+    fn push(&mut self, byte: u8);
+    /// Appends several bytes.
+    fn extend_from_slice(&mut self, bytes: &[u8]);
+    /// How many bytes there are.
+    fn written(&self) -> usize;
+    /// Takes back everything after the first `length` bytes.
+    fn cut_to(&mut self, length: usize);
+}
+
+impl ByteSink for Vec<u8> {
+    #[inline]
+    fn push(&mut self, byte: u8) {
+        self.push(byte);
+    }
+
+    #[inline]
+    fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+
+    #[inline]
+    fn written(&self) -> usize {
+        self.len()
+    }
+
+    fn cut_to(&mut self, length: usize) {
+        self.truncate(length);
+    }
+}
+
 /// The escape of each byte of a string: 0 for none, `u` for `\u00xx`, `s` for a possible lone surrogate, otherwise the
 /// letter after the backslash.
 const ESCAPES: [u8; 256] = {
@@ -26,7 +59,7 @@ const ESCAPES: [u8; 256] = {
 
 /// Appends a quoted string. The input is WTF-8: UTF-8 in which lone surrogates may be encoded as three bytes.
 #[inline]
-pub fn quote(out: &mut Vec<u8>, text: &[u8]) {
+pub fn quote(out: &mut impl ByteSink, text: &[u8]) {
     out.push(b'"');
     let mut plain = 0;
     let mut at = 0;
@@ -54,7 +87,7 @@ pub fn quote(out: &mut Vec<u8>, text: &[u8]) {
 
 /// Appends a quoted string if it has at most `room` bytes; otherwise appends nothing and returns false.
 #[inline]
-pub fn quote_within(out: &mut Vec<u8>, text: &[u8], room: usize) -> bool {
+pub fn quote_within(out: &mut impl ByteSink, text: &[u8], room: usize) -> bool {
     // Only a text near the bound is measured: escapes make a text at most six times as long.
     let fits = text.len() < room && (text.len() < room / 8 || quoted_length(text) <= room);
     if fits {
@@ -76,7 +109,7 @@ fn quoted_length(text: &[u8]) -> usize {
 }
 
 /// Handles the character that starts with 0xED at `at`; returns its length. U+D000 to U+D7FF need no escape.
-fn escape_surrogate(out: &mut Vec<u8>, text: &[u8], plain: &mut usize, at: usize) -> usize {
+fn escape_surrogate(out: &mut impl ByteSink, text: &[u8], plain: &mut usize, at: usize) -> usize {
     let (Some(&second), Some(&third)) = (text.get(at + 1), text.get(at + 2)) else { return 1 };
     if second < 0xa0 {
         return 3;
@@ -87,7 +120,7 @@ fn escape_surrogate(out: &mut Vec<u8>, text: &[u8], plain: &mut usize, at: usize
     3
 }
 
-fn hex_escape(out: &mut Vec<u8>, unit: u16) {
+fn hex_escape(out: &mut impl ByteSink, unit: u16) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.extend_from_slice(b"\\u");
     for shift in [12, 8, 4, 0] {
@@ -97,7 +130,7 @@ fn hex_escape(out: &mut Vec<u8>, unit: u16) {
 
 /// Appends an integer.
 #[inline]
-pub fn integer(out: &mut Vec<u8>, value: i64) {
+pub fn integer(out: &mut impl ByteSink, value: i64) {
     let mut digits = [0_u8; 20];
     let mut at = digits.len();
     let mut rest = value.unsigned_abs();
@@ -118,7 +151,7 @@ pub fn integer(out: &mut Vec<u8>, value: i64) {
 /// Appends a number as JavaScript prints it: the shortest digits that parse to the same number. NaN and infinities are
 /// null.
 #[inline]
-pub fn number(out: &mut Vec<u8>, value: f64) {
+pub fn number(out: &mut impl ByteSink, value: f64) {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if !value.is_finite() {
         return out.extend_from_slice(b"null");
@@ -133,7 +166,7 @@ pub fn number(out: &mut Vec<u8>, value: f64) {
 }
 
 /// Converts Rust's `-d.ddde-x` to JavaScript's decimal or exponential form.
-fn scientific(out: &mut Vec<u8>, text: &[u8]) {
+fn scientific(out: &mut impl ByteSink, text: &[u8]) {
     let mut digits = [0_u8; 24];
     let mut count = 0;
     let mut exponent = 0_i32;
@@ -155,18 +188,18 @@ fn scientific(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// Appends `digits` with the decimal point after `point` of them (ECMA-262, Number::toString).
-fn place_point(out: &mut Vec<u8>, digits: &[u8], point: i32) {
+fn place_point(out: &mut impl ByteSink, digits: &[u8], point: i32) {
     let count = digits.len() as i32;
     if (count..=21).contains(&point) {
         out.extend_from_slice(digits);
-        out.extend(std::iter::repeat_n(b'0', (point - count) as usize));
+        (count..point).for_each(|_| out.push(b'0'));
     } else if (1..=21).contains(&point) {
         out.extend_from_slice(&digits[..point as usize]);
         out.push(b'.');
         out.extend_from_slice(&digits[point as usize..]);
     } else if (-5..=0).contains(&point) {
         out.extend_from_slice(b"0.");
-        out.extend(std::iter::repeat_n(b'0', -point as usize));
+        (point..0).for_each(|_| out.push(b'0'));
         out.extend_from_slice(digits);
     } else {
         out.extend_from_slice(&digits[..1]);

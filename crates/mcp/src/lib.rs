@@ -5,6 +5,7 @@
 //!
 //! # Layout
 //! - [`protocol`]: revisions, `_meta` keys, header names, error codes
+//! - `json_text`: JSON that stays text, and the bounded way to a tree; `buffer`: bounded and counted bytes of a peer
 //! - `rpc`: JSON-RPC messages of the client side, and the requests that wait for a reply
 //! - [`result`]: from the envelope of a tool result to its value
 //! - `interaction`: progress, and input that a server requests from a client
@@ -16,13 +17,17 @@
 
 #![forbid(unsafe_code)]
 
+mod buffer;
 pub mod client;
 mod framing;
 mod headers;
 mod interaction;
+mod json_text;
 pub mod protocol;
 pub mod result;
 mod rpc;
 pub mod server;
 
+pub use buffer::process_budget;
 pub use interaction::{InteractiveClient, Progress};
+pub use json_text::{JsonText, NotJson, TreeError};

@@ -1,10 +1,19 @@
-//! From the envelope of a tool result to the value for programs.
+//! From the envelope of a tool result to the value for programs, as text.
 //!
 //! Structured content is the value. Without it, a single text that is a JSON object or array is parsed; any other text stays
 //! text, because a postcode must not become a number. Content that is not text stays a content block, so that a program can
 //! return it to the client. Pure: no schema validation, and the tool's name has no influence.
 
-use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use std::ops::Range;
+
+use serde_json::Value;
+use toolgate_json::{self as json, Shape};
+
+use crate::json_text::{self, JsonText};
+
+/// The longest message of a fault, in characters; the rest is cut off.
+const MAX_FAULT_CHARS: usize = 64 << 10;
 
 /// Whether structured content is the value or contains it under `result`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,12 +35,12 @@ impl Wrapping {
 /// A failure that the tool itself reported.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolFault {
-    /// Its text.
+    /// The beginning of its text.
     pub message: String,
-    /// Structured details, if any.
+    /// Structured details, if they are small.
     pub data: Option<Value>,
-    /// The result object as the backend sent it.
-    pub raw: Value,
+    /// The `_meta` of the result, if it is small.
+    pub meta: Option<Value>,
 }
 
 /// Whether a result requests input from the client instead of completing the request.
@@ -46,94 +55,197 @@ pub fn fault(result: &Value) -> Option<ToolFault> {
     if result.get("isError") != Some(&Value::Bool(true)) {
         return None;
     }
-    let texts: Vec<&str> = blocks(result).iter().filter_map(text_of).collect();
-    let text = texts.join("\n");
-    let message = if text.trim().is_empty() { "the tool reported an error without a message".to_owned() } else { text };
-    let structured = result.get("structuredContent").filter(|value| !value.is_null()).cloned();
-    let data = structured.or_else(|| if let [only] = texts[..] { parsed(only) } else { None });
-    Some(ToolFault { message, data, raw: result.clone() })
+    ToolResult::new(JsonText::of(result)).fault()
 }
 
-/// The value of a result that is not marked `isError`.
-pub fn value(mut result: Value, wrapping: Wrapping) -> Value {
-    let wrapping = if marked_wrapped(&result) { Wrapping::FastMcp } else { wrapping };
-    let Some(object) = result.as_object_mut() else { return result };
-    match object.shift_remove("structuredContent") {
-        None | Some(Value::Null) => {}
-        Some(structured) => return unwrapped(structured, wrapping),
-    }
-    match object.shift_remove("content") {
-        Some(Value::Array(content)) => content_value(content),
-        // Not a tool result: pass on what was sent instead of dropping it.
-        _ => bare(result),
-    }
+/// The value of a result that is a tree already.
+pub fn value(result: Value, wrapping: Wrapping) -> Value {
+    let text = ToolResult::new(JsonText::of(&result)).into_value(wrapping);
+    // The value is part of a tree, so it becomes one; a text in it that is nested too deeply for that stays text.
+    serde_json::from_str(text.as_str()).unwrap_or_else(|_| Value::String(text.into_parts().0))
 }
 
-fn content_value(mut content: Vec<Value>) -> Value {
-    if content.iter().any(|block| text_of(block).is_none()) {
-        return json!({ "content": content });
+/// The result of a tool call, as the server wrote it.
+#[derive(Debug, PartialEq)]
+pub struct ToolResult(JsonText);
+
+impl ToolResult {
+    /// A result from its text.
+    pub fn new(text: JsonText) -> Self {
+        Self(text)
     }
-    match &mut content[..] {
-        [] => Value::Null,
-        [only] => {
-            let text = taken_text(only);
-            parsed(&text).unwrap_or(Value::String(text))
+
+    /// Its text.
+    pub fn into_text(self) -> JsonText {
+        self.0
+    }
+
+    /// What it says it is, such as `input_required`; none from legacy servers.
+    pub fn result_type(&self) -> Option<Cow<'_, str>> {
+        let kind = self.0.value().member("resultType").filter(|kind| kind.shape() == Shape::String)?;
+        Some(json::unquote(kind.text()))
+    }
+
+    /// Whether it requests input from the client instead of completing the request.
+    pub fn requests_input(&self) -> bool {
+        let has = |key: &str, shape: Shape| self.0.value().member(key).is_some_and(|found| found.shape() == shape);
+        let is_request = self.result_type().as_deref() == Some("input_required");
+        is_request && (has("inputRequests", Shape::Object) || has("requestState", Shape::String))
+    }
+
+    /// The input that it requests, as sent; nothing if that is not small.
+    pub fn input_requests(&self) -> Value {
+        let requests = self.0.value().member("inputRequests");
+        requests.and_then(|requests| json_text::small_tree(requests.text())).unwrap_or_default()
+    }
+
+    /// The fault, if it is marked `isError`.
+    pub fn fault(&self) -> Option<ToolFault> {
+        let result = self.0.value();
+        if result.member("isError").map(json::Value::text) != Some("true") {
+            return None;
         }
-        several => Value::String(several.iter_mut().map(taken_text).collect::<Vec<_>>().join("\n")),
+        let texts: Vec<json::Value<'_>> = blocks(result).filter_map(text_of).collect();
+        let mut message = String::new();
+        let mut room = MAX_FAULT_CHARS;
+        for text in texts.iter().take(MAX_FAULT_CHARS) {
+            if !message.is_empty() {
+                message.push('\n');
+            }
+            let taken: String = json::unquote(text.text()).chars().take(room).collect();
+            room -= taken.chars().count();
+            message.push_str(&taken);
+        }
+        if message.trim().is_empty() {
+            message = "the tool reported an error without a message".to_owned();
+        }
+        let structured = result.member("structuredContent").filter(|value| value.text() != "null");
+        let data = match (structured, &texts[..]) {
+            (Some(structured), _) => json_text::small_tree(structured.text()),
+            (None, [only]) => spelled(&json::unquote(only.text())).and_then(json_text::small_tree),
+            (None, _) => None,
+        };
+        let meta = result.member("_meta").and_then(|meta| json_text::small_tree(meta.text()));
+        Some(ToolFault { message, data, meta })
+    }
+
+    /// The text of the value for programs. Cut out of the result in place, so that it is held once; a text that spells
+    /// JSON is held twice while it is decoded.
+    pub fn into_value(self, wrapping: Wrapping) -> JsonText {
+        let part = self.value_part(wrapping);
+        let text = self.0;
+        match part {
+            ValuePart::At(range) => text.cut(range),
+            ValuePart::Spelled(range) => text.cut(range).replaced(|literal| {
+                let mut decoded = json::unquote(&literal).into_owned();
+                decoded.truncate(decoded.trim_end().len());
+                decoded.drain(..decoded.len() - decoded.trim_start().len());
+                decoded.shrink_to_fit();
+                decoded
+            }),
+            ValuePart::Blocks(range) => text.cut(range).replaced(|blocks| format!("{{\"content\":{blocks}}}")),
+            ValuePart::Built(built) => text.replaced(|_| built),
+        }
+    }
+
+    fn value_part(&self, wrapping: Wrapping) -> ValuePart {
+        let whole = self.0.value();
+        let at = |part: json::Value<'_>| json_text::range_in(self.0.as_str(), part.text());
+        if whole.shape() != Shape::Object {
+            return ValuePart::At(at(whole));
+        }
+        let is_wrapped = wrapping == Wrapping::FastMcp || marked_wrapped(whole);
+        if let Some(structured) = whole.member("structuredContent").filter(|value| value.text() != "null") {
+            return ValuePart::At(at(if is_wrapped { unwrapped(structured) } else { structured }));
+        }
+        let Some(content) = whole.member("content").filter(|content| content.shape() == Shape::Array) else {
+            // Not a tool result: pass on what was sent instead of dropping it.
+            return ValuePart::Built(bare(whole));
+        };
+        let Some(texts) = blocks(whole).map(text_of).collect::<Option<Vec<_>>>() else {
+            return ValuePart::Blocks(at(content));
+        };
+        match texts[..] {
+            [] => ValuePart::Built("null".to_owned()),
+            [only] if spelled(&json::unquote(only.text())).is_some() => ValuePart::Spelled(at(only)),
+            [only] => ValuePart::At(at(only)),
+            ref several => ValuePart::Built(joined(several)),
+        }
     }
 }
 
-fn blocks(result: &Value) -> &[Value] {
-    result.get("content").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+/// Where the value of a result is.
+enum ValuePart {
+    /// A part of its text.
+    At(Range<usize>),
+    /// A string whose content is the value.
+    Spelled(Range<usize>),
+    /// Content blocks, which are the value together.
+    Blocks(Range<usize>),
+    /// It is put together.
+    Built(String),
 }
 
-fn text_of(block: &Value) -> Option<&str> {
-    let is_text = block.get("type").and_then(Value::as_str) == Some("text");
-    block.get("text").and_then(Value::as_str).filter(|_| is_text)
+fn blocks(result: json::Value<'_>) -> impl Iterator<Item = json::Value<'_>> {
+    let content = result.member("content").filter(|content| content.shape() == Shape::Array);
+    content.into_iter().flat_map(|content| content.entries().map(|entry| entry.value))
 }
 
-fn taken_text(block: &mut Value) -> String {
-    match block.get_mut("text").map(Value::take) {
-        Some(Value::String(text)) => text,
-        _ => String::new(),
-    }
+/// The string literal of a text block.
+fn text_of(block: json::Value<'_>) -> Option<json::Value<'_>> {
+    let is_text = block.member("type").is_some_and(|kind| kind.shape() == Shape::String && is(kind, "text"));
+    block.member("text").filter(|text| is_text && text.shape() == Shape::String)
 }
 
-/// Parses only objects and arrays: a single number or word is more often an identifier than data.
-fn parsed(text: &str) -> Option<Value> {
+fn is(literal: json::Value<'_>, text: &str) -> bool {
+    json::unquote(literal.text()) == text
+}
+
+/// The object or array that a text spells: a single number or word is more often an identifier than data.
+fn spelled(text: &str) -> Option<&str> {
     let text = text.trim();
-    if !text.starts_with(['{', '[']) {
-        return None;
-    }
-    serde_json::from_str(text).ok()
+    let facts = text.starts_with(['{', '[']).then(|| json::check(text))??;
+    (!facts.lone_surrogates).then_some(text)
 }
 
-fn marked_wrapped(result: &Value) -> bool {
-    result.pointer("/_meta/fastmcp/wrap_result") == Some(&Value::Bool(true))
+/// One string literal of several, with line ends between them.
+fn joined(literals: &[json::Value<'_>]) -> String {
+    let inner = |literal: &json::Value<'_>| {
+        let text = literal.text();
+        text.get(1..text.len().saturating_sub(1)).unwrap_or_default().to_owned()
+    };
+    format!("\"{}\"", literals.iter().map(inner).collect::<Vec<_>>().join("\\n"))
 }
 
-fn unwrapped(structured: Value, wrapping: Wrapping) -> Value {
-    match (wrapping, structured) {
-        (Wrapping::FastMcp, Value::Object(mut object)) if object.len() == 1 => {
-            object.shift_remove("result").unwrap_or(Value::Object(object))
-        }
-        (_, structured) => structured,
+fn marked_wrapped(result: json::Value<'_>) -> bool {
+    let mark = ["_meta", "fastmcp", "wrap_result"].iter().try_fold(result, |value, key| value.member(key));
+    mark.map(json::Value::text) == Some("true")
+}
+
+fn unwrapped(structured: json::Value<'_>) -> json::Value<'_> {
+    if structured.shape() != Shape::Object || structured.entries().nth(1).is_some() {
+        return structured;
     }
+    structured.member("result").unwrap_or(structured)
 }
 
 /// The object without the keys of the envelope; null if nothing is left.
-fn bare(mut result: Value) -> Value {
-    if let Some(object) = result.as_object_mut() {
-        for key in ["_meta", "isError", "resultType"] {
-            object.shift_remove(key);
-        }
-    }
-    if result.as_object().is_some_and(Map::is_empty) { Value::Null } else { result }
+fn bare(result: json::Value<'_>) -> String {
+    let is_envelope = |key: &str| {
+        matches!(&*json::unquote(key), "_meta" | "isError" | "resultType" | "content" | "structuredContent")
+    };
+    let members = result.entries().filter_map(|entry| {
+        let key = entry.key.filter(|key| !is_envelope(key))?;
+        Some(format!("{key}:{}", entry.value.text()))
+    });
+    let members: Vec<String> = members.collect();
+    if members.is_empty() { "null".to_owned() } else { format!("{{{}}}", members.join(",")) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn check(result: Value, expected: Value) {
         assert_eq!(value(result, Wrapping::Plain), expected);
@@ -217,6 +329,18 @@ mod tests {
     }
 
     #[test]
+    fn white_space_and_spelling_of_the_value_stay() {
+        let read = |text: &str| {
+            let permit = toolgate_wire::ByteBudget::unlimited().empty_permit();
+            ToolResult::new(JsonText::read(text.as_bytes().to_vec(), permit).unwrap())
+        };
+        let value = |text: &str| read(text).into_value(Wrapping::Plain).into_parts().0;
+        assert_eq!(value(r#"{"content":[], "structuredContent": { "a" : 1.0e2 } }"#), r#"{ "a" : 1.0e2 }"#);
+        assert_eq!(value(r#"{"content":[{"type":"text","text":"[1,\u0020\"\\n\"]"}]}"#), r#"[1, "\n"]"#);
+        assert_eq!(value(r#"{"content":[{"type":"text","text":"a\u0022b"}]}"#), r#""a\u0022b""#);
+    }
+
+    #[test]
     fn the_fastmcp_wrapper_is_removed_where_it_is_marked() {
         let result = json!({ "content": [], "structuredContent": { "result": [1] } });
         assert_eq!(value(result.clone(), Wrapping::FastMcp), json!([1]));
@@ -248,6 +372,17 @@ mod tests {
     }
 
     #[test]
+    fn a_fault_is_bounded() {
+        let result = json!({
+            "isError": true,
+            "content": [{ "type": "text", "text": "x".repeat(2_000_000) }, { "type": "text", "text": "y" }],
+            "structuredContent": vec![1; 1_000_000],
+        });
+        let found = fault(&result).unwrap();
+        assert_eq!((found.message.len(), found.data), (MAX_FAULT_CHARS + 1, None));
+    }
+
+    #[test]
     fn a_fault_without_text_has_a_message() {
         let found = fault(&json!({ "isError": true, "content": [] })).map(|fault| fault.message);
         assert_eq!(found.as_deref(), Some("the tool reported an error without a message"));
@@ -255,11 +390,16 @@ mod tests {
 
     #[test]
     fn a_result_requests_input_by_its_type_and_a_request_or_a_state() {
-        assert!(requests_input(&json!({ "resultType": "input_required", "inputRequests": {} })));
-        assert!(requests_input(&json!({ "resultType": "input_required", "requestState": "s" })));
-        assert!(!requests_input(&json!({ "resultType": "input_required", "content": [] })));
-        assert!(!requests_input(&json!({ "resultType": "complete", "inputRequests": {} })));
-        assert!(!requests_input(&json!({ "inputRequests": {} })));
+        for (result, expected) in [
+            (json!({ "resultType": "input_required", "inputRequests": {} }), true),
+            (json!({ "resultType": "input_required", "requestState": "s" }), true),
+            (json!({ "resultType": "input_required", "content": [] }), false),
+            (json!({ "resultType": "complete", "inputRequests": {} }), false),
+            (json!({ "inputRequests": {} }), false),
+        ] {
+            assert_eq!(requests_input(&result), expected, "{result}");
+            assert_eq!(ToolResult::new(JsonText::of(&result)).requests_input(), expected, "{result}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! JSON-RPC messages of the client side, and the requests that wait for a reply.
 //!
-//! Results stay raw JSON. A decoder that guesses a result's type from its keys loses data: a tool result with a top-level
+//! Messages are read in place and results stay JSON text, which takes no more memory than the message. A decoder that guesses a result's type from its keys loses data: a tool result with a top-level
 //! `tools` key would be taken for a list of tools. Here the request determines what its result is. No I/O.
 
 use std::collections::HashMap;
@@ -10,6 +10,14 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
+use toolgate_wire::{ByteBudget, BytePermit, OverBudget};
+
+use crate::buffer::{MAX_UNCOUNTED_BYTES, Overflow};
+use crate::client::auth::AuthError;
+use crate::json_text::{self, JsonText, TreeError};
+
+/// The longest message of an error reply that is kept, in characters.
+const MAX_ERROR_CHARS: usize = 64 << 10;
 
 /// How a connection ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,8 +58,42 @@ pub enum LinkError {
         /// The limit in bytes.
         limit: usize,
     },
+    /// The request or its reply does not fit into a byte budget; `sent` says whether the server has the request.
+    OverBudget {
+        /// Which budget.
+        refused: OverBudget,
+        /// Whether the request was sent.
+        sent: bool,
+    },
+    /// The reply has more values than this process reads into memory.
+    TooManyValues {
+        /// The bound in bytes of memory.
+        limit: usize,
+    },
+    /// There is no token for the server, so the request was not executed.
+    Auth(AuthError),
     /// The server violated the protocol.
     Protocol(String),
+}
+
+impl LinkError {
+    /// Why a reply of a server whose messages have at most `limit` bytes is not kept.
+    pub(crate) fn of_reply(reason: Overflow, limit: usize) -> Self {
+        match reason {
+            Overflow::TooLong => Self::TooLarge { limit },
+            Overflow::OverBudget(refused) => Self::OverBudget { refused, sent: true },
+        }
+    }
+}
+
+impl From<TreeError> for LinkError {
+    fn from(error: TreeError) -> Self {
+        match error {
+            TreeError::NotJson(reason) => Self::Protocol(format!("a reply is not valid JSON: {reason}")),
+            TreeError::TooManyValues { limit } => Self::TooManyValues { limit },
+            TreeError::OverBudget(refused) => Self::OverBudget { refused, sent: true },
+        }
+    }
 }
 
 impl std::fmt::Display for LinkError {
@@ -63,6 +105,11 @@ impl std::fmt::Display for LinkError {
             Self::Rejected(error) => write!(f, "{} (code {})", error.message, error.code),
             Self::Http { status, message } => write!(f, "HTTP {status}: {message}"),
             Self::TooLarge { limit } => write!(f, "the reply is larger than {limit} bytes"),
+            Self::OverBudget { refused, .. } => refused.fmt(f),
+            Self::TooManyValues { limit } => {
+                write!(f, "the values of the reply take more than {limit} bytes of memory: ask for less data")
+            }
+            Self::Auth(error) => error.fmt(f),
             Self::Protocol(reason) => f.write_str(reason),
         }
     }
@@ -80,25 +127,29 @@ pub struct RpcError {
 }
 
 impl RpcError {
-    fn read(error: Value) -> Self {
-        let Value::Object(mut error) = error else {
-            return Self { code: 0, message: error.to_string(), data: None };
-        };
-        let code = error.get("code").and_then(Value::as_i64).unwrap_or(0);
-        let message = error.get("message").and_then(Value::as_str).unwrap_or("no error message given").to_owned();
-        Self { code, message, data: error.shift_remove("data") }
+    /// Reads an error of any shape; data that is not small is dropped.
+    fn read(error: toolgate_json::Value<'_>) -> Self {
+        let clipped = |text: &str| text.chars().take(MAX_ERROR_CHARS).collect::<String>();
+        if error.shape() != toolgate_json::Shape::Object {
+            return Self { code: 0, message: clipped(error.text()), data: None };
+        }
+        let code = error.member("code").and_then(|code| serde_json::from_str(code.text()).ok()).unwrap_or(0);
+        let message = error.member("message").filter(|message| message.shape() == toolgate_json::Shape::String);
+        let message = message.map(|message| clipped(&toolgate_json::unquote(message.text())));
+        let data = error.member("data").and_then(|data| json_text::small_tree(data.text()));
+        Self { code, message: message.unwrap_or_else(|| "no error message given".to_owned()), data }
     }
 }
 
 /// A message from the server, by its kind.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Incoming {
+pub(crate) enum Incoming<'a> {
     /// A reply. It has no id only if the server could not read the request.
     Reply {
         /// The id of the request.
         id: Option<u64>,
-        /// Its result or error.
-        outcome: Result<Value, RpcError>,
+        /// The text of its result, or its error.
+        outcome: Result<&'a str, RpcError>,
     },
     /// A request to this client.
     Request {
@@ -118,27 +169,54 @@ pub(crate) enum Incoming {
     Malformed,
 }
 
-/// Classifies a decoded message.
-pub(crate) fn classify(message: Value) -> Incoming {
-    let Value::Object(mut message) = message else { return Incoming::Malformed };
-    let id = message.shift_remove("id");
-    match message.shift_remove("method") {
-        Some(Value::String(method)) => match id {
-            Some(id) if !id.is_null() => Incoming::Request { id, method },
-            _ => Incoming::Notification { method, params: message.shift_remove("params").unwrap_or_default() },
-        },
-        Some(_) => Incoming::Malformed,
-        None => reply(id, message),
+/// Classifies a message.
+pub(crate) fn classify(message: toolgate_json::Value<'_>) -> Incoming<'_> {
+    use toolgate_json::Shape;
+    if message.shape() != Shape::Object {
+        return Incoming::Malformed;
+    }
+    let [mut id, mut method, mut params, mut result, mut error] = [None; 5];
+    for entry in message.entries() {
+        let member = match entry.key.map(toolgate_json::unquote).as_deref() {
+            Some("id") => &mut id,
+            Some("method") => &mut method,
+            Some("params") => &mut params,
+            Some("result") => &mut result,
+            Some("error") => &mut error,
+            _ => continue,
+        };
+        *member = Some(entry.value);
+    }
+    let is_given = |value: &toolgate_json::Value<'_>| value.text() != "null";
+    let id = id.filter(is_given).map(|id| json_text::small_tree(id.text()).unwrap_or_default());
+    let Some(method) = method else {
+        let id = id.as_ref().and_then(request_id);
+        return match (error, result) {
+            (Some(error), None) => Incoming::Reply { id, outcome: Err(RpcError::read(error)) },
+            (Some(error), Some(_)) if is_given(&error) => Incoming::Reply { id, outcome: Err(RpcError::read(error)) },
+            (_, Some(result)) => Incoming::Reply { id, outcome: Ok(result.text()) },
+            (None, None) => Incoming::Malformed,
+        };
+    };
+    if method.shape() != Shape::String {
+        return Incoming::Malformed;
+    }
+    let method = toolgate_json::unquote(method.text()).into_owned();
+    match id {
+        Some(id) => Incoming::Request { id, method },
+        None => {
+            let params = params.and_then(|params| json_text::small_tree(params.text())).unwrap_or_default();
+            Incoming::Notification { method, params }
+        }
     }
 }
 
-fn reply(id: Option<Value>, mut message: Map<String, Value>) -> Incoming {
-    let id = id.as_ref().and_then(request_id);
-    match (message.shift_remove("error"), message.shift_remove("result")) {
-        (None | Some(Value::Null), Some(result)) => Incoming::Reply { id, outcome: Ok(result) },
-        (Some(error), _) => Incoming::Reply { id, outcome: Err(RpcError::read(error)) },
-        (None, None) => Incoming::Malformed,
-    }
+/// The messages of a text: those of a batch, or the one that it is.
+pub(crate) fn messages(text: &JsonText) -> impl Iterator<Item = toolgate_json::Value<'_>> {
+    let whole = text.value();
+    let is_batch = whole.shape() == toolgate_json::Shape::Array;
+    let batch = is_batch.then(|| whole.entries().map(|entry| entry.value));
+    batch.into_iter().flatten().chain((!is_batch).then_some(whole))
 }
 
 /// The id of a request of this client. They are numbers; some servers send them back as strings.
@@ -159,6 +237,22 @@ pub(crate) struct OutgoingRequest {
     pub(crate) protocol: Protocol,
     /// Headers that repeat parts of the request, for HTTP.
     pub(crate) headers: Vec<(String, String)>,
+    /// Counts the bytes of the request and of its reply.
+    pub(crate) budget: ByteBudget,
+}
+
+/// An encoded message, and the permit that counts it until it is sent.
+#[derive(Debug)]
+pub(crate) struct OutgoingText {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) permit: BytePermit,
+}
+
+impl OutgoingText {
+    /// A message of this client's own, which is small.
+    pub(crate) fn of(message: &Value) -> Self {
+        Self { bytes: message.to_string().into_bytes(), permit: ByteBudget::unlimited().empty_permit() }
+    }
 }
 
 #[derive(Serialize)]
@@ -181,10 +275,16 @@ pub enum Protocol {
 }
 
 impl OutgoingRequest {
-    /// The request as JSON text; a map with string keys always serialises.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let frame = Frame { jsonrpc: "2.0", id: self.id, method: self.method, params: &self.params };
-        serde_json::to_vec(&frame).unwrap_or_default()
+    /// The request as JSON text; a map with string keys always serialises. Its parameters are freed.
+    pub(crate) async fn encode(&mut self) -> Result<OutgoingText, LinkError> {
+        let params = std::mem::take(&mut self.params);
+        let frame = Frame { jsonrpc: "2.0", id: self.id, method: self.method, params: &params };
+        let mut bytes = serde_json::to_vec(&frame).unwrap_or_default();
+        drop(params);
+        bytes.shrink_to_fit();
+        let counted = if bytes.len() > MAX_UNCOUNTED_BYTES { bytes.len() } else { 0 };
+        let permit = self.budget.reserve(counted).await;
+        Ok(OutgoingText { bytes, permit: permit.map_err(|refused| LinkError::OverBudget { refused, sent: false })? })
     }
 
     /// Whether the server is notified when the request is dropped. Not for the handshake, where some servers do not expect a
@@ -208,7 +308,7 @@ pub(crate) fn cancelled(id: u64) -> Value {
 #[derive(Debug, Default)]
 pub(crate) struct PendingReplies(Mutex<Table>);
 
-type Outcome = Result<Value, LinkError>;
+type Outcome = Result<JsonText, LinkError>;
 
 #[derive(Debug, Default)]
 struct Table {
@@ -268,8 +368,12 @@ impl PendingReplies {
 mod tests {
     use super::*;
 
-    fn check(message: Value, expected: Incoming) {
-        assert_eq!(classify(message), expected);
+    fn check(message: Value, expected: Incoming<'_>) {
+        assert_eq!(classify(JsonText::of(&message).value()), expected);
+    }
+
+    fn text(value: Value) -> Outcome {
+        Ok(JsonText::of(&value))
     }
 
     #[test]
@@ -277,14 +381,14 @@ mod tests {
         let result = json!({ "tools": [], "content": [{ "type": "hologram" }] });
         check(
             json!({ "jsonrpc": "2.0", "id": 3, "result": result }),
-            Incoming::Reply { id: Some(3), outcome: Ok(result) },
+            Incoming::Reply { id: Some(3), outcome: Ok(&result.to_string()) },
         );
     }
 
     #[test]
     fn an_id_may_come_back_as_a_string() {
-        check(json!({ "id": "3", "result": null }), Incoming::Reply { id: Some(3), outcome: Ok(Value::Null) });
-        check(json!({ "id": "x", "result": 1 }), Incoming::Reply { id: None, outcome: Ok(json!(1)) });
+        check(json!({ "id": "3", "result": null }), Incoming::Reply { id: Some(3), outcome: Ok("null") });
+        check(json!({ "id": "x", "result": 1 }), Incoming::Reply { id: None, outcome: Ok("1") });
     }
 
     #[test]
@@ -318,13 +422,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_data_of_an_error_is_kept_while_it_is_small() {
+        let error = json!({ "code": 5, "message": "m".repeat(MAX_ERROR_CHARS + 9), "data": vec![1; 1_000_000] });
+        let read = RpcError::read(JsonText::of(&error).value());
+        assert_eq!((read.code, read.message.len(), read.data), (5, MAX_ERROR_CHARS, None));
+    }
+
+    #[test]
+    fn a_batch_is_its_messages() {
+        let count = |text: Value| messages(&JsonText::of(&text)).count();
+        assert_eq!((count(json!([{}, 1])), count(json!({})), count(json!([]))), (2, 1, 0));
+    }
+
     #[tokio::test]
     async fn an_answer_is_delivered_once() {
         let pending = PendingReplies::default();
         let wait = pending.open(1).unwrap();
-        assert!(pending.settle(1, Ok(json!("first"))));
-        assert!(!pending.settle(1, Ok(json!("second"))));
-        assert_eq!(wait.await.unwrap(), Ok(json!("first")));
+        assert!(pending.settle(1, text(json!("first"))));
+        assert!(!pending.settle(1, text(json!("second"))));
+        assert_eq!(wait.await.unwrap(), text(json!("first")));
     }
 
     #[test]
@@ -332,8 +449,8 @@ mod tests {
         let pending = PendingReplies::default();
         let _one = pending.open(1).unwrap();
         let _two = pending.open(2).unwrap();
-        assert!(!pending.settle_only_open(Ok(Value::Null)));
+        assert!(!pending.settle_only_open(text(Value::Null)));
         pending.forget(2);
-        assert!(pending.settle_only_open(Ok(Value::Null)));
+        assert!(pending.settle_only_open(text(Value::Null)));
     }
 }

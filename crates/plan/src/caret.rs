@@ -1,5 +1,6 @@
 //! Shows a position in the source: its line, with a caret under the column.
 
+use toolgate_wire::foreign_text::is_hazard;
 use toolgate_wire::position::{Position, nth_line};
 
 /// Characters of a line that are shown.
@@ -22,10 +23,7 @@ pub fn caret(source: &str, position: Position) -> String {
 }
 
 fn printable(c: char) -> char {
-    let invisible = matches!(c,
-        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-        | '\u{e0000}'..='\u{e007f}');
-    if c != '\t' && (c.is_control() || invisible) { '·' } else { c }
+    if c != '\t' && is_hazard(c) { '·' } else { c }
 }
 
 /// White space as wide as a character, so that the caret is under the right column.

@@ -1,14 +1,21 @@
 //! Reads a text that is not a program but plain JSON: `{"tool": "backend.tool", "arguments": {…}}`.
+//!
+//! Integers of 64 bits stay what they are, since no JavaScript reads them. The backend may be left out where one backend has
+//! the tool, and `arguments` may be left out or null.
 
 use crate::{
     erase::shorten,
     fault::SyntaxFault,
     fence,
     hints::meta_tool,
+    integers::first_rounded,
     suggest::{nearest, question},
     tools::{Call, Tools, resolve_path},
 };
 use serde_json::{Map, Value};
+
+/// Backends that are named where several have a tool of one name.
+const MAX_OWNERS: usize = 5;
 
 /// The call that the text describes; `None` when the text is not meant as a call.
 pub(crate) fn read(source: &str, tools: &dyn Tools) -> Option<Result<Call, Unusable>> {
@@ -19,7 +26,13 @@ pub(crate) fn read(source: &str, tools: &dyn Tools) -> Option<Result<Call, Unusa
         return None;
     }
     match serde_json::from_str::<Value>(text) {
-        Ok(Value::Object(object)) if object.contains_key("tool") => Some(call(object, tools).map_err(Unusable::Call)),
+        Ok(Value::Object(object)) if object.contains_key("tool") => {
+            let call = match first_rounded(text) {
+                Some(number) => Err(rounded(number)),
+                None => call(object, tools),
+            };
+            Some(call.map_err(Unusable::Call))
+        }
         Ok(_) => None,
         Err(error) if is_meant(text) => {
             let at = start + (code.len() - code.trim_start().len());
@@ -62,12 +75,17 @@ fn malformed(source: &str, at: usize, text: &str, error: &serde_json::Error) -> 
 
 const SHAPE: &str = "Send {\"tool\": \"backend.tool\", \"arguments\": {…}}.";
 
+fn rounded(number: &str) -> SyntaxFault {
+    SyntaxFault::new(format!("The integer {} would lose digits: it needs more than 64 bits", shorten(number)))
+        .hint("Send it as a string, if the tool takes one.")
+}
+
 fn call(mut object: Map<String, Value>, tools: &dyn Tools) -> Result<Call, SyntaxFault> {
     let Some(Value::String(path)) = object.remove("tool") else {
         return Err(SyntaxFault::new("`tool` must be a string").hint(SHAPE));
     };
     let arguments = match object.remove("arguments") {
-        None => Value::Object(Map::new()),
+        None | Some(Value::Null) => Value::Object(Map::new()),
         Some(arguments @ Value::Object(_)) => arguments,
         Some(_) => return Err(SyntaxFault::new("`arguments` must be an object").hint(SHAPE)),
     };
@@ -78,9 +96,26 @@ fn call(mut object: Map<String, Value>, tools: &dyn Tools) -> Result<Call, Synta
     }
     match resolve_path(&path, tools) {
         Ok((backend, tool)) => Ok(Call { backend, tool, arguments }),
-        Err(0) => Err(unknown(&path, tools)),
+        Err(0) => bare(&path, arguments, tools),
         Err(_) => Err(SyntaxFault::new(format!("`{}` can mean more than one tool", shorten(&path)))
             .hint("Call it from code: `__backends[\"backend\"][\"tool\"]({…})`.")),
+    }
+}
+
+/// A tool that is named without its backend, where one backend has it.
+fn bare(name: &str, arguments: Value, tools: &dyn Tools) -> Result<Call, SyntaxFault> {
+    let owned = |backend: String| Some((tools.tool(&backend, name)?, backend));
+    let all = tools.backends().into_iter().filter_map(|spelling| tools.backend(&spelling).and_then(owned));
+    let mut owners: Vec<(String, String)> = all.take(MAX_OWNERS + 1).collect();
+    match (owners.pop(), owners.as_slice()) {
+        (None, _) => Err(unknown(name, tools)),
+        (Some((tool, backend)), []) => Ok(Call { backend, tool, arguments }),
+        (Some(last), others) => {
+            let named = others.iter().chain([&last]).map(|(tool, backend)| format!("`{backend}.{tool}`"));
+            let named: Vec<String> = named.take(MAX_OWNERS).collect();
+            Err(SyntaxFault::new(format!("More than one backend has a tool `{}`", shorten(name)))
+                .hint(format!("Name one of them: {}.", named.join(", "))))
+        }
     }
 }
 
@@ -91,17 +126,25 @@ fn unknown(path: &str, tools: &dyn Tools) -> SyntaxFault {
     if let Some(why) = path.match_indices('.').find_map(|(dot, _)| tools.unready(&tools.backend(path.get(..dot)?)?)) {
         return SyntaxFault::new(why);
     }
-    let all: Vec<String> = tools
+    let all: Vec<(String, String)> = tools
         .backends()
         .into_iter()
         .flat_map(|name| {
             let backend = tools.backend(&name).unwrap_or_default();
-            tools.tools(&backend).into_iter().map(move |tool| format!("{name}.{tool}"))
+            tools.tools(&backend).into_iter().map(move |tool| (format!("{name}.{tool}"), tool))
         })
         .collect();
+    let near = nearest(path, all.iter().map(|(path, _)| path.as_str()));
+    let near = if near.is_empty() { nearest_bare(path, &all) } else { near };
     let mut fault = SyntaxFault::new(format!("There is no tool `{}`", shorten(path)));
-    fault.hint = question(&nearest(path, all.iter().map(String::as_str)));
+    fault.hint = question(&near);
     fault
+}
+
+/// The paths of tools whose own name is close to this one.
+fn nearest_bare(name: &str, all: &[(String, String)]) -> Vec<String> {
+    let near = nearest(name, all.iter().map(|(_, tool)| tool.as_str()));
+    all.iter().filter(|(_, tool)| near.contains(tool)).map(|(path, _)| path.clone()).take(MAX_OWNERS).collect()
 }
 
 #[cfg(test)]

@@ -74,6 +74,13 @@ static FACILITIES: &[Facility] = &[
         tool_words: &["fetch", "http", "url", "crawl", "scrape", "browse", "web", "request"],
     },
     Facility {
+        names: &["httpCall", "api"],
+        missing_in: EVERY,
+        lack: "Programs may send no HTTP requests here: `toolgate.egress` is off.",
+        instead: Replacement::Fixed("The user can allow hosts there; otherwise look for a tool that does it."),
+        tool_words: &["fetch", "http", "url", "crawl", "scrape", "browse", "web", "request"],
+    },
+    Facility {
         names: &["Buffer"],
         missing_in: EVERY,
         lack: "There is no `Buffer` in the sandbox.",
@@ -106,6 +113,15 @@ static FACILITIES: &[Facility] = &[
         missing_in: EVERY,
         lack: "There is no `performance` in the sandbox.",
         instead: Replacement::Fixed("Use `Date.now()`, which advances when a call or a timer ends."),
+        tool_words: &[],
+    },
+    Facility {
+        names: &["Intl"],
+        missing_in: EVERY,
+        lack: "There is no `Intl` in the sandbox.",
+        instead: Replacement::Fixed(
+            "Format with `toFixed`, `padStart` and `toISOString`, and sort with `<` or `localeCompare`.",
+        ),
         tool_words: &[],
     },
     Facility {

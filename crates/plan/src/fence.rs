@@ -5,14 +5,14 @@
 
 /// The byte offsets of the start and end of the code in `source`.
 pub(crate) fn code_range(source: &str) -> (usize, usize) {
-    let from_start = source.trim_start_matches(is_blank);
+    let from_start = source.trim_start_matches(is_unknown);
     let start = source.len() - from_start.len();
-    let text = from_start.trim_end_matches(is_blank);
+    let text = from_start.trim_end_matches(is_unknown);
     let (from, to) = unfence(text).unwrap_or((0, text.len()));
     (start + from, start + to)
 }
 
-fn is_blank(c: char) -> bool {
+fn is_unknown(c: char) -> bool {
     c == '\u{feff}' || c.is_whitespace()
 }
 

@@ -3,15 +3,26 @@
 //! A hint comes from suspicious syntax at or before the position of the failure. The error message is not read, because
 //! the program controls its text. A hint is a guess and is worded as advice.
 
+mod results;
+mod unknown;
+
+pub(crate) use self::unknown::{is_meta_tool, meta_tool};
+use self::{
+    results::Results,
+    unknown::{Surroundings, Use},
+};
 use crate::{
-    facility, hyphen,
+    hyphen,
     parse::{Parsed, with_parsed},
-    preflight::{FindingCode, inspect},
-    reach::is_built_in,
-    suggest::{nearest, question},
+    preflight::{Finding, FindingCode, inspect},
     tools::Tools,
 };
-use oxc::{ast::ast::*, ast_visit::Visit, str::Ident};
+use oxc::{
+    ast::ast::*,
+    ast_visit::{Visit, walk},
+    span::GetSpan,
+    str::Ident,
+};
 use std::collections::HashSet;
 use toolgate_wire::{Position, Profile};
 
@@ -35,6 +46,17 @@ pub fn hint_for(failure: &FailureFacts<'_>, tools: &dyn Tools) -> Option<String>
         return None;
     }
     with_parsed(failure.source, |parsed| Ok(choose(suspects(&parsed, tools, failure), failure))).ok()?
+}
+
+/// A hint for a run that took too long, if its program waits for a clock that stands still.
+pub fn hint_for_timeout(source: &str, tools: &dyn Tools) -> Option<String> {
+    let found = with_parsed(source, |parsed| Ok(inspect(&parsed, tools))).ok()?;
+    found.warnings.into_iter().find(|finding| finding.code == FindingCode::BusyWait).map(advice)
+}
+
+/// A finding as a hint.
+fn advice(finding: Finding) -> String {
+    [Some(finding.message + "."), finding.suggestion].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 struct Suspect {
@@ -72,123 +94,102 @@ fn suspects(parsed: &Parsed<'_>, tools: &dyn Tools, failure: &FailureFacts<'_>) 
         .errors
         .into_iter()
         .chain(preflight.warnings)
-        .filter(|finding| finding.code != FindingCode::NotAwaited && finding.code != FindingCode::InvalidArguments)
-        .map(|finding| Suspect {
-            position: finding.position,
-            hint: [Some(finding.message + "."), finding.suggestion].into_iter().flatten().collect::<Vec<_>>().join(" "),
-            kind: match finding.code {
-                FindingCode::ShadowedBackend | FindingCode::MissingAwait => Kind::Later,
-                _ => Kind::Here,
-            },
+        .filter_map(|finding| {
+            let (position, kind) = (finding.position, kind(finding.code)?);
+            Some(Suspect { position, hint: advice(finding), kind })
         })
         .collect();
+    let around = Surroundings {
+        profile: failure.profile,
+        tools,
+        declared: parsed.scoping.symbol_names().map(ToString::to_string).collect(),
+    };
     let line = failure.position.map(|position| position.line);
-    let profile = failure.profile;
-    let mut undefined = UndefinedGlobals { parsed, tools, line, profile, seen: HashSet::new(), found: Vec::new() };
-    undefined.visit_program(parsed.program);
-    found.append(&mut undefined.found);
+    let results = Results::default();
+    let mut finder = SuspectFinder { parsed, around, line, seen: HashSet::new(), results, found: Vec::new() };
+    finder.visit_program(parsed.program);
+    found.append(&mut finder.found);
     found
 }
 
-/// Finds global names that are not defined.
-struct UndefinedGlobals<'p, 'a> {
+/// Where a finding makes a program fail; `None` if it makes none fail with an error that needs a hint.
+fn kind(code: FindingCode) -> Option<Kind> {
+    match code {
+        FindingCode::UnknownTool | FindingCode::UnknownBackend | FindingCode::NotReady => Some(Kind::Here),
+        FindingCode::ShadowedBackend | FindingCode::MissingAwait => Some(Kind::Later),
+        // The error of such a call says what is wrong with its arguments.
+        FindingCode::InvalidArguments => None,
+        FindingCode::NotAwaited | FindingCode::NoResult | FindingCode::BusyWait | FindingCode::RoundedNumber => None,
+    }
+}
+
+/// Finds names that are not defined, and results that are used as something else.
+struct SuspectFinder<'p, 'a> {
     parsed: &'p Parsed<'a>,
-    tools: &'p dyn Tools,
+    around: Surroundings<'p>,
     /// The line of the failure; if it is known, other lines are skipped.
     line: Option<u32>,
-    profile: Profile,
     seen: HashSet<Ident<'a>>,
+    results: Results,
     found: Vec<Suspect>,
 }
 
 /// Names that are examined. Each is compared with every tool.
 const MAX_NAMES: usize = 20;
 
-impl<'a> Visit<'a> for UndefinedGlobals<'_, 'a> {
-    fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
-        let name = it.name.as_str();
-        if self.seen.len() >= MAX_NAMES || !self.parsed.is_global(it) || self.tools.global(name).is_some() {
-            return;
-        }
-        let position = self.parsed.position(it.span.start);
-        if self.line.is_some_and(|line| line != position.line) || !self.seen.insert(it.name) {
-            return;
-        }
-        if let Some(hint) = hint_for_global(name, self.profile, self.tools) {
+impl<'a> SuspectFinder<'_, 'a> {
+    /// The position of an offset, if the failure can be there.
+    fn place(&self, offset: u32) -> Option<Position> {
+        let position = self.parsed.position(offset);
+        self.line.is_none_or(|line| line == position.line).then_some(position)
+    }
+
+    fn suspect(&mut self, offset: u32, hint: impl FnOnce(&Self) -> Option<String>) {
+        if let Some(position) = self.place(offset)
+            && let Some(hint) = hint(self)
+        {
             self.found.push(Suspect { position, hint, kind: Kind::Here });
         }
     }
+
+    fn check_global(&mut self, id: &IdentifierReference<'a>, used: Use<'_>) {
+        let name = id.name.as_str();
+        if self.seen.len() >= MAX_NAMES || !self.parsed.is_global(id) || self.around.tools.global(name).is_some() {
+            return;
+        }
+        if self.place(id.span.start).is_some() && self.seen.insert(id.name) {
+            self.suspect(id.span.start, |finder| unknown::advice(name, used, &finder.around));
+        }
+    }
 }
 
-fn hint_for_global(name: &str, profile: Profile, tools: &dyn Tools) -> Option<String> {
-    if let Some(facility) = facility::missing(name, profile) {
-        return Some(facility.advice(profile, tool_for(facility.tool_words, tools).as_deref()));
+impl<'a> Visit<'a> for SuspectFinder<'_, 'a> {
+    fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
+        self.check_global(it, Use::Read);
     }
-    if let Some(hint) = meta_tool(name) {
-        return Some(hint);
+
+    fn visit_call_expression(&mut self, it: &CallExpression<'a>) {
+        if let Expression::Identifier(id) = it.callee.get_inner_expression() {
+            self.check_global(id, Use::Call);
+        }
+        self.suspect(it.span.start, |finder| results::about_response(it, finder.around.tools));
+        walk::walk_call_expression(self, it);
     }
-    if is_built_in(name) {
-        return None;
+
+    fn visit_member_expression(&mut self, it: &MemberExpression<'a>) {
+        if let (Expression::Identifier(id), Some(property)) =
+            (it.object().get_inner_expression(), it.static_property_name())
+        {
+            self.check_global(id, Use::Member(property));
+        }
+        self.suspect(it.span().start, |finder| {
+            finder.results.about_envelope(it.object(), finder.parsed, finder.around.tools)
+        });
+        walk::walk_member_expression(self, it);
     }
-    let owners = owners(name, tools);
-    if !owners.is_empty() {
-        return Some(format!("`{name}` is a tool: call it as {}.", alternatives(&owners)));
+
+    fn visit_variable_declarator(&mut self, it: &VariableDeclarator<'a>) {
+        self.results.bind(it, self.parsed, self.around.tools);
+        walk::walk_variable_declarator(self, it);
     }
-    let names = tools.backends();
-    question(&nearest(name, names.iter().map(String::as_str)))
-        .map(|guess| format!("There is no backend `{name}`. {guess}"))
-}
-
-/// The hint for a program that calls one of the gateway's own tools as if it were a backend's.
-pub(crate) fn meta_tool(name: &str) -> Option<String> {
-    META_TOOLS.contains(&name).then(|| {
-        format!(
-            "`{name}` is a meta-tool: it is a separate call beside this one. Inside a program, `__interfaces` and `__getToolInterface(\"name\")` describe the tools."
-        )
-    })
-}
-
-/// Tools that the gateway offers beside the one that runs programs.
-const META_TOOLS: [&str; 10] = [
-    "call_tool_chain",
-    "deregister_manual",
-    "get_required_keys_for_tool",
-    "list_tools_meta",
-    "query_result",
-    "read_result",
-    "register_manual",
-    "run_code",
-    "search_tools",
-    "tool_info",
-];
-
-/// Calls of the tools of this name, one per backend that has it.
-fn owners(tool: &str, tools: &dyn Tools) -> Vec<String> {
-    let has = |name: &String| tools.backend(name).is_some_and(|backend| tools.tool(&backend, tool).is_some());
-    tools.backends().into_iter().filter(has).take(3).map(|backend| format!("`{backend}.{tool}({{…}})`")).collect()
-}
-
-fn alternatives(calls: &[String]) -> String {
-    calls.join(" or ")
-}
-
-/// A call of the first host function or tool whose name contains one of the words; earlier words are preferred.
-fn tool_for(words: &[&str], tools: &dyn Tools) -> Option<String> {
-    let functions = tools.functions();
-    let function = words.iter().find_map(|word| functions.iter().find(|name| name.to_lowercase().contains(word)));
-    if let Some(name) = function {
-        return Some(format!("`await {name}(…)`"));
-    }
-    let all: Vec<(String, String)> = tools
-        .backends()
-        .into_iter()
-        .flat_map(|name| {
-            let backend = tools.backend(&name).unwrap_or_default();
-            tools.tools(&backend).into_iter().map(move |tool| (name.clone(), tool))
-        })
-        .collect();
-    words.iter().find_map(|word| {
-        let (backend, tool) = all.iter().find(|(_, tool)| tool.to_lowercase().contains(word))?;
-        Some(format!("`{backend}.{tool}({{…}})`"))
-    })
 }

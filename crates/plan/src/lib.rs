@@ -7,8 +7,10 @@
 //! - `fence`, `nesting`, `parse`: from text to a checked syntax tree
 //! - `edit`, `erase`, `compile`: from TypeScript to one JavaScript expression, with a mapping of its positions
 //! - `guard`: checks code for computation delegation
-//! - `tools`: what the planner may ask about tools; `reach`, `literal`: which tool a call invokes, with which arguments
+//! - `tools`: what the planner may ask about tools; `reach`, `literal`, `integers`: which tool a call
+//!   invokes, with which arguments, and which integers lose digits
 //! - `direct`, `query`, `one_call`, `hyphen`: recognise texts that need no engine; `plan` chooses among them
+//! - `functions`: the functions that a program declares
 //! - `preflight`: finds errors in the calls of a program before it runs
 //! - [`suggest`], `facility`, `hints`, `caret`: suggestions for mistyped names, replacements for missing facilities, hints
 //!   after a failure, excerpts of the source
@@ -23,9 +25,11 @@ mod erase;
 mod facility;
 mod fault;
 mod fence;
+mod functions;
 mod guard;
 mod hints;
 mod hyphen;
+mod integers;
 mod literal;
 mod nesting;
 mod one_call;
@@ -43,7 +47,7 @@ pub use compile::{Form, Program, compile};
 pub use facility::{missing_facility, missing_modules};
 pub use fault::SyntaxFault;
 pub use guard::{Violation, validate_code};
-pub use hints::{FailureFacts, hint_for};
+pub use hints::{FailureFacts, hint_for, hint_for_timeout};
 pub use literal::Arguments;
 pub use plan::{Plan, Script, plan, script};
 pub use preflight::{Finding, FindingCode, PlannedCall, Preflight, preflight, preflight_call};

@@ -2,12 +2,13 @@
 
 use crate::{
     compile::is_nothing,
+    integers::is_rounded_literal,
     literal::{Arguments, arguments},
     parse::Parsed,
     reach::{self, Target, is_peculiar},
     tools::{Call, Tools},
 };
-use oxc::ast::ast::*;
+use oxc::{ast::ast::*, ast_visit::Visit};
 
 /// The call, if the program is one call and making it directly certainly gives the same result.
 pub(crate) fn read(parsed: &Parsed<'_>, tools: &dyn Tools) -> Option<Call> {
@@ -18,6 +19,10 @@ pub(crate) fn read(parsed: &Parsed<'_>, tools: &dyn Tools) -> Option<Call> {
         return None;
     }
     let Arguments::Known(arguments) = arguments(call) else { return None };
+    // The preflight warns about an integer that loses digits, and a fast path has no preflight.
+    if has_rounded_number(call) {
+        return None;
+    }
     // Arguments that do not fit the schema are reported by the preflight, as for every other program.
     let fits = arguments.is_object() && tools.check_arguments(&backend, &tool, &arguments).is_empty();
     fits.then_some(Call { backend, tool, arguments })
@@ -135,5 +140,19 @@ fn awaited<'p, 'a>(expression: &'p Expression<'a>) -> Option<&'p CallExpression<
         Expression::AwaitExpression(it) => awaited(&it.argument),
         Expression::CallExpression(call) if !call.optional => Some(call),
         _ => None,
+    }
+}
+
+fn has_rounded_number(call: &CallExpression<'_>) -> bool {
+    let mut numbers = RoundedNumbers(false);
+    numbers.visit_call_expression(call);
+    numbers.0
+}
+
+struct RoundedNumbers(bool);
+
+impl<'a> Visit<'a> for RoundedNumbers {
+    fn visit_numeric_literal(&mut self, it: &NumericLiteral<'a>) {
+        self.0 |= it.raw.as_ref().is_some_and(|raw| is_rounded_literal(raw));
     }
 }

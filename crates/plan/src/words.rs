@@ -7,6 +7,11 @@ pub fn is_reserved(word: &str) -> bool {
     RESERVED_WORDS.binary_search(&word).is_ok()
 }
 
+/// Whether a reserved word is only syntax: there is no global of this name, so `globalThis.delete` is free.
+pub fn is_keyword(word: &str) -> bool {
+    is_reserved(word) && !matches!(word, "Infinity" | "NaN" | "arguments" | "eval" | "undefined")
+}
+
 /// Whether JavaScript itself reads a property of this name.
 pub fn is_object_member(word: &str) -> bool {
     OBJECT_MEMBERS.binary_search(&word).is_ok()

@@ -39,7 +39,7 @@ fn chosen_literals_mean_the_same() {
         "1.0",
         "0.1",
         "1e-7",
-        "123456789012345678",
+        "123456789012345680",
         "0xFFFFFFFFFFFFF",
         "0b1_0",
         "0o7_7",

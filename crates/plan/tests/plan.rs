@@ -110,7 +110,6 @@ fn plain_json_is_a_direct_call() {
     check(r#"{"tool": "has.dots.t"}"#, "direct has.dots/t {}");
     check(r#"{"tool": "has_dots.t"}"#, "direct has.dots/t {}");
     check(r#"{"tool": "db.find", "arguments": [1]}"#, "bad call: `arguments` must be an object");
-    check(r#"{"tool": "db.find", "arguments": null}"#, "bad call: `arguments` must be an object");
     check(r#"{"tool": 1}"#, "bad call: `tool` must be a string");
     check(r#"{"tool": "db.find", "x": 1}"#, "bad call: `x` is not expected beside `tool` and `arguments`");
     check(r#"{"tool": "search_tools"}"#, "bad call: There is no tool `search_tools` behind a backend");
@@ -242,4 +241,35 @@ fn a_call_that_cannot_work_is_left_to_the_preflight() {
     check("exa.web_search({})", "script with invalid_arguments");
     check("exa.web_search({query: 1})", "script with invalid_arguments");
     check("exa.web_search({query: 'a', count: 2})", r#"call exa/web_search {"query":"a","count":2}"#);
+}
+
+#[test]
+fn a_call_as_json_may_leave_out_its_backend_and_its_arguments() {
+    check(r#"{"tool": "web_search", "arguments": {"query": "x"}}"#, r#"direct exa/web_search {"query":"x"}"#);
+    check(r#"{"tool": "my_tool"}"#, "direct my-backend/my-tool {}");
+    check(r#"{"tool": "db.find", "arguments": null}"#, "direct db/find {}");
+    check(r#"{"tool": "t", "arguments": null}"#, "direct has.dots/t {}");
+    check(r#"{"tool": "nowhere"}"#, "bad call: There is no tool `nowhere`");
+    let Plan::BadCall(fault) = plan(r#"{"tool": "web_serch"}"#, &Catalog) else { panic!("no such tool") };
+    assert_eq!(fault.hint.as_deref(), Some("Did you mean `exa.web_search`?"));
+}
+
+#[test]
+fn integers_of_a_call_as_json_keep_their_digits() {
+    check(r#"{"tool": "db.find", "arguments": {"id": 9007199254740993}}"#, r#"direct db/find {"id":9007199254740993}"#);
+    check(
+        r#"{"tool": "db.find", "arguments": {"id": 18446744073709551615}}"#,
+        r#"direct db/find {"id":18446744073709551615}"#,
+    );
+    check(
+        r#"{"tool": "db.find", "arguments": {"id": [36893488147419103233]}}"#,
+        "bad call: The integer 36893488147419103233 would lose digits: it needs more than 64 bits",
+    );
+}
+
+#[test]
+fn a_call_with_an_integer_that_loses_digits_is_left_to_the_preflight() {
+    check("return db.find({ id: 9007199254740992 })", r#"call db/find {"id":9007199254740992}"#);
+    check("return db.find({ id: 9007199254740993 })", "script");
+    check("my-backend.my-tool({ id: 9007199254740993 })", "script");
 }

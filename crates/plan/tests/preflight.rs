@@ -3,7 +3,7 @@
 mod support;
 
 use support::Catalog;
-use toolgate_plan::{Arguments, FailureFacts, Finding, Position, hint_for, preflight};
+use toolgate_plan::{Arguments, FailureFacts, Finding, Position, hint_for, hint_for_timeout, preflight};
 use toolgate_wire::Profile;
 
 fn line(kind: &str, finding: &Finding) -> String {
@@ -34,8 +34,8 @@ fn an_unknown_tool_is_an_error_with_suggestions() {
         &["error unknown_tool 1:11 Backend `exa` has no tool `web_serch` (Did you mean `web_search`?)"],
     );
     check(
-        "if (x) { await tools.exa['web-search-x']({}) }",
-        &["error unknown_tool 1:26 Backend `exa` has no tool `web-search-x` (Did you mean `web_search`?)"],
+        "if (await tools.exa['web-search-x']({})) return 1",
+        &["error unknown_tool 1:21 Backend `exa` has no tool `web-search-x` (Did you mean `web_search`?)"],
     );
     check("return db.zzz({})", &["error unknown_tool 1:11 Backend `db` has no tool `zzz`"]);
 }
@@ -50,6 +50,142 @@ fn what_the_program_may_have_changed_or_asked_for_is_no_error() {
     check("return exa.mine?.()", &["warning unknown_tool 1:12 Backend `exa` has no tool `mine`"]);
 }
 
+/// Programs that may run to their end although the call `@` fails.
+const SURVIVORS: &[&str] = &[
+    // Handled where it happens.
+    "try { await @ } catch { return 'none' }",
+    "try { return await @ } catch (error) { return error.code }",
+    "let found; try { found = await @ } catch (e) { found = [] } return found",
+    "try { const [a, b] = await Promise.all([@, db.find({})]); return a } catch { return null }",
+    "try { try { await @ } finally { await db.find({}) } } catch { return 1 }",
+    "async function find() { try { return await @ } catch { return null } }\nreturn await find()",
+    "try { await @ } finally { return 1 }",
+    "for (;;) { try { await @ } finally { break } }",
+    // Handled by its promise.
+    "return await @.catch(() => null)",
+    "@.catch(() => null)",
+    "return await @.then(r => r, () => null)",
+    "return await @.then(r => r).catch(() => null)",
+    "const r = await @.then(...handlers); return r",
+    "return (await Promise.allSettled([@, db.find({})])).map(one => one.status)",
+    "const results = await Promise.allSettled([1].map(() => @)); return results.length",
+    "return await Promise.any([@, db.find({})])",
+    "return await Promise.race([db.find({}), @])",
+    "const Promise = { all: async () => 1 }; return await Promise.all([@])",
+    "const settle = async (p) => { try { return await p } catch { return null } }; return await settle(@)",
+    "const both = [@, db.find({})]; return (await Promise.allSettled(both)).length",
+    "return await retry(() => @)",
+    "const later = @; return await later.catch(() => null)",
+    "const later = @; try { return await later } catch { return null }",
+    // Reached only sometimes.
+    "if (Math.random() > 2) await @; return 1",
+    "if (Math.random() < 2) return 1; await @",
+    "if (a) { if (b) { return 1 } } else { await @ } return 2",
+    "for (const q of []) await @; return 1",
+    "for (let i = 0; i < 0; i++) { await @ }",
+    "while (Math.random() > 2) { await @ }",
+    "do { if (Math.random() < 2) break; await @ } while (true)",
+    "for (const q of [1]) { if (q) return q } return await @",
+    "switch (Math.random()) { case 2: await @ }",
+    "done: { if (Math.random() < 2) break done; await @ } return 1",
+    "const r = Math.random() > 2 ? await @ : null; return r",
+    "const r = Math.random() > 2 && await @; return r",
+    "const r = Math.random() < 2 || await @; return r",
+    "let r = 1; r ??= await @; return r",
+    "return context?.query?.(await @)",
+    "const { r = await @ } = { r: 1 }; return r",
+    "const later = async () => { await @ }; return 1",
+    "async function later() { await @ } return 1",
+    "const main = async () => { if (Math.random() < 2) return 1; await @ }; return await main()",
+    "function* each() { yield @ } for (const one of each()) break; return 1",
+    "class Client { find() { return @ } } return new Client().constructor.name",
+    "[].map(async () => await @); return 1",
+    "return await Promise.all([].map(() => @))",
+    "let run = async () => @; run = async () => 1; return await run()",
+    // What is called may be the program's own.
+    "globalThis.exa = { web_search: async () => 1, nope: async () => 1 }; return await @",
+    "exa = { web_search: async () => 1, nope: async () => 1 }; return await @",
+    "[exa] = [{ web_search: async () => 1, nope: async () => 1 }]; return await @",
+    "({ a: globalThis.exa } = { a: { web_search: async () => 1, nope: async () => 1 } }); return await @",
+    "Object.assign(globalThis, { exa: { web_search: async () => 1, nope: async () => 1 } }); return await @",
+    "const key = 'exa'; globalThis[key] = { web_search: async () => 1, nope: async () => 1 }; return await @",
+    "this.exa = { web_search: async () => 1, nope: async () => 1 }; return await @",
+    "const all = globalThis; all.exa = { web_search: async () => 1, nope: async () => 1 }; return await @",
+    "Promise.all = async () => 1; return await Promise.all([@])",
+    "eval('globalThis.exa = {}'); return await @",
+];
+
+/// Programs that certainly fail when the call `@` does.
+const VICTIMS: &[&str] = &[
+    "@",
+    "await @",
+    "return @",
+    "return await @",
+    "const r = await @; return r",
+    "let r; r = await @; return r",
+    "const { items } = await @; return items",
+    "return (await @).items.length",
+    "console.log(await @)",
+    "return `${await @}`",
+    "return { found: await @ }",
+    "if ((await @).length > 1) { return 1 }",
+    "for (const one of await @) console.log(one)",
+    "for (let i = (await @).n; i > 0; i--) {}",
+    "switch (await @) { default: return 1 }",
+    "{ await @ }",
+    "try { await @ } finally { console.log('end') }",
+    "try { await db.find({}) } catch {} finally { await @ }",
+    "try { await db.find({}) } catch { console.log('no') } return await @",
+    "if (Math.random() > 2) { console.log(1) } await @",
+    "[1].map(x => { return x }); await @",
+    "await @.then(r => r.items)",
+    "return @.finally(() => console.log(1))",
+    "const [a, b] = await Promise.all([db.find({}), @]); return a",
+    "return Promise.all([@])",
+    "return (await @) && 1",
+    "throw new Error(await @)",
+    "return await (async () => { return await @ })()",
+    "(async () => { await @ })()",
+    "async function main() { await @ }\nmain()",
+    "async function main() { await @ }\nreturn await main()",
+    "const main = async () => @; return main()",
+    "async () => { return await @ }",
+    "export default async function main() { return await @ }",
+    "export default async () => @",
+    "const a = await db.find({}); const b = await @; return [a, b]",
+];
+
+#[test]
+fn no_program_is_refused_that_may_survive_the_failure() {
+    for shape in SURVIVORS {
+        for call in ["exa.web_search({})", "exa.nope({})", "tools.exa.nope({})"] {
+            let source = shape.replace('@', call);
+            let found = preflight(&source, &Catalog).expect(&source);
+            assert!(found.errors.is_empty(), "{source}\n{:?}", found.errors);
+        }
+    }
+}
+
+#[test]
+fn a_program_is_refused_that_certainly_fails() {
+    for shape in VICTIMS {
+        for call in ["exa.web_search({})", "exa.nope({})"] {
+            let source = shape.replace('@', call);
+            let found = preflight(&source, &Catalog).expect(&source);
+            assert_eq!(found.errors.len(), 1, "{source}\n{:?}", found.warnings);
+        }
+    }
+}
+
+#[test]
+fn nested_functions_are_walked_once() {
+    let source = format!("{}await exa.nope({{}}){}", "return await (async () => { ".repeat(60), " })()".repeat(60));
+    assert_eq!(preflight(&source, &Catalog).expect("a program").errors.len(), 1);
+    let calls: String = (0..2_000).map(|n| format!("async function f{n}() {{ await f{}() }}\n", n + 1)).collect();
+    let source = format!("{calls}async function f2000() {{ await exa.nope({{}}); await f0() }}\nreturn await f0()");
+    assert_eq!(preflight(&source, &Catalog).expect("a program").errors.len(), 1);
+}
+
 #[test]
 fn literal_arguments_that_do_not_fit_are_errors() {
     check("await exa.web_search({})", &["error invalid_arguments 1:22 exa.web_search: `query` is required"]);
@@ -62,7 +198,7 @@ fn literal_arguments_that_do_not_fit_are_errors() {
             "error invalid_arguments 1:22 exa.web_search: `limit` is not expected",
         ],
     );
-    check("for (const q of qs) await exa.web_search({ query: 'a' })", &[]);
+    check("for (const q of qs) await exa.web_search({ query: 'a' }); return 1", &[]);
 }
 
 #[test]
@@ -143,9 +279,9 @@ fn a_promise_used_as_a_value_is_a_warning() {
 #[test]
 fn a_variable_that_hides_a_backend_is_a_warning() {
     let hidden = "`exa` is a backend, and this variable hides it (Call it `exaResult`.)";
-    check("const exa = await exa.search()", &[&format!("warning shadowed_backend 1:7 {hidden}")]);
+    check("const exa = await exa.search(); return exa", &[&format!("warning shadowed_backend 1:7 {hidden}")]);
     check("return [1].map(exa => exa.id)", &[&format!("warning shadowed_backend 1:16 {hidden}")]);
-    check("try { x() } catch ({ exa }) { exa.nope() }", &[&format!("warning shadowed_backend 1:22 {hidden}")]);
+    check("try { x() } catch ({ exa }) { return exa.nope() }", &[&format!("warning shadowed_backend 1:22 {hidden}")]);
     check(
         "{ let exa = 1 } await exa.nope({})",
         &[
@@ -165,6 +301,96 @@ fn a_misspelt_backend_is_a_warning() {
         &["warning unknown_backend 1:18 There is no backend `exaa` (Did you mean `exa`?)"],
     );
     check("await other.thing({}); Math.max(1)", &[]);
+}
+
+#[test]
+fn a_program_without_a_result_is_a_warning() {
+    let ends_with = |at: &str, name: &str| {
+        format!(
+            "warning no_result {at} The program returns nothing: it ends with the declaration of `{name}` (End it with `return {name}`.)"
+        )
+    };
+    let nothing =
+        |at: &str| format!("warning no_result {at} The program returns nothing (`return` what you want to see.)");
+    check("const info = __getToolInterface('x')", &[&ends_with("1:1", "info")]);
+    check("const a = 1, b = 2; function f() { return 1 }", &[&ends_with("1:1", "b")]);
+    check("console.log(1); let a = 1", &[&ends_with("1:17", "a")]);
+    check("const { a } = x", &[&nothing("1:1")]);
+    check("if (x) { y() }", &[&nothing("1:1")]);
+    check("for (const one of list) { add(one); continue }", &[&nothing("1:1")]);
+    check("if (x) return; y = [1].map(n => { return n }); while (z) {}", &[&nothing("1:48")]);
+    check("async function main() { const a = 1 } main()", &[&ends_with("1:25", "a")]);
+    check(
+        "async function main() { add(1) }\nasync function run() { return main() }\nawait main()",
+        &[&nothing("1:25")],
+    );
+    check("const main = async () => { const a = 1 }; await main()", &[&ends_with("1:28", "a")]);
+    check("(async () => { const a = 1 })()", &[&ends_with("1:16", "a")]);
+    check("async () => { const a = 1 }", &[&ends_with("1:15", "a")]);
+    check("export default async function () { const a = 1 }", &[&ends_with("1:36", "a")]);
+    check("export async function main() { add(1) }", &[&nothing("1:32")]);
+    for source in [
+        "",
+        "// nothing",
+        "type A = 1",
+        "1",
+        "add(1)",
+        "return",
+        "if (x) return 1; const a = 2",
+        "const a = 1; return a",
+        "const a = 1; a",
+        "for (const one of list) console.log(one)",
+        "throw new Error('x')",
+        "async function main() { if (x) return 1 } main()",
+        "const main = async () => 1; main()",
+        "let main = async () => {}; main = async () => 1; main()",
+        "function f() { g() } function g() { f() } return 1",
+        "const f = () => g(); const g = () => f(); f()",
+        "export const main = async () => 1",
+        "export const main = 5",
+        "export default 5",
+    ] {
+        check(source, &[]);
+    }
+}
+
+#[test]
+fn a_loop_that_waits_for_the_clock_is_a_warning() {
+    let still = |at: &str| {
+        format!(
+            "warning busy_wait {at} The clock stands still in synchronous code: this loop sees the same time in every round (Wait with `await sleep(ms)`.)"
+        )
+    };
+    check("const end = Date.now() + 9; while (Date.now() < end); return 1", &[&still("1:29")]);
+    check("do { n++ } while (new Date() < end); return n", &[&still("1:1")]);
+    check("for (const t = Date.now(); Date.now() - t < 9;) {} return 1", &[&still("1:1")]);
+    check("while (true) { if (performance.now() > 9) break } return 1", &[&still("1:1")]);
+    check("const wait = () => { while (Date.now() < end) {} }; return wait()", &[&still("1:22")]);
+    check("while (Date.now() < end) { await sleep(9) } return 1", &[]);
+    check("while (Date.now() < end) { for await (const x of y) z(x) } return 1", &[]);
+    check("for (const x of list) { x.at = Date.now() } return list", &[]);
+    check("while (list.length) { list.pop().at = new Date() } return 1", &[]);
+    check("while (new Date(0) < end) { step() } return 1", &[]);
+    let hint = hint_for_timeout("const end = Date.now() + 9; while (Date.now() < end) {} return 1", &Catalog);
+    assert_eq!(
+        hint.as_deref(),
+        Some(
+            "The clock stands still in synchronous code: this loop sees the same time in every round. Wait with `await sleep(ms)`."
+        )
+    );
+    assert_eq!(hint_for_timeout("for (;;);", &Catalog), None);
+}
+
+#[test]
+fn an_integer_that_loses_digits_is_a_warning() {
+    let rounded = |at: &str, number: &str| {
+        format!(
+            "warning rounded_number {at} `{number}` is rounded: JavaScript's integers are exact up to 2^53 (Write it as a string, or send the call as JSON.)"
+        )
+    };
+    check("return db.find({ id: 9007199254740993 })", &[&rounded("1:22", "9007199254740993")]);
+    check("const id = 0x20000000000001; return db.find({ id })", &[&rounded("1:12", "0x20000000000001")]);
+    check("return db.find({ id: 9007199254740992, other: 9007199254740993n, price: 1e30 })", &[]);
 }
 
 #[test]

@@ -11,14 +11,17 @@ use serde_json::json;
 use tokio::io::AsyncReadExt;
 use toolgate_catalog::CatalogHandle;
 use toolgate_config::checked::Http;
+use toolgate_config::values::HttpAuth;
 use toolgate_engine::Engine;
 use toolgate_functions::http::{AllowList, Fetcher, Guard, HttpLimits};
 use toolgate_functions::weather::WeatherSettings;
 use toolgate_functions::{HostFunction, builtin};
 use toolgate_gateway::bridge::Bridge;
 use toolgate_gateway::run::{FixedEnvironment, Runner};
-use toolgate_service::rpc_sessions::{MemoryStore, Sessions, SystemClock};
-use toolgate_service::{Rules, ServerLimits, Service, ServiceLimits, ServiceParts, Shutdown, listen, serve};
+use toolgate_service::rpc_sessions::{MemoryStore, RpcSessions, SystemClock};
+use toolgate_service::{
+    AdmissionRules, HttpService, ServerLimits, ServiceLimits, ServiceParts, Shutdown, listen, serve,
+};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The engine starts this program again to get its sandboxes.
@@ -29,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 async fn run(at: SocketAddr) -> Result<(), Box<dyn std::error::Error>> {
     let fetcher = Fetcher::new(Guard::new(AllowList::none()), HttpLimits::default());
-    let mut functions = builtin::registry(&fetcher, &WeatherSettings::default())?;
+    let mut functions = builtin::registry(Some(&fetcher), Some(&WeatherSettings::default()))?;
     functions.insert(
         HostFunction::builder("greet")
             .describe("Says hello.")
@@ -41,15 +44,15 @@ async fn run(at: SocketAddr) -> Result<(), Box<dyn std::error::Error>> {
             })?,
     );
     let clock = Arc::new(SystemClock);
-    // Without keys, only this machine may connect.
-    let http = Http { bind: None, keys: vec![], allowed_origins: vec![], allowed_hosts: vec![] };
+    // Without keys, only this machine may connect; an example asks it for no token.
+    let http = Http { auth: HttpAuth::None, ..Http::default() };
     let shutdown = Shutdown::default();
     let bridge = Arc::new(Bridge::new(CatalogHandle::default()));
     let environment = FixedEnvironment { functions, ..FixedEnvironment::default() };
-    let service = Service::new(ServiceParts {
+    let service = HttpService::new(ServiceParts {
         runner: Runner::new(Engine::new()?, bridge, Arc::new(environment)),
-        sessions: Arc::new(Sessions::new(Arc::new(MemoryStore::new(clock.clone())), clock)),
-        rules: Rules::new(http),
+        sessions: Arc::new(RpcSessions::new(Arc::new(MemoryStore::new(clock.clone())), clock)),
+        rules: AdmissionRules::new(http, None),
         shutdown: shutdown.clone(),
         limits: ServiceLimits::default(),
         public_url: None,

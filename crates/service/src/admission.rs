@@ -1,20 +1,25 @@
-//! Decides which requests are admitted: by peer address, host and origin, API key, and rate.
+//! Decides which requests are admitted: by peer address, host and origin, API key or local token, and rate.
 //!
 //! `Host` and `Origin` are checked by [`toolgate_mcp::server::HostGuard`], which explains why. This module adds the peer
-//! address (without keys only this machine may connect), the CORS headers, and the keys. What an admitted caller may use is
+//! address (without keys only this machine may connect), the CORS headers, and the keys. A Unix socket can be opened by
+//! its user only, so its peer needs no token. What an admitted caller may use is
 //! decided by its [`Caller::scope`](crate::Caller::scope).
 
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::Service;
+use super::caller::bearer;
 use super::refusal::Refusal;
-use super::service::Rules;
+use super::server::UnixPeer;
+use super::service::AdmissionRules;
+use super::{Caller, HttpService};
 
 const PREFLIGHT_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 const PREFLIGHT_HEADERS: HeaderValue = HeaderValue::from_static(
@@ -22,11 +27,55 @@ const PREFLIGHT_HEADERS: HeaderValue = HeaderValue::from_static(
 );
 const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static("retry-after, mcp-session-id");
 
+/// Where a request comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// A Unix socket that only this user can open.
+    UnixSocket,
+    /// An address.
+    Address(IpAddr),
+    /// Treated as remote.
+    Unknown,
+}
+
+impl Peer {
+    pub(super) fn of(extensions: &Extensions) -> Self {
+        if extensions.get::<UnixPeer>().is_some() {
+            return Peer::UnixSocket;
+        }
+        let info = extensions.get::<ConnectInfo<SocketAddr>>();
+        info.map_or(Peer::Unknown, |info| Peer::Address(info.0.ip().to_canonical()))
+    }
+
+    fn is_local(self) -> bool {
+        match self {
+            Peer::UnixSocket => true,
+            Peer::Address(address) => address.is_loopback(),
+            Peer::Unknown => false,
+        }
+    }
+
+    /// The address, for counting failures.
+    pub(super) fn address(self) -> Option<IpAddr> {
+        match self {
+            Peer::Address(address) => Some(address),
+            Peer::UnixSocket | Peer::Unknown => None,
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Peer {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Peer::of(&parts.extensions))
+    }
+}
+
 /// Middleware: admits a request by its peer address, `Host` and `Origin`, and adds the CORS headers.
-pub(super) async fn check_peer_and_host(State(service): State<Service>, request: Request, next: Next) -> Response {
+pub(super) async fn check_peer_and_host(State(service): State<HttpService>, request: Request, next: Next) -> Response {
     let rules = service.rules();
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
-    let origin = match accepted_origin(&rules, peer, &request) {
+    let origin = match accepted_origin(&rules, Peer::of(request.extensions()), &request) {
         Ok(origin) => origin,
         Err(refusal) => return refusal.into_response(),
     };
@@ -52,9 +101,9 @@ fn preflight() -> Response {
     (StatusCode::NO_CONTENT, headers).into_response()
 }
 
-/// Middleware: admits a request by its key, as often as the key's rate allows, and adds the [`Caller`](crate::Caller) to it.
-pub(super) async fn check_key(State(service): State<Service>, mut request: Request, next: Next) -> Response {
-    let caller = match service.rules().keys.holder(request.headers()) {
+/// Middleware: admits a request by its key or token, as often as the key's rate allows, and adds the [`Caller`](crate::Caller) to it.
+pub(super) async fn check_key(State(service): State<HttpService>, mut request: Request, next: Next) -> Response {
+    let caller = match authenticate(&service, Peer::of(request.extensions()), request.headers()).await {
         Ok(caller) => caller,
         Err(refusal) => return refusal.into_response(),
     };
@@ -65,11 +114,24 @@ pub(super) async fn check_key(State(service): State<Service>, mut request: Reque
     next.run(request).await
 }
 
+/// The caller of a request. A wrong key or token counts as a failure of its address; a missing one does not.
+async fn authenticate(service: &HttpService, peer: Peer, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    if !service.rules().requires_credentials(peer) {
+        return Ok(Caller::Local);
+    }
+    let presented = bearer(headers).ok_or(Refusal::Unauthorised)?;
+    service.failed_keys().wait(peer.address()).await?;
+    // The rules may have changed during the wait.
+    let caller = service.rules().caller(presented);
+    if caller.is_none() {
+        service.failed_keys().record(peer.address());
+    }
+    caller.ok_or(Refusal::Unauthorised)
+}
+
 /// The accepted `Origin` of the request; none if it has no `Origin` header.
-fn accepted_origin(rules: &Rules, peer: Option<IpAddr>, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
-    // Treat a request without a peer address as remote.
-    let is_local = peer.is_some_and(|ip| ip.to_canonical().is_loopback());
-    if rules.keys.is_empty() && !is_local {
+fn accepted_origin(rules: &AdmissionRules, peer: Peer, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
+    if rules.keys.is_empty() && !peer.is_local() {
         return Err(Refusal::NotLocal);
     }
     Ok(rules.host_guard.check(request.uri(), request.headers())?)
@@ -82,13 +144,19 @@ mod tests {
 
     fn check(peer: &str, host: &str, origin: Option<&str>, expected: &str) {
         let host_guard = HostGuard::new(["tools.example".to_owned()], ["https://app.example".to_owned()]);
-        let rules = Rules { host_guard, ..Rules::default() };
+        let rules = AdmissionRules { host_guard, ..AdmissionRules::default() };
         let mut request = Request::builder().header(header::HOST, host);
         if let Some(origin) = origin {
             request = request.header(header::ORIGIN, origin);
         }
         let request = request.body(axum::body::Body::empty()).expect("a request");
-        let found = accepted_origin(&rules, peer.parse().ok(), &request);
+        let mut extensions = Extensions::new();
+        if let Ok(address) = peer.parse::<IpAddr>() {
+            extensions.insert(ConnectInfo(SocketAddr::new(address, 1)));
+        } else if peer == "unix" {
+            extensions.insert(UnixPeer);
+        }
+        let found = accepted_origin(&rules, Peer::of(&extensions), &request);
         let found = found.map_or_else(|refusal| refusal.to_string(), |_| "admitted".to_owned());
         assert!(found.starts_with(expected), "{peer} {host} {origin:?}: {found}");
     }
@@ -99,6 +167,7 @@ mod tests {
         check("127.8.8.8", "127.0.0.1:7878", None, "admitted");
         check("::1", "[::1]:7878", None, "admitted");
         check("::ffff:127.0.0.1", "localhost", None, "admitted");
+        check("unix", "localhost", None, "admitted");
         check("192.0.2.1", "localhost", None, "without API keys");
         check("unknown", "localhost", None, "without API keys");
     }

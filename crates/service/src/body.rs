@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
+use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::HttpService;
 use super::refusal::Refusal;
 
 /// The unit of the memory budget, in bytes.
@@ -20,7 +22,10 @@ const BUDGET_UNIT: usize = 4 * 1024;
 
 /// The memory budget that all bodies share.
 #[derive(Debug, Clone)]
-pub(super) struct Budget(Arc<Semaphore>);
+pub(super) struct Budget {
+    free: Arc<Semaphore>,
+    units: usize,
+}
 
 /// A part of the budget, returned on drop.
 #[derive(Debug)]
@@ -28,7 +33,13 @@ pub(super) struct Share(Option<OwnedSemaphorePermit>);
 
 impl Budget {
     pub(super) fn new(bytes: usize) -> Self {
-        Budget(Arc::new(Semaphore::new(bytes / BUDGET_UNIT)))
+        let units = bytes / BUDGET_UNIT;
+        Budget { free: Arc::new(Semaphore::new(units)), units }
+    }
+
+    /// The bytes that are in use.
+    pub(super) fn used(&self) -> usize {
+        self.units.saturating_sub(self.free.available_permits()) * BUDGET_UNIT
     }
 
     pub(super) fn share(&self) -> Share {
@@ -41,7 +52,7 @@ impl Budget {
         let more = bytes.div_ceil(BUDGET_UNIT).saturating_sub(have);
         let more = u32::try_from(more).unwrap_or(u32::MAX);
         let busy = |_| Refusal::unavailable("the memory for request and reply bodies is exhausted");
-        let permit = self.0.clone().try_acquire_many_owned(more).map_err(busy)?;
+        let permit = self.free.clone().try_acquire_many_owned(more).map_err(busy)?;
         match &mut share.0 {
             Some(all) => all.merge(permit),
             none => *none = Some(permit),
@@ -55,6 +66,22 @@ impl Budget {
 pub(super) struct BodyLimits {
     pub(super) bytes: usize,
     pub(super) time: Duration,
+}
+
+/// A request body as a value; it holds the body's share of the memory budget until the handler has ended.
+pub(super) struct Received<T> {
+    pub(super) value: T,
+    pub(super) _share: Share,
+}
+
+impl<T: DeserializeOwned> FromRequest<HttpService> for Received<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, service: &HttpService) -> Result<Self, Refusal> {
+        let (head, body) = request.into_parts();
+        let (text, share) = read(&head.headers, body, service.body_limits(), service.budget()).await?;
+        Ok(Received { value: parse(&text)?, _share: share })
+    }
 }
 
 /// Reads a whole body, and returns its share of the memory budget.
@@ -162,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_wrong_as_a_whole() {
+    fn text_that_is_no_json_is_refused_as_a_whole() {
         check("", ": EOF while parsing a value at line 1 column 0");
         check(r#"{"code": ""} x"#, ": trailing characters at line 1 column 14");
     }
@@ -174,6 +201,7 @@ mod tests {
         assert_eq!(budget.cover(&mut one, 1), Ok(()));
         assert_eq!(budget.cover(&mut one, BUDGET_UNIT), Ok(()));
         assert_eq!(budget.cover(&mut two, 2 * BUDGET_UNIT), Ok(()));
+        assert_eq!(budget.used(), 3 * BUDGET_UNIT);
         assert!(budget.cover(&mut one, BUDGET_UNIT + 1).is_err());
         drop(two);
         assert_eq!(budget.cover(&mut one, BUDGET_UNIT + 1), Ok(()));

@@ -1,6 +1,6 @@
 //! The caller of a request: the holder of an API key, or a client on this machine; and the rate of each key.
 //!
-//! Keys are compared by SHA-256 in constant time. Nothing is written to a log.
+//! Keys are compared by SHA-256 in constant time. No key is written to a log.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use toolgate_wire::{Access, CallerScope};
 /// The caller of a request; admission adds it to every request as an extension.
 #[derive(Debug, Clone)]
 pub enum Caller {
-    /// A client on this machine, where the service has no keys.
+    /// A client of this user on this machine, where the service has no keys.
     Local,
     /// The holder of a key.
     Key(Arc<Key>),
@@ -43,6 +43,8 @@ impl Caller {
                 name: key.name.clone(),
                 fairness: Some(number_of(&key.name)),
                 backends: access(&key.backends),
+                tools: access(&key.tools),
+                rate: key.call_rate,
                 functions: access(&key.functions),
             },
         }
@@ -68,19 +70,16 @@ impl Keys {
         self.0.is_empty()
     }
 
-    /// The holder of the key in a request. All keys are compared, in constant time, even after a match.
-    pub(super) fn holder(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
-        if self.is_empty() {
-            return Ok(Caller::Local);
-        }
-        let presented = digest(&SHA256, bearer(headers).unwrap_or_default().as_bytes());
+    /// The holder of a key. All keys are compared, in constant time, even after a match.
+    pub(super) fn holder(&self, presented: &str) -> Option<Caller> {
+        let presented = digest(&SHA256, presented.as_bytes());
         let mut holder = None;
         for key in &self.0 {
             if bool::from(key.hash.digest().as_slice().ct_eq(presented.as_ref())) {
                 holder = Some(key.clone());
             }
         }
-        holder.map(Caller::Key).ok_or(Refusal::Unauthorised)
+        holder.map(Caller::Key)
     }
 
     /// The caller of that name, if its key still exists.

@@ -4,21 +4,30 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
-use tokio::net::TcpListener;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use crate::rpc_sessions::{MemoryStore, RedisStore, SessionStore, Sessions, SystemClock};
-use crate::{Caller, Rules, ServerLimits, Service, ServiceLimits, ServiceParts, Shutdown, serve};
-use toolgate_config::values::{Mode, Store};
+use crate::rpc_sessions::{MemoryStore, RedisStore, RpcSessions, SessionStore, SystemClock};
+use crate::{
+    AdmissionRules, Caller, HttpService, Listener, LocalToken, LocalTokenError, ServerLimits, ServiceLimits,
+    ServiceParts, Shutdown, serve,
+};
+use toolgate_config::checked::Http;
+use toolgate_config::values::{HttpAuth, Mode, Store};
 use toolgate_gateway::agent::Agent;
-use toolgate_gateway::gateway::Gateway;
+use toolgate_gateway::run::Runner;
+use toolgate_gateway::runtime::Gateway;
 use toolgate_mcp::server::{HttpOptions, RequestScope, ToolMode};
+
+/// How long runs of a client at standard input and output may go on after the shutdown has begun; the MCP server waits a
+/// little longer for their replies.
+const STDIO_GRACE: Duration = Duration::from_secs(3);
 
 /// The tool mode of a configured mode.
 pub fn tool_mode(mode: Mode) -> ToolMode {
@@ -32,36 +41,83 @@ pub fn tool_mode(mode: Mode) -> ToolMode {
 /// Serves one client on standard input and output until it disconnects or `shutdown` is cancelled.
 pub async fn stdio(agent: &Agent, mode: ToolMode, shutdown: CancellationToken) -> io::Result<()> {
     let scope = RequestScope { mode, ..RequestScope::default() };
-    toolgate_mcp::server::serve_stdio(Arc::new(agent.clone()), scope, tokio::io::stdin(), tokio::io::stdout(), shutdown)
-        .await
+    let aborting = tokio::spawn({
+        let (runner, shutdown) = (agent.gateway().runner().clone(), shutdown.clone());
+        async move {
+            shutdown.cancelled().await;
+            tokio::time::sleep(STDIO_GRACE).await;
+            runner.abort_runs();
+        }
+    });
+    let served = toolgate_mcp::server::serve_stdio(
+        Arc::new(agent.clone()),
+        scope,
+        tokio::io::stdin(),
+        tokio::io::stdout(),
+        shutdown,
+    )
+    .await;
+    aborting.abort();
+    served
+}
+
+/// The token that clients on this machine must present; none where keys or nothing are asked for. Created if it does not
+/// exist.
+///
+/// # Errors
+/// If a token is asked for and cannot be read or created.
+pub fn local_token(http: &Http) -> Result<Option<LocalToken>, LocalTokenError> {
+    if !http.keys.is_empty() || http.auth == HttpAuth::None {
+        return Ok(None);
+    }
+    let path = http.token_file.as_deref().ok_or(LocalTokenError::NoPlace)?;
+    LocalToken::open(path).map(Some)
 }
 
 /// Serves `/mcp` and the HTTP service until `shutdown` is cancelled and the open requests have ended.
-pub async fn http(agent: &Agent, mode: ToolMode, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
+///
+/// # Errors
+/// If the session store or the token cannot be used, or the listener fails.
+pub async fn http(agent: &Agent, mode: ToolMode, listener: Listener, shutdown: CancellationToken) -> io::Result<()> {
     let gateway = agent.gateway();
     let settings = gateway.config().settings.clone();
     let shutdown = Shutdown { begin: shutdown, ..Shutdown::default() };
-    let service = Service::new(ServiceParts {
+    let over_tcp = matches!(listener, Listener::Tcp(_));
+    let service = HttpService::new(ServiceParts {
         runner: gateway.runner().clone(),
         sessions: Arc::new(sessions(&settings.store).await?),
-        rules: Rules::new(settings.http.clone()),
+        rules: rules(&settings.http, over_tcp).map_err(io::Error::other)?,
         shutdown: shutdown.clone(),
         limits: ServiceLimits::default(),
         public_url: None,
     });
     let router = service.router().merge(mcp_router(agent, mode, &service, &shutdown));
-    let following = tokio::spawn(follow_rules(Arc::clone(gateway), service.clone()));
+    let aborting = tokio::spawn(abort_runs(gateway.runner().clone(), shutdown.abort.clone()));
+    let following = tokio::spawn(follow_rules(Arc::clone(gateway), service.clone(), over_tcp));
     let limits = ServerLimits { grace: settings.limits.shutdown_grace, ..ServerLimits::default() };
     let served = serve(listener, router, shutdown, limits).await;
     following.abort();
+    aborting.abort();
     if let Err(error) = service.close().await {
         tracing::warn!(%error, "sessions could not be removed; they remain until they expire");
     }
     served
 }
 
+/// Aborts the runs of all doors once the grace period is over: an MCP client then gets the report of its run.
+async fn abort_runs(runner: Runner, abort: CancellationToken) {
+    abort.cancelled().await;
+    runner.abort_runs();
+}
+
+/// The admission rules of a configuration. A Unix socket needs no token.
+fn rules(http: &Http, over_tcp: bool) -> Result<AdmissionRules, LocalTokenError> {
+    let token = if over_tcp { local_token(http)? } else { None };
+    Ok(AdmissionRules::new(http.clone(), token))
+}
+
 /// The MCP endpoint behind the service's admission, which has checked host, origin, key and rate.
-fn mcp_router(agent: &Agent, mode: ToolMode, service: &Service, shutdown: &Shutdown) -> Router {
+fn mcp_router(agent: &Agent, mode: ToolMode, service: &HttpService, shutdown: &Shutdown) -> Router {
     let options = HttpOptions {
         scope: RequestScope { mode, ..RequestScope::default() },
         host_guard: None,
@@ -85,24 +141,27 @@ fn extension(scope: RequestScope) -> axum::http::Extensions {
     extensions
 }
 
-/// Replaces the service's rules when the configuration changes.
-async fn follow_rules(gateway: Arc<Gateway>, service: Service) {
+/// Replaces the service's rules when the configuration changes; the old ones stay if there is no token.
+async fn follow_rules(gateway: Arc<Gateway>, service: HttpService, over_tcp: bool) {
     let mut changes = gateway.changes();
     let mut known = gateway.config();
     while !matches!(changes.recv().await, Err(RecvError::Closed)) {
         let now = gateway.config();
         if !Arc::ptr_eq(&known, &now) {
-            service.change(Rules::new(now.settings.http.clone()));
+            match rules(&now.settings.http, over_tcp) {
+                Ok(rules) => service.change(rules),
+                Err(error) => tracing::error!(%error, "the settings of the HTTP service stay as they were"),
+            }
             known = now;
         }
     }
 }
 
-async fn sessions(store: &Store) -> io::Result<Sessions> {
+async fn sessions(store: &Store) -> io::Result<RpcSessions> {
     let clock = Arc::new(SystemClock);
     let store: Arc<dyn SessionStore> = match store {
         Store::Memory => Arc::new(MemoryStore::new(clock.clone())),
         Store::Redis(url) => Arc::new(RedisStore::open(url.as_str()).await.map_err(io::Error::other)?),
     };
-    Ok(Sessions::new(store, clock))
+    Ok(RpcSessions::new(store, clock))
 }

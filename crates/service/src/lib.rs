@@ -6,21 +6,23 @@
 //! | `POST /v1/run` | runs a program; with profile `chain` (the default) or `snippet` |
 //! | `POST /v1/compute` | applies a function to data |
 //! | `GET /v1/run/ws` | the same as `/v1/run`, with functions that the caller implements |
+//! | `GET /v1/results/{id}` | reads a result of which an answer showed only a part |
 //! | `GET /v1/functions` | lists the functions that the caller's programs may use |
 //! | `POST /v1/sessions`, `DELETE /v1/sessions/{id}` | opens and ends a session of the RPC bridge |
 //! | `POST /rpc/{executionId}/{fnName}` | calls a function in a session, with the session's token |
-//! | `GET /v1/openapi.json`, `/healthz`, `/readyz` | describes the service, and its health |
+//! | `GET /`, `/v1/openapi.json`, `/healthz`, `/readyz` | describes the service, and its health |
+//! | `GET /metrics` | counters for monitoring |
 //!
 //! A program gets the built-in and configured functions that its `functions` list names (all without a list) and its
 //! key allows. A limit in the configuration is also the most that a caller may request.
 //!
 //! # Layout
-//! - `service`: [`Service`], its routes and limits; [`Shutdown`]: how it is stopped
+//! - `service`: [`HttpService`], its routes and limits; [`Shutdown`]: how it is stopped
 //! - [`doors`]: MCP over stdio, and MCP beside the HTTP service on one listener
 //! - `server`: [`listen`] and [`serve`]: connections, slow clients, graceful shutdown
-//! - `admission`, `caller`: who may send requests; `refusal`: every error response
+//! - `admission`, `caller`, `local_token`, `failed_keys`: who may send requests; `refusal`: every error response
 //! - `body`, `messages`, `limits`: requests and replies
-//! - `run`, `rpc`, `websocket`, `status`, `openapi`: the endpoints; [`rpc_sessions`]: sessions of the RPC bridge and their stores
+//! - `run`, `results`, `rpc`, `websocket`, `status`, `openapi`, `metrics`: the endpoints; [`rpc_sessions`]: sessions of the RPC bridge and their stores
 //!
 //! The service runs nothing itself: every program goes to `gateway::run`.
 
@@ -30,10 +32,14 @@ mod admission;
 mod body;
 mod caller;
 pub mod doors;
+mod failed_keys;
 mod limits;
+mod local_token;
 mod messages;
+mod metrics;
 mod openapi;
 mod refusal;
+mod results;
 mod rpc;
 pub mod rpc_sessions;
 mod run;
@@ -43,5 +49,6 @@ mod status;
 mod websocket;
 
 pub use caller::Caller;
-pub use server::{ServerLimits, listen, serve};
-pub use service::{Rules, Service, ServiceLimits, ServiceParts, Shutdown};
+pub use local_token::{LocalToken, LocalTokenError};
+pub use server::{Listener, ServerLimits, UnixSocket, listen, listen_unix, serve};
+pub use service::{AdmissionRules, HttpService, ServiceLimits, ServiceParts, Shutdown};

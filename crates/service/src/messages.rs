@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -38,7 +38,7 @@ pub(super) struct RunBody {
     /// The kind of run; `chain` if absent.
     pub(super) profile: Option<RunProfile>,
     /// The interpreter; the configured one if absent.
-    pub(super) engine: Option<RunEngine>,
+    pub(super) engine: Option<Interpreter>,
     /// Shapes the value for a context window of this many bytes: the reply has `output` instead of the value.
     #[schemars(with = "Option<u64>", range(min = 256, max = 67_108_864))]
     pub(super) max_output_size: Option<Whole>,
@@ -66,25 +66,32 @@ impl From<RunProfile> for Profile {
     }
 }
 
-/// The interpreter of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum RunEngine {
-    /// QuickJS; a run that computes for long moves to V8 if it is installed.
-    Auto,
-    /// QuickJS only.
-    QuickJs,
-    /// V8 only; `UNAVAILABLE` if it is not installed.
-    V8,
+/// The interpreter of a run, by the name that the engine has for it at every door.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Interpreter(pub(super) EngineChoice);
+
+impl<'de> Deserialize<'de> for Interpreter {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = Cow::<str>::deserialize(deserializer)?;
+        name.parse().map(Interpreter).map_err(de::Error::custom)
+    }
 }
 
-impl From<RunEngine> for EngineChoice {
-    fn from(engine: RunEngine) -> Self {
-        match engine {
-            RunEngine::Auto => EngineChoice::Auto,
-            RunEngine::QuickJs => EngineChoice::QuickJs,
-            RunEngine::V8 => EngineChoice::V8,
-        }
+impl JsonSchema for Interpreter {
+    fn schema_name() -> Cow<'static, str> {
+        "Interpreter".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let all = [
+            (EngineChoice::Auto, "QuickJS; a run that computes for long moves to V8 if it is installed."),
+            (EngineChoice::QuickJs, "QuickJS only."),
+            (EngineChoice::V8, "V8 only; `UNAVAILABLE` if it is not installed."),
+        ];
+        let all = all.map(|(choice, description)| {
+            json_schema!({"type": "string", "const": choice.name(), "description": description})
+        });
+        json_schema!({"description": "The interpreter of a run.", "oneOf": all})
     }
 }
 
@@ -107,7 +114,12 @@ pub(super) struct ComputeRequest {
     #[schemars(with = "Option<u64>", range(min = 2, max = 1024))]
     pub(super) max_heap_mb: Option<Whole>,
     /// The interpreter; the configured one if absent.
-    pub(super) engine: Option<RunEngine>,
+    pub(super) engine: Option<Interpreter>,
+    /// Shapes the value for a context window of this many bytes: the reply has `output` instead of the value.
+    #[schemars(with = "Option<u64>", range(min = 256, max = 67_108_864))]
+    pub(super) max_output_size: Option<Whole>,
+    /// What the caller is looking for, in a few words: a long value is reduced to the matching parts, in `output`.
+    pub(super) intent: Option<String>,
 }
 
 /// Distinguishes `null`, which is data, from an absent field.
@@ -249,6 +261,38 @@ impl From<toolgate_output::Response> for OutputReply {
             text: response.text,
         }
     }
+}
+
+/// A kept result: its value, or the text of a part of it.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ResultReply {
+    /// The id of the result.
+    pub(super) result_id: String,
+    /// The whole value; absent if a part was requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Value>")]
+    pub(super) value: Option<Box<RawValue>>,
+    /// The requested part as text; absent if no part was requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) text: Option<String>,
+}
+
+/// Where to read on.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct IndexReply {
+    /// What answers here.
+    pub(super) service: &'static str,
+    /// The documentation in the repository.
+    pub(super) documentation: &'static str,
+    /// The description of the routes, for programs.
+    pub(super) openapi: &'static str,
+    /// Whether the process answers.
+    pub(super) health: &'static str,
+    /// Whether programs run.
+    pub(super) readiness: &'static str,
+    /// The Model Context Protocol, if it is served here.
+    pub(super) mcp: &'static str,
 }
 
 /// A session to open.

@@ -9,20 +9,20 @@ use serde_json::{Map, Value, json};
 
 use super::Caller;
 use super::messages::{
-    ComputeRequest, FunctionsReply, HealthReply, ReadyReply, RpcReply, RpcRequest, RunBody, RunReply, SessionReply,
-    SessionRequest,
+    ComputeRequest, FunctionsReply, HealthReply, IndexReply, ReadyReply, ResultReply, RpcReply, RpcRequest, RunBody,
+    RunReply, SessionReply, SessionRequest,
 };
 use super::refusal::ErrorReply;
-use toolgate_gateway::run::Runner;
+use toolgate_gateway::run::{OUTPUT_SIZE, Runner};
 use toolgate_wire::{LimitRequest, Profile};
 
 const DEFINITIONS: &str = "/components/schemas";
 const MB: u64 = toolgate_wire::limits::MB;
 
-/// The document for one caller.
-pub(super) fn document(runner: &Runner, caller: &Caller) -> Value {
+/// The document for one caller, which needs a key or token or not.
+pub(super) fn document(runner: &Runner, caller: &Caller, keyed: bool) -> Value {
     let mut schemas = Schemas::new();
-    let paths = paths(&mut schemas, caller);
+    let paths = paths(&mut schemas, keyed);
     let mut components = schemas.finish();
     narrow(&mut components, runner, caller);
     json!({
@@ -36,7 +36,7 @@ pub(super) fn document(runner: &Runner, caller: &Caller) -> Value {
         "components": {
             "schemas": components,
             "securitySchemes": {
-                "key": {"type": "http", "scheme": "bearer", "description": "An API key of toolgate.http.keys."},
+                "key": {"type": "http", "scheme": "bearer", "description": "An API key of toolgate.http.keys, or the token of toolgate.http.token_file."},
                 "session": {"type": "http", "scheme": "bearer", "description": "The token of a session."},
             },
         },
@@ -80,11 +80,8 @@ const READS_A_BODY: &[u16] = &[400, 408, 413, 415, 429, 503];
 const KEYED: &[u16] = &[401, 429];
 const ANYWHERE: &[u16] = &[400, 403, 500];
 
-fn paths(schemas: &mut Schemas, caller: &Caller) -> Value {
-    let key = match caller {
-        Caller::Local => json!([]),
-        Caller::Key(_) => json!([{"key": []}]),
-    };
+fn paths(schemas: &mut Schemas, keyed: bool) -> Value {
+    let key = if keyed { json!([{"key": []}]) } else { json!([]) };
     let run = {
         let ok = schemas.writes::<RunReply>("How the run ended; code that failed has `ok: false`.");
         let body = schemas.reads::<RunBody>();
@@ -130,6 +127,33 @@ fn paths(schemas: &mut Schemas, caller: &Caller) -> Value {
             .with("parameters", json!([parameter("executionId"), parameter("fnName")]))
             .with("security", json!([{"session": []}]))
     };
+    let result = {
+        let ok = schemas.writes::<ResultReply>("The whole value, or the requested part as text.");
+        let part = |name: &str, schema: Value, description: &str| json!({"name": name, "in": "query", "required": false, "schema": schema, "description": description});
+        let text = || json!({"type": "string"});
+        let size = json!({"type": "integer", "minimum": OUTPUT_SIZE.start(), "maximum": OUTPUT_SIZE.end()});
+        let parameters = json!([
+            parameter("id"),
+            part("path", text(), "A key path, such as results.items[3]."),
+            part(
+                "lines",
+                json!({"type": "string", "pattern": "^[1-9][0-9]{0,8}(-([1-9][0-9]{0,8})?)?$"}),
+                "Lines, such as 10, 10- or 10-40."
+            ),
+            part("search", json!({"type": "string", "maxLength": 250}), "Only what contains this text."),
+            part("maxOutputSize", size, "The most bytes of a part."),
+        ]);
+        operation(schemas, "result", "Reads a kept result.", (200, ok), &[KEYED, &[404, 503]])
+            .with("parameters", parameters)
+    };
+    let metrics = {
+        let ok = json!({"description": "The text format of Prometheus.", "content": {"text/plain": {"schema": {"type": "string"}}}});
+        operation(schemas, "metrics", "Counters for monitoring.", (200, ok), &[KEYED])
+    };
+    let index = {
+        let ok = schemas.writes::<IndexReply>("Where to read on.");
+        operation(schemas, "index", "Names the documentation.", (200, ok), &[]).with("security", json!([]))
+    };
     let healthz = {
         let ok = schemas.writes::<HealthReply>("The service is alive.");
         operation(schemas, "healthz", "Whether the service is alive.", (200, ok), &[]).with("security", json!([]))
@@ -142,11 +166,14 @@ fn paths(schemas: &mut Schemas, caller: &Caller) -> Value {
     json!({
         "/v1/run": {"post": run.keyed(&key)},
         "/v1/compute": {"post": compute.keyed(&key)},
+        "/v1/results/{id}": {"get": result.keyed(&key)},
         "/v1/functions": {"get": functions.keyed(&key)},
         "/v1/openapi.json": {"get": openapi.keyed(&key)},
         "/v1/sessions": {"post": open.keyed(&key)},
         "/v1/sessions/{id}": {"delete": revoke.keyed(&key)},
         "/rpc/{executionId}/{fnName}": {"post": call.0},
+        "/metrics": {"get": metrics.keyed(&key)},
+        "/": {"get": index.0},
         "/healthz": {"get": healthz.0},
         "/readyz": {"get": readyz.0},
     })
@@ -182,7 +209,7 @@ fn error(schemas: &mut Schemas, status: u16) -> Value {
         400 => "The request is invalid; `pointer` names the field.",
         401 => "Not authorised.",
         403 => "The peer, Host or Origin is not accepted.",
-        404 => "No such path or session.",
+        404 => "No such path, session or result.",
         408 => "The body was not received in time.",
         413 => "The body is too large.",
         415 => "The body is not application/json.",
@@ -253,7 +280,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_document_matches_its_snapshot() {
-        let mut document = document(&runner(), &Caller::Local);
+        let mut document = document(&runner(), &Caller::Local, false);
         document["info"]["version"] = json!("…");
         insta::assert_json_snapshot!(document);
     }

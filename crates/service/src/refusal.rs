@@ -77,6 +77,8 @@ pub(super) enum Refusal {
     NoSuchPath(Shown),
     #[error("no such session: {0}")]
     NoSuchSession(Shown),
+    #[error("{0}")]
+    NoSuchResult(String),
     #[error("the method {method} is not allowed for {path}")]
     MethodNotAllowed { method: Shown, path: Shown },
     #[error("the body was not received within {} seconds", .0.as_secs())]
@@ -119,7 +121,7 @@ impl Refusal {
             Refusal::BadRequest(_) => "BAD_REQUEST",
             Refusal::Unauthorised => "UNAUTHORIZED",
             Refusal::NotLocal | Refusal::ForeignHost(_) | Refusal::ForeignOrigin(_) => "FORBIDDEN",
-            Refusal::NoSuchPath(_) | Refusal::NoSuchSession(_) => "NOT_FOUND",
+            Refusal::NoSuchPath(_) | Refusal::NoSuchSession(_) | Refusal::NoSuchResult(_) => "NOT_FOUND",
             Refusal::MethodNotAllowed { .. } => "METHOD_NOT_ALLOWED",
             Refusal::TooSlow(_) => "REQUEST_TIMEOUT",
             Refusal::TooLarge(_) => "TOO_LARGE",
@@ -136,7 +138,7 @@ impl Refusal {
             Refusal::BadInput { .. } | Refusal::BadRequest(_) => StatusCode::BAD_REQUEST,
             Refusal::Unauthorised => StatusCode::UNAUTHORIZED,
             Refusal::NotLocal | Refusal::ForeignHost(_) | Refusal::ForeignOrigin(_) => StatusCode::FORBIDDEN,
-            Refusal::NoSuchPath(_) | Refusal::NoSuchSession(_) => StatusCode::NOT_FOUND,
+            Refusal::NoSuchPath(_) | Refusal::NoSuchSession(_) | Refusal::NoSuchResult(_) => StatusCode::NOT_FOUND,
             Refusal::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
             Refusal::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,

@@ -13,12 +13,13 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use super::admission::Peer;
 use super::body;
 use super::caller::bearer;
 use super::messages::{RpcReply, RpcRequest, SessionReply, SessionRequest};
 use super::refusal::{Refusal, Shown};
 use super::run::{answer, named};
-use super::{Caller, Service};
+use super::{Caller, HttpService};
 use crate::rpc_sessions::{ExecutionId, Grant, SessionTtl};
 use toolgate_functions::CallContext;
 
@@ -27,7 +28,7 @@ const DEFAULT_TTL_MS: u64 = 5 * 60 * 1000;
 const REAUTHORISE_AFTER: Duration = Duration::from_millis(100);
 
 pub(super) async fn open(
-    State(service): State<Service>,
+    State(service): State<HttpService>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Body,
@@ -49,14 +50,14 @@ pub(super) async fn open(
 }
 
 /// The URL for calls, under the host that the caller addressed, which admission has checked.
-fn address(service: &Service, headers: &HeaderMap, id: &ExecutionId) -> String {
+fn address(service: &HttpService, headers: &HeaderMap, id: &ExecutionId) -> String {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
     let base = service.public_url().map_or_else(|| format!("http://{host}"), ToString::to_string);
     format!("{}/rpc/{id}", base.trim_end_matches('/'))
 }
 
 pub(super) async fn revoke(
-    State(service): State<Service>,
+    State(service): State<HttpService>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Refusal> {
@@ -67,7 +68,8 @@ pub(super) async fn revoke(
 }
 
 pub(super) async fn call(
-    State(service): State<Service>,
+    State(service): State<HttpService>,
+    peer: Peer,
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
     headers: HeaderMap,
     body: Body,
@@ -76,7 +78,12 @@ pub(super) async fn call(
     let Path((id, function)) = path.map_err(|_| Refusal::Unauthorised)?;
     let token = bearer(&headers).unwrap_or_default();
     let started = Instant::now();
-    let (mut grant, mut caller) = authorise(&service, &id, token, &function).await?;
+    service.failed_keys().wait(peer.address()).await?;
+    let authorised = authorise(&service, &id, token, &function).await;
+    if authorised.as_ref().is_err_and(|refusal| *refusal == Refusal::Unauthorised) {
+        service.failed_keys().record(peer.address());
+    }
+    let (mut grant, mut caller) = authorised?;
     service.rates().take(&caller, started)?;
     let (text, _share) = body::read(&headers, body, service.rpc_limits(), service.budget()).await?;
     if started.elapsed() > REAUTHORISE_AFTER {
@@ -96,7 +103,7 @@ pub(super) async fn call(
 }
 
 /// The session's grant, if the key that opened the session still exists.
-async fn authorise(service: &Service, id: &str, token: &str, function: &str) -> Result<(Grant, Caller), Refusal> {
+async fn authorise(service: &HttpService, id: &str, token: &str, function: &str) -> Result<(Grant, Caller), Refusal> {
     let grant = service.sessions().authorise(id, token, function).await?;
     let caller = service.rules().keys.named(&grant.owner).ok_or(Refusal::Unauthorised)?;
     Ok((grant, caller))

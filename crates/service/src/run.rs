@@ -5,31 +5,28 @@
 use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use toolgate_engine::{Engine, EngineChoice};
 use toolgate_wire::{Code, Outcome, Profile, Report};
 
-use super::body::{self, Budget, Share};
+use super::body::{Budget, Received, Share};
 use super::limits::RequestedLimits;
 use super::messages::{ComputeRequest, OutputReply, RunBody, RunReply, Whole};
 use super::refusal::Refusal;
-use super::{Caller, Service};
+use super::{Caller, HttpService};
 use toolgate_functions::Registry;
 use toolgate_gateway::run::{Door, OUTPUT_SIZE, RunRequest};
 use toolgate_output::OutputSettings;
 
 pub(super) async fn run(
-    State(service): State<Service>,
+    State(service): State<HttpService>,
     Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    body: Body,
+    received: Received<RunBody>,
 ) -> Result<Response, Refusal> {
-    let (text, _share) = body::read(&headers, body, service.body_limits(), service.budget()).await?;
-    let body: RunBody = body::parse(&text)?;
-    drop(text);
+    let body = received.value;
     let scope = caller.scope();
     let functions = match &body.functions {
         Some(names) => Some(named(&service.runner().functions(&scope), names, "/functions")?),
@@ -37,13 +34,13 @@ pub(super) async fn run(
     };
     let profile = body.profile.unwrap_or_default().into();
     let limits = RequestedLimits { timeout_ms: body.timeout_ms, max_heap_mb: body.max_heap_mb };
-    let output = Output { max_size: body.max_output_size.map(output_size).transpose()?, intent: body.intent };
+    let output = Output::checked(body.max_output_size, body.intent)?;
     let request = RunRequest {
         data: context(body.context)?,
         limits: limits.checked(service.runner(), profile)?,
         caller: scope,
         functions,
-        engine: body.engine.map(Into::into),
+        engine: body.engine.map(|interpreter| interpreter.0),
         door: Door::Http,
         ..RunRequest::new(profile, body.code.ok_or_else(|| Refusal::missing("/code"))?)
     };
@@ -52,25 +49,23 @@ pub(super) async fn run(
 }
 
 pub(super) async fn compute(
-    State(service): State<Service>,
+    State(service): State<HttpService>,
     Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    body: Body,
+    received: Received<ComputeRequest>,
 ) -> Result<Response, Refusal> {
-    let (text, _share) = body::read(&headers, body, service.body_limits(), service.budget()).await?;
-    let request: ComputeRequest = body::parse(&text)?;
-    drop(text);
-    let limits = RequestedLimits { timeout_ms: request.timeout_ms, max_heap_mb: request.max_heap_mb };
-    let data = request.data.ok_or_else(|| Refusal::missing("/data"))?;
-    let run = RunRequest {
+    let body = received.value;
+    let limits = RequestedLimits { timeout_ms: body.timeout_ms, max_heap_mb: body.max_heap_mb };
+    let output = Output::checked(body.max_output_size, body.intent)?;
+    let data = body.data.ok_or_else(|| Refusal::missing("/data"))?;
+    let request = RunRequest {
         data: Some(text_of(data)),
         limits: limits.checked(service.runner(), Profile::Compute)?,
         caller: caller.scope(),
-        engine: request.engine.map(Into::into),
+        engine: body.engine.map(|interpreter| interpreter.0),
         door: Door::Http,
-        ..RunRequest::new(Profile::Compute, request.code.ok_or_else(|| Refusal::missing("/code"))?)
+        ..RunRequest::new(Profile::Compute, body.code.ok_or_else(|| Refusal::missing("/code"))?)
     };
-    let reply = service.perform(run, Output::default()).await?;
+    let reply = service.perform(request, output).await?;
     answer(service.budget(), &reply)
 }
 
@@ -95,7 +90,7 @@ fn text_of(json: Box<RawValue>) -> String {
 }
 
 /// The same range as `max_output_size` of `call_tool_chain`.
-fn output_size(Whole(bytes): Whole) -> Result<u64, Refusal> {
+pub(super) fn output_size(Whole(bytes): Whole) -> Result<u64, Refusal> {
     let (min, max) = (*OUTPUT_SIZE.start(), *OUTPUT_SIZE.end());
     let message = || format!("must be between {min} and {max} bytes, got {bytes}");
     OUTPUT_SIZE.contains(&bytes).then_some(bytes).ok_or_else(|| Refusal::field("/maxOutputSize", message()))
@@ -104,11 +99,18 @@ fn output_size(Whole(bytes): Whole) -> Result<u64, Refusal> {
 /// How the value is shaped for a context window; not at all if both are absent.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    pub(super) max_size: Option<u64>,
-    pub(super) intent: Option<String>,
+    max_size: Option<u64>,
+    intent: Option<String>,
 }
 
-impl Service {
+impl Output {
+    /// The options of a request, if the size is in range.
+    pub(super) fn checked(max_output_size: Option<Whole>, intent: Option<String>) -> Result<Self, Refusal> {
+        Ok(Output { max_size: max_output_size.map(output_size).transpose()?, intent })
+    }
+}
+
+impl HttpService {
     /// Runs a program; a shutdown aborts it.
     pub(super) async fn perform(&self, request: RunRequest, output: Output) -> Result<RunReply, Refusal> {
         let runner = self.runner();

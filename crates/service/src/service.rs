@@ -16,12 +16,16 @@ use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use url::Url;
 
+use super::admission::Peer;
 use super::body::{BodyLimits, Budget};
 use super::caller::{Keys, Rates};
+use super::failed_keys::FailedKeys;
+use super::metrics::{self, ResponseCounts};
 use super::refusal::{Refusal, Shown};
-use super::{admission, rpc, run, status, websocket};
-use crate::rpc_sessions::{Sessions, StoreError};
+use super::{Caller, LocalToken, admission, results, rpc, run, status, websocket};
+use crate::rpc_sessions::{RpcSessions, StoreError};
 use toolgate_config::checked::Http;
+use toolgate_config::values::HttpAuth;
 use toolgate_gateway::run::Runner;
 use toolgate_mcp::server::HostGuard;
 
@@ -69,18 +73,55 @@ impl Default for ServiceLimits {
 
 /// The configured rules for admission; they may change while the service runs.
 #[derive(Debug, Default)]
-pub struct Rules {
+pub struct AdmissionRules {
     pub(super) keys: Keys,
+    pub(super) local: LocalAccess,
     pub(super) host_guard: HostGuard,
 }
 
-impl Rules {
-    /// The rules of a configuration.
-    pub fn new(http: Http) -> Self {
-        let Http { keys, allowed_origins, allowed_hosts, .. } = http;
+/// What clients on this machine must present where there are no keys.
+#[derive(Debug, Default)]
+pub(super) enum LocalAccess {
+    /// The token of a file that only this user can read.
+    Token(LocalToken),
+    /// Nothing.
+    Open,
+    /// A token, but there is none: nobody is admitted.
+    #[default]
+    Closed,
+}
+
+impl AdmissionRules {
+    /// The rules of a configuration, with the token of this user. Without keys and token nobody is admitted, unless the
+    /// configuration asks for no token.
+    pub fn new(http: Http, token: Option<LocalToken>) -> Self {
+        let Http { keys, auth, allowed_origins, allowed_hosts, .. } = http;
         let hosts = allowed_hosts.iter().map(ToString::to_string);
         let origins = allowed_origins.iter().map(|origin| origin.as_str().to_owned());
-        Rules { keys: Keys::new(keys), host_guard: HostGuard::new(hosts, origins) }
+        let local = match (auth, token) {
+            (HttpAuth::None, _) => LocalAccess::Open,
+            (HttpAuth::Token, Some(token)) => LocalAccess::Token(token),
+            (HttpAuth::Token, None) => LocalAccess::Closed,
+        };
+        AdmissionRules { keys: Keys::new(keys), local, host_guard: HostGuard::new(hosts, origins) }
+    }
+
+    /// Whether a request from there needs a key or a token.
+    pub(super) fn requires_credentials(&self, peer: Peer) -> bool {
+        let is_open = peer == Peer::UnixSocket || matches!(self.local, LocalAccess::Open);
+        !(self.keys.is_empty() && is_open)
+    }
+
+    /// The caller with this key, or with this token if there are no keys.
+    pub(super) fn caller(&self, presented: &str) -> Option<Caller> {
+        if !self.keys.is_empty() {
+            return self.keys.holder(presented);
+        }
+        match &self.local {
+            LocalAccess::Token(token) => token.matches(presented).then_some(Caller::Local),
+            LocalAccess::Open => Some(Caller::Local),
+            LocalAccess::Closed => None,
+        }
     }
 }
 
@@ -89,9 +130,9 @@ pub struct ServiceParts {
     /// Runs the programs.
     pub runner: Runner,
     /// The sessions of the RPC bridge.
-    pub sessions: Arc<Sessions>,
+    pub sessions: Arc<RpcSessions>,
     /// The rules for admission.
-    pub rules: Rules,
+    pub rules: AdmissionRules,
     /// How the service is stopped.
     pub shutdown: Shutdown,
     /// Its limits.
@@ -102,13 +143,15 @@ pub struct ServiceParts {
 
 /// The HTTP service. Cheap to clone.
 #[derive(Clone)]
-pub struct Service(Arc<Inner>);
+pub struct HttpService(Arc<Inner>);
 
 struct Inner {
     runner: Runner,
-    sessions: Arc<Sessions>,
-    rules: RwLock<Arc<Rules>>,
+    sessions: Arc<RpcSessions>,
+    rules: RwLock<Arc<AdmissionRules>>,
     rates: Rates,
+    failed_keys: FailedKeys,
+    responses: ResponseCounts,
     shutdown: Shutdown,
     limits: ServiceLimits,
     budget: Budget,
@@ -117,17 +160,19 @@ struct Inner {
     health: status::Health,
 }
 
-impl Service {
+impl HttpService {
     /// A service of these parts.
     pub fn new(parts: ServiceParts) -> Self {
         let ServiceParts { runner, sessions, rules, shutdown, limits, public_url } = parts;
         let budget = Budget::new(limits.memory);
         let websockets = Arc::new(Semaphore::new(limits.sockets));
-        Service(Arc::new(Inner {
+        HttpService(Arc::new(Inner {
             runner,
             sessions,
             rules: RwLock::new(Arc::new(rules)),
             rates: Rates::default(),
+            failed_keys: FailedKeys::default(),
+            responses: ResponseCounts::default(),
             shutdown,
             limits,
             budget,
@@ -143,12 +188,15 @@ impl Service {
             .route("/v1/run", post(run::run))
             .route("/v1/compute", post(run::compute))
             .route("/v1/run/ws", get(websocket::upgrade))
+            .route("/v1/results/{id}", get(results::read))
             .route("/v1/functions", get(status::functions))
             .route("/v1/openapi.json", get(status::openapi))
+            .route("/metrics", get(metrics::metrics))
             .route("/v1/sessions", post(rpc::open))
             .route("/v1/sessions/{id}", delete(rpc::revoke))
             .route_layer(from_fn_with_state(self.clone(), admission::check_key));
         Router::new()
+            .route("/", get(status::index))
             .route("/healthz", get(status::healthz))
             .route("/readyz", get(status::readyz))
             .route("/rpc/{executionId}/{fnName}", post(rpc::call))
@@ -157,6 +205,7 @@ impl Service {
             .method_not_allowed_fallback(method_not_allowed)
             .layer(from_fn_with_state(self.clone(), admission::check_peer_and_host))
             .layer(CatchPanicLayer::custom(|_| -> Response { Refusal::Internal.into_response() }))
+            .layer(from_fn_with_state(self.clone(), metrics::count_responses))
             .with_state(self.clone())
     }
 
@@ -166,10 +215,11 @@ impl Service {
             .route_layer(from_fn_with_state(self.clone(), admission::check_key))
             .layer(from_fn_with_state(self.clone(), admission::check_peer_and_host))
             .layer(CatchPanicLayer::custom(|_| -> Response { Refusal::Internal.into_response() }))
+            .layer(from_fn_with_state(self.clone(), metrics::count_responses))
     }
 
     /// Replaces the rules, from the next request on.
-    pub fn change(&self, rules: Rules) {
+    pub fn change(&self, rules: AdmissionRules) {
         *self.0.rules.write() = Arc::new(rules);
     }
 
@@ -178,7 +228,7 @@ impl Service {
         self.0.sessions.close().await
     }
 
-    pub(super) fn rules(&self) -> Arc<Rules> {
+    pub(super) fn rules(&self) -> Arc<AdmissionRules> {
         self.0.rules.read().clone()
     }
 
@@ -186,11 +236,19 @@ impl Service {
         &self.0.rates
     }
 
+    pub(super) fn failed_keys(&self) -> &FailedKeys {
+        &self.0.failed_keys
+    }
+
+    pub(super) fn responses(&self) -> &ResponseCounts {
+        &self.0.responses
+    }
+
     pub(super) fn runner(&self) -> &Runner {
         &self.0.runner
     }
 
-    pub(super) fn sessions(&self) -> &Sessions {
+    pub(super) fn sessions(&self) -> &RpcSessions {
         &self.0.sessions
     }
 
@@ -209,6 +267,11 @@ impl Service {
     /// A permit for one more WebSocket, if the limit allows it.
     pub(super) fn websocket_permit(&self) -> Option<OwnedSemaphorePermit> {
         self.0.websockets.clone().try_acquire_owned().ok()
+    }
+
+    /// How many WebSockets are open.
+    pub(super) fn open_websockets(&self) -> usize {
+        self.0.limits.sockets.saturating_sub(self.0.websockets.available_permits())
     }
 
     pub(super) fn public_url(&self) -> Option<&Url> {

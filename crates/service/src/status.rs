@@ -1,4 +1,4 @@
-//! Describes the service: functions, OpenAPI document, health and readiness.
+//! Describes the service: index, functions, OpenAPI document, health and readiness.
 //!
 //! Health says that the process answers; readiness, that programs run. Neither needs a key.
 
@@ -11,9 +11,10 @@ use tokio::sync::Mutex;
 use toolgate_engine::ComputeOptions;
 use toolgate_wire::LimitRequest;
 
-use super::messages::{HealthReply, ReadyReply};
+use super::admission::Peer;
+use super::messages::{HealthReply, IndexReply, ReadyReply};
 use super::refusal::Refusal;
-use super::{Caller, Service, openapi};
+use super::{Caller, HttpService, openapi};
 use crate::rpc_sessions::AuthoriseError;
 use toolgate_functions::docs;
 
@@ -22,19 +23,36 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(2);
 /// How long the probe program may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub(super) async fn functions(State(service): State<Service>, Extension(caller): Extension<Caller>) -> Json<Value> {
+pub(super) async fn functions(State(service): State<HttpService>, Extension(caller): Extension<Caller>) -> Json<Value> {
     Json(docs::as_json(&service.runner().functions(&caller.scope())))
 }
 
-pub(super) async fn openapi(State(service): State<Service>, Extension(caller): Extension<Caller>) -> Json<Value> {
-    Json(openapi::document(service.runner(), &caller))
+pub(super) async fn openapi(
+    State(service): State<HttpService>,
+    Extension(caller): Extension<Caller>,
+    peer: Peer,
+) -> Json<Value> {
+    let keyed = service.rules().requires_credentials(peer);
+    Json(openapi::document(service.runner(), &caller, keyed))
+}
+
+/// Where to read on, for a person or a program that found only the address.
+pub(super) async fn index() -> Json<IndexReply> {
+    Json(IndexReply {
+        service: "toolgate",
+        documentation: "docs/HTTP.md",
+        openapi: "/v1/openapi.json",
+        health: "/healthz",
+        readiness: "/readyz",
+        mcp: "/mcp",
+    })
 }
 
 pub(super) async fn healthz() -> Json<HealthReply> {
     Json(HealthReply { status: "ok" })
 }
 
-pub(super) async fn readyz(State(service): State<Service>) -> Result<Json<ReadyReply>, Refusal> {
+pub(super) async fn readyz(State(service): State<HttpService>) -> Result<Json<ReadyReply>, Refusal> {
     if service.shutdown().begin.is_cancelled() {
         return Err(Refusal::unavailable("shutting down"));
     }
@@ -55,7 +73,7 @@ pub(super) struct Health(Mutex<Option<(Instant, bool)>>);
 
 impl Health {
     /// Whether a run succeeds, or succeeded within the interval. Concurrent requests share one probe.
-    async fn engine_runs(&self, service: &Service) -> bool {
+    async fn engine_runs(&self, service: &HttpService) -> bool {
         let mut known = self.0.lock().await;
         if let Some((at, runs)) = *known
             && at.elapsed() < PROBE_INTERVAL

@@ -10,12 +10,18 @@
 //! - [`outcome`]: how a run ended
 //! - [`report`]: the outcome with logs, calls and usage, as every door sends it
 //! - [`scope`]: who asks for a run, and what that caller may use
+//! - [`addresses`]: which IP addresses are public
+//! - [`byte_budget`]: how many bytes the host holds for a run, a caller, a backend or all of them
+//! - [`foreign_text`]: text of programs, servers and clients, made fit to be shown
 //! - [`frame`]: the messages on a worker's socket
 //! - [`codec`]: their encoding, and the only place where bytes of a worker are decoded
 
 #![forbid(unsafe_code)]
 
+pub mod addresses;
+pub mod byte_budget;
 pub mod codec;
+pub mod foreign_text;
 pub mod frame;
 pub mod limits;
 pub mod outcome;
@@ -24,13 +30,14 @@ pub mod profile;
 pub mod report;
 pub mod scope;
 
+pub use byte_budget::{ByteBudget, BytePermit, OverBudget};
 pub use frame::{CallId, FromWorker, Start, Target, ToWorker};
 pub use limits::{Limit, LimitFault, LimitRequest, LimitSpec, Limits};
 pub use outcome::{Code, Failure, Outcome};
 pub use position::Position;
-pub use profile::Profile;
+pub use profile::{Profile, Profiles};
 pub use report::{
     CallRecord, CallState, Destination, Interpreter, Isolation, IsolationLevel, Logs, Moved, Report, ReportFields,
     Usage,
 };
-pub use scope::{Access, CallerScope, Pattern};
+pub use scope::{Access, CallRate, CallerScope, Pattern};

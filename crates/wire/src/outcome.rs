@@ -33,11 +33,13 @@ pub enum Code {
     Unavailable,
     /// The caller cancelled.
     Aborted,
+    /// A repeated run did not do what is recorded of it.
+    Diverged,
 }
 
 impl Code {
     /// Every code.
-    pub const ALL: [Code; 9] = [
+    pub const ALL: [Code; 10] = [
         Code::Timeout,
         Code::Memory,
         Code::Syntax,
@@ -47,6 +49,7 @@ impl Code {
         Code::InvalidData,
         Code::Unavailable,
         Code::Aborted,
+        Code::Diverged,
     ];
 
     /// The name as reports print it.
@@ -61,6 +64,7 @@ impl Code {
             Code::InvalidData => "INVALID_DATA",
             Code::Unavailable => "UNAVAILABLE",
             Code::Aborted => "ABORTED",
+            Code::Diverged => "DIVERGED",
         }
     }
 }

@@ -37,6 +37,28 @@ impl fmt::Display for Profile {
     }
 }
 
+/// One value for each profile.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Profiles<T> {
+    /// The value for [`Profile::Compute`].
+    pub compute: T,
+    /// The value for [`Profile::Chain`].
+    pub chain: T,
+    /// The value for [`Profile::Snippet`].
+    pub snippet: T,
+}
+
+impl<T> Profiles<T> {
+    /// The value for this profile.
+    pub fn of(&self, profile: Profile) -> &T {
+        match profile {
+            Profile::Compute => &self.compute,
+            Profile::Chain => &self.chain,
+            Profile::Snippet => &self.snippet,
+        }
+    }
+}
+
 /// The text is not the name of a profile.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a profile: use compute, chain or snippet")]
@@ -47,5 +69,18 @@ impl FromStr for Profile {
 
     fn from_str(text: &str) -> Result<Self, UnknownProfile> {
         Profile::ALL.into_iter().find(|p| p.name() == text).ok_or_else(|| UnknownProfile(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_has_its_own_value() {
+        let named = Profiles { compute: "compute", chain: "chain", snippet: "snippet" };
+        for profile in Profile::ALL {
+            assert_eq!(*named.of(profile), profile.name());
+        }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::frame::{Layers, Target};
@@ -60,8 +60,8 @@ impl Report {
         self.value().err()
     }
 
-    /// Whether the same program can be run again without repeating an effect: every call only reads, failed, or was
-    /// not sent.
+    /// Whether the same program can be run again without repeating an effect: every call only reads, or was not sent.
+    /// A failure that a tool reports does not prove that it did nothing.
     pub fn safe_to_retry(&self) -> bool {
         self.calls.iter().all(|call| call.read_only || !call.state.may_have_had_effect())
     }
@@ -211,7 +211,7 @@ pub struct Logs {
 }
 
 /// What is known about the effect of one host call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
@@ -229,8 +229,8 @@ impl CallState {
     /// No wildcard arm: a new state must choose.
     fn may_have_had_effect(self) -> bool {
         match self {
-            CallState::Applied | CallState::Unknown => true,
-            CallState::Failed | CallState::NotSent => false,
+            CallState::Applied | CallState::Failed | CallState::Unknown => true,
+            CallState::NotSent => false,
         }
     }
 }
@@ -457,7 +457,9 @@ mod tests {
     #[test]
     fn only_effects_and_doubts_forbid_a_retry() {
         assert!(report(vec![]).safe_to_retry());
-        assert!(report(vec![record(CallState::Failed, false), record(CallState::NotSent, false)]).safe_to_retry());
+        assert!(report(vec![record(CallState::NotSent, false)]).safe_to_retry());
+        assert!(report(vec![record(CallState::Failed, true)]).safe_to_retry());
+        assert!(!report(vec![record(CallState::Failed, false)]).safe_to_retry());
         assert!(!report(vec![record(CallState::Applied, false)]).safe_to_retry());
         assert!(!report(vec![record(CallState::Unknown, false)]).safe_to_retry());
         assert!(report(vec![record(CallState::Applied, true)]).safe_to_retry());
@@ -481,7 +483,7 @@ mod tests {
         assert_eq!(
             json_of(&report(vec![record(CallState::Failed, false)])),
             json!({
-                "ok": true, "value": 1, "safe_to_retry": true, "executionMs": 0.001,
+                "ok": true, "value": 1, "safe_to_retry": false, "executionMs": 0.001,
                 "logs": { "stdout": [], "stderr": [], "dropped": 0 },
                 "calls": [{
                     "name": "b.c.t", "backend": "b.c", "tool": "t", "state": "failed", "ms": 1.0,

@@ -4,6 +4,7 @@
 //! decide by it. Nothing else carries rights.
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 /// What a caller may use, and how it shares with others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,8 +15,43 @@ pub struct CallerScope {
     pub fairness: Option<u64>,
     /// The backends whose tools it may call.
     pub backends: Access,
+    /// The tools of these backends that it may call: patterns over `backend.tool`.
+    pub tools: Access,
+    /// How many tool calls it may make; `None` means as many as it likes.
+    pub rate: Option<CallRate>,
     /// The host functions that it may call.
     pub functions: Access,
+}
+
+impl CallerScope {
+    /// Whether it may call this tool, both by their original names.
+    pub fn permits_tool(&self, backend: &str, tool: &str) -> bool {
+        self.backends.permits(backend) && self.tools.permits_pair(backend, tool)
+    }
+
+    /// Whether no tool is kept from it.
+    pub fn sees_all_tools(&self) -> bool {
+        self.backends == Access::All && self.tools == Access::All
+    }
+}
+
+/// Tool calls that a caller may make in a minute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallRate(NonZeroU32);
+
+impl CallRate {
+    /// The most that can be asked for. A higher bound would be met by no caller, so leave the rate out instead.
+    pub const MAX: u32 = 600_000;
+
+    /// A rate between 1 and [`CallRate::MAX`] calls a minute; `None` for every other number.
+    pub fn per_minute(calls: u32) -> Option<Self> {
+        NonZeroU32::new(calls).filter(|calls| calls.get() <= Self::MAX).map(CallRate)
+    }
+
+    /// Calls a minute.
+    pub fn calls(self) -> u32 {
+        self.0.get()
+    }
 }
 
 /// Which names a caller may use.
@@ -40,6 +76,11 @@ impl Access {
             Access::All => true,
             Access::Only(patterns) => patterns.iter().any(|pattern| pattern.matches(name)),
         }
+    }
+
+    /// Whether `backend.tool` may be used.
+    pub fn permits_pair(&self, backend: &str, tool: &str) -> bool {
+        *self == Access::All || self.permits(&format!("{backend}.{tool}"))
     }
 }
 
@@ -118,5 +159,35 @@ mod tests {
         }
         assert!(Access::All.permits("anything"));
         assert!(!Access::only([]).permits("anything"));
+    }
+
+    #[test]
+    fn a_tool_needs_its_backend_and_itself() {
+        let caller = CallerScope {
+            backends: Access::only(["github", "notes.v2"]),
+            tools: Access::only(["github.list_*", "slack.*", "notes.v2.read"]),
+            ..CallerScope::default()
+        };
+        for (backend, tool, expected) in [
+            ("github", "list_issues", true),
+            ("github", "delete_repo", false),
+            ("slack", "post", false),
+            ("notes.v2", "read", true),
+            ("notes", "v2.read", false),
+        ] {
+            assert_eq!(caller.permits_tool(backend, tool), expected, "{backend}.{tool}");
+        }
+        assert!(!caller.sees_all_tools() && CallerScope::default().sees_all_tools());
+        assert!(CallerScope::default().permits_tool("any", "tool"));
+        let none = CallerScope { tools: Access::only([]), ..CallerScope::default() };
+        assert!(!none.permits_tool("any", "tool"));
+    }
+
+    #[test]
+    fn a_rate_is_bounded_on_both_sides() {
+        assert_eq!(CallRate::per_minute(0), None);
+        assert_eq!(CallRate::per_minute(1).map(CallRate::calls), Some(1));
+        assert_eq!(CallRate::per_minute(CallRate::MAX).map(CallRate::calls), Some(CallRate::MAX));
+        assert_eq!(CallRate::per_minute(CallRate::MAX + 1), None);
     }
 }

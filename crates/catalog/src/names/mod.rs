@@ -75,9 +75,10 @@ impl NameTable {
         self.positions.get(spelling).copied()
     }
 
-    /// As [`resolve`](Self::resolve), for a global variable: a backend called `Math` does not shadow the built-in.
+    /// As [`resolve`](Self::resolve), for a global variable: a backend called `Math` does not shadow the built-in. One called
+    /// `delete` is `globalThis.delete`, since no global has the name of a keyword.
     pub fn resolve_variable(&self, spelling: &str) -> Option<usize> {
-        if Scope::Global.reserves(spelling) {
+        if Scope::Global.reserves(spelling) && !words::is_keyword(spelling) {
             return None;
         }
         self.resolve(spelling)

@@ -101,6 +101,15 @@ fn a_variable_never_hides_a_built_in() {
 }
 
 #[test]
+fn a_keyword_is_the_name_of_a_global() {
+    let table = NameTable::new(["delete", "undefined", "eval", "class_"], Scope::Global);
+    assert_eq!(table.resolve_variable("delete"), table.resolve("delete"));
+    assert_eq!(table.resolve_variable("delete_"), table.resolve("delete"));
+    assert_eq!(table.resolve_variable("class"), None, "there is no such backend");
+    assert_eq!((table.resolve_variable("undefined"), table.resolve_variable("eval")), (None, None));
+}
+
+#[test]
 fn thousands_of_colliding_names_are_no_burden() {
     let originals: Vec<String> = (0..5_000u32).map(|n| char::from_u32(0x4e00 + n).unwrap().to_string()).collect();
     let table = NameTable::new(originals, Scope::Member);

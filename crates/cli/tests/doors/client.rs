@@ -9,6 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::TOOLGATE;
 use crate::programs::Program;
@@ -105,11 +106,16 @@ fn report_of(mut message: Value) -> Value {
 pub(crate) struct HttpDoor {
     _child: Child,
     at: SocketAddr,
+    token: String,
+    /// With the token; removed at the end.
+    _state: tempfile::TempDir,
 }
 
 impl HttpDoor {
     pub(crate) async fn start() -> Self {
-        let mut child = command(&["serve", "--demo", "--http", "127.0.0.1:0"]).spawn().expect("the binary starts");
+        let state = tempfile::tempdir().expect("a folder");
+        let mut command = command(&["serve", "--demo", "--http", "127.0.0.1:0"]);
+        let mut child = command.env("XDG_STATE_HOME", state.path()).spawn().expect("the binary starts");
         let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
         let at = loop {
             let line = said.next_line().await.expect("readable").expect("an address");
@@ -118,8 +124,9 @@ impl HttpDoor {
                 break rest[..end].parse().expect("an address");
             }
         };
+        let token = std::fs::read_to_string(state.path().join("toolgate/http-token")).expect("a token");
         tokio::spawn(async move { while let Ok(Some(_)) = said.next_line().await {} });
-        HttpDoor { _child: child, at }
+        HttpDoor { _child: child, at, token: token.trim().to_owned(), _state: state }
     }
 
     /// Posts JSON; gives the answer's JSON.
@@ -128,7 +135,8 @@ impl HttpDoor {
         let body = body.to_string();
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{headers}connection: close\r\n\
-             content-length: {}\r\n\r\n",
+             authorization: Bearer {}\r\ncontent-length: {}\r\n\r\n",
+            self.token,
             body.len()
         );
         stream.write_all(format!("{head}{body}").as_bytes()).await.expect("written");
@@ -158,7 +166,10 @@ impl HttpDoor {
 
     pub(crate) async fn run_by_socket(&self, program: &Program) -> Value {
         let address = format!("ws://{}/v1/run/ws", self.at);
-        let (mut socket, _) = tokio_tungstenite::connect_async(address).await.expect("a socket");
+        let mut request = address.into_client_request().expect("a request");
+        let bearer = format!("Bearer {}", self.token).parse().expect("a header");
+        request.headers_mut().insert("authorization", bearer);
+        let (mut socket, _) = tokio_tungstenite::connect_async(request).await.expect("a socket");
         socket.send(Message::text(Self::request(program).to_string())).await.expect("sent");
         while let Some(message) = socket.next().await {
             let Ok(Message::Text(text)) = message else { continue };

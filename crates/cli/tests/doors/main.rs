@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use toolgate_config::text::{Format, Source};
 use toolgate_config::{Env, check};
 use toolgate_engine::WorkerCommand;
-use toolgate_gateway::gateway::{Gateway, engine_builder};
 use toolgate_gateway::run::RunRequest;
+use toolgate_gateway::runtime::{Gateway, engine_builder};
 use toolgate_wire::{LimitRequest, Profile};
 
 use client::{CommandLine, HttpDoor, McpHttp, McpStdio};

@@ -8,6 +8,7 @@ use http::header::{HeaderName, HeaderValue};
 
 use super::checker::Checker;
 use super::envfile;
+use super::openapi::{self, OpenApi};
 use crate::raw::reader::closest;
 use crate::raw::{self, Located, Location, RawText, StringMap};
 use crate::values::{BackendName, Endpoint, Glob, Secret, TransportKind};
@@ -28,6 +29,8 @@ pub enum Transport {
     Stdio(Process),
     /// Streamable HTTP.
     Http(Remote),
+    /// An HTTP API that a document describes.
+    OpenApi(OpenApi),
 }
 
 /// A process to start.
@@ -39,6 +42,8 @@ pub struct Process {
     pub args: Vec<Secret>,
     /// Environment variables in addition to the inherited ones.
     pub env: BTreeMap<String, Secret>,
+    /// Whether it inherits the whole environment of this process.
+    pub inherit_env: bool,
     /// Its working directory; `None` inherits ours.
     pub cwd: Option<PathBuf>,
 }
@@ -172,6 +177,7 @@ fn transport(checker: &mut Checker<'_>, name: &Located<String>, server: &Located
         None => None,
     };
     match (kind, &raw.command, &raw.url) {
+        (Some(TransportKind::OpenApi), _, _) => openapi::check(checker, name, raw).map(Transport::OpenApi),
         (Some(TransportKind::Stdio) | None, Some(command), None) => {
             process(checker, raw, command).map(Transport::Stdio)
         }
@@ -237,7 +243,8 @@ fn process(checker: &mut Checker<'_>, raw: &raw::Server, command: &Located<RawTe
     if starts_toolgate(&command.to_string_lossy(), args.iter().map(String::as_str)) {
         checker.warn(command_place, "the server is Toolgate itself", "remove this server");
     }
-    Some(Process { command, args: args.into_iter().map(Secret::new).collect(), env, cwd })
+    let inherit_env = super::flag(&raw.inherit_env, false);
+    Some(Process { command, args: args.into_iter().map(Secret::new).collect(), env, inherit_env, cwd })
 }
 
 /// Whether a command starts a Toolgate gateway: `npx toolgate serve` does, `toolgate demo` does not.

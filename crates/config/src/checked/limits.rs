@@ -2,25 +2,14 @@
 
 use std::time::Duration;
 
-use toolgate_wire::{Limit, LimitRequest, Profile};
+use toolgate_wire::{Limit, LimitRequest, Profile, Profiles};
 
 use super::checker::Checker;
 use super::value;
 use crate::raw;
 use crate::values::Bytes;
 
-/// The limits of each profile.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Profiles {
-    /// Pure functions over data.
-    pub compute: LimitRequest,
-    /// Chains of tool calls.
-    pub chain: LimitRequest,
-    /// Quick snippets.
-    pub snippet: LimitRequest,
-}
-
-pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Profiles) -> Profiles {
+pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Profiles) -> Profiles<LimitRequest> {
     Profiles {
         compute: limits(checker, &value(&raw.compute), Profile::Compute),
         chain: limits(checker, &value(&raw.chain), Profile::Chain),

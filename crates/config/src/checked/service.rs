@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use super::checker::Checker;
 use crate::raw::{self, Located};
-use crate::values::{Glob, HostName, KeyHash, Origin, Rate};
+use crate::values::{Glob, HostName, HttpAuth, KeyHash, Origin, Rate};
+use toolgate_wire::CallRate;
 
 /// The HTTP service.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,10 +16,27 @@ pub struct Http {
     pub bind: Option<SocketAddr>,
     /// The API keys; if empty, only clients on this machine may connect.
     pub keys: Vec<Key>,
+    /// How clients on this machine identify themselves where there are no keys.
+    pub auth: HttpAuth,
+    /// The file with the token for them; `None` if it is not configured and there is no home directory.
+    pub token_file: Option<PathBuf>,
     /// Origins of web pages that may use the service.
     pub allowed_origins: Vec<Origin>,
     /// Accepted host names besides this machine's own.
     pub allowed_hosts: Vec<HostName>,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Http {
+            bind: None,
+            keys: vec![],
+            auth: HttpAuth::Token,
+            token_file: None,
+            allowed_origins: vec![],
+            allowed_hosts: vec![],
+        }
+    }
 }
 
 /// An API key.
@@ -31,6 +50,10 @@ pub struct Key {
     pub functions: Option<Vec<Glob>>,
     /// Backends it may call; `None` means all.
     pub backends: Option<Vec<Glob>>,
+    /// Tools it may call, as `backend.tool`; `None` means all of its backends.
+    pub tools: Option<Vec<Glob>>,
+    /// How many tool calls it may make; `None` means as many as it likes.
+    pub call_rate: Option<CallRate>,
     /// Its rate limit; `None` means unlimited.
     pub rate: Option<Rate>,
 }
@@ -50,8 +73,17 @@ pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Http) -> Http {
     Http {
         bind,
         keys,
+        auth: checker.get(&raw.auth).unwrap_or(HttpAuth::Token),
+        token_file: token_file(checker, raw),
         allowed_origins: checker.list(&raw.allowed_origins).unwrap_or_default(),
         allowed_hosts: checker.list(&raw.allowed_hosts).unwrap_or_default(),
+    }
+}
+
+fn token_file(checker: &mut Checker<'_>, raw: &raw::Http) -> Option<PathBuf> {
+    match &raw.token_file {
+        Some(file) => checker.text(file).and_then(|text| checker.path(&text, &file.place)),
+        None => checker.env.xdg("XDG_STATE_HOME", ".local/state").map(|state| state.join("toolgate/http-token")),
     }
 }
 
@@ -76,6 +108,9 @@ fn key(checker: &mut Checker<'_>, entry: &Located<raw::Key>, names: &mut HashSet
     let hash = checker.get(&raw.hash);
     let functions = checker.list(&raw.functions);
     let backends = checker.list(&raw.backends);
+    let tools = checker.list(&raw.tools);
+    let calls = checker.count(&raw.calls_per_minute, 1..=CallRate::MAX as usize);
+    let call_rate = calls.and_then(|calls| u32::try_from(calls).ok()).and_then(CallRate::per_minute);
     let rate = checker.get(&raw.rate);
-    Some(Key { name: name?, hash: hash?, functions, backends, rate })
+    Some(Key { name: name?, hash: hash?, functions, backends, tools, call_rate, rate })
 }

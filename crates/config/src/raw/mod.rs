@@ -10,12 +10,14 @@ use std::net::SocketAddr;
 
 use reader::section;
 pub(crate) use reader::{Located, Location, RawJson, RawSetting, RawText, Reader, StringMap, Table};
+use serde_json::{Value as Json, json};
 
 use super::problem::Problem;
 use super::text::Source;
+use super::text::tree::{Node, Value};
 use super::values::{
-    Allowed, Bytes, Endpoint, Engine, Glob, HostName, Isolation, KeyHash, Method, Millis, Mode, Origin, Period, Rate,
-    Store, ToolPath, TransportKind,
+    Allowed, Bytes, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, Method, Millis, Mode,
+    Origin, Period, Rate, Store, ToolPath, TransportKind,
 };
 
 /// The settings of a file, with the problems found while reading them.
@@ -63,9 +65,9 @@ section! {
 }
 
 section! {
-    /// One MCP server: a command to start, or a URL to connect to.
+    /// One MCP server, as a command to start or a URL to connect to, or an HTTP API with an OpenAPI document.
     Ignored Server {
-        /// The transport. By default, a server with a command is stdio and a server with a URL is http.
+        /// The transport: stdio, http, or openapi for an HTTP API. By default, a server with a command is stdio and one with a URL is http.
         kind = "type": RawText<TransportKind>,
         /// The program to start.
         command: RawText<String>,
@@ -75,6 +77,9 @@ section! {
         env: StringMap,
         /// A file of NAME=value lines with more environment variables.
         env_file = "envFile": RawText<String>,
+        /// Give it the whole environment of Toolgate. By default it gets PATH, HOME, the locale, and the variables of proxies
+        /// and certificates.
+        inherit_env = "inheritEnv": bool,
         /// Its working directory; a relative path is relative to the directory of this file.
         cwd: RawText<String>,
         /// The URL of an HTTP server.
@@ -91,6 +96,18 @@ section! {
         name: RawText<String>,
         /// A note for people; not used.
         description: RawText<String>,
+        /// The OpenAPI document of an API: a file or a URL.
+        spec: RawText<String>,
+        /// Where the requests of an API go. The document's own servers decide nothing.
+        base: RawText<Endpoint>,
+        /// Credentials of an API by the names of its security schemes: a key or a token, or user:password for basic. bearer and basic also work without a scheme.
+        auth: StringMap,
+        /// Operations of an API that are tools: tag:NAME, a method, a path with *, or a method and a path. By default all.
+        include: Vec<Located<RawText<String>>>,
+        /// Operations of an API that are no tools; takes precedence over include.
+        exclude: Vec<Located<RawText<String>>>,
+        /// Hosts and networks that this API may be at although they are not public.
+        allow_hosts = "allowHosts": Vec<Located<RawText<Allowed>>>,
     }
 }
 
@@ -113,6 +130,8 @@ section! {
         backends: Table<Backend>,
         /// Your own host functions, by the names that scripts call.
         functions: Table<Function>,
+        /// Where programs may send HTTP requests with httpCall and api.fetch: nowhere (off), to every public host (all), or to the hosts and networks of a list, such as api.example.com or *.example.com. What it does not allow, programs do not have. Endpoints of functions are not concerned.
+        egress: RawEgress,
         /// Hosts and networks that guarded outgoing HTTP may reach besides the public internet.
         guard: Guard,
         /// The session store: memory, or the URL of a Redis server that several gateways share.
@@ -121,6 +140,8 @@ section! {
         engines: Engines,
         /// The weather function.
         weather: Weather,
+        /// Where values may come from.
+        secrets: Secrets,
         /// Allow agents to add and remove backends at run time.
         allow_runtime_registration: bool,
     }
@@ -229,6 +250,10 @@ section! {
         bind: RawText<SocketAddr>,
         /// The API keys. Without keys only clients on this machine may connect.
         keys: Vec<Located<Key>>,
+        /// How clients on this machine identify themselves where there are no keys: by the token in token_file (token), or not at all (none): then every user of this machine reaches all servers. A client of a Unix socket needs no token.
+        auth: RawText<HttpAuth>,
+        /// The file with the token, which only this user can read; it is created when it does not exist.
+        token_file: RawText<String>,
         /// Origins of web pages that may use the service.
         allowed_origins: Vec<Located<RawText<Origin>>>,
         /// Accepted host names besides those of this machine.
@@ -247,6 +272,10 @@ section! {
         functions: Vec<Located<RawText<Glob>>>,
         /// Patterns of the backends it may call; by default all.
         backends: Vec<Located<RawText<Glob>>>,
+        /// Patterns of the tools of these backends it may call, as backend.tool; by default all.
+        tools: Vec<Located<RawText<Glob>>>,
+        /// Tool calls it may make in a minute; by default as many as it likes.
+        calls_per_minute: u64,
         /// Its rate limit, such as 100/s.
         rate: RawText<Rate>,
     }
@@ -298,6 +327,28 @@ section! {
     }
 }
 
+/// A word, or a list of hosts.
+#[derive(Debug, Clone)]
+pub(crate) enum RawEgress {
+    /// A word.
+    Word(RawText<EgressWord>),
+    /// Hosts and networks.
+    Hosts(Vec<Located<RawText<Allowed>>>),
+}
+
+impl RawSetting for RawEgress {
+    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.value {
+            Value::List(_) => RawSetting::read(node, place, reader).map(Self::Hosts),
+            _ => RawSetting::read(node, place, reader).map(Self::Word),
+        }
+    }
+
+    fn schema() -> Json {
+        json!({"anyOf": [RawText::<EgressWord>::schema(), Vec::<Located<RawText<Allowed>>>::schema()]})
+    }
+}
+
 section! {
     /// Settings of single engines.
     Refused Engines {
@@ -323,5 +374,13 @@ section! {
     Refused Weather {
         /// The URL of the weather service; the default is Open-Meteo.
         base_url: RawText<Endpoint>,
+    }
+}
+
+section! {
+    /// Where values may come from.
+    Refused Secrets {
+        /// Allow ${cmd:…} in values: the output of a command, which is run when the servers are started.
+        commands: bool,
     }
 }

@@ -66,6 +66,26 @@ choice! {
 }
 
 choice! {
+    /// Whether programs may send HTTP requests to hosts of their own choice.
+    EgressWord {
+        /// To no host.
+        Off = "off",
+        /// To every public host.
+        All = "all",
+    }
+}
+
+choice! {
+    /// How clients on this machine identify themselves to the HTTP service where there are no keys.
+    HttpAuth {
+        /// By the token in a file that only this user can read.
+        Token = "token",
+        /// Not at all: every user of this machine may connect.
+        None = "none",
+    }
+}
+
+choice! {
     /// The transport of a server, with the spellings of other clients.
     TransportKind {
         /// A child process that communicates over stdin and stdout.
@@ -74,6 +94,8 @@ choice! {
         Http = "http" | "streamable-http" | "streamableHttp" | "streamable_http",
         /// The HTTP+SSE transport of 2024.
         Sse = "sse",
+        /// An HTTP API with an OpenAPI document.
+        OpenApi = "openapi",
     }
 }
 

@@ -9,6 +9,7 @@ use toolgate_wire::{LimitRequest, Profile};
 
 use crate::host::{Functions, Host};
 use crate::observer::Observer;
+use crate::transcript::{Recorder, Replay};
 
 /// What separates programs from the rest of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,6 +84,11 @@ pub struct Request {
     pub since: Option<Instant>,
     /// The interpreter; the engine's default when absent.
     pub engine: Option<EngineChoice>,
+    /// Keeps the messages of the run.
+    pub recorder: Option<Arc<dyn Recorder>>,
+    /// A record that the run repeats before it goes on. Program, data, seed and limits are those of the record, except
+    /// for the wall time; `code` must be its source, to which positions refer.
+    pub replay: Option<Arc<Replay>>,
 }
 
 impl Request {
@@ -100,6 +106,8 @@ impl Request {
             seed: None,
             since: None,
             engine: None,
+            recorder: None,
+            replay: None,
         }
     }
 }

@@ -200,25 +200,26 @@ impl EngineState {
     }
 
     fn job(&self, run: &mut AcceptedRun) -> Job {
-        let data = run.request.data.take();
+        let wall = worker_time(run.deadline.saturating_duration_since(Instant::now()));
+        let (start, data) = match &run.request.replay {
+            Some(replay) => {
+                let limits = Limits { wall, ..replay.start.limits.clone() };
+                (Start { limits, ..replay.start.clone() }, replay.data.clone())
+            }
+            None => {
+                let data = run.request.data.take();
+                (start(run, wall, data.as_ref().map(|data| data.len() as u64)), data)
+            }
+        };
         let request = &run.request;
-        let left = run.deadline.saturating_duration_since(Instant::now());
         Job {
-            start: Start {
-                profile: request.profile,
-                limits: Limits { wall: worker_time(left), ..run.limits.clone() },
-                seed: request.seed.map_or_else(random_seed, Seed::from),
-                now: wall_clock(),
-                code: run.program.js().to_owned(),
-                data: data.as_ref().map(|data| data.len() as u64),
-                functions: request.host.functions(),
-                tools: request.host.has_tools(),
-                named: named(&*request.host, run.program.globals()),
-            },
+            start,
             data,
             deadline: run.deadline,
             host: request.host.clone(),
             observer: request.observer.clone(),
+            recorder: request.recorder.clone(),
+            replay: request.replay.clone(),
             runtime: self.runtime.clone(),
         }
     }
@@ -263,6 +264,22 @@ impl Execution {
             isolation: Isolation::default(),
             engine: Interpreter::None,
         }
+    }
+}
+
+/// The message that begins a run.
+fn start(run: &AcceptedRun, wall: Duration, data: Option<u64>) -> Start {
+    let request = &run.request;
+    Start {
+        profile: request.profile,
+        limits: Limits { wall, ..run.limits.clone() },
+        seed: request.seed.map_or_else(random_seed, Seed::from),
+        now: wall_clock(),
+        code: run.program.js().to_owned(),
+        data,
+        functions: request.host.functions(),
+        tools: request.host.has_tools(),
+        named: named(&*request.host, run.program.globals()),
     }
 }
 

@@ -7,11 +7,9 @@
 //! the target. If the target sends a different message, ends, or is too slow, it is killed and the source resumes.
 //!
 //! # Layout
-//! - `transcript`: the messages of a run, and the channel that records them
-//! - `replay`: the repetition on the target
+//! - `replay`: the repetition on the target; the messages themselves are in [`crate::transcript`]
 
 mod replay;
-mod transcript;
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -24,8 +22,6 @@ use crate::clock::CpuClock;
 use crate::process::ProcessEnd;
 use crate::pump::Lost;
 use crate::socket::WorkerSocket;
-
-pub(crate) use transcript::Channel;
 
 /// How often a starting target is checked.
 const TARGET_PROBE_INTERVAL: Duration = Duration::from_millis(2);

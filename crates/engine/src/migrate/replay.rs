@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use toolgate_wire::FromWorker;
 
-use super::transcript::Entry;
 use super::{MigrationFailure, TargetWorker};
 use crate::outbox::Outbox;
 use crate::pump::{Lost, Pump};
+use crate::transcript::{Digest, Entry};
 
 /// The shortest time that a replay is given.
 const MIN_REPLAY_TIMEOUT: Duration = Duration::from_millis(500);
@@ -79,7 +79,7 @@ struct Replay {
 impl Replay {
     /// Sends entries up to the next message that the target has to send itself, and returns that message's digest;
     /// `None` at the end of the transcript.
-    fn feed(&mut self, pump: &Pump) -> Option<u64> {
+    fn feed(&mut self, pump: &Pump) -> Option<Digest> {
         loop {
             match pump.channel().entry(self.index)? {
                 Entry::Sent(kind, bytes) => self.outbox.put(kind, bytes),

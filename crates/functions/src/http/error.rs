@@ -1,7 +1,7 @@
 //! Errors of guarded requests.
 
-use super::Refusal;
-use crate::{ErrorCode, FunctionError};
+use super::RefusedHost;
+use crate::{ErrorCode, FailedEffect, FunctionError};
 use std::error::Error;
 use std::time::Duration;
 
@@ -22,7 +22,10 @@ pub enum FetchError {
     CredentialsInUrl,
     /// The host may not be reached.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] RefusedHost),
+    /// The host is not one of the configured ones.
+    #[error("programs may not reach {0} here (toolgate.egress lists the hosts that they may reach)")]
+    Egress(String),
     /// A method that is not allowed.
     #[error("the method `{0}` is not allowed: use GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS")]
     Method(String),
@@ -67,7 +70,10 @@ pub enum FetchError {
     /// The run was cancelled.
     #[error("the request was cancelled with its run")]
     Cancelled,
-    /// The name has no address, the connection failed, or the response is not HTTP.
+    /// The name has no address, or no connection was made.
+    #[error("the request failed: {0}")]
+    Unreachable(String),
+    /// The connection was lost, or the response is not HTTP.
     #[error("the request failed: {0}")]
     Network(String),
     /// The HTTP client cannot be created on this machine.
@@ -78,13 +84,14 @@ pub enum FetchError {
 impl FetchError {
     /// Converts an error of the HTTP client. The guard's refusals are sources of the client's errors and are found by type.
     pub(super) fn from_client(error: reqwest::Error) -> Self {
-        if error.is_timeout() {
+        let never_connected = error.is_connect();
+        if error.is_timeout() && !never_connected {
             return Self::Stalled;
         }
         let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
         let mut innermost = String::new();
         while let Some(current) = cause {
-            if let Some(refusal) = current.downcast_ref::<Refusal>() {
+            if let Some(refusal) = current.downcast_ref::<RefusedHost>() {
                 return Self::Refused(refusal.clone());
             }
             if let Some(parse) = current.downcast_ref::<hyper::Error>()
@@ -95,7 +102,36 @@ impl FetchError {
             innermost = current.to_string();
             cause = current.source();
         }
-        Self::Network(innermost)
+        if never_connected { Self::Unreachable(innermost) } else { Self::Network(innermost) }
+    }
+}
+
+impl FetchError {
+    /// Whether the request that failed was not sent. No wildcard arm: a new error must choose.
+    fn is_before_sending(&self) -> bool {
+        match self {
+            Self::Shape(_)
+            | Self::Url(_)
+            | Self::Scheme(_)
+            | Self::CredentialsInUrl
+            | Self::Refused(_)
+            | Self::Egress(_)
+            | Self::Method(_)
+            | Self::BodyNotAllowed(_)
+            | Self::HeaderForbidden(_)
+            | Self::HeaderInvalid(_)
+            | Self::RequestHeadersTooLarge
+            | Self::RequestTooLarge { .. }
+            | Self::Unreachable(_)
+            | Self::NoClient(_) => true,
+            Self::ResponseTooLarge { .. }
+            | Self::ResponseHeadersTooLarge
+            | Self::TooManyRedirects(_)
+            | Self::Timeout(_)
+            | Self::Stalled
+            | Self::Cancelled
+            | Self::Network(_) => false,
+        }
     }
 }
 
@@ -110,6 +146,7 @@ impl From<FetchError> for FunctionError {
             FetchError::Scheme(_)
             | FetchError::CredentialsInUrl
             | FetchError::Refused(_)
+            | FetchError::Egress(_)
             | FetchError::HeaderForbidden(_)
             | FetchError::TooManyRedirects(_) => ErrorCode::Refused,
             FetchError::RequestHeadersTooLarge
@@ -118,8 +155,9 @@ impl From<FetchError> for FunctionError {
             | FetchError::ResponseHeadersTooLarge => ErrorCode::TooLarge,
             FetchError::Timeout(_) | FetchError::Stalled => ErrorCode::Timeout,
             FetchError::Cancelled => ErrorCode::Aborted,
-            FetchError::Network(_) | FetchError::NoClient(_) => ErrorCode::Unavailable,
+            FetchError::Network(_) | FetchError::Unreachable(_) | FetchError::NoClient(_) => ErrorCode::Unavailable,
         };
-        Self::new(code, error.to_string())
+        let effect = if error.is_before_sending() { FailedEffect::NotSent } else { FailedEffect::Unknown };
+        Self::new(code, error.to_string()).with_effect(effect)
     }
 }

@@ -2,9 +2,10 @@
 
 use super::client::guarded_client;
 use super::redirect::next_hop;
-use super::{FetchError, Guard, HttpRequest, HttpResponse};
+use super::{FetchError, Guard, HttpRequest, HttpResponse, RawResponse};
 use crate::CallContext;
 use reqwest::{Client, Response};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -67,6 +68,17 @@ impl Fetcher {
 
     /// Sends a request and reads the whole response, until the timeout, the cancellation of the run or a limit.
     pub async fn fetch(&self, context: &CallContext, request: HttpRequest) -> Result<HttpResponse, FetchError> {
+        self.fetch_noting(context, request, &AtomicBool::new(false)).await
+    }
+
+    /// The same; sets `redirected` once a first request was answered, so that a later refusal is not taken for one
+    /// before anything was sent.
+    pub(crate) async fn fetch_noting(
+        &self,
+        context: &CallContext,
+        request: HttpRequest,
+        redirected: &AtomicBool,
+    ) -> Result<HttpResponse, FetchError> {
         let start = Instant::now();
         let mut end = start + self.limits.time;
         if let Some(deadline) = context.deadline {
@@ -75,14 +87,21 @@ impl Fetcher {
         tokio::select! {
             biased;
             () = context.cancel.cancelled() => Err(FetchError::Cancelled),
-            response = self.exchange(request) => response,
+            response = self.exchange(request, redirected) => response,
             () = tokio::time::sleep_until(end) => Err(FetchError::Timeout(end.duration_since(start))),
         }
     }
 
-    async fn exchange(&self, mut request: HttpRequest) -> Result<HttpResponse, FetchError> {
+    /// Sends one request of a caller that is not a sandboxed program, and follows no redirect. The caller bounds its time.
+    pub async fn send_once(&self, request: HttpRequest) -> Result<RawResponse, FetchError> {
+        let response = self.send(&request).await?;
+        RawResponse::read(response, &self.limits).await
+    }
+
+    async fn exchange(&self, mut request: HttpRequest, redirected: &AtomicBool) -> Result<HttpResponse, FetchError> {
         for _ in 0..=self.limits.redirects {
             let response = self.send(&request).await?;
+            redirected.store(true, Ordering::Relaxed);
             match next_hop(&request, response.status(), response.headers())? {
                 Some(next) => request = next,
                 None => return HttpResponse::read(response, &self.limits).await,

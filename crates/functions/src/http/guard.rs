@@ -4,13 +4,13 @@
 //! second time. If one address of a lookup is refused, all are: a name with public and private addresses is an attack or a
 //! mistake, and using only the public ones would hide it.
 
-use super::addresses::{AddressClass, not_public};
 use super::{AllowList, FetchError};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
+use toolgate_wire::addresses::{AddressClass, not_public};
 use url::{Host, Url};
 
 /// The future of a lookup.
@@ -35,16 +35,38 @@ impl Resolver for SystemResolver {
 /// A host that must not be reached. The text omits the address, which would reveal the structure of the network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{host} resolves to {class}, which is not allowed")]
-pub struct Refusal {
+pub struct RefusedHost {
     /// The host as the URL spells it.
     pub host: String,
     /// The class of its address.
     pub class: AddressClass,
 }
 
+/// The hosts that programs may reach at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Egress {
+    /// Every public host, and those of the guard's exceptions.
+    All,
+    /// These hosts and networks; an address that is not public must also be an exception of the guard.
+    Hosts(AllowList),
+}
+
+impl Egress {
+    /// Whether a request to this host may be sent.
+    pub fn permits(&self, host: Host<&str>) -> bool {
+        match (self, host) {
+            (Egress::All, _) => true,
+            (Egress::Hosts(hosts), Host::Domain(name)) => hosts.trusts_host(name),
+            (Egress::Hosts(hosts), Host::Ipv4(address)) => hosts.trusts_address(address.into()),
+            (Egress::Hosts(hosts), Host::Ipv6(address)) => hosts.trusts_address(address.into()),
+        }
+    }
+}
+
 /// Checks the target of a request. Cheap to clone.
 #[derive(Clone)]
 pub struct Guard {
+    egress: Arc<Egress>,
     allow: Arc<AllowList>,
     resolver: Arc<dyn Resolver>,
 }
@@ -57,16 +79,27 @@ impl Guard {
 
     /// A guard with another resolver.
     pub fn with_resolver(allow: AllowList, resolver: Arc<dyn Resolver>) -> Self {
-        Self { allow: Arc::new(allow), resolver }
+        Self { egress: Arc::new(Egress::All), allow: Arc::new(allow), resolver }
     }
 
-    /// Checks the scheme, the absence of credentials, and a literal address.
+    /// The same guard for fewer hosts.
+    #[must_use]
+    pub fn with_egress(self, egress: Egress) -> Self {
+        Self { egress: Arc::new(egress), ..self }
+    }
+
+    /// Checks the scheme, the absence of credentials, egress, and a literal address.
     pub(super) fn check_url(&self, url: &Url) -> Result<(), FetchError> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(FetchError::Scheme(url.scheme().to_owned()));
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(FetchError::CredentialsInUrl);
+        }
+        if let Some(host) = url.host()
+            && !self.egress.permits(host.clone())
+        {
+            return Err(FetchError::Egress(host.to_string()));
         }
         match url.host() {
             Some(Host::Ipv4(address)) => Ok(self.check_address(&address.to_string(), address.into())?),
@@ -76,9 +109,9 @@ impl Guard {
         }
     }
 
-    fn check_address(&self, host: &str, address: IpAddr) -> Result<(), Refusal> {
+    fn check_address(&self, host: &str, address: IpAddr) -> Result<(), RefusedHost> {
         match not_public(address) {
-            Some(class) if !self.allow.trusts_address(address) => Err(Refusal { host: host.to_owned(), class }),
+            Some(class) if !self.allow.trusts_address(address) => Err(RefusedHost { host: host.to_owned(), class }),
             Some(_) | None => Ok(()),
         }
     }

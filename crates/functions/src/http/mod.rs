@@ -8,10 +8,10 @@
 //! the configuration (see [`super::endpoint`]).
 //!
 //! # Layout
-//! `addresses` classifies addresses as public or not; [`AllowList`] has the configured exceptions; [`Guard`] combines both
+//! `toolgate_wire::addresses` classifies addresses as public or not; [`AllowList`] has the configured exceptions; [`Guard`]
+//! combines both and [`Egress`]
 //! with a [`Resolver`]; `request`, `redirect` and `response` are the stages of one exchange, and [`Fetcher`] runs them.
 
-mod addresses;
 mod allow;
 mod client;
 mod error;
@@ -22,13 +22,14 @@ mod redirect;
 mod request;
 mod response;
 
-pub use addresses::AddressClass;
 pub use allow::{AllowList, BadAllowEntry};
 pub use error::FetchError;
 pub use fetcher::{Fetcher, HttpLimits};
-pub use guard::{Guard, Lookup, Refusal, Resolver};
+pub use guard::{Egress, Guard, Lookup, RefusedHost, Resolver};
 pub use request::HttpRequest;
-pub use response::{Content, HttpResponse};
+pub use response::{Content, HttpResponse, RawResponse};
+pub use toolgate_wire::addresses::AddressClass;
 
 pub(super) use client::TrustedClient;
+pub(super) use request::is_safe;
 pub(super) use response::{read_body, retry_after};

@@ -31,6 +31,11 @@ struct Init {
     body: Option<Value>,
 }
 
+/// Whether requests with this method change nothing, by the HTTP standard; the method is as a program writes it.
+pub(crate) fn is_safe(method: Option<&str>) -> bool {
+    parse_method(method.unwrap_or("GET")).is_ok_and(|method| method.is_safe())
+}
+
 impl HttpRequest {
     /// Parses `{method?, headers?, body?}`. A body that is not a string is sent as JSON.
     pub fn new(url: &str, init: Option<&Value>, body_cap: usize) -> Result<Self, FetchError> {
@@ -50,6 +55,26 @@ impl HttpRequest {
                 return Err(FetchError::RequestTooLarge { size: body.len(), cap: body_cap });
             }
         }
+        Ok(Self { url, method, headers, body })
+    }
+}
+
+impl HttpRequest {
+    /// A request from parts that were made elsewhere, for a caller that is not a sandboxed program: any method but
+    /// `CONNECT` and `TRACE`, and bytes as the body. Header values are marked as sensitive. Errors do not contain the URL.
+    pub fn from_parts(
+        method: &str,
+        url: Url,
+        header_fields: &[(String, String)],
+        body: Option<Vec<u8>>,
+    ) -> Result<Self, FetchError> {
+        let is_sent = method.bytes().all(|byte| byte.is_ascii_uppercase()) && !matches!(method, "CONNECT" | "TRACE");
+        let method = Method::from_bytes(method.as_bytes()).ok().filter(|_| is_sent);
+        let method = method.ok_or_else(|| FetchError::Method("of the operation".to_owned()))?;
+        let given: Map<String, Value> =
+            header_fields.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
+        let mut headers = headers::parse(&given)?;
+        headers.values_mut().for_each(|value| value.set_sensitive(true));
         Ok(Self { url, method, headers, body })
     }
 }
@@ -152,5 +177,22 @@ mod tests {
         }
         let long = format!("http://a.test/{}", "x".repeat(MAX_URL_BYTES));
         check(&long, json!(null), "the URL is not valid: it is longer than 8192 bytes");
+    }
+
+    #[test]
+    fn parts_are_checked_like_any_request() {
+        let url = || Url::parse("http://a.test/?key=secret").expect("a URL");
+        let fields = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
+        let request = HttpRequest::from_parts("QUERY", url(), &fields("X-Key", "hidden"), Some(vec![0xff]));
+        let request = request.expect("a good request");
+        assert_eq!((request.method.as_str(), request.body.as_deref()), ("QUERY", Some(&[0xff][..])));
+        assert!(!format!("{:?}", request.headers).contains("hidden"));
+        for method in ["CONNECT", "TRACE", "get", "", "A B"] {
+            let found = HttpRequest::from_parts(method, url(), &[], None).expect_err(method);
+            assert!(matches!(found, FetchError::Method(_)) && !found.to_string().contains("secret"), "{found}");
+        }
+        for (name, value) in [("host", "b.test"), ("x-a", "a\r\nb: c"), ("transfer-encoding", "chunked")] {
+            assert!(HttpRequest::from_parts("GET", url(), &fields(name, value), None).is_err(), "{name}");
+        }
     }
 }

@@ -56,6 +56,28 @@ impl HttpResponse {
     }
 }
 
+/// A complete response, its body not decoded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RawResponse {
+    /// The status code.
+    pub status: u16,
+    /// Lower-case names, in the order of the response.
+    pub headers: Vec<(String, String)>,
+    /// The body after decompression.
+    pub body: Vec<u8>,
+}
+
+impl RawResponse {
+    pub(super) async fn read(response: Response, limits: &HttpLimits) -> Result<Self, FetchError> {
+        check_headers(response.headers(), limits)?;
+        let status = response.status().as_u16();
+        let text = |value: &reqwest::header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let headers = response.headers().iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
+        let body = read_body(response, limits.response_body).await?;
+        Ok(Self { status, headers, body })
+    }
+}
+
 impl Content {
     fn new(body: Vec<u8>, is_json: bool) -> Self {
         match String::from_utf8(body) {

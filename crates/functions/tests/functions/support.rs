@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use toolgate_functions::http::{AllowList, Fetcher, Guard, HttpLimits, Lookup, Resolver};
+use toolgate_functions::http::{AllowList, Egress, Fetcher, Guard, HttpLimits, Lookup, Resolver};
 use toolgate_functions::weather::WeatherSettings;
-use toolgate_functions::{CallContext, Registry, builtin};
+use toolgate_functions::{CallContext, FunctionError, Registry, builtin};
 
 /// Answers every name from a list of answers, one after the other; the last one is repeated.
 pub(crate) struct Liar {
@@ -37,13 +37,34 @@ impl Resolver for Liar {
 /// The built-in functions behind a guard.
 pub(crate) struct Client {
     registry: Registry,
+    guard: Guard,
+    limits: HttpLimits,
 }
 
 impl Client {
     pub(crate) fn new(allow: &[&str], resolver: Arc<dyn Resolver>, limits: HttpLimits) -> Self {
         let allow = AllowList::parse(allow).expect("a good list");
-        let fetcher = Fetcher::new(Guard::with_resolver(allow, resolver), limits);
-        Self { registry: builtin::registry(&fetcher, &WeatherSettings::default()).expect("sound signatures") }
+        Self::behind(Guard::with_resolver(allow, resolver), limits)
+    }
+
+    fn behind(guard: Guard, limits: HttpLimits) -> Self {
+        let fetcher = Fetcher::new(guard.clone(), limits.clone());
+        let registry = builtin::registry(Some(&fetcher), Some(&WeatherSettings::default()));
+        Self { registry: registry.expect("sound signatures"), guard, limits }
+    }
+
+    /// The same client for fewer hosts.
+    pub(crate) fn through(self, egress: Egress) -> Self {
+        Self::behind(self.guard.with_egress(egress), self.limits)
+    }
+
+    /// The error of a request that fails.
+    pub(crate) async fn fail(&self, request: Value) -> FunctionError {
+        self.fail_within(CallContext::default(), request).await
+    }
+
+    pub(crate) async fn fail_within(&self, context: CallContext, request: Value) -> FunctionError {
+        self.registry.call("httpCall", context, vec![request]).await.expect_err("a failure")
     }
 
     /// A client that may reach 127.0.0.1, under whatever name.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::arguments::Complaint;
+use super::arguments::Refusal;
 use toolgate_output::{Body, Cut, Form, fit};
 
 /// A text block.
@@ -26,8 +26,8 @@ pub(super) fn failure(message: impl Into<String>) -> Value {
 }
 
 /// The result, or the complaint as one.
-pub(super) fn or_complaint(result: Result<Value, Complaint>) -> Value {
-    result.unwrap_or_else(|Complaint(message)| failure(message))
+pub(super) fn or_refusal(result: Result<Value, Refusal>) -> Value {
+    result.unwrap_or_else(|Refusal(message)| failure(message))
 }
 
 /// The text within `room` bytes, its middle left out where it is longer.

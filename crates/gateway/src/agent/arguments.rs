@@ -8,11 +8,11 @@ use super::uri::shown;
 
 /// Why a tool did nothing: a sentence for the agent that called it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Complaint(pub(super) String);
+pub(super) struct Refusal(pub(super) String);
 
-impl Complaint {
+impl Refusal {
     pub(super) fn new(text: impl Into<String>) -> Self {
-        Complaint(text.into())
+        Refusal(text.into())
     }
 }
 
@@ -21,14 +21,14 @@ pub(super) struct Arguments<'a>(&'a Map<String, Value>);
 
 impl<'a> Arguments<'a> {
     /// Takes arguments with these names and no others: a misspelt one must not pass silently.
-    pub(super) fn new(given: &'a Map<String, Value>, known: &[&str]) -> Result<Self, Complaint> {
+    pub(super) fn new(given: &'a Map<String, Value>, known: &[&str]) -> Result<Self, Refusal> {
         match given.keys().find(|name| !known.contains(&name.as_str())) {
             None => Ok(Arguments(given)),
             Some(unknown) if known.is_empty() => {
-                Err(Complaint(format!("{}: there is no such argument; this tool takes none", shown(unknown))))
+                Err(Refusal(format!("{}: there is no such argument; this tool takes none", shown(unknown))))
             }
             Some(unknown) => {
-                Err(Complaint(format!("{}: there is no such argument; known are {}", shown(unknown), known.join(", "))))
+                Err(Refusal(format!("{}: there is no such argument; known are {}", shown(unknown), known.join(", "))))
             }
         }
     }
@@ -39,20 +39,20 @@ impl<'a> Arguments<'a> {
     }
 
     /// A text that must be there and say something.
-    pub(super) fn text(&self, name: &str) -> Result<&'a str, Complaint> {
+    pub(super) fn text(&self, name: &str) -> Result<&'a str, Refusal> {
         match self.optional_text(name)? {
             Some(text) if !text.trim().is_empty() => Ok(text),
-            Some(_) => Err(Complaint(format!("{name}: must not be empty"))),
-            None => Err(Complaint(format!("{name}: is missing; it must be a string"))),
+            Some(_) => Err(Refusal(format!("{name}: must not be empty"))),
+            None => Err(Refusal(format!("{name}: is missing; it must be a string"))),
         }
     }
 
-    pub(super) fn optional_text(&self, name: &str) -> Result<Option<&'a str>, Complaint> {
+    pub(super) fn optional_text(&self, name: &str) -> Result<Option<&'a str>, Refusal> {
         self.get(name).map(|value| value.as_str().ok_or_else(|| wrong(name, "a string", value))).transpose()
     }
 
     /// A whole number within a range.
-    pub(super) fn count(&self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, Complaint> {
+    pub(super) fn count(&self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, Refusal> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let expected = format!("a whole number from {} to {}", range.start(), range.end());
         match whole(value).filter(|count| range.contains(count)) {
@@ -61,7 +61,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    pub(super) fn flag(&self, name: &str, default: bool) -> Result<bool, Complaint> {
+    pub(super) fn flag(&self, name: &str, default: bool) -> Result<bool, Refusal> {
         match self.get(name) {
             None => Ok(default),
             Some(value) => value.as_bool().ok_or_else(|| wrong(name, "true or false", value)),
@@ -69,17 +69,17 @@ impl<'a> Arguments<'a> {
     }
 
     /// One word out of a few; the first is the default.
-    pub(super) fn choice<'b>(&self, name: &str, words: &[&'b str]) -> Result<&'b str, Complaint> {
+    pub(super) fn choice<'b>(&self, name: &str, words: &[&'b str]) -> Result<&'b str, Refusal> {
         let Some(value) = self.get(name) else { return Ok(words.first().copied().unwrap_or_default()) };
         let chosen = value.as_str().and_then(|text| words.iter().find(|word| **word == text));
         chosen.copied().ok_or_else(|| wrong(name, &format!("one of {}", words.join(", ")), value))
     }
 
-    pub(super) fn object(&self, name: &str) -> Result<Option<&'a Map<String, Value>>, Complaint> {
+    pub(super) fn object(&self, name: &str) -> Result<Option<&'a Map<String, Value>>, Refusal> {
         self.get(name).map(|value| value.as_object().ok_or_else(|| wrong(name, "an object", value))).transpose()
     }
 
-    pub(super) fn texts(&self, name: &str) -> Result<Vec<String>, Complaint> {
+    pub(super) fn texts(&self, name: &str) -> Result<Vec<String>, Refusal> {
         let Some(value) = self.get(name) else { return Ok(Vec::new()) };
         let list = value.as_array().ok_or_else(|| wrong(name, "a list of strings", value))?;
         list.iter()
@@ -87,7 +87,7 @@ impl<'a> Arguments<'a> {
             .collect()
     }
 
-    pub(super) fn named_texts(&self, name: &str) -> Result<std::collections::BTreeMap<String, String>, Complaint> {
+    pub(super) fn named_texts(&self, name: &str) -> Result<std::collections::BTreeMap<String, String>, Refusal> {
         let Some(object) = self.object(name)? else { return Ok(Default::default()) };
         object
             .iter()
@@ -106,7 +106,7 @@ fn whole(value: &Value) -> Option<u64> {
 }
 
 /// Says what came by its kind alone: values may be long or secret.
-fn wrong(name: &str, expected: &str, got: &Value) -> Complaint {
+fn wrong(name: &str, expected: &str, got: &Value) -> Refusal {
     let got = match got {
         Value::Null => "null".to_owned(),
         Value::Bool(it) => it.to_string(),
@@ -116,7 +116,7 @@ fn wrong(name: &str, expected: &str, got: &Value) -> Complaint {
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
     };
-    Complaint(format!("{name}: must be {expected}, got {got}"))
+    Refusal(format!("{name}: must be {expected}, got {got}"))
 }
 
 #[cfg(test)]
@@ -124,11 +124,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn check(given: Value, read: impl Fn(&Arguments<'_>) -> Result<String, Complaint>, expected: &str) {
+    fn check(given: Value, read: impl Fn(&Arguments<'_>) -> Result<String, Refusal>, expected: &str) {
         let given = given.as_object().cloned().unwrap_or_default();
         let known = ["code", "limit", "brief", "detail", "env"];
         let found = Arguments::new(&given, &known).and_then(|arguments| read(&arguments));
-        assert_eq!(found.unwrap_or_else(|Complaint(text)| text), expected);
+        assert_eq!(found.unwrap_or_else(|Refusal(text)| text), expected);
     }
 
     #[test]

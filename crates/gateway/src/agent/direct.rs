@@ -3,9 +3,10 @@
 //! Calls go through the bridge like any other and come back as the backend sent them.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
@@ -26,18 +27,18 @@ use toolgate_mcp::server::{Fault, RequestScope, ToolCall};
 #[derive(Default)]
 pub(super) struct Direct(Mutex<Option<(u64, Arc<Names>)>>);
 
-/// Every tool with its name, in the order of the catalog, and the place of each name.
+/// Every tool with its name, in the order of the catalog, and the index of each name.
 struct Names {
     rows: Vec<Named>,
-    places: HashMap<String, usize>,
+    indexes: HashMap<String, usize>,
 }
 
 impl Names {
     fn of(catalog: &Catalog, is_bare: impl Fn(&str) -> bool) -> Self {
         let tools = catalog.tools().map(|it| (it.backend.name().to_owned(), it.tool().name.clone()));
         let rows = named(tools, is_bare, is_taken);
-        let places = rows.iter().enumerate().map(|(place, row)| (row.name.clone(), place)).collect();
-        Names { rows, places }
+        let indexes = rows.iter().enumerate().map(|(index, row)| (row.name.clone(), index)).collect();
+        Names { rows, indexes }
     }
 }
 
@@ -45,7 +46,7 @@ impl Direct {
     /// The names that hold now; made anew only when tools changed.
     fn names(&self, shared: &Shared) -> Arc<Names> {
         let edition = shared.gateway.edition();
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.0.lock();
         match &*held {
             Some((of, names)) if *of == edition => Arc::clone(names),
             _ => {
@@ -58,21 +59,21 @@ impl Direct {
     }
 }
 
-/// The names of the tools of a page.
+/// The names of the tools that a client sees.
 pub(super) fn names(shared: &Shared, scope: &RequestScope) -> Vec<String> {
     let names = shared.direct.names(shared);
-    let permitted = names.rows.iter().filter(|row| scope.caller.backends.permits(&row.backend));
+    let permitted = names.rows.iter().filter(|row| scope.caller.permits_tool(&row.backend, &row.own));
     permitted.map(|row| row.name.clone()).collect()
 }
 
 /// The tool that a client means.
 pub(super) fn find(shared: &Shared, name: &str, scope: &RequestScope) -> Option<(String, String)> {
     let names = shared.direct.names(shared);
-    let row = names.places.get(name).and_then(|place| names.rows.get(*place))?;
-    scope.caller.backends.permits(&row.backend).then(|| (row.backend.clone(), row.own.clone()))
+    let row = names.indexes.get(name).and_then(|index| names.rows.get(*index))?;
+    scope.caller.permits_tool(&row.backend, &row.own).then(|| (row.backend.clone(), row.own.clone()))
 }
 
-/// One tool of a page.
+/// One tool that a client sees.
 pub(super) fn one(shared: &Shared, name: &str, scope: &RequestScope) -> Option<Value> {
     let (backend, tool) = find(shared, name, scope)?;
     Some(object(name.to_owned(), shared.gateway.catalog().tool(&backend, &tool)?))
@@ -91,12 +92,11 @@ pub(super) fn text(shared: &Shared, name: &str, scope: &RequestScope) -> Option<
 pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: ToolCall) -> Result<Value, Fault> {
     let caller = caller_of(&call);
     let context = RequestContext {
-        access: caller.backends.clone(),
         cancel: call.cancel,
         progress: call.progress,
-        caller: caller.fairness.unwrap_or_default(),
         reply: call.interactive_client.map_or(ReplyMode::Raw, ReplyMode::Interactive),
-        ..RequestContext::default()
+        budget: Some(shared.gateway.runner().caller_budget(&caller)),
+        ..RequestContext::of(&caller)
     };
     let since = Instant::now();
     let request_bytes = serde_json::to_string(&call.arguments).map_or(0, |text| text.len());
@@ -105,7 +105,7 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         Ok(answer) => {
             let fault = match &answer {
                 Answer::Raw(raw) => unwrap::fault(raw).map(|fault| fault.message),
-                Answer::Value(_) => None,
+                Answer::Text(_) | Answer::Value(_) => None,
             };
             (Ok(passed_on(answer)), fault.map(|message| HostError::new("TOOL_FAILED", message)))
         }
@@ -123,10 +123,10 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
     result
 }
 
-/// The door says what era a result is of.
+/// The result type is set by the MCP server for the client's era.
 fn passed_on(answer: Answer) -> Value {
     match answer {
-        Answer::Raw(question) if unwrap::requests_input(&question) => question,
+        Answer::Raw(request) if unwrap::requests_input(&request) => request,
         Answer::Raw(Value::Object(mut result)) => {
             result.shift_remove("resultType");
             if !result.get("content").is_some_and(Value::is_array) {
@@ -135,8 +135,9 @@ fn passed_on(answer: Answer) -> Value {
             Value::Object(result)
         }
         answer => answer::text(match answer.into_value() {
-            Value::String(text) => text,
-            value => value.to_string(),
+            Ok(Value::String(text)) => text,
+            Ok(value) => value.to_string(),
+            Err(error) => error.message,
         }),
     }
 }

@@ -4,9 +4,9 @@
 //! - [`Agent`]: the gateway as a [`Service`] behind the MCP door
 //! - `tools`: one file a tool, each with its name, description, schema, annotations and handler
 //! - `arguments`, `answer`, `content`: what comes in, what goes out, and pictures among it
-//! - `direct`, `offers`, `names`: the backends' own tools as `backend__tool`, their resources and prompts
+//! - `direct`, `forward`, `names`: the backends' own tools as `backend__tool`, their resources and prompts
 //! - `progress`: a line for each tool call, while a chain runs
-//! - `waiting`: for backends that are still on their way
+//! - `waiting`: for backends that are still starting
 //! - `resources`, `prompts`, `completion`: the rest of the protocol
 //!
 //! Lists are the same every time, in the same order: a client's prompt cache depends on it.
@@ -16,8 +16,8 @@ mod arguments;
 mod completion;
 mod content;
 mod direct;
+mod forward;
 mod names;
-mod offers;
 mod progress;
 mod prompts;
 mod resources;
@@ -32,7 +32,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use crate::gateway::Gateway;
+use crate::runtime::Gateway;
 use toolgate_mcp::client::ListKind;
 use toolgate_mcp::server::{
     Change, ChangeNotice, Completion, Fault, Identity, PromptCall, RequestScope, ResourceCall, Service, ServiceFuture,
@@ -86,17 +86,17 @@ impl Agent {
         Some(tool.object(&self.0, scope))
     }
 
-    /// Our own, and behind them those of the backends where the page shows them.
-    fn with_passed_on(&self, own: Vec<Value>, offer: ListKind, scope: &RequestScope) -> ServiceFuture<Vec<Value>> {
+    /// Our own, followed by those of the backends where the client sees them.
+    fn with_passed_on(&self, own: Vec<Value>, kind: ListKind, scope: &RequestScope) -> ServiceFuture<Vec<Value>> {
         if !passes_on(scope) {
             return ready(Ok(own));
         }
         let (shared, access) = (Arc::clone(&self.0), scope.caller.backends.clone());
-        Box::pin(async move { Ok([own, offers::list(&shared, &access, offer).await].concat()) })
+        Box::pin(async move { Ok([own, forward::list(&shared, &access, kind).await].concat()) })
     }
 }
 
-/// Whether a page shows what the backends have themselves.
+/// Whether the client sees the backends' own tools, resources and prompts.
 fn passes_on(scope: &RequestScope) -> bool {
     match scope.mode {
         ToolMode::Code => false,
@@ -104,7 +104,7 @@ fn passes_on(scope: &RequestScope) -> bool {
     }
 }
 
-/// What a page shows: ours, a backend's, or a backend's where there is none of ours.
+/// What the client sees: ours, a backend's, or a backend's where there is none of ours.
 fn shown<T>(scope: &RequestScope, own: impl FnOnce() -> Option<T>, passed_on: impl FnOnce() -> Option<T>) -> Option<T> {
     match scope.mode {
         ToolMode::Code => own(),
@@ -159,7 +159,7 @@ impl Service for Agent {
         let shared = Arc::clone(&self.0);
         let own = call.scope.mode != ToolMode::Direct;
         if own && let Some(tool) = tools::available(&shared).into_iter().find(|tool| tool.name == call.name) {
-            return Box::pin(async move { Ok(answer::or_complaint((tool.call)(shared, call).await)) });
+            return Box::pin(async move { Ok(answer::or_refusal((tool.call)(shared, call).await)) });
         }
         let unknown = Fault::NotFound(format!("there is no tool named {}", uri::shown(&call.name)));
         if !passes_on(&call.scope) {
@@ -187,7 +187,7 @@ impl Service for Agent {
             return ready(resources::read(&self.0, &call.uri, &call.scope));
         }
         let shared = Arc::clone(&self.0);
-        Box::pin(async move { offers::read(&shared, call).await })
+        Box::pin(async move { forward::read(&shared, call).await })
     }
 
     fn watch(&self, call: ResourceCall) -> ServiceFuture<Watch> {
@@ -195,7 +195,7 @@ impl Service for Agent {
             return ready(resources::read(&self.0, &call.uri, &call.scope).map(|_| Watch::own()));
         }
         let shared = Arc::clone(&self.0);
-        Box::pin(async move { offers::watch(&shared, &call).await })
+        Box::pin(async move { forward::watch(&shared, &call).await })
     }
 
     fn prompts(&self, scope: &RequestScope) -> ServiceFuture<Vec<Value>> {
@@ -209,7 +209,7 @@ impl Service for Agent {
             return ready(prompts::get(&call));
         }
         let shared = Arc::clone(&self.0);
-        Box::pin(async move { offers::prompt(&shared, call).await })
+        Box::pin(async move { forward::prompt(&shared, call).await })
     }
 
     fn complete(&self, completion: Completion) -> ServiceFuture<Vec<String>> {
@@ -219,7 +219,7 @@ impl Service for Agent {
             return ready(Ok(own));
         }
         let shared = Arc::clone(&self.0);
-        Box::pin(async move { offers::complete(&shared, completion).await })
+        Box::pin(async move { forward::complete(&shared, completion).await })
     }
 
     fn has_resources(&self) -> bool {
@@ -238,12 +238,12 @@ impl Service for Agent {
         true
     }
 
-    fn shows(&self, news: &ChangeNotice, scope: &RequestScope) -> bool {
-        let may_know = news.backend.as_ref().is_none_or(|backend| scope.caller.backends.permits(backend));
-        let is_seen = match &news.change {
+    fn shows(&self, notice: &ChangeNotice, scope: &RequestScope) -> bool {
+        let may_know = notice.backend.as_ref().is_none_or(|backend| scope.caller.backends.permits(backend));
+        let is_seen = match &notice.change {
             // In code mode these are our own, and always the same.
             Change::Resources | Change::Prompts => passes_on(scope),
-            Change::Resource(_) => passes_on(scope) || news.backend.is_none(),
+            Change::Resource(_) => passes_on(scope) || notice.backend.is_none(),
             Change::Tools => true,
         };
         may_know && is_seen

@@ -48,7 +48,7 @@ pub(super) fn named(
             row.name = numbered(&row.backend, &row.own);
         }
     }
-    // Nobody finds two names of one number by chance; who did it on purpose loses it.
+    // Two names with one digest do not happen by chance; of two made on purpose only the first is shown.
     let mut seen = HashSet::new();
     rows.retain(|row| seen.insert(row.name.clone()));
     rows

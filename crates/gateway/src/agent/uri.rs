@@ -1,15 +1,13 @@
 //! Names inside URIs and inside messages.
 
+use toolgate_wire::foreign_text::one_line;
+
 /// Longest name repeated in a message.
 const MAX_SHOWN: usize = 120;
 
 /// A name from outside, fit for a message: bounded, on one line.
 pub(super) fn shown(name: &str) -> String {
-    let mut text: String = name.chars().take(MAX_SHOWN).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    if name.chars().nth(MAX_SHOWN).is_some() {
-        text.push('…');
-    }
-    text
+    one_line(name, MAX_SHOWN)
 }
 
 /// A name as a segment of a URI.
@@ -61,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_shown_name_is_short_and_on_one_line() {
-        assert_eq!(shown("a\nb\u{1b}[31m"), "a\u{fffd}b\u{fffd}[31m");
+        assert_eq!(shown("a\nb\u{1b}[31m"), "a b\u{fffd}[31m");
         assert_eq!(shown(&"x".repeat(1000)).chars().count(), MAX_SHOWN + 1);
     }
 }

@@ -1,6 +1,6 @@
 //! Waiting for backends of which nothing is known yet.
 //!
-//! With a cache nothing here takes time. Without one, a question asked right after the start would be answered
+//! With a cache nothing here takes time. Without one, a request right after the start would be answered
 //! with "there are no tools", and an agent believes what it is told.
 
 use std::time::Duration;
@@ -11,12 +11,12 @@ use super::Shared;
 use toolgate_catalog::BackendState;
 use toolgate_wire::Access;
 
-/// How long a question about tools waits for the first start of backends.
-const QUESTION: Duration = Duration::from_secs(5);
+/// How long a request about tools waits for the first start of backends.
+const FIRST_START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Waits until something is known of every backend that the caller may use.
 pub(super) async fn for_all(shared: &Shared, access: &Access, cancel: &CancellationToken) {
-    let settled = shared.gateway.settled(QUESTION, |name| access.permits(name));
+    let settled = shared.gateway.settled(FIRST_START_TIMEOUT, |name| access.permits(name));
     tokio::select! {
         () = cancel.cancelled() => {}
         () = settled => {}

@@ -1,10 +1,11 @@
 //! The handle to one backend: its state, its tools, and calls to them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::timeout;
@@ -13,11 +14,19 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::call::{CallError, CallOptions, Reply, ReplyMode, WhenUnready};
 use super::queue::{Full, Permit, Queue};
 use super::spec::BackendSpec;
-use super::state::{BackendEvent, BackendNews, BackendState, BackendStats};
+use super::state::{BackendChange, BackendEvent, BackendState, BackendStats};
 use super::supervisor::supervise;
 use toolgate_catalog::Tool;
-use toolgate_mcp::client::{LinkError, McpSession, StderrTail, ToolName, Watchlist};
-use toolgate_mcp::result::{self as unwrap, Wrapping};
+use toolgate_mcp::client::{LinkError, McpSession, StderrTail, ToolCallOptions, ToolFingerprints, ToolName, Watchlist};
+use toolgate_mcp::process_budget;
+use toolgate_mcp::result::{self as unwrap, ToolResult, Wrapping};
+use toolgate_wire::foreign_text::one_line;
+
+/// The least time between a failed start and the next one that a call asks for.
+const RETRY_PAUSE: Duration = Duration::from_secs(3);
+
+/// The most characters of a tool's name in a log line.
+const MAX_SHOWN_NAME: usize = 100;
 
 /// A backend that runs for as long as a handle to it exists. Cloning is cheap.
 #[derive(Debug, Clone)]
@@ -40,11 +49,15 @@ pub(crate) struct Shared {
     /// Calls answered since the backend came up.
     pub(crate) served: AtomicU64,
     state: watch::Sender<BackendState>,
+    /// When its start was called failed; none in any other state.
+    failed_at: Mutex<Option<Instant>>,
     session: Mutex<Option<Arc<McpSession>>>,
     toolbox: RwLock<Arc<Toolbox>>,
     pid: AtomicU32,
     events: broadcast::Sender<BackendEvent>,
     pub(crate) watchlist: Arc<Watchlist>,
+    /// What its tools said last, in this session or an earlier one.
+    fingerprints: Mutex<ToolFingerprints>,
 }
 
 impl Backend {
@@ -71,11 +84,13 @@ impl Backend {
             restarts: AtomicU64::new(0),
             served: AtomicU64::new(0),
             state: watch::channel(BackendState::Starting).0,
+            failed_at: Mutex::default(),
             session: Mutex::default(),
             toolbox: RwLock::default(),
             pid: AtomicU32::new(0),
             events,
             watchlist,
+            fingerprints: Mutex::default(),
         });
         tokio::spawn(supervise(Arc::clone(&shared)));
         Self { shared, _stop_with_the_last: Arc::new(stop.drop_guard()) }
@@ -131,6 +146,13 @@ impl Backend {
     /// Changes how many calls it works on at the same time, without a restart.
     pub fn resize(&self, max_concurrent_calls: usize) {
         self.shared.queue.resize(max_concurrent_calls);
+    }
+
+    /// Starts it again if its start failed and the last try is some seconds ago: a caller needs it now.
+    pub fn retry_failed_start(&self) {
+        if self.shared.leave_failed() {
+            self.shared.restart.notify_one();
+        }
     }
 
     /// Starts it again now, whatever its state.
@@ -189,7 +211,12 @@ impl Backend {
         let options = &options;
         let call = self.attempt(session, arguments, |session, arguments| async move {
             let name = ToolName { name: &tool.name, input_schema: tool.input_schema() };
-            session.call(name, arguments, options.reply.interactive(), options.progress.clone()).await
+            let options = ToolCallOptions {
+                client: options.reply.interactive(),
+                progress: options.progress.clone(),
+                budget: options.budget.as_ref().unwrap_or(process_budget()).clone(),
+            };
+            session.call(name, arguments, options).await
         });
         let answer = match timeout(within, call).await {
             Ok(answer) => answer.map_err(|error| self.explain(error))?,
@@ -219,16 +246,16 @@ impl Backend {
     pub(super) async fn attempt<W: Clone, T, F: Future<Output = Result<T, LinkError>>>(
         &self,
         session: Arc<McpSession>,
-        what: W,
-        errand: impl Fn(Arc<McpSession>, W) -> F,
+        input: W,
+        operation: impl Fn(Arc<McpSession>, W) -> F,
     ) -> Result<T, LinkError> {
-        let saved = session.may_expire().then(|| what.clone());
-        let first = errand(session, what).await;
+        let saved = session.may_expire().then(|| input.clone());
+        let first = operation(session, input).await;
         let (Err(LinkError::SessionExpired), Some(saved)) = (&first, saved) else { return first };
         let mut state = self.watch();
         let _ = state.wait_for(|_| self.shared.session().is_some()).await;
         let session = self.shared.session().ok_or(LinkError::SessionExpired)?;
-        errand(session, saved).await
+        operation(session, saved).await
     }
 
     pub(super) fn not_ready(&self) -> CallError {
@@ -247,16 +274,26 @@ impl Backend {
             }
             LinkError::Http { status, message } => CallError::Http { status, message },
             LinkError::TooLarge { limit } => CallError::TooLarge { limit },
+            LinkError::OverBudget { refused, sent } => CallError::OverBudget { refused, sent },
+            LinkError::TooManyValues { limit } => CallError::TooManyValues { limit },
+            LinkError::Auth(error) => CallError::Auth(error),
             LinkError::Protocol(reason) => CallError::Protocol { reason },
         }
     }
 }
 
 /// From a raw result to a reply or a fault. A client gets what a program could do nothing with.
-fn finish(result: Value, tool: &Tool, taker: &ReplyMode) -> Result<Reply, CallError> {
-    let result = answered(result, matches!(taker, ReplyMode::Interactive(_)))?;
-    match unwrap::fault(&result) {
-        Some(fault) if *taker == ReplyMode::Value => Err(CallError::Tool(Box::new(fault))),
+fn finish(result: ToolResult, tool: &Tool, mode: &ReplyMode) -> Result<Reply, CallError> {
+    let may_ask = matches!(mode, ReplyMode::Interactive(_));
+    match result.result_type().as_deref() {
+        Some("input_required") if !(may_ask && result.requests_input()) => {
+            return Err(CallError::InputRequired { requests: result.input_requests() });
+        }
+        Some("task") => return Err(not_asked_for()),
+        _ => {}
+    }
+    match result.fault() {
+        Some(fault) if *mode == ReplyMode::Value => Err(CallError::Tool(Box::new(fault))),
         _ => Ok(Reply::new(result, Wrapping::of_schema(tool.output_schema()))),
     }
 }
@@ -268,9 +305,13 @@ pub(super) fn answered(mut result: Value, may_ask: bool) -> Result<Value, CallEr
             let requests = result.get_mut("inputRequests").map(Value::take).unwrap_or_default();
             Err(CallError::InputRequired { requests })
         }
-        Some("task") => Err(CallError::Protocol { reason: "a task, which we did not ask for".to_owned() }),
+        Some("task") => Err(not_asked_for()),
         _ => Ok(result),
     }
+}
+
+fn not_asked_for() -> CallError {
+    CallError::Protocol { reason: "a task, which we did not ask for".to_owned() }
 }
 
 /// The tools of a backend, found by name in a list that may be long.
@@ -299,19 +340,34 @@ impl Shared {
             differs
         });
         if changed {
-            self.tell(BackendNews::State(state));
+            *self.failed_at.lock() = matches!(state, BackendState::Failed { .. }).then(Instant::now);
+            self.notify(BackendChange::State(state));
         }
+    }
+
+    /// Moves from failed to starting; false in any other state, or if it failed only a moment ago.
+    fn leave_failed(&self) -> bool {
+        let mut last = self.failed_at.lock();
+        if !last.is_some_and(|at| at.elapsed() >= RETRY_PAUSE)
+            || !matches!(*self.state.borrow(), BackendState::Failed { .. })
+        {
+            return false;
+        }
+        *last = None;
+        drop(last);
+        self.set_state(BackendState::Starting);
+        true
     }
 
     /// Lets calls through.
     pub(crate) fn publish(&self, session: &Arc<McpSession>) {
-        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(session));
+        *self.session.lock() = Some(Arc::clone(session));
         self.set_state(BackendState::Ready(Arc::clone(&session.ready)));
     }
 
     /// Lets no more calls through.
     pub(crate) fn retract(&self, state: Option<BackendState>) {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.session.lock().take();
         state.into_iter().for_each(|state| self.set_state(state));
     }
 
@@ -319,29 +375,40 @@ impl Shared {
         self.pid.store(pid.unwrap_or(0), Ordering::Relaxed);
     }
 
-    pub(crate) fn set_tools(&self, listed: Vec<Value>) {
-        let tools: Vec<Tool> = listed.into_iter().filter_map(Tool::from_raw).collect();
+    /// Reports tools that say something else than they did.
+    pub(crate) fn report_changed_tools(&self, tools: &[Value]) {
+        let changes = self.fingerprints.lock().update(tools);
+        for change in &changes {
+            let tool = one_line(&change.tool, MAX_SHOWN_NAME);
+            tracing::warn!(backend = &*self.name, tool, parts = ?change.parts, "a tool changed what it says");
+        }
+        if !changes.is_empty() {
+            self.notify(BackendChange::ToolsChanged(changes.into()));
+        }
+    }
+
+    pub(crate) fn set_tools(&self, tools: Vec<Tool>) {
         if self.toolbox().tools[..] == tools[..] {
             return;
         }
         let toolbox = Arc::new(Toolbox::new(tools));
-        let news = BackendNews::Tools(Arc::clone(&toolbox.tools));
-        *self.toolbox.write().unwrap_or_else(PoisonError::into_inner) = toolbox;
-        self.tell(news);
+        let change = BackendChange::Tools(Arc::clone(&toolbox.tools));
+        *self.toolbox.write() = toolbox;
+        self.notify(change);
     }
 
     fn toolbox(&self) -> Arc<Toolbox> {
-        Arc::clone(&self.toolbox.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.toolbox.read())
     }
 
     /// The conversation, if it is still of use: the supervisor may not have seen its end yet.
     pub(super) fn session(&self) -> Option<Arc<McpSession>> {
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let session = self.session.lock().clone();
         session.filter(|session| !session.link.is_closed())
     }
 
-    /// Nobody may be listening, which is fine.
-    pub(crate) fn tell(&self, news: BackendNews) {
-        let _ = self.events.send(BackendEvent { backend: Arc::clone(&self.name), news });
+    /// Sends a change to every listener; without listeners nothing happens.
+    pub(crate) fn notify(&self, change: BackendChange) {
+        let _ = self.events.send(BackendEvent { backend: Arc::clone(&self.name), change });
     }
 }

@@ -5,14 +5,16 @@
 //! - [`call`](CallOptions): one call and every way it can end
 //! - [`set`](Backends): all backends; [`backend`](Backend): the handle to one; `supervisor`: starts and restarts it;
 //!   `queue`: the order of waiting calls
-//! - `offers`: resources and prompts, listed, read and watched
+//! - `lists`: resources and prompts, listed, read and watched
+//! - `openapi`: an HTTP API with an OpenAPI document as a backend
 //!
 //! Connections and the protocol are [`toolgate_mcp::client`]'s. Nothing here knows policy, names for scripts, or retries of
 //! calls that a backend may have served.
 
 mod backend;
 mod call;
-mod offers;
+mod lists;
+mod openapi;
 pub(crate) mod queue;
 mod set;
 mod spec;
@@ -21,7 +23,8 @@ mod supervisor;
 
 pub use backend::Backend;
 pub use call::{CallError, CallOptions, Effect, Reply, ReplyMode, WhenUnready};
-pub use offers::WatchError;
+pub use lists::WatchError;
+pub use openapi::{ApiSpec, DocumentSource};
 pub use set::Backends;
 pub use spec::{BackendKind, BackendSpec, Probe};
-pub use state::{BackendEvent, BackendNews, BackendState, BackendStats};
+pub use state::{BackendChange, BackendEvent, BackendState, BackendStats};

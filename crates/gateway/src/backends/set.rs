@@ -1,8 +1,9 @@
 //! All backends of one configuration.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
@@ -41,24 +42,24 @@ impl Backends {
 
     /// The backend of that name.
     pub fn get(&self, name: &str) -> Option<Backend> {
-        self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        self.by_name.read().get(name).cloned()
     }
 
     /// All of them, by name.
     pub fn all(&self) -> Vec<Backend> {
-        self.by_name.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.by_name.read().values().cloned().collect()
     }
 
     /// Adds one, or replaces the one of its name.
     pub fn start(&self, spec: BackendSpec) -> Backend {
         let name = spec.name.clone();
         let backend = Backend::start_watched(spec, self.events.clone(), self.watchlist(&name));
-        self.by_name.write().unwrap_or_else(PoisonError::into_inner).insert(name, backend.clone());
+        self.by_name.write().insert(name, backend.clone());
         backend
     }
 
     fn watchlist(&self, name: &str) -> Arc<Watchlist> {
-        let mut lists = self.watchlists.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lists = self.watchlists.lock();
         lists.retain(|_, list| list.strong_count() > 0);
         if let Some(list) = lists.get(name).and_then(Weak::upgrade) {
             return list;
@@ -70,7 +71,7 @@ impl Backends {
 
     /// Ends one and forgets it; false if there is none of that name.
     pub async fn stop(&self, name: &str) -> bool {
-        let removed = self.by_name.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        let removed = self.by_name.write().remove(name);
         match removed {
             Some(backend) => {
                 backend.shut_down().await;

@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::openapi::ApiSpec;
+use toolgate_mcp::client::InheritedEnv;
 use toolgate_mcp::protocol::Era;
 
 /// One MCP server of the user's.
@@ -24,6 +26,8 @@ pub struct BackendSpec {
     pub max_queued_calls: usize,
     /// The largest single message it may send, in bytes.
     pub max_message: usize,
+    /// What a child process inherits of the environment of this process.
+    pub inherit_env: InheritedEnv,
     /// The protocol era it spoke last time: tried first.
     pub era_hint: Option<Era>,
     /// When silence is looked into.
@@ -41,6 +45,7 @@ impl BackendSpec {
             max_concurrent_calls: 16,
             max_queued_calls: 1024,
             max_message: 64 << 20,
+            inherit_env: InheritedEnv::Basic,
             era_hint: None,
             probe: Probe::default(),
         }
@@ -68,6 +73,8 @@ pub enum BackendKind {
         /// Sent with every request, such as `Authorization`.
         headers: BTreeMap<String, String>,
     },
+    /// An HTTP API with an OpenAPI document, called in this process.
+    OpenApi(ApiSpec),
 }
 
 /// Values of variables and headers are secrets as a rule, so only their names are shown.
@@ -84,6 +91,7 @@ impl fmt::Debug for BackendKind {
             Self::Http { url, headers } => {
                 f.debug_struct("Http").field("url", url).field("headers", &headers.keys()).finish()
             }
+            Self::OpenApi(api) => f.debug_tuple("OpenApi").field(api).finish(),
         }
     }
 }

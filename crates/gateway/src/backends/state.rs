@@ -1,11 +1,11 @@
-//! Where a backend is in its life, and the news about it.
+//! The states of a backend, and the events about it.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolgate_catalog::Tool;
-use toolgate_mcp::client::{ListKind, Ready};
+use toolgate_catalog::{BackendState as Known, Tool};
+use toolgate_mcp::client::{ListKind, Ready, ToolChange};
 
 /// Where a backend is in its life.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +40,17 @@ impl BackendState {
         matches!(self, Self::Ready(_))
     }
 
+    /// The state as the catalog shows it. `tools_known` tells whether the backend's tools are known from the cache.
+    pub fn in_catalog(&self, tools_known: bool) -> Known {
+        match self {
+            Self::Ready(_) => Known::Ready,
+            Self::Starting | Self::Restarting { .. } if tools_known => Known::Cached,
+            Self::Starting | Self::Restarting { .. } => Known::Starting,
+            Self::Failed { reason, .. } => Known::Failed { reason: reason.clone() },
+            Self::Stopped => Known::Failed { reason: "it was stopped".to_owned() },
+        }
+    }
+
     /// Whether waiting a little may be enough.
     pub fn may_become_ready(&self) -> bool {
         matches!(self, Self::Starting | Self::Ready(_) | Self::Restarting { .. })
@@ -66,18 +77,21 @@ pub struct BackendEvent {
     /// Which backend.
     pub backend: Arc<str>,
     /// What happened.
-    pub news: BackendNews,
+    pub change: BackendChange,
 }
 
 /// The kinds of news.
 #[derive(Debug, Clone)]
-pub enum BackendNews {
+pub enum BackendChange {
     /// It moved to another state.
     State(BackendState),
     /// Its list of tools is another one than before.
     Tools(Arc<[Tool]>),
+    /// Tools that say something else than before under the same name, also since the last start. A person who approved
+    /// them should look again.
+    ToolsChanged(Arc<[ToolChange]>),
     /// What else it lists may be another list than before.
-    Offers(ListKind),
+    Lists(ListKind),
     /// One of its resources that is watched may hold something else than before.
     Updated(String),
 }
@@ -95,6 +109,6 @@ pub struct BackendStats {
     pub restarts: u64,
     /// Output lines that were no message.
     pub garbage: u64,
-    /// Replies that nobody waited for: late, repeated or with an id of its own making.
+    /// Replies that match no open request: late, repeated or with an invented id.
     pub stray_replies: u64,
 }

@@ -9,22 +9,27 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use tokio::time::timeout;
+use toolgate_catalog::Tool;
 
 use super::backend::Shared;
+use super::openapi::{self, ApiServer, ApiSpec, OpenFailure};
 use super::spec::BackendKind;
-use super::state::{BackendNews, BackendState};
+use super::state::{BackendChange, BackendState};
 use toolgate_mcp::client::{
-    Closing, HttpLink, Inbox, Launch, Link, LinkError, ListKind, McpSession, Protocol, StdioLink, Transport,
+    Closing, HttpLink, Inbox, Launch, Link, LinkError, ListKind, LocalLink, McpSession, Protocol, StdioLink,
+    ToolListing, Transport,
 };
 use toolgate_mcp::protocol::Era;
+use toolgate_wire::foreign_text::one_line;
 
 /// The first pause; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// After so many starts in vain a backend is called failed.
-const TRIES: u32 = 5;
+const MAX_START_ATTEMPTS: u32 = 5;
 /// How often a failed backend is tried.
 const FAILED_PAUSE: Duration = Duration::from_secs(60);
 /// A backend that was up for so long is well, whatever made it die.
@@ -33,33 +38,33 @@ const HEALTHY_LIFE: Duration = Duration::from_secs(30);
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
 
 /// The most changes of single resources that are told at a time, so that no backend drowns what others tell.
-const UPDATES: usize = 64;
+const MAX_UPDATES_AT_ONCE: usize = 64;
 
 /// How much of a reason is shown, in characters.
-const LONGEST_REASON: usize = 500;
+const MAX_REASON_CHARS: usize = 500;
 /// How often a backend under suspicion is looked at.
-const GLANCE: Duration = Duration::from_millis(100);
+const PROBE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Why there is no conversation.
 #[derive(Debug)]
 enum StartFailure {
-    /// It can't work until somebody changes something.
-    Hopeless(String),
+    /// It can't work until the configuration or the machine changes.
+    Permanent(String),
     /// It may work another time.
-    Passing { reason: String, stderr: String, died: bool },
+    Temporary { reason: String, stderr: String, died: bool },
     /// Only a formality: the backend is well.
-    Formal(String),
+    Expected(String),
 }
 
 impl StartFailure {
     fn of(closing: &Closing) -> Self {
         let (reason, stderr) = (closing.reason.clone(), closing.stderr.clone());
-        if closing.is_expected { Self::Formal(reason) } else { Self::Passing { reason, stderr, died: false } }
+        if closing.is_expected { Self::Expected(reason) } else { Self::Temporary { reason, stderr, died: false } }
     }
 
     fn reason(&self) -> &str {
         match self {
-            Self::Hopeless(reason) | Self::Passing { reason, .. } | Self::Formal(reason) => reason,
+            Self::Permanent(reason) | Self::Temporary { reason, .. } | Self::Expected(reason) => reason,
         }
     }
 
@@ -73,8 +78,8 @@ impl StartFailure {
 #[derive(Debug)]
 enum End {
     Stopped,
-    RequestContext,
-    StartFailure(StartFailure),
+    RestartRequested,
+    Failed(StartFailure),
 }
 
 /// Leads a backend through its life until it is stopped.
@@ -82,13 +87,13 @@ pub(crate) async fn supervise(shared: Arc<Shared>) {
     let mut failures = 0;
     let mut hint = shared.spec.era_hint;
     loop {
-        let trouble = match live_once(&shared, &mut hint, &mut failures).await {
+        let failure = match run_once(&shared, &mut hint, &mut failures).await {
             End::Stopped => break,
-            End::RequestContext => continue,
-            End::StartFailure(trouble) => trouble,
+            End::RestartRequested => continue,
+            End::Failed(failure) => failure,
         };
-        hint = another_era(hint, &trouble);
-        if rest(&shared, &trouble, failures).await.is_err() {
+        hint = another_era(hint, &failure);
+        if wait_for_next_try(&shared, &failure, failures).await.is_err() {
             break;
         }
         failures += 1;
@@ -97,16 +102,21 @@ pub(crate) async fn supervise(shared: Arc<Shared>) {
 }
 
 /// One life, from connecting to the end, after which no process of it is left.
-async fn live_once(shared: &Arc<Shared>, hint: &mut Option<Era>, failures: &mut u32) -> End {
-    let link = match connect(shared) {
+async fn run_once(shared: &Arc<Shared>, hint: &mut Option<Era>, failures: &mut u32) -> End {
+    let connected = tokio::select! {
+        biased;
+        () = shared.stop.cancelled() => return End::Stopped,
+        connected = connect(shared) => connected,
+    };
+    let link = match connected {
         Ok(link) => Arc::new(link),
-        Err(trouble) => return End::StartFailure(trouble),
+        Err(failure) => return End::Failed(failure),
     };
     shared.set_pid(link.pid());
     let started = tokio::select! {
         biased;
         () = shared.stop.cancelled() => Err(End::Stopped),
-        started = start(shared, &link, *hint) => started.map_err(End::StartFailure),
+        started = start(shared, &link, *hint) => started.map_err(End::Failed),
     };
     let (end, protocol) = match started {
         Ok(session) => {
@@ -121,10 +131,10 @@ async fn live_once(shared: &Arc<Shared>, hint: &mut Option<Era>, failures: &mut 
 }
 
 /// Some legacy servers die of words they don't know: those get only the ones they do.
-fn another_era(hint: Option<Era>, trouble: &StartFailure) -> Option<Era> {
-    match (hint, trouble) {
-        (None, StartFailure::Passing { died: true, .. }) => Some(Era::Legacy),
-        (_, StartFailure::Passing { died: true, .. }) => None,
+fn another_era(hint: Option<Era>, failure: &StartFailure) -> Option<Era> {
+    match (hint, failure) {
+        (None, StartFailure::Temporary { died: true, .. }) => Some(Era::Legacy),
+        (_, StartFailure::Temporary { died: true, .. }) => None,
         (hint, _) => hint,
     }
 }
@@ -133,45 +143,90 @@ fn another_era(hint: Option<Era>, trouble: &StartFailure) -> Option<Era> {
 async fn start(shared: &Arc<Shared>, link: &Arc<Link>, hint: Option<Era>) -> Result<Arc<McpSession>, StartFailure> {
     let opening = async {
         let session = McpSession::open(Arc::clone(link), hint).await?;
-        let tools = session.list_tools(shared.spec.start_timeout).await?;
+        let tools = match &link.transport {
+            // Kept as text: an API may have thousands of tools.
+            Transport::Local(local) => parsed(local.tools()),
+            Transport::Stdio(_) | Transport::Http(_) => {
+                listed(shared, session.list_tools(shared.spec.start_timeout).await?)
+            }
+        };
         Ok::<_, LinkError>((session, tools))
     };
     let opened = timeout(shared.spec.start_timeout, opening).await;
-    let slow = || StartFailure::Passing {
+    let slow = || StartFailure::Temporary {
         reason: format!("did not come up within {} ms", shared.spec.start_timeout.as_millis()),
         stderr: shared.stderr.shown(),
         died: false,
     };
-    let (session, tools) = opened.map_err(|_| slow())?.map_err(|error| trouble_of(error, shared))?;
+    let (session, tools) = opened.map_err(|_| slow())?.map_err(|error| failure_of(error, shared))?;
     shared.set_tools(tools);
     Ok(Arc::new(session))
 }
 
-fn connect(shared: &Shared) -> Result<Link, StartFailure> {
+fn listed(shared: &Shared, listing: ToolListing) -> Vec<Tool> {
+    if listing.is_cut {
+        tracing::warn!(backend = &*shared.name, kept = listing.tools.len(), "too many tools: the others are left out");
+    }
+    shared.report_changed_tools(&listing.tools);
+    listing.tools.into_iter().filter_map(Tool::from_raw).collect()
+}
+
+fn parsed(tools: Vec<Box<RawValue>>) -> Vec<Tool> {
+    tools.iter().filter_map(|tool| serde_json::from_str(tool.get()).ok()).collect()
+}
+
+async fn connect(shared: &Shared) -> Result<Link, StartFailure> {
     let spec = &shared.spec;
     let inbox = Arc::new(Inbox::new(Arc::clone(&shared.watchlist)));
     let wire = match &spec.kind {
         BackendKind::Stdio { command, args, env, cwd } => {
-            let launch = Launch { command: command.clone(), args: args.clone(), env: env.clone(), cwd: cwd.clone() };
+            let launch = Launch {
+                command: command.clone(),
+                args: args.clone(),
+                env: env.clone(),
+                inherit: spec.inherit_env,
+                cwd: cwd.clone(),
+            };
             let link = StdioLink::start(&launch, Arc::clone(&inbox), Arc::clone(&shared.stderr), spec.max_message);
-            Transport::Stdio(link.map_err(|error| StartFailure::Hopeless(format!("can't run {command}: {error}")))?)
+            Transport::Stdio(link.map_err(|error| StartFailure::Permanent(format!("can't run {command}: {error}")))?)
         }
         BackendKind::Http { url, headers } => {
             let link = HttpLink::new(url, headers, Arc::clone(&inbox), spec.max_message);
-            Transport::Http(link.map_err(StartFailure::Hopeless)?)
+            Transport::Http(link.map_err(StartFailure::Permanent)?)
+        }
+        BackendKind::OpenApi(api) => {
+            let server = open_api(shared, api).await?;
+            Transport::Local(LocalLink::new(Arc::new(server), Arc::clone(&inbox)))
         }
     };
     Ok(Link::new(wire, inbox))
 }
 
+async fn open_api(shared: &Shared, api: &ApiSpec) -> Result<ApiServer, StartFailure> {
+    let temporary = |reason: String| StartFailure::Temporary {
+        reason: one_line(&reason, MAX_REASON_CHARS),
+        stderr: String::new(),
+        died: false,
+    };
+    match timeout(shared.spec.start_timeout, openapi::open(&shared.name, api)).await {
+        Ok(Ok(server)) => Ok(server),
+        Ok(Err(OpenFailure::Permanent(reason))) => Err(StartFailure::Permanent(one_line(&reason, MAX_REASON_CHARS))),
+        Ok(Err(OpenFailure::Temporary(reason))) => Err(temporary(reason)),
+        Err(_) => {
+            let within = shared.spec.start_timeout.as_millis();
+            Err(temporary(format!("its document was not read within {within} ms")))
+        }
+    }
+}
+
 /// The reason is shown to people, and parts of it are the backend's own words.
-fn trouble_of(error: LinkError, shared: &Shared) -> StartFailure {
-    let reason = error.to_string().chars().filter(|c| !c.is_control()).take(LONGEST_REASON).collect();
+fn failure_of(error: LinkError, shared: &Shared) -> StartFailure {
+    let reason = one_line(&error.to_string(), MAX_REASON_CHARS);
     match error {
         LinkError::Closed { closing, .. } => {
-            StartFailure::Passing { reason, stderr: closing.stderr.clone(), died: true }
+            StartFailure::Temporary { reason, stderr: closing.stderr.clone(), died: true }
         }
-        _ => StartFailure::Passing { reason, stderr: shared.stderr.shown(), died: false },
+        _ => StartFailure::Temporary { reason, stderr: shared.stderr.shown(), died: false },
     }
 }
 
@@ -181,16 +236,16 @@ async fn serve(shared: &Arc<Shared>, session: &Arc<McpSession>, failures: &mut u
     let end = tokio::select! {
         biased;
         () = shared.stop.cancelled() => End::Stopped,
-        closing = session.link.closed() => End::StartFailure(StartFailure::of(&closing)),
-        () = shared.restart.notified() => End::RequestContext,
-        trouble = tend(shared, session) => End::StartFailure(trouble),
-        () = listen_for_ever(shared, session) => End::RequestContext,
+        closing = session.link.closed() => End::Failed(StartFailure::of(&closing)),
+        () = shared.restart.notified() => End::RestartRequested,
+        failure = maintain(shared, session) => End::Failed(failure),
+        () = listen(shared, session) => End::RestartRequested,
     };
     match &end {
         // That it is stopped is said only when no process is left.
         End::Stopped => shared.retract(None),
-        End::RequestContext => shared.retract(Some(BackendState::Starting)),
-        End::StartFailure(trouble) => shared.retract(Some(trouble.state(0, Duration::ZERO))),
+        End::RestartRequested => shared.retract(Some(BackendState::Starting)),
+        End::Failed(failure) => shared.retract(Some(failure.state(0, Duration::ZERO))),
     }
     if shared.served.swap(0, Ordering::Relaxed) > 0 || session.ready.since.elapsed() > HEALTHY_LIFE {
         *failures = 0;
@@ -198,7 +253,7 @@ async fn serve(shared: &Arc<Shared>, session: &Arc<McpSession>, failures: &mut u
     end
 }
 
-async fn listen_for_ever(shared: &Shared, session: &McpSession) {
+async fn listen(shared: &Shared, session: &McpSession) {
     let list = &shared.watchlist;
     list.renew();
     tokio::join!(session.listen(list), session.keep_subscribed(list));
@@ -206,13 +261,13 @@ async fn listen_for_ever(shared: &Shared, session: &McpSession) {
 }
 
 /// Keeps the list of tools fresh, passes on that others changed, and looks into silence. Ends with what is wrong.
-async fn tend(shared: &Shared, session: &McpSession) -> StartFailure {
+async fn maintain(shared: &Shared, session: &McpSession) -> StartFailure {
     let probe = shared.spec.probe;
     let inbox = &session.link.inbox;
     // They were not there before it came up.
-    for offer in [ListKind::Resources, ListKind::Prompts] {
-        if session.has(offer) {
-            shared.tell(BackendNews::Offers(offer));
+    for kind in [ListKind::Resources, ListKind::Prompts] {
+        if session.has(kind) {
+            shared.notify(BackendChange::Lists(kind));
         }
     }
     loop {
@@ -222,22 +277,22 @@ async fn tend(shared: &Shared, session: &McpSession) -> StartFailure {
                 tokio::time::sleep(REFRESH_PAUSE).await;
             }
             () = inbox.resources_changed.notified() => {
-                shared.tell(BackendNews::Offers(ListKind::Resources));
+                shared.notify(BackendChange::Lists(ListKind::Resources));
                 tokio::time::sleep(REFRESH_PAUSE).await;
             }
             () = inbox.prompts_changed.notified() => {
-                shared.tell(BackendNews::Offers(ListKind::Prompts));
+                shared.notify(BackendChange::Lists(ListKind::Prompts));
                 tokio::time::sleep(REFRESH_PAUSE).await;
             }
             () = shared.watchlist.fresh.notified() => {
-                for uri in shared.watchlist.take_updated(UPDATES) {
-                    shared.tell(BackendNews::Updated(uri));
+                for uri in shared.watchlist.take_updated(MAX_UPDATES_AT_ONCE) {
+                    shared.notify(BackendChange::Updated(uri));
                 }
                 tokio::time::sleep(REFRESH_PAUSE).await;
             }
-            () = silence(shared, session) => {
+            () = wait_for_silence(shared, session) => {
                 if let Err(error) = session.probe(probe.timeout).await {
-                    return trouble_of(error, shared);
+                    return failure_of(error, shared);
                 }
             }
         }
@@ -245,7 +300,7 @@ async fn tend(shared: &Shared, session: &McpSession) -> StartFailure {
 }
 
 /// Waits until the backend should be asked for a sign of life.
-async fn silence(shared: &Shared, session: &McpSession) {
+async fn wait_for_silence(shared: &Shared, session: &McpSession) {
     let mut suspected = false;
     loop {
         let silence = session.link.inbox.silence();
@@ -257,7 +312,7 @@ async fn silence(shared: &Shared, session: &McpSession) {
         if mute || (!busy && (suspected || left.is_zero())) {
             return;
         }
-        let pause = if suspected { GLANCE } else { left.max(GLANCE) };
+        let pause = if suspected { PROBE_INTERVAL } else { left.max(PROBE_INTERVAL) };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = shared.suspicion.notified() => suspected = true,
@@ -267,22 +322,22 @@ async fn silence(shared: &Shared, session: &McpSession) {
 
 async fn refresh(shared: &Shared, session: &McpSession) {
     match session.list_tools(shared.spec.timeout).await {
-        Ok(tools) => shared.set_tools(tools),
+        Ok(tools) => shared.set_tools(listed(shared, tools)),
         Err(error) => tracing::warn!(backend = &*shared.name, %error, "the changed list of tools can't be read"),
     }
 }
 
-/// Shows the trouble and waits for the next try. An error means that we were stopped meanwhile.
-async fn rest(shared: &Shared, trouble: &StartFailure, failures: u32) -> Result<(), ()> {
-    let failed = |stderr: &str| BackendState::Failed { reason: trouble.reason().to_owned(), stderr: stderr.to_owned() };
-    let (state, pause) = match trouble {
-        StartFailure::Hopeless(_) => (failed(""), FAILED_PAUSE),
-        StartFailure::Passing { stderr, .. } if failures + 1 >= TRIES => (failed(stderr), FAILED_PAUSE),
-        StartFailure::Passing { .. } => {
+/// Shows the failure and waits for the next try. An error means that we were stopped meanwhile.
+async fn wait_for_next_try(shared: &Shared, failure: &StartFailure, failures: u32) -> Result<(), ()> {
+    let failed = |stderr: &str| BackendState::Failed { reason: failure.reason().to_owned(), stderr: stderr.to_owned() };
+    let (state, pause) = match failure {
+        StartFailure::Permanent(_) => (failed(""), FAILED_PAUSE),
+        StartFailure::Temporary { stderr, .. } if failures + 1 >= MAX_START_ATTEMPTS => (failed(stderr), FAILED_PAUSE),
+        StartFailure::Temporary { .. } => {
             let pause = pause_after(failures);
-            (trouble.state(failures, pause), pause)
+            (failure.state(failures, pause), pause)
         }
-        StartFailure::Formal(_) => (trouble.state(failures, Duration::ZERO), Duration::ZERO),
+        StartFailure::Expected(_) => (failure.state(failures, Duration::ZERO), Duration::ZERO),
     };
     shared.set_state(state);
     shared.restarts.fetch_add(1, Ordering::Relaxed);
@@ -296,7 +351,7 @@ async fn rest(shared: &Shared, trouble: &StartFailure, failures: u32) -> Result<
 
 /// Twice as long each time, and never quite the same for two backends that died together.
 fn pause_after(failures: u32) -> Duration {
-    let pause = FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(LONGEST_PAUSE);
+    let pause = FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(MAX_PAUSE);
     let chance = RandomState::new().hash_one(failures) % 41;
     pause.mul_f64(0.8 + chance as f64 / 100.0)
 }
@@ -308,7 +363,7 @@ mod tests {
     #[test]
     fn pauses_grow_up_to_a_bound_and_vary() {
         for failures in 0..40 {
-            let full = FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(LONGEST_PAUSE);
+            let full = FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(MAX_PAUSE);
             let pause = pause_after(failures);
             assert!(pause >= full.mul_f64(0.79) && pause <= full.mul_f64(1.21), "{failures}: {pause:?}");
         }

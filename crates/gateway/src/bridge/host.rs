@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use toolgate_engine::host::{Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 
 use super::{Bridge, RequestContext, ScopedCatalog};
-use toolgate_catalog::Catalog;
-use toolgate_functions::{CallContext, ErrorCode, Registry};
+use toolgate_catalog::{Catalog, ToolRef};
+use toolgate_functions::{CallContext, FailedEffect, FunctionError, Registry};
+use toolgate_mcp::{JsonText, TreeError, process_budget};
+use toolgate_wire::{ByteBudget, BytePermit, CallState};
+
+/// The most memory that the arguments of one call take.
+const MAX_TREE_BYTES: usize = 128 << 20;
 
 /// What one run may call: the tools that its caller may use, and host functions.
 pub struct RunHost {
@@ -18,6 +23,8 @@ pub struct RunHost {
     context: CallContext,
     asked: RequestContext,
     tools: bool,
+    /// Counts the arguments of calls that have not ended.
+    arguments: ByteBudget,
 }
 
 impl RunHost {
@@ -25,12 +32,19 @@ impl RunHost {
     pub fn new(bridge: Arc<Bridge>, asked: RequestContext) -> Self {
         let catalog = bridge.catalog();
         let context = CallContext { cancel: asked.cancel.clone(), ..CallContext::default() };
-        RunHost { bridge, catalog, functions: Registry::default(), context, asked, tools: true }
+        let arguments = process_budget().clone();
+        RunHost { bridge, catalog, functions: Registry::default(), context, asked, tools: true, arguments }
     }
 
     /// The same with host functions.
     pub fn with_functions(self, functions: Registry, context: CallContext) -> Self {
         RunHost { functions, context, ..self }
+    }
+
+    /// The same with a budget for the arguments of its calls. A call whose arguments do not fit is not made: they are in
+    /// memory already, so that waiting would free nothing.
+    pub fn with_argument_budget(self, arguments: ByteBudget) -> Self {
+        RunHost { arguments, ..self }
     }
 
     /// The same without tools.
@@ -39,57 +53,82 @@ impl RunHost {
     }
 
     fn view(&self) -> ScopedCatalog<'_> {
-        ScopedCatalog::new(&self.catalog, &self.asked.access)
+        ScopedCatalog::new(&self.catalog, &self.asked.access, &self.asked.tools)
     }
 
-    fn call_tool(&self, backend: String, tool: String, args: &str) -> HostFuture {
-        let arguments = match serde_json::from_str::<Map<String, Value>>(args) {
-            Ok(arguments) => arguments,
-            Err(error) => return failed(HostError::not_sent("INVALID_ARGUMENTS", error.to_string())),
+    /// The arguments as a tree, counted until the permit is dropped.
+    fn read(&self, args: String) -> Result<(Value, BytePermit), HostError> {
+        let tree = JsonText::counted(args, &self.arguments).and_then(|text| text.into_tree(MAX_TREE_BYTES));
+        tree.map_err(|error| {
+            let code = match error {
+                TreeError::NotJson(_) => "INVALID_ARGUMENTS",
+                TreeError::TooManyValues { .. } => "TOO_LARGE",
+                TreeError::OverBudget(_) => "OVER_BUDGET",
+            };
+            HostError::not_sent(code, error.to_string())
+        })
+    }
+
+    fn call_tool(&self, backend: String, tool: String, args: String) -> HostFuture {
+        let (arguments, permit) = match self.read(args) {
+            Ok((Value::Object(arguments), permit)) => (arguments, permit),
+            Ok(_) => return failed(HostError::not_sent("INVALID_ARGUMENTS", "the arguments are no object")),
+            Err(error) => return failed(error),
         };
         let (bridge, asked) = (self.bridge.clone(), self.asked.clone());
         Box::pin(async move {
             let answer = bridge.call(&backend, &tool, arguments, asked).await?;
-            Ok(answer.into_value().to_string())
+            drop(permit);
+            Ok(answer.into_text())
         })
     }
 
-    fn call_function(&self, name: String, args: &str) -> HostFuture {
-        let args = match serde_json::from_str::<Vec<Value>>(args) {
-            Ok(args) => args,
-            Err(error) => return failed(HostError::not_sent("INVALID_ARGUMENTS", error.to_string())),
+    fn call_function(&self, name: String, args: String) -> HostFuture {
+        let (args, permit) = match self.read(args) {
+            Ok((Value::Array(args), permit)) => (args, permit),
+            Ok(_) => return failed(HostError::not_sent("INVALID_ARGUMENTS", "the arguments are no list")),
+            Err(error) => return failed(error),
         };
         let (functions, context) = (self.functions.clone(), self.context.clone());
         Box::pin(async move {
+            let _permit = permit;
             let answer = functions.call(&name, context, args).await;
-            answer.map(|value| value.to_string()).map_err(|error| {
-                let state = match error.code {
-                    ErrorCode::InvalidArguments | ErrorCode::UnknownFunction => toolgate_wire::CallState::NotSent,
-                    _ => toolgate_wire::CallState::Failed,
-                };
-                HostError { code: error.code.as_str().to_owned(), message: error.message, data: error.data, state }
-            })
+            answer.map(|value| value.to_string()).map_err(host_error)
         })
     }
+}
+
+fn host_error(error: FunctionError) -> HostError {
+    let state = match error.effect {
+        FailedEffect::NotSent => CallState::NotSent,
+        FailedEffect::Failed => CallState::Failed,
+        FailedEffect::Unknown => CallState::Unknown,
+    };
+    HostError { code: error.code_text().to_owned(), message: error.message, data: error.data, state }
 }
 
 fn failed(error: HostError) -> HostFuture {
     Box::pin(std::future::ready(Err(error)))
 }
 
+/// Whether the server says that the tool changes nothing.
+pub(crate) fn is_annotated_read_only(tool: ToolRef<'_>) -> bool {
+    tool.tool().raw()["annotations"]["readOnlyHint"] == Value::Bool(true)
+}
+
 impl Host for RunHost {
     fn call(&self, call: HostCall) -> HostFuture {
         match call.target {
-            Target::Tool { backend, tool } => self.call_tool(backend, tool, &call.args),
-            Target::Function(name) => self.call_function(name, &call.args),
+            Target::Tool { backend, tool } => self.call_tool(backend, tool, call.args),
+            Target::Function(name) => self.call_function(name, call.args),
         }
     }
 
     fn answer(&self, question: &Question) -> Option<String> {
         let view = self.view();
         match question {
-            Question::Backend(name) => view.backend(name).map(|it| it.listing().to_owned()),
-            Question::Global(name) => view.variable(name).map(|it| it.listing().to_owned()),
+            Question::Backend(name) => view.backend(name).map(|it| view.listing(it)),
+            Question::Global(name) => view.variable(name).map(|it| view.listing(it)),
             Question::Backends => {
                 let list = view.backends().map(|it| json!({ "name": it.name(), "id": it.identifier() }));
                 Some(Value::Array(list.collect()).to_string())
@@ -112,6 +151,13 @@ impl Host for RunHost {
     fn is_read_only(&self, target: &Target) -> bool {
         let Target::Tool { backend, tool } = target else { return false };
         let found = self.view().tool(backend, tool);
-        found.is_some_and(|found| found.tool().raw()["annotations"]["readOnlyHint"] == Value::Bool(true))
+        found.is_some_and(is_annotated_read_only)
+    }
+
+    fn call_is_read_only(&self, target: &Target, args: &str) -> bool {
+        match target {
+            Target::Tool { .. } => self.is_read_only(target),
+            Target::Function(name) => self.functions.get(name).is_some_and(|function| function.reads_only(args)),
+        }
     }
 }

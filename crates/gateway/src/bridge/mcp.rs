@@ -4,9 +4,10 @@ use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
 use toolgate_wire::CallState;
 
-use super::{Answer, NOT_READY, Provider, ProviderFuture, REJECTED, RequestContext, unready};
-use crate::backends::{Backend, BackendState, CallError, CallOptions, Effect, ReplyMode, WhenUnready};
-use toolgate_catalog::BackendState as Known;
+use super::{Answer, FAILED_TO_START, NOT_READY, Provider, ProviderFuture, REJECTED, RequestContext, not_ready};
+use toolgate_mcp::client::auth::AuthError;
+
+use crate::backends::{Backend, CallError, CallOptions, Effect, ReplyMode, WhenUnready};
 
 /// Calls go to this backend.
 pub struct McpProvider(Backend);
@@ -30,13 +31,14 @@ impl Provider for McpProvider {
                 caller: asked.caller,
                 unready: WhenUnready::Wait,
                 reply: asked.reply,
+                budget: asked.budget,
             };
             let reply = backend.call(&tool, arguments, options).await;
-            let reply = reply.map_err(|error| host_error(backend.name(), &tool, error))?;
-            Ok(match mode {
-                ReplyMode::Value => Answer::Value(reply.into_value()),
-                ReplyMode::Raw | ReplyMode::Interactive(_) => Answer::Raw(reply.into_raw()),
-            })
+            let answer = reply.and_then(|reply| match mode {
+                ReplyMode::Value => Ok(Answer::Text(reply.into_text())),
+                ReplyMode::Raw | ReplyMode::Interactive(_) => reply.into_raw().map(Answer::Raw),
+            });
+            answer.map_err(|error| host_error(backend.name(), &tool, error))
         })
     }
 }
@@ -47,15 +49,11 @@ fn host_error(backend: &str, tool: &str, error: CallError) -> HostError {
         Effect::Failed => CallState::Failed,
         Effect::Unknown => CallState::Unknown,
     };
+    if let CallError::NotReady { state, .. } = &error {
+        return not_ready(backend, Some(tool), &state.in_catalog(true));
+    }
     let (code, data) = describe(&error);
-    let message = match &error {
-        CallError::NotReady { state: BackendState::Starting, .. } => unready(backend, Some(tool), &Known::Cached),
-        CallError::NotReady { state, .. } => {
-            format!("Backend '{backend}' is {state}. The resource toolgate://backend/{backend} shows its state.")
-        }
-        error => error.to_string(),
-    };
-    HostError { code: code.to_owned(), message, data, state }
+    HostError { code: code.to_owned(), message: error.to_string(), data, state }
 }
 
 /// A short name for the failure, and what a program may want to know of it. No wildcard arm: a new error must choose.
@@ -69,12 +67,16 @@ fn describe(error: &CallError) -> (&'static str, Option<Value>) {
         CallError::InputRequired { requests } => ("INPUT_REQUIRED", Some(requests.clone())),
         CallError::Timeout { .. } => ("TIMEOUT", None),
         CallError::Crashed { stderr, .. } => ("CRASHED", Some(json!({ "stderr": stderr }))),
-        CallError::NotReady { .. } => (NOT_READY, None),
+        CallError::NotReady { state, .. } if state.may_become_ready() => (NOT_READY, None),
+        CallError::NotReady { .. } => (FAILED_TO_START, None),
         CallError::Unreachable { .. } => ("UNREACHABLE", None),
         CallError::Cancelled { .. } => ("CANCELLED", None),
         CallError::Protocol { .. } => ("PROTOCOL", None),
         CallError::Http { status, .. } => ("HTTP", Some(json!({ "status": status }))),
-        CallError::TooLarge { .. } => ("TOO_LARGE", None),
+        CallError::TooLarge { .. } | CallError::TooManyValues { .. } => ("TOO_LARGE", None),
+        CallError::OverBudget { .. } => ("OVER_BUDGET", None),
+        CallError::Auth(AuthError::LoginRequired { scopes }) => ("LOGIN_REQUIRED", Some(json!({ "scopes": scopes }))),
+        CallError::Auth(_) => ("LOGIN_FAILED", None),
         CallError::Overloaded { .. } => ("OVERLOADED", None),
     }
 }

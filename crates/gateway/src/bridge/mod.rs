@@ -1,6 +1,6 @@
 //! The one way from a program to a tool.
 //!
-//! Whatever wants a tool called, a script, a short cut or a pass-through client, comes through
+//! Whatever wants a tool called, a script, a fast path or a pass-through client, comes through
 //! [`Bridge::call`]: the same look-up, policy, argument check and accounting for all. A tool that
 //! a caller may not use looks to it as if it did not exist.
 //!
@@ -8,32 +8,41 @@
 //! - `scoped_catalog`: the part of the catalog that a caller may use
 //! - `provider`: what stands behind a backend's name
 //! - `mcp`, `scripted`: providers: a real MCP server, a scripted set of tools
+//! - `rates`: how many calls a caller may make
 //! - `host`: the bridge as a running program sees it
 
 mod host;
 mod mcp;
 mod provider;
+mod rates;
 mod scoped_catalog;
 pub mod scripted;
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value};
+use parking_lot::RwLock;
+use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
 
 use toolgate_catalog::{ArgumentProblem, Backend, BackendState, Catalog, CatalogHandle};
 
 pub use host::RunHost;
+pub(crate) use host::is_annotated_read_only;
 pub use mcp::McpProvider;
 pub use provider::{Answer, Provider, ProviderFuture, RequestContext};
+use rates::CallRates;
 pub(crate) use scoped_catalog::ScopedCatalog;
 pub use toolgate_wire::Access;
+use toolgate_wire::CallRate;
 
 /// The code of a call that the backend answered with a JSON-RPC error; `data` has its code, message and data.
 pub(crate) const REJECTED: &str = "REJECTED";
-/// The code of a call to a backend that is not up.
+/// The code of a call to a backend that is still starting, or disabled.
 pub(crate) const NOT_READY: &str = "NOT_READY";
+/// The code of a call to a backend whose start failed.
+pub(crate) const FAILED_TO_START: &str = "FAILED_TO_START";
 
 /// Longest list of argument problems in one message.
 const SHOWN_PROBLEMS: usize = 5;
@@ -42,12 +51,13 @@ const SHOWN_PROBLEMS: usize = 5;
 pub struct Bridge {
     catalog: CatalogHandle,
     providers: RwLock<HashMap<String, Arc<dyn Provider>>>,
+    rates: CallRates,
 }
 
 impl Bridge {
     /// A bridge over a catalog that others keep up to date.
     pub fn new(catalog: CatalogHandle) -> Self {
-        Bridge { catalog, providers: RwLock::default() }
+        Bridge { catalog, providers: RwLock::default(), rates: CallRates::default() }
     }
 
     /// What tools there are now.
@@ -62,12 +72,12 @@ impl Bridge {
 
     /// Puts a provider behind a backend's own name, in place of an earlier one.
     pub fn provide(&self, backend: impl Into<String>, provider: Arc<dyn Provider>) {
-        self.providers.write().unwrap_or_else(PoisonError::into_inner).insert(backend.into(), provider);
+        self.providers.write().insert(backend.into(), provider);
     }
 
     /// Takes the provider away.
     pub fn withdraw(&self, backend: &str) {
-        self.providers.write().unwrap_or_else(PoisonError::into_inner).remove(backend);
+        self.providers.write().remove(backend);
     }
 
     /// Calls a tool, by any spelling of its names.
@@ -80,6 +90,9 @@ impl Bridge {
     ) -> Result<Answer, HostError> {
         let arguments = Value::Object(arguments);
         let (provider, tool) = self.admit(backend, tool, &arguments, &asked)?;
+        if let Some((name, rate)) = &asked.rate {
+            self.rates.take(name, *rate, Instant::now()).map_err(|wait| too_many_calls(*rate, wait))?;
+        }
         // Checked as a value, sent as what a value of this kind holds.
         let Value::Object(arguments) = arguments else { return Err(not_an_object()) };
         provider.call(tool, arguments, asked).await
@@ -94,19 +107,30 @@ impl Bridge {
         asked: &RequestContext,
     ) -> Result<(Arc<dyn Provider>, String), HostError> {
         let catalog = self.catalog.load();
-        let view = ScopedCatalog::new(&catalog, &asked.access);
+        let view = ScopedCatalog::new(&catalog, &asked.access, &asked.tools);
         let Some(known) = view.backend(backend) else { return Err(unknown_backend(view, backend)) };
-        let Some(found) = known.tool(tool) else { return Err(unknown_tool(view, known, tool)) };
+        let provider = || self.providers.read().get(known.name()).cloned();
+        let Some(found) = view.tool(backend, tool) else {
+            if let Some(provider) = provider() {
+                provider.retry();
+            }
+            return Err(unknown_tool(view, known, tool));
+        };
         let problems = found.entry.check_arguments(arguments);
         if !problems.is_empty() {
             return Err(invalid_arguments(&found.path(), &problems));
         }
-        let provider = self.providers.read().unwrap_or_else(PoisonError::into_inner).get(known.name()).cloned();
-        match provider {
+        match provider() {
             Some(provider) => Ok((provider, found.tool().name.clone())),
             None => Err(not_ready(known.name(), Some(&found.tool().name), known.state())),
         }
     }
+}
+
+fn too_many_calls(rate: CallRate, wait: Duration) -> HostError {
+    let seconds = wait.as_secs() + 1;
+    let message = format!("this caller may make {} tool calls a minute; try again in {seconds} s", rate.calls());
+    HostError::not_sent("RATE_LIMITED", message).with_data(json!({ "retry_after_seconds": seconds }))
 }
 
 fn not_an_object() -> HostError {
@@ -135,13 +159,23 @@ fn did_you_mean(near: &[String]) -> String {
 fn invalid_arguments(path: &str, problems: &[ArgumentProblem]) -> HostError {
     let shown: Vec<&str> = problems.iter().take(SHOWN_PROBLEMS).map(|problem| problem.message.as_str()).collect();
     let message = format!("the arguments do not fit {path}: {}", shown.join("; "));
-    let data = problems.iter().map(|problem| serde_json::json!({ "path": problem.path, "message": problem.message }));
+    let data = problems.iter().map(|problem| json!({ "path": problem.path, "message": problem.message }));
     HostError::not_sent("INVALID_ARGUMENTS", message).with_data(data.collect())
 }
 
-/// The backend cannot be called now.
+/// The backend cannot be called now. `data` has its state, and the reason where there is one.
 pub(crate) fn not_ready(backend: &str, tool: Option<&str>, state: &BackendState) -> HostError {
-    HostError::not_sent(NOT_READY, unready(backend, tool, state))
+    let (code, data) = match state {
+        BackendState::Failed { reason } => {
+            (FAILED_TO_START, json!({ "backend": backend, "state": "failed", "reason": reason }))
+        }
+        BackendState::Starting | BackendState::Cached => {
+            (NOT_READY, json!({ "backend": backend, "state": "starting" }))
+        }
+        BackendState::Disabled => (NOT_READY, json!({ "backend": backend, "state": "disabled" })),
+        BackendState::Ready => (NOT_READY, json!({ "backend": backend, "state": "restarting" })),
+    };
+    HostError::not_sent(code, unready(backend, tool, state)).with_data(data)
 }
 
 /// In what state a backend is that cannot be called now, and what shows it.

@@ -1,13 +1,13 @@
 //! One run, from admission to its report.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolgate_engine::{Host, Observer, Request};
+use toolgate_engine::{Host, Request};
 use toolgate_functions::{CallContext, Hints, Registry};
-use toolgate_plan::{FailureFacts, Finding, Plan, Preflight, Program, Script, SyntaxFault};
+use toolgate_plan::{FailureFacts, Finding, FindingCode, Plan, Preflight, Program, Script, SyntaxFault};
 use toolgate_wire::{Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
 
 use super::reachable::Reachable;
@@ -20,6 +20,8 @@ use toolgate_catalog::{BackendState, Catalog};
 const MAX_HINTS: usize = 16 * 1024;
 /// The part of a run's time that it may wait for backends to start.
 const WAIT_SHARE: f64 = 0.9;
+/// How long a failed program waits for backends that are still starting, for a hint about their tools.
+const MAX_HINT_WAIT: Duration = Duration::from_secs(10);
 /// An interpreter needs at most this many times its length for a program that is one literal.
 const CODE_SPREAD: u64 = 128;
 
@@ -47,11 +49,15 @@ impl<'a> Attempt<'a> {
             Err(failure) => return refused(failure, Vec::new(), since),
         };
         let warnings = attempt.context.warnings.clone();
-        let (mut report, route) = match request.profile {
-            Profile::Chain => attempt.chain().await,
-            Profile::Compute | Profile::Snippet => {
+        let (mut report, route) = match (&request.recorded, request.profile) {
+            (Some(recorded), _) => {
+                let host = recorded.host.clone().unwrap_or_else(|| Arc::new(attempt.host()));
+                (attempt.in_engine(host, None, Watched::Yes).await, Route::Script)
+            }
+            (None, Profile::Chain) => attempt.chain().await,
+            (None, Profile::Compute | Profile::Snippet) => {
                 let host = Arc::new(attempt.host().without_tools());
-                (attempt.in_engine(host, None, request.observer.clone()).await, Route::Script)
+                (attempt.in_engine(host, None, Watched::Yes).await, Route::Script)
             }
         };
         report.warnings.extend(warnings.to_vec());
@@ -120,7 +126,7 @@ impl<'a> Attempt<'a> {
         let mut catalog = self.runner.bridge.catalog();
         let mut plan = self.plan(self.reachable(&catalog));
         // A tool that only the cache does not have may be there once its backend is up.
-        if is_refused(&plan) && catalog.backends().iter().any(|backend| *backend.state() != BackendState::Ready) {
+        if lacks_tools(&plan) && catalog.backends().iter().any(|backend| *backend.state() != BackendState::Ready) {
             self.wait_for_backends(Readiness::Ready).await;
             catalog = self.runner.bridge.catalog();
             plan = self.plan(self.reachable(&catalog));
@@ -159,7 +165,9 @@ impl<'a> Attempt<'a> {
     }
 
     pub(super) fn reachable<'c>(&'c self, catalog: &'c Catalog) -> Reachable<'c> {
-        Reachable { view: ScopedCatalog::new(catalog, &self.request.caller.backends), functions: &self.functions }
+        let caller = &self.request.caller;
+        let view = ScopedCatalog::new(catalog, &caller.backends, &caller.tools);
+        Reachable { view, functions: &self.functions }
     }
 
     /// The path of a program; where fast paths are off, or a program may make no calls, only the engine's.
@@ -167,7 +175,8 @@ impl<'a> Attempt<'a> {
         let text = &self.request.text;
         let plan = toolgate_plan::plan(text, &tools);
         // Only an engine reads the data, and says what is wrong with it.
-        let allowed = self.request.fast_paths == FastPaths::Allowed && self.request.data.is_none();
+        let RunRequest { fast_paths, data, recorder, .. } = self.request;
+        let allowed = *fast_paths == FastPaths::Allowed && data.is_none() && recorder.is_none();
         let fast = match &plan {
             Plan::OneCall(_) => allowed && self.limits.calls > 0 && is_ample(&self.limits, text.len()),
             Plan::Introspect(_) => allowed && is_ample(&self.limits, text.len()),
@@ -192,32 +201,56 @@ impl<'a> Attempt<'a> {
         if let Some(stopped) = stopped_by(&script.preflight) {
             return refused(stopped, warnings, self.since);
         }
-        let observer = self.request.observer.clone();
-        let mut report = self.in_engine(Arc::new(self.host()), Some(script.program), observer).await;
+        let mut report = self.in_engine(Arc::new(self.host()), Some(script.program), Watched::Yes).await;
         report.warnings.extend(warnings);
-        (with_hint(report, &self.request.text, tools), Route::Script)
+        let report = with_hint(report, &self.request.text, tools);
+        (self.with_late_hint(report).await, Route::Script)
+    }
+
+    /// Looks for a hint once more where a name is not defined and backends were still starting: it may be one of their tools.
+    async fn with_late_hint(&self, report: Report) -> Report {
+        let is_unknown_name = report.failure().is_some_and(|failure| {
+            failure.code == Code::Runtime && error_name(&failure.message) == Some("ReferenceError")
+        });
+        let starting = |catalog: &Catalog| {
+            let names = catalog.backends().iter().filter(|backend| *backend.state() == BackendState::Starting);
+            names.map(|backend| backend.name().to_owned()).collect::<Vec<_>>().join(" ")
+        };
+        let waiting = starting(&self.runner.bridge.catalog());
+        if !is_unknown_name || waiting.is_empty() {
+            return report;
+        }
+        let RunRequest { text, caller, cancel, .. } = self.request;
+        let within = MAX_HINT_WAIT.min(self.limits.wall.saturating_sub(self.since.elapsed()));
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = self.runner.environment.wait_for_named(&waiting, caller, Readiness::Known, within) => {}
+        }
+        let catalog = self.runner.bridge.catalog();
+        with_hint(report, text, self.reachable(&catalog))
     }
 
     /// What the program may call.
     pub(super) fn host(&self) -> RunHost {
+        let budgets = self.runner.budgets.of_run(&self.request.caller, self.limits.memory);
         let request = RequestContext {
-            access: self.request.caller.backends.clone(),
             cancel: self.calls.clone(),
             progress: self.request.progress.clone(),
-            caller: self.request.caller.fairness.unwrap_or_default(),
             deadline: Some(self.since + self.limits.wall),
-            ..RequestContext::default()
+            budget: Some(budgets.answers),
+            ..RequestContext::of(&self.request.caller)
         };
-        RunHost::new(self.runner.bridge.clone(), request).with_functions(self.functions.clone(), self.context.clone())
+        RunHost::new(self.runner.bridge.clone(), request)
+            .with_functions(self.functions.clone(), self.context.clone())
+            .with_argument_budget(budgets.arguments)
     }
 
-    pub(super) async fn in_engine(
-        &self,
-        host: Arc<dyn Host>,
-        compiled: Option<Program>,
-        observer: Option<Arc<dyn Observer>>,
-    ) -> Report {
-        let RunRequest { text, profile, data, cancel, engine, seed, .. } = self.request;
+    pub(super) async fn in_engine(&self, host: Arc<dyn Host>, compiled: Option<Program>, watched: Watched) -> Report {
+        let RunRequest { text, profile, data, cancel, engine, seed, recorded, .. } = self.request;
+        let (observer, recorder) = match watched {
+            Watched::Yes => (self.request.observer.clone(), self.request.recorder.clone()),
+            Watched::No => (None, None),
+        };
         let run = Request {
             limits: self.granted.clone(),
             since: Some(self.since),
@@ -226,6 +259,8 @@ impl<'a> Attempt<'a> {
             data: data.clone(),
             cancel: cancel.clone(),
             observer,
+            recorder,
+            replay: recorded.as_ref().map(|recorded| recorded.replay.clone()),
             engine: *engine,
             seed: *seed,
             ..Request::new(*profile, text.clone())
@@ -234,11 +269,23 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Whether the program would be refused before its first call.
-fn is_refused(plan: &Plan) -> bool {
+/// Whether the request's observer and recorder are told of a run in the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watched {
+    /// They are.
+    Yes,
+    /// They are not: the run only works out what a fast path has done.
+    No,
+}
+
+/// Whether the program would be refused, or calls a tool that is not known of a backend that is not up.
+fn lacks_tools(plan: &Plan) -> bool {
     match plan {
         Plan::BadCall(_) => true,
-        Plan::Script(script) => !script.preflight.errors.is_empty(),
+        Plan::Script(script) => {
+            let is_unready = |finding: &Finding| finding.code == FindingCode::NotReady;
+            !script.preflight.errors.is_empty() || script.preflight.warnings.iter().any(is_unready)
+        }
         Plan::Fault(_) | Plan::Direct(_) | Plan::OneCall(_) | Plan::Introspect(_) => false,
     }
 }
@@ -258,6 +305,12 @@ fn is_ample(limits: &Limits, code: usize) -> bool {
 fn with_hint(mut report: Report, code: &str, tools: Reachable<'_>) -> Report {
     let unready = unready_backend(&report, tools.view);
     if let Outcome::Failed(failure) = &mut report.outcome
+        && failure.code == Code::Timeout
+        && failure.hint.is_none()
+    {
+        failure.hint = toolgate_plan::hint_for_timeout(code, &tools);
+    }
+    if let Outcome::Failed(failure) = &mut report.outcome
         && failure.code == Code::Runtime
     {
         let facts = FailureFacts {
@@ -275,7 +328,8 @@ fn with_hint(mut report: Report, code: &str, tools: Reachable<'_>) -> Report {
 
 /// What to say of the backend of the last call, if that was not sent because the backend is not up.
 fn unready_backend(report: &Report, view: ScopedCatalog<'_>) -> Option<String> {
-    let last = report.calls.last().filter(|call| call.error_code.as_deref() == Some(bridge::NOT_READY))?;
+    let is_unready = |code: &str| matches!(code, bridge::NOT_READY | bridge::FAILED_TO_START);
+    let last = report.calls.last().filter(|call| call.error_code.as_deref().is_some_and(is_unready))?;
     let Target::Tool { backend, tool } = &last.target else { return None };
     let found = view.backend(backend).filter(|found| *found.state() != BackendState::Ready)?;
     found.tool(tool)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use toolgate_functions::Registry;
 use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultStore;
-use toolgate_wire::{Access, CallerScope, LimitRequest, Profile};
+use toolgate_wire::{Access, CallerScope, LimitRequest, Profile, Profiles};
 
 /// A wait that ends by itself.
 pub type Waiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
@@ -63,23 +63,15 @@ pub trait Environment: Send + Sync + 'static {
 pub struct FixedEnvironment {
     /// Host functions of every caller whose scope permits them.
     pub functions: Registry,
-    /// Limits of [`Profile::Compute`].
-    pub compute: LimitRequest,
-    /// Limits of [`Profile::Chain`].
-    pub chain: LimitRequest,
-    /// Limits of [`Profile::Snippet`].
-    pub snippet: LimitRequest,
+    /// Limits of each profile.
+    pub limits: Profiles<LimitRequest>,
     /// Where results are kept.
     pub results: Option<ResultStore>,
 }
 
 impl Environment for FixedEnvironment {
     fn limits(&self, profile: Profile) -> LimitRequest {
-        match profile {
-            Profile::Compute => self.compute.clone(),
-            Profile::Chain => self.chain.clone(),
-            Profile::Snippet => self.snippet.clone(),
-        }
+        self.limits.of(profile).clone()
     }
 
     fn functions(&self, caller: &CallerScope) -> Registry {

@@ -5,9 +5,10 @@
 //! by running the program after all, with the recorded answer in place of the call: so the answer
 //! cannot depend on the path, and nothing is called twice.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use toolgate_engine::host::{Question, Target};
@@ -15,23 +16,25 @@ use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 use toolgate_plan::Call;
 use toolgate_wire::{CallRecord, Code, Failure, Limits, Outcome, Report};
 
-use super::attempt::{Attempt, not_a_program, without_engine};
+use super::attempt::{Attempt, Watched, not_a_program, without_engine};
 use crate::bridge::RunHost;
-use toolgate_json::stringify;
+use toolgate_json::{stringify, stringify_exact};
 
 /// Answers longer than this go through the engine, whose memory limit they may exceed.
 const MAX_PLAIN: usize = 1024 * 1024;
 /// An interpreter needs at most this many times its size for an answer that is only passed on: `[],` takes it 180 bytes.
 const SPREAD: u64 = 80;
 
-/// A text that is JSON: there is no program to run, so errors have no position.
+/// A text that is JSON: there is no program to run, so errors have no position, and integers keep their digits.
 pub(super) async fn direct(attempt: &Attempt<'_>, call: Call) -> Report {
-    finished(call_tool(attempt, call).await, attempt)
+    let args = stringify_exact(&call.arguments);
+    finished(call_tool(attempt, call, args).await, attempt)
 }
 
 /// A program that is one call.
 pub(super) async fn one_call(attempt: &Attempt<'_>, call: Call) -> Report {
-    let CallResult { answer, record } = call_tool(attempt, call).await;
+    let args = stringify(&call.arguments);
+    let CallResult { answer, record } = call_tool(attempt, call, args).await;
     let answer = match answer {
         CallEnd::Answered(Ok(json)) => match plain(&json, &attempt.limits) {
             Some(value) => {
@@ -55,7 +58,7 @@ async fn replay(attempt: &Attempt<'_>, answer: Result<String, HostError>) -> Rep
     };
     let host = Recorded { answer: Mutex::new(Some(answer)), real: attempt.host() };
     // The observer has been told of the call.
-    attempt.in_engine(Arc::new(host), Some(program), None).await
+    attempt.in_engine(Arc::new(host), Some(program), Watched::No).await
 }
 
 /// The value as a program would return it, if that is certain: not when it is so large that a limit may be met.
@@ -83,11 +86,10 @@ enum CallEnd {
     Cancelled,
 }
 
-async fn call_tool(attempt: &Attempt<'_>, call: Call) -> CallResult {
+async fn call_tool(attempt: &Attempt<'_>, call: Call, args: String) -> CallResult {
     let host = attempt.host();
-    let args = stringify(&call.arguments);
     let target = Target::Tool { backend: call.backend, tool: call.tool };
-    let mut record = CallRecord::begin(&target, args.len(), host.is_read_only(&target));
+    let mut record = CallRecord::begin(&target, args.len(), host.call_is_read_only(&target, &args));
     let observer = attempt.request.observer.as_ref();
     if let Some(observer) = observer {
         observer.call_began(&target);
@@ -122,9 +124,10 @@ fn finished(made: CallResult, attempt: &Attempt<'_>) -> Report {
     Report { calls: vec![made.record], ..without_engine(outcome, attempt.since) }
 }
 
-/// Hands the answer on as JavaScript would print it; one that cannot be read so deep is handed on as it is.
+/// Hands the answer on as JavaScript would print it, integers of 64 bits aside, which keep their digits; one that cannot be
+/// read so deep is handed on as it is.
 fn returned(json: String, limits: &Limits) -> Outcome {
-    let text = serde_json::from_str::<Value>(&json).map_or(json, |value| stringify(&value));
+    let text = serde_json::from_str::<Value>(&json).map_or(json, |value| stringify_exact(&value));
     if text.len() as u64 > limits.result {
         let message = format!("the value is larger than {} bytes of JSON", limits.result);
         return Outcome::Failed(Failure::new(Code::OutputTooLarge, message));
@@ -143,7 +146,7 @@ struct Recorded {
 
 impl Host for Recorded {
     fn call(&self, _: HostCall) -> HostFuture {
-        let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let answer = self.answer.lock().take();
         let once = || Err(HostError::not_sent("REPLAY", "a program of one call called twice"));
         Box::pin(std::future::ready(answer.unwrap_or_else(once)))
     }

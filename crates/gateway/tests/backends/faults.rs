@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use toolgate_gateway::backends::{BackendState, CallError, CallOptions, Effect};
+use toolgate_wire::ByteBudget;
 
-use crate::fixture::{PATIENCE, call, object, spec, start, state, up, up_as, value};
+use crate::fixture::{TEST_TIMEOUT, call, object, spec, start, state, up, up_as, value};
 
 #[tokio::test]
 async fn a_crash_fails_every_call_in_flight_at_once_and_the_backend_comes_back() {
@@ -59,6 +60,20 @@ async fn a_line_over_the_limit_fails_its_own_call_and_no_other() {
 }
 
 #[tokio::test]
+async fn an_answer_over_the_budget_of_its_run_is_refused_with_what_to_do() {
+    let backend = up(&[]).await;
+    let budget = ByteBudget::new("this run", 1 << 20);
+    let options = CallOptions { budget: Some(budget.clone()), ..CallOptions::default() };
+    let arguments = object(json!({ "bytes": 2 << 20 }));
+    let error = backend.call("large", arguments, options).await.unwrap_err();
+    let CallError::OverBudget { refused, sent: true } = &error else { panic!("{error:?}") };
+    assert_eq!((refused.budget, refused.limit), ("this run", 1 << 20));
+    assert!(error.to_string().ends_with("make fewer calls at one time, or ask for less data in each"), "{error}");
+    assert_eq!(budget.used(), 0);
+    assert_eq!(value(&backend, "echo", json!({ "a": 1 })).await, json!({ "a": 1 }));
+}
+
+#[tokio::test]
 async fn an_answer_that_can_not_be_read_fails_its_call_instead_of_hanging_it() {
     let backend = up(&[]).await;
     for tool in ["deep", "lone_surrogate"] {
@@ -78,7 +93,7 @@ async fn endless_stderr_never_blocks() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, heard).await.expect("its words are heard");
+    tokio::time::timeout(TEST_TIMEOUT, heard).await.expect("its words are heard");
     assert!(backend.stderr().len() <= 4096);
 }
 
@@ -94,7 +109,7 @@ async fn answers_to_other_ids_and_second_answers_are_ignored() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, counted).await.expect("three replies to no open request");
+    tokio::time::timeout(TEST_TIMEOUT, counted).await.expect("three replies to no open request");
     assert_eq!(backend.stats().stray_replies, 3);
 }
 
@@ -129,7 +144,7 @@ async fn a_server_that_closes_its_input_is_replaced() {
     let backend = up(&[]).await;
     let pid = backend.stats().pid;
     assert_eq!(value(&backend, "stop_reading", json!({})).await, json!("closed"));
-    let options = CallOptions { timeout: Some(PATIENCE), ..CallOptions::default() };
+    let options = CallOptions { timeout: Some(TEST_TIMEOUT), ..CallOptions::default() };
     let _ = backend.call("echo", object(json!({})), options).await;
     state(&backend, |state| state.is_ready() && backend.stats().pid != pid).await;
     assert_eq!(value(&backend, "echo", json!({})).await, json!({}));
@@ -200,7 +215,7 @@ async fn a_call_that_waits_its_turn_outlives_a_crash_of_the_one_before() {
     let backend = up_as(spec).await;
     let (crashed, echoed) = tokio::join!(call(&backend, "crash", json!({})), call(&backend, "echo", json!({ "a": 1 })));
     assert!(matches!(crashed, Err(CallError::Crashed { .. })));
-    assert_eq!(echoed.unwrap().into_value(), json!({ "a": 1 }));
+    assert_eq!(echoed.unwrap().into_value().unwrap(), json!({ "a": 1 }));
 }
 
 #[tokio::test]

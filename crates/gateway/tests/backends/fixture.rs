@@ -7,12 +7,12 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::sync::broadcast;
 use toolgate_gateway::backends::{
-    Backend, BackendEvent, BackendKind, BackendNews, BackendSpec, BackendState, CallError, CallOptions, Reply,
+    Backend, BackendChange, BackendEvent, BackendKind, BackendSpec, BackendState, CallError, CallOptions, Reply,
 };
 use toolgate_mcp::client::ListKind;
 
 /// No test waits longer than this for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The fixture server with these options.
 pub(crate) fn spec(options: &[&str]) -> BackendSpec {
@@ -37,14 +37,14 @@ pub(crate) async fn up(options: &[&str]) -> Backend {
 /// A backend that is up.
 pub(crate) async fn up_as(spec: BackendSpec) -> Backend {
     let (backend, _) = start(spec);
-    backend.ready(PATIENCE).await.unwrap();
+    backend.ready(TEST_TIMEOUT).await.unwrap();
     backend
 }
 
 /// The state once it fits.
 pub(crate) async fn state(backend: &Backend, fits: impl Fn(&BackendState) -> bool) -> BackendState {
     let mut watch = backend.watch();
-    let fitting = tokio::time::timeout(PATIENCE, watch.wait_for(|state| fits(state))).await;
+    let fitting = tokio::time::timeout(TEST_TIMEOUT, watch.wait_for(|state| fits(state))).await;
     fitting.expect("in time").expect("a living backend").clone()
 }
 
@@ -52,32 +52,32 @@ pub(crate) async fn state(backend: &Backend, fits: impl Fn(&BackendState) -> boo
 pub(crate) async fn tools_with(news: &mut broadcast::Receiver<BackendEvent>, name: &str) {
     let found = async {
         loop {
-            if let BackendNews::Tools(tools) = news.recv().await.unwrap().news
+            if let BackendChange::Tools(tools) = news.recv().await.unwrap().change
                 && tools.iter().any(|tool| tool.name == name)
             {
                 return;
             }
         }
     };
-    tokio::time::timeout(PATIENCE, found).await.expect("in time");
+    tokio::time::timeout(TEST_TIMEOUT, found).await.expect("in time");
 }
 
 /// Waits for the news that a list may be another one.
-pub(crate) async fn offers_changed(news: &mut broadcast::Receiver<BackendEvent>, offer: ListKind) {
-    let found = async { while !matches!(news.recv().await.unwrap().news, BackendNews::Offers(it) if it == offer) {} };
-    tokio::time::timeout(PATIENCE, found).await.expect("in time");
+pub(crate) async fn lists_changed(news: &mut broadcast::Receiver<BackendEvent>, kind: ListKind) {
+    let found = async { while !matches!(news.recv().await.unwrap().change, BackendChange::Lists(it) if it == kind) {} };
+    tokio::time::timeout(TEST_TIMEOUT, found).await.expect("in time");
 }
 
 /// The next resource that is told of.
 pub(crate) async fn updated(news: &mut broadcast::Receiver<BackendEvent>) -> String {
     let found = async {
         loop {
-            if let BackendNews::Updated(uri) = news.recv().await.unwrap().news {
+            if let BackendChange::Updated(uri) = news.recv().await.unwrap().change {
                 return uri;
             }
         }
     };
-    tokio::time::timeout(PATIENCE, found).await.expect("in time")
+    tokio::time::timeout(TEST_TIMEOUT, found).await.expect("in time")
 }
 
 /// A call with the usual options.
@@ -87,7 +87,7 @@ pub(crate) async fn call(backend: &Backend, tool: &str, arguments: Value) -> Res
 
 /// The value a call gives.
 pub(crate) async fn value(backend: &Backend, tool: &str, arguments: Value) -> Value {
-    call(backend, tool, arguments).await.unwrap().into_value()
+    call(backend, tool, arguments).await.unwrap().into_value().unwrap()
 }
 
 pub(crate) fn object(value: Value) -> Map<String, Value> {

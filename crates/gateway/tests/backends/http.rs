@@ -10,7 +10,7 @@ use toolgate_gateway::backends::{Backend, BackendKind, BackendSpec, BackendState
 use toolgate_mcp::client::{ClientRequest, ListKind};
 use toolgate_mcp::protocol::Era;
 
-use crate::fixture::{PATIENCE, call, object, offers_changed, start, state, tools_with, up_as, updated, value};
+use crate::fixture::{TEST_TIMEOUT, call, lists_changed, object, start, state, tools_with, up_as, updated, value};
 use crate::server::Server;
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
@@ -31,7 +31,7 @@ async fn up(era: Era) -> (Arc<Server>, Backend) {
 
 async fn until<T: Clone>(watch: &watch::Sender<T>, fits: impl FnMut(&T) -> bool) -> T {
     let mut watch = watch.subscribe();
-    tokio::time::timeout(PATIENCE, watch.wait_for(fits)).await.expect("in time").unwrap().clone()
+    tokio::time::timeout(TEST_TIMEOUT, watch.wait_for(fits)).await.expect("in time").unwrap().clone()
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn an_answer_may_come_in_a_stream_after_progress_and_questions() {
         let (sink, mut news) = mpsc::channel(4);
         let options = CallOptions { progress: Some(sink), ..CallOptions::default() };
         let reply = backend.call("stream", object(json!({})), options).await.unwrap();
-        assert_eq!(reply.into_value(), json!("streamed"));
+        assert_eq!(reply.into_value().unwrap(), json!("streamed"));
         assert_eq!(news.recv().await.map(|news| news.progress), Some(1.0));
         until(&server.heard, |heard| heard.iter().any(|method| method == "answer")).await;
     }
@@ -118,7 +118,7 @@ async fn what_else_is_asked_of_a_server_that_forgot_the_session_is_asked_again()
         assert!(result.get(key).is_some(), "{key}: {result}");
     }
     server.forget_sessions();
-    assert_eq!(backend.list(ListKind::Resources, PATIENCE).await.entries().len(), 2);
+    assert_eq!(backend.list(ListKind::Resources, TEST_TIMEOUT).await.entries().len(), 2);
     assert_eq!(server.times("initialize"), 5);
 }
 
@@ -127,15 +127,15 @@ async fn a_list_is_kept_until_the_server_says_that_it_changed() {
     for era in ERAS {
         let server = Server::start(era).await;
         let (backend, mut news) = start(spec(&server));
-        backend.ready(PATIENCE).await.unwrap();
+        backend.ready(TEST_TIMEOUT).await.unwrap();
         for _ in 0..3 {
-            assert!(backend.list(ListKind::Resources, PATIENCE).await.get("web://one").is_some());
+            assert!(backend.list(ListKind::Resources, TEST_TIMEOUT).await.get("web://one").is_some());
         }
         assert!(server.times("resources/list") <= 2, "once before the stream of news is open, and once after");
         server.grow("web://three");
-        offers_changed(&mut news, ListKind::Resources).await;
-        while backend.list(ListKind::Resources, PATIENCE).await.get("web://three").is_none() {
-            offers_changed(&mut news, ListKind::Resources).await;
+        lists_changed(&mut news, ListKind::Resources).await;
+        while backend.list(ListKind::Resources, TEST_TIMEOUT).await.get("web://three").is_none() {
+            lists_changed(&mut news, ListKind::Resources).await;
         }
     }
 }

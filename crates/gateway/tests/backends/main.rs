@@ -7,4 +7,5 @@ mod faults;
 mod fixture;
 mod http;
 mod lifecycle;
+mod openapi;
 mod server;

@@ -143,7 +143,7 @@ impl Server {
             }
             "tools/call" => self.serve_call(request, stream).await,
             "subscriptions/listen" => self.serve_news(Some(&request.message), stream).await,
-            _ => match self.offer(method, &request.message["params"]) {
+            _ => match self.kind(method, &request.message["params"]) {
                 Some(result) => json_reply(stream, id, "", &result).await,
                 None => respond(stream, 202, "text/plain", "", "").await,
             },
@@ -151,7 +151,7 @@ impl Server {
     }
 
     /// What there is besides tools.
-    fn offer(&self, method: &str, params: &Value) -> Option<Value> {
+    fn kind(&self, method: &str, params: &Value) -> Option<Value> {
         let value = match method {
             "resources/list" => {
                 let uris = self.resources.lock().unwrap().clone();

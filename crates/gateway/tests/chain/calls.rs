@@ -20,9 +20,13 @@ pub(crate) fn cases() -> Vec<Case> {
         calls::a_failing_tool_throws_an_error_that_can_be_caught,
         calls::calls_made_at_once_run_at_once,
         calls::a_run_has_so_many_calls_under_way_and_no_more,
+        calls::a_run_has_as_many_bytes_of_arguments_under_way_as_it_has_memory,
         calls::waiting_for_a_turn_does_not_eat_the_calls_own_time,
         calls::what_must_go_wrong_stops_the_run_before_its_first_call,
         calls::what_may_go_wrong_is_a_warning,
+        calls::an_unknown_tool_is_an_error_of_its_call,
+        calls::a_loop_that_waits_for_the_clock_is_explained,
+        calls::integers_of_a_call_as_json_keep_their_digits,
         calls::a_check_lists_the_calls_and_makes_none,
     ]
 }
@@ -77,6 +81,40 @@ fn chain_with(meeting: &Arc<Meeting>) -> Runner {
     let chain = chain(&shop());
     chain.bridge().provide("shop", Arc::new(Met(meeting.clone())));
     chain
+}
+
+/// Holds every call of `find` until `note` is called.
+#[derive(Default)]
+struct HeldUntilNote(tokio::sync::watch::Sender<bool>);
+
+impl Provider for HeldUntilNote {
+    fn call(&self, tool: String, _: Map<String, Value>, _: RequestContext) -> ProviderFuture {
+        let opened = self.0.clone();
+        Box::pin(async move {
+            match tool.as_str() {
+                "note" => drop(opened.send_replace(true)),
+                _ => drop(opened.subscribe().wait_for(|open| *open).await),
+            }
+            Ok(Answer::Value(json!(1)))
+        })
+    }
+}
+
+/// Each call holds its arguments until it is answered, and both their text and their tree while they are read: with four
+/// of 5 MB under way a fifth fits into 32 MB, and with five a sixth does not.
+pub(crate) fn a_run_has_as_many_bytes_of_arguments_under_way_as_it_has_memory() {
+    let chain = chain(&shop());
+    chain.bridge().provide("shop", Arc::new(HeldUntilNote::default()));
+    let code = "const query = 'x'.repeat(5e6); const made = []; for (let n = 0; n < 8; n++) made.push(shop.find({ query })); \
+                const open = shop.note({}); const ended = await Promise.allSettled(made); await open; \
+                const refusal = e => [e.code, e.message.includes('make fewer calls at one time')]; \
+                return ended.map(it => it.status === 'fulfilled' ? it.value : refusal(it.reason))";
+    let limits = LimitRequest { memory: Some(32 << 20), ..LimitRequest::default() };
+    let ran = run(&chain, RunRequest { limits, ..asking(code) }).report;
+    let refused = json!(["OVER_BUDGET", true]);
+    let expected = json!([1, 1, 1, 1, 1, refused, refused, refused]);
+    assert_eq!(ran.value().map(|value| value.get()), Ok(expected.to_string().as_str()));
+    assert_eq!(ran.calls.iter().filter(|call| call.state == CallState::NotSent).count(), 3);
 }
 
 pub(crate) fn arguments_are_checked_before_anything_is_sent() {
@@ -169,7 +207,7 @@ pub(crate) fn what_must_go_wrong_stops_the_run_before_its_first_call() {
         "failed INVALID_CODE: Backend `shop` has no tool `finds`; nothing was called at Some(\"2:12\"), hint Some(\"Did you mean `find`?\")",
     );
     check(
-        "await shop.note({});\nif (Date.now() < 0) await shop.find({ query: 5 })",
+        "await shop.note({});\nif (await shop.find({ query: 5 })) console.log(1)",
         "failed INVALID_CODE: shop.find: `query` must be a string, got a number; nothing was called at Some(\"2:",
     );
     check(
@@ -194,9 +232,58 @@ pub(crate) fn what_may_go_wrong_is_a_warning() {
     check("shop.note({}); return 1", "1:1: The call of shop.note is never awaited");
     check("const note = shop.note({}); return 1", "never awaited");
     check("const shop = 1; return shop", "`shop` is a backend, and this variable hides it (Call it `shopResult`.)");
-    check("if (shop.nope) await shop.nope({}); return 1", "Backend `shop` has no tool `nope`");
+    check("if ('nope' in shop) await shop.nope({}); return 1", "Backend `shop` has no tool `nope`");
     check("try { const q = 1; await shop.find({ qury: q }) } catch {} return 1", "`query` is required");
+    check("try { await shop.find({ query: 5 }) } catch {} return 1", "`query` must be a string, got a number");
+    check("if (Date.now() < 0) await shop.find({ query: 5 }); return 1", "`query` must be a string, got a number");
     check("try { await shopp.find({}) } catch {} return 1", "`shopp` is not defined (Did you mean `shop`?)");
+}
+
+pub(crate) fn an_unknown_tool_is_an_error_of_its_call() {
+    let chain = chain(&shop());
+    let check = |code: &str, expected: Value| assert_eq!(value(&chain, code), expected.to_string(), "{code}");
+    check(
+        "const name = 'no' + 'pe'; const all = await Promise.allSettled([shop.note({}), shop[name]({ a: 1 })]); \
+         return all.map(one => [one.status, one.reason?.name, one.reason?.code, one.reason?.message])",
+        json!([
+            ["fulfilled", null, null, null],
+            ["rejected", "ToolError", "UNKNOWN_TOOL", "shop has no tool named nope: did you mean note?"],
+        ]),
+    );
+    // What is not called stays what it is.
+    check(
+        "return [Object.keys(shop).includes('nope'), 'nope' in shop, typeof shop.then, typeof shop.toJSON]",
+        json!([false, false, "undefined", "undefined"]),
+    );
+    check("return (await shop) === shop && typeof shop.toString", json!("undefined"));
+}
+
+pub(crate) fn a_loop_that_waits_for_the_clock_is_explained() {
+    let limits = LimitRequest { wall: Some(Duration::from_millis(300)), ..LimitRequest::default() };
+    let code = "const end = Date.now() + 50; while (Date.now() < end) {} return 1";
+    let ran = run(&chain(&shop()), RunRequest { limits, ..asking(code) });
+    let failure = ran.report.failure().expect("the clock stands still");
+    assert_eq!(failure.code.name(), "TIMEOUT");
+    assert!(
+        failure.hint.as_ref().is_some_and(|hint| hint.contains("The clock stands still in synchronous code")),
+        "{failure:?}"
+    );
+}
+
+/// No program reads a call that came as JSON, so nothing rounds its integers: neither on the way to the tool nor back.
+pub(crate) fn integers_of_a_call_as_json_keep_their_digits() {
+    let meeting = Meeting::of(1);
+    let chain = chain_with(&meeting);
+    run(&chain, asking(r#"{"tool": "shop.note", "arguments": {"id": 9007199254740993, "big": 18446744073709551615}}"#));
+    run(&chain, asking("return shop.note({ id: 9007199254740993 })"));
+    let seen: Vec<String> =
+        meeting.arguments().into_iter().map(|arguments| Value::Object(arguments).to_string()).collect();
+    assert_eq!(seen, [r#"{"id":9007199254740993,"big":18446744073709551615}"#, r#"{"id":9007199254740992}"#]);
+    let replying =
+        json!({ "backends": { "ids": { "tools": [{ "name": "last", "reply": [9007199254740993_u64, u64::MAX] }] } } });
+    let chain = crate::support::chain(&replying);
+    assert_eq!(value(&chain, r#"{"tool": "ids.last"}"#), "[9007199254740993,18446744073709551615]");
+    assert_eq!(value(&chain, "return ids.last({})"), value(&chain, "const r = await ids.last({}); return [...r]"));
 }
 
 pub(crate) fn a_check_lists_the_calls_and_makes_none() {

@@ -1,7 +1,7 @@
 //! The table "Errors that teach", row by row, from `specs/hints`, on every engine.
 //!
 //! A file has `tools` (as `--tools` reads them), `states` of backends that are not up, and `rows`. A row has `code` and
-//! what must be found: the failure's `error` code, parts of its `hint`, of the `text` that an agent gets, of `warnings`,
+//! what must be found: the returned `value`, the failure's `error` code, parts of its `hint`, of the `text` that an agent gets, of `warnings`,
 //! and the tools `called`.
 
 use serde::Deserialize;
@@ -40,6 +40,8 @@ enum State {
 #[serde(deny_unknown_fields)]
 struct Row {
     code: String,
+    #[serde(default)]
+    value: Option<Value>,
     #[serde(default)]
     error: Option<String>,
     #[serde(default)]
@@ -90,10 +92,14 @@ impl Row {
         let called: Vec<String> = report.calls.iter().map(|call| call.name()).collect();
         let warnings = report.warnings.join("\n");
         let mut parts = [(hint, &self.hint), (text.as_str(), &self.text), (&warnings, &self.warnings)].into_iter();
+        let value = report.value().ok().and_then(|value| serde_json::from_str::<Value>(value.get()).ok());
         let holds = error == self.error.as_deref()
+            && (self.value.is_none() || value == self.value)
             && called == self.called
             && parts.all(|(found, parts)| parts.iter().all(|part| found.contains(part.as_str())));
-        (!holds).then(|| format!("gives {error:?}, hint {hint:?}, calls {called:?}, warnings {warnings:?}\n{text}"))
+        (!holds).then(|| {
+            format!("gives {value:?}, {error:?}, hint {hint:?}, calls {called:?}, warnings {warnings:?}\n{text}")
+        })
     }
 }
 

@@ -1,12 +1,14 @@
 //! Starts, crashes, changes and ends.
 
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use toolgate_mcp::server::{Change, Service};
 
-use crate::support::{PATIENCE, World, call, first_text, fixture, members};
+use crate::support::{TEST_TIMEOUT, World, call, first_text, fixture, members};
 
 const STILL_STARTING: &str = "Backend 'slow' is still starting. Tool 'echo' is cached but the backend hasn't connected \
                               yet. Try again shortly.";
@@ -18,7 +20,7 @@ async fn a_cached_gateway_answers_before_any_backend_is_up() {
     let servers = json!({ "slow": fixture(&["--gate", gate.to_str().unwrap()]) });
     std::fs::write(&gate, "").unwrap();
     let first = World::at(folder.clone(), servers.clone(), json!({}));
-    first.gateway.settled(PATIENCE, |_| true).await;
+    first.gateway.settled(TEST_TIMEOUT, |_| true).await;
     assert_eq!(first.chain("return await slow.echo({ n: 1 })").await, json!({ "n": 1 }));
     first.gateway.shut_down().await;
 
@@ -26,7 +28,7 @@ async fn a_cached_gateway_answers_before_any_backend_is_up() {
     let second = World::at(folder, servers, json!({}));
     let found = second.text("search_tools", json!({ "task_description": "echo" })).await;
     assert!(found.contains("slow.echo"), "{found}");
-    let early = call("call_tool_chain", json!({ "code": "return await slow.echo({ n: 2 })", "timeout": 400 }));
+    let early = call("call_tool_chain", json!({ "code": "return await slow.echo({ n: 2 })", "timeout": 4000 }));
     let early = second.agent.call(early).await.unwrap();
     assert_eq!(early["isError"], true);
     assert!(first_text(&early).contains(STILL_STARTING), "{early}");
@@ -39,11 +41,24 @@ async fn a_cached_gateway_answers_before_any_backend_is_up() {
     second.gateway.shut_down().await;
 }
 
+/// A misspelt name of a tool is no name of a backend, so nothing was waited for before the run.
+#[tokio::test]
+async fn a_hint_about_a_tool_waits_for_the_backend_that_has_it() {
+    let folder = std::sync::Arc::new(tempfile::tempdir().unwrap());
+    let gate = folder.path().join("gate");
+    let world = World::at(folder, json!({ "slow": fixture(&["--gate", gate.to_str().unwrap()]) }), json!({}));
+    let failing = world.call("call_tool_chain", json!({ "code": "return await ecoh({ n: 1 })" }));
+    let opening = async { std::fs::write(&gate, "").unwrap() };
+    let text = first_text(&tokio::join!(failing, opening).0);
+    assert!(text.contains("Did you mean `slow.echo({…})`?"), "{text}");
+    world.gateway.shut_down().await;
+}
+
 #[tokio::test]
 async fn a_cached_tool_that_is_denied_now_is_not_shown() {
     let folder = std::sync::Arc::new(tempfile::tempdir().unwrap());
     let first = World::at(folder.clone(), json!({ "f": fixture(&[]) }), json!({}));
-    first.gateway.settled(PATIENCE, |_| true).await;
+    first.gateway.settled(TEST_TIMEOUT, |_| true).await;
     first.gateway.shut_down().await;
     let denied = json!({ "backends": { "f": { "deny": ["echo", "cr*"] } } });
     let second = World::at(folder, json!({ "f": fixture(&[]) }), denied);
@@ -74,7 +89,7 @@ async fn a_saved_configuration_restarts_only_what_changed() {
     assert_eq!(names(&changes.removed), "gone");
     assert_eq!(names(&changes.changed), "other");
     assert_eq!(names(&changes.retuned), "tuned");
-    world.gateway.settled(PATIENCE, |_| true).await;
+    world.gateway.settled(TEST_TIMEOUT, |_| true).await;
     assert_eq!(world.pid("same"), same);
     assert_eq!(world.pid("tuned"), tuned);
     assert_ne!(world.pid("other"), other);
@@ -109,7 +124,7 @@ async fn a_cancelled_chain_is_cancelled_at_the_backend_which_stays_usable() {
     let hanging = world.agent.call(toolgate_mcp::server::ToolCall { progress: Some(sender), ..hanging });
     let ending = tokio::spawn(hanging);
     let begun = async { while progress.recv().await.unwrap().message.as_deref() != Some("1 begun") {} };
-    timeout(PATIENCE, begun).await.unwrap();
+    timeout(TEST_TIMEOUT, begun).await.unwrap();
     let since = std::time::Instant::now();
     cancel.cancel();
     let ended = ending.await.unwrap().unwrap();
@@ -134,7 +149,7 @@ async fn a_changed_list_of_tools_is_passed_on() {
     let mut changes = world.agent.changes();
     world.chain("return await f.grow({ name: 'fresh_tool' })").await;
     let told = async { while changes.recv().await.unwrap().change != Change::Tools {} };
-    timeout(PATIENCE, told).await.unwrap();
+    timeout(TEST_TIMEOUT, told).await.unwrap();
     assert_eq!(world.chain("return await f.fresh_tool({ n: 1 })").await, json!({ "n": 1 }));
     world.gateway.shut_down().await;
 }
@@ -151,6 +166,31 @@ async fn a_backend_that_cannot_start_is_explained_and_the_others_serve() {
 }
 
 #[tokio::test]
+async fn a_call_to_a_backend_that_failed_is_an_error_that_a_program_can_handle() {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let script = folder.path().join("server");
+    let late = json!({ "command": script.to_str().unwrap() });
+    let world = World::at(folder, json!({ "late": late, "f": fixture(&[]) }), json!({}));
+    world.gateway.settled(TEST_TIMEOUT, |_| true).await;
+    let code = "const all = await Promise.allSettled([f.echo({ n: 1 }), late['ec' + 'ho']({ n: 2 })]);
+                return all.map(one => one.value ?? [one.reason.name, one.reason.code, one.reason.data.state])";
+    assert_eq!(world.chain(code).await, json!([{ "n": 1 }, ["ToolError", "FAILED_TO_START", "failed"]]));
+
+    // Its program is there now: one of the next calls starts it again.
+    let real = fixture(&[])["args"][0].as_str().unwrap().to_owned();
+    let draft = script.with_extension("draft");
+    std::fs::write(&draft, format!("#!/bin/sh\nexec python3 '{real}'\n")).unwrap();
+    std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::rename(&draft, &script).unwrap();
+    let call = async {
+        while world.chain("return await late['ec' + 'ho']({ n: 3 })").await != json!({ "n": 3 }) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(TEST_TIMEOUT, call).await.expect("a call starts a failed backend again");
+}
+
+#[tokio::test]
 async fn a_broken_file_changes_nothing_and_is_told() {
     let world = World::up(json!({ "f": fixture(&[]) })).await;
     let pid = world.pid("f");
@@ -163,7 +203,7 @@ async fn a_broken_file_changes_nothing_and_is_told() {
     let problems = toolgate_config::load(std::path::Path::new("/no/such/file"), &toolgate_config::Env::of_process());
     sender.send_modify(|state| state.problems = problems.unwrap_err());
     let told = async { while changes.recv().await.unwrap().change != Change::Resource("toolgate://health".into()) {} };
-    timeout(PATIENCE, told).await.unwrap();
+    timeout(TEST_TIMEOUT, told).await.unwrap();
     let health: Value = serde_json::from_str(&world.resource("toolgate://health").await).unwrap();
     assert_eq!(health["configuration_problems"].as_array().unwrap().len(), 1);
     assert_eq!(world.pid("f"), pid);

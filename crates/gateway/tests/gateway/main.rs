@@ -7,9 +7,10 @@
 
 mod agent;
 mod direct;
+mod egress;
+mod forward;
 mod hostile;
 mod lifecycle;
-mod offers;
 mod registration;
 mod remote;
 #[path = "../backends/server.rs"]

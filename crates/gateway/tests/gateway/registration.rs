@@ -43,6 +43,45 @@ async fn an_added_backend_serves_until_it_is_removed() {
 }
 
 #[tokio::test]
+async fn the_nested_forms_mean_the_same() {
+    let world = allowing().await;
+    let server = |key: &str| json!({ key: { "transport": "stdio", "command": fixture(&[])["command"], "args": fixture(&[])["args"] } });
+    for (name, template) in [
+        ("flat", named("flat", &fixture(&[]))),
+        ("typed", {
+            let config = json!({ "mcpServers": server("inner") });
+            json!({ "name": "typed", "call_template_type": "mcp", "config": config })
+        }),
+        ("keyed", json!({ "mcpServers": server("keyed") })),
+    ] {
+        let answer = world.text("register_manual", json!({ "manual_call_template": template })).await;
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(answer["registered"], name);
+        assert_eq!(world.chain(&format!("return await {name}.echo({{ n: 1 }})")).await, json!({ "n": 1 }));
+        world.call("deregister_manual", json!({ "manual_name": name })).await;
+        assert!(world.gateway.catalog().backend(name).is_none());
+    }
+    for (template, expected) in [
+        (json!([]), "manual_call_template: must be an object"),
+        (json!({ "name": "x", "call_template_type": "http" }), "manual_call_template.call_template_type: must be mcp"),
+        (json!({ "name": "x" }), "manual_call_template.command: is missing"),
+        (json!({ "command": "a" }), "manual_call_template.name: is missing"),
+        (json!({ "name": "x", "command": 5 }), "manual_call_template.command: must be a string, got 5"),
+        (json!({ "name": "x", "comand": "a" }), "manual_call_template.comand: there is no such argument"),
+        (
+            json!({ "config": { "mcpServers": {} } }),
+            "manual_call_template.config.mcpServers: must be an object with one",
+        ),
+    ] {
+        let result = world.call("register_manual", json!({ "manual_call_template": template })).await;
+        assert!(first_text(&result).starts_with(expected), "{template}: {result}");
+    }
+    let both = json!({ "name": "x", "manual_call_template": { "name": "y", "command": "a" } });
+    assert!(first_text(&world.call("register_manual", both).await).starts_with("name: there is no such argument"));
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
 async fn a_configured_backend_can_not_be_replaced_under_any_spelling() {
     let world = allowing().await;
     for name in ["my-search", "my_search", "my.search", "my search"] {

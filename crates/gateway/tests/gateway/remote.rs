@@ -7,7 +7,7 @@ use toolgate_mcp::protocol::Era;
 use toolgate_mcp::server::{Change, Completion, Fault, PromptCall, Service, ToolMode};
 
 use crate::server::Server;
-use crate::support::{PATIENCE, World, fixture, object, resource, scope};
+use crate::support::{TEST_TIMEOUT, World, fixture, object, resource, scope};
 
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
@@ -66,7 +66,7 @@ async fn a_changed_list_of_an_http_server_is_passed_on() {
                 while changes.recv().await.unwrap().change != Change::Resources {}
             }
         };
-        tokio::time::timeout(PATIENCE, told).await.expect("in time");
+        tokio::time::timeout(TEST_TIMEOUT, told).await.expect("in time");
         world.gateway.shut_down().await;
     }
 }
@@ -88,7 +88,7 @@ async fn changes_of_a_watched_resource_of_an_http_server_are_passed_on() {
                 }
             }
         };
-        let told = tokio::time::timeout(PATIENCE, told).await.expect("in time");
+        let told = tokio::time::timeout(TEST_TIMEOUT, told).await.expect("in time");
         assert_eq!(told, ("web".into(), "web://one".to_owned()), "{era}");
         world.gateway.shut_down().await;
     }

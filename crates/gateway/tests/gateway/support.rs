@@ -10,11 +10,11 @@ use toolgate_config::text::{Format, Source};
 use toolgate_config::{Checked, Env, check};
 use toolgate_engine::{Engine, IsolationMode};
 use toolgate_gateway::agent::Agent;
-use toolgate_gateway::gateway::Gateway;
+use toolgate_gateway::runtime::Gateway;
 use toolgate_mcp::server::{RequestScope, ResourceCall, Service, ToolCall, ToolMode};
 
 /// No test waits longer than this for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running gateway and the folder it lives in.
 pub(crate) struct World {
@@ -44,7 +44,7 @@ impl World {
     /// The same with settings.
     pub(crate) async fn up_with(servers: Value, settings: Value) -> Self {
         let world = Self::with(servers, settings);
-        world.gateway.settled(PATIENCE, |_| true).await;
+        world.gateway.settled(TEST_TIMEOUT, |_| true).await;
         world
     }
 

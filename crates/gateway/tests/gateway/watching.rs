@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_mcp::server::{RequestScope, Service, ToolCall, ToolMode};
 use toolgate_wire::{Access, CallerScope};
 
-use crate::support::{PATIENCE, World, call, fixture, scope};
+use crate::support::{TEST_TIMEOUT, World, call, fixture, scope};
 
 const UPDATED: &str = "notifications/resources/updated";
 
@@ -58,7 +58,7 @@ impl Client {
     }
 
     async fn receive(&mut self) -> Value {
-        let line = timeout(PATIENCE, self.lines.next_line()).await.expect("in time").unwrap().expect("a message");
+        let line = timeout(TEST_TIMEOUT, self.lines.next_line()).await.expect("in time").unwrap().expect("a message");
         serde_json::from_str(&line).unwrap()
     }
 
@@ -118,7 +118,7 @@ async fn watches(world: &World, backend: &str, expected: &[&str]) {
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, asked).await.expect("in time");
+    timeout(TEST_TIMEOUT, asked).await.expect("in time");
 }
 
 /// A backend of each era.

@@ -3,7 +3,8 @@
 //! # Layout
 //! - `realm`: what is captured from a context before guest code runs
 //! - `serialise`: values out, to JSON text
-//! - `parse`: JSON text in
+//! - `stringify`: `JSON.stringify` of plain data
+//! - `parse`: JSON text in, `JSON.parse` included
 //! - `lazy`: JSON text read in place
 //! - `listing`: a backend's tools, read so
 //! - `clone`: `structuredClone`
@@ -18,17 +19,18 @@ mod listing;
 mod parse;
 mod realm;
 mod serialise;
+mod stringify;
 
 pub use clone::install_structured_clone;
 pub use exotic::Text;
 pub(crate) use listing::Listing;
-pub use parse::{ParseError, from_json, from_text};
-pub use serialise::{Caps, DepthPolicy, SerialiseError, Unwritable, to_json};
+pub use parse::{ParseError, from_json, from_text, frozen_from_text};
+pub use serialise::{Caps, DepthPolicy, SerialiseError, Unwritable, UnwritablePolicy, to_json};
 
 use rquickjs::{Ctx, Result};
 
-/// Prepares a context: once, before guest code and before a prelude captures `Object.freeze` and its kin, which are
-/// wrapped here. Safe before a fork. A runtime holds one prepared context: what is captured belongs to the runtime.
+/// Prepares a context: once, before guest code and before a prelude captures `Object.freeze`, `JSON.parse` and
+/// their kin, which are wrapped here. Safe before a fork. A runtime holds one prepared context: what is captured belongs to the runtime.
 pub fn install(ctx: &Ctx<'_>) -> Result<()> {
     let realm = realm::Realm::capture(ctx)?;
     ctx.store_userdata(realm).map_err(|_| rquickjs::Error::Unknown)?;

@@ -4,11 +4,14 @@
 //! from a Date and walk it, so the functions for that are taken here once,
 //! and the engine's class numbers are learnt from samples, not assumed.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use rquickjs::{Array, Ctx, Function, Object, Result, Value, context::EvalOptions};
 
 use crate::prelude;
 
-use super::exotic::{Key, RecordClass, class_id, has_key};
+use super::exotic::{Key, Own, RecordClass, class_id, has_key, own_key, prototype};
 
 /// How a value that is an object is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +77,7 @@ pub(crate) struct Realm<'js> {
     unbox_boolean: Function<'js>,
     unbox_big_int: Function<'js>,
     to_number: Function<'js>,
+    spend: Function<'js>,
     /// The true length of a typed array.
     pub(crate) typed_length: Function<'js>,
     /// `ArrayBuffer` to a `Uint8Array` over it.
@@ -85,6 +89,8 @@ pub(crate) struct Realm<'js> {
     pub(crate) name: Key<'js>,
     pub(crate) message: Key<'js>,
     pub(crate) raw_json: Key<'js>,
+    /// Bytes that records keep of the texts that the program had parsed.
+    pub(crate) parsed_text: Rc<Cell<usize>>,
 }
 
 impl<'js> Realm<'js> {
@@ -110,6 +116,7 @@ impl<'js> Realm<'js> {
             unbox_boolean: captured.get("unboxBoolean")?,
             unbox_big_int: captured.get("unboxBigInt")?,
             to_number: captured.get("toNumber")?,
+            spend: captured.get("spend")?,
             typed_length: captured.get("typedLength")?,
             buffer_bytes: captured.get("bufferBytes")?,
             view_bytes: captured.get("viewBytes")?,
@@ -118,6 +125,7 @@ impl<'js> Realm<'js> {
             name: Key::new(ctx, "name")?,
             message: Key::new(ctx, "message")?,
             raw_json: Key::new(ctx, "rawJSON")?,
+            parsed_text: Rc::default(),
         })
     }
 
@@ -141,6 +149,33 @@ impl<'js> Realm<'js> {
     /// Whether ordinary objects and arrays have a `toJSON`, so that even untouched text may not be copied.
     pub(crate) fn to_json_everywhere(&self) -> Result<bool> {
         Ok(has_key(&self.array_prototype, &self.to_json)? || has_key(&self.object_prototype, &self.to_json)?)
+    }
+
+    /// Whether ordinary objects and arrays inherit no `toJSON`, found out without running guest code.
+    pub(crate) fn is_without_to_json(&self) -> Result<bool> {
+        let lacks = |object| Ok::<_, rquickjs::Error>(matches!(own_key(object, &self.to_json)?, Own::Absent));
+        Ok(lacks(&self.array_prototype)?
+            && self.is_object_prototype(&prototype(&self.array_prototype)?)
+            && lacks(&self.object_prototype)?
+            && prototype(&self.object_prototype)?.is_null())
+    }
+
+    pub(crate) fn is_object_prototype(&self, object: &Value<'js>) -> bool {
+        *object == self.object_prototype
+    }
+
+    pub(crate) fn is_array_prototype(&self, object: &Value<'js>) -> bool {
+        *object == self.array_prototype
+    }
+
+    /// Accounts for work that a native function did, so that a loop around it is interrupted about as soon as one around a
+    /// script. Fails when the run is to stop.
+    pub(crate) fn spend(&self, values: usize) -> Result<()> {
+        const VALUES_PER_TURN: usize = 16;
+        match u32::try_from(values / VALUES_PER_TURN).unwrap_or(u32::MAX) {
+            0 => Ok(()),
+            turns => self.spend.call((turns,)),
+        }
     }
 
     /// What an array-like claims as its length, made a count.

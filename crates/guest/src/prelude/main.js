@@ -1,12 +1,6 @@
 // Installs the globals of one run and describes what it threw.
 (function ({ p, define }, { show }, { settle, fire, timers }, { toolGlobals, nameBackends, installFunctions, warmUpTool }, { web }) {
   const errorToString = Error.prototype.toString;
-  const deepFreeze = (value) => {
-    if (value === null || typeof value !== "object") return value;
-    const keys = p.ownKeys(value);
-    for (let i = 0; i < keys.length; i++) deepFreeze(value[keys[i]]);
-    return p.freeze(value);
-  };
 
   // Most runs are chains with tools: everything is installed before the fork, and deleted for runs without it.
   // Deleted values stay referenced here, since freeing them takes longer.
@@ -21,13 +15,14 @@
   const beyondCompute = install({ queueMicrotask, ...timers, ...web });
   const ofTools = install(toolGlobals);
 
+  // The data is deeply frozen already, except that of a computation.
   const begin = (profile, functions, tools, data) => {
     if (!tools || profile === "compute") remove(ofTools);
     else nameBackends();
     if (profile === "compute") return remove(beyondCompute);
     installFunctions(functions);
     if (data !== undefined) {
-      p.defineProperty(globalThis, "context", { value: deepFreeze(data), writable: false, enumerable: false, configurable: false });
+      p.defineProperty(globalThis, "context", { value: data, writable: false, enumerable: false, configurable: false });
     }
   };
 

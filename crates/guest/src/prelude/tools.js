@@ -41,12 +41,31 @@
 
   const refuse = (message) => p.Promise.reject(new p.TypeError(message));
 
+  // A name that is no known tool is a function too: its call is a rejected promise with the host's reason (the backend is
+  // not ready, it failed to start, it has no such tool), which `catch` and `Promise.allSettled` can handle. The names that
+  // the language itself reads from any object are left out: with a `then`, `await backend` would never end.
+  const notTools = { __proto__: null };
+  const read = ["toJSON", "prototype", "inspect", "nodeType", "$$typeof", "asymmetricMatch"];
+  for (const names of [read, ...[objectPrototype, p.Promise.prototype, p.prototypeOf(callTool)].map(p.ownKeys)]) {
+    for (const name of names) notTools[name] = true;
+  }
+  const missingTool = (backend, tool) =>
+    notTools[tool] || tool === "" || p.toWellFormed(tool) !== tool ? undefined : toolFunction(backend, tool);
+
   // A backend is a frozen object of its functions. A function is made when its property is first read, since a program uses
   // a few of hundreds; all are made for every other operation, such as listing the keys. The handler of the Proxy is `this`:
   // `named` has the functions by the tools' names, `spelled` by what the program wrote.
-  const functionOf = (kept, tool) => (kept.named[tool] ??= toolFunction(kept.backend, tool));
-  const fill = (kept, object) => {
+  // `named` is no object: two objects that get the same keys by turns share their shape, and copy it for every key.
+  const functionOf = (kept, tool) => {
+    const known = p.mapGet(kept.named, tool);
+    if (known !== undefined) return known;
+    const made = toolFunction(kept.backend, tool);
+    p.mapSet(kept.named, tool, made);
+    return made;
+  };
+  const fill = (kept) => {
     if (kept.isFilled) return;
+    const { object } = kept;
     const tools = native.tools(kept.backend);
     for (let i = 0; i < tools.length; i++) object[tools[i][0]] ??= functionOf(kept, tools[i][1]);
     // A tool is found by its own name too, where no other is called so.
@@ -57,12 +76,16 @@
     p.freeze(object);
     kept.isFilled = true;
   };
-  const { Reflect } = p;
-  const filledFirst = (operation) =>
-    function (...args) {
-      fill(this, args[0]);
-      return p.apply(operation, undefined, args);
-    };
+  // Looking for one of these traps fills the object, and finds none: the interpreter then goes on with the object itself. A
+  // function there would have its result compared with the frozen object, key by key for each of the keys.
+  const filledFirst = {
+    __proto__: null,
+    get() {
+      fill(this);
+    },
+    configurable: false,
+    enumerable: false,
+  };
   const backendHandler = {
     __proto__: null,
     get(object, key) {
@@ -70,21 +93,19 @@
       const known = this.spelled[key];
       if (known !== undefined) return known;
       const tool = native.toolNamed(this.backend, key);
-      return tool === undefined ? undefined : (this.spelled[key] = functionOf(this, tool));
+      return tool === undefined ? missingTool(this.backend, key) : (this.spelled[key] = functionOf(this, tool));
     },
-    has: filledFirst(Reflect.has),
-    set: filledFirst(Reflect.set),
-    ownKeys: filledFirst(Reflect.ownKeys),
-    isExtensible: filledFirst(Reflect.isExtensible),
-    defineProperty: filledFirst(Reflect.defineProperty),
-    deleteProperty: filledFirst(Reflect.deleteProperty),
-    preventExtensions: filledFirst(Reflect.preventExtensions),
-    getOwnPropertyDescriptor: filledFirst(Reflect.getOwnPropertyDescriptor),
-    setPrototypeOf: filledFirst(Reflect.setPrototypeOf),
   };
+  for (const trap of [
+    "has", "set", "ownKeys", "isExtensible", "defineProperty", "deleteProperty", "preventExtensions",
+    "getOwnPropertyDescriptor", "setPrototypeOf",
+  ]) p.defineProperty(backendHandler, trap, filledFirst);
   const backendObject = (backend) => {
-    const kept = { __proto__: backendHandler, backend, isFilled: false, named: { __proto__: null }, spelled: { __proto__: null } };
-    return new p.Proxy(p.create(null), kept);
+    const object = p.create(null);
+    const kept = {
+      __proto__: backendHandler, backend, object, isFilled: false, named: new p.Map(), spelled: { __proto__: null },
+    };
+    return new p.Proxy(object, kept);
   };
 
   const { ASK_BACKEND, ASK_INTERFACE_OF, ASK_BACKENDS, ASK_GLOBAL, ASK_INTERFACE } = native.constants.tags;

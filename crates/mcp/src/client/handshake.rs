@@ -90,6 +90,9 @@ fn is_refusal(error: &LinkError) -> bool {
         LinkError::Closed { .. }
         | LinkError::Unreachable(_)
         | LinkError::SessionExpired
+        | LinkError::Auth(_)
+        | LinkError::OverBudget { .. }
+        | LinkError::TooManyValues { .. }
         | LinkError::TooLarge { .. } => false,
     }
 }
@@ -99,7 +102,7 @@ async fn discover(link: &Link) -> Result<Negotiated, LinkError> {
     params.insert("_meta".to_owned(), Value::Object(modern_meta()));
     let mut request = link.draft("server/discover", params, Protocol::Modern);
     request.headers = headers::of_method("server/discover");
-    let found = link.request(&request).await?;
+    let found = link.request_small(request).await?;
     let versions = found.get("supportedVersions").and_then(Value::as_array);
     if !versions.is_some_and(|versions| versions.iter().any(|version| version == MODERN)) {
         return Err(LinkError::Protocol(
@@ -116,7 +119,7 @@ async fn initialize(link: &Link) -> Result<Negotiated, LinkError> {
     let Value::Object(params) = params else {
         return Err(LinkError::Protocol("internal: initialize without parameters".to_owned()));
     };
-    let found = link.request(&link.draft("initialize", params, Protocol::Handshake)).await?;
+    let found = link.request_small(link.draft("initialize", params, Protocol::Handshake)).await?;
     let Some(version) = found.get("protocolVersion").and_then(Value::as_str) else {
         return Err(LinkError::Protocol("the reply to initialize has no protocol version".to_owned()));
     };

@@ -8,8 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Map, Value};
 
 use super::http::HttpLink;
+use super::local::LocalLink;
 use super::stdio::StdioLink;
+use crate::buffer::process_budget;
 use crate::client::inbox::Inbox;
+use crate::json_text::{JsonText, SMALL_TREE_BYTES};
 use crate::rpc::{Closing, LinkError, OutgoingRequest, Protocol};
 
 /// A connection to a server.
@@ -29,6 +32,8 @@ pub enum Transport {
     Stdio(StdioLink),
     /// Streamable HTTP.
     Http(HttpLink),
+    /// A server in this process.
+    Local(LocalLink),
 }
 
 impl Link {
@@ -45,15 +50,26 @@ impl Link {
         protocol: Protocol,
     ) -> OutgoingRequest {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        OutgoingRequest { id, method, params, protocol, headers: Vec::new() }
+        OutgoingRequest { id, method, params, protocol, headers: Vec::new(), budget: process_budget().clone() }
     }
 
     /// Sends a request and waits for its result. Dropping the future cancels the request at the server.
-    pub(crate) async fn request(&self, request: &OutgoingRequest) -> Result<Value, LinkError> {
+    pub(crate) async fn request(&self, request: OutgoingRequest) -> Result<JsonText, LinkError> {
         match &self.transport {
             Transport::Stdio(link) => link.request(request).await,
             Transport::Http(link) => link.request(request).await,
+            Transport::Local(link) => {
+                let result = link.request(&request).await?.to_string();
+                let copy = JsonText::copied(&result, &request.budget);
+                copy.map_err(|refused| LinkError::OverBudget { refused, sent: true })
+            }
         }
+    }
+
+    /// The same for a result that is small by its nature: as a tree.
+    pub(crate) async fn request_small(&self, request: OutgoingRequest) -> Result<Value, LinkError> {
+        let (result, _) = self.request(request).await?.into_tree(SMALL_TREE_BYTES)?;
+        Ok(result)
     }
 
     /// Sends a notification; returns once later messages cannot overtake it.
@@ -64,6 +80,8 @@ impl Link {
                 Ok(())
             }
             Transport::Http(link) => link.tell(protocol, message).await,
+            // It takes no notification.
+            Transport::Local(_) => Ok(()),
         }
     }
 
@@ -72,6 +90,7 @@ impl Link {
         match &self.transport {
             Transport::Stdio(link) => link.closed().await,
             Transport::Http(link) => link.closed().await,
+            Transport::Local(link) => link.closed().await,
         }
     }
 
@@ -80,6 +99,7 @@ impl Link {
         match &self.transport {
             Transport::Stdio(link) => link.is_closed(),
             Transport::Http(link) => link.is_closed(),
+            Transport::Local(link) => link.is_closed(),
         }
     }
 
@@ -88,6 +108,7 @@ impl Link {
         match &self.transport {
             Transport::Stdio(link) => link.shut_down().await,
             Transport::Http(link) => link.shut_down(protocol).await,
+            Transport::Local(link) => link.shut_down(),
         }
     }
 
@@ -95,7 +116,7 @@ impl Link {
     pub fn pid(&self) -> Option<u32> {
         match &self.transport {
             Transport::Stdio(link) => link.pid(),
-            Transport::Http(_) => None,
+            Transport::Http(_) | Transport::Local(_) => None,
         }
     }
 }

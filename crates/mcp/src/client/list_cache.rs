@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::requests::ListKind;
+use super::session::AddMore;
 
 /// The most entries of a list; further ones are dropped.
 const MAX_ENTRIES: usize = 10_000;
@@ -41,18 +42,22 @@ impl ItemList {
     }
 
     /// Adds an entry that has an id and a name; of several with one id, the first is kept.
-    pub(crate) fn add(&mut self, entry: Value, kind: ListKind) {
+    pub(super) fn add(&mut self, entry: Value, kind: ListKind) -> AddMore {
         let text = |key: &str| entry.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         let Some(id) = text(kind.id()).filter(|id| id.len() <= MAX_ID_BYTES && text("name").is_some()) else {
-            return;
+            return AddMore::Yes;
         };
+        if self.index_by_id.contains_key(id) {
+            return AddMore::Yes;
+        }
         let bytes = self.bytes.saturating_add(entry.to_string().len());
-        if self.entries.len() >= MAX_ENTRIES || bytes > MAX_LIST_BYTES || self.index_by_id.contains_key(id) {
-            return;
+        if self.entries.len() >= MAX_ENTRIES || bytes > MAX_LIST_BYTES {
+            return AddMore::No;
         }
         self.index_by_id.insert(id.to_owned(), self.entries.len());
         self.entries.push(entry);
         self.bytes = bytes;
+        AddMore::Yes
     }
 }
 
@@ -99,7 +104,9 @@ mod tests {
 
     fn check(entries: impl IntoIterator<Item = Value>, expected: &[&str]) {
         let mut list = ItemList::default();
-        entries.into_iter().for_each(|entry| list.add(entry, ListKind::Resources));
+        entries.into_iter().for_each(|entry| {
+            let _ = list.add(entry, ListKind::Resources);
+        });
         let found: Vec<_> = list.entries().iter().filter_map(|entry| entry["uri"].as_str()).collect();
         assert_eq!(found, expected);
         assert!(expected.iter().all(|uri| list.get(uri).is_some_and(|entry| entry["uri"] == *uri)));
@@ -117,12 +124,15 @@ mod tests {
     #[test]
     fn a_list_is_bounded_in_number_and_in_bytes() {
         let mut list = ItemList::default();
-        (0..MAX_ENTRIES + 5)
-            .for_each(|n| list.add(json!({ "uri": format!("u{n}"), "name": "n" }), ListKind::Resources));
+        (0..MAX_ENTRIES + 5).for_each(|n| {
+            let _ = list.add(json!({ "uri": format!("u{n}"), "name": "n" }), ListKind::Resources);
+        });
         assert_eq!(list.entries().len(), MAX_ENTRIES);
         let mut list = ItemList::default();
         let heavy = "x".repeat(MAX_LIST_BYTES / 3);
-        (0..9).for_each(|n| list.add(json!({ "uri": format!("u{n}"), "name": heavy }), ListKind::Resources));
+        (0..9).for_each(|n| {
+            let _ = list.add(json!({ "uri": format!("u{n}"), "name": heavy }), ListKind::Resources);
+        });
         assert_eq!(list.entries().len(), 2);
     }
 

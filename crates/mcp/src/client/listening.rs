@@ -31,7 +31,7 @@ impl McpSession {
         match (&self.link.transport, self.ready.era) {
             (_, Era::Modern) => self.listen_by_request(list).await,
             (Transport::Http(link), Era::Legacy) => self.listen_to_stream(link, list).await,
-            (Transport::Stdio(_), Era::Legacy) => {}
+            (Transport::Stdio(_) | Transport::Local(_), Era::Legacy) => {}
         }
     }
 
@@ -64,7 +64,7 @@ impl McpSession {
             let started = Instant::now();
             let request = self.request_for(&wanted);
             let (link, id) = (&self.link, request.id);
-            let mut stream = Box::pin(async move { link.request(&request).await });
+            let mut stream = Box::pin(async move { link.request(request).await });
             let early = tokio::select! {
                 ended = &mut stream => Some(ended),
                 granted = timeout(ACKNOWLEDGE_TIMEOUT, link.inbox.acknowledged(id)) => {
@@ -160,7 +160,7 @@ impl McpSession {
         let mut params = Map::new();
         params.insert("uri".to_owned(), uri.into());
         let late = |_| LinkError::Protocol(format!("{method} timed out"));
-        timeout(SUBSCRIBE_TIMEOUT, self.link.request(&self.draft(method, params))).await.map_err(late)?.map(drop)
+        timeout(SUBSCRIBE_TIMEOUT, self.link.request(self.draft(method, params))).await.map_err(late)?.map(drop)
     }
 
     /// Between two streams changes may have been missed.

@@ -1,23 +1,29 @@
 //! Connects to MCP servers: over stdio or Streamable HTTP, in the era that the server supports.
 //!
 //! # Layout
-//! - `link`: one connection; `stdio` to a child process, `http` to a server
+//! - `link`: one connection; `stdio` to a child process, `http` to a server, `local` to one in this process
 //! - `handshake`: finds out which era a server supports; [`McpSession`]: a connection after the handshake
+//! - [`auth`]: OAuth towards servers
 //! - `inbox`: notifications and requests that the server sends
 //! - `requests`: lists and requests besides tool calls; `list_cache`: the lists, cached
+//! - `tool_changes`: notices tools that changed what they say; `redact`: removes configured secrets from a server's words
 //! - `listening`, `watchlist`: notifications about changed lists and changed resources
 //!
 //! A connection that ends stays closed: whether and when to reconnect is decided by the code that opened it.
 
+pub mod auth;
 mod handshake;
 mod http;
 mod inbox;
 mod link;
 mod list_cache;
 mod listening;
+mod local;
+mod redact;
 mod requests;
 mod session;
 mod stdio;
+mod tool_changes;
 mod watchlist;
 
 pub use crate::rpc::{Closing, LinkError, Protocol, RpcError};
@@ -26,7 +32,10 @@ pub use http::HttpLink;
 pub use inbox::Inbox;
 pub use link::{Link, Transport};
 pub use list_cache::{ItemList, MAX_ID_BYTES};
+pub use local::{LocalLink, LocalResult, LocalServer};
+pub use redact::Redactor;
 pub use requests::{ClientRequest, ListKind};
-pub use session::{McpSession, ToolName};
-pub use stdio::{Launch, StderrTail, StdioLink};
+pub use session::{McpSession, ToolCallOptions, ToolListing, ToolName};
+pub use stdio::{InheritedEnv, Launch, StderrTail, StdioLink};
+pub use tool_changes::{ToolChange, ToolFingerprints, ToolPart};
 pub use watchlist::{TooMany, Watching, Watchlist};

@@ -1,6 +1,7 @@
 //! A connection after the handshake: lists, calls, probes.
 //!
-//! Adds to every request what the negotiated revision requires. Results stay raw; nothing is retried.
+//! Adds to every request what the negotiated revision requires. Results of tools stay text, lists are read entry by entry;
+//! nothing is retried.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,21 +10,34 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use toolgate_json::{self as json, Shape};
+use toolgate_wire::ByteBudget;
 
 use super::handshake::Ready;
 use super::handshake::{self, Negotiated};
 use super::link::{Link, Transport};
 use super::list_cache::{CachedList, ItemList, ListCache};
 use super::requests::{ClientRequest, ListKind};
+use crate::buffer::process_budget;
 use crate::headers;
 use crate::interaction::{InteractiveClient, Progress};
+use crate::json_text::tree_bytes;
 use crate::protocol::Era;
+use crate::result::ToolResult;
 use crate::rpc::{LinkError, OutgoingRequest, Protocol};
 
 /// The most pages of a list; guards against endless paging.
 const MAX_PAGES: usize = 1000;
-/// The most tools of a server; further ones are dropped.
+/// The most tools of a server; further ones are left out.
 const MAX_TOOLS: usize = 20_000;
+/// The most memory that the tools of a server take; further ones are left out.
+const MAX_TOOLS_BYTES: usize = 256 << 20;
+/// The most memory that one tool or other entry of a list takes; larger ones are left out.
+const MAX_ENTRY_BYTES: usize = 4 << 20;
+/// The most memory that the result of a request besides tool calls takes.
+const MAX_RESULT_BYTES: usize = 128 << 20;
+/// The longest cursor that is sent back.
+const MAX_CURSOR_BYTES: usize = 64 << 10;
 /// The longest tool name; tools with longer ones are dropped.
 const MAX_NAME_BYTES: usize = 1024;
 /// How long a server that does not declare tools may take to list some.
@@ -54,8 +68,8 @@ impl McpSession {
         Ok(session)
     }
 
-    /// Every tool that the server lists, as sent; of several with one name, the first.
-    pub async fn list_tools(&self, scope: Duration) -> Result<Vec<Value>, LinkError> {
+    /// The tools that the server lists, as sent; of several with one name, the first.
+    pub async fn list_tools(&self, scope: Duration) -> Result<ToolListing, LinkError> {
         if self.capability("tools").is_some() {
             return self.list_pages(scope).await;
         }
@@ -63,10 +77,10 @@ impl McpSession {
         Ok(self.list_pages(scope.min(UNDECLARED_TOOLS_TIMEOUT)).await.unwrap_or_default())
     }
 
-    async fn list_pages(&self, scope: Duration) -> Result<Vec<Value>, LinkError> {
+    async fn list_pages(&self, scope: Duration) -> Result<ToolListing, LinkError> {
         let mut listed = Listed::default();
         self.read_pages("tools/list", "tools", scope, |tool| listed.add(tool)).await?;
-        Ok(listed.tools)
+        Ok(listed.listing)
     }
 
     async fn read_pages(
@@ -74,7 +88,7 @@ impl McpSession {
         method: &'static str,
         key: &str,
         within: Duration,
-        mut add: impl FnMut(Value),
+        mut add: impl FnMut(json::Value<'_>) -> AddMore,
     ) -> Result<(), LinkError> {
         let mut cursors = HashSet::new();
         let mut cursor = None;
@@ -83,14 +97,16 @@ impl McpSession {
             params.extend(cursor.take().map(|cursor| ("cursor".to_owned(), Value::String(cursor))));
             let request = self.draft(method, params);
             let late = |_| LinkError::Protocol(format!("the list of {key} timed out"));
-            let mut result = timeout(within, self.link.request(&request)).await.map_err(late)??;
-            let Some(Value::Array(entries)) = result.get_mut(key).map(Value::take) else {
+            let result = timeout(within, self.link.request(request)).await.map_err(late)??;
+            let result = result.value();
+            let Some(entries) = result.member(key).filter(|entries| entries.shape() == Shape::Array) else {
                 return Err(LinkError::Protocol(format!("the result of {method} has no `{key}`")));
             };
-            entries.into_iter().for_each(&mut add);
-            match result.get("nextCursor").and_then(Value::as_str) {
+            let is_full = entries.entries().map(|entry| add(entry.value)).any(|more| more == AddMore::No);
+            let next = result.member("nextCursor").filter(|next| next.shape() == Shape::String && !is_full);
+            match next.map(|next| json::unquote(next.text()).into_owned()) {
                 // A repeated cursor would loop.
-                Some(next) if cursors.insert(next.to_owned()) => cursor = Some(next.to_owned()),
+                Some(next) if next.len() <= MAX_CURSOR_BYTES && cursors.insert(next.clone()) => cursor = Some(next),
                 _ => break,
             }
         }
@@ -114,7 +130,11 @@ impl McpSession {
         }
         let mut list = ItemList::default();
         if self.has(kind) {
-            self.read_pages(kind.method(), kind.key(), scope, |entry| list.add(entry, kind)).await?;
+            let add = |entry: json::Value<'_>| {
+                let tree = tree_bytes(entry.text(), MAX_ENTRY_BYTES).ok().and_then(|_| tree_of(entry));
+                tree.map_or(AddMore::Yes, |entry| list.add(entry, kind))
+            };
+            self.read_pages(kind.method(), kind.key(), scope, add).await?;
         }
         let cached = CachedList { list: Arc::new(list), version, since: Instant::now() };
         Ok(Arc::clone(&slot.insert(cached).list))
@@ -133,7 +153,8 @@ impl McpSession {
         if let Some(client) = client {
             self.add_client_answers(client, &mut request);
         }
-        self.link.request(&request).await
+        let (result, _) = self.link.request(request).await?.into_tree(MAX_RESULT_BYTES)?;
+        Ok(result)
     }
 
     /// Adds the client's capabilities and its input. Legacy servers request input in another way, which is not supported.
@@ -147,15 +168,16 @@ impl McpSession {
         request.params.extend(client.answers().clone());
     }
 
-    /// Calls a tool and returns the raw result. Dropping the future cancels the call.
+    /// Calls a tool and returns the result as the server wrote it. Dropping the future cancels the call.
     pub async fn call(
         &self,
         tool: ToolName<'_>,
         arguments: Map<String, Value>,
-        client: Option<&InteractiveClient>,
-        progress: Option<mpsc::Sender<Progress>>,
-    ) -> Result<Value, LinkError> {
+        options: ToolCallOptions<'_>,
+    ) -> Result<ToolResult, LinkError> {
+        let ToolCallOptions { client, progress, budget } = options;
         let mut request = self.draft("tools/call", Map::new());
+        request.budget = budget;
         if let Some(client) = client {
             self.add_client_answers(client, &mut request);
         }
@@ -171,7 +193,7 @@ impl McpSession {
         request.params.insert("name".to_owned(), tool.name.into());
         request.params.insert("arguments".to_owned(), Value::Object(arguments));
         let _listening = self.link.inbox.watch_progress(request.id, progress);
-        self.link.request(&request).await
+        self.link.request(request).await.map(ToolResult::new)
     }
 
     /// Checks that the server replies. An error reply counts.
@@ -181,7 +203,7 @@ impl McpSession {
             Era::Modern => "server/discover",
         };
         let timed_out = |_| LinkError::Protocol("the server no longer replies".to_owned());
-        match timeout(within, self.link.request(&self.draft(method, Map::new()))).await.map_err(timed_out)? {
+        match timeout(within, self.link.request(self.draft(method, Map::new()))).await.map_err(timed_out)? {
             Ok(_) | Err(LinkError::Rejected(_) | LinkError::Http { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -227,21 +249,117 @@ pub struct ToolName<'a> {
     pub input_schema: &'a Value,
 }
 
+/// What a tool call may use besides its arguments.
+#[derive(Debug)]
+pub struct ToolCallOptions<'a> {
+    /// The client that the server may ask for input, if there is one.
+    pub client: Option<&'a InteractiveClient>,
+    /// Receives progress; a full channel loses reports.
+    pub progress: Option<mpsc::Sender<Progress>>,
+    /// Counts the bytes of the call and of its reply: the budget of a run or of a caller.
+    pub budget: ByteBudget,
+}
+
+impl Default for ToolCallOptions<'_> {
+    /// No client, no progress, the budget of this process.
+    fn default() -> Self {
+        Self { client: None, progress: None, budget: process_budget().clone() }
+    }
+}
+
+/// The tools of a server.
+#[derive(Debug, Default, PartialEq)]
+pub struct ToolListing {
+    /// The tools, as sent.
+    pub tools: Vec<Value>,
+    /// Whether some were left out because there are too many of them or they are too large.
+    pub is_cut: bool,
+}
+
+/// Whether a list takes further entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AddMore {
+    Yes,
+    No,
+}
+
+fn tree_of(entry: json::Value<'_>) -> Option<Value> {
+    serde_json::from_str(entry.text()).ok()
+}
+
 /// Collects tools page by page.
 #[derive(Debug, Default)]
 struct Listed {
-    tools: Vec<Value>,
+    listing: ToolListing,
     names: HashSet<String>,
+    bytes: usize,
 }
 
 impl Listed {
     /// Adds a tool with a valid name; of several with one name, the first is kept.
-    fn add(&mut self, raw: Value) {
-        let Some(name) = raw.get("name").and_then(Value::as_str) else { return };
-        let usable = !name.is_empty() && name.len() <= MAX_NAME_BYTES;
-        if !usable || self.tools.len() >= MAX_TOOLS || !self.names.insert(name.to_owned()) {
-            return;
+    fn add(&mut self, tool: json::Value<'_>) -> AddMore {
+        let name = tool.member("name").filter(|name| name.shape() == Shape::String);
+        let name = name.filter(|name| name.len() <= MAX_NAME_BYTES * 6).map(|name| json::unquote(name.text()));
+        let Some(name) = name.filter(|name| !name.is_empty() && name.len() <= MAX_NAME_BYTES) else {
+            return AddMore::Yes;
+        };
+        if self.names.contains(&*name) {
+            return AddMore::Yes;
         }
-        self.tools.push(raw);
+        let Ok(bytes) = tree_bytes(tool.text(), MAX_ENTRY_BYTES) else {
+            self.listing.is_cut = true;
+            return AddMore::Yes;
+        };
+        if self.listing.tools.len() >= MAX_TOOLS || self.bytes + bytes > MAX_TOOLS_BYTES {
+            self.listing.is_cut = true;
+            return AddMore::No;
+        }
+        let Some(tree) = tree_of(tool) else { return AddMore::Yes };
+        self.names.insert(name.into_owned());
+        self.bytes += bytes;
+        self.listing.tools.push(tree);
+        AddMore::Yes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(tools: impl IntoIterator<Item = Value>) -> Listed {
+        let mut listed = Listed::default();
+        for tool in tools {
+            if listed.add(json::Value::of(&tool.to_string())) == AddMore::No {
+                break;
+            }
+        }
+        listed
+    }
+
+    #[test]
+    fn of_several_tools_with_one_name_the_first_is_kept() {
+        let tools = [json!({ "name": "a", "x": 1 }), json!({ "name": "a", "x": 2 }), json!({ "name": "b" })];
+        let found = listed(tools.clone()).listing;
+        assert_eq!(found, ToolListing { tools: vec![tools[0].clone(), tools[2].clone()], is_cut: false });
+    }
+
+    #[test]
+    fn a_tool_without_a_usable_name_is_dropped() {
+        let long = "x".repeat(MAX_NAME_BYTES + 1);
+        let tools = [json!({ "name": "" }), json!({ "name": 5 }), json!({}), json!([]), json!({ "name": long })];
+        assert_eq!(listed(tools).listing, ToolListing::default());
+    }
+
+    #[test]
+    fn tools_are_bounded_in_number() {
+        let found = listed((0..MAX_TOOLS + 5).map(|n| json!({ "name": format!("t{n}") }))).listing;
+        assert_eq!((found.tools.len(), found.is_cut), (MAX_TOOLS, true));
+    }
+
+    #[test]
+    fn a_tool_that_is_too_large_is_left_out_and_the_next_is_kept() {
+        let large = json!({ "name": "large", "inputSchema": vec![1; MAX_ENTRY_BYTES / 16] });
+        let found = listed([large, json!({ "name": "small" })]).listing;
+        assert_eq!((found.tools, found.is_cut), (vec![json!({ "name": "small" })], true));
     }
 }

@@ -3,4 +3,3 @@
 //! Bounded in memory; does not decode the lines.
 
 pub(crate) mod lines;
-pub(crate) mod scan;

@@ -10,6 +10,7 @@ use crate::protocol::ErrorCode;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
+use toolgate_wire::BytePermit;
 
 use super::message::{RpcError, error};
 use super::service::RequestScope;
@@ -55,7 +56,7 @@ impl Client {
         }
         let cancel = self.gone.child_token();
         in_flight.insert(key.clone(), cancel.clone());
-        Ok(InFlight { client: Arc::clone(self), key, cancel, scope })
+        Ok(InFlight { client: Arc::clone(self), key, cancel, scope, permit: None })
     }
 
     /// Handles `notifications/cancelled`; ignores ids that are not in flight, whose requests have ended already.
@@ -89,6 +90,8 @@ pub(super) struct InFlight {
     key: String,
     pub(super) cancel: CancellationToken,
     pub(super) scope: RequestScope,
+    /// Counts the bytes of the message that the request came in.
+    pub(super) permit: Option<Arc<BytePermit>>,
 }
 
 impl InFlight {

@@ -2,8 +2,10 @@
 //!
 //! Checks the envelope only; parameters stay raw JSON and are read by the handlers.
 
+use crate::json_text::{NotJson, TreeError};
 use crate::protocol::ErrorCode;
 use serde_json::{Map, Value};
+use toolgate_wire::OverBudget;
 
 pub(super) use crate::rpc::RpcError;
 
@@ -82,7 +84,7 @@ impl Message {
     }
 }
 
-fn is_id(id: &Value) -> bool {
+pub(super) fn is_id(id: &Value) -> bool {
     id.is_string() || id.is_number()
 }
 
@@ -103,8 +105,24 @@ pub(super) fn no_such_method(method: &str) -> RpcError {
     error(ErrorCode::METHOD_NOT_FOUND, format!("no such method: {shown}"))
 }
 
-pub(super) fn not_json(error_: &serde_json::Error) -> RpcError {
+pub(super) fn not_json(error_: &NotJson) -> RpcError {
     error(ErrorCode::PARSE_ERROR, format!("the message is not valid JSON: {error_}"))
+}
+
+/// The message is JSON, but does not become a tree.
+pub(super) fn no_tree(error_: &TreeError) -> RpcError {
+    match error_ {
+        TreeError::NotJson(reason) => not_json(reason),
+        TreeError::TooManyValues { .. } => {
+            error(ErrorCode::INVALID_REQUEST, format!("the message is refused: {error_}"))
+        }
+        TreeError::OverBudget(refused) => over_budget(refused),
+    }
+}
+
+/// The message does not fit into the byte budget of its client; it was not executed.
+pub(super) fn over_budget(refused: &OverBudget) -> RpcError {
+    error(ErrorCode::INTERNAL_ERROR, refused.to_string())
 }
 
 pub(super) fn too_large(limit: usize) -> RpcError {

@@ -35,3 +35,5 @@ pub use stdio::serve_stdio;
 
 /// The largest message a client may send, in bytes.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
+/// The bytes of messages, as text and as trees, that one client may have in flight.
+const MAX_CLIENT_BYTES: usize = 128 << 20;

@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use toolgate_wire::BytePermit;
 
-use super::MAX_MESSAGE_BYTES;
 use super::change_notices;
 use super::client::Client;
 use super::dispatcher::{Dispatcher, NotificationSink};
@@ -23,8 +23,10 @@ use super::era;
 use super::message::{self, Message, Request, RpcError};
 use super::server_message::ServerMessage;
 use super::service::{RequestScope, Service};
-use crate::framing::lines::{Line, Lines};
-use crate::framing::scan::IdScan;
+use super::{MAX_CLIENT_BYTES, MAX_MESSAGE_BYTES};
+use crate::buffer::{Overflow, process_budget};
+use crate::framing::lines::{Line, Lines, id_in};
+use crate::json_text::{JsonText, MAX_TREE_FACTOR};
 
 /// Messages queued for writing; further ones wait at the sender.
 const MAX_QUEUED_MESSAGES: usize = 64;
@@ -51,7 +53,8 @@ where
     let dispatcher = Arc::new(Dispatcher { service, closing: shutdown.clone() });
     let client = Arc::new(Client::new(Client::next_number()));
     let mut connection = Connection { dispatcher, client, scope, queue, tasks: JoinSet::new(), initialized: false };
-    let read = connection.read(Lines::new(reader, MAX_MESSAGE_BYTES), &shutdown).await;
+    let budget = process_budget().child("one client", MAX_CLIENT_BYTES);
+    let read = connection.read(Lines::new(reader, budget, MAX_MESSAGE_BYTES), &shutdown).await;
     connection.finish(if shutdown.is_cancelled() { DRAIN_TIMEOUT } else { INPUT_END_TIMEOUT }).await;
     if timeout(DRAIN_TIMEOUT, &mut writing).await.is_err() {
         writing.abort();
@@ -86,16 +89,27 @@ impl Connection {
             // Frees the slots of finished tasks.
             while self.tasks.try_join_next().is_some() {}
             match line {
-                Line::Whole(text) if text.trim_ascii().is_empty() => {}
-                Line::Whole(text) => match serde_json::from_slice(text) {
-                    Ok(message) => self.handle(message).await,
-                    Err(error) => {
-                        let id = IdScan::of(text);
-                        self.refuse(id, message::not_json(&error)).await;
-                    }
-                },
-                Line::TooLong { id } => self.refuse(id, message::too_large(MAX_MESSAGE_BYTES)).await,
+                Line::Whole(text, _) if text.trim_ascii().is_empty() => {}
+                Line::Whole(text, permit) => self.handle_text(text, permit).await,
+                Line::Discarded { id, reason: Overflow::TooLong } => {
+                    self.refuse(id, message::too_large(MAX_MESSAGE_BYTES)).await;
+                }
+                Line::Discarded { id, reason: Overflow::OverBudget(refused) } => {
+                    self.refuse(id, message::over_budget(&refused)).await;
+                }
             }
+        }
+    }
+
+    async fn handle_text(&mut self, text: Vec<u8>, permit: BytePermit) {
+        let text = match JsonText::read(text, permit) {
+            Ok(text) => text,
+            Err((text, error)) => return self.refuse(id_in(&text), message::not_json(&error)).await,
+        };
+        let id = text.value().member("id").and_then(|id| serde_json::from_str(id.text()).ok());
+        match text.into_tree(MAX_MESSAGE_BYTES.saturating_mul(MAX_TREE_FACTOR)) {
+            Ok((message, permit)) => self.handle(message, Arc::new(permit)).await,
+            Err(error) => self.refuse(id.filter(message::is_id), message::no_tree(&error)).await,
         }
     }
 
@@ -108,20 +122,20 @@ impl Connection {
     }
 
     /// Handles a message. The messages of a batch are answered one by one, each reply on a line of its own.
-    async fn handle(&mut self, message: Value) {
+    async fn handle(&mut self, message: Value, permit: Arc<BytePermit>) {
         match message {
             Value::Array(batch) if !batch.is_empty() => {
                 for message in batch {
-                    self.handle_one(message).await;
+                    self.handle_one(message, Arc::clone(&permit)).await;
                 }
             }
-            message => self.handle_one(message).await,
+            message => self.handle_one(message, permit).await,
         }
     }
 
-    async fn handle_one(&mut self, message: Value) {
+    async fn handle_one(&mut self, message: Value, permit: Arc<BytePermit>) {
         match Message::read(message) {
-            Message::Request(request) => self.serve(request).await,
+            Message::Request(request) => self.serve(request, permit).await,
             Message::Malformed { id, error } => self.refuse(Some(id), error).await,
             Message::Notification { method, params } if method == "notifications/cancelled" => {
                 self.client.cancel(&params);
@@ -130,13 +144,15 @@ impl Connection {
         }
     }
 
-    async fn serve(&mut self, request: Request) {
+    /// Serves a request, whose bytes are counted until it is answered.
+    async fn serve(&mut self, request: Request, permit: Arc<BytePermit>) {
         let id = request.id.clone();
         let era = era::of(&request, self.initialized);
-        let (era, in_flight) = match era.and_then(|era| Ok((era, self.client.register(&id, self.scope.clone())?))) {
+        let (era, mut in_flight) = match era.and_then(|era| Ok((era, self.client.register(&id, self.scope.clone())?))) {
             Ok(accepted) => accepted,
             Err(error) => return self.refuse(Some(id), error).await,
         };
+        in_flight.permit = Some(permit);
         if era::is_initialize(&request) {
             self.initialize();
         }

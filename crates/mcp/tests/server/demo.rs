@@ -19,7 +19,7 @@ async fn call(pipe: &mut Pipe, tool: &str, arguments: Value) -> Value {
 }
 
 #[tokio::test]
-async fn every_tool_has_a_schema_and_honest_annotations() {
+async fn every_tool_has_a_schema_and_correct_annotations() {
     let mut pipe = Pipe::legacy(Arc::new(Demo::default())).await;
     let tools = pipe.ask(request(1, "tools/list", json!({}))).await["result"]["tools"].take();
     let shown: Vec<_> = tools
@@ -58,7 +58,7 @@ async fn every_tool_has_a_schema_and_honest_annotations() {
 }
 
 #[tokio::test]
-async fn structured_results_are_what_the_output_schema_says() {
+async fn structured_results_fit_the_output_schema() {
     let mut pipe = Pipe::legacy(Arc::new(Demo::default())).await;
     let tools = pipe.ask(request(1, "tools/list", json!({}))).await["result"]["tools"].take();
     for (name, arguments) in [
@@ -124,7 +124,7 @@ async fn resources_are_read_and_completed() {
 }
 
 #[tokio::test]
-async fn failures_are_results_for_the_model_to_read() {
+async fn failures_are_results_with_is_error() {
     let mut pipe = Pipe::legacy(Arc::new(Demo::default())).await;
     for (tool, arguments, reason) in [
         ("always_fails", json!({}), "this tool always fails"),

@@ -18,7 +18,7 @@ fn progress(token: u64) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn progress_comes_as_a_stream_that_ends_with_the_result() {
+async fn progress_is_a_stream_that_ends_with_the_result() {
     let host = Host::start(Sample::new()).await;
     let session = host.session().await;
     for ask in [
@@ -35,7 +35,7 @@ async fn progress_comes_as_a_stream_that_ends_with_the_result() {
 }
 
 #[tokio::test]
-async fn a_client_gets_the_kind_of_answer_it_reads() {
+async fn the_response_has_a_media_type_that_the_client_accepts() {
     let host = Host::start(Sample::new()).await;
     let call = modern(1, "tools/call", steps(1));
     let only_json = host.post_modern(&call).header("accept", "application/json").send().await;
@@ -48,7 +48,7 @@ async fn a_client_gets_the_kind_of_answer_it_reads() {
 }
 
 #[tokio::test]
-async fn an_answer_that_takes_its_time_begins_as_a_stream() {
+async fn a_slow_reply_begins_as_a_stream() {
     let sample = Sample::new();
     let host = Host::start(sample.clone()).await;
     let stream = host.post_modern(&modern(1, "tools/call", json!({ "name": "hang" }))).open().await;
@@ -58,7 +58,7 @@ async fn an_answer_that_takes_its_time_begins_as_a_stream() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_cancels_its_call_at_once() {
+async fn a_closed_connection_cancels_its_call() {
     let sample = Sample::new();
     let host = Host::start(sample.clone()).await;
     let session = host.session().await;
@@ -80,7 +80,7 @@ async fn a_client_that_goes_away_cancels_its_call_at_once() {
 }
 
 #[tokio::test]
-async fn a_legacy_client_cancels_by_a_word_and_its_stream_ends() {
+async fn a_cancel_notification_ends_the_stream_of_a_legacy_call() {
     let sample = Sample::new();
     let host = Host::start(sample.clone()).await;
     let (session, other) = (host.session().await, host.session().await);
@@ -110,7 +110,7 @@ async fn the_end_of_a_session_cancels_its_calls() {
 }
 
 #[tokio::test]
-async fn a_legacy_client_overhears_what_changed_since_its_greeting() {
+async fn a_legacy_stream_has_the_changes_since_initialize() {
     let sample = Sample::new();
     let host = Host::start(sample.clone()).await;
     let session = host.session().await;
@@ -129,7 +129,7 @@ async fn a_legacy_client_overhears_what_changed_since_its_greeting() {
 }
 
 #[tokio::test]
-async fn a_client_too_slow_to_hear_everything_is_told_to_look_at_everything() {
+async fn a_client_that_missed_notices_is_notified_of_all_lists() {
     let sample = Sample::new();
     let host = Host::start(sample.clone()).await;
     let session = host.session().await;
@@ -144,7 +144,7 @@ async fn a_client_too_slow_to_hear_everything_is_told_to_look_at_everything() {
 }
 
 #[tokio::test]
-async fn a_client_hears_of_what_its_view_shows() {
+async fn a_client_is_notified_of_what_its_mode_shows() {
     let sample = Sample::new();
     let host = Host::start(sample.clone()).await;
     let session = host.session().await;
@@ -162,7 +162,7 @@ async fn a_client_hears_of_what_its_view_shows() {
 }
 
 #[tokio::test]
-async fn a_modern_client_listens_until_we_end() {
+async fn a_modern_subscription_ends_at_shutdown() {
     let sample = Sample::new();
     let host = Host::start(sample.clone()).await;
     let listen = modern(5, "subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }));

@@ -25,7 +25,7 @@ async fn check(ask: Ask, status: u16, expected: Value) {
 }
 
 #[tokio::test]
-async fn a_legacy_client_has_a_session_from_its_greeting_to_its_end() {
+async fn a_legacy_session_lasts_from_initialize_to_delete() {
     let host = host().await;
     let greeting = host.post(&initialize("2025-06-18")).send().await;
     assert_fits(&greeting.json(), &json!({ "id": "hello", "result": { "protocolVersion": "2025-06-18" } }));
@@ -55,7 +55,7 @@ async fn a_modern_client_needs_no_session() {
 }
 
 #[tokio::test]
-async fn a_modern_client_learns_some_errors_from_the_status() {
+async fn some_errors_have_an_http_status_for_modern_clients() {
     let host = host().await;
     for method in ["no/such", "initialize", "ping", "logging/setLevel", "prompts/list"] {
         check(host.post_modern(&modern(1, method, json!({}))), 404, refused(-32601)).await;
@@ -94,7 +94,7 @@ async fn headers_that_contradict_the_body_are_refused() {
 }
 
 #[tokio::test]
-async fn a_foreign_host_or_origin_is_turned_away() {
+async fn a_foreign_host_or_origin_is_refused() {
     let host = host().await;
     let discover = modern(1, "server/discover", json!({}));
     let own = format!("http://{}", host.address);
@@ -142,7 +142,7 @@ async fn a_message_of_20_mib_is_refused_and_the_next_one_served() {
 }
 
 #[tokio::test]
-async fn the_view_is_chosen_in_the_query() {
+async fn the_mode_is_chosen_in_the_query() {
     let host = host().await;
     for (path, name) in
         [("/mcp", "code1"), ("/mcp?mode=code", "code1"), ("/mcp?mode=direct", "direct1"), ("/mcp?mode=both", "both1")]
@@ -183,7 +183,7 @@ async fn a_layer_in_front_decides_the_scope_of_every_request() {
 }
 
 #[tokio::test]
-async fn a_batch_of_a_legacy_client_is_answered_in_one() {
+async fn a_batch_of_a_legacy_client_has_one_response() {
     let host = host().await;
     let session = host.session().await;
     let batch =

@@ -46,22 +46,41 @@ impl Sample {
     }
 }
 
+fn mode_name(scope: &RequestScope) -> &'static str {
+    match scope.mode {
+        ToolMode::Code => "code",
+        ToolMode::Direct => "direct",
+        ToolMode::Both => "both",
+    }
+}
+
+fn tool(name: &str) -> Value {
+    let schema =
+        json!({ "type": "object", "properties": { "region": { "type": "string", "x-mcp-header": "Region" } } });
+    match name {
+        "odd" => json!({ "name": name, "inputSchema": schema }),
+        _ => json!({ "name": name, "description": "", "inputSchema": schema }),
+    }
+}
+
 impl Service for Sample {
     fn identity(&self) -> Identity {
         Identity { name: "sample".to_owned(), version: "1".to_owned(), instructions: "Just ask.".to_owned() }
     }
 
     fn tools(&self, scope: &RequestScope) -> Vec<Value> {
-        let kind = match scope.mode {
-            ToolMode::Code => "code",
-            ToolMode::Direct => "direct",
-            ToolMode::Both => "both",
-        };
-        let schema =
-            json!({ "type": "object", "properties": { "region": { "type": "string", "x-mcp-header": "Region" } } });
-        let tool = |index| json!({ "name": format!("{kind}{index}"), "description": "", "inputSchema": schema });
-        let odd = json!({ "name": "odd", "inputSchema": schema });
-        std::iter::once(odd).chain((1..self.tool_count).map(tool)).collect()
+        self.tool_names(scope).iter().map(|name| tool(name)).collect()
+    }
+
+    fn tool_names(&self, scope: &RequestScope) -> Vec<String> {
+        let mode = mode_name(scope);
+        std::iter::once("odd".to_owned()).chain((1..self.tool_count).map(|index| format!("{mode}{index}"))).collect()
+    }
+
+    /// Without building the whole list, so that a page of a long list takes time in proportion to the page.
+    fn tool(&self, name: &str, scope: &RequestScope) -> Option<Value> {
+        let index = name.strip_prefix(mode_name(scope)).and_then(|index| index.parse::<usize>().ok());
+        (name == "odd" || index.is_some_and(|index| (1..self.tool_count).contains(&index))).then(|| tool(name))
     }
 
     fn call(&self, call: ToolCall) -> ServiceFuture<Value> {

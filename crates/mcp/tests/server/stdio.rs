@@ -14,7 +14,7 @@ fn hang(id: impl Into<Value>) -> Value {
 }
 
 #[tokio::test]
-async fn a_call_that_hangs_holds_up_no_other() {
+async fn a_call_that_hangs_delays_no_other() {
     let sample = Sample::new();
     let mut pipe = Pipe::open(sample.clone());
     for id in 0..50 {
@@ -55,7 +55,7 @@ async fn the_end_of_input_cancels_what_is_in_flight_and_ends_the_server() {
 }
 
 #[tokio::test]
-async fn questions_that_came_before_the_end_of_input_are_answered() {
+async fn requests_before_the_end_of_input_are_answered() {
     let mut pipe = Pipe::open(Sample::new());
     pipe.send(initialize("2025-11-25")).await;
     pipe.send(request(1, "tools/list", json!({}))).await;
@@ -65,7 +65,7 @@ async fn questions_that_came_before_the_end_of_input_are_answered() {
 }
 
 #[tokio::test]
-async fn progress_only_grows_and_comes_before_the_result() {
+async fn progress_increases_and_precedes_the_result() {
     let mut pipe = Pipe::open(Sample::new());
     for token in [json!("mine"), json!(7)] {
         let params = json!({ "name": "steps", "_meta": { "progressToken": token } });
@@ -79,14 +79,14 @@ async fn progress_only_grows_and_comes_before_the_result() {
 }
 
 #[tokio::test]
-async fn who_does_not_ask_for_progress_hears_of_none() {
+async fn progress_is_not_sent_unless_requested() {
     let mut pipe = Pipe::open(Sample::new());
     let found = pipe.ask(modern(1, "tools/call", json!({ "name": "steps" }))).await;
     assert_fits(&found, &json!({ "id": 1, "result": "*" }));
 }
 
 #[tokio::test]
-async fn a_legacy_client_hears_of_lists_and_of_the_resources_it_watches() {
+async fn a_legacy_client_is_notified_of_lists_and_watched_resources() {
     let sample = Sample::new();
     let mut pipe = Pipe::legacy(sample.clone()).await;
     pipe.ask(request(1, "resources/subscribe", json!({ "uri": "sample://a" }))).await;
@@ -109,7 +109,7 @@ async fn a_legacy_client_hears_of_lists_and_of_the_resources_it_watches() {
 }
 
 #[tokio::test]
-async fn a_modern_client_hears_of_what_it_named_until_it_cancels() {
+async fn a_modern_client_is_notified_of_what_it_named_until_it_cancels() {
     let sample = Sample::new();
     let mut pipe = Pipe::open(sample.clone());
     let wanted = json!({ "toolsListChanged": true, "promptsListChanged": true, "resourceSubscriptions": ["sample://b", "sample://a"] });
@@ -151,7 +151,7 @@ async fn a_message_of_10_mib_is_served() {
 }
 
 #[tokio::test]
-async fn a_service_that_panics_costs_one_answer() {
+async fn a_panic_in_the_service_fails_one_request() {
     let mut pipe = Pipe::legacy(Sample::new()).await;
     let found = pipe.ask(request(1, "tools/call", json!({ "name": "panic" }))).await;
     assert_fits(&found, &json!({ "id": 1, "error": { "code": -32603, "message": "internal error of the server" } }));
@@ -159,7 +159,7 @@ async fn a_service_that_panics_costs_one_answer() {
 }
 
 #[tokio::test]
-async fn an_id_in_flight_is_not_taken_twice() {
+async fn an_id_in_flight_is_refused() {
     let sample = Sample::new();
     let mut pipe = Pipe::open(sample.clone());
     pipe.send(hang(1)).await;
@@ -168,7 +168,7 @@ async fn an_id_in_flight_is_not_taken_twice() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_not_read_from_until_it_does() {
+async fn a_client_that_does_not_read_gets_back_pressure() {
     const COUNT: usize = 3000;
     let mut pipe = Pipe::open(Sample::new());
     let mut reading = pipe.split_off();
@@ -186,7 +186,7 @@ async fn a_client_that_does_not_read_is_not_read_from_until_it_does() {
 }
 
 #[tokio::test]
-async fn when_told_to_stop_it_finishes_what_it_can() {
+async fn requests_in_flight_finish_at_shutdown() {
     let sample = Sample::new();
     let mut pipe = Pipe::open(sample.clone());
     let notifications = json!({ "notifications": { "toolsListChanged": true } });

@@ -20,7 +20,7 @@ fn refused(code: i64) -> Value {
 }
 
 #[tokio::test]
-async fn a_legacy_client_is_greeted_in_its_own_revision() {
+async fn initialize_is_answered_in_the_clients_revision() {
     for (asked, agreed) in [
         ("2024-11-05", "2024-11-05"),
         ("2025-03-26", "2025-03-26"),
@@ -41,7 +41,7 @@ async fn a_legacy_client_is_greeted_in_its_own_revision() {
 }
 
 #[tokio::test]
-async fn a_modern_client_discovers_what_there_is() {
+async fn server_discover_lists_revisions_and_capabilities() {
     let found = Pipe::open(Sample::new()).ask(modern(1, "server/discover", json!({}))).await;
     let expected = json!({ "jsonrpc": "2.0", "id": 1, "result": {
         "supportedVersions": [MODERN],
@@ -54,7 +54,7 @@ async fn a_modern_client_discovers_what_there_is() {
 }
 
 #[tokio::test]
-async fn a_legacy_client_is_answered_in_its_terms() {
+async fn replies_to_legacy_requests_have_legacy_fields() {
     let plain = json!({ "id": 1, "result": {} });
     check_legacy("ping", json!({}), plain.clone()).await;
     check_legacy("logging/setLevel", json!({ "level": "debug" }), plain.clone()).await;
@@ -71,7 +71,7 @@ async fn a_legacy_client_is_answered_in_its_terms() {
 }
 
 #[tokio::test]
-async fn a_modern_client_is_answered_in_its_terms() {
+async fn replies_to_modern_requests_have_modern_fields() {
     let hints = json!({ "ttlMs": 5000, "cacheScope": "private", "resultType": "complete" });
     check_modern("tools/list", json!({}), json!({ "result": hints })).await;
     check_modern("resources/list", json!({}), json!({ "result": hints })).await;
@@ -94,7 +94,7 @@ async fn what_is_not_offered_is_an_unknown_method_and_never_an_empty_list() {
 }
 
 #[tokio::test]
-async fn bad_parameters_are_said_to_be_bad() {
+async fn invalid_parameters_have_their_code() {
     for (method, params) in [
         ("tools/call", json!({})),
         ("tools/call", json!({ "name": 7 })),
@@ -118,7 +118,7 @@ async fn a_missing_resource_has_the_code_of_its_era() {
 }
 
 #[tokio::test]
-async fn a_request_in_no_revision_is_told_what_to_say() {
+async fn a_request_without_a_revision_is_refused_with_what_is_missing() {
     let mut pipe = Pipe::open(Sample::new());
     assert_fits(&pipe.ask(request(1, "tools/list", json!({}))).await, &refused(-32602));
     let mut future = modern(2, "tools/list", json!({}));
@@ -128,7 +128,7 @@ async fn a_request_in_no_revision_is_told_what_to_say() {
 }
 
 #[tokio::test]
-async fn a_result_arrives_as_it_was_but_for_what_its_era_adds() {
+async fn a_result_is_unchanged_except_for_the_fields_of_its_era() {
     let mut pipe = Pipe::legacy(Sample::new()).await;
     for tool in ["odd", "foreign"] {
         let legacy = pipe.ask(request(1, "tools/call", json!({ "name": tool }))).await;
@@ -141,7 +141,7 @@ async fn a_result_arrives_as_it_was_but_for_what_its_era_adds() {
 }
 
 #[tokio::test]
-async fn arguments_arrive_as_they_were() {
+async fn arguments_are_unchanged() {
     let arguments =
         json!({ "z": 1, "a": [0.1, 1e300, 18446744073709551615u64, null], "größe": { "b": "\u{0}", "a": "" } });
     let mut pipe = Pipe::legacy(Sample::new()).await;
@@ -151,14 +151,14 @@ async fn arguments_arrive_as_they_were() {
 }
 
 #[tokio::test]
-async fn another_servers_error_is_passed_on() {
+async fn an_error_of_a_backend_is_passed_on() {
     let theirs = json!({ "error": { "code": -32077, "message": "theirs", "data": { "a": 1 } } });
     check_legacy("tools/call", json!({ "name": "rejected" }), theirs.clone()).await;
     check_modern("tools/call", json!({ "name": "rejected" }), theirs).await;
 }
 
 #[tokio::test]
-async fn a_long_list_comes_in_pages_in_one_order() {
+async fn a_long_list_has_pages_in_one_order() {
     let mut pipe = Pipe::legacy(Sample::with_tools(1203)).await;
     let (mut names, mut cursor) = (Vec::new(), Value::Null);
     for pages in 1.. {
@@ -176,7 +176,7 @@ async fn a_long_list_comes_in_pages_in_one_order() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_refused_and_the_next_one_served() {
+async fn an_invalid_message_is_refused_and_the_next_one_served() {
     let mut pipe = Pipe::legacy(Sample::new()).await;
     for (line, id, code) in [
         ("{", Value::Null, -32700),
@@ -211,7 +211,7 @@ async fn every_message_of_a_batch_is_answered() {
 }
 
 #[tokio::test]
-async fn every_client_is_a_caller_of_its_own() {
+async fn every_client_has_its_own_caller_number() {
     let sample = Sample::new();
     let (mut one, mut other) = (Pipe::legacy(sample.clone()).await, Pipe::legacy(sample).await);
     let caller = request(1, "resources/read", json!({ "uri": "sample://caller" }));

@@ -66,7 +66,7 @@ impl<'a> Sections<'a> {
         memchr(b'\n', rest).map_or(self.text.len(), |found| at + found + 1)
     }
 
-    fn is_blank(&self, line: Range<usize>) -> bool {
+    fn is_unknown(&self, line: Range<usize>) -> bool {
         self.text.get(line).is_none_or(|line| line.trim().is_empty())
     }
 
@@ -75,7 +75,7 @@ impl<'a> Sections<'a> {
         while self.at < self.text.len() {
             let line = self.at..self.line_end(self.at);
             self.at = line.end;
-            match (self.is_blank(line.clone()), start) {
+            match (self.is_unknown(line.clone()), start) {
                 (true, None) => {}
                 (true, Some(start)) => return Some(start..line.start),
                 (false, None) => start = Some(line.start),

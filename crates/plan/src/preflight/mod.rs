@@ -1,16 +1,23 @@
 //! Checks the calls of a program before the first of them has an effect.
 //!
-//! An error is something that certainly fails if the line is reached: a tool that does not exist, literal arguments that
-//! do not fit. Everything less certain is a warning. The check follows names, not values: a backend that was assigned to a
-//! variable is not recognised.
+//! An error is a call that certainly fails, a tool that does not exist or literal arguments that do not fit, at a place
+//! where its failure certainly is the failure of the program. Everything less certain is a warning, so no program that
+//! would run correctly is refused. The check follows names, not values: a backend that was assigned to a variable is not
+//! recognised.
 
+mod certainty;
+mod clock;
 mod promises;
+mod result;
 
+use self::certainty::FatalCalls;
 use crate::{
     direct::{self, Unusable},
     erase::shorten,
     fault::SyntaxFault,
+    hints::is_meta_tool,
     hyphen,
+    integers::is_rounded_literal,
     literal::{self, Arguments, argument_start, arguments},
     parse::{Parsed, with_parsed},
     reach::{self, Reached, Target, global_backend},
@@ -23,6 +30,7 @@ use oxc::{
     span::Span,
     syntax::{
         operator::BinaryOperator,
+        scope::ScopeFlags,
         symbol::{SymbolFlags, SymbolId},
     },
 };
@@ -90,6 +98,12 @@ pub enum FindingCode {
     MissingAwait,
     /// A variable hides a backend.
     ShadowedBackend,
+    /// The program ends without a result.
+    NoResult,
+    /// A loop waits for the clock, which stands still.
+    BusyWait,
+    /// An integer has more digits than JavaScript's numbers hold.
+    RoundedNumber,
 }
 
 impl FindingCode {
@@ -103,6 +117,9 @@ impl FindingCode {
             Self::NotAwaited => "not_awaited",
             Self::MissingAwait => "missing_await",
             Self::ShadowedBackend => "shadowed_backend",
+            Self::NoResult => "no_result",
+            Self::BusyWait => "busy_wait",
+            Self::RoundedNumber => "rounded_number",
         }
     }
 }
@@ -140,7 +157,10 @@ pub(crate) fn inspect(parsed: &Parsed<'_>, tools: &dyn Tools) -> Preflight {
         parsed,
         tools,
         preflight: Preflight::default(),
+        fatal: FatalCalls::of(parsed),
         certain: Vec::new(),
+        is_anything_changed: false,
+        functions: 0,
         result: result_span(parsed),
         promises: HashSet::new(),
         changed: HashSet::new(),
@@ -148,7 +168,9 @@ pub(crate) fn inspect(parsed: &Parsed<'_>, tools: &dyn Tools) -> Preflight {
         guesses: HashMap::new(),
     };
     inspector.visit_program(parsed.program);
+    inspector.find_written_globals();
     inspector.find_shadows();
+    inspector.check_result();
     inspector.finish()
 }
 
@@ -161,8 +183,14 @@ struct Inspector<'p, 'a> {
     parsed: &'p Parsed<'a>,
     tools: &'p dyn Tools,
     preflight: Preflight,
+    /// Calls whose failure is that of the program.
+    fatal: FatalCalls,
     /// Errors, unless the program changes the backend or tests first whether the tool exists.
     certain: Vec<(String, String, Finding)>,
+    /// Whether the program may change any global without naming it.
+    is_anything_changed: bool,
+    /// Functions and classes around the current place in which `this` is not the global object.
+    functions: usize,
     result: Option<Span>,
     /// Variables that hold the promise of a call.
     promises: HashSet<SymbolId>,
@@ -177,7 +205,8 @@ struct Inspector<'p, 'a> {
 impl<'a> Inspector<'_, 'a> {
     fn finish(mut self) -> Preflight {
         for (backend, name, finding) in self.certain {
-            let doubtful = self.changed.contains(&backend) || self.probed.contains(&(backend, name));
+            let doubtful =
+                self.is_anything_changed || self.changed.contains(&backend) || self.probed.contains(&(backend, name));
             let list = if doubtful { &mut self.preflight.warnings } else { &mut self.preflight.errors };
             list.push(finding);
         }
@@ -199,7 +228,7 @@ impl<'a> Inspector<'_, 'a> {
         }
     }
 
-    /// Adds an error that is dropped if the program changes what it calls.
+    /// Adds an error that is a warning if the program changes what it calls.
     fn accuse(&mut self, code: FindingCode, at: u32, message: String, suggestion: Option<String>, tool: (&str, &str)) {
         if self.certain.len() < MAX_FINDINGS {
             let finding = self.finding(code, at, message, suggestion);
@@ -236,17 +265,18 @@ impl<'a> Inspector<'_, 'a> {
         let at = reached.name_span.start;
         match &reached.target {
             Target::Tool { backend, tool } => self.check_arguments(call, &reached, backend, tool),
+            // Its tools are not all known, and a call may start it.
             Target::NoSuchTool { backend } if let Some(why) = self.tools.unready(backend) => {
-                self.accuse(FindingCode::NotReady, at, why, None, (backend, &reached.name));
+                self.warn(FindingCode::NotReady, at, why, None);
             }
             Target::NoSuchTool { backend } => {
                 let suggestion = self.guess(Some(backend), &reached.name);
                 let message =
                     format!("Backend `{}` has no tool `{}`", shorten(&reached.receiver), shorten(&reached.name));
-                if call.optional {
-                    self.warn(FindingCode::UnknownTool, at, message, suggestion);
-                } else {
+                if self.fatal.has(call.span) {
                     self.accuse(FindingCode::UnknownTool, at, message, suggestion, (backend, &reached.name));
+                } else {
+                    self.warn(FindingCode::UnknownTool, at, message, suggestion);
                 }
             }
             Target::NoSuchBackend => {
@@ -259,10 +289,11 @@ impl<'a> Inspector<'_, 'a> {
 
     /// `exaa.search()`: a global that does not exist, similar to one that does.
     fn check_receiver(&mut self, callee: &Expression<'a>) {
-        let Some((object, _, _)) = reach::member(callee) else { return };
+        let Some((object, property, _)) = reach::member(callee) else { return };
         let Expression::Identifier(id) = object.get_inner_expression() else { return };
         let name = id.name.as_str();
-        if !self.parsed.is_global(id) || reach::is_built_in(name) {
+        // `gatemini.search_tools()` is about the meta-tool; a hint says so after the failure.
+        if !self.parsed.is_global(id) || reach::is_built_in(name) || is_meta_tool(property) {
             return;
         }
         if let Some(suggestion) = self.guess(None, name) {
@@ -279,7 +310,11 @@ impl<'a> Inspector<'_, 'a> {
             Arguments::Known(value) => {
                 for problem in self.tools.check_arguments(backend, tool, value) {
                     let message = tell(&written, &problem);
-                    self.accuse(FindingCode::InvalidArguments, at, message, None, (backend, &reached.name));
+                    if self.fatal.has(call.span) {
+                        self.accuse(FindingCode::InvalidArguments, at, message, None, (backend, &reached.name));
+                    } else {
+                        self.warn(FindingCode::InvalidArguments, at, message, None);
+                    }
                 }
             }
             Arguments::Partial { .. } => self.check_partial(&known, (backend, tool), &written, at),
@@ -323,17 +358,32 @@ impl<'a> Inspector<'_, 'a> {
         }
     }
 
-    /// After `exa.search = …` or `globalThis.exa = …` nothing about the backend is certain.
-    fn mark_changed(&mut self, member: &MemberExpression<'a>) {
-        let object = member.object();
-        if let Some((_, Some(backend))) = reach::backend(self.parsed, object, self.tools) {
-            self.changed.insert(backend);
-        } else if let (Expression::Identifier(id), Some(name)) = (object, member.static_property_name())
-            && matches!(id.name.as_str(), "globalThis" | "tools" | "__backends")
-        {
-            self.changed.extend(self.tools.global(name));
-            self.changed.extend(self.tools.backend(name));
+    /// After `exa = …` nothing about the backend is certain; after `tools = …` nothing about any of them.
+    fn find_written_globals(&mut self) {
+        let scoping = &self.parsed.scoping;
+        let names: Vec<String> = scoping
+            .root_unresolved_references()
+            .iter()
+            .filter(|(_, uses)| uses.iter().any(|one| scoping.get_reference(*one).is_write()))
+            .map(|(name, _)| name.to_string())
+            .collect();
+        names.iter().for_each(|name| self.mark_changed(name));
+    }
+
+    /// A global of this name may have another value than the sandbox gives it.
+    fn mark_changed(&mut self, global: &str) {
+        self.is_anything_changed |= matches!(global, "globalThis" | "tools" | "__backends" | "Promise");
+        self.changed.extend(self.tools.global(global));
+    }
+
+    /// `globalThis.name`, where it is not the receiver of a call: the program may assign to it.
+    fn check_global_member(&mut self, object: &Expression<'a>, name: &str) -> bool {
+        let Expression::Identifier(id) = object.get_inner_expression() else { return false };
+        let is_global_object = id.name == "globalThis" && self.parsed.is_global(id);
+        if is_global_object {
+            self.mark_changed(name);
         }
+        is_global_object
     }
 
     fn find_shadows(&mut self) {
@@ -399,6 +449,29 @@ impl<'a> Visit<'a> for Inspector<'_, 'a> {
         walk::walk_for_of_statement(self, it);
     }
 
+    fn visit_numeric_literal(&mut self, it: &NumericLiteral<'a>) {
+        if let Some(raw) = it.raw.as_ref().filter(|raw| is_rounded_literal(raw)) {
+            let message = format!("`{}` is rounded: JavaScript's integers are exact up to 2^53", shorten(raw));
+            let advice = "Write it as a string, or send the call as JSON.".to_owned();
+            self.warn(FindingCode::RoundedNumber, it.span.start, message, Some(advice));
+        }
+    }
+
+    fn visit_while_statement(&mut self, it: &WhileStatement<'a>) {
+        self.check_busy_wait(it.span.start, Some(&it.test), &it.body);
+        walk::walk_while_statement(self, it);
+    }
+
+    fn visit_do_while_statement(&mut self, it: &DoWhileStatement<'a>) {
+        self.check_busy_wait(it.span.start, Some(&it.test), &it.body);
+        walk::walk_do_while_statement(self, it);
+    }
+
+    fn visit_for_statement(&mut self, it: &ForStatement<'a>) {
+        self.check_busy_wait(it.span.start, it.test.as_ref(), &it.body);
+        walk::walk_for_statement(self, it);
+    }
+
     fn visit_spread_element(&mut self, it: &SpreadElement<'a>) {
         self.check_looped_promise(&it.argument);
         walk::walk_spread_element(self, it);
@@ -429,7 +502,10 @@ impl<'a> Visit<'a> for Inspector<'_, 'a> {
         if let Some((_, Some(backend))) = reach::backend(self.parsed, &it.object, self.tools) {
             self.probed.insert((backend, name.to_owned()));
         }
-        walk::walk_static_member_expression(self, it);
+        self.is_anything_changed |= gives_access(name);
+        if !self.check_global_member(&it.object, name) {
+            walk::walk_static_member_expression(self, it);
+        }
     }
 
     fn visit_computed_member_expression(&mut self, it: &ComputedMemberExpression<'a>) {
@@ -438,17 +514,45 @@ impl<'a> Visit<'a> for Inspector<'_, 'a> {
     }
 
     fn visit_assignment_expression(&mut self, it: &AssignmentExpression<'a>) {
-        match it.left.as_simple_assignment_target() {
-            Some(SimpleAssignmentTarget::AssignmentTargetIdentifier(id)) if self.parsed.is_global(id) => {
-                self.changed.extend(self.tools.global(id.name.as_str()));
+        // Backends are frozen, so this fails; what happens after it is not the preflight's to say.
+        if let Some(member) = it.left.as_simple_assignment_target().and_then(|target| target.as_member_expression()) {
+            match reach::backend(self.parsed, member.object(), self.tools) {
+                Some((_, Some(backend))) => drop(self.changed.insert(backend)),
+                _ => self.is_anything_changed |= is_named(member.object(), "Promise"),
             }
-            Some(other) => {
-                if let Some(member) = other.as_member_expression() {
-                    self.mark_changed(member);
-                }
-            }
-            None => {}
         }
         walk::walk_assignment_expression(self, it);
     }
+
+    fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
+        // With the global object in hand, or code made at run time, a program can change any global.
+        let name = it.name.as_str();
+        self.is_anything_changed |=
+            matches!(name, "globalThis" | "eval" | "Function" | "AsyncFunction") && self.parsed.is_global(it);
+    }
+
+    fn visit_this_expression(&mut self, _: &ThisExpression) {
+        self.is_anything_changed |= self.functions == 0;
+    }
+
+    fn visit_function(&mut self, it: &Function<'a>, flags: ScopeFlags) {
+        self.functions += 1;
+        walk::walk_function(self, it, flags);
+        self.functions -= 1;
+    }
+
+    fn visit_class(&mut self, it: &Class<'a>) {
+        self.functions += 1;
+        walk::walk_class(self, it);
+        self.functions -= 1;
+    }
+}
+
+/// Whether a property leads to what every object inherits, or to a compiler.
+fn gives_access(property: &str) -> bool {
+    matches!(property, "constructor" | "prototype" | "__proto__")
+}
+
+fn is_named(expression: &Expression<'_>, name: &str) -> bool {
+    matches!(expression.get_inner_expression(), Expression::Identifier(id) if id.name == name)
 }

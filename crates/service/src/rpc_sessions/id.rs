@@ -50,7 +50,7 @@ pub struct Token(String);
 
 impl Token {
     /// A new random one.
-    pub(super) fn random() -> Result<Self, StoreError> {
+    pub(crate) fn random() -> Result<Self, StoreError> {
         random_hex().map(Self)
     }
 
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_not_read_as_one() {
+    fn text_that_is_no_id_is_refused() {
         let digits = "0123456789abcdef0123456789abcdef";
         assert!(ExecutionId::parse(digits).is_some());
         for text in ["", "*", &digits[1..], &digits.to_uppercase(), &format!("{digits}0"), &digits.replace('0', "\n")] {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_do_not_show() {
+    fn debug_output_has_no_secrets() {
         let token = Token::random().expect("randomness");
         assert_eq!(format!("{token:?} {:?}", TokenHash::of(token.reveal())), "Token(…) TokenHash(…)");
     }

@@ -1,6 +1,6 @@
 //! Sessions of the RPC bridge: which host functions the holder of a token may call, and until when.
 //!
-//! [`Sessions`] opens, checks and ends them; a [`SessionStore`] stores them, in memory or in Redis. The store has only the
+//! [`RpcSessions`] opens, checks and ends them; a [`SessionStore`] stores them, in memory or in Redis. The store has only the
 //! SHA-256 of a token. Nothing is cached in between, so a revocation at one replica takes effect at the next call at any other.
 //!
 //! It does not run functions, and it does not decide who may open a session.
@@ -17,7 +17,7 @@ pub use id::{ExecutionId, Token, TokenHash};
 pub use memory::MemoryStore;
 pub use record::SessionRecord;
 pub use redis::{BadRedisUrl, RedisStore};
-pub use sessions::{AuthoriseError, BadTtl, Grant, Opened, SessionTtl, Sessions};
+pub use sessions::{AuthoriseError, BadTtl, Grant, Opened, RpcSessions, SessionTtl};
 
 use std::future::Future;
 use std::pin::Pin;

@@ -66,7 +66,7 @@ pub enum AuthoriseError {
 }
 
 /// Sessions in a store that other processes may share.
-pub struct Sessions {
+pub struct RpcSessions {
     store: Arc<dyn SessionStore>,
     clock: Arc<dyn Clock>,
     own: Mutex<Own>,
@@ -80,7 +80,7 @@ struct Own {
     closed: bool,
 }
 
-impl Sessions {
+impl RpcSessions {
     /// Sessions over a store.
     pub fn new(store: Arc<dyn SessionStore>, clock: Arc<dyn Clock>) -> Self {
         Self { store, clock, own: Mutex::default() }

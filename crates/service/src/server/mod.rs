@@ -7,11 +7,11 @@
 
 mod busy_body;
 mod connections;
+mod listener;
 mod slow_reader;
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,20 +23,25 @@ use hyper::server::conn::http1;
 use hyper::service::Service as _;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::Shutdown;
 use busy_body::BusyBody;
 use connections::{ConnectionSlot, Connections};
+use listener::Accepted;
 use slow_reader::SlowReaderGuard;
+
+pub use listener::{Listener, UnixSocket, listen, listen_unix};
+
+/// Marks a request that came over a Unix socket.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UnixPeer;
 
 /// The largest request head, in bytes.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// File descriptors kept for everything but connections.
 const RESERVED_DESCRIPTORS: u64 = 1024;
-/// Connections that may wait to be accepted; the system's limit may be lower.
-const BACKLOG: u32 = 4096;
 /// How long sending the replies of aborted runs may take.
 const ABORT_DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Delay after an accept error that concerns all connections, such as too many open files.
@@ -69,21 +74,17 @@ impl Default for ServerLimits {
     }
 }
 
-/// Listens with a long backlog: with the usual one, a burst of connections overflows it and clients retry only after a
-/// second.
-pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if at.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // Without SO_REUSEADDR a restarted server could not bind while old connections are in TIME_WAIT.
-    socket.set_reuseaddr(true)?;
-    socket.bind(at)?;
-    socket.listen(BACKLOG)
-}
-
 /// Serves until `shutdown.begin` is cancelled and the open requests have ended; cancels `shutdown.abort` after the grace
 /// period.
 ///
-/// Every request carries a `ConnectInfo<SocketAddr>`.
-pub async fn serve(listener: TcpListener, router: Router, shutdown: Shutdown, limits: ServerLimits) -> io::Result<()> {
+/// Every request carries a `ConnectInfo<SocketAddr>`, except those of a Unix socket.
+pub async fn serve(
+    listener: impl Into<Listener>,
+    router: Router,
+    shutdown: Shutdown,
+    limits: ServerLimits,
+) -> io::Result<()> {
+    let listener = listener.into();
     raise_descriptor_limit(limits.connections);
     let connections = Connections::new(limits.connections);
     let service = TowerToHyperService::new(router);
@@ -92,7 +93,7 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Shutdown, li
     let _killed = killed.clone().drop_guard();
     let limits = Arc::new(limits);
     loop {
-        let (stream, peer) = tokio::select! {
+        let accepted = tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) if concerns_one_connection(&error) => continue,
@@ -107,11 +108,11 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Shutdown, li
         };
         // The limit is reached and no connection is idle: close the new one.
         let Some(slot) = connections.take() else { continue };
-        let connection = Connection { stream, peer, slot, limits: limits.clone() };
-        let (service, begin, killed) = (service.clone(), shutdown.begin.clone(), killed.clone());
+        let connection = Connection { service: service.clone(), slot, limits: limits.clone() };
+        let (begin, killed) = (shutdown.begin.clone(), killed.clone());
         tokio::spawn(async move {
             tokio::select! {
-                () = connection.serve(service, begin) => {}
+                () = connection.serve(accepted, begin) => {}
                 () = killed.cancelled() => {}
             }
         });
@@ -134,21 +135,34 @@ async fn finish(connections: &Connections, shutdown: &Shutdown, grace: Duration)
 }
 
 struct Connection {
-    stream: TcpStream,
-    peer: SocketAddr,
+    service: TowerToHyperService<Router>,
     slot: Arc<ConnectionSlot>,
     limits: Arc<ServerLimits>,
 }
 
 impl Connection {
-    async fn serve(self, router: TowerToHyperService<Router>, begin: CancellationToken) {
-        let Connection { stream, peer, slot, limits } = self;
-        // Send small replies at once; failing to set the option only delays them.
-        let _ = stream.set_nodelay(true);
+    async fn serve(self, accepted: Accepted, begin: CancellationToken) {
+        match accepted {
+            Accepted::Tcp(stream, peer) => {
+                // Send small replies at once; failing to set the option only delays them.
+                let _ = stream.set_nodelay(true);
+                self.serve_stream(stream, ConnectInfo(peer), begin).await;
+            }
+            Accepted::Unix(stream) => self.serve_stream(stream, UnixPeer, begin).await,
+        }
+    }
+
+    /// Serves a stream; every request gets the peer as an extension.
+    async fn serve_stream<S, P>(self, stream: S, peer: P, begin: CancellationToken)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        P: Clone + Send + Sync + 'static,
+    {
+        let Connection { service: router, slot, limits } = self;
         let io = TokioIo::new(SlowReaderGuard::new(stream, slot.clone(), limits.reader_time, limits.reader_bytes));
         let handling = slot.clone();
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(ConnectInfo(peer));
+            request.extensions_mut().insert(peer.clone());
             let busy = handling.busy();
             let answer = router.call(request);
             let slot = handling.clone();

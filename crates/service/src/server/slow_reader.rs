@@ -11,14 +11,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use super::connections::ConnectionSlot;
 
-/// A TCP stream with a minimum read rate for its peer.
-pub(super) struct SlowReaderGuard {
-    stream: TcpStream,
+/// A stream with a minimum read rate for its peer.
+pub(super) struct SlowReaderGuard<S> {
+    stream: S,
     slot: Arc<ConnectionSlot>,
     interval: Duration,
     min_bytes: usize,
@@ -27,8 +26,8 @@ pub(super) struct SlowReaderGuard {
     sent: usize,
 }
 
-impl SlowReaderGuard {
-    pub(super) fn new(stream: TcpStream, slot: Arc<ConnectionSlot>, interval: Duration, min_bytes: usize) -> Self {
+impl<S> SlowReaderGuard<S> {
+    pub(super) fn new(stream: S, slot: Arc<ConnectionSlot>, interval: Duration, min_bytes: usize) -> Self {
         SlowReaderGuard { stream, slot, interval, min_bytes, timer: None, sent: 0 }
     }
 
@@ -67,13 +66,13 @@ impl SlowReaderGuard {
     }
 }
 
-impl AsyncRead for SlowReaderGuard {
+impl<S: AsyncRead + Unpin> AsyncRead for SlowReaderGuard<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for SlowReaderGuard {
+impl<S: AsyncWrite + Unpin> AsyncWrite for SlowReaderGuard<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.after_write(cx, wrote)

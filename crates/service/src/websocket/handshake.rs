@@ -12,10 +12,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::remote_functions::{Outgoing, RemoteFunctions};
 use crate::body::{self, escaped};
 use crate::limits::RequestedLimits;
-use crate::messages::{RunEngine, RunProfile, Whole};
+use crate::messages::{Interpreter, RunProfile, Whole};
 use crate::refusal::Refusal;
-use crate::run::{context, named};
-use crate::{Caller, Service};
+use crate::run::{Output, context, named};
+use crate::{Caller, HttpService};
 use toolgate_functions::{HostFunction, Param, Presence, Registry};
 use toolgate_gateway::run::{Door, RunRequest};
 
@@ -35,7 +35,9 @@ pub(super) struct Handshake {
     #[serde(rename = "maxHeapMB")]
     max_heap_mb: Option<Whole>,
     profile: Option<RunProfile>,
-    engine: Option<RunEngine>,
+    engine: Option<Interpreter>,
+    max_output_size: Option<Whole>,
+    intent: Option<String>,
 }
 
 /// A function that the caller implements.
@@ -72,6 +74,7 @@ fn anything() -> Value {
 /// A checked request, and the messages to send while it runs.
 pub(super) struct Admitted {
     pub(super) request: RunRequest,
+    pub(super) output: Output,
     pub(super) remote_functions: Arc<RemoteFunctions>,
     pub(super) outgoing: UnboundedReceiver<Outgoing>,
 }
@@ -83,7 +86,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Handshake, Refusal> {
 
 impl Handshake {
     /// Checks everything that can be checked before the run, and builds the request.
-    pub(super) fn admit(self, service: &Service, caller: &Caller) -> Result<Admitted, Refusal> {
+    pub(super) fn admit(self, service: &HttpService, caller: &Caller) -> Result<Admitted, Refusal> {
         let scope = caller.scope();
         let own = service.runner().functions(&scope);
         let own = match &self.builtins {
@@ -94,17 +97,18 @@ impl Handshake {
         let functions = own.merged(&caller_functions(self.functions.as_deref(), &remote_functions)?);
         let profile = self.profile.unwrap_or_default().into();
         let limits = RequestedLimits { timeout_ms: self.timeout_ms, max_heap_mb: self.max_heap_mb };
+        let output = Output::checked(self.max_output_size, self.intent)?;
         let request = RunRequest {
             data: context(self.context)?,
             limits: limits.checked(service.runner(), profile)?,
             caller: scope,
             functions: Some(functions),
-            engine: self.engine.map(Into::into),
+            engine: self.engine.map(|interpreter| interpreter.0),
             observer: Some(remote_functions.clone()),
             door: Door::WebSocket,
             ..RunRequest::new(profile, self.code.ok_or_else(|| Refusal::missing("/code"))?)
         };
-        Ok(Admitted { request, remote_functions, outgoing })
+        Ok(Admitted { request, output, remote_functions, outgoing })
     }
 }
 

@@ -27,14 +27,14 @@ use axum::response::Response;
 use serde_json::json;
 
 use super::refusal::Refusal;
-use super::{Caller, Service};
+use super::{Caller, HttpService};
 
-/// The largest message, in bytes. Above the limit of a function's reply, so that one over that limit gets an error instead of
-/// a disconnect.
+/// The largest message, in bytes. Above the limit of a function's reply, so that replies can be read after one that is over
+/// that limit. After a larger message no reply can be read.
 const MAX_MESSAGE: usize = 2 * 1024 * 1024;
 
 pub(super) async fn upgrade(
-    State(service): State<Service>,
+    State(service): State<HttpService>,
     Extension(caller): Extension<Caller>,
     websocket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Refusal> {
@@ -48,7 +48,7 @@ pub(super) async fn upgrade(
 }
 
 /// Serves one WebSocket.
-async fn serve(service: Service, caller: Caller, mut websocket: WebSocket) {
+async fn serve(service: HttpService, caller: Caller, mut websocket: WebSocket) {
     let opened = tokio::select! {
         opened = tokio::time::timeout(service.limits().handshake_time, first_message(&mut websocket)) => opened,
         () = service.shutdown().begin.cancelled() => return close(&mut websocket, close_code::AWAY, "shutting down").await,

@@ -15,7 +15,7 @@ use toolgate_wire::frame::Stream;
 
 use crate::body;
 use crate::refusal::Refusal;
-use toolgate_functions::{ErrorCode, FunctionError};
+use toolgate_functions::{ErrorCode, FailedEffect, FunctionError};
 
 /// The most bytes of one call with its arguments, and of one reply.
 const MAX_CALL_BYTES: usize = 1024 * 1024;
@@ -42,6 +42,8 @@ pub(super) struct RemoteFunctions {
 struct Waiting {
     last: u64,
     calls: HashMap<u64, oneshot::Sender<Answer>>,
+    /// Whether no more replies can be read.
+    unreadable: bool,
 }
 
 /// The caller's reply to a call.
@@ -53,6 +55,12 @@ struct Reply {
     result: Option<Value>,
     #[serde(default)]
     error: Option<Value>,
+}
+
+/// Which call a reply belongs to; the rest of it is not read.
+#[derive(Debug, Deserialize)]
+struct ReplyHead {
+    call: u64,
 }
 
 impl RemoteFunctions {
@@ -72,6 +80,10 @@ impl RemoteFunctions {
         let (answered, answer) = oneshot::channel();
         let call = {
             let mut waiting = self.waiting.lock();
+            if waiting.unreadable {
+                let error = FunctionError::new(ErrorCode::Unavailable, "no more replies can be read");
+                return Err(error.with_effect(FailedEffect::NotSent));
+            }
             waiting.last += 1;
             let call = waiting.last;
             waiting.calls.insert(call, answered);
@@ -81,17 +93,19 @@ impl RemoteFunctions {
         let message = json!({ "call": call, "fn": name, "args": args }).to_string();
         if message.len() > MAX_CALL_BYTES {
             let message = format!("{name}: the arguments are larger than {MAX_CALL_BYTES} bytes");
-            return Err(FunctionError::new(ErrorCode::TooLarge, message));
+            return Err(FunctionError::new(ErrorCode::TooLarge, message).with_effect(FailedEffect::NotSent));
         }
         let gone = || FunctionError::new(ErrorCode::Aborted, "the caller closed the WebSocket");
-        self.out.send(Outgoing::Text(message)).map_err(|_| gone())?;
+        self.out.send(Outgoing::Text(message)).map_err(|_| gone().with_effect(FailedEffect::NotSent))?;
         answer.await.map_err(|_| gone())?
     }
 
-    /// Handles a reply. Ignores one whose call has ended; refuses one to a call that was never made.
+    /// Handles a reply. Ignores one whose call has ended; refuses one to a call that was never made. A reply that is too
+    /// large fails its call.
     pub(super) fn handle_reply(&self, text: &str) -> Result<(), Refusal> {
         if text.len() > MAX_CALL_BYTES {
-            return Err(Refusal::TooLarge(MAX_CALL_BYTES));
+            let ReplyHead { call } = body::parse(text.as_bytes())?;
+            return self.settle(call, Err(too_large()));
         }
         let Reply { call, result, error } = body::parse(text.as_bytes())?;
         let answer = match (result, error) {
@@ -99,6 +113,24 @@ impl RemoteFunctions {
             (_, Some(error)) => Err(failure(error)),
             (result, None) => Ok(result.unwrap_or_default()),
         };
+        self.settle(call, answer)
+    }
+
+    /// Fails all pending calls after a message that the WebSocket cannot take, and refuses further ones: the rest of the
+    /// message cannot be skipped.
+    pub(super) fn stop_reading(&self) {
+        let pending = {
+            let mut waiting = self.waiting.lock();
+            waiting.unreadable = true;
+            std::mem::take(&mut waiting.calls)
+        };
+        for caller in pending.into_values() {
+            // Fails if the run has just ended.
+            let _ = caller.send(Err(too_large()));
+        }
+    }
+
+    fn settle(&self, call: u64, answer: Answer) -> Result<(), Refusal> {
         let mut waiting = self.waiting.lock();
         if call == 0 || call > waiting.last {
             return Err(Refusal::field("/call", format!("no such call: {call}")));
@@ -111,13 +143,18 @@ impl RemoteFunctions {
     }
 }
 
-/// The error of a reply: a text, or `{code?, message, data?}`.
+fn too_large() -> FunctionError {
+    FunctionError::new(ErrorCode::TooLarge, format!("the reply is larger than {MAX_CALL_BYTES} bytes"))
+}
+
+/// The error of a reply: a text, or `{code?, message, data?}`. The program sees the code as that of its error.
 fn failure(error: Value) -> FunctionError {
     match &error {
         Value::String(message) => FunctionError::failed(message.clone()),
         Value::Object(fields) => {
             let message = fields.get("message").and_then(Value::as_str).unwrap_or("the function failed").to_owned();
-            FunctionError::failed(message).with_data(error)
+            let code = fields.get("code").and_then(Value::as_str).unwrap_or_default();
+            FunctionError::failed(message).with_custom_code(code).with_data(error)
         }
         _ => FunctionError::failed("the function failed").with_data(error),
     }

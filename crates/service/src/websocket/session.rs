@@ -1,6 +1,6 @@
 //! Reads from and writes to a WebSocket while its program runs.
 //!
-//! A disconnect, silence or an invalid message aborts the run.
+//! A disconnect, silence or an invalid message aborts the run. A reply that is too large fails its call.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_tungstenite::tungstenite;
 
 use super::handshake::Admitted;
 use super::remote_functions::{Outgoing, RemoteFunctions};
-use crate::Service;
+use crate::HttpService;
 use crate::refusal::Refusal;
-use crate::run::Output;
 
 /// How long the caller may take to close the WebSocket after the last message.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,15 +28,15 @@ enum Stopped {
 }
 
 /// Runs the program, and aborts it if the caller disconnects.
-pub(super) async fn run(service: &Service, websocket: WebSocket, run: Admitted) {
-    let Admitted { request, remote_functions, outgoing } = run;
+pub(super) async fn run(service: &HttpService, websocket: WebSocket, run: Admitted) {
+    let Admitted { request, output, remote_functions, outgoing } = run;
     let silence = service.limits().silence;
     let (sink, stream) = websocket.split();
     let mut writing = std::pin::pin!(write(sink, outgoing, silence / 3));
     let mut reading = std::pin::pin!(read(stream, &remote_functions, silence));
     // Dropping the run kills its worker, so every early return aborts it.
     {
-        let mut running = std::pin::pin!(service.perform(request, Output::default()));
+        let mut running = std::pin::pin!(service.perform(request, output));
         let last = tokio::select! {
             ended = &mut running => match ended {
                 Ok(reply) => json!({ "report": reply }),
@@ -110,7 +110,18 @@ async fn read(mut stream: SplitStream<WebSocket>, remote_functions: &RemoteFunct
             Ok(Some(Ok(Message::Binary(_)))) => {
                 return Stopped::Invalid(Refusal::BadRequest("messages must be text"));
             }
+            Ok(Some(Err(error))) if is_too_large(&error) => {
+                remote_functions.stop_reading();
+                // The run goes on without replies; a disconnect is noticed when a ping cannot be sent.
+                std::future::pending::<()>().await;
+            }
             Ok(Some(Ok(Message::Close(_)) | Err(_)) | None) | Err(_) => return Stopped::Gone,
         }
     }
+}
+
+/// Whether a message was refused for its size.
+fn is_too_large(error: &axum::Error) -> bool {
+    let source = std::error::Error::source(error);
+    matches!(source.and_then(|source| source.downcast_ref()), Some(tungstenite::Error::Capacity(_)))
 }

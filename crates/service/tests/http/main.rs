@@ -3,7 +3,7 @@
 //! The engine starts this program again as its zygote, which the usual test harness can't be. So it has a small one of
 //! its own; and it is also, where a test needs one, a second server process, a crowd of clients that do nothing, and a process to be killed.
 
-mod gate;
+mod admission;
 mod harness;
 mod orphans;
 mod processes;
@@ -13,8 +13,8 @@ mod replicas;
 mod runs;
 mod server;
 mod sessions;
-mod sockets;
 mod support;
+mod websocket;
 
 use harness::Case;
 
@@ -25,10 +25,10 @@ fn main() -> std::process::ExitCode {
     }
     let all: Vec<Case> = [
         runs::cases(),
-        gate::cases(),
+        admission::cases(),
         sessions::cases(),
         replicas::cases(),
-        sockets::cases(),
+        websocket::cases(),
         server::cases(),
         orphans::cases(),
     ]

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use toolgate_gateway::backends::{Backend, BackendKind, BackendSpec};
-use toolgate_service::rpc_sessions::{RedisStore, Sessions, SystemClock};
+use toolgate_service::rpc_sessions::{RedisStore, RpcSessions, SystemClock};
 
 const ROLE: &str = "TOOLGATE_TEST_ROLE";
 
@@ -45,7 +45,7 @@ fn serve(redis: &str) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let server = runtime.block_on(async {
         let store = RedisStore::open(redis).await.expect("a URL");
-        let sessions = Arc::new(Sessions::new(Arc::new(store), Arc::new(SystemClock)));
+        let sessions = Arc::new(RpcSessions::new(Arc::new(store), Arc::new(SystemClock)));
         crate::support::start(Setup { sessions, ..Setup::default() }).await
     });
     ready(server.at);

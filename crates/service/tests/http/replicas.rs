@@ -9,7 +9,7 @@ use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use toolgate_service::rpc_sessions::{RedisStore, Sessions, SystemClock};
+use toolgate_service::rpc_sessions::{RedisStore, RpcSessions, SystemClock};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![two_processes_share_sessions_and_survive_each_other, a_lost_redis_is_a_503_and_recovers_by_itself]
@@ -52,7 +52,7 @@ async fn two_processes_share_sessions_and_survive_each_other() {
 async fn a_lost_redis_is_a_503_and_recovers_by_itself() {
     let redis = Redis::start().await;
     let store = RedisStore::open(&redis.url()).await.expect("a URL");
-    let sessions = Arc::new(Sessions::new(Arc::new(store), Arc::new(SystemClock)));
+    let sessions = Arc::new(RpcSessions::new(Arc::new(store), Arc::new(SystemClock)));
     let server = start(Setup { sessions, ..Setup::default() }).await;
     let session = open_at(server.at).await;
     let port = redis.kill().await;

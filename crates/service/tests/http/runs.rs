@@ -1,30 +1,32 @@
 //! `/v1/run`, `/v1/compute`, and what the service says of itself.
 
 use crate::harness::{Case, cases};
-use crate::support::{Server, Setup, hold, read, start};
+use crate::support::{Server, Setup, hold, http, key, read, start};
 use serde_json::{Value, json};
 use std::time::Duration;
-use toolgate_config::checked::Profiles;
 use toolgate_engine::{Engine, V8Settings};
-use toolgate_wire::LimitRequest;
+use toolgate_wire::{LimitRequest, Profiles};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         a_program_gets_context_and_functions_and_gives_a_report,
-        failing_code_is_an_answer,
+        a_failed_program_has_status_200,
         context_is_frozen,
         a_local_caller_has_the_tools_that_mcp_has,
-        a_value_is_shaped_where_that_is_asked_for,
+        a_value_is_shaped_on_request,
+        a_kept_result_is_read_by_its_caller_only,
+        the_root_names_the_documentation,
+        metrics_count_runs_calls_and_responses,
         a_list_of_functions_leaves_the_others_out,
         bad_input_is_refused_with_a_pointer,
         a_snippet_is_clamped_with_a_warning,
         a_computation_is_applied_to_data,
-        what_is_no_request_of_ours_is_refused_in_the_one_shape,
-        a_full_queue_says_when_to_come_back,
-        a_caller_that_goes_takes_its_run_along,
-        a_configured_limit_is_the_most_one_may_ask_for,
+        an_invalid_request_is_refused_in_one_form,
+        a_full_queue_has_retry_after,
+        a_disconnect_aborts_the_run,
+        a_configured_limit_is_the_maximum,
         a_request_chooses_its_engine,
-        functions_health_and_the_document_are_there,
+        functions_health_and_openapi_are_served,
     ]
 }
 
@@ -48,7 +50,7 @@ async fn check_failure(server: &Server, body: Value, expected: (&str, Option<u64
     assert!(expected.1.is_none() || report["line"].as_u64() == expected.1, "{report}");
 }
 
-async fn failing_code_is_an_answer() {
+async fn a_failed_program_has_status_200() {
     let server = start(Setup::default()).await;
     check_failure(&server, json!({"code": "let x = 1\nthrow new Error('no')"}), ("RUNTIME", Some(2))).await;
     check_failure(&server, json!({"code": "return (((("}), ("SYNTAX", Some(1))).await;
@@ -65,7 +67,7 @@ async fn a_local_caller_has_the_tools_that_mcp_has() {
     assert_eq!((&report["value"], &report["calls"][0]["tool"]), (&json!("tea"), &json!("find")), "{report}");
 }
 
-async fn a_value_is_shaped_where_that_is_asked_for() {
+async fn a_value_is_shaped_on_request() {
     let server = start(Setup::default()).await;
     let code = "return Array.from({length: 2000}, (_, id) => ({id, name: 'row ' + id}))";
     let report = server.run(json!({"code": code, "maxOutputSize": 4096})).await;
@@ -75,6 +77,80 @@ async fn a_value_is_shaped_where_that_is_asked_for() {
     assert!(output["resultId"].as_str().is_some_and(|id| id.starts_with("res_")), "{report}");
     let wrong = server.post("/v1/run", json!({"code": "", "maxOutputSize": 1})).await;
     assert_eq!(wrong.refusal(), "400 INVALID_INPUT /maxOutputSize");
+    let compute = json!({"code": "(n) => Array.from({length: n}, (_, id) => ({id, name: 'row ' + id}))", "data": 2000});
+    let with = |name: &str, value: Value| {
+        let mut body = compute.clone();
+        body[name] = value;
+        body
+    };
+    let reply = server.post("/v1/compute", with("maxOutputSize", json!(4096))).await.json();
+    assert!(reply["output"]["text"].as_str().is_some_and(|text| text.len() <= 4096), "{reply}");
+    let wrong = server.post("/v1/compute", with("maxOutputSize", json!(1))).await;
+    assert_eq!(wrong.refusal(), "400 INVALID_INPUT /maxOutputSize");
+}
+
+async fn a_kept_result_is_read_by_its_caller_only() {
+    let server = start(Setup { http: http(vec![key("one"), key("two")]), ..Setup::default() }).await;
+    let code = "return {rows: Array.from({length: 2000}, (_, id) => ({id, name: 'row ' + id}))}";
+    let run = json!({"code": code, "maxOutputSize": 1000}).to_string();
+    let report = server.ask("POST", "/v1/run").bearer("one-key").json(&run).send().await.json();
+    let id = report["output"]["resultId"].as_str().expect("a kept result").to_owned();
+    let read =
+        async |key: &str, query: &str| server.ask("GET", &format!("/v1/results/{id}{query}")).bearer(key).send().await;
+    let whole = read("one-key", "").await.json();
+    assert_eq!((&whole["resultId"], &whole["value"]["rows"][1999]["id"]), (&json!(id), &json!(1999)));
+    assert_eq!(read("one-key", "?path=rows[7].name").await.json()["text"], json!("row 7"));
+    let lines = read("one-key", "?lines=1-2").await.json();
+    assert!(lines["text"].as_str().is_some_and(|text| text.contains("rows") && text.lines().count() < 5), "{lines}");
+    let found = read("one-key", "?search=row+1999&maxOutputSize=300").await.json();
+    assert!(found["text"].as_str().is_some_and(|text| text.len() <= 300 && text.contains("row 1999")), "{found}");
+    assert_eq!(read("one-key", "?path=nope").await.refusal(), "400 INVALID_INPUT /path");
+    assert_eq!(read("one-key", "?page=2").await.refusal(), "400 INVALID_INPUT /page");
+    let other = read("two-key", "").await;
+    assert_eq!(other.refusal(), "404 NOT_FOUND");
+    let none = server.ask("GET", "/v1/results/res_x").bearer("one-key").send().await;
+    assert_eq!(none.refusal(), "404 NOT_FOUND");
+    assert_eq!(server.get(&format!("/v1/results/{id}")).await.refusal(), "401 UNAUTHORIZED");
+}
+
+async fn metrics_count_runs_calls_and_responses() {
+    let server = start(Setup { http: http(vec![key("one")]), ..Setup::default() }).await;
+    let run = async |code: &str| {
+        let body = json!({ "code": code }).to_string();
+        server.ask("POST", "/v1/run").bearer("one-key").json(&body).send().await.status
+    };
+    assert_eq!([run("await add(1, 2); return 1").await, run("throw 1").await], [200, 200]);
+    assert_eq!(server.ask("GET", "/metrics").bearer("wrong").send().await.refusal(), "401 UNAUTHORIZED");
+    let answer = server.ask("GET", "/metrics").bearer("one-key").send().await;
+    assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    for line in [
+        r#"toolgate_runs_total{door="http",route="script",outcome="ok"} 1"#,
+        r#"toolgate_runs_total{door="http",route="script",outcome="RUNTIME"} 1"#,
+        r#"toolgate_run_seconds_count{door="http"} 2"#,
+        "toolgate_runs_in_flight 0",
+        r#"toolgate_calls_total{state="applied"} 1"#,
+        r#"toolgate_http_responses_total{status="2xx"} 2"#,
+        r#"toolgate_http_responses_total{status="4xx"} 1"#,
+        "toolgate_failed_keys_total 1",
+        "toolgate_websockets 0",
+    ] {
+        assert!(answer.body.lines().any(|it| it == line), "{line}\n{}", answer.body);
+    }
+    // The key may use no backend, so it sees none.
+    assert!(
+        !answer.body.contains("backend=") && answer.body.contains("process_resident_memory_bytes "),
+        "{}",
+        answer.body
+    );
+}
+
+async fn the_root_names_the_documentation() {
+    let server = start(Setup::default()).await;
+    let index = server.get("/").await.json();
+    assert_eq!((&index["documentation"], &index["openapi"]), (&json!("docs/HTTP.md"), &json!("/v1/openapi.json")));
+    for path in ["openapi", "health", "readiness"] {
+        assert_eq!(server.get(index[path].as_str().expect("a path")).await.status, 200, "{path}");
+    }
 }
 
 async fn context_is_frozen() {
@@ -135,7 +211,7 @@ async fn a_computation_is_applied_to_data() {
     check("(data) => data.x.y", json!(1), "code", json!("RUNTIME")).await;
 }
 
-async fn what_is_no_request_of_ours_is_refused_in_the_one_shape() {
+async fn an_invalid_request_is_refused_in_one_form() {
     let server = start(Setup::default()).await;
     assert_eq!(server.get("/nowhere").await.refusal(), "404 NOT_FOUND");
     let method = server.get("/v1/run").await;
@@ -151,7 +227,7 @@ async fn what_is_no_request_of_ours_is_refused_in_the_one_shape() {
     assert_eq!(broken.refusal(), "400 INVALID_INPUT /code");
 }
 
-async fn a_full_queue_says_when_to_come_back() {
+async fn a_full_queue_has_retry_after() {
     let mut hold = hold();
     let engine = Engine::builder().max_concurrent_runs(1).max_waiting_runs(0);
     let functions = [hold.function.clone()].into_iter().collect();
@@ -165,7 +241,7 @@ async fn a_full_queue_says_when_to_come_back() {
     assert_eq!(server.run(json!({"code": "return 1"})).await["result"], json!(1));
 }
 
-async fn a_caller_that_goes_takes_its_run_along() {
+async fn a_disconnect_aborts_the_run() {
     let mut hold = hold();
     let engine = Engine::builder().max_concurrent_runs(1).max_waiting_runs(1);
     let functions = [hold.function.clone()].into_iter().collect();
@@ -177,7 +253,7 @@ async fn a_caller_that_goes_takes_its_run_along() {
     assert_eq!(server.run(json!({"code": "return 1"})).await["result"], json!(1));
 }
 
-async fn a_configured_limit_is_the_most_one_may_ask_for() {
+async fn a_configured_limit_is_the_maximum() {
     let chain = LimitRequest { wall: Some(Duration::from_millis(100)), ..LimitRequest::default() };
     let profiles = Profiles { chain, ..Profiles::default() };
     let server = start(Setup { profiles, ..Setup::default() }).await;
@@ -201,7 +277,7 @@ async fn a_request_chooses_its_engine() {
     assert_eq!(unknown.refusal(), "400 INVALID_INPUT /engine");
 }
 
-async fn functions_health_and_the_document_are_there() {
+async fn functions_health_and_openapi_are_served() {
     let server = start(Setup::default()).await;
     let list = server.get("/v1/functions").await.json();
     let names: Vec<_> = list["functions"].as_array().expect("a list").iter().map(|it| it["name"].clone()).collect();

@@ -11,21 +11,21 @@ use toolgate_service::{ServerLimits, ServiceLimits};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
-        a_head_that_does_not_come_to_an_end_is_cut_off,
-        a_body_that_does_not_come_to_an_end_is_refused,
-        a_reader_that_takes_nothing_is_cut_off,
-        a_reader_that_takes_its_time_gets_everything,
-        an_idle_connection_gives_way_to_a_new_one,
-        bodies_share_a_bounded_memory,
+        an_incomplete_request_head_times_out,
+        an_incomplete_body_times_out,
+        a_client_that_reads_nothing_is_disconnected,
+        a_slow_reader_gets_the_whole_reply,
+        an_idle_connection_is_closed_for_a_new_one,
+        bodies_share_one_memory_budget,
         a_connection_serves_many_requests,
-        ten_thousand_idle_connections_disturb_nobody,
+        ten_thousand_idle_connections_delay_no_run,
         a_shutdown_lets_runs_finish,
         a_shutdown_aborts_what_does_not_finish,
-        a_second_server_may_have_the_port_at_once,
+        the_port_is_free_after_the_shutdown,
     ]
 }
 
-async fn a_head_that_does_not_come_to_an_end_is_cut_off() {
+async fn an_incomplete_request_head_times_out() {
     let server = ServerLimits { head_time: Duration::from_millis(200), ..ServerLimits::default() };
     let server = start(Setup { server, ..Setup::default() }).await;
     let mut slow = Vec::new();
@@ -43,7 +43,7 @@ async fn a_head_that_does_not_come_to_an_end_is_cut_off() {
     }
 }
 
-async fn a_body_that_does_not_come_to_an_end_is_refused() {
+async fn an_incomplete_body_times_out() {
     let service = ServiceLimits { body_time: Duration::from_millis(100), ..ServiceLimits::default() };
     let server = start(Setup { service, ..Setup::default() }).await;
     let request = server.ask("POST", "/v1/run").header("Content-Type", "application/json");
@@ -55,7 +55,7 @@ async fn a_body_that_does_not_come_to_an_end_is_refused() {
 /// More than socket buffers hold.
 const LARGE: &str = "return 'x'.repeat(14_000_000)";
 
-async fn a_reader_that_takes_nothing_is_cut_off() {
+async fn a_client_that_reads_nothing_is_disconnected() {
     // With one place, the next client is served only when the first is gone.
     let limits = ServerLimits { connections: 1, reader_time: Duration::from_millis(200), ..ServerLimits::default() };
     let server = start(Setup { server: limits, ..Setup::default() }).await;
@@ -76,7 +76,7 @@ async fn a_reader_that_takes_nothing_is_cut_off() {
     assert!(got.len() < 14_000_000, "{}", got.len());
 }
 
-async fn a_reader_that_takes_its_time_gets_everything() {
+async fn a_slow_reader_gets_the_whole_reply() {
     let limits = ServerLimits { reader_time: Duration::from_millis(200), ..ServerLimits::default() };
     let server = start(Setup { server: limits, ..Setup::default() }).await;
     let body = json!({"code": LARGE}).to_string();
@@ -93,7 +93,7 @@ async fn a_reader_that_takes_its_time_gets_everything() {
     assert!(got > 14_000_000, "{got}");
 }
 
-async fn an_idle_connection_gives_way_to_a_new_one() {
+async fn an_idle_connection_is_closed_for_a_new_one() {
     let server =
         start(Setup { server: ServerLimits { connections: 2, ..Default::default() }, ..Setup::default() }).await;
     let mut idle = Vec::new();
@@ -108,7 +108,7 @@ async fn an_idle_connection_gives_way_to_a_new_one() {
     assert_eq!(first.read(&mut [0; 1]).await.unwrap_or(0), 0);
 }
 
-async fn bodies_share_a_bounded_memory() {
+async fn bodies_share_one_memory_budget() {
     let service = ServiceLimits { memory: 1024 * 1024, ..ServiceLimits::default() };
     let server = start(Setup { service, ..Setup::default() }).await;
     let large = json!({"code": "return 1", "context": {"a": "x".repeat(2 * 1024 * 1024)}}).to_string();
@@ -143,7 +143,7 @@ async fn a_connection_serves_many_requests() {
     }
 }
 
-async fn ten_thousand_idle_connections_disturb_nobody() {
+async fn ten_thousand_idle_connections_delay_no_run() {
     let server = ServerLimits { head_time: Duration::from_secs(60), ..ServerLimits::default() };
     let server = start(Setup { server, ..Setup::default() }).await;
     let crowd = processes::start(format!("idle 10000 {}", server.at)).await;
@@ -191,7 +191,7 @@ async fn a_shutdown_aborts_what_does_not_finish() {
     (&mut server.served).await.expect("no panic").expect("served");
 }
 
-async fn a_second_server_may_have_the_port_at_once() {
+async fn the_port_is_free_after_the_shutdown() {
     let mut server = start(Setup::default()).await;
     assert_eq!(server.get("/healthz").await.status, 200);
     server.shutdown.begin.cancel();

@@ -6,20 +6,20 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::AsyncWriteExt;
-use toolgate_service::Rules;
-use toolgate_service::rpc_sessions::{Clock, MemoryStore, Sessions};
+use toolgate_service::AdmissionRules;
+use toolgate_service::rpc_sessions::{Clock, MemoryStore, RpcSessions};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
-        a_session_opens_the_functions_it_names,
+        a_session_grants_the_functions_it_names,
         a_call_gives_a_result_or_an_error,
         bad_sessions_and_calls_are_refused_with_a_pointer,
-        a_guesser_learns_nothing,
-        an_ended_session_opens_nothing,
-        a_session_goes_with_the_key_that_opened_it,
-        a_session_can_do_no_more_than_its_key,
+        every_refused_call_gets_the_same_answer,
+        an_ended_session_is_refused,
+        a_session_ends_with_the_key_that_opened_it,
+        a_session_grants_no_more_than_its_key,
         calls_count_against_the_keys_rate,
-        a_session_that_ends_while_the_body_comes_opens_nothing,
+        a_session_that_ends_while_the_body_is_sent_is_refused,
         a_shutdown_ends_calls_and_sessions,
     ]
 }
@@ -47,7 +47,7 @@ pub(crate) async fn call(server: &Server, session: &Session, function: &str, bod
     server.ask("POST", &path).bearer(&session.token).json(body).send().await
 }
 
-async fn a_session_opens_the_functions_it_names() {
+async fn a_session_grants_the_functions_it_names() {
     let server = start(Setup::default()).await;
     let answer = server.post("/v1/sessions", json!({"functions": ["add"], "ttlMs": 1000})).await;
     let session = opened(&answer);
@@ -103,9 +103,9 @@ impl Clock for Hand {
     }
 }
 
-async fn a_guesser_learns_nothing() {
+async fn every_refused_call_gets_the_same_answer() {
     let clock = Arc::new(Hand(AtomicU64::new(1_000_000)));
-    let sessions = Sessions::new(Arc::new(MemoryStore::new(clock.clone())), clock.clone());
+    let sessions = RpcSessions::new(Arc::new(MemoryStore::new(clock.clone())), clock.clone());
     let server = start(Setup { sessions: Arc::new(sessions), ..Setup::default() }).await;
     let expired = open(&server, json!(["add"])).await;
     clock.0.fetch_add(60_000, Ordering::Relaxed);
@@ -132,7 +132,7 @@ async fn a_guesser_learns_nothing() {
     assert_eq!(call(&server, &alive, "add", body).await.status, 200);
 }
 
-async fn an_ended_session_opens_nothing() {
+async fn an_ended_session_is_refused() {
     let server = start(Setup::default()).await;
     let session = open(&server, json!(["add"])).await;
     let path = format!("/v1/sessions/{}", session.id);
@@ -148,7 +148,7 @@ async fn open_as(server: &Server, key: &str, functions: Value) -> Session {
     opened(&server.ask("POST", "/v1/sessions").bearer(key).json(&body).send().await)
 }
 
-async fn a_session_goes_with_the_key_that_opened_it() {
+async fn a_session_ends_with_the_key_that_opened_it() {
     let server = start(Setup { http: http(vec![key("one"), key("two")]), ..Setup::default() }).await;
     let session = open_as(&server, "one-key", json!(["add"])).await;
     let path = format!("/v1/sessions/{}", session.id);
@@ -156,13 +156,13 @@ async fn a_session_goes_with_the_key_that_opened_it() {
     assert_eq!(foreign.refusal(), "404 NOT_FOUND");
     let body = r#"{"args": [1, 2]}"#;
     assert_eq!(call(&server, &session, "add", body).await.status, 200);
-    server.service.change(Rules::new(http(vec![key("two")])));
+    server.service.change(AdmissionRules::new(http(vec![key("two")]), None));
     assert_eq!(call(&server, &session, "add", body).await.refusal(), "401 UNAUTHORIZED");
-    server.service.change(Rules::new(http(vec![])));
+    server.service.change(AdmissionRules::new(http(vec![]), None));
     assert_eq!(call(&server, &session, "add", body).await.refusal(), "401 UNAUTHORIZED");
 }
 
-async fn a_session_can_do_no_more_than_its_key() {
+async fn a_session_grants_no_more_than_its_key() {
     let mut few = key("few");
     few.functions = globs(&["a*"]);
     let server = start(Setup { http: http(vec![few]), ..Setup::default() }).await;
@@ -183,7 +183,7 @@ async fn calls_count_against_the_keys_rate() {
     assert_eq!(call(&server, &guess, "add", body).await.refusal(), "401 UNAUTHORIZED");
 }
 
-async fn a_session_that_ends_while_the_body_comes_opens_nothing() {
+async fn a_session_that_ends_while_the_body_is_sent_is_refused() {
     let server = start(Setup::default()).await;
     let session = open(&server, json!(["add"])).await;
     let path = format!("/rpc/{}/add", session.id);

@@ -4,28 +4,32 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use toolgate_catalog::CatalogHandle;
-use toolgate_config::checked::{Http, Key, Profiles};
-use toolgate_config::values::{Glob, KeyHash, Rate, Setting};
+use toolgate_config::checked::{Http, Key};
+use toolgate_config::values::{Glob, HttpAuth, KeyHash, Rate, Setting};
 use toolgate_engine::{Engine, EngineBuilder};
 use toolgate_functions::{HostFunction, Registry};
 use toolgate_gateway::bridge::{Bridge, scripted::Script};
 use toolgate_gateway::run::{FixedEnvironment, Runner};
 use toolgate_output::results::{ResultLimits, ResultStore};
-use toolgate_service::rpc_sessions::{MemoryStore, Sessions, SystemClock};
-use toolgate_service::{Rules, ServerLimits, Service, ServiceLimits, ServiceParts, Shutdown, listen, serve};
+use toolgate_service::rpc_sessions::{MemoryStore, RpcSessions, SystemClock};
+use toolgate_service::{
+    AdmissionRules, HttpService, LocalToken, ServerLimits, ServiceLimits, ServiceParts, Shutdown, listen, serve,
+};
+use toolgate_wire::{LimitRequest, Profiles};
 
 /// What a test may want different.
 pub(crate) struct Setup {
     pub(crate) engine: EngineBuilder,
     pub(crate) http: Http,
-    pub(crate) profiles: Profiles,
+    pub(crate) token: Option<LocalToken>,
+    pub(crate) profiles: Profiles<LimitRequest>,
     pub(crate) functions: Registry,
-    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) sessions: Arc<RpcSessions>,
     pub(crate) service: ServiceLimits,
     pub(crate) server: ServerLimits,
 }
@@ -35,9 +39,13 @@ impl Default for Setup {
         Setup {
             engine: Engine::builder(),
             http: http(vec![]),
+            token: None,
             profiles: Profiles::default(),
             functions: [add(), fail()].into_iter().collect(),
-            sessions: Arc::new(Sessions::new(Arc::new(MemoryStore::new(Arc::new(SystemClock))), Arc::new(SystemClock))),
+            sessions: Arc::new(RpcSessions::new(
+                Arc::new(MemoryStore::new(Arc::new(SystemClock))),
+                Arc::new(SystemClock),
+            )),
             service: ServiceLimits::default(),
             server: ServerLimits::default(),
         }
@@ -45,7 +53,7 @@ impl Default for Setup {
 }
 
 pub(crate) fn http(keys: Vec<Key>) -> Http {
-    Http { bind: None, keys, allowed_origins: vec![], allowed_hosts: vec![] }
+    Http { keys, auth: HttpAuth::None, ..Http::default() }
 }
 
 /// A key whose text is its name with `-key` behind it.
@@ -53,7 +61,15 @@ pub(crate) fn key(name: &str) -> Key {
     let digest = ring::digest::digest(&ring::digest::SHA256, format!("{name}-key").as_bytes());
     let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     let hash = KeyHash::parse(&format!("sha256:{hex}")).expect("a hash");
-    Key { name: name.to_owned(), hash, functions: None, backends: Some(vec![]), rate: None }
+    Key {
+        name: name.to_owned(),
+        hash,
+        functions: None,
+        backends: Some(vec![]),
+        tools: None,
+        call_rate: None,
+        rate: None,
+    }
 }
 
 pub(crate) fn globs(patterns: &[&str]) -> Option<Vec<Glob>> {
@@ -119,7 +135,7 @@ pub(crate) fn hold() -> Hold {
 /// A server of a test's own.
 pub(crate) struct Server {
     pub(crate) at: SocketAddr,
-    pub(crate) service: Service,
+    pub(crate) service: HttpService,
     pub(crate) shutdown: Shutdown,
     pub(crate) served: JoinHandle<std::io::Result<()>>,
 }
@@ -136,18 +152,15 @@ pub(crate) async fn start(setup: Setup) -> Server {
     let script = Script::parse(&tools.to_string()).expect("a script");
     let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
     script.providers().for_each(|(name, provider)| bridge.provide(name, provider));
-    let Profiles { compute, chain, snippet } = setup.profiles;
     let environment = FixedEnvironment {
         functions: setup.functions,
-        compute,
-        chain,
-        snippet,
+        limits: setup.profiles,
         results: Some(ResultStore::new(ResultLimits::default())),
     };
-    let service = Service::new(ServiceParts {
+    let service = HttpService::new(ServiceParts {
         runner: Runner::new(setup.engine.build().expect("an engine"), Arc::new(bridge), Arc::new(environment)),
         sessions: setup.sessions,
-        rules: Rules::new(setup.http),
+        rules: AdmissionRules::new(setup.http, setup.token),
         shutdown: shutdown.clone(),
         limits: setup.service,
         public_url: None,
@@ -257,13 +270,20 @@ impl Ask {
         stream
     }
 
+    /// Sends it over another connection.
+    pub(crate) async fn send_over<S: AsyncRead + AsyncWrite + Unpin>(self, mut stream: S) -> Answer {
+        let body = self.body.unwrap_or_default();
+        stream.write_all(format!("{}\r\n{body}", self.head).as_bytes()).await.expect("sent");
+        read(stream).await
+    }
+
     pub(crate) async fn send(self) -> Answer {
         read(self.begin().await).await
     }
 }
 
 /// Reads an answer until the server closes.
-pub(crate) async fn read(mut stream: TcpStream) -> Answer {
+pub(crate) async fn read<S: AsyncRead + Unpin>(mut stream: S) -> Answer {
     let mut bytes = Vec::new();
     // A server that refuses a body may reset the connection behind its answer.
     let _ = stream.read_to_end(&mut bytes).await;

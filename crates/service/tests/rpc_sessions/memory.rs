@@ -4,7 +4,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use toolgate_service::rpc_sessions::{AuthoriseError, Clock, MemoryStore, Opened, SessionTtl, Sessions, StoreError};
+use toolgate_service::rpc_sessions::{AuthoriseError, Clock, MemoryStore, Opened, RpcSessions, SessionTtl, StoreError};
 
 /// A clock that a test moves.
 pub(crate) struct Hand(AtomicU64);
@@ -29,15 +29,15 @@ pub(crate) fn minute() -> SessionTtl {
     SessionTtl::new(Duration::from_secs(60)).expect("in range")
 }
 
-pub(crate) async fn opened(sessions: &Sessions) -> Opened {
+pub(crate) async fn opened(sessions: &RpcSessions) -> Opened {
     sessions.open("alice", vec!["add".into(), "api.list".into()], minute()).await.expect("opened")
 }
 
-pub(crate) async fn check(sessions: &Sessions, session: &Opened, function: &str, expected: &str) {
+pub(crate) async fn check(sessions: &RpcSessions, session: &Opened, function: &str, expected: &str) {
     check_parts(sessions, session.execution_id.as_str(), session.token.reveal(), function, expected).await;
 }
 
-async fn check_parts(sessions: &Sessions, id: &str, token: &str, function: &str, expected: &str) {
+async fn check_parts(sessions: &RpcSessions, id: &str, token: &str, function: &str, expected: &str) {
     let found = match sessions.authorise(id, token, function).await {
         Ok(grant) => format!("{} for {}", grant.function, grant.owner),
         Err(AuthoriseError::Refused) => "refused".to_owned(),
@@ -46,9 +46,9 @@ async fn check_parts(sessions: &Sessions, id: &str, token: &str, function: &str,
     assert_eq!(found, expected, "{function} in {id:?}");
 }
 
-fn in_memory() -> (Sessions, Arc<Hand>) {
+fn in_memory() -> (RpcSessions, Arc<Hand>) {
     let clock = Hand::at(1_700_000_000_000);
-    (Sessions::new(Arc::new(MemoryStore::new(clock.clone())), clock.clone()), clock)
+    (RpcSessions::new(Arc::new(MemoryStore::new(clock.clone())), clock.clone()), clock)
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn a_revocation_ends_one_session_and_no_other() {
 }
 
 #[tokio::test]
-async fn after_the_shutdown_nothing_is_open_and_nothing_opens() {
+async fn after_the_shutdown_no_session_is_open_and_none_can_be_opened() {
     let (sessions, _) = in_memory();
     let session = opened(&sessions).await;
     sessions.close().await.expect("closed");

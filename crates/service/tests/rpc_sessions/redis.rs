@@ -9,12 +9,12 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use toolgate_service::rpc_sessions::{AuthoriseError, RedisStore, Sessions, StoreError, SystemClock};
+use toolgate_service::rpc_sessions::{AuthoriseError, RedisStore, RpcSessions, StoreError, SystemClock};
 
 const UNAVAILABLE: &str = "the session store is not available";
 
 impl Redis {
-    async fn sessions(&self) -> Sessions {
+    async fn sessions(&self) -> RpcSessions {
         sessions_at(&self.url()).await
     }
 
@@ -30,9 +30,9 @@ impl Redis {
     }
 }
 
-async fn sessions_at(url: &str) -> Sessions {
+async fn sessions_at(url: &str) -> RpcSessions {
     let store = RedisStore::open(url).await.expect("a URL");
-    Sessions::new(Arc::new(store), Arc::new(SystemClock))
+    RpcSessions::new(Arc::new(store), Arc::new(SystemClock))
 }
 
 #[tokio::test]
@@ -155,12 +155,12 @@ async fn cable_to(redis: u16) -> Cable {
 }
 
 #[tokio::test]
-async fn a_silent_connection_is_given_up_and_replaced() {
+async fn a_silent_connection_is_replaced() {
     let redis = Redis::start().await;
     let cable = cable_to(redis.port).await;
     let url = format!("redis://{}/", cable.at);
     let store = RedisStore::with_timeout(&url, Duration::from_millis(300)).await.expect("a URL");
-    let sessions = Sessions::new(Arc::new(store), Arc::new(SystemClock));
+    let sessions = RpcSessions::new(Arc::new(store), Arc::new(SystemClock));
     let session = opened(&sessions).await;
     cable.cut.cancel();
     cable.is_cut.notified().await;

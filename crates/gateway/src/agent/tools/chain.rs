@@ -8,22 +8,32 @@ use toolgate_engine::Observer;
 use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use super::super::answer::{bounded, text_block};
-use super::super::arguments::{Arguments, Complaint};
+use super::super::arguments::{Arguments, Refusal};
 use super::super::progress::Steps;
 use super::super::{Shared, caller_of, content};
-use super::{Answering, Hints, Tool};
+use super::{Hints, Tool, ToolFuture};
 use crate::run::{Door, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
-use toolgate_mcp::server::ToolCall;
+use toolgate_mcp::server::{RequestScope, ToolCall};
 use toolgate_output::{OutputSettings, Stage};
 
 pub(in super::super) static TOOL: Tool = Tool {
     name: "call_tool_chain",
     title: "Run a chain of tool calls",
-    description: |_, _| DESCRIPTION.to_owned(),
+    description,
     schema,
     hints: Hints::Acts,
-    call: |shared, call| -> Answering { Box::pin(run(shared, call)) },
+    call: |shared, call| -> ToolFuture { Box::pin(run(shared, call)) },
 };
+
+/// With a line about HTTP requests where egress permits them.
+fn description(shared: &Shared, scope: &RequestScope) -> String {
+    let can_send = shared.gateway.functions(&scope.caller).get("httpCall").is_some();
+    let network = match can_send {
+        true => "fetch; `await httpCall({ url })` sends an HTTP request to a host that the user allows",
+        false => "network",
+    };
+    DESCRIPTION.replace("{network}", network)
+}
 
 const DESCRIPTION: &str = "\
 Runs a TypeScript (or JavaScript) program that calls tools, in a sealed sandbox, and returns what it returns. Find the \
@@ -33,8 +43,7 @@ tools with search_tools first.
 - `return` what you need, and only that: filter, join, sort and count in the program. console.log is returned too.
 - Use `Promise.all([...])` for calls that do not depend on each other.
 - A failing tool throws a ToolError with backend, tool, code, message and data; catch it to go on.
-- `__getToolInterface(\"backend.tool\")` gives a tool's schema. There are no imports, no files and no fetch; \
-`await httpCall({ url })` reaches public addresses.
+- `__getToolInterface(\"backend.tool\")` gives a tool's schema. There are no imports, no files and no {network}.
 - A returned image, audio or resource block (or a list of them) is shown as such.
 
 Example:
@@ -73,7 +82,7 @@ const MAX_LISTED: usize = 100;
 /// Bytes of such a list for which there is always room.
 const MIN_META: usize = 4_096;
 
-async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
+async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let arguments = Arguments::new(&call.arguments, &["code", "timeout", "max_output_size", "intent"])?;
     let code = arguments.text("code")?;
     let timeout = arguments.count("timeout", 1..=600_000)?.map(Duration::from_millis);

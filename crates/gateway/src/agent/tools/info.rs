@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::arguments::{Arguments, Complaint};
+use super::super::arguments::{Arguments, Refusal};
 use super::super::{Shared, answer, waiting};
-use super::{Answering, Hints, Tool, named};
+use super::{Hints, Tool, ToolFuture, named};
 use toolgate_catalog::search::ready_call;
 use toolgate_catalog::{ToolRef, types};
 use toolgate_mcp::server::ToolCall;
@@ -17,7 +17,7 @@ pub(super) static TOOL: Tool = Tool {
     description: |_, _| DESCRIPTION.to_owned(),
     schema,
     hints: Hints::Reads,
-    call: |shared, call| -> Answering { Box::pin(info(shared, call)) },
+    call: |shared, call| -> ToolFuture { Box::pin(info(shared, call)) },
 };
 
 const DESCRIPTION: &str = "\
@@ -37,13 +37,13 @@ fn schema() -> Value {
     })
 }
 
-async fn info(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
+async fn info(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let arguments = Arguments::new(&call.arguments, &["tool_name", "detail"])?;
     let name = arguments.text("tool_name")?;
     let full = arguments.choice("detail", &["brief", "full"])? == "full";
     waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
     let catalog = shared.gateway.catalog();
-    let tool = named(&catalog, name, &call.scope.caller.backends)?;
+    let tool = named(&catalog, name, &call.scope.caller)?;
     Ok(answer::pretty(&describe(tool, full)))
 }
 

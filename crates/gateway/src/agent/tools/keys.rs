@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::arguments::{Arguments, Complaint};
+use super::super::arguments::{Arguments, Refusal};
 use super::super::{Shared, answer, waiting};
-use super::{Answering, Hints, Tool, named};
-use crate::gateway::KeyName;
+use super::{Hints, Tool, ToolFuture, named};
+use crate::runtime::KeyName;
 use toolgate_mcp::server::ToolCall;
+use toolgate_wire::Access;
 
 pub(super) static TOOL: Tool = Tool {
     name: "get_required_keys_for_tool",
@@ -16,7 +17,7 @@ pub(super) static TOOL: Tool = Tool {
     description: |_, _| DESCRIPTION.to_owned(),
     schema,
     hints: Hints::Reads,
-    call: |shared, call| -> Answering { Box::pin(keys(shared, call)) },
+    call: |shared, call| -> ToolFuture { Box::pin(keys(shared, call)) },
 };
 
 const DESCRIPTION: &str = "\
@@ -32,12 +33,15 @@ fn schema() -> Value {
     })
 }
 
-async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
+async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let arguments = Arguments::new(&call.arguments, &["tool_name"])?;
     let name = arguments.text("tool_name")?;
+    if let Some(missing) = missing_keys(&shared, name, &call.scope.caller.backends) {
+        return Ok(answer::pretty(&missing));
+    }
     waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
     let catalog = shared.gateway.catalog();
-    let tool = named(&catalog, name, &call.scope.caller.backends)?;
+    let tool = named(&catalog, name, &call.scope.caller)?;
     let keys: Vec<Value> = shared
         .gateway
         .key_names(tool.backend.name())
@@ -45,6 +49,7 @@ async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
         .map(|key| match key {
             KeyName::Variable(name) => json!({ "name": name, "kind": "variable", "set": true }),
             KeyName::Header(name) => json!({ "name": name, "kind": "header", "set": true }),
+            KeyName::Scheme(name) => json!({ "name": name, "kind": "security scheme", "set": true }),
         })
         .collect();
     let required =
@@ -55,4 +60,18 @@ async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
         "keys": keys,
         "required_arguments": required,
     })))
+}
+
+/// The variables that a backend lacks which cannot be started as it is configured.
+fn missing_keys(shared: &Shared, tool: &str, access: &Access) -> Option<Value> {
+    let config = shared.gateway.config();
+    let (name, server) = config.incomplete.iter().find(|(name, _)| {
+        let rest = tool.strip_prefix(name.as_str());
+        access.permits(name.as_str()) && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })?;
+    let unset = |variable: &str| json!({ "name": variable, "kind": "variable", "set": false });
+    let keys: Vec<Value> = server.unset_variables().into_iter().map(unset).collect();
+    Some(
+        json!({ "tool": tool, "backend": name.as_str(), "state": server.reason(), "keys": keys, "required_arguments": [] }),
+    )
 }

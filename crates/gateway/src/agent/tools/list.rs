@@ -6,9 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::super::arguments::{Arguments, Complaint};
+use super::super::arguments::{Arguments, Refusal};
 use super::super::{Shared, answer, waiting};
-use super::{Answering, Hints, Tool};
+use super::{Hints, Tool, ToolFuture};
 use toolgate_catalog::ToolRef;
 use toolgate_catalog::search::one_line;
 use toolgate_mcp::server::ToolCall;
@@ -19,7 +19,7 @@ pub(super) static TOOL: Tool = Tool {
     description: |_, _| DESCRIPTION.to_owned(),
     schema,
     hints: Hints::Reads,
-    call: |shared, call| -> Answering { Box::pin(list(shared, call)) },
+    call: |shared, call| -> ToolFuture { Box::pin(list(shared, call)) },
 };
 
 const DESCRIPTION: &str = "\
@@ -37,15 +37,16 @@ fn schema() -> Value {
     })
 }
 
-async fn list(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
+async fn list(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let arguments = Arguments::new(&call.arguments, &["cursor", "page_size"])?;
     let after = arguments.optional_text("cursor")?.filter(|cursor| !cursor.is_empty()).map(read).transpose()?;
     let size = arguments.count("page_size", 1..=500)?.unwrap_or(50) as usize;
-    let access = &call.scope.caller.backends;
-    waiting::for_all(&shared, access, &call.cancel).await;
+    let caller = &call.scope.caller;
+    waiting::for_all(&shared, &caller.backends, &call.cancel).await;
 
     let catalog = shared.gateway.catalog();
-    let permitted: Vec<ToolRef<'_>> = catalog.tools().filter(|it| access.permits(it.backend.name())).collect();
+    let permitted: Vec<ToolRef<'_>> =
+        catalog.tools().filter(|it| caller.permits_tool(it.backend.name(), &it.tool().name)).collect();
     let begins = after.map_or(0, |(backend, tool)| {
         permitted
             .partition_point(|it| (it.backend.name(), it.tool().name.as_str()) <= (backend.as_str(), tool.as_str()))
@@ -61,7 +62,7 @@ async fn list(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
     if let Some(last) = page.last().filter(|_| begins + page.len() < permitted.len()) {
         result["next_cursor"] = json!(write(*last));
     }
-    if let Some(note) = waiting::note(&shared, access) {
+    if let Some(note) = waiting::note(&shared, &caller.backends) {
         result["note"] = json!(note);
     }
     Ok(answer::pretty(&result))
@@ -72,9 +73,9 @@ fn write(last: ToolRef<'_>) -> String {
     URL_SAFE_NO_PAD.encode(json!([last.backend.name(), last.tool().name]).to_string())
 }
 
-fn read(cursor: &str) -> Result<(String, String), Complaint> {
+fn read(cursor: &str) -> Result<(String, String), Refusal> {
     let bytes = URL_SAFE_NO_PAD.decode(cursor).ok();
     bytes
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        .ok_or_else(|| Complaint::new("cursor: is not one of ours; leave it out for the first page"))
+        .ok_or_else(|| Refusal::new("cursor: is not one of ours; leave it out for the first page"))
 }

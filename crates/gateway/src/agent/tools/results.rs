@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use toolgate_wire::Profile;
 
 use super::super::answer::{bounded, failure, text, text_block};
-use super::super::arguments::{Arguments, Complaint};
+use super::super::arguments::{Arguments, Refusal};
 use super::super::{Shared, caller_of};
-use super::{Answering, Hints, Tool};
+use super::{Hints, Tool, ToolFuture};
 use crate::run::{Door, RunRequest, explain};
 use toolgate_mcp::server::ToolCall;
 use toolgate_output::results::{KeyPath, LineRange, Reading};
@@ -19,7 +19,7 @@ pub(super) static READ: Tool = Tool {
     description: |_, _| READ_DESCRIPTION.to_owned(),
     schema: read_schema,
     hints: Hints::Reads,
-    call: |shared, call| -> Answering { Box::pin(read(shared, call)) },
+    call: |shared, call| -> ToolFuture { Box::pin(read(shared, call)) },
 };
 
 pub(super) static QUERY: Tool = Tool {
@@ -28,7 +28,7 @@ pub(super) static QUERY: Tool = Tool {
     description: |_, _| QUERY_DESCRIPTION.to_owned(),
     schema: query_schema,
     hints: Hints::Computes,
-    call: |shared, call| -> Answering { Box::pin(query(shared, call)) },
+    call: |shared, call| -> ToolFuture { Box::pin(query(shared, call)) },
 };
 
 const READ_DESCRIPTION: &str = "\
@@ -68,33 +68,33 @@ fn query_schema() -> Value {
     })
 }
 
-async fn read(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
+async fn read(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let arguments = Arguments::new(&call.arguments, &["result_id", "path", "lines", "search"])?;
     let id = arguments.text("result_id")?;
     let path = arguments.optional_text("path")?.filter(|path| !path.is_empty()).map(str::parse::<KeyPath>);
     let lines = arguments.optional_text("lines")?.filter(|lines| !lines.is_empty()).map(str::parse::<LineRange>);
     let search = arguments.optional_text("search")?.filter(|search| !search.is_empty());
     if search.is_some_and(|search| search.len() > MAX_SEARCH) {
-        return Err(Complaint(format!("search: has at most {MAX_SEARCH} bytes")));
+        return Err(Refusal(format!("search: has at most {MAX_SEARCH} bytes")));
     }
     let runner = shared.gateway.runner();
     let reading = Reading {
-        path: path.transpose().map_err(|error| Complaint(format!("path: {error}")))?,
-        lines: lines.transpose().map_err(|error| Complaint(format!("lines: {error}")))?,
+        path: path.transpose().map_err(|error| Refusal(format!("path: {error}")))?,
+        lines: lines.transpose().map_err(|error| Refusal(format!("lines: {error}")))?,
         search: search.map(str::to_owned),
         max_bytes: runner.output().max_output_size,
     };
     let found = runner.results(&call.scope.caller).ok_or_else(not_kept)?.read(id, &reading);
-    found.map(text).map_err(|error| Complaint(format!("result_id: {error}")))
+    found.map(text).map_err(|error| Refusal(format!("result_id: {error}")))
 }
 
-async fn query(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
+async fn query(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let arguments = Arguments::new(&call.arguments, &["result_id", "code"])?;
     let id = arguments.text("result_id")?;
     let code = arguments.text("code")?;
     let runner = shared.gateway.runner();
     let results = runner.results(&call.scope.caller).ok_or_else(not_kept)?;
-    let data = results.data(id).map_err(|error| Complaint(format!("result_id: {error}")))?;
+    let data = results.data(id).map_err(|error| Refusal(format!("result_id: {error}")))?;
     let caller = caller_of(&call);
     let request = RunRequest {
         data: Some(data),
@@ -111,6 +111,6 @@ async fn query(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> 
     }
 }
 
-fn not_kept() -> Complaint {
-    Complaint::new("result_id: no results are kept here")
+fn not_kept() -> Refusal {
+    Refusal::new("result_id: no results are kept here")
 }

@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 use toolgate_engine::Observer;
 use toolgate_wire::{Code, LimitRequest, Limits, Profile};
 
-use super::super::arguments::{Arguments, Complaint};
+use super::super::arguments::{Arguments, Refusal};
 use super::super::progress::Steps;
 use super::super::{Shared, answer, caller_of};
-use super::{Answering, Hints, Tool};
+use super::{Hints, Tool, ToolFuture};
 use crate::run::{Door, RunReport, RunRequest};
 use toolgate_functions::docs;
 use toolgate_mcp::server::{RequestScope, ToolCall};
@@ -21,7 +21,7 @@ pub(super) static TOOL: Tool = Tool {
     description,
     schema,
     hints: Hints::Acts,
-    call: |shared, call| -> Answering { Box::pin(run(shared, call)) },
+    call: |shared, call| -> ToolFuture { Box::pin(run(shared, call)) },
 };
 
 const LANGUAGES: [&str; 2] = ["javascript", "typescript"];
@@ -29,6 +29,7 @@ const LANGUAGES: [&str; 2] = ["javascript", "typescript"];
 /// From the registry, so that it says what there is.
 fn description(shared: &Shared, scope: &RequestScope) -> String {
     let functions = docs::for_model(&shared.gateway.functions(&scope.caller));
+    let functions = if functions.is_empty() { "none".to_owned() } else { functions };
     format!(
         "Runs a short JavaScript or TypeScript snippet in a sealed sandbox and returns its result, output and errors. \
          `return` the result; console.log goes to stdout, console.error to stderr. No imports, no files, no tools (use \
@@ -54,11 +55,11 @@ fn schema() -> Value {
     })
 }
 
-async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Complaint> {
+async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let runner = shared.gateway.runner();
     let asked = match read(&call.arguments) {
         Ok(asked) => asked,
-        Err(Complaint(message)) => {
+        Err(Refusal(message)) => {
             let refused = RunReport::refused(Code::InvalidCode, message);
             return Ok(result(&refused, &Limits::of(Profile::Snippet)));
         }
@@ -85,7 +86,7 @@ struct Snippet {
     hints: Map<String, Value>,
 }
 
-fn read(given: &Map<String, Value>) -> Result<Snippet, Complaint> {
+fn read(given: &Map<String, Value>) -> Result<Snippet, Refusal> {
     let arguments = Arguments::new(given, &["code", "language", "timeout_ms", "hints"])?;
     let code = arguments.text("code")?.to_owned();
     arguments.choice("language", &LANGUAGES)?;
@@ -94,7 +95,7 @@ fn read(given: &Map<String, Value>) -> Result<Snippet, Complaint> {
         // Also a negative number or a huge one has a nearest value that is allowed; the engine clamps and says so.
         Some(value) => match value.as_f64() {
             Some(ms) => Some(Duration::from_millis(ms.clamp(0.0, 1e12) as u64)),
-            None => return Err(Complaint::new("timeout_ms: must be a number of milliseconds")),
+            None => return Err(Refusal::new("timeout_ms: must be a number of milliseconds")),
         },
     };
     let hints = arguments.object("hints")?.cloned().unwrap_or_default();
@@ -142,6 +143,8 @@ fn error_name(code: Code) -> &'static str {
     match code {
         Code::Timeout => "TimeoutError",
         Code::Syntax | Code::InvalidCode | Code::InvalidData => "ValidationError",
-        Code::Memory | Code::Runtime | Code::OutputTooLarge | Code::Unavailable | Code::Aborted => "VMError",
+        Code::Memory | Code::Runtime | Code::OutputTooLarge | Code::Unavailable | Code::Aborted | Code::Diverged => {
+            "VMError"
+        }
     }
 }

@@ -6,7 +6,7 @@ use toolgate_wire::limits::MAX_JSON_DEPTH;
 use super::super::lazy::copy::{Number, parse_number};
 use super::super::lazy::scan::{Fault, skip_number, skip_space, skip_string, skip_value};
 use super::super::lazy::unescape::{Unescaped, unescape};
-use super::doc::{Doc, Seen, UNKNOWN};
+use super::doc::{Doc, Mutability, Seen, UNKNOWN};
 use super::record::Record;
 use super::text::List;
 
@@ -32,16 +32,21 @@ impl From<rquickjs::Error> for Fail {
 
 type Built = Result<(qjs::JSValue, usize), Fail>;
 
-fn checked(value: qjs::JSValue) -> Result<qjs::JSValue, Fail> {
+pub(super) fn checked(value: qjs::JSValue) -> Result<qjs::JSValue, Fail> {
     // SAFETY: only looks at the tag.
     if unsafe { qjs::JS_IsException(value) } { Err(Fail::Thrown) } else { Ok(value) }
 }
 
 /// Makes the value at `at` of a text that was scanned before.
-pub(super) fn value(ctx: *mut qjs::JSContext, doc: &Doc, at: usize) -> Result<qjs::JSValue, Fail> {
+pub(super) fn value(
+    ctx: *mut qjs::JSContext,
+    doc: &Doc,
+    at: usize,
+    mutability: Mutability,
+) -> Result<qjs::JSValue, Fail> {
     match doc.text().get(at) {
-        Some(b'[') => array(ctx, doc, at, 0).map(|(array, _)| array),
-        Some(b'{') => checked(Record::create(ctx, doc, at, Seen::NOTHING)),
+        Some(b'[') => array(ctx, doc, at, mutability).map(|(array, _)| array),
+        Some(b'{') => checked(Record::create(ctx, doc, at, Seen::NOTHING, mutability)),
         _ => scalar(ctx, doc.text(), at).map(|(value, _)| value),
     }
 }
@@ -121,15 +126,28 @@ fn string_atom(ctx: *mut qjs::JSContext, string: qjs::JSValue) -> qjs::JSAtom {
     }
 }
 
+/// The array of these values, frozen if it is to be.
+fn finished(ctx: *mut qjs::JSContext, list: List, mutability: Mutability) -> Result<qjs::JSValue, Fail> {
+    let array = checked(list.into_array())?;
+    // SAFETY: an array that this function owns. The engine freezes it without running guest code: no element is an accessor.
+    unsafe {
+        if mutability == Mutability::Frozen && qjs::JS_FreezeObject(ctx, array) < 0 {
+            qjs::JS_FreeValue(ctx, array);
+            return Err(Fail::Thrown);
+        }
+    }
+    Ok(array)
+}
+
 /// Makes the array at `at` with everything in it; nested arrays without recursion.
-pub(super) fn array(ctx: *mut qjs::JSContext, doc: &Doc, at: usize, depth: u32) -> Built {
+pub(super) fn array(ctx: *mut qjs::JSContext, doc: &Doc, at: usize, mutability: Mutability) -> Built {
     let text = doc.text();
     let mut open: Vec<List> = Vec::new();
     let mut shape = UNKNOWN;
     let mut at = at;
     loop {
         // Here a value is due; the first one is the array itself.
-        let around = depth + open.len() as u32;
+        let around = open.len() as u32;
         let made = match text.get(at) {
             Some(b'[') => {
                 if around >= MAX_JSON_DEPTH {
@@ -144,7 +162,7 @@ pub(super) fn array(ctx: *mut qjs::JSContext, doc: &Doc, at: usize, depth: u32) 
             }
             Some(b'{') => {
                 let (end, seen) = doc.recognise(ctx, at, around, shape)?;
-                let record = checked(Record::create(ctx, doc, at, seen))?;
+                let record = checked(Record::create(ctx, doc, at, seen, mutability))?;
                 (at, shape) = (end, seen.shape);
                 Some(record)
             }
@@ -169,7 +187,7 @@ pub(super) fn array(ctx: *mut qjs::JSContext, doc: &Doc, at: usize, depth: u32) 
                 _ => return Err(Fault::Syntax(at).into()),
             }
             let Some(list) = open.pop() else { return Err(Fault::Syntax(at).into()) };
-            let array = checked(list.into_array())?;
+            let array = finished(ctx, list, mutability)?;
             match open.last_mut() {
                 Some(list) => list.push(array)?,
                 None => return Ok((array, at)),

@@ -4,30 +4,45 @@
 //! define gives it real properties (`materialise`); from then on it is an ordinary
 //! object of a class that nothing shows.
 
+use std::cell::Cell;
 use std::ffi::c_int;
+use std::rc::Rc;
 
 use rquickjs::{Ctx, Error, Function, Object, Result, Value, object::Property, qjs};
+
+use toolgate_json::write::ByteSink;
 
 use super::super::lazy::copy::{Copier, ToWalk};
 use super::super::lazy::scan::{Fault, expect_end, skip_space};
 use super::build::{self, Fail};
-use super::doc::{Doc, Seen};
+use super::doc::{Doc, Mutability, Seen};
+use super::functions;
 use super::hooks::{HOOKS, finalize, mark, payload};
 use super::materialise::settled_call;
 use super::record::Record;
 use super::text::Text;
+use super::value::owned;
 
 /// What one record takes of the engine's memory, about; only to time the garbage collector.
 const RECORD_BYTES: usize = 192;
 /// What a small realm takes by itself, about; only to time the garbage collector.
 const BASE_BYTES: usize = 1 << 20;
 
+/// How much of a text is a record's own.
+#[derive(Clone, Copy)]
+pub(crate) struct Share {
+    /// Which text.
+    pub(crate) text: usize,
+    pub(crate) own: usize,
+    pub(crate) whole: usize,
+}
+
 /// The class of records in one runtime.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordClass(qjs::JSClassID);
 
 impl RecordClass {
-    /// Registers the class, and makes `Object.freeze` and its relatives materialise records first.
+    /// Registers the class, makes `Object.freeze` and its relatives materialise records first, and replaces functions that know records.
     pub(crate) fn install(ctx: &Ctx<'_>) -> Result<Self> {
         let raw = ctx.as_raw().as_ptr();
         let mut id = 0;
@@ -52,6 +67,7 @@ impl RecordClass {
         // SAFETY: the call takes over the reference that is duplicated for it.
         unsafe { qjs::JS_SetClassProto(raw, id, qjs::JS_DupValue(raw, prototype.as_raw())) };
         let class = Self(id);
+        functions::install(ctx, id)?;
         for (owner, name) in [
             ("Object", "freeze"),
             ("Object", "seal"),
@@ -104,7 +120,7 @@ impl RecordClass {
     pub(crate) fn copy(
         self,
         value: &Value<'_>,
-        out: &mut Vec<u8>,
+        out: &mut impl ByteSink,
         max_bytes: usize,
         max_depth: u32,
     ) -> std::result::Result<(), ToWalk> {
@@ -115,14 +131,53 @@ impl RecordClass {
         Copier { text: doc.text(), out, max_bytes, max_depth }.record(record.start(), template.as_deref())
     }
 
-    /// Makes a value of a text whose outermost value is an object or an array.
-    pub(crate) fn parse<'js>(self, ctx: &Ctx<'js>, text: Text<'js>) -> std::result::Result<Value<'js>, Option<Fault>> {
+    /// The payload, if no part of the record is known to the program.
+    fn unread<'a>(self, value: &'a Value<'_>) -> Option<&'a Record> {
+        self.record(value).filter(|record| record.is_unread())
+    }
+
+    /// How much of which text an unread record has; None for any other value.
+    pub(crate) fn share(self, value: &Value<'_>) -> Option<Share> {
+        let record = self.unread(value)?;
+        let own = record.text(value.ctx().as_raw().as_ptr()).ok()?;
+        let whole = record.doc().text();
+        Some(Share { text: whole.as_ptr() as usize, own: own.len(), whole: whole.len() })
+    }
+
+    /// Which text an unread record is from; None for any other value.
+    pub(crate) fn text_of(self, value: &Value<'_>) -> Option<usize> {
+        let record = self.unread(value)?;
+        Some(record.doc().text().as_ptr() as usize)
+    }
+
+    /// A copy of an unread record, which reads from the same text; None for any other value.
+    pub(crate) fn twin<'js>(self, value: &Value<'js>) -> Option<Result<Value<'js>>> {
+        let record = self.unread(value)?;
+        Some(owned(value.ctx(), record.twin(value.ctx().as_raw().as_ptr())))
+    }
+
+    /// The same as ordinary objects, which keep no text.
+    pub(crate) fn parsed<'js>(self, value: &Value<'js>) -> Option<Result<Value<'js>>> {
+        let record = self.unread(value)?;
+        let text = record.text(value.ctx().as_raw().as_ptr()).ok()?;
+        Some(value.ctx().json_parse(text))
+    }
+
+    /// Makes a value of a text whose outermost value is an object or an array. The counter, if there is one, has added to
+    /// it what the text and its templates take, for as long as they are kept.
+    pub(crate) fn parse<'js>(
+        self,
+        ctx: &Ctx<'js>,
+        text: Text<'js>,
+        mutability: Mutability,
+        counter: Option<Rc<Cell<usize>>>,
+    ) -> std::result::Result<Value<'js>, Option<Fault>> {
         let raw = ctx.as_raw().as_ptr();
         // SAFETY: a context knows its runtime.
         let rt = unsafe { qjs::JS_GetRuntime(raw) };
-        let doc = Doc::new(text.into_block(), self.0);
+        let doc = Doc::new(text.into_block(), self.0, counter);
         // SAFETY: `doc` was just made with one reference, which this function holds to its end.
-        let made = unsafe { uncollected(rt, &*doc, || build_all(raw, &*doc)) };
+        let made = unsafe { uncollected(rt, &*doc, || build_all(raw, &*doc, mutability)) };
         // SAFETY: the reference from `new`; records that came of it hold their own.
         unsafe { Doc::release(doc, rt) };
         match made {
@@ -152,13 +207,13 @@ unsafe fn uncollected<T>(rt: *mut qjs::JSRuntime, doc: &Doc, build: impl FnOnce(
     built
 }
 
-fn build_all(ctx: *mut qjs::JSContext, doc: &Doc) -> std::result::Result<qjs::JSValue, Fail> {
+fn build_all(ctx: *mut qjs::JSContext, doc: &Doc, mutability: Mutability) -> std::result::Result<qjs::JSValue, Fail> {
     let text = doc.text();
     let at = skip_space(text, 0);
     let (value, end) = match text.get(at) {
-        Some(b'[') => build::array(ctx, doc, at, 0)?,
+        Some(b'[') => build::array(ctx, doc, at, mutability)?,
         Some(b'{') => {
-            let object = Record::create(ctx, doc, at, Seen::NOTHING);
+            let object = Record::create(ctx, doc, at, Seen::NOTHING, mutability);
             // SAFETY: the payload of a fresh record, or null for an exception.
             let Some(record) = (unsafe { payload(object) }) else { return Err(Fail::Thrown) };
             match record.scan(ctx) {

@@ -12,6 +12,8 @@ use super::text::Block;
 
 /// More shapes than this in one text are not remembered.
 const MAX_TEMPLATES: usize = 32;
+/// What one field of a template takes, about.
+const FIELD_BYTES: usize = 256;
 
 /// How the keys of a record are known. A number below [`MAX_TEMPLATES`] names a template.
 pub(super) type Shape = u16;
@@ -39,19 +41,54 @@ impl Seen {
     }
 }
 
+/// Whether a program may change what is made of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutability {
+    /// As `JSON.parse` makes it.
+    Mutable,
+    /// As if `Object.freeze` had been called on every object and array in it.
+    Frozen,
+}
+
+/// What a document takes, counted while it is there.
+struct Tally {
+    counter: Option<Rc<Cell<usize>>>,
+    added: Cell<usize>,
+}
+
+impl Tally {
+    fn add(&self, bytes: usize) {
+        if let Some(counter) = &self.counter {
+            counter.set(counter.get() + bytes);
+            self.added.set(self.added.get() + bytes);
+        }
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        if let Some(counter) = &self.counter {
+            counter.set(counter.get().saturating_sub(self.added.get()));
+        }
+    }
+}
+
 /// The shared text of some records, and what was learnt about it.
 pub(super) struct Doc {
     /// How many records there are, plus one while the text is being indexed.
     refs: Cell<usize>,
     class: qjs::JSClassID,
     text: Block,
+    tally: Tally,
     templates: RefCell<Vec<Rc<Template>>>,
 }
 
 impl Doc {
     /// A text with one reference, held by the caller.
-    pub(super) fn new(text: Block, class: qjs::JSClassID) -> *const Self {
-        let doc = Self { refs: Cell::new(1), class, text, templates: RefCell::default() };
+    pub(super) fn new(text: Block, class: qjs::JSClassID, counter: Option<Rc<Cell<usize>>>) -> *const Self {
+        let tally = Tally { counter, added: Cell::new(0) };
+        tally.add(text.bytes().len() + size_of::<Self>());
+        let doc = Self { refs: Cell::new(1), class, text, tally, templates: RefCell::default() };
         Box::into_raw(Box::new(doc))
     }
 
@@ -138,6 +175,7 @@ impl Doc {
             keys.into_iter().for_each(|key| unsafe { qjs::JS_FreeAtom(ctx, key) });
             return None;
         };
+        self.tally.add(found.len() * FIELD_BYTES);
         let mut templates = self.templates.borrow_mut();
         templates.push(Rc::new(template));
         Some((templates.len() - 1) as Shape)

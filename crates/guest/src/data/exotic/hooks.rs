@@ -53,7 +53,7 @@ unsafe extern "C" fn get_own_property(
     }
     match record.read(ctx, prop) {
         Ok(Some(value)) => {
-            let flags = qjs::JS_PROP_C_W_E as c_int;
+            let flags = if record.is_frozen() { qjs::JS_PROP_ENUMERABLE } else { qjs::JS_PROP_C_W_E } as c_int;
             let found =
                 qjs::JSPropertyDescriptor { flags, value, getter: qjs::JS_UNDEFINED, setter: qjs::JS_UNDEFINED };
             // SAFETY: not null, so it is the engine's place for the answer.
@@ -111,6 +111,7 @@ unsafe extern "C" fn delete_property(ctx: *mut qjs::JSContext, obj: qjs::JSValue
     let Some(record) = (unsafe { payload(obj) }) else { return 1 };
     match record.has(ctx, prop) {
         Ok(false) => 1,
+        Ok(true) if record.is_frozen() => 0,
         // SAFETY: the object is a record; once materialised, the engine deletes a real property.
         Ok(true) => match unsafe { materialise(ctx, obj) } {
             // SAFETY: the object and the atom are alive for the call.
@@ -131,12 +132,49 @@ unsafe extern "C" fn define_own_property(
     flags: c_int,
 ) -> c_int {
     // SAFETY: the engine calls this for objects of the class only.
+    if let Some(record) = unsafe { payload(obj) }.filter(|record| record.is_frozen()) {
+        return match frozen_like(ctx, record, prop) {
+            // SAFETY: all arguments are the engine's own, and the stand-in is freed once.
+            Ok(stand_in) => unsafe {
+                let rc = qjs::JS_DefineProperty(ctx, stand_in, prop, value, getter, setter, flags);
+                qjs::JS_FreeValue(ctx, stand_in);
+                rc
+            },
+            Err(fail) => throw(ctx, fail),
+        };
+    }
+    // SAFETY: as above.
     if let Err(fail) = unsafe { materialise(ctx, obj) } {
         return throw(ctx, fail);
     }
     let flags = flags | qjs::JS_PROP_NO_EXOTIC as c_int;
     // SAFETY: all arguments are the engine's own; the flag keeps it from asking this hook again.
     unsafe { qjs::JS_DefineProperty(ctx, obj, prop, value, getter, setter, flags) }
+}
+
+/// An ordinary frozen object with this one property of a record, if the record has it: the engine's own rules then say what
+/// may be defined on a frozen record, which is nothing new, and what it throws.
+fn frozen_like(ctx: *mut qjs::JSContext, record: &Record, prop: qjs::JSAtom) -> Result<qjs::JSValue, Fail> {
+    let value = record.read(ctx, prop)?;
+    // SAFETY: plain calls on an object of our own; the value is a reference of our own, of which the engine keeps a duplicate.
+    unsafe {
+        let object = qjs::JS_NewObjectProto(ctx, qjs::JS_NULL);
+        let mut failed = qjs::JS_IsException(object);
+        if let Some(value) = value {
+            if !failed {
+                let none = qjs::JS_UNDEFINED;
+                let flags = qjs::JS_PROP_HAS_VALUE | qjs::JS_PROP_ENUMERABLE | qjs::JS_PROP_HAS_ENUMERABLE;
+                failed = qjs::JS_DefineProperty(ctx, object, prop, value, none, none, flags as c_int) < 0;
+            }
+            qjs::JS_FreeValue(ctx, value);
+        }
+        if failed {
+            qjs::JS_FreeValue(ctx, object);
+            return Err(Fail::Thrown);
+        }
+        qjs::JS_PreventExtensions(ctx, object);
+        Ok(object)
+    }
 }
 
 pub(super) unsafe extern "C" fn finalize(rt: *mut qjs::JSRuntime, obj: qjs::JSValue) {

@@ -11,13 +11,13 @@ use super::record::Record;
 /// A chain of Proxies of Proxies longer than this is not followed.
 const PROXY_CHAIN: usize = 1_000;
 
-/// Gives a record real properties; from then on it is an ordinary object.
+/// Gives a record real properties; from then on it is an ordinary object. A frozen record stays: nothing can change it.
 ///
 /// # Safety
 /// `obj` is an object of the class, and the engine is not in the middle of walking its shape.
 pub(super) unsafe fn materialise(ctx: *mut qjs::JSContext, obj: qjs::JSValue) -> Result<(), Fail> {
     // SAFETY: as the caller promises.
-    let Some(record) = (unsafe { payload(obj) }) else { return Ok(()) };
+    let Some(record) = (unsafe { payload(obj) }).filter(|record| !record.is_frozen()) else { return Ok(()) };
     let flags = (qjs::JS_PROP_C_W_E
         | qjs::JS_PROP_HAS_VALUE
         | qjs::JS_PROP_HAS_CONFIGURABLE
@@ -28,12 +28,12 @@ pub(super) unsafe fn materialise(ctx: *mut qjs::JSContext, obj: qjs::JSValue) ->
     let index = record.indexed(ctx)?;
     // All values first: if memory runs out among them, the object is still as it was.
     for entry in index.entries() {
-        let value = entry.read(ctx, record.doc())?;
+        let value = entry.read(ctx, record)?;
         // SAFETY: the reference that `read` gave; the entry keeps its own.
         unsafe { qjs::JS_FreeValue(ctx, value) };
     }
     for entry in index.entries() {
-        let value = entry.read(ctx, record.doc())?;
+        let value = entry.read(ctx, record)?;
         // SAFETY: the engine duplicates what it keeps; the reference from `read` is freed after.
         let rc = unsafe {
             let none = qjs::JS_UNDEFINED;

@@ -5,26 +5,33 @@
 //! are computed (its exotic classes have no `define_own_property`). Each of
 //! these gets a safe function here, so that the rest of `data` needs no unsafe.
 //!
-//! - `value`: single calls (keys, elements, text, class ids)
+//! - `value`: single calls (keys, elements, text, class ids); `identities`: what object became what
 //! - `text`: memory that counts against the run's limit
 //! - `doc`, `properties`, `record`, `build`: a text, and the values made of it
 //! - `hooks`, `materialise`, `class`: the exotic methods that the engine calls
+//! - `functions`: functions of the standard library that know records
 #![allow(unsafe_code, reason = "decision 5")]
 
 mod build;
 mod class;
 mod doc;
+mod functions;
 mod hooks;
+mod identities;
 mod materialise;
 mod properties;
 mod record;
 mod text;
 mod value;
 
-pub(crate) use class::RecordClass;
+pub(crate) use class::{RecordClass, Share};
+pub(crate) use doc::Mutability;
+pub(crate) use identities::Identities;
 pub use text::Text;
+pub(crate) use text::{Buffer, Elements};
 pub(crate) use value::{
-    Key, Keys, class_id, get_index, get_key, has_key, is_function, proxy_target, same_object, with_wtf8,
+    Key, Keys, Own, class_id, get_index, get_key, has_key, is_function, length_of, own_index, own_key, prototype,
+    proxy_target, put, same_object, with_wtf8,
 };
 
 use rquickjs::JsLifetime;

@@ -7,7 +7,7 @@ use rquickjs::qjs;
 
 use super::super::lazy::scan::Fault;
 use super::build::{self, Fail};
-use super::doc::{Doc, Seen, Shape, UNKNOWN};
+use super::doc::{Doc, Mutability, Seen, Shape, UNKNOWN};
 use super::properties::Properties;
 
 /// After so many reads of one record its values are kept, not made again.
@@ -22,6 +22,7 @@ pub(super) struct Record {
     index: Cell<*mut Index>,
     start: u32,
     reads: Cell<u8>,
+    mutability: Mutability,
     seen: Cell<Seen>,
 }
 
@@ -42,10 +43,10 @@ pub(super) struct Entry {
 
 impl Entry {
     /// The value as an owned reference, made at the first read.
-    pub(super) fn read(&self, ctx: *mut qjs::JSContext, doc: &Doc) -> Result<qjs::JSValue, Fail> {
+    pub(super) fn read(&self, ctx: *mut qjs::JSContext, of: &Record) -> Result<qjs::JSValue, Fail> {
         // SAFETY: only looks at the tag.
         if unsafe { qjs::JS_IsUninitialized(self.value.get()) } {
-            self.value.set(build::value(ctx, doc, self.at as usize)?);
+            self.value.set(build::value(ctx, of.doc(), self.at as usize, of.mutability)?);
         }
         // SAFETY: the entry owns the value; the caller gets a reference of its own.
         Ok(unsafe { qjs::JS_DupValue(ctx, self.value.get()) })
@@ -64,7 +65,7 @@ impl Index {
 
     pub(super) fn find(&self, atom: qjs::JSAtom) -> Option<&Entry> {
         let entries = self.entries();
-        let mut at = entries.get((atom as usize).checked_rem(entries.len())?)?.head;
+        let mut at = entries.get(bucket(atom, entries.len())?)?.head;
         while let Some(entry) = entries.get(at as usize) {
             if entry.atom == atom {
                 return Some(entry);
@@ -88,18 +89,20 @@ impl Index {
         let Some(index) = NonNull::new(unsafe { qjs::js_malloc(ctx, bytes as _) }.cast::<Self>()) else {
             return Err(Fail::Thrown);
         };
-        let fresh =
-            |(atom, at)| Entry { value: Cell::new(qjs::JS_UNINITIALIZED), atom, at, head: NO_ENTRY, next: NO_ENTRY };
-        let mut entries: Vec<Entry> = properties.in_order().into_iter().map(fresh).collect();
+        // SAFETY: the memory has room for the header and `count` entries, all of which are written here.
+        let entries: &mut [Entry] = unsafe {
+            index.write(Self { count });
+            let first: *mut Entry = index.add(1).as_ptr().cast();
+            for (place, (atom, at)) in properties.in_order().into_iter().enumerate() {
+                let value = Cell::new(qjs::JS_UNINITIALIZED);
+                first.add(place).write(Entry { value, atom, at, head: NO_ENTRY, next: NO_ENTRY });
+            }
+            std::slice::from_raw_parts_mut(first, count)
+        };
         for at in 0..count {
-            let bucket = entries[at].atom as usize % count;
+            let Some(bucket) = bucket(entries[at].atom, count) else { break };
             entries[at].next = entries[bucket].head;
             entries[bucket].head = at as u32;
-        }
-        // SAFETY: the memory has room for the header and `count` entries, which have no drop of their own.
-        unsafe {
-            index.write(Self { count });
-            ptr::copy_nonoverlapping(entries.as_ptr(), index.add(1).as_ptr().cast(), count);
         }
         Ok(index)
     }
@@ -120,9 +123,20 @@ impl Index {
     }
 }
 
+/// The hash bucket of a key among so many. The division is one of 32 bits, which takes half the time.
+fn bucket(atom: qjs::JSAtom, count: usize) -> Option<usize> {
+    Some(atom.checked_rem(count as u32)? as usize)
+}
+
 impl Record {
     /// A new object that stands for the JSON object at `start`; an exception if there is no memory.
-    pub(super) fn create(ctx: *mut qjs::JSContext, doc: &Doc, start: usize, seen: Seen) -> qjs::JSValue {
+    pub(super) fn create(
+        ctx: *mut qjs::JSContext,
+        doc: &Doc,
+        start: usize,
+        seen: Seen,
+        mutability: Mutability,
+    ) -> qjs::JSValue {
         // SAFETY: a plain allocation; the result is checked.
         let payload = unsafe { qjs::js_malloc(ctx, size_of::<Self>() as _) }.cast::<Self>();
         if payload.is_null() {
@@ -136,12 +150,17 @@ impl Record {
             unsafe { qjs::js_free(ctx, payload.cast()) };
             return object;
         }
+        if mutability == Mutability::Frozen {
+            // SAFETY: a fresh object that is no Proxy, so no code runs and the call cannot fail.
+            unsafe { qjs::JS_PreventExtensions(ctx, object) };
+        }
         doc.retain();
         let record = Self {
             doc,
             index: Cell::new(ptr::null_mut()),
             start: start as u32,
             reads: Cell::new(0),
+            mutability,
             seen: Cell::new(seen),
         };
         // SAFETY: the payload has room for a record; the object's finaliser frees it.
@@ -161,6 +180,22 @@ impl Record {
         self.start as usize
     }
 
+    pub(super) fn is_frozen(&self) -> bool {
+        self.mutability == Mutability::Frozen
+    }
+
+    /// Another object for the same text, which a program may change.
+    pub(super) fn twin(&self, ctx: *mut qjs::JSContext) -> qjs::JSValue {
+        Self::create(ctx, self.doc(), self.start(), self.seen.get(), Mutability::Mutable)
+    }
+
+    /// The record's own text.
+    pub(super) fn text(&self, ctx: *mut qjs::JSContext) -> Result<&[u8], Fail> {
+        let (end, seen) = self.doc().recognise(ctx, self.start(), 0, self.seen.get().shape)?;
+        self.seen.set(seen);
+        self.doc().text().get(self.start()..end).ok_or(Fail::Thrown)
+    }
+
     /// The record's own index, if it has one.
     #[inline]
     pub(super) fn index(&self) -> Option<&Index> {
@@ -168,9 +203,14 @@ impl Record {
         unsafe { self.index.get().as_ref() }
     }
 
+    /// Whether no part was handed out that is an object: none is known to the program by its identity.
+    pub(super) fn is_unread(&self) -> bool {
+        !self.index().is_some_and(Index::has_children)
+    }
+
     /// Whether the text still says all there is: no part was handed out that could have been changed.
     pub(super) fn is_untouched(&self) -> bool {
-        !self.index().is_some_and(Index::has_children)
+        self.is_frozen() || self.is_unread()
     }
 
     /// The shape, found out at the first need.
@@ -211,7 +251,7 @@ impl Record {
             }
         }
         match self.indexed(ctx)?.find(atom) {
-            Some(entry) => entry.read(ctx, doc).map(Some),
+            Some(entry) => entry.read(ctx, self).map(Some),
             None => Ok(None),
         }
     }

@@ -1,6 +1,9 @@
 //! Memory that the engine's own accounting sees: what lazy data keeps counts against the run's limit.
 
-use rquickjs::{Ctx, Error, Result, qjs};
+use rquickjs::{Ctx, Error, Result, Value, qjs};
+use toolgate_json::write::ByteSink;
+
+use super::value::owned;
 
 /// A buffer for JSON text inside the sandbox's memory limit.
 ///
@@ -109,7 +112,7 @@ impl List {
     }
 
     fn grow(&mut self) -> bool {
-        let capacity = (self.capacity * 2).max(8);
+        let capacity = (self.capacity * 2).max(4);
         let bytes = capacity * size_of::<qjs::JSValue>();
         // SAFETY: `values` is null or came from this allocator; on failure it stays as it is.
         let grown = unsafe { qjs::js_realloc(self.ctx, self.values.cast(), bytes as _) };
@@ -142,5 +145,123 @@ impl Drop for List {
         }
         // SAFETY: `values` is null or came from this allocator.
         unsafe { qjs::js_free(self.ctx, self.values.cast()) };
+    }
+}
+
+/// Elements on their way into an array.
+pub(crate) struct Elements<'js> {
+    ctx: Ctx<'js>,
+    list: List,
+}
+
+impl<'js> Elements<'js> {
+    pub(crate) fn new(ctx: &Ctx<'js>) -> Self {
+        Self { ctx: ctx.clone(), list: List::new(ctx.as_raw().as_ptr()) }
+    }
+
+    pub(crate) fn push(&mut self, value: &Value<'js>) -> Result<()> {
+        // SAFETY: a live value; the list takes over the reference that is duplicated for it.
+        self.list.push(unsafe { qjs::JS_DupValue(self.ctx.as_raw().as_ptr(), value.as_raw()) })
+    }
+
+    pub(crate) fn into_array(self) -> Result<Value<'js>> {
+        owned(&self.ctx, self.list.into_array())
+    }
+}
+
+/// Text that is being written, in memory that counts against the limit.
+///
+/// Once there is no memory for it, it stays as it is and [`Buffer::into_string`] fails.
+pub(crate) struct Buffer<'js> {
+    ctx: Ctx<'js>,
+    start: *mut u8,
+    len: usize,
+    capacity: usize,
+    failed: bool,
+}
+
+impl<'js> Buffer<'js> {
+    pub(crate) fn new(ctx: &Ctx<'js>) -> Self {
+        Self { ctx: ctx.clone(), start: std::ptr::null_mut(), len: 0, capacity: 0, failed: false }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        if self.start.is_null() {
+            return &[];
+        }
+        // SAFETY: the first `len` bytes were written, and only `self` refers to them.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+
+    /// Whether memory ran out; the exception is pending.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// The text as a string.
+    pub(crate) fn into_string(self) -> Result<Value<'js>> {
+        if self.failed {
+            return Err(Error::Exception);
+        }
+        let bytes = self.bytes();
+        // SAFETY: pointer and length describe the text, which the engine copies.
+        let string =
+            unsafe { qjs::JS_NewStringLen(self.ctx.as_raw().as_ptr(), bytes.as_ptr().cast(), bytes.len() as _) };
+        owned(&self.ctx, string)
+    }
+
+    /// Makes room for so many more bytes; false if there is none.
+    #[cold]
+    fn grow(&mut self, more: usize) -> bool {
+        let needed = self.len.saturating_add(more);
+        let capacity = needed.max(self.capacity.saturating_add(self.capacity / 2)).max(256);
+        if self.failed {
+            return false;
+        }
+        // SAFETY: `start` is null or came from this allocator; on failure it stays as it is, with an exception pending.
+        let grown = unsafe { qjs::js_realloc(self.ctx.as_raw().as_ptr(), self.start.cast(), capacity as _) };
+        if grown.is_null() {
+            self.failed = true;
+            return false;
+        }
+        self.start = grown.cast();
+        self.capacity = capacity;
+        true
+    }
+}
+
+impl ByteSink for Buffer<'_> {
+    #[inline]
+    fn push(&mut self, byte: u8) {
+        if self.len < self.capacity || self.grow(1) {
+            // SAFETY: `len` is below `capacity`, so the place belongs to the buffer.
+            unsafe { self.start.add(self.len).write(byte) };
+            self.len += 1;
+        }
+    }
+
+    #[inline]
+    fn extend_from_slice(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() && (bytes.len() <= self.capacity - self.len || self.grow(bytes.len())) {
+            // SAFETY: there is room for the bytes behind the first `len`; they come from elsewhere.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(self.len), bytes.len()) };
+            self.len += bytes.len();
+        }
+    }
+
+    #[inline]
+    fn written(&self) -> usize {
+        self.len
+    }
+
+    fn cut_to(&mut self, length: usize) {
+        self.len = self.len.min(length);
+    }
+}
+
+impl Drop for Buffer<'_> {
+    fn drop(&mut self) {
+        // SAFETY: `start` is null or came from this allocator, and is freed once.
+        unsafe { qjs::js_free(self.ctx.as_raw().as_ptr(), self.start.cast()) };
     }
 }

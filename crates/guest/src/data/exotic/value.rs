@@ -3,7 +3,7 @@
 use rquickjs::{Ctx, Error, Result, Value, qjs};
 
 /// Turns a raw result into a value, or into the exception that the call left pending.
-fn owned<'js>(ctx: &Ctx<'js>, raw: qjs::JSValue) -> Result<Value<'js>> {
+pub(super) fn owned<'js>(ctx: &Ctx<'js>, raw: qjs::JSValue) -> Result<Value<'js>> {
     // SAFETY: reads the tag of a value that the engine has just returned.
     if unsafe { qjs::JS_IsException(raw) } {
         return Err(Error::Exception);
@@ -77,6 +77,20 @@ impl<'js> Keys<'js> {
         self.len as usize
     }
 
+    /// Whether these are all the indices of an array with so many elements, and nothing else.
+    pub(crate) fn are_indices(&self, length: u32) -> bool {
+        let Some(last) = length.checked_sub(1) else { return self.len == 0 };
+        let ctx = self.ctx.as_raw().as_ptr();
+        // SAFETY: makes an atom of a number and releases it; a number's atom is the number itself.
+        let index = unsafe {
+            let atom = qjs::JS_NewAtomUInt32(ctx, last);
+            qjs::JS_FreeAtom(ctx, atom);
+            atom
+        };
+        // Indices come first and in ascending order.
+        self.len == length && self.number(last as usize) == Some(index)
+    }
+
     fn atoms(&self) -> &[qjs::JSPropertyEnum] {
         if self.table.is_null() {
             return &[];
@@ -96,6 +110,11 @@ impl<'js> Keys<'js> {
         // SAFETY: the table holds a reference of the atom; the new one is released by `Key::drop`.
         let atom = unsafe { qjs::JS_DupAtom(self.ctx.as_raw().as_ptr(), atom) };
         Some(Key { ctx: self.ctx.clone(), atom })
+    }
+
+    /// The property at `at` of an object that is no Proxy.
+    pub(crate) fn own(&self, object: &Value<'js>, at: usize) -> Result<Own<'js>> {
+        self.number(at).map_or(Ok(Own::Absent), |atom| own(object, atom))
     }
 
     /// Reads the property at `at` of an object: getters and traps run.
@@ -149,6 +168,86 @@ pub(crate) fn is_function(value: &Value<'_>) -> bool {
 /// Whether both are the very same object.
 pub(crate) fn same_object<'js>(one: &Value<'js>, other: &Value<'js>) -> bool {
     one.is_object() && one == other
+}
+
+/// An own property, looked at without running guest code.
+pub(crate) enum Own<'js> {
+    Absent,
+    Data(Value<'js>),
+    /// Reading it would call a getter.
+    Accessor,
+}
+
+fn own<'js>(object: &Value<'js>, atom: qjs::JSAtom) -> Result<Own<'js>> {
+    let ctx = object.ctx();
+    let none = qjs::JS_UNDEFINED;
+    let mut found = qjs::JSPropertyDescriptor { flags: 0, value: none, getter: none, setter: none };
+    // SAFETY: object and atom are alive for the call, and `found` is a valid place for the answer.
+    let rc = unsafe { qjs::JS_GetOwnProperty(ctx.as_raw().as_ptr(), &mut found, object.as_raw(), atom) };
+    match rc {
+        0 => Ok(Own::Absent),
+        1.. if found.flags & qjs::JS_PROP_GETSET as i32 != 0 => {
+            // SAFETY: the engine gave owned references in all three places.
+            unsafe {
+                qjs::JS_FreeValue(ctx.as_raw().as_ptr(), found.getter);
+                qjs::JS_FreeValue(ctx.as_raw().as_ptr(), found.setter);
+            }
+            Ok(Own::Accessor)
+        }
+        // The getter and the setter of a data property are undefined.
+        1.. => owned(ctx, found.value).map(Own::Data),
+        _ => Err(Error::Exception),
+    }
+}
+
+/// The own property of an object that is no Proxy.
+pub(crate) fn own_key<'js>(object: &Value<'js>, key: &Key<'js>) -> Result<Own<'js>> {
+    own(object, key.atom)
+}
+
+/// The element of an array.
+pub(crate) fn own_index<'js>(array: &Value<'js>, index: u32) -> Result<Own<'js>> {
+    let ctx = array.ctx().as_raw().as_ptr();
+    // SAFETY: makes an atom of a number, which is released below.
+    let atom = unsafe { qjs::JS_NewAtomUInt32(ctx, index) };
+    if atom == qjs::JS_ATOM_NULL {
+        return Err(Error::Exception);
+    }
+    let found = own(array, atom);
+    // SAFETY: the reference from above.
+    unsafe { qjs::JS_FreeAtom(ctx, atom) };
+    found
+}
+
+/// The prototype of an object that is no Proxy: an object or null.
+pub(crate) fn prototype<'js>(object: &Value<'js>) -> Result<Value<'js>> {
+    let ctx = object.ctx();
+    // SAFETY: the object is alive; the engine returns an owned reference.
+    owned(ctx, unsafe { qjs::JS_GetPrototype(ctx.as_raw().as_ptr(), object.as_raw()) })
+}
+
+/// The length of an array or of a string.
+pub(crate) fn length_of(value: &Value<'_>) -> Result<u32> {
+    let mut length = 0;
+    // SAFETY: the value is alive and `length` is a valid place. Both kinds have a length of their own, so no getter runs.
+    let rc = unsafe { qjs::JS_GetLength(value.ctx().as_raw().as_ptr(), value.as_raw(), &mut length) };
+    if rc < 0 { Err(Error::Exception) } else { u32::try_from(length).map_err(|_| Error::Unknown) }
+}
+
+/// Gives a fresh object a property that a program may change.
+pub(crate) fn put<'js>(object: &Value<'js>, keys: &Keys<'js>, at: usize, value: &Value<'js>) -> Result<()> {
+    let Some(atom) = keys.number(at) else { return Ok(()) };
+    let flags = (qjs::JS_PROP_C_W_E
+        | qjs::JS_PROP_HAS_VALUE
+        | qjs::JS_PROP_HAS_CONFIGURABLE
+        | qjs::JS_PROP_HAS_WRITABLE
+        | qjs::JS_PROP_HAS_ENUMERABLE
+        | qjs::JS_PROP_THROW) as i32;
+    let none = qjs::JS_UNDEFINED;
+    let ctx = object.ctx().as_raw().as_ptr();
+    // SAFETY: everything is alive for the call, and the engine duplicates what it keeps.
+    let rc = unsafe { qjs::JS_DefineProperty(ctx, object.as_raw(), atom, value.as_raw(), none, none, flags) };
+    if rc < 0 { Err(Error::Exception) } else { Ok(()) }
 }
 
 /// What a Proxy stands for; throws if it was revoked.

@@ -4,7 +4,8 @@
 //! would need reordering (duplicate keys, array indices as keys) or is nested
 //! deeply is left to the serialiser's walk.
 
-use super::super::serialise::{integer, number, quote};
+use toolgate_json::write::{ByteSink, integer, number, quote};
+
 use super::scan::{Fault, array_index, skip_number, skip_space, skip_string};
 use super::template::Template;
 use super::unescape::unescape_wtf8;
@@ -27,25 +28,25 @@ impl From<Fault> for ToWalk {
 type Copied = Result<usize, ToWalk>;
 
 /// Copies values from `text` to `out`, which may grow to `max_bytes`.
-pub(crate) struct Copier<'a> {
+pub(crate) struct Copier<'a, S> {
     pub(crate) text: &'a [u8],
-    pub(crate) out: &'a mut Vec<u8>,
+    pub(crate) out: &'a mut S,
     pub(crate) max_bytes: usize,
     /// How many containers may be nested.
     pub(crate) max_depth: u32,
 }
 
-impl Copier<'_> {
+impl<S: ByteSink> Copier<'_, S> {
     /// Copies the object at `at`; what was written is taken back if it must be left.
     pub(crate) fn record(mut self, at: usize, template: Option<&Template>) -> Result<(), ToWalk> {
-        let before = self.out.len();
+        let before = self.out.written();
         let depth = self.max_depth.min(MAX_NESTING);
         let copied = match template {
             Some(template) => self.fitted(at, template, depth),
             None => self.object(at, depth),
         };
         if copied.is_err() {
-            self.out.truncate(before);
+            self.out.cut_to(before);
         }
         copied.map(|_| ())
     }
@@ -66,7 +67,7 @@ impl Copier<'_> {
     }
 
     fn value(&mut self, at: usize, depth: u32) -> Copied {
-        if self.out.len() > self.max_bytes {
+        if self.out.written() > self.max_bytes {
             return Err(ToWalk);
         }
         match self.text.get(at) {

@@ -3,10 +3,11 @@
 use rquickjs::{Array, Value, function::This};
 use toolgate_wire::limits::MAX_JSON_DEPTH;
 
-use super::super::exotic::{Key, Keys, get_index, get_key, is_function, proxy_target, same_object, with_wtf8};
+use super::super::exotic::{Keys, get_index, get_key, is_function, proxy_target, same_object, with_wtf8};
 use super::super::realm::{Kind, Realm};
+use super::keys::KeyCache;
 use super::path::{Step, spell};
-use super::{Caps, DepthPolicy, SerialiseError, Unwritable};
+use super::{Caps, DepthPolicy, SerialiseError, Unwritable, UnwritablePolicy};
 use toolgate_json::write::{integer, number, quote, quote_within};
 
 type Outcome<T = ()> = Result<T, SerialiseError>;
@@ -48,39 +49,6 @@ enum Slot<'a, 'js> {
     Entry(&'a Value<'js>),
 }
 
-/// Quoted keys by key number: records of one shape share them.
-struct KeyCache<'js> {
-    lines: Vec<Option<(Key<'js>, Box<[u8]>)>>,
-}
-
-impl<'js> KeyCache<'js> {
-    const LINES: usize = 64;
-
-    /// Appends a key; false, if it is longer than `room`.
-    fn write(&mut self, out: &mut Vec<u8>, keys: &Keys<'js>, at: usize, room: usize) -> Outcome<bool> {
-        let Some(number) = keys.number(at) else { return Ok(true) };
-        if self.lines.is_empty() {
-            self.lines.resize_with(Self::LINES, || None);
-        }
-        let line = &mut self.lines[number as usize % Self::LINES];
-        if let Some((key, quoted)) = line
-            && key.number() == number
-        {
-            out.extend_from_slice(quoted);
-            return Ok(true);
-        }
-        let Some(key) = keys.key(at) else { return Ok(true) };
-        let mut quoted = Vec::new();
-        if !with_wtf8(&key.to_value()?, |text| quote_within(&mut quoted, text, room))? {
-            return Ok(false);
-        }
-        quoted.push(b':');
-        out.extend_from_slice(&quoted);
-        *line = Some((key, quoted.into_boxed_slice()));
-        Ok(true)
-    }
-}
-
 pub(super) struct Walk<'a, 'js> {
     realm: &'a Realm<'js>,
     caps: &'a Caps<'a>,
@@ -92,7 +60,7 @@ pub(super) struct Walk<'a, 'js> {
 
 impl<'a, 'js> Walk<'a, 'js> {
     pub(super) fn new(realm: &'a Realm<'js>, caps: &'a Caps<'a>) -> Self {
-        Self { realm, caps, out: Vec::new(), frames: Vec::new(), keys: KeyCache { lines: Vec::new() }, visited: 0 }
+        Self { realm, caps, out: Vec::new(), frames: Vec::new(), keys: KeyCache::default(), visited: 0 }
     }
 
     pub(super) fn run(mut self, root: Value<'js>) -> Outcome<Vec<u8>> {
@@ -221,9 +189,9 @@ impl<'a, 'js> Walk<'a, 'js> {
         } else if let Some(flag) = value.as_bool() {
             self.out.extend_from_slice(if flag { b"true" } else { b"false" });
         } else if is_big_int(value) {
-            return Err(self.refuse(Unwritable::BigInt));
+            return self.big_int(value);
         } else if value.is_symbol() {
-            return Err(self.refuse(Unwritable::Symbol));
+            return self.refuse_or_mark(Unwritable::Symbol, "[Symbol]");
         } else {
             self.out.extend_from_slice(b"null");
         }
@@ -249,13 +217,17 @@ impl<'a, 'js> Walk<'a, 'js> {
     fn open(&mut self, value: Value<'js>) -> Outcome {
         let kind = self.realm.kind(&value);
         match kind {
-            Kind::Promise => return Err(self.refuse(Unwritable::Promise)),
-            Kind::Other | Kind::Proxy if is_function(&value) => return Err(self.refuse(Unwritable::Function)),
+            Kind::Promise => return self.refuse_or_mark(Unwritable::Promise, "[Promise]"),
+            Kind::Other | Kind::Proxy if is_function(&value) => {
+                return self.refuse_or_mark(Unwritable::Function, "[Function]");
+            }
             Kind::RawJson => return self.raw(&value),
             _ => {}
         }
         if let Some(at) = self.frames.iter().position(|frame| same_object(&frame.of, &value)) {
-            return Err(self.refuse(Unwritable::Cycle(spell(self.caps.root, &self.steps(at)))));
+            let start = spell(self.caps.root, &self.steps(at));
+            let marker = format!("[Circular: {start}]");
+            return self.refuse_or_mark(Unwritable::Cycle(start), &marker);
         }
         if !self.may_nest(kind)? {
             return Ok(());
@@ -378,6 +350,29 @@ impl<'a, 'js> Walk<'a, 'js> {
 
     fn too_large(&self) -> SerialiseError {
         SerialiseError::TooLarge { limit: self.caps.max_bytes }
+    }
+
+    /// A value without a JSON form: an error, or the marker in its place.
+    fn refuse_or_mark(&mut self, what: Unwritable, marker: &str) -> Outcome {
+        if self.caps.unwritable_policy == UnwritablePolicy::Error {
+            return Err(self.refuse(what));
+        }
+        quote(&mut self.out, marker.as_bytes());
+        self.check_size()
+    }
+
+    /// The marker of a BigInt has its digits.
+    fn big_int(&mut self, value: &Value<'js>) -> Outcome {
+        if self.caps.unwritable_policy == UnwritablePolicy::Error {
+            return Err(self.refuse(Unwritable::BigInt));
+        }
+        let room = self.room();
+        let digits = with_wtf8(value, |text| (text.len() <= room).then(|| text.to_vec()))?;
+        let Some(digits) = digits else { return Err(self.too_large()) };
+        self.out.extend_from_slice(b"\"[BigInt: ");
+        self.out.extend_from_slice(&digits);
+        self.out.extend_from_slice(b"]\"");
+        self.check_size()
     }
 
     fn refuse(&self, what: Unwritable) -> SerialiseError {

@@ -3,12 +3,31 @@
 use proptest::prelude::*;
 use rquickjs::{Array, CatchResultExt as _, Function, Object};
 
+use super::super::exotic::Mutability;
 use super::super::parse::{eager, lazy};
 use super::super::{ParseError, Text};
 use super::*;
 
 fn as_records<'js>(ctx: &Ctx<'js>, text: &str) -> std::result::Result<Value<'js>, ParseError> {
-    lazy(ctx, Text::copy(ctx, text).expect("memory"))
+    lazy(ctx, Text::copy(ctx, text).expect("memory"), Mutability::Mutable)
+}
+
+fn as_frozen_records<'js>(ctx: &Ctx<'js>, text: &str) -> Value<'js> {
+    lazy(ctx, Text::copy(ctx, text).expect("memory"), Mutability::Frozen).expect("lazy")
+}
+
+/// The same by `JSON.parse` and `Object.freeze`.
+fn frozen_in_full<'js>(ctx: &Ctx<'js>, text: &str) -> Value<'js> {
+    let freeze: Function<'js> = ctx
+        .eval(
+            "(function freeze(v) {
+                if (v === null || typeof v !== 'object') return v;
+                for (const key of Reflect.ownKeys(v)) freeze(v[key]);
+                return Object.freeze(v);
+            })",
+        )
+        .expect("freeze");
+    freeze.call((eager(ctx, text).expect("eager"),)).catch(ctx).expect("frozen")
 }
 
 /// White space where JSON allows it; mostly none, as in real text.
@@ -88,7 +107,7 @@ fn table() -> impl Strategy<Value = String> {
     })
 }
 
-fn document() -> impl Strategy<Value = String> {
+pub(super) fn document() -> impl Strategy<Value = String> {
     let leaf = scalar().prop_map(str::to_owned);
     let value = leaf.prop_recursive(4, 40, 6, |inner| {
         let member = (key(), inner.clone(), space());
@@ -106,15 +125,15 @@ fn document() -> impl Strategy<Value = String> {
     ]
 }
 
-type Step = [u8; 5];
-type Program = Vec<Step>;
+pub(super) type Step = [u8; 5];
+pub(super) type Program = Vec<Step>;
 
-fn program() -> impl Strategy<Value = Program> {
+pub(super) fn program() -> impl Strategy<Value = Program> {
     prop::collection::vec(any::<Step>(), 0..12)
 }
 
 /// What may be reached: the data alone, or the prototypes behind it too, which then no other program may see.
-fn runner<'js>(ctx: &Ctx<'js>, everything: bool) -> Function<'js> {
+pub(super) fn runner<'js>(ctx: &Ctx<'js>, everything: bool) -> Function<'js> {
     let make: Function<'js> = ctx.eval(include_str!("programs.js")).catch(ctx).expect("programs.js");
     make.call((everything,)).catch(ctx).expect("runner")
 }
@@ -159,6 +178,28 @@ proptest! {
     fn nor_can_a_program_that_changes_the_prototypes(text in document(), program in program()) {
         let plain = with_realm(|ctx| run(&runner(&ctx, true), eager(&ctx, &text).expect("eager"), &program));
         let record = with_realm(|ctx| run(&runner(&ctx, true), as_records(&ctx, &text).expect("lazy"), &program));
+        prop_assert_eq!(plain, record);
+    }
+
+    #[test]
+    fn no_program_can_tell_a_frozen_record_from_a_frozen_object(
+        batch in prop::collection::vec((document(), program()), 30)
+    ) {
+        with_realm(|ctx| {
+            let runner = runner(&ctx, false);
+            for (text, program) in batch {
+                let plain = run(&runner, frozen_in_full(&ctx, &text), &program);
+                let record = run(&runner, as_frozen_records(&ctx, &text), &program);
+                prop_assert_eq!(plain, record, "{} {:?}", text, program);
+            }
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn nor_can_a_program_that_changes_the_prototypes_behind_frozen_records(text in document(), program in program()) {
+        let plain = with_realm(|ctx| run(&runner(&ctx, true), frozen_in_full(&ctx, &text), &program));
+        let record = with_realm(|ctx| run(&runner(&ctx, true), as_frozen_records(&ctx, &text), &program));
         prop_assert_eq!(plain, record);
     }
 

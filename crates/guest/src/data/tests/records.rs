@@ -2,12 +2,13 @@
 
 use rquickjs::Function;
 
+use super::super::exotic::Mutability;
 use super::super::parse::{eager, lazy};
 use super::super::{ParseError, Text, from_json, from_text};
 use super::*;
 
 fn as_records<'js>(ctx: &Ctx<'js>, text: &str) -> Value<'js> {
-    lazy(ctx, Text::copy(ctx, text).expect("memory")).expect("JSON")
+    lazy(ctx, Text::copy(ctx, text).expect("memory"), Mutability::Mutable).expect("JSON")
 }
 
 /// What `code`, a function of the data, gives as JSON.
@@ -112,9 +113,10 @@ fn records_of_many_shapes_are_all_read() {
 fn wrapped_functions_look_as_before() {
     check(
         "{}",
-        "() => [Object.freeze, Object.seal, Object.preventExtensions, Reflect.preventExtensions]
+        "() => [Object.freeze, Object.seal, Object.preventExtensions, Reflect.preventExtensions, JSON.stringify, JSON.parse,
+        Object.keys, Object.values, Object.entries, String.prototype.localeCompare]
         .map((f) => [f.name, f.length, /\\[native code\\]/.test(f), 'prototype' in f].join())",
-        r#"["freeze,1,true,false","seal,1,true,false","preventExtensions,1,true,false","preventExtensions,1,true,false"]"#,
+        r#"["freeze,1,true,false","seal,1,true,false","preventExtensions,1,true,false","preventExtensions,1,true,false","stringify,3,true,false","parse,2,true,false","keys,1,true,false","values,1,true,false","entries,1,true,false","localeCompare,1,true,false"]"#,
     );
     check(
         "{}",
@@ -233,6 +235,52 @@ fn running_out_of_memory_while_a_record_settles_is_an_exception() {
     assert!(!sandbox.call(&text, write));
     sandbox.runtime.set_memory_limit(256 << 20);
     assert!(sandbox.call(&text, write));
+}
+
+#[test]
+fn running_out_of_memory_while_text_is_written_parsed_or_cloned_is_an_exception() {
+    for code in ["JSON.stringify(d)", "JSON.stringify(d, null, 2)", "JSON.parse(globalThis.text)", "structuredClone(d)"]
+    {
+        let sandbox = Sandbox::new();
+        sandbox.context.with(|ctx| install_structured_clone(&ctx).expect("install structuredClone"));
+        let text = table(10_000);
+        let act = format!("(d) => {{ if (!({code}).length) throw 0 }}");
+        assert!(sandbox.call(&text, "(d) => { globalThis.text = JSON.stringify(d) }"));
+        let used = sandbox.used();
+        for room in [1 << 10, 64 << 10, 400 << 10] {
+            sandbox.runtime.set_memory_limit(used + room);
+            assert!(!sandbox.call(&text, &act), "{code} {room}");
+            sandbox.runtime.set_memory_limit(256 << 20);
+            assert!(sandbox.call(&text, &act), "{code}");
+            // Nothing of the failure stays behind.
+            assert!(sandbox.used() < used + (16 << 10), "{code} {room}");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_parses_much_and_keeps_little_has_its_memory_back() {
+    let sandbox = Sandbox::new();
+    let text = table(10_000);
+    assert!(sandbox.call(&text, "(d) => { globalThis.text = JSON.stringify(d); globalThis.kept = [] }"));
+    let before = sandbox.used();
+    assert!(sandbox.call(&text, "() => { for (let i = 0; i < 60; i++) kept.push(JSON.parse(text)[i]) }"));
+    assert!(sandbox.used() < before + (12 << 20), "{}", sandbox.used() - before);
+    assert!(sandbox.call(&text, "() => { kept.length = 0 }"));
+    assert!(sandbox.used() < before + (16 << 10));
+}
+
+#[test]
+fn the_clone_of_a_small_part_does_not_keep_the_whole_text() {
+    let sandbox = Sandbox::new();
+    sandbox.context.with(|ctx| install_structured_clone(&ctx).expect("install structuredClone"));
+    let before = sandbox.used();
+    assert!(sandbox.call(
+        &table(10_000),
+        "(d) => { globalThis.kept = structuredClone([d[5], { a: d[6] }]); delete globalThis.data }"
+    ));
+    assert!(sandbox.used() < before + (64 << 10), "{}", sandbox.used() - before);
+    assert!(sandbox.call("[]", "() => { if (kept[0].id !== 5 || kept[1].a.more.n !== 6) throw 0 }"));
 }
 
 #[test]

@@ -7,12 +7,15 @@ use std::time::Duration;
 use crate::protocol::{EVENT_STREAM, JSON};
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
-use serde_json::Value;
+use toolgate_wire::{ByteBudget, BytePermit};
 
 use super::HttpLink;
 use super::sse::{Event, Events};
+use crate::buffer::Buffer;
 use crate::client::inbox::Inbox;
-use crate::rpc::{self, Incoming, LinkError, Protocol};
+use crate::client::redact::Redactor;
+use crate::json_text::{JsonText, range_in};
+use crate::rpc::{self, Incoming, LinkError, Protocol, RpcError};
 
 /// The most bytes read, and the most characters shown, of an error body.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
@@ -23,15 +26,19 @@ const TRAILER_TIMEOUT: Duration = Duration::from_millis(100);
 /// A response by its media type.
 pub(super) enum Reading {
     Json(Body),
-    Events(Stream),
+    Events(Box<Stream>),
 }
 
 impl Reading {
-    pub(super) fn of(response: Response, limit: usize) -> Result<Self, LinkError> {
+    pub(super) fn of(response: Response, budget: &ByteBudget, limit: usize) -> Result<Self, LinkError> {
         let kind = response.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());
         match kind {
-            Some(kind) if kind.starts_with(EVENT_STREAM.as_bytes()) => Ok(Self::Events(Stream::new(response, limit))),
-            Some(kind) if kind.starts_with(JSON.as_bytes()) => Ok(Self::Json(Body { response, limit })),
+            Some(kind) if kind.starts_with(EVENT_STREAM.as_bytes()) => {
+                Ok(Self::Events(Box::new(Stream::new(response, budget, limit))))
+            }
+            Some(kind) if kind.starts_with(JSON.as_bytes()) => {
+                Ok(Self::Json(Body { response, budget: budget.clone(), limit }))
+            }
             Some(kind) => {
                 let kind = String::from_utf8_lossy(&kind).into_owned();
                 Err(LinkError::Protocol(format!(
@@ -46,28 +53,30 @@ impl Reading {
 /// One JSON body.
 pub(super) struct Body {
     response: Response,
+    budget: ByteBudget,
     limit: usize,
 }
 
 impl Body {
-    pub(super) async fn result_of(self, id: u64, inbox: &Inbox) -> Result<Value, LinkError> {
-        let bytes = read(self.response, self.limit).await?.ok_or(LinkError::TooLarge { limit: self.limit })?;
-        let messages = match serde_json::from_slice(&bytes) {
-            Ok(Value::Array(batch)) => batch,
-            Ok(message) => vec![message],
-            Err(error) => return Err(LinkError::Protocol(format!("a reply is not valid JSON: {error}"))),
-        };
-        for message in messages {
+    pub(super) async fn result_of(self, id: u64, inbox: &Inbox) -> Result<JsonText, LinkError> {
+        let (bytes, permit) = read(self.response, &self.budget, self.limit).await?;
+        let text = JsonText::read(bytes, permit)
+            .map_err(|(_, error)| LinkError::Protocol(format!("a reply is not valid JSON: {error}")))?;
+        let mut found = None;
+        for message in rpc::messages(&text) {
             match rpc::classify(message) {
                 Incoming::Reply { id: Some(answered), outcome } if answered == id => {
-                    return outcome.map_err(LinkError::Rejected);
+                    let result = outcome.map_err(LinkError::Rejected)?;
+                    found = Some(range_in(text.as_str(), result));
+                    break;
                 }
                 Incoming::Reply { id: None, outcome: Err(error) } => return Err(LinkError::Rejected(error)),
                 Incoming::Notification { method, params } => inbox.handle_notification(&method, &params),
                 Incoming::Reply { .. } | Incoming::Request { .. } | Incoming::Malformed => {}
             }
         }
-        Err(LinkError::Protocol("the response contains no reply to the request".to_owned()))
+        let no_reply = || LinkError::Protocol("the response contains no reply to the request".to_owned());
+        found.map(|part| text.cut(part)).ok_or_else(no_reply)
     }
 }
 
@@ -84,9 +93,10 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    fn new(response: Response, limit: usize) -> Self {
+    fn new(response: Response, budget: &ByteBudget, limit: usize) -> Self {
         let ready = std::collections::VecDeque::new();
-        Self { response, events: Events::new(limit), ready, limit, last_event: None, retry: None }
+        let events = Events::new(budget.clone(), limit);
+        Self { response, events, ready, limit, last_event: None, retry: None }
     }
 
     /// Continues where another stream ended.
@@ -100,15 +110,20 @@ impl Stream {
         id: u64,
         link: &HttpLink,
         protocol: &Protocol,
-    ) -> Result<Option<Result<Value, LinkError>>, LinkError> {
+    ) -> Result<Option<Result<JsonText, LinkError>>, LinkError> {
         while let Some(event) = self.next().await? {
-            let Some(message) = message_in(&event, link.inbox()) else { continue };
-            match rpc::classify(message) {
-                Incoming::Reply { id: Some(answered), outcome } if answered == id => {
-                    return Ok(Some(outcome.map_err(LinkError::Rejected)));
+            let Some(text) = message_in(event, link.inbox()) else { continue };
+            let result = match rpc::classify(text.value()) {
+                Incoming::Reply { id: Some(answered), outcome } if answered == id => match outcome {
+                    Ok(result) => range_in(text.as_str(), result),
+                    Err(error) => return Ok(Some(Err(LinkError::Rejected(error)))),
+                },
+                other => {
+                    handle(other, link, protocol);
+                    continue;
                 }
-                other => handle(other, link, protocol),
-            }
+            };
+            return Ok(Some(Ok(text.cut(result))));
         }
         Ok(None)
     }
@@ -116,8 +131,8 @@ impl Stream {
     /// Reads to the end and handles all messages.
     pub(super) async fn drain(&mut self, link: &HttpLink, protocol: &Protocol) -> Result<(), LinkError> {
         while let Some(event) = self.next().await? {
-            if let Some(message) = message_in(&event, link.inbox()) {
-                handle(rpc::classify(message), link, protocol);
+            if let Some(text) = message_in(event, link.inbox()) {
+                handle(rpc::classify(text.value()), link, protocol);
             }
         }
         Ok(())
@@ -135,9 +150,7 @@ impl Stream {
             let mut complete = Vec::new();
             let fed = self.events.feed(&chunk, &mut complete);
             self.ready.extend(complete);
-            if fed.is_err() {
-                return Err(LinkError::TooLarge { limit: self.limit });
-            }
+            fed.map_err(|reason| LinkError::of_reply(reason, self.limit))?;
         }
     }
 
@@ -150,19 +163,22 @@ impl Stream {
     }
 }
 
-fn message_in(event: &Event, inbox: &Inbox) -> Option<Value> {
-    if event.data.is_empty() {
-        return None;
-    }
+fn message_in(event: Event, inbox: &Inbox) -> Option<JsonText> {
+    let (data, permit) = event.data.filter(|(data, _)| !data.is_empty())?;
     inbox.touch();
-    let message = serde_json::from_str(&event.data).ok();
-    if message.is_none() {
+    // The encoding of an event stream has no errors: bytes that are not UTF-8 are replaced.
+    let data = match std::str::from_utf8(&data) {
+        Ok(_) => data,
+        Err(_) => String::from_utf8_lossy(&data).into_owned().into_bytes(),
+    };
+    let text = JsonText::read(data, permit).ok();
+    if text.is_none() {
         inbox.malformed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
-    message
+    text
 }
 
-fn handle(incoming: Incoming, link: &HttpLink, protocol: &Protocol) {
+fn handle(incoming: Incoming<'_>, link: &HttpLink, protocol: &Protocol) {
     match incoming {
         Incoming::Request { id, method } => link.notify(protocol, &link.inbox().answer_request(&id, &method)),
         Incoming::Notification { method, params } => link.inbox().handle_notification(&method, &params),
@@ -175,31 +191,34 @@ fn handle(incoming: Incoming, link: &HttpLink, protocol: &Protocol) {
     }
 }
 
-/// The body; none if it is larger than `limit`.
-async fn read(mut response: Response, limit: usize) -> Result<Option<Vec<u8>>, LinkError> {
-    let mut bytes = Vec::new();
+/// The body, and the permit that counts it.
+async fn read(mut response: Response, budget: &ByteBudget, limit: usize) -> Result<(Vec<u8>, BytePermit), LinkError> {
+    let refused = |reason| LinkError::of_reply(reason, limit);
     let broken = |_| LinkError::Protocol("the reply was interrupted".to_owned());
+    let announced = response.content_length().and_then(|length| usize::try_from(length).ok());
+    let mut buffer = Buffer::announced(budget, announced.unwrap_or(0), limit).await.map_err(refused)?;
     while let Some(chunk) = response.chunk().await.map_err(broken)? {
-        if bytes.len() + chunk.len() > limit {
-            return Ok(None);
-        }
-        bytes.extend_from_slice(&chunk);
+        buffer.push(&chunk).map_err(refused)?;
     }
-    Ok(Some(bytes))
+    Ok(buffer.finish())
 }
 
 /// The error of a refused request: the server's JSON-RPC error if it sent one, else the status and the start of the body.
-pub(super) async fn refusal(response: Response) -> LinkError {
+pub(super) async fn refusal(response: Response, redactor: &Redactor) -> LinkError {
     let status = response.status().as_u16();
-    let bytes = read(response, MAX_REFUSAL_BYTES).await.ok().flatten().unwrap_or_default();
+    let body = read(response, &ByteBudget::unlimited(), MAX_REFUSAL_BYTES).await;
+    let (bytes, permit) = body.unwrap_or_else(|_| (Vec::new(), ByteBudget::unlimited().empty_permit()));
     let is_about_credentials = matches!(status, 401 | 403);
-    if !is_about_credentials
-        && let Ok(message) = serde_json::from_slice(&bytes)
-        && let Incoming::Reply { outcome: Err(error), .. } = rpc::classify(message)
-    {
-        return LinkError::Rejected(error);
-    }
-    let text = String::from_utf8_lossy(&bytes);
-    let shown = text.chars().filter(|c| !c.is_control()).take(MAX_REFUSAL_CHARS).collect();
+    let bytes = match JsonText::read(bytes, permit) {
+        Ok(text) => match rpc::classify(text.value()) {
+            Incoming::Reply { outcome: Err(error), .. } if !is_about_credentials => {
+                return LinkError::Rejected(RpcError { message: redactor.redact(&error.message), ..error });
+            }
+            _ => text.into_parts().0.into_bytes(),
+        },
+        Err((bytes, _)) => bytes,
+    };
+    let text: String = String::from_utf8_lossy(&bytes).chars().filter(|c| !c.is_control()).collect();
+    let shown = redactor.redact(&text).chars().take(MAX_REFUSAL_CHARS).collect();
     LinkError::Http { status, message: shown }
 }

@@ -14,15 +14,19 @@ use std::time::Duration;
 
 use crate::protocol::{EVENT_STREAM, HEADER_LAST_EVENT_ID, HEADER_PROTOCOL_VERSION, HEADER_SESSION_ID, JSON};
 use parking_lot::Mutex;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use serde_json::Value;
 use tokio::sync::watch;
 
 use self::body::{Reading, Stream};
+use crate::buffer::process_budget;
+use crate::client::auth::{AuthError, Authorizer, Challenge, Retry, SecretText};
 use crate::client::inbox::Inbox;
+use crate::client::redact::Redactor;
+use crate::json_text::JsonText;
 use crate::protocol::MODERN;
-use crate::rpc::{self, Closing, LinkError, OutgoingRequest, Protocol};
+use crate::rpc::{self, Closing, LinkError, OutgoingRequest, OutgoingText, Protocol};
 
 /// How long connecting to a server may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,6 +49,10 @@ struct Inner {
     url: Url,
     /// Headers from the configuration.
     headers: HeaderMap,
+    /// Removes their values from what the server says.
+    redactor: Redactor,
+    /// Gets tokens, for a server that asks for OAuth.
+    authorizer: Option<Arc<Authorizer>>,
     session: Mutex<Option<HeaderValue>>,
     inbox: Arc<Inbox>,
     limit: usize,
@@ -54,18 +62,45 @@ struct Inner {
 impl HttpLink {
     /// Prepares a connection without sending anything. The error names the invalid setting.
     pub fn new(url: &str, headers: &BTreeMap<String, String>, inbox: Arc<Inbox>, limit: usize) -> Result<Self, String> {
+        Self::prepare(url, headers, None, inbox, limit)
+    }
+
+    /// The same for a server that may ask for OAuth. A configured `Authorization` header is not sent.
+    pub fn authorized(
+        url: &str,
+        headers: &BTreeMap<String, String>,
+        authorizer: Arc<Authorizer>,
+        inbox: Arc<Inbox>,
+        limit: usize,
+    ) -> Result<Self, String> {
+        Self::prepare(url, headers, Some(authorizer), inbox, limit)
+    }
+
+    fn prepare(
+        url: &str,
+        headers: &BTreeMap<String, String>,
+        authorizer: Option<Arc<Authorizer>>,
+        inbox: Arc<Inbox>,
+        limit: usize,
+    ) -> Result<Self, String> {
         let url = Url::parse(url).map_err(|error| format!("not a URL: {error}"))?;
-        let headers = header_map(headers)?;
+        let redactor = Redactor::new(headers);
+        let mut headers = header_map(headers)?;
+        if authorizer.is_some() {
+            headers.remove(AUTHORIZATION);
+        }
         let client = client()?;
         let (closed, _) = watch::channel(None);
         let session = Mutex::default();
-        Ok(Self { inner: Arc::new(Inner { client, url, headers, session, inbox, limit, closed }) })
+        let inner = Inner { client, url, headers, redactor, authorizer, session, inbox, limit, closed };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Sends a request and waits for its result.
-    pub(crate) async fn request(&self, request: &OutgoingRequest) -> Result<Value, LinkError> {
-        let mut pending = PendingRequest { link: self, request, answered: false };
-        let outcome = self.exchange(request).await;
+    pub(crate) async fn request(&self, mut request: OutgoingRequest) -> Result<JsonText, LinkError> {
+        let text = request.encode().await?;
+        let mut pending = PendingRequest { link: self, request: &request, answered: false };
+        let outcome = self.exchange(&request, text).await;
         pending.answered = true;
         match &outcome {
             Err(LinkError::Unreachable(reason)) => self.close(closing_of(reason)),
@@ -75,36 +110,38 @@ impl HttpLink {
         outcome
     }
 
-    async fn exchange(&self, request: &OutgoingRequest) -> Result<Value, LinkError> {
-        let post = self.post(&request.protocol, request.encode());
+    async fn exchange(&self, request: &OutgoingRequest, text: OutgoingText) -> Result<JsonText, LinkError> {
+        let OutgoingText { bytes, permit } = text;
+        let post = self.post(&request.protocol, bytes);
         let post = request.headers.iter().fold(post, |post, (name, value)| post.header(name, value));
-        let response = post.send().await.map_err(unreachable)?;
+        let response = self.send(post).await?;
+        drop(permit);
         self.inner.inbox.touch();
         let response = self.accepted(response).await?;
         if request.method == "initialize" {
             self.keep_session(&response);
         }
-        let mut stream = match Reading::of(response, self.inner.limit)? {
+        let mut stream = match Reading::of(response, &request.budget, self.inner.limit)? {
             Reading::Json(body) => return body.result_of(request.id, &self.inner.inbox).await,
-            Reading::Events(stream) => stream,
+            Reading::Events(stream) => *stream,
         };
         loop {
             if let Some(outcome) = stream.result_of(request.id, self, &request.protocol).await? {
                 stream.finish();
                 return outcome;
             }
-            stream = self.resume(stream, &request.protocol).await?;
+            stream = self.resume(stream, request).await?;
         }
     }
 
     /// Resumes a stream that ended before the reply.
-    async fn resume(&self, ended: Stream, protocol: &Protocol) -> Result<Stream, LinkError> {
+    async fn resume(&self, ended: Stream, request: &OutgoingRequest) -> Result<Stream, LinkError> {
         let lost = || LinkError::Protocol("the stream ended before the reply".to_owned());
         let last = ended.last_event.clone().ok_or_else(lost)?;
         tokio::time::sleep(ended.retry.unwrap_or(RESUME_DELAY).min(MAX_RESUME_DELAY)).await;
-        let get = self.with_headers(self.inner.client.get(self.inner.url.clone()), protocol);
-        let response = get.header(HEADER_LAST_EVENT_ID, last).send().await.map_err(unreachable)?;
-        match Reading::of(self.accepted(response).await?, self.inner.limit)? {
+        let get = self.with_headers(self.inner.client.get(self.inner.url.clone()), &request.protocol);
+        let response = self.send(get.header(HEADER_LAST_EVENT_ID, last)).await?;
+        match Reading::of(self.accepted(response).await?, &request.budget, self.inner.limit)? {
             Reading::Events(stream) => Ok(stream.after(ended)),
             Reading::Json(_) => Err(lost()),
         }
@@ -113,8 +150,8 @@ impl HttpLink {
     /// Receives the notifications of a legacy server on a GET stream, until that ends.
     pub(crate) async fn open_notification_stream(&self, protocol: &Protocol) -> Result<(), LinkError> {
         let get = self.with_headers(self.inner.client.get(self.inner.url.clone()), protocol);
-        let response = get.send().await.map_err(unreachable)?;
-        if let Reading::Events(mut stream) = Reading::of(self.accepted(response).await?, self.inner.limit)? {
+        let response = self.accepted(self.send(get).await?).await?;
+        if let Reading::Events(mut stream) = Reading::of(response, process_budget(), self.inner.limit)? {
             self.inner.inbox.start_listening();
             stream.drain(self, protocol).await?;
         }
@@ -123,16 +160,41 @@ impl HttpLink {
 
     /// Sends a notification in the background.
     pub(crate) fn notify(&self, protocol: &Protocol, message: &Value) {
-        let post = self.post(protocol, message.to_string().into_bytes());
-        tokio::spawn(async move { tokio::time::timeout(NOTIFICATION_TIMEOUT, post.send()).await.is_ok() });
+        let (link, post) = (self.clone(), self.post(protocol, message.to_string().into_bytes()));
+        tokio::spawn(async move { tokio::time::timeout(NOTIFICATION_TIMEOUT, link.send(post)).await.is_ok() });
     }
 
     /// Sends a notification and waits until the server has received it.
     pub(crate) async fn tell(&self, protocol: &Protocol, message: &Value) -> Result<(), LinkError> {
         let post = self.post(protocol, message.to_string().into_bytes());
-        let sent = tokio::time::timeout(NOTIFICATION_TIMEOUT, post.send()).await;
+        let sent = tokio::time::timeout(NOTIFICATION_TIMEOUT, self.send(post)).await;
         let response = sent.map_err(|_| LinkError::Protocol("sending a notification timed out".to_owned()))?;
-        self.accepted(response.map_err(unreachable)?).await.map(drop)
+        self.accepted(response?).await.map(drop)
+    }
+
+    /// Sends a request with the token of the login, if there is one; once more with another token if the server refuses
+    /// it, which means that it did not execute the request.
+    async fn send(&self, request: RequestBuilder) -> Result<Response, LinkError> {
+        let Some(authorizer) = &self.inner.authorizer else { return request.send().await.map_err(unreachable) };
+        let sent = authorizer.access_token().await.map_err(LinkError::Auth)?;
+        let again = request.try_clone();
+        let response = with_token(request, sent.as_ref()).send().await.map_err(unreachable)?;
+        let Some(challenge) = challenge_of(&response) else { return Ok(response) };
+        drop(response);
+        let scopes = match authorizer.after_refusal(sent.as_ref(), &challenge).await.map_err(LinkError::Auth)? {
+            Retry::AfterLogin { scopes } => scopes,
+            Retry::With(token) => {
+                let Some(again) = again else {
+                    return Err(LinkError::Protocol("a request can't be repeated".to_owned()));
+                };
+                let response = with_token(again, Some(&token)).send().await.map_err(unreachable)?;
+                match challenge_of(&response) {
+                    None => return Ok(response),
+                    Some(challenge) => challenge.scopes,
+                }
+            }
+        };
+        Err(LinkError::Auth(AuthError::LoginRequired { scopes }))
     }
 
     /// Waits until the connection is closed.
@@ -146,7 +208,7 @@ impl HttpLink {
     pub(crate) async fn shut_down(&self, protocol: &Protocol) {
         if self.session().is_some() {
             let delete = self.with_headers(self.inner.client.delete(self.inner.url.clone()), protocol);
-            let _ = tokio::time::timeout(Duration::from_secs(1), delete.send()).await;
+            let _ = tokio::time::timeout(Duration::from_secs(1), self.send(delete)).await;
         }
         self.close(closing_of("stopped by toolgate"));
     }
@@ -194,7 +256,7 @@ impl HttpLink {
         if status == StatusCode::NOT_FOUND && in_session {
             return Err(LinkError::SessionExpired);
         }
-        match body::refusal(response).await {
+        match body::refusal(response, &self.inner.redactor).await {
             // Servers built on older versions of the TypeScript SDK send this instead of 404.
             LinkError::Rejected(error) if in_session && status == StatusCode::BAD_REQUEST && error.code == -32000 => {
                 Err(LinkError::SessionExpired)
@@ -230,6 +292,27 @@ impl Drop for PendingRequest<'_> {
         if !self.answered && !cancelled_by_close && self.request.is_cancellable() {
             self.link.notify(&self.request.protocol, &rpc::cancelled(self.request.id));
         }
+    }
+}
+
+fn with_token(request: RequestBuilder, token: Option<&SecretText>) -> RequestBuilder {
+    match token.and_then(|token| HeaderValue::from_str(&format!("Bearer {}", token.expose())).ok()) {
+        Some(mut value) => {
+            value.set_sensitive(true);
+            request.header(AUTHORIZATION, value)
+        }
+        None => request,
+    }
+}
+
+/// The challenge of a response that refuses the token.
+fn challenge_of(response: &Response) -> Option<Challenge> {
+    let header = response.headers().get(WWW_AUTHENTICATE).and_then(|header| header.to_str().ok()).unwrap_or_default();
+    let challenge = Challenge::parse(header);
+    match response.status() {
+        StatusCode::UNAUTHORIZED => Some(challenge),
+        StatusCode::FORBIDDEN => Some(challenge).filter(Challenge::is_insufficient_scope),
+        _ => None,
     }
 }
 

@@ -1,39 +1,47 @@
 //! Parses server-sent events incrementally.
 //!
 //! Implements the part of the WHATWG grammar that MCP needs: `data`, `id` and `retry`; lines may end in any of the three
-//! ways. An event larger than the limit is an error. No I/O.
+//! ways. An event that is larger than the limit, or does not fit into the byte budget, is an error. The data of an event is
+//! the buffer into which its line was read, so that it is held once. No I/O.
+
+use toolgate_wire::{ByteBudget, BytePermit};
+
+use crate::buffer::{Buffer, Overflow};
+
+/// The longest event id that is kept, in bytes.
+const MAX_ID_BYTES: usize = 8 << 10;
 
 /// One event.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Event {
-    pub(super) data: String,
+    /// The data, and the permit that counts it.
+    pub(super) data: Option<(Vec<u8>, BytePermit)>,
     /// The id to resume after.
     pub(super) id: Option<String>,
     /// The delay before resuming, in milliseconds.
     pub(super) retry: Option<u64>,
 }
 
-/// The event is larger than the limit.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Oversize;
-
 /// An incremental parser.
 #[derive(Debug)]
 pub(super) struct Events {
-    line: Vec<u8>,
-    event: Event,
-    has_data: bool,
+    line: Buffer,
+    data: Option<Buffer>,
+    id: Option<String>,
+    retry: Option<u64>,
     after_return: bool,
+    budget: ByteBudget,
     limit: usize,
 }
 
 impl Events {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { line: Vec::new(), event: Event::default(), has_data: false, after_return: false, limit }
+    pub(super) fn new(budget: ByteBudget, limit: usize) -> Self {
+        let line = Buffer::new(&budget, limit);
+        Self { line, data: None, id: None, retry: None, after_return: false, budget, limit }
     }
 
     /// Parses more bytes and appends the events they complete.
-    pub(super) fn feed(&mut self, bytes: &[u8], out: &mut Vec<Event>) -> Result<(), Oversize> {
+    pub(super) fn feed(&mut self, bytes: &[u8], out: &mut Vec<Event>) -> Result<(), Overflow> {
         for part in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
             let (text, end) = match part.split_last() {
                 Some((end @ (b'\n' | b'\r'), text)) => (text, Some(*end)),
@@ -44,43 +52,56 @@ impl Events {
             if completes_return {
                 continue;
             }
-            if self.line.len() + self.event.data.len() + text.len() > self.limit {
-                return Err(Oversize);
-            }
-            self.line.extend_from_slice(text);
+            self.line.push(text)?;
             if end.is_some() {
-                out.extend(self.take_line());
+                out.extend(self.take_line()?);
             }
         }
         Ok(())
     }
 
-    fn take_line(&mut self) -> Option<Event> {
-        let line = std::mem::take(&mut self.line);
+    fn take_line(&mut self) -> Result<Option<Event>, Overflow> {
+        let mut line = std::mem::replace(&mut self.line, Buffer::new(&self.budget, self.limit));
         if line.is_empty() {
-            let has_data = std::mem::take(&mut self.has_data);
-            let event = std::mem::take(&mut self.event);
-            return (has_data || event.id.is_some() || event.retry.is_some()).then_some(event);
+            let event =
+                Event { data: self.data.take().map(Buffer::finish), id: self.id.take(), retry: self.retry.take() };
+            return Ok((event.data.is_some() || event.id.is_some() || event.retry.is_some()).then_some(event));
         }
-        let line = String::from_utf8_lossy(&line);
-        let line = line.strip_prefix('\u{feff}').unwrap_or(&line);
-        let (field, value) = line.split_once(':').unwrap_or((line, ""));
-        self.take_field(field, value.strip_prefix(' ').unwrap_or(value));
-        None
-    }
-
-    fn take_field(&mut self, field: &str, value: &str) {
-        match field {
-            "data" => {
-                if std::mem::replace(&mut self.has_data, true) {
-                    self.event.data.push('\n');
-                }
-                self.event.data.push_str(value);
+        if line.as_slice().starts_with("\u{feff}".as_bytes()) {
+            line.cut_front("\u{feff}".len());
+        }
+        let colon = memchr::memchr(b':', line.as_slice()).unwrap_or(line.len());
+        let space = usize::from(line.as_slice().get(colon + 1) == Some(&b' '));
+        let value = (colon + 1 + space).min(line.len());
+        match line.as_slice().get(..colon) {
+            Some(b"data") => {
+                line.cut_front(value);
+                self.add_data(line)?;
             }
-            "id" if !value.contains('\0') => self.event.id = Some(value.to_owned()),
-            "retry" => self.event.retry = value.parse().ok(),
+            Some(b"id") => {
+                let id = line.as_slice().get(value..).unwrap_or_default();
+                if !id.contains(&0) && id.len() <= MAX_ID_BYTES {
+                    self.id = Some(String::from_utf8_lossy(id).into_owned());
+                }
+            }
+            Some(b"retry") => {
+                let delay = std::str::from_utf8(line.as_slice().get(value..).unwrap_or_default());
+                self.retry = delay.ok().and_then(|delay| delay.parse().ok());
+            }
             _ => {}
         }
+        Ok(None)
+    }
+
+    fn add_data(&mut self, line: Buffer) -> Result<(), Overflow> {
+        match &mut self.data {
+            None => self.data = Some(line),
+            Some(data) => {
+                data.push(b"\n")?;
+                data.push(line.as_slice())?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -88,17 +109,20 @@ impl Events {
 mod tests {
     use super::*;
 
-    fn events(pieces: &[&str]) -> Vec<Event> {
-        let mut events = Events::new(64);
+    type Parsed = (Option<String>, Option<String>, Option<u64>);
+
+    fn events(pieces: &[&str]) -> Vec<Parsed> {
+        let mut events = Events::new(ByteBudget::unlimited(), 64);
         let mut out = Vec::new();
         for piece in pieces {
             events.feed(piece.as_bytes(), &mut out).unwrap();
         }
-        out
+        let text = |(data, _)| String::from_utf8(data).unwrap();
+        out.into_iter().map(|event| (event.data.map(text), event.id, event.retry)).collect()
     }
 
     fn check(pieces: &[&str], expected: &[&str]) {
-        let data: Vec<String> = events(pieces).into_iter().map(|event| event.data).collect();
+        let data: Vec<String> = events(pieces).into_iter().map(|event| event.0.unwrap()).collect();
         assert_eq!(data, expected);
     }
 
@@ -124,8 +148,9 @@ mod tests {
 
     #[test]
     fn an_event_may_have_only_an_id_and_a_delay() {
-        let expected = Event { data: String::new(), id: Some("7".to_owned()), retry: Some(50) };
-        assert_eq!(events(&["id: 7\nretry: 50\ndata:\n\n"]), [expected]);
+        let expected = |data: Option<&str>| (data.map(str::to_owned), Some("7".to_owned()), Some(50));
+        assert_eq!(events(&["id: 7\nretry: 50\ndata:\n\n"]), [expected(Some(""))]);
+        assert_eq!(events(&["id: 7\nretry: 50\n\n"]), [expected(None)]);
     }
 
     #[test]
@@ -135,8 +160,10 @@ mod tests {
 
     #[test]
     fn an_event_over_the_limit_is_an_error() {
-        let mut events = Events::new(10);
-        assert_eq!(events.feed(b"data: 12345678901\n", &mut Vec::new()), Err(Oversize));
+        let mut events = Events::new(ByteBudget::unlimited(), 10);
+        assert_eq!(events.feed(b"data: 12345678901\n", &mut Vec::new()), Err(Overflow::TooLong));
+        let mut events = Events::new(ByteBudget::unlimited(), 10);
+        assert_eq!(events.feed(b"data: 1234\ndata: 1234\ndata: 1234\n", &mut Vec::new()), Err(Overflow::TooLong));
     }
 
     proptest::proptest! {

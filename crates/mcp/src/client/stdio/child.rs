@@ -5,6 +5,7 @@
 //! read or written here.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -25,9 +26,39 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to wait for the other processes of the group. Their new parent may never reap them.
 const GROUP_EXIT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The environment variables a child inherits: what programs need to find files, nothing that may be a secret.
-const INHERITED_VARIABLES: [&str; 12] =
-    ["HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "SYSTEMROOT"];
+/// The environment variables that every child inherits: what programs need to find files, to print text, and to reach the
+/// network through a proxy or with certificates of their own. Nothing else, which may be a secret.
+const INHERITED_VARIABLES: [&str; 29] = [
+    "HOME",
+    "LANG",
+    "LANGUAGE",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "SYSTEMROOT",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "ALL_PROXY",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "AWS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "NODE_EXTRA_CA_CERTS",
+    "PIP_CERT",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "UV_NATIVE_TLS",
+    "UV_SYSTEM_CERTS",
+    "npm_config_cafile",
+];
 
 /// The command of a child process.
 #[derive(Debug, Clone)]
@@ -36,10 +67,22 @@ pub struct Launch {
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Environment variables besides the inherited ones.
+    /// Environment variables besides the inherited ones. Their values are removed from what is shown of its output.
     pub env: BTreeMap<String, String>,
+    /// What it inherits of the environment of this process.
+    pub inherit: InheritedEnv,
     /// Its working directory; that of this process if absent.
     pub cwd: Option<PathBuf>,
+}
+
+/// What a child inherits of the environment of this process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum InheritedEnv {
+    /// Search path, home, locale, and the variables of proxies and certificates.
+    #[default]
+    Basic,
+    /// Every variable, secrets of other servers included.
+    All,
 }
 
 /// A running child and its pipes.
@@ -54,7 +97,7 @@ pub(super) struct Launched {
 impl Launch {
     pub(super) fn start(&self) -> std::io::Result<Launched> {
         let mut command = Command::new(&self.command);
-        command.args(&self.args).env_clear().envs(inherited()).envs(&self.env);
+        command.args(&self.args).env_clear().envs(inherited(self.inherit)).envs(&self.env);
         if let Some(cwd) = &self.cwd {
             command.current_dir(cwd);
         }
@@ -72,9 +115,14 @@ impl Launch {
 }
 
 /// The inherited variables, except values that begin like an exported shell function.
-fn inherited() -> impl Iterator<Item = (&'static str, std::ffi::OsString)> {
-    let harmless = |value: &std::ffi::OsString| !value.to_string_lossy().starts_with("()");
-    INHERITED_VARIABLES.into_iter().filter_map(move |name| Some((name, std::env::var_os(name).filter(harmless)?)))
+fn inherited(which: InheritedEnv) -> impl Iterator<Item = (OsString, OsString)> {
+    let harmless = |value: &OsStr| !value.to_string_lossy().starts_with("()");
+    std::env::vars_os().filter(move |(name, value)| harmless(value) && (which == InheritedEnv::All || is_basic(name)))
+}
+
+/// Variables of proxies are spelt in both cases.
+fn is_basic(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| INHERITED_VARIABLES.iter().any(|known| known.eq_ignore_ascii_case(name)))
 }
 
 /// A child process and the process group it leads.
@@ -138,12 +186,26 @@ impl ProcessGroup {
         drop(self.reaped.take());
     }
 
-    /// Waits until the group is empty. Only the leader is a child that can be waited for, so the rest is polled.
+    /// Waits until the group is empty. Only the leader is a child of this process, so the rest is polled.
     async fn emptied(&self) {
+        self.reap_orphans();
         while self.has_members() {
             tokio::time::sleep(Duration::from_millis(2)).await;
+            self.reap_orphans();
         }
     }
+
+    /// Waits for processes of the group whose parent has exited: where this process is the first one of a container, or a
+    /// subreaper, they are its children now and would stay zombies. The leader was waited for before.
+    #[cfg(unix)]
+    fn reap_orphans(&self) {
+        use rustix::process::{WaitOptions, waitpgid};
+        let Some(leader) = self.leader() else { return };
+        while let Ok(Some(_)) = waitpgid(leader, WaitOptions::NOHANG) {}
+    }
+
+    #[cfg(not(unix))]
+    fn reap_orphans(&self) {}
 
     #[cfg(unix)]
     fn leader(&self) -> Option<rustix::process::Pid> {
@@ -195,5 +257,73 @@ fn describe(status: ExitStatus) -> String {
     match status.code() {
         Some(code) => format!("exited with code {code}"),
         None => "exited".to_owned(),
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncBufReadExt, BufReader};
+
+    fn launch(script: &str) -> Launch {
+        Launch {
+            command: "sh".to_owned(),
+            args: vec!["-c".to_owned(), script.to_owned()],
+            env: BTreeMap::from([("OWN".to_owned(), "mine".to_owned())]),
+            inherit: InheritedEnv::Basic,
+            cwd: None,
+        }
+    }
+
+    async fn line_of(launched: &mut Launched) -> String {
+        BufReader::new(&mut launched.stdout).lines().next_line().await.unwrap().unwrap()
+    }
+
+    fn exists(pid: &str) -> bool {
+        std::path::Path::new("/proc").join(pid).exists()
+    }
+
+    #[test]
+    fn a_child_inherits_what_is_named_in_both_cases() {
+        for name in ["PATH", "HOME", "HTTP_PROXY", "https_proxy", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"] {
+            assert!(is_basic(OsStr::new(name)), "{name}");
+        }
+        for name in ["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "LD_PRELOAD", "TOOLGATE_KEY", ""] {
+            assert!(!is_basic(OsStr::new(name)), "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_child_has_its_own_variables_and_not_ours() {
+        // Cargo sets this one for tests.
+        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+        let script = "echo $OWN-$CARGO_MANIFEST_DIR-${PATH:+path}";
+        let mut launched = launch(script).start().unwrap();
+        assert_eq!(line_of(&mut launched).await, "mine--path");
+        let mut launched = Launch { inherit: InheritedEnv::All, ..launch(script) }.start().unwrap();
+        assert_eq!(line_of(&mut launched).await, format!("mine-{}-path", env!("CARGO_MANIFEST_DIR")));
+    }
+
+    #[tokio::test]
+    async fn a_child_that_exits_at_once_leaves_no_zombie() {
+        for _ in 0..20 {
+            let mut launched = launch("exit 3").start().unwrap();
+            let pid = launched.group.pid().unwrap().to_string();
+            assert_eq!(launched.group.ended().await, "exited with code 3");
+            launched.group.kill().await;
+            assert!(!exists(&pid), "{pid} is still there");
+        }
+    }
+
+    #[tokio::test]
+    async fn processes_that_a_child_leaves_behind_become_no_zombies_of_ours() {
+        // As in a container whose first process is this one: orphans become children of this process.
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
+        let mut launched = launch("sleep 1000 & echo $!; exit 0").start().unwrap();
+        let orphan = line_of(&mut launched).await;
+        launched.group.ended().await;
+        launched.group.kill().await;
+        assert!(!exists(&orphan), "{orphan} is still there");
     }
 }

@@ -20,25 +20,33 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use toolgate_wire::ByteBudget;
 
 use self::child::{Launched, ProcessGroup};
+use crate::buffer::{Overflow, process_budget};
 use crate::client::inbox::Inbox;
-use crate::framing::lines::{Line, Lines};
-use crate::framing::scan::IdScan;
-use crate::rpc::{self, Closing, Incoming, LinkError, OutgoingRequest, PendingReplies};
+use crate::client::redact::Redactor;
+use crate::framing::lines::{Line, Lines, id_in};
+use crate::json_text::{JsonText, NotJson, range_in};
+use crate::rpc::{self, Closing, Incoming, LinkError, OutgoingRequest, OutgoingText, PendingReplies};
 
-pub use self::child::Launch;
+pub use self::child::{InheritedEnv, Launch};
 pub use self::stderr::StderrTail;
 
 /// Lines queued for writing; further ones wait at the sender.
 const MAX_QUEUED_LINES: usize = 1024;
+/// The size of a pipe; a longer message is written in several parts anyway.
+const PIPE_BYTES: usize = 64 << 10;
+/// A backend may have this multiple of its largest message in flight: one that is read, and one that waits for the budget of
+/// its request.
+const MESSAGES_IN_FLIGHT: usize = 2;
 /// How long to read what an exited child left in its pipes.
 const PIPE_DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A connection to a running child.
 #[derive(Debug)]
 pub struct StdioLink {
-    outbox: mpsc::Sender<Vec<u8>>,
+    outbox: mpsc::Sender<OutgoingText>,
     router: Arc<MessageRouter>,
     closed: watch::Receiver<Option<Arc<Closing>>>,
     stop: CancellationToken,
@@ -52,19 +60,22 @@ struct MessageRouter {
     pending: PendingReplies,
     inbox: Arc<Inbox>,
     /// Weak, so that the reader does not keep the child's input open.
-    answers: mpsc::WeakSender<Vec<u8>>,
+    answers: mpsc::WeakSender<OutgoingText>,
     limit: usize,
+    /// Counts replies that are read and not yet taken.
+    budget: ByteBudget,
 }
 
 impl StdioLink {
     /// Starts the child.
     pub fn start(launch: &Launch, inbox: Arc<Inbox>, tail: Arc<StderrTail>, limit: usize) -> std::io::Result<Self> {
         let Launched { group, stdin, stdout, stderr } = launch.start()?;
-        tail.clear();
+        tail.begin(Redactor::new(&launch.env));
         let pid = group.pid();
         let (outbox, lines) = mpsc::channel(MAX_QUEUED_LINES);
         let answers = outbox.downgrade();
-        let router = Arc::new(MessageRouter { pending: PendingReplies::default(), inbox, answers, limit });
+        let budget = process_budget().child("one backend", limit.saturating_mul(MESSAGES_IN_FLIGHT));
+        let router = Arc::new(MessageRouter { pending: PendingReplies::default(), inbox, answers, limit, budget });
         let stop = CancellationToken::new();
         let (announce, closed) = watch::channel(None);
         let watcher = Watcher {
@@ -85,23 +96,23 @@ impl StdioLink {
     }
 
     /// Sends a request and waits for its result.
-    pub(crate) async fn request(&self, request: &OutgoingRequest) -> Result<Value, LinkError> {
+    pub(crate) async fn request(&self, mut request: OutgoingRequest) -> Result<JsonText, LinkError> {
+        let line = request.encode().await?;
         let answer = self.router.pending.open(request.id)?;
         let mut pending = PendingRequest { link: self, id: request.id, cancel_on_drop: false };
-        let mut line = request.encode();
-        line.push(b'\n');
         // A failed send means that the child is exiting; the watcher then fails the reply with the reason.
         if self.outbox.send(line).await.is_ok() {
             pending.cancel_on_drop = request.is_cancellable();
         }
         let outcome = answer.await.unwrap_or_else(|_| Err(LinkError::Protocol("the reply was lost".to_owned())));
         pending.cancel_on_drop = false;
-        outcome
+        // The bytes count for the backend until the budget of the request has room for them.
+        outcome?.move_to(&request.budget).await.map_err(|refused| LinkError::OverBudget { refused, sent: true })
     }
 
     /// Sends a notification; drops it if the queue is full because the child does not read.
     pub(crate) fn notify(&self, notification: &Value) {
-        let _ = self.outbox.try_send(line_of(notification));
+        let _ = self.outbox.try_send(OutgoingText::of(notification));
     }
 
     /// Waits until the child has exited.
@@ -146,48 +157,59 @@ impl Drop for PendingRequest<'_> {
     }
 }
 
-fn line_of(message: &Value) -> Vec<u8> {
-    let mut line = message.to_string().into_bytes();
-    line.push(b'\n');
-    line
-}
-
-async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<Vec<u8>>) {
-    while let Some(line) = lines.recv().await {
-        if stdin.write_all(&line).await.is_err() {
+async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<OutgoingText>) {
+    while let Some(OutgoingText { bytes, permit }) = lines.recv().await {
+        // A message and its end in one write where a pipe takes both: some servers read what is there, not lines.
+        let written = if bytes.len() < PIPE_BYTES {
+            stdin.write_all(&[&bytes[..], b"\n"].concat()).await
+        } else {
+            match stdin.write_all(&bytes).await {
+                Ok(()) => stdin.write_all(b"\n").await,
+                failed => failed,
+            }
+        };
+        drop((bytes, permit));
+        if written.is_err() {
             return;
         }
     }
 }
 
 async fn read(stdout: ChildStdout, router: Arc<MessageRouter>) {
-    let mut lines = Lines::new(stdout, router.limit);
+    let mut lines = Lines::new(stdout, router.budget.clone(), router.limit);
     while let Ok(Some(line)) = lines.next().await {
         match line {
-            Line::Whole(text) => router.handle_line(text),
-            Line::TooLong { id } => router.refuse(id.as_ref().and_then(rpc::request_id)),
+            Line::Whole(text, _) if text.trim_ascii().is_empty() => {}
+            Line::Whole(text, permit) => match JsonText::read(text, permit) {
+                Ok(text) => router.handle_text(text),
+                Err((text, error)) => router.handle_malformed(&text, &error),
+            },
+            Line::Discarded { id, reason } => router.refuse(id.as_ref().and_then(rpc::request_id), reason),
         }
     }
 }
 
 impl MessageRouter {
-    fn handle_line(&self, text: &[u8]) {
-        if text.trim_ascii().is_empty() {
-            return;
-        }
-        match serde_json::from_slice(text) {
-            Ok(Value::Array(batch)) => batch.into_iter().for_each(|message| self.handle(message)),
-            Ok(message) => self.handle(message),
-            Err(error) => self.handle_malformed(text, &error),
-        }
+    fn handle_text(&self, text: JsonText) {
+        let reply = match rpc::classify(text.value()) {
+            Incoming::Reply { id, outcome: Ok(result) } => (id, range_in(text.as_str(), result)),
+            Incoming::Malformed => return rpc::messages(&text).for_each(|message| self.handle(rpc::classify(message))),
+            other => return self.handle(other),
+        };
+        self.deliver(reply.0, Ok(text.cut(reply.1)));
     }
 
-    fn handle(&self, message: Value) {
-        match rpc::classify(message) {
-            Incoming::Reply { id, outcome } => self.deliver(id, outcome.map_err(LinkError::Rejected)),
+    fn handle(&self, message: Incoming<'_>) {
+        match message {
+            // Of a batch: several replies share a buffer, so each is copied.
+            Incoming::Reply { id, outcome: Ok(result) } => {
+                let copy = JsonText::copied(result, &self.budget);
+                self.deliver(id, copy.map_err(|refused| LinkError::OverBudget { refused, sent: true }));
+            }
+            Incoming::Reply { id, outcome: Err(error) } => self.deliver(id, Err(LinkError::Rejected(error))),
             Incoming::Request { id, method } => {
                 self.inbox.touch();
-                let answer = line_of(&self.inbox.answer_request(&id, &method));
+                let answer = OutgoingText::of(&self.inbox.answer_request(&id, &method));
                 if let Some(answers) = self.answers.upgrade() {
                     let _ = answers.try_send(answer);
                 }
@@ -200,7 +222,7 @@ impl MessageRouter {
         }
     }
 
-    fn deliver(&self, id: Option<u64>, outcome: Result<Value, LinkError>) {
+    fn deliver(&self, id: Option<u64>, outcome: Result<JsonText, LinkError>) {
         self.inbox.touch();
         let taken = match id {
             Some(id) => self.pending.settle(id, outcome),
@@ -212,17 +234,17 @@ impl MessageRouter {
     }
 
     /// A line of debug output is common and harmless; a reply that cannot be parsed must fail its request.
-    fn handle_malformed(&self, text: &[u8], error: &serde_json::Error) {
+    fn handle_malformed(&self, text: &[u8], error: &NotJson) {
         count(&self.inbox.malformed);
-        if let Some(id) = IdScan::of(text).as_ref().and_then(rpc::request_id) {
+        if let Some(id) = id_in(text).as_ref().and_then(rpc::request_id) {
             let reason = format!("a reply is not valid JSON: {error}");
             self.pending.settle(id, Err(LinkError::Protocol(reason)));
         }
     }
 
-    fn refuse(&self, id: Option<u64>) {
+    fn refuse(&self, id: Option<u64>, reason: Overflow) {
         self.inbox.touch();
-        let error = LinkError::TooLarge { limit: self.limit };
+        let error = LinkError::of_reply(reason, self.limit);
         match id {
             Some(id) => drop(self.pending.settle(id, Err(error))),
             // It answers one of the pending requests, unknown which: fail all of them, so that none waits for ever.

@@ -15,17 +15,21 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
+use toolgate_wire::{ByteBudget, BytePermit};
 
 use super::events::EventStream;
 use super::negotiation::{self, Accepts};
 use super::refusal::Refusal;
 use super::session::{LegacySession, LegacySessions};
 use super::{HttpOptions, body, headers, json, stream};
+use crate::buffer::process_budget;
+use crate::json_text::{JsonText, MAX_TREE_FACTOR};
+use crate::server::MAX_CLIENT_BYTES;
 use crate::server::change_notices;
 use crate::server::client::Client;
 use crate::server::dispatcher::{Dispatcher, NotificationSink};
 use crate::server::era::{self, Era};
-use crate::server::message::{Message, Request, RpcError, error, invalid_params, not_json};
+use crate::server::message::{Message, Request, RpcError, error, invalid_params, is_id, not_json};
 use crate::server::server_message::ServerMessage;
 use crate::server::service::{RequestScope, Service};
 
@@ -40,12 +44,18 @@ pub(super) struct Endpoint {
     options: HttpOptions,
     sessions: LegacySessions,
     hash: RandomState,
+    /// Counts the messages of callers that have no budget of their own.
+    budget: ByteBudget,
 }
 
 /// The sender of a request.
 struct HttpCaller {
     headers: HeaderMap,
     scope: RequestScope,
+    /// Counts the bytes of the caller's messages.
+    budget: ByteBudget,
+    /// Counts the message until its requests are answered.
+    permit: Option<Arc<BytePermit>>,
     /// Hash of the credentials: a session is usable only with those it was opened with.
     holder: u64,
     /// Hash of credentials and address: requests with the same number share their turn in queues.
@@ -55,18 +65,23 @@ struct HttpCaller {
 impl Endpoint {
     pub(super) fn new(service: Arc<dyn Service>, options: HttpOptions) -> Self {
         let dispatcher = Arc::new(Dispatcher { service, closing: options.shutdown.clone() });
-        Self { dispatcher, options, sessions: LegacySessions::default(), hash: RandomState::new() }
+        let budget = process_budget().child("the callers of /mcp", MAX_CLIENT_BYTES);
+        Self { dispatcher, options, sessions: LegacySessions::default(), hash: RandomState::new(), budget }
     }
 
     /// A POST: one message, or a batch.
     pub(super) async fn handle_post(&self, request: HttpRequest) -> Result<Response, Refusal> {
         let (parts, body) = request.into_parts();
-        let caller = self.identify(parts)?;
+        let mut caller = self.identify(parts)?;
         negotiation::check_content_type(&caller.headers)?;
         let accepts = Accepts::of(&caller.headers)?;
-        let bytes = body::read(body, self.options.max_message).await?;
-        let message = serde_json::from_slice(&bytes).map_err(|error| Refusal::bad(not_json(&error)))?;
-        drop(bytes);
+        let (bytes, permit) = body::read(body, &caller.budget, self.options.max_message).await?;
+        let text = JsonText::read(bytes, permit).map_err(|(_, error)| Refusal::bad(not_json(&error)))?;
+        let id = text.value().member("id").and_then(|id| serde_json::from_str(id.text()).ok()).filter(is_id);
+        let most = self.options.max_message.saturating_mul(MAX_TREE_FACTOR);
+        let tree = text.into_tree(most).map_err(|error| Refusal::no_tree(&error).to(&id.unwrap_or_default()))?;
+        let (message, permit) = tree;
+        caller.permit = Some(Arc::new(permit));
         match message {
             Value::Array(batch) => self.handle_batch(caller, batch).await,
             message => match Message::read(message) {
@@ -93,7 +108,8 @@ impl Endpoint {
         let key = parts.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
         let address = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
         let (holder, number) = (self.hash.hash_one(key), self.hash.hash_one((key, address)));
-        Ok(HttpCaller { headers: parts.headers, scope, holder, number })
+        let budget = parts.extensions.get::<ByteBudget>().unwrap_or(&self.budget).clone();
+        Ok(HttpCaller { headers: parts.headers, scope, budget, permit: None, holder, number })
     }
 
     async fn handle_request(
@@ -105,13 +121,13 @@ impl Endpoint {
         if headers::is_modern(&caller.headers, &request) {
             self.check_modern(&caller, &request).map_err(Refusal::bad)?;
             let client = Arc::new(Client::new(caller.number));
-            return self.serve(&client, caller.scope, request, Era::Modern, accepts).await;
+            return self.serve(&client, caller, request, Era::Modern, accepts).await;
         }
         if era::is_initialize(&request) {
             return self.initialize(caller, request).await;
         }
         let session = self.session(&caller)?;
-        self.serve(&session.client, caller.scope, request, Era::Legacy, accepts).await
+        self.serve(&session.client, caller, request, Era::Legacy, accepts).await
     }
 
     fn check_modern(&self, caller: &HttpCaller, request: &Request) -> Result<(), RpcError> {
@@ -127,12 +143,13 @@ impl Endpoint {
     async fn serve(
         &self,
         client: &Arc<Client>,
-        scope: RequestScope,
+        caller: HttpCaller,
         request: Request,
         era: Era,
         accepts: Accepts,
     ) -> Result<Response, Refusal> {
-        let in_flight = client.register(&request.id, scope).map_err(Refusal::bad)?;
+        let mut in_flight = client.register(&request.id, caller.scope).map_err(Refusal::bad)?;
+        in_flight.permit = caller.permit;
         Ok(stream::respond(&self.dispatcher, request, era, in_flight, accepts).await)
     }
 
@@ -201,7 +218,8 @@ impl Endpoint {
         for message in batch {
             match Message::read(message) {
                 Message::Request(request) => match session.client.register(&request.id, caller.scope.clone()) {
-                    Ok(in_flight) => {
+                    Ok(mut in_flight) => {
+                        in_flight.permit.clone_from(&caller.permit);
                         let dispatcher = Arc::clone(&self.dispatcher);
                         running.spawn(async move {
                             dispatcher.reply(request, Era::Legacy, &in_flight, NotificationSink::none()).await

@@ -5,7 +5,8 @@
 //! Streams cannot be resumed: a client that loses one sends its request again.
 //!
 //! `host_guard` checks `Host` and `Origin` unless a guard in front of the endpoint already did. The endpoint does not
-//! authenticate: a layer in front of it may put a [`RequestScope`] into the request's extensions.
+//! authenticate: a layer in front of it may put a [`RequestScope`] into the request's extensions, and the caller's
+//! [`ByteBudget`](toolgate_wire::ByteBudget).
 
 mod body;
 mod endpoint;

@@ -3,13 +3,15 @@
 //! Errors of dispatched requests are JSON-RPC replies and not built here.
 
 use crate::protocol::ErrorCode;
-use axum::http::header::ALLOW;
+use axum::http::header::{ALLOW, RETRY_AFTER};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
+use toolgate_wire::OverBudget;
 
-use super::super::message::{RpcError, error, too_large};
+use super::super::message::{RpcError, error, no_tree, over_budget, too_large};
 use super::super::server_message::ServerMessage;
+use crate::json_text::TreeError;
 
 /// The response to a refused request.
 #[derive(Debug)]
@@ -47,6 +49,21 @@ impl Refusal {
 
     pub(super) fn too_large(limit: usize) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, too_large(limit))
+    }
+
+    /// The body does not fit into a byte budget; the request may be sent again later.
+    pub(super) fn over_budget(refused: &OverBudget) -> Self {
+        let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, over_budget(refused));
+        refusal.with_header(RETRY_AFTER, HeaderValue::from_static("1"))
+    }
+
+    /// The body is JSON, but does not become a tree.
+    pub(super) fn no_tree(error: &TreeError) -> Self {
+        match error {
+            TreeError::OverBudget(refused) => Self::over_budget(refused),
+            TreeError::TooManyValues { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, no_tree(error)),
+            TreeError::NotJson(_) => Self::bad(no_tree(error)),
+        }
     }
 
     pub(super) fn broken_body() -> Self {

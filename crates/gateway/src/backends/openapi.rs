@@ -1,0 +1,209 @@
+//! An HTTP API with an OpenAPI document as a backend: its document is read when it starts, and calls are requests.
+//!
+//! Documents and requests go through the guarded client: public addresses, and those that the configuration allows for
+//! this backend. What an API answers is [`toolgate_openapi`]'s to read; queue, timeouts and states are those of every
+//! backend.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use toolgate_functions::http::{AllowList, FetchError, Fetcher, Guard, HttpLimits, HttpRequest};
+use toolgate_mcp::client::{Closing, LinkError, LocalResult, LocalServer, RpcError};
+use toolgate_openapi::{
+    AnswerFuture, Api, ApiAnswer, ApiCallError, ApiRequest, ApiSettings, Credentials, Filter, MAX_ANSWER_BYTES,
+    MAX_DOCUMENT_BYTES, Transport, TransportError,
+};
+use url::Url;
+
+/// The JSON-RPC code of a call with arguments that cannot be sent.
+const INVALID_PARAMS: i64 = -32602;
+
+/// An API of the configuration.
+#[derive(Clone, PartialEq)]
+pub struct ApiSpec {
+    /// Where its document is.
+    pub document: DocumentSource,
+    /// Where requests go.
+    pub base: Url,
+    /// Credentials by security scheme.
+    pub auth: BTreeMap<String, String>,
+    /// Headers of each request.
+    pub headers: Vec<(String, String)>,
+    /// Rules of the operations that are tools.
+    pub include: Vec<String>,
+    /// Rules of the operations that are no tools.
+    pub exclude: Vec<String>,
+    /// Hosts and networks that may be reached although they are not public.
+    pub allow: Vec<String>,
+}
+
+/// Where a document is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DocumentSource {
+    /// A file.
+    File(PathBuf),
+    /// A URL, which is fetched without credentials.
+    Url(Url),
+}
+
+/// Values of credentials and headers are secrets, so only their names are shown.
+impl fmt::Debug for ApiSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("ApiSpec")
+            .field("base", &self.base.origin().ascii_serialization())
+            .field("auth", &self.auth.keys())
+            .field("headers", &headers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why an API cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum OpenFailure {
+    /// It can't work until the configuration or the document changes.
+    Permanent(String),
+    /// It may work another time.
+    Temporary(String),
+}
+
+/// Reads the document of an API.
+pub(crate) async fn open(name: &str, spec: &ApiSpec) -> Result<ApiServer, OpenFailure> {
+    let allow = AllowList::parse(&spec.allow)
+        .map_err(|bad| OpenFailure::Permanent(bad.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")))?;
+    let guard = Guard::new(allow);
+    let text = read(&spec.document, &guard).await?;
+    let filter = Filter::new(&spec.include, &spec.exclude).map_err(|bad| OpenFailure::Permanent(bad.to_string()))?;
+    let credentials = Credentials::new(spec.auth.clone());
+    let settings = ApiSettings { base: spec.base.clone(), credentials, headers: spec.headers.clone(), filter };
+    // A large document takes tens of milliseconds.
+    let loaded = tokio::task::spawn_blocking(move || Api::load(&text, settings)).await;
+    let api = loaded.map_err(|error| OpenFailure::Temporary(error.to_string()))?;
+    let api = api.map_err(|error| OpenFailure::Permanent(error.to_string()))?;
+    for skipped in api.skipped() {
+        tracing::warn!(backend = name, operation = ?skipped.operation, reason = ?skipped.reason, "no tool");
+    }
+    let limits = HttpLimits { response_body: MAX_ANSWER_BYTES, ..HttpLimits::default() };
+    let transport = GuardedTransport(Fetcher::new(guard, limits));
+    Ok(ApiServer { name: name.to_owned(), api: Arc::new(api), transport: Arc::new(transport) })
+}
+
+async fn read(source: &DocumentSource, guard: &Guard) -> Result<String, OpenFailure> {
+    match source {
+        DocumentSource::File(file) => {
+            let shown = file.display();
+            let fails = |error: std::io::Error| OpenFailure::Permanent(format!("can't read {shown}: {error}"));
+            let size = tokio::fs::metadata(file).await.map_err(fails)?.len();
+            if size > MAX_DOCUMENT_BYTES as u64 {
+                let message = format!("{shown} has {size} bytes, but at most {MAX_DOCUMENT_BYTES} are read");
+                return Err(OpenFailure::Permanent(message));
+            }
+            tokio::fs::read_to_string(file).await.map_err(fails)
+        }
+        DocumentSource::Url(url) => {
+            let limits = HttpLimits { response_body: MAX_DOCUMENT_BYTES, ..HttpLimits::default() };
+            let fails = |error: FetchError| match error {
+                FetchError::Refused(_) | FetchError::ResponseTooLarge { .. } | FetchError::CredentialsInUrl => {
+                    OpenFailure::Permanent(format!("spec: {}", explained(&error)))
+                }
+                other => OpenFailure::Temporary(format!("spec: {other}")),
+            };
+            let request = HttpRequest::from_parts("GET", url.clone(), &[], None).map_err(fails)?;
+            let response = Fetcher::new(guard.clone(), limits).send_once(request).await.map_err(fails)?;
+            if response.status != 200 {
+                return Err(OpenFailure::Temporary(format!("spec: the server answered {}", response.status)));
+            }
+            String::from_utf8(response.body).map_err(|_| OpenFailure::Permanent("spec: it is not UTF-8".to_owned()))
+        }
+    }
+}
+
+/// A refusal with what to do about it.
+fn explained(error: &FetchError) -> String {
+    match error {
+        FetchError::Refused(refusal) => format!("{refusal}; if it is meant, add it to `allowHosts` of this server"),
+        other => other.to_string(),
+    }
+}
+
+/// An API that is called in this process.
+pub(crate) struct ApiServer {
+    name: String,
+    api: Arc<Api>,
+    transport: Arc<dyn Transport>,
+}
+
+impl LocalServer for ApiServer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn tools(&self) -> Vec<Box<RawValue>> {
+        self.api.operations().iter().map(|operation| operation.tool.clone()).collect()
+    }
+
+    fn call(&self, tool: &str, arguments: Map<String, Value>) -> LocalResult {
+        let (api, transport, tool) = (Arc::clone(&self.api), Arc::clone(&self.transport), tool.to_owned());
+        Box::pin(async move { api.call(&*transport, &tool, &arguments).await.map_err(link_error) })
+    }
+}
+
+fn link_error(error: ApiCallError) -> LinkError {
+    match error {
+        ApiCallError::Unknown(_) | ApiCallError::Arguments(_) => {
+            LinkError::Rejected(RpcError { code: INVALID_PARAMS, message: error.to_string(), data: None })
+        }
+        ApiCallError::Transport(TransportError::NotSent(reason)) => LinkError::Unreachable(reason),
+        ApiCallError::Transport(TransportError::TooLarge { cap }) => LinkError::TooLarge { limit: cap },
+        ApiCallError::Transport(TransportError::Lost(reason)) => {
+            let closing = Closing { reason, stderr: String::new(), is_expected: false };
+            LinkError::Closed { closing: Arc::new(closing), sent: true }
+        }
+    }
+}
+
+/// The guarded client as a transport.
+struct GuardedTransport(Fetcher);
+
+impl Transport for GuardedTransport {
+    fn send(&self, request: ApiRequest) -> AnswerFuture {
+        let fetcher = self.0.clone();
+        Box::pin(async move {
+            let ApiRequest { method, url, headers, body } = request;
+            let request = HttpRequest::from_parts(&method, url, &headers, body).map_err(transport_error)?;
+            let response = fetcher.send_once(request).await.map_err(transport_error)?;
+            Ok(ApiAnswer { status: response.status, headers: response.headers, body: response.body })
+        })
+    }
+}
+
+/// Whether a request may have arrived decides. No wildcard arm: a new error must choose.
+fn transport_error(error: FetchError) -> TransportError {
+    match error {
+        FetchError::ResponseTooLarge { cap } => TransportError::TooLarge { cap },
+        FetchError::ResponseHeadersTooLarge
+        | FetchError::TooManyRedirects(_)
+        | FetchError::Timeout(_)
+        | FetchError::Stalled
+        | FetchError::Cancelled
+        | FetchError::Network(_) => TransportError::Lost(error.to_string()),
+        FetchError::Shape(_)
+        | FetchError::Url(_)
+        | FetchError::Scheme(_)
+        | FetchError::CredentialsInUrl
+        | FetchError::Refused(_)
+        | FetchError::Egress(_)
+        | FetchError::Method(_)
+        | FetchError::BodyNotAllowed(_)
+        | FetchError::HeaderForbidden(_)
+        | FetchError::HeaderInvalid(_)
+        | FetchError::RequestHeadersTooLarge
+        | FetchError::RequestTooLarge { .. }
+        | FetchError::Unreachable(_)
+        | FetchError::NoClient(_) => TransportError::NotSent(explained(&error)),
+    }
+}

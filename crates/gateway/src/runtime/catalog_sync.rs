@@ -1,0 +1,243 @@
+//! Keeps catalog, cache and listeners in step with the backends.
+//!
+//! Events only say where to look: what is shown is always read from the backend itself, so events that were lost or
+//! came late cannot leave the catalog wrong.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio_util::sync::CancellationToken;
+
+use super::Gateway;
+use super::backend_records::{BackendRecord, Origin};
+use super::cache::hint;
+use super::spec::{fingerprint, key_names, spec};
+use super::wait_until_ready::WaitUntilReady;
+use crate::backends::{Backend, BackendChange, BackendEvent, BackendState};
+use toolgate_catalog::cache::ToolCache;
+use toolgate_catalog::{self, Catalog, Listing, Tool};
+use toolgate_config::checked;
+use toolgate_mcp::client::ListKind;
+use toolgate_mcp::protocol::Era;
+use toolgate_mcp::server::Change;
+
+/// Follows the events of all backends until the gateway ends.
+pub(super) async fn follow_events(
+    gateway: Weak<Gateway>,
+    mut events: broadcast::Receiver<BackendEvent>,
+    stop: CancellationToken,
+) {
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            event = events.recv() => event,
+        };
+        let Some(gateway) = gateway.upgrade() else { return };
+        match event {
+            Ok(BackendEvent { backend, change }) => match change {
+                BackendChange::Lists(ListKind::Prompts) => gateway.notify_for(&backend, Change::Prompts),
+                BackendChange::Lists(ListKind::Resources | ListKind::Templates) => {
+                    gateway.notify_for(&backend, Change::Resources)
+                }
+                BackendChange::Updated(uri) => gateway.notify_for(&backend, Change::Resource(uri)),
+                // Logged where it was noticed; the list itself comes as an event of its own.
+                BackendChange::ToolsChanged(_) => {}
+                BackendChange::State(_) | BackendChange::Tools(_) => gateway.follow(&backend),
+            },
+            Err(RecvError::Lagged(_)) => gateway.backends().iter().for_each(|backend| gateway.resync(backend)),
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+impl Gateway {
+    /// Shows what the cache knows and starts every configured backend.
+    pub(super) fn open(&self) {
+        let config = self.config();
+        let cache = self.load_cache();
+        let mut listings = Vec::new();
+        let mut eras = Vec::new();
+        for (name, backend) in &config.backends {
+            let record = record_of(backend, Origin::Configured);
+            let cached = cache.get(name.as_str(), &record.fingerprint);
+            listings.push(first_listing(name.as_str(), &record, cached.map(|cached| cached.tools.clone())));
+            eras.push(cached.and_then(hint));
+            self.records().insert(name.to_string(), record);
+        }
+        listings.extend(config.disabled.iter().map(|name| disabled(name.as_str())));
+        listings.extend(config.incomplete.iter().map(|(name, server)| incomplete(name.as_str(), server)));
+        self.bridge().catalog_handle().replace(Catalog::new(listings));
+        for ((name, backend), era) in config.backends.iter().zip(eras) {
+            self.start_backend(name.as_str(), backend, era);
+        }
+    }
+
+    /// Adds one backend to those that run: shown first, then started, so that no event finds it unknown.
+    pub(super) fn add_backend(&self, name: &str, backend: &checked::Backend, origin: Origin) -> Backend {
+        let record = record_of(backend, origin);
+        let cache = self.load_cache();
+        let cached = cache.get(name, &record.fingerprint).filter(|_| origin == Origin::Configured);
+        let listing = first_listing(name, &record, cached.map(|cached| cached.tools.clone()));
+        self.records().insert(name.to_owned(), record);
+        self.bridge().catalog_handle().update(|catalog| catalog.with(listing));
+        self.start_backend(name, backend, cached.and_then(hint))
+    }
+
+    /// Takes one backend away, to the last process.
+    pub(super) async fn remove_backend(&self, name: &str) {
+        self.bridge().withdraw(name);
+        self.records().remove(name);
+        self.bridge().catalog_handle().update(|catalog| catalog.without(name));
+        self.backends.stop(name).await;
+    }
+
+    fn start_backend(&self, name: &str, backend: &checked::Backend, era: Option<Era>) -> Backend {
+        let config = self.config();
+        let spec = spec(name, &backend.transport, &backend.policy, &config.settings, era);
+        let running = self.backends.start(spec);
+        self.bridge().provide(name, Arc::new(WaitUntilReady::new(running.clone(), backend.policy.timeout)));
+        running
+    }
+
+    fn load_cache(&self) -> ToolCache {
+        let file = self.cache.read().clone();
+        file.map(|file| file.load()).unwrap_or_default()
+    }
+
+    /// Gives a running backend another policy.
+    pub(super) fn apply_policy(&self, name: &str, policy: &checked::Policy) {
+        let Some(backend) = self.backend(name) else { return };
+        backend.resize(policy.max_concurrent_calls);
+        self.bridge().provide(name, Arc::new(WaitUntilReady::new(backend.clone(), policy.timeout)));
+        if let Some(record) = self.records().get_mut(name) {
+            record.policy = policy.clone();
+            // Whatever was shown was chosen by another policy.
+            record.shown = None;
+        }
+        let known = !backend.tools().is_empty() || backend.state().is_ready();
+        let tools: Vec<Tool> = if known { backend.tools().to_vec() } else { self.cached_tools(name) };
+        self.show(name, &backend.state(), &tools);
+    }
+
+    fn cached_tools(&self, name: &str) -> Vec<Tool> {
+        let fingerprint = self.records().get(name).map(|record| record.fingerprint.clone()).unwrap_or_default();
+        self.load_cache().get(name, &fingerprint).map(|cached| cached.tools.clone()).unwrap_or_default()
+    }
+
+    /// News of a backend were lost: anything may have changed.
+    fn resync(self: &Arc<Self>, backend: &Backend) {
+        self.follow(backend.name());
+        self.notify_for(backend.name(), Change::Resources);
+        self.notify_for(backend.name(), Change::Prompts);
+        backend.mark_watched_stale();
+    }
+
+    /// Brings the catalog in line with one backend.
+    fn follow(self: &Arc<Self>, name: &str) {
+        let Some(backend) = self.backend(name) else { return };
+        let (state, tools) = (backend.state(), backend.tools());
+        let known = state.is_ready() || !tools.is_empty();
+        let fresh = match self.records().get_mut(name) {
+            None => return,
+            Some(record) if known => {
+                let same = record.shown.as_ref().is_some_and(|shown| Arc::ptr_eq(shown, &tools));
+                record.shown = Some(Arc::clone(&tools));
+                !same
+            }
+            Some(_) => false,
+        };
+        if fresh {
+            self.show(name, &state, &tools);
+        } else {
+            self.show_state(name, &state);
+        }
+        if state.is_ready() && fresh {
+            self.remember(name);
+        }
+    }
+
+    /// Shows a backend with a choice of these tools; where the choice is what is shown already, only its state changes.
+    fn show(&self, name: &str, state: &BackendState, tools: &[Tool]) {
+        let Some((chosen, tags)) =
+            self.records().get(name).map(|record| (record.permitted_tools(tools), record.policy.tags.clone()))
+        else {
+            return;
+        };
+        let catalog = self.catalog();
+        let before = catalog.backend(name).filter(|before| before.name() == name);
+        if before.is_some_and(|before| before.tags() == tags && same_tools(before, &chosen)) {
+            return self.show_state(name, state);
+        }
+        let listing =
+            Listing { name: name.to_owned(), state: state.in_catalog(!chosen.is_empty()), tools: chosen, tags };
+        self.bridge().catalog_handle().update(|catalog| catalog.with(listing));
+        self.tools_changed();
+        self.backend_changed(name);
+    }
+
+    fn show_state(&self, name: &str, state: &BackendState) {
+        let catalog = self.catalog();
+        let Some(before) = catalog.backend(name).filter(|before| before.name() == name) else { return };
+        let state = state.in_catalog(!before.tools().is_empty());
+        if *before.state() != state {
+            self.bridge().catalog_handle().update(|catalog| catalog.with_state(name, state));
+            self.backend_changed(name);
+        }
+    }
+
+    pub(super) fn tools_changed(&self) {
+        self.edition.fetch_add(1, Ordering::AcqRel);
+        self.notify(Change::Tools);
+        self.notify(Change::Resource("toolgate://tools".to_owned()));
+    }
+
+    pub(super) fn backend_changed(&self, name: &str) {
+        self.notify(Change::Resource("toolgate://backends".to_owned()));
+        self.notify(Change::Resource(format!("toolgate://backend/{name}")));
+    }
+}
+
+fn record_of(backend: &checked::Backend, origin: Origin) -> BackendRecord {
+    BackendRecord {
+        origin,
+        policy: backend.policy.clone(),
+        fingerprint: fingerprint(&backend.transport),
+        keys: key_names(&backend.transport),
+        shown: None,
+    }
+}
+
+fn first_listing(name: &str, record: &BackendRecord, cached: Option<Vec<Tool>>) -> Listing {
+    let state = if cached.is_some() {
+        toolgate_catalog::BackendState::Cached
+    } else {
+        toolgate_catalog::BackendState::Starting
+    };
+    let tools = record.permitted_tools(&cached.unwrap_or_default());
+    Listing { name: name.to_owned(), state, tools, tags: record.policy.tags.clone() }
+}
+
+/// A server that cannot be started until its configuration changes.
+pub(super) fn incomplete(name: &str, server: &checked::Incomplete) -> Listing {
+    let state = toolgate_catalog::BackendState::Failed { reason: server.reason() };
+    Listing { name: name.to_owned(), state, tools: Vec::new(), tags: Vec::new() }
+}
+
+pub(super) fn disabled(name: &str) -> Listing {
+    Listing {
+        name: name.to_owned(),
+        state: toolgate_catalog::BackendState::Disabled,
+        tools: Vec::new(),
+        tags: Vec::new(),
+    }
+}
+
+/// Whether the catalog shows just these tools already. Its list is sorted, and of equal names has the first.
+fn same_tools(before: &toolgate_catalog::Backend, chosen: &[Tool]) -> bool {
+    let mut names = std::collections::HashSet::new();
+    let mut sorted: Vec<&Tool> = chosen.iter().filter(|tool| names.insert(tool.name.as_str())).collect();
+    sorted.sort_by(|a, b| a.name.cmp(&b.name));
+    before.tools().len() == sorted.len() && before.tools().iter().zip(sorted).all(|(old, new)| old.tool() == new)
+}

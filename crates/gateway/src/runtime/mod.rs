@@ -1,0 +1,287 @@
+//! The life of a gateway: from a checked configuration to tools that can be called, and back to nothing.
+//!
+//! All backends start at once and in the background. Until one is up, its tools are those of the last time, from
+//! the cache on disk; then the catalog follows the backend. A saved configuration restarts only what changed.
+//!
+//! # Layout
+//! - `settings`: from configured values to what the engine, the output and the stores take
+//! - `spec`: from a configured server to a backend's spec and fingerprint
+//! - `backend_records`: what is known of each backend beyond its connection
+//! - `catalog_sync`: keeps catalog, cache and listeners in step with the backends
+//! - `wait_until_ready`: a call to a backend that may not be up yet
+//! - `cache`: the tools of the last time
+//! - `reload`, `register`: changes while it runs, by the file and by an agent
+//! - `functions`: host functions, built in and configured
+//!
+//! It knows no protocol towards clients: what an agent sees is [`agent`](crate::agent)'s.
+
+mod backend_records;
+mod cache;
+mod catalog_sync;
+mod functions;
+mod register;
+mod reload;
+mod settings;
+mod spec;
+mod wait_until_ready;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use toolgate_engine::Engine;
+use toolgate_wire::{CallerScope, LimitRequest, Profile};
+
+use crate::backends::{Backend, Backends};
+use crate::bridge::Bridge;
+use crate::run::{Environment, Readiness, Runner, Waiting, permitted};
+use toolgate_catalog::{Catalog, CatalogHandle};
+use toolgate_config::{Checked, Problem};
+use toolgate_functions::Registry;
+use toolgate_mcp::server::{Change, ChangeNotice};
+use toolgate_output::OutputSettings;
+use toolgate_output::results::ResultStore;
+
+pub use backend_records::{KeyName, Origin};
+pub use cache::prefill_cache;
+pub use register::{Registration, RegistrationError};
+pub use settings::{engine_builder, v8_settings};
+
+use backend_records::BackendRecords;
+use cache::CacheFile;
+use functions::GrantedFunctions;
+use settings::{configured_limits, output_settings};
+
+/// ChangeNotice that a slow listener may fall behind by.
+const MAX_CHANGES_BEHIND: usize = 256;
+
+/// A running gateway.
+pub struct Gateway {
+    config: RwLock<Arc<Checked>>,
+    problems: RwLock<Vec<Problem>>,
+    backends: Backends,
+    records: Mutex<BackendRecords>,
+    runner: Runner,
+    results: ResultStore,
+    functions: RwLock<Arc<GrantedFunctions>>,
+    cache: RwLock<Option<Arc<CacheFile>>>,
+    changes: broadcast::Sender<ChangeNotice>,
+    /// Grows with every change of any tool, so that what is derived from the catalog knows when it is old.
+    edition: AtomicU64,
+    /// Reloads and registrations come one after the other.
+    changing: tokio::sync::Mutex<()>,
+    stop: CancellationToken,
+}
+
+impl Gateway {
+    /// Starts all backends of a configuration, in the background, and answers at once from the cache.
+    /// Needs a Tokio runtime.
+    pub fn start(config: Checked, engine: Engine) -> Arc<Self> {
+        // An embedding program may have installed another provider; both work.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let bridge = Arc::new(Bridge::new(CatalogHandle::default()));
+        let functions = Arc::new(GrantedFunctions::new(&config.settings, &bridge));
+        let ahead = Arc::clone(&functions);
+        tokio::task::spawn_blocking(move || ahead.prepare());
+        let cache = CacheFile::of(&config).map(Arc::new);
+        let gateway = Arc::new_cyclic(|this| Gateway {
+            problems: RwLock::default(),
+            backends: Backends::start_all([]),
+            records: Mutex::default(),
+            results: ResultStore::new(settings::result_limits(&config.settings)),
+            functions: RwLock::new(functions),
+            cache: RwLock::new(cache),
+            changes: broadcast::channel(MAX_CHANGES_BEHIND).0,
+            edition: AtomicU64::new(0),
+            changing: tokio::sync::Mutex::default(),
+            stop: CancellationToken::new(),
+            runner: Runner::new(engine, bridge, Arc::new(ConfiguredEnvironment(Weak::clone(this)))),
+            config: RwLock::new(Arc::new(config)),
+        });
+        let events = gateway.backends.events();
+        gateway.open();
+        tokio::spawn(catalog_sync::follow_events(Arc::downgrade(&gateway), events, gateway.stop.clone()));
+        gateway
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Checked> {
+        Arc::clone(&self.config.read())
+    }
+
+    /// What is wrong with the configuration file as it is now; empty while it can be used.
+    pub fn problems(&self) -> Vec<Problem> {
+        self.problems.read().clone()
+    }
+
+    /// What tools there are now.
+    pub fn catalog(&self) -> Catalog {
+        self.bridge().catalog()
+    }
+
+    /// A number that grows with every change of any tool. Read it before the catalog.
+    pub fn edition(&self) -> u64 {
+        self.edition.load(Ordering::Acquire)
+    }
+
+    /// Runs programs.
+    pub fn runner(&self) -> &Runner {
+        &self.runner
+    }
+
+    /// The one way to a tool.
+    pub fn bridge(&self) -> &Arc<Bridge> {
+        self.runner.bridge()
+    }
+
+    /// The host functions that a caller may use: those that its scope names, without those that reach a backend which
+    /// it may not use.
+    pub fn functions(&self, caller: &CallerScope) -> Registry {
+        let granted = Arc::clone(&self.functions.read());
+        permitted(&granted.for_caller(caller), caller)
+    }
+
+    /// The connections, by name.
+    pub fn backends(&self) -> Vec<Backend> {
+        self.backends.all()
+    }
+
+    /// The connection of that name.
+    pub fn backend(&self, name: &str) -> Option<Backend> {
+        self.backends.get(name)
+    }
+
+    /// Where a backend came from, if there is one of that name.
+    pub fn origin(&self, name: &str) -> Option<Origin> {
+        self.records().get(name).map(|record| record.origin)
+    }
+
+    /// The names of the secrets that a backend was configured with, never their values.
+    pub fn key_names(&self, name: &str) -> Vec<KeyName> {
+        self.records().get(name).map(|record| record.keys.clone()).unwrap_or_default()
+    }
+
+    /// Hears of changes from now on.
+    pub fn changes(&self) -> broadcast::Receiver<ChangeNotice> {
+        self.changes.subscribe()
+    }
+
+    /// Waits until every backend that `asked_for` names is up, has failed or has tools from the cache, at most for `within`.
+    pub async fn settled(&self, within: Duration, asked_for: impl Fn(&str) -> bool) {
+        let waiting: Vec<Backend> = self
+            .backends()
+            .into_iter()
+            .filter(|backend| asked_for(backend.name()) && self.is_unknown(backend))
+            .collect();
+        if waiting.is_empty() {
+            return;
+        }
+        let mut catalog = self.bridge().catalog_handle().subscribe();
+        let all = catalog.wait_for(|_| !waiting.iter().any(|backend| self.is_unknown(backend)));
+        let _ = tokio::time::timeout(within, all).await;
+    }
+
+    /// Waits until the backends that a program seems to name, and its caller may use, are that far or have failed.
+    pub async fn wait_for_named(&self, text: &str, caller: &CallerScope, until: Readiness, within: Duration) {
+        let catalog = self.catalog();
+        let named = |name: &str| {
+            let identifier = catalog.backend(name).map_or(name, |backend| backend.identifier());
+            caller.backends.permits(name) && (text.contains(name) || text.contains(identifier))
+        };
+        match until {
+            Readiness::Known => self.settled(within, named).await,
+            Readiness::Ready => self.up(within, named).await,
+        }
+    }
+
+    /// Waits until every backend that `asked_for` names is up or has failed, at most for `within`.
+    async fn up(&self, within: Duration, asked_for: impl Fn(&str) -> bool) {
+        let waiting: Vec<Backend> = self.backends().into_iter().filter(|backend| asked_for(backend.name())).collect();
+        let all = async {
+            for backend in &waiting {
+                // Why one is not up is in its state.
+                let _ = backend.ready(within).await;
+            }
+            // The catalog follows the backends by events, which may be on their way.
+            let mut catalog = self.bridge().catalog_handle().subscribe();
+            let is_shown = |backend: &Backend| {
+                let catalog = self.catalog();
+                let shown = catalog.backend(backend.name()).map(|shown| shown.state().clone());
+                !backend.state().is_ready() || shown == Some(toolgate_catalog::BackendState::Ready)
+            };
+            let _ = catalog.wait_for(|_| waiting.iter().all(is_shown)).await;
+        };
+        let _ = tokio::time::timeout(within, all).await;
+    }
+
+    /// Whether nothing is known of a backend yet: it is on its way up, and there was no cache.
+    pub fn is_unknown(&self, backend: &Backend) -> bool {
+        let catalog = self.catalog();
+        let shown = catalog.backend(backend.name()).filter(|shown| shown.name() == backend.name());
+        shown.is_some_and(|shown| *shown.state() == toolgate_catalog::BackendState::Starting)
+    }
+
+    /// Ends all backends and the engine; returns when no process is left.
+    pub async fn shut_down(&self) {
+        self.stop.cancel();
+        let _changing = self.changing.lock().await;
+        self.flush_cache().await;
+        self.backends.shut_down().await;
+        self.runner.engine().dispose();
+    }
+
+    fn records(&self) -> parking_lot::MutexGuard<'_, BackendRecords> {
+        self.records.lock()
+    }
+
+    /// Sends a change to every listener; without listeners nothing happens.
+    fn notify(&self, change: Change) {
+        let _ = self.changes.send(change.into());
+    }
+
+    /// The same about one backend, for those who see it.
+    fn notify_for(&self, backend: &str, change: Change) {
+        let _ = self.changes.send(ChangeNotice { change, backend: Some(backend.into()) });
+    }
+}
+
+/// A running gateway as the surroundings of its runner: whatever is configured now.
+struct ConfiguredEnvironment(Weak<Gateway>);
+
+impl Environment for ConfiguredEnvironment {
+    fn limits(&self, profile: Profile) -> LimitRequest {
+        self.0.upgrade().map(|gateway| configured_limits(&gateway.config().settings, profile)).unwrap_or_default()
+    }
+
+    fn functions(&self, caller: &CallerScope) -> Registry {
+        self.0.upgrade().map(|gateway| gateway.functions(caller)).unwrap_or_default()
+    }
+
+    fn output(&self) -> OutputSettings {
+        self.0.upgrade().map(|gateway| output_settings(&gateway.config().settings)).unwrap_or_default()
+    }
+
+    fn results(&self) -> Option<ResultStore> {
+        self.0.upgrade().map(|gateway| gateway.results.clone())
+    }
+
+    fn wait_for_named<'a>(
+        &'a self,
+        text: &'a str,
+        caller: &'a CallerScope,
+        until: Readiness,
+        within: Duration,
+    ) -> Waiting<'a> {
+        let Some(gateway) = self.0.upgrade() else { return Box::pin(std::future::ready(())) };
+        Box::pin(async move { gateway.wait_for_named(text, caller, until, within).await })
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}

@@ -1,0 +1,200 @@
+//! Backends that an agent adds while the gateway runs, where the configuration allows it.
+//!
+//! A registered backend can never stand where a configured one stands: not under its name, nor under any spelling
+//! by which a script would call it. It is not written to the file and ends with the gateway.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Gateway;
+use super::backend_records::Origin;
+use crate::backends::{Backend, BackendState};
+use toolgate_catalog::names::{Scope, sanitise};
+use toolgate_config::checked::{self, Policy, Process, Remote, Transport, starts_toolgate};
+use toolgate_config::values::{BackendName, Endpoint, Secret, Setting};
+use toolgate_mcp::server::Change;
+
+/// More than an agent needs, fewer than a machine can bear.
+const MAX_REGISTERED: usize = 16;
+
+/// A server that an agent asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Registration {
+    /// A program to start.
+    Command {
+        /// The program.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Its environment, beyond what every child inherits.
+        env: BTreeMap<String, String>,
+        /// Its folder.
+        cwd: Option<PathBuf>,
+    },
+    /// A server to connect to.
+    Url {
+        /// Its MCP endpoint.
+        url: String,
+        /// Headers for each request.
+        headers: BTreeMap<String, String>,
+    },
+}
+
+/// Why a backend was not added or removed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegistrationError {
+    /// The configuration does not allow it.
+    #[error("adding backends at run time is switched off (toolgate.allow_runtime_registration)")]
+    NotAllowed,
+    /// The name is no name.
+    #[error("name: {0}")]
+    BadName(String),
+    /// The name, or a spelling of it, is another backend's.
+    #[error("name: '{name}' is taken by the backend '{by}'; choose another name")]
+    Taken {
+        /// The name asked for.
+        name: String,
+        /// Whose it is.
+        by: String,
+    },
+    /// The way to reach it is no way.
+    #[error("{0}")]
+    BadTransport(String),
+    /// There are enough of them.
+    #[error("there are {MAX_REGISTERED} registered backends already; remove one with deregister_manual")]
+    TooMany,
+    /// It did not come up.
+    #[error("'{name}' did not come up: {reason}{}", said(.stderr))]
+    Failed {
+        /// Its name.
+        name: String,
+        /// Why.
+        reason: String,
+        /// The end of its standard error.
+        stderr: String,
+    },
+    /// There is no registered backend of that name.
+    #[error("name: no backend '{0}' was registered at run time; configured backends can't be removed this way")]
+    Unknown(String),
+}
+
+fn said(stderr: &str) -> String {
+    if stderr.trim().is_empty() { String::new() } else { format!("\nits standard error ends with:\n{stderr}") }
+}
+
+/// Whether a script could mean one by a spelling of the other.
+pub(super) fn clash(one: &str, other: &str) -> bool {
+    let spellings = |name: &str| [name.to_owned(), sanitise(name, Scope::Global)];
+    let others = spellings(other);
+    spellings(one).iter().any(|spelling| others.contains(spelling))
+}
+
+impl Gateway {
+    /// Adds a backend and waits until it is up, at most for `within`. One that does not come up is taken away again;
+    /// one whose caller stopped waiting goes on starting.
+    pub async fn register(
+        &self,
+        name: &str,
+        registration: Registration,
+        within: Duration,
+    ) -> Result<Backend, RegistrationError> {
+        let backend = {
+            let _changing = self.changing.lock().await;
+            let wanted = self.admit(name, registration)?;
+            self.add_backend(name, &wanted, Origin::Registered)
+        };
+        if backend.ready(within).await.is_err() {
+            let (reason, stderr) = match backend.state() {
+                BackendState::Failed { reason, stderr } => (reason, stderr),
+                state => (state.to_string(), backend.stderr()),
+            };
+            let _changing = self.changing.lock().await;
+            self.remove_backend(name).await;
+            return Err(RegistrationError::Failed { name: name.to_owned(), reason, stderr });
+        }
+        self.settled(within, |other| other == name).await;
+        self.notify(Change::Resource("toolgate://backends".to_owned()));
+        Ok(backend)
+    }
+
+    /// Takes away a backend that was added at run time.
+    pub async fn deregister(&self, name: &str) -> Result<(), RegistrationError> {
+        if !self.config().settings.allow_runtime_registration {
+            return Err(RegistrationError::NotAllowed);
+        }
+        let _changing = self.changing.lock().await;
+        if self.origin(name) != Some(Origin::Registered) {
+            return Err(RegistrationError::Unknown(name.to_owned()));
+        }
+        self.remove_backend(name).await;
+        self.tools_changed();
+        self.notify(Change::Resource("toolgate://backends".to_owned()));
+        Ok(())
+    }
+
+    fn admit(&self, name: &str, registration: Registration) -> Result<checked::Backend, RegistrationError> {
+        let config = self.config();
+        if !config.settings.allow_runtime_registration {
+            return Err(RegistrationError::NotAllowed);
+        }
+        BackendName::new(name).map_err(RegistrationError::BadName)?;
+        let catalog = self.catalog();
+        if let Some(taken) =
+            catalog.backends().iter().find(|known| clash(known.name(), name) || clash(known.identifier(), name))
+        {
+            return Err(RegistrationError::Taken { name: name.to_owned(), by: taken.name().to_owned() });
+        }
+        let registered = self.records().values().filter(|record| record.origin == Origin::Registered).count();
+        if registered >= MAX_REGISTERED {
+            return Err(RegistrationError::TooMany);
+        }
+        Ok(checked::Backend { transport: transport(registration)?, policy: usual_policy() })
+    }
+}
+
+fn usual_policy() -> Policy {
+    let timeout = Duration::from_secs(30);
+    let tags = vec!["registered".to_owned()];
+    Policy { timeout, max_concurrent_calls: 16, allow: None, deny: Vec::new(), tags, prefix: true }
+}
+
+fn transport(registration: Registration) -> Result<Transport, RegistrationError> {
+    let bad = RegistrationError::BadTransport;
+    match registration {
+        Registration::Command { command, args, env, cwd } => {
+            if command.trim().is_empty() {
+                return Err(bad("command: must not be empty".to_owned()));
+            }
+            let texts = std::iter::once(&command).chain(&args).chain(env.keys()).chain(env.values());
+            if texts.into_iter().any(|text| text.contains('\0'))
+                || env.keys().any(|name| name.is_empty() || name.contains('='))
+            {
+                let message = "command, args and env must be fit for a process: no NUL characters, no '=' in names";
+                return Err(bad(message.to_owned()));
+            }
+            if starts_toolgate(&command, args.iter().map(String::as_str)) {
+                return Err(bad("command: starts Toolgate inside of itself".to_owned()));
+            }
+            Ok(Transport::Stdio(Process {
+                command: command.into(),
+                args: args.into_iter().map(Secret::new).collect(),
+                env: env.into_iter().map(|(name, value)| (name, Secret::new(value))).collect(),
+                inherit_env: false,
+                cwd,
+            }))
+        }
+        Registration::Url { url, headers } => {
+            let url = Endpoint::parse(&url).map_err(|message| bad(format!("url: {message}")))?;
+            let fits = |(name, value): (&String, &String)| {
+                http::header::HeaderName::from_bytes(name.as_bytes()).is_ok()
+                    && http::header::HeaderValue::from_str(value).is_ok()
+            };
+            if !headers.iter().all(fits) {
+                return Err(bad("headers: a name or a value is not fit for a header".to_owned()));
+            }
+            let headers = headers.into_iter().map(|(name, value)| (name, Secret::new(value))).collect();
+            Ok(Transport::Http(Remote { url, headers }))
+        }
+    }
+}

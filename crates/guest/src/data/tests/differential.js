@@ -1,0 +1,54 @@
+// Compares functions that were replaced with what they replaced, over one value. Gives the differences.
+((replaced, originals) => {
+  const outcome = (act) => {
+    try {
+      const result = act();
+      return typeof result === "string" ? result : describe(result);
+    } catch (e) {
+      return `threw ${e?.name} ${e?.message}`;
+    }
+  };
+  // Everything that guest code can see of a value, with the places where an object comes again.
+  const describe = (value) => {
+    const seen = new Map();
+    const show = (v) => {
+      if (typeof v === "string") return originals.stringify(v);
+      if (typeof v === "symbol" || typeof v === "bigint" || typeof v === "function") return typeof v;
+      if (typeof v !== "object" || v === null) return Object.is(v, -0) ? "-0" : `${v}`;
+      if (seen.has(v)) return `#${seen.get(v)}`;
+      seen.set(v, seen.size);
+      const proto = Object.getPrototypeOf(v);
+      const from = proto === Object.prototype ? "object" : proto === Array.prototype ? "array" : proto === null ? "null" : "other";
+      const own = Reflect.ownKeys(v).map((key) => {
+        const d = Object.getOwnPropertyDescriptor(v, key);
+        return `${String(key)}${+d.writable}${+d.enumerable}${+d.configurable}${"value" in d ? show(d.value) : "accessor"}`;
+      });
+      return `${from}${Array.isArray(v)}${Object.isExtensible(v)}{${own.join(",")}}`;
+    };
+    return show(value);
+  };
+  const strings = ["", "a", "b", "ab", "A", "a\0", "é", "e\u0301", "\ud800", "𝄞", "z".repeat(40), "z".repeat(41), "ab" + "c".repeat(300)];
+  const spaces = [undefined, 0, 1, 2.9, -1, 20, NaN, "\t", "--", "", "abcdefghijklmno", "é", "\ud800", null, true, Object(3), Object("> "), {}, []];
+  const replacers = [undefined, null, 1, "a", (key, v) => v, (key, v) => (key === "a" ? undefined : v), ["a", "id", 0], {}];
+  return (value, at) => {
+    const differences = [];
+    const compare = (what, act) => {
+      const [now, before] = [outcome(() => act(replaced)), outcome(() => act(originals))];
+      if (now !== before) differences.push(`${what}: ${now} but was ${before}`);
+    };
+    compare("stringify", (f) => f.stringify(value));
+    compare("pretty", (f) => f.stringify(value, null, spaces[at % spaces.length]));
+    compare("replaced", (f) => f.stringify(value, replacers[at % replacers.length], spaces[(at >> 3) % spaces.length]));
+    compare("nested", (f) => f.stringify({ value, list: [value, value], gone: undefined, f() {} }, null, 1));
+    compare("clone", (f) => f.clone(value));
+    compare("cloned twice", (f) => f.clone([value, { value }, value]));
+    compare("keys", (f) => f.keys(value));
+    compare("values", (f) => f.values(value));
+    compare("entries", (f) => f.entries(value));
+    compare("same values", (f) => f.values(value).map((v, i) => v === f.entries(value)[i][1]));
+    compare("order", (f) => strings.map((one) => strings.map((other) => f.compare.call(one, other))));
+    compare("order of others", (f) => [value, null, undefined, 1, ["a"]].map((other) => outcome(() => f.compare.call(other, value))));
+    compare("round trip", (f) => f.parse(f.stringify([value, "padding".repeat(40)])));
+    return differences.join("\n");
+  };
+})

@@ -1,0 +1,352 @@
+//! A durable run: recorded into a store, owned by one process at a time, resumed by another after a crash.
+//!
+//! Entries are collected in memory and written with the next entry that must be durable: the intent of a call that may
+//! have an effect, or its reply. A run that only reads writes nothing until it ends.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use toolgate_engine::transcript::{Delivery, Durable, NotDurable, Recorder};
+use toolgate_wire::{CallId, CallState, FromWorker};
+
+use crate::entry::{Entry, hex};
+use crate::recording::{Record, Recording, RunFacts};
+use crate::seal::{RowKind, Sealer};
+use crate::store::{Begun, Claim, Decided, Lease, Leave, NewRun, Rows, Store, StoreError};
+use crate::text::Blobs;
+
+/// How often a lease is prolonged, as a part of how long it lasts.
+const HEARTBEATS_PER_LEASE: u32 = 3;
+/// The shortest time between two heartbeats.
+const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Durable runs in a store, as one process uses it.
+#[derive(Clone)]
+pub struct Journal(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    sealer: Sealer,
+    owner: String,
+    ttl: Duration,
+}
+
+/// What came of beginning a durable run.
+pub enum Began {
+    /// It is new, and this process owns it.
+    New(Arc<DurableRun>),
+    /// There is a run with the same idempotency key.
+    Existing {
+        /// Its id.
+        run: String,
+    },
+}
+
+/// A run that was taken over from a process that is gone.
+pub struct TakenOver {
+    /// Everything that is known of it.
+    pub record: Record,
+    /// The run, now owned by this process.
+    pub run: Arc<DurableRun>,
+}
+
+/// A call that waits for a decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingCall {
+    /// The call.
+    pub call: CallId,
+    /// What is to be decided.
+    pub question: String,
+    /// What was decided.
+    pub decision: Option<String>,
+}
+
+/// What came of a decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It is the first one for this call, and it holds.
+    Now,
+    /// There was one before, which holds.
+    Before(String),
+    /// Nothing waits under this number.
+    NotAsked,
+}
+
+impl Journal {
+    /// A journal in this store. `owner` names this process; a run that has shown no sign of life for `ttl` may be
+    /// taken over.
+    pub fn new(store: Arc<dyn Store>, sealer: Sealer, owner: String, ttl: Duration) -> Self {
+        Journal(Arc::new(Inner { store, sealer, owner, ttl }))
+    }
+
+    /// The store.
+    pub fn store(&self) -> &dyn Store {
+        &*self.0.store
+    }
+
+    /// Begins a run. Requests of one caller with the same idempotency key are one run.
+    ///
+    /// # Errors
+    /// If the store cannot keep it.
+    pub async fn begin(&self, facts: RunFacts, idempotency: Option<&str>) -> Result<Began, StoreError> {
+        let key = idempotency.map(|key| self.0.sealer.name(&format!("{}:{}{key}", facts.caller.len(), facts.caller)));
+        let (run, caller) = (facts.run.clone(), facts.caller.clone());
+        let recording = Recording::new(facts);
+        // The header is kept with the run itself: a run that is there can be read.
+        let header = recording.take();
+        let rows = self.0.rows(&run, 0, &header)?;
+        let new = NewRun { run, caller, idempotency: key, owner: self.0.owner.clone(), ttl: self.0.ttl, rows };
+        let lease = match self.0.store.begin(new).await? {
+            Begun::New(lease) => lease,
+            Begun::Existing { run } => return Ok(Began::Existing { run }),
+        };
+        Ok(Began::New(DurableRun::new(self.0.clone(), lease, recording, header.entries.len() as u64)))
+    }
+
+    /// Everything that is known of a run.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be read.
+    pub async fn load(&self, run: &str) -> Result<Record, StoreError> {
+        let rows = self.0.store.read(run).await?;
+        self.0.open(run, &rows)
+    }
+
+    /// Takes over a run whose owner is gone, or a given one that is paused. `None` when there is none.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub async fn take_over(&self, run: Option<&str>) -> Result<Option<TakenOver>, StoreError> {
+        let claim = Claim { run: run.map(str::to_owned), owner: self.0.owner.clone(), ttl: self.0.ttl };
+        let Some(lease) = self.0.store.claim(claim).await? else { return Ok(None) };
+        let record = self.load(&lease.run).await?;
+        let key = record.header().and_then(|header| header.key());
+        let key = key.ok_or_else(|| StoreError::Damaged(format!("the run {} has no header", lease.run)))?;
+        let recording = Recording::resumed(&record, key);
+        let run = DurableRun::new(self.0.clone(), lease, recording, record.entries.len() as u64);
+        Ok(Some(TakenOver { record, run }))
+    }
+
+    /// The calls of a run that wait, or waited, for a decision.
+    ///
+    /// # Errors
+    /// If there is no such run, or it cannot be read.
+    pub async fn pending(&self, run: &str) -> Result<Vec<PendingCall>, StoreError> {
+        let rows = self.0.store.pending(run).await?;
+        let opened = rows.into_iter().map(|row| {
+            let decision = row.decision.map(|decision| self.0.text(run, RowKind::Decision(row.call), &decision));
+            Ok(PendingCall {
+                call: CallId(row.call),
+                question: self.0.text(run, RowKind::Question(row.call), &row.question)?,
+                decision: decision.transpose()?,
+            })
+        });
+        opened.collect()
+    }
+
+    /// Decides a call. The first decision holds, whoever decides at the same time.
+    ///
+    /// # Errors
+    /// If there is no such run, or the decision cannot be kept.
+    pub async fn decide(&self, run: &str, call: CallId, decision: &str) -> Result<Decision, StoreError> {
+        let kind = RowKind::Decision(call.0);
+        let sealed = self.0.seal(run, kind, decision.as_bytes())?;
+        Ok(match self.0.store.decide(run, call.0, sealed).await? {
+            Decided::Now => Decision::Now,
+            Decided::Before(before) => Decision::Before(self.0.text(run, kind, &before)?),
+            Decided::NotAsked => Decision::NotAsked,
+        })
+    }
+}
+
+impl Inner {
+    fn seal(&self, run: &str, kind: RowKind<'_>, plain: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let sealed = self.sealer.seal(run, kind, plain);
+        sealed.ok_or_else(|| StoreError::Unavailable("the system gives no random numbers".to_owned()))
+    }
+
+    fn text(&self, run: &str, kind: RowKind<'_>, sealed: &[u8]) -> Result<String, StoreError> {
+        let damaged = |fault: String| StoreError::Damaged(format!("the run {run}: {fault}"));
+        let plain = self.sealer.open(run, kind, sealed).map_err(|fault| damaged(fault.to_string()))?;
+        String::from_utf8(plain).map_err(|fault| damaged(fault.to_string()))
+    }
+
+    /// A record as rows, numbered from `from`.
+    fn rows(&self, run: &str, from: u64, record: &Record) -> Result<Rows, StoreError> {
+        let mut rows = Rows::default();
+        for (entry, number) in record.entries.iter().zip(from..) {
+            let text = serde_json::to_vec(entry).map_err(|error| StoreError::Damaged(error.to_string()))?;
+            rows.entries.push(self.seal(run, RowKind::Entry(number), &text)?);
+        }
+        for (hash, text) in record.blobs.iter() {
+            let name = hex(&self.sealer.name(hash.as_str()));
+            let sealed = self.seal(run, RowKind::Blob(&name), text.as_bytes())?;
+            rows.blobs.push((name, sealed));
+        }
+        Ok(rows)
+    }
+
+    fn open(&self, run: &str, rows: &Rows) -> Result<Record, StoreError> {
+        let entries = rows.entries.iter().zip(0..).map(|(row, number)| {
+            let text = self.text(run, RowKind::Entry(number), row)?;
+            serde_json::from_str::<Entry>(&text)
+                .map_err(|fault| StoreError::Damaged(format!("the run {run}, entry {number}: {fault}")))
+        });
+        let entries = entries.collect::<Result<_, _>>()?;
+        let mut blobs = Blobs::default();
+        for (name, row) in &rows.blobs {
+            blobs.insert(self.text(run, RowKind::Blob(name), row)?);
+        }
+        Ok(Record { entries, blobs })
+    }
+}
+
+/// One durable run that this process owns. It is the recorder of the engine's run.
+pub struct DurableRun {
+    journal: Arc<Inner>,
+    lease: Lease,
+    recording: Recording,
+    /// Entries in the store. Locked while a write is in progress, so writes keep their order.
+    written: tokio::sync::Mutex<u64>,
+    lost: CancellationToken,
+    this: Weak<DurableRun>,
+}
+
+impl DurableRun {
+    fn new(journal: Arc<Inner>, lease: Lease, recording: Recording, written: u64) -> Arc<Self> {
+        let run = Arc::new_cyclic(|this| DurableRun {
+            journal,
+            lease,
+            recording,
+            written: tokio::sync::Mutex::new(written),
+            lost: CancellationToken::new(),
+            this: this.clone(),
+        });
+        tokio::spawn(heartbeats(Arc::downgrade(&run)));
+        run
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.lease.run
+    }
+
+    /// Is cancelled when another process has taken the run over. Whoever executes it must stop then.
+    pub fn lost(&self) -> &CancellationToken {
+        &self.lost
+    }
+
+    /// What the report of the run has to say about its record.
+    pub fn remark(&self) -> Option<String> {
+        self.recording.remark()
+    }
+
+    /// Writes what was recorded. Entries that cannot be written stay, before later ones.
+    ///
+    /// # Errors
+    /// If the store does not keep them.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        let mut written = self.written.lock().await;
+        let record = self.recording.take();
+        if record.entries.is_empty() {
+            return Ok(());
+        }
+        let added = record.entries.len() as u64;
+        let kept = match self.journal.rows(&self.lease.run, *written, &record) {
+            Ok(rows) => self.journal.store.append(self.lease.clone(), *written, rows).await,
+            Err(error) => Err(error),
+        };
+        match kept {
+            Ok(()) => *written += added,
+            Err(_) => self.recording.put_back(record),
+        }
+        kept.inspect_err(|error| self.note(error))
+    }
+
+    /// Ends the run with its report, as JSON text.
+    ///
+    /// # Errors
+    /// If the store does not keep it.
+    pub async fn finish(&self, report: &str) -> Result<(), StoreError> {
+        self.recording.finish(report);
+        self.flush().await?;
+        let left = self.journal.store.leave(self.lease.clone(), Leave::Done).await;
+        left.inspect_err(|error| self.note(error))
+    }
+
+    /// Leaves the run until these calls are decided.
+    ///
+    /// # Errors
+    /// If the store does not keep it.
+    pub async fn pause(&self, questions: &[(CallId, String)]) -> Result<(), StoreError> {
+        self.flush().await?;
+        let sealed = questions.iter().map(|(call, question)| {
+            let sealed = self.journal.seal(&self.lease.run, RowKind::Question(call.0), question.as_bytes())?;
+            Ok((call.0, sealed))
+        });
+        let sealed = sealed.collect::<Result<_, StoreError>>()?;
+        let left = self.journal.store.leave(self.lease.clone(), Leave::Paused(sealed)).await;
+        left.inspect_err(|error| self.note(error))
+    }
+
+    fn note(&self, error: &StoreError) {
+        if matches!(error, StoreError::Fenced(_)) {
+            self.lost.cancel();
+        }
+    }
+
+    /// Writes in a task of its own: a call that is given up must not take entries with it.
+    fn durable(&self) -> Durable {
+        if self.recording.is_full() {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        let Some(run) = self.this.upgrade() else {
+            return Box::pin(std::future::ready(Err(NotDurable("the run has ended".to_owned()))));
+        };
+        let write = tokio::spawn(async move { run.flush().await });
+        Box::pin(async move {
+            let kept = write.await.map_err(|error| NotDurable(error.to_string()))?;
+            kept.map_err(|error| NotDurable(error.to_string()))
+        })
+    }
+}
+
+impl Recorder for DurableRun {
+    fn delivered(&self, delivery: Delivery<'_>) {
+        self.recording.delivered(delivery);
+    }
+
+    fn said(&self, frame: &FromWorker, read_only: bool) {
+        self.recording.said(frame, read_only);
+    }
+
+    fn before_effect(&self, id: CallId) -> Durable {
+        self.recording.intends(id);
+        self.durable()
+    }
+
+    fn before_reply(&self, id: CallId, state: CallState, body: Result<&str, &str>) -> Durable {
+        self.recording.answered(id, state, body.map(str::as_bytes).map_err(str::as_bytes));
+        self.durable()
+    }
+}
+
+/// Prolongs the lease of a run for as long as this process has it.
+async fn heartbeats(run: Weak<DurableRun>) {
+    loop {
+        let Some((ttl, lost)) = run.upgrade().map(|run| (run.journal.ttl, run.lost.clone())) else { return };
+        let interval = (ttl / HEARTBEATS_PER_LEASE).max(MIN_HEARTBEAT_INTERVAL);
+        tokio::select! {
+            () = lost.cancelled() => return,
+            () = tokio::time::sleep(interval) => {}
+        }
+        let Some(run) = run.upgrade() else { return };
+        // A store that is gone for a moment is asked again; the lease tells whether it was too long.
+        if let Err(error @ StoreError::Fenced(_)) =
+            run.journal.store.heartbeat(run.lease.clone(), run.journal.ttl).await
+        {
+            return run.note(&error);
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Records one run in memory, up to a bound.
+//!
+//! [`Recording`] is the common part of every recorder: it turns messages into entries and collects them until somebody
+//! takes them. [`MemoryRecorder`] keeps them to the end of the run, for cassettes; a durable run writes them to a store.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use toolgate_engine::transcript::{Delivery, DigestKey, Durable, Recorder};
+use toolgate_wire::{CallId, CallState, FromWorker, Profile, ToWorker};
+
+use crate::entry::{Entry, Event, Header, Reply, ReplyBody};
+use crate::start::StartMessage;
+use crate::text::Blobs;
+
+/// Bytes of texts that are recorded of one run.
+pub const MAX_RECORD_BYTES: u64 = 256 * 1024 * 1024;
+/// Bytes that an entry counts for beside its texts.
+const ENTRY_BYTES: u64 = 100;
+
+/// What was recorded: entries in their order, and the long texts that they name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Record {
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// Their long texts.
+    pub blobs: Blobs,
+}
+
+impl Record {
+    /// The header.
+    pub fn header(&self) -> Option<&Header> {
+        match &self.entries.first()?.event {
+            Event::Header(header) => Some(header),
+            _ => None,
+        }
+    }
+
+    /// The JSON text of the report, if the run has ended.
+    pub fn report(&self) -> Option<&str> {
+        self.entries.iter().rev().find_map(|entry| match &entry.event {
+            Event::Report { report } => self.blobs.text(report).ok(),
+            _ => None,
+        })
+    }
+
+    /// Whether a program was started.
+    pub fn has_start(&self) -> bool {
+        self.entries.iter().any(|entry| matches!(entry.event, Event::Start(_)))
+    }
+
+    /// Adds what was recorded later.
+    pub fn extend(&mut self, later: Record) {
+        self.entries.extend(later.entries);
+        self.blobs.extend(later.blobs);
+    }
+
+    /// Puts what was recorded earlier before it.
+    pub(crate) fn prepend(&mut self, mut earlier: Record) {
+        earlier.extend(std::mem::take(self));
+        *self = earlier;
+    }
+}
+
+/// Who runs what: the facts of a header.
+#[derive(Debug, Clone)]
+pub struct RunFacts {
+    /// The run's id.
+    pub run: String,
+    /// The kind of run.
+    pub profile: Profile,
+    /// The program as its author wrote it.
+    pub code: String,
+    /// The name of the caller's key.
+    pub caller: String,
+}
+
+/// The entries of a run that nobody has taken yet.
+pub struct Recording {
+    key: DigestKey,
+    began: Instant,
+    /// Running time before this process took over.
+    before: Duration,
+    max_bytes: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    record: Record,
+    bytes: u64,
+    is_full: bool,
+}
+
+impl Recording {
+    /// A new run, with its header as the first entry.
+    pub fn new(facts: RunFacts) -> Self {
+        Recording::bounded(facts, MAX_RECORD_BYTES)
+    }
+
+    /// The same with another bound.
+    pub fn bounded(facts: RunFacts, max_bytes: u64) -> Self {
+        let recording = Recording {
+            key: DigestKey::random(),
+            began: Instant::now(),
+            before: Duration::ZERO,
+            max_bytes,
+            state: Mutex::default(),
+        };
+        recording.push(|recording, blobs| {
+            let RunFacts { run, profile, code, caller } = facts;
+            let header = Header::new(run, profile, &code, caller, &recording.key, blobs);
+            Some((Event::Header(Box::new(header)), code.len()))
+        });
+        recording
+    }
+
+    /// Goes on with a run that was recorded so far by another process.
+    pub fn resumed(so_far: &Record, key: DigestKey) -> Self {
+        let last = so_far.entries.last().map_or(0.0, |entry| entry.at);
+        let inline = so_far.entries.len() as u64 * ENTRY_BYTES;
+        let blobs: u64 = so_far.blobs.iter().map(|(_, text)| text.len() as u64).sum();
+        let is_full = so_far.entries.iter().any(|entry| matches!(entry.event, Event::Truncated { .. }));
+        Recording {
+            key,
+            began: Instant::now(),
+            before: Duration::try_from_secs_f64(last / 1e3).unwrap_or_default(),
+            max_bytes: MAX_RECORD_BYTES,
+            state: Mutex::new(State { record: Record::default(), bytes: inline + blobs, is_full }),
+        }
+    }
+
+    /// Time from the beginning of the run, in milliseconds.
+    fn at(&self) -> f64 {
+        (self.before + self.began.elapsed()).as_secs_f64() * 1e3
+    }
+
+    fn push(&self, event: impl FnOnce(&Self, &mut Blobs) -> Option<(Event, usize)>) {
+        let mut state = self.state.lock();
+        if state.is_full {
+            return;
+        }
+        let Some((event, bytes)) = event(self, &mut state.record.blobs) else { return };
+        state.bytes += bytes as u64 + ENTRY_BYTES;
+        let at = self.at();
+        state.record.entries.push(Entry { at, event });
+        if state.bytes > self.max_bytes {
+            state.is_full = true;
+            let bytes = state.bytes;
+            state.record.entries.push(Entry { at, event: Event::Truncated { bytes } });
+        }
+    }
+
+    /// Records a message to the guest.
+    pub fn delivered(&self, delivery: Delivery<'_>) {
+        self.push(|_, blobs| {
+            Some(match delivery.message {
+                ToWorker::Start(start) => {
+                    let (message, bytes) = StartMessage::of(start, delivery.data, blobs);
+                    (Event::Start(Box::new(message)), bytes)
+                }
+                ToWorker::Reply { id, now, body } => {
+                    let state = delivery.state.unwrap_or(CallState::Unknown);
+                    let body = body.as_ref().map_err(Vec::as_slice).map(Vec::as_slice);
+                    let (reply, bytes) = reply(*id, Some(*now), state, body, blobs);
+                    (Event::Reply(reply), bytes)
+                }
+                ToWorker::Fire { id, now } => (Event::Fire { id: id.0, now: *now }, 0),
+                ToWorker::Answer(None) => (Event::Answer { body: None }, 0),
+                ToWorker::Answer(Some(body)) => {
+                    let (text, bytes) = blobs.keep(&String::from_utf8_lossy(body));
+                    (Event::Answer { body: Some(text) }, bytes)
+                }
+            })
+        });
+    }
+
+    /// Records what the guest said.
+    pub fn said(&self, frame: &FromWorker, read_only: bool) {
+        self.push(|recording, blobs| Event::said(frame, read_only, &recording.key, blobs));
+    }
+
+    /// Records that a call is about to be sent.
+    pub fn intends(&self, id: CallId) {
+        self.push(|_, _| Some((Event::Intent { id: id.0, sent: crate::unix_ms() }, 0)));
+    }
+
+    /// Records the answer of a call before it is delivered; the body is that of the reply.
+    pub fn answered(&self, id: CallId, state: CallState, body: Result<&[u8], &[u8]>) {
+        self.push(|_, blobs| {
+            let (reply, bytes) = reply(id, None, state, body, blobs);
+            Some((Event::Answered(reply), bytes))
+        });
+    }
+
+    /// Records the report. It is kept also when the record is full.
+    pub fn finish(&self, report: &str) {
+        let mut state = self.state.lock();
+        let (report, _) = state.record.blobs.keep(report);
+        let at = self.at();
+        state.record.entries.push(Entry { at, event: Event::Report { report } });
+    }
+
+    /// Takes what was recorded since the last time.
+    pub fn take(&self) -> Record {
+        std::mem::take(&mut self.state.lock().record)
+    }
+
+    /// Puts back what was taken and could not be kept.
+    pub(crate) fn put_back(&self, taken: Record) {
+        self.state.lock().record.prepend(taken);
+    }
+
+    /// Whether the record reached its bound.
+    pub fn is_full(&self) -> bool {
+        self.state.lock().is_full
+    }
+
+    /// What the report of the run has to say about its record.
+    pub fn remark(&self) -> Option<String> {
+        let mb = self.max_bytes / (1024 * 1024);
+        self.is_full().then(|| format!("not durable beyond here: the record of this run reached its {mb} MB"))
+    }
+}
+
+fn reply(
+    id: CallId,
+    now: Option<f64>,
+    state: CallState,
+    body: Result<&[u8], &[u8]>,
+    blobs: &mut Blobs,
+) -> (Reply, usize) {
+    let (text, bytes) = blobs.keep(&String::from_utf8_lossy(body.unwrap_or_else(|error| error)));
+    let body = if body.is_ok() { ReplyBody::Value(text) } else { ReplyBody::Error(text) };
+    (Reply { id: id.0, now, state, body }, bytes)
+}
+
+/// Keeps the whole record in memory. Nothing waits for it.
+pub struct MemoryRecorder(Recording);
+
+impl MemoryRecorder {
+    /// The recorder of a new run.
+    pub fn new(facts: RunFacts) -> Arc<Self> {
+        Arc::new(MemoryRecorder(Recording::new(facts)))
+    }
+
+    /// Ends the record with the report and takes it.
+    pub fn finish(&self, report: &str) -> Record {
+        self.0.finish(report);
+        self.0.take()
+    }
+
+    /// See [`Recording::remark`].
+    pub fn remark(&self) -> Option<String> {
+        self.0.remark()
+    }
+}
+
+impl Recorder for MemoryRecorder {
+    fn delivered(&self, delivery: Delivery<'_>) {
+        self.0.delivered(delivery);
+    }
+
+    fn said(&self, frame: &FromWorker, read_only: bool) {
+        self.0.said(frame, read_only);
+    }
+
+    fn before_effect(&self, _: CallId) -> Durable {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn before_reply(&self, _: CallId, _: CallState, _: Result<&str, &str>) -> Durable {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> RunFacts {
+        RunFacts { run: "run_1".into(), profile: Profile::Chain, code: "return 1".into(), caller: String::new() }
+    }
+
+    fn line(text: &str) -> FromWorker {
+        FromWorker::Log { stream: toolgate_wire::frame::Stream::Stdout, text: text.into() }
+    }
+
+    #[test]
+    fn a_record_ends_at_its_bound_and_says_so() {
+        let recording = Recording::bounded(facts(), 1024 * 1024);
+        assert_eq!(recording.remark(), None);
+        for _ in 0..20 {
+            recording.said(&line(&"x".repeat(200_000)), false);
+            recording.said(&line(&"y".repeat(60_000)), false);
+        }
+        recording.finish("{}");
+        assert_eq!(
+            recording.remark().as_deref(),
+            Some("not durable beyond here: the record of this run reached its 1 MB")
+        );
+        let record = recording.take();
+        let kinds: Vec<_> = record.entries.iter().rev().take(2).map(|entry| &entry.event).collect();
+        assert!(matches!(kinds[..], [Event::Report { .. }, Event::Truncated { .. }]), "{kinds:?}");
+        assert_eq!(record.report(), Some("{}"));
+    }
+
+    #[test]
+    fn what_is_put_back_comes_first_again() {
+        let recording = Recording::new(facts());
+        recording.said(&line("one"), false);
+        let taken = recording.take();
+        recording.said(&line("two"), false);
+        recording.put_back(taken.clone());
+        let all = recording.take();
+        assert_eq!(all.entries[..2], taken.entries[..]);
+        assert_eq!(all.entries.len(), 3);
+        assert!(all.header().is_some());
+    }
+}

@@ -1,0 +1,329 @@
+//! Replaces secrets in a record by stand-ins, so that it can be given away and still runs.
+//!
+//! A secret is a value that the caller names, a text under a name such as `password` in any JSON of the record, or a
+//! text of the form of a well-known credential. It is replaced everywhere in the record, also in the program, by the
+//! same stand-in of the same length and the same kinds of characters: positions, sizes and most formats stay. What the
+//! guest said gets new digests. A program that *computes* with a secret (a signature, a checksum) says something else
+//! with the stand-in, and its replay diverges there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ring::hmac;
+use serde_json::Value;
+
+use crate::entry::{Call, DigestText, Event, Header};
+use crate::recording::Record;
+use crate::text::{Blobs, ContentHash, MissingBlob};
+
+/// Bytes of the shortest text that counts as a secret: shorter ones occur everywhere by chance.
+const MIN_SECRET: usize = 6;
+/// JSON in JSON in JSON is looked into; deeper is not.
+const MAX_NESTING: usize = 3;
+
+/// Names whose values are secrets, without case, `_` and `-`.
+const SECRET_NAMES: [&str; 18] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "clientsecret",
+    "token",
+    "accesstoken",
+    "refreshtoken",
+    "idtoken",
+    "authtoken",
+    "apikey",
+    "xapikey",
+    "authorization",
+    "proxyauthorization",
+    "cookie",
+    "setcookie",
+    "privatekey",
+    "credentials",
+];
+
+/// How well-known credentials begin.
+const PREFIXES: [&str; 13] = [
+    "sk-",
+    "sk_live_",
+    "rk_live_",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "github_pat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "AKIA",
+    "AIza",
+    "eyJ",
+];
+/// Characters after such a prefix that make it a credential.
+const MIN_CREDENTIAL: usize = 16;
+
+/// Rules and key of a redaction.
+pub struct Redaction {
+    key: hmac::Key,
+    values: Vec<String>,
+}
+
+impl Redaction {
+    /// A redaction that also replaces these values. Its key is random, so stand-ins are stable within what one
+    /// redaction is applied to, and no one can test guesses of a secret against them.
+    pub fn new(values: Vec<String>) -> Self {
+        let mut key = [0; 32];
+        // Without random numbers stand-ins are still no secrets, only guesses of a secret could be tested.
+        let _ = getrandom::fill(&mut key);
+        Redaction::with_key(&key, values)
+    }
+
+    /// The same with a key of the caller's, for stand-ins that stay the same over several files.
+    pub fn with_key(key: &[u8; 32], values: Vec<String>) -> Self {
+        Redaction { key: hmac::Key::new(hmac::HMAC_SHA256, key), values }
+    }
+
+    /// Replaces the secrets of a record; returns how many there were.
+    ///
+    /// # Errors
+    /// If a text of the record is missing.
+    pub fn apply(&self, record: &mut Record) -> Result<usize, MissingBlob> {
+        let secrets = self.secrets(record)?;
+        if secrets.is_empty() {
+            return Ok(0);
+        }
+        let replacements = self.replacements(&secrets);
+        // The longest first: a secret may contain another one.
+        let mut ordered: Vec<(&String, &String)> = replacements.iter().collect();
+        ordered.sort_by_key(|(secret, _)| std::cmp::Reverse(secret.len()));
+        let key = record.header().and_then(Header::key);
+        let mut blobs = Blobs::default();
+        for entry in &mut record.entries {
+            for text in entry.event.texts_mut() {
+                let mut replaced = record.blobs.text(text)?.to_owned();
+                for (secret, stand_in) in &ordered {
+                    if replaced.contains(secret.as_str()) {
+                        replaced = replaced.replace(secret.as_str(), stand_in);
+                    }
+                }
+                *text = blobs.keep(&replaced).0;
+            }
+            if let Event::Header(header) = &mut entry.event {
+                header.code_hash = ContentHash::of(blobs.text(&header.code)?);
+            }
+            if let (Some(key), Some(frame)) = (&key, entry.event.frame(&blobs)?) {
+                let digest = DigestText(key.digest(&frame));
+                if let Event::Call(Call { digest: kept, .. })
+                | Event::Line { digest: kept, .. }
+                | Event::End { digest: kept, .. } = &mut entry.event
+                {
+                    *kept = digest;
+                }
+            }
+        }
+        record.blobs = blobs;
+        Ok(secrets.len())
+    }
+
+    /// The secrets of a record.
+    fn secrets(&self, record: &Record) -> Result<BTreeSet<String>, MissingBlob> {
+        let mut found: Vec<String> = self.values.clone();
+        for entry in &record.entries {
+            for text in entry.event.texts() {
+                let text = record.blobs.text(text)?;
+                in_json(text, MAX_NESTING, &mut found);
+                credentials(text, &mut found);
+            }
+        }
+        Ok(found.into_iter().filter(|secret| secret.len() >= MIN_SECRET).collect())
+    }
+
+    /// Every form in which a secret may stand in a text, with what stands there instead.
+    fn replacements(&self, secrets: &BTreeSet<String>) -> BTreeMap<String, String> {
+        let mut replacements = BTreeMap::new();
+        for secret in secrets {
+            let (mut form, mut stand_in) = (secret.clone(), self.stand_in(secret));
+            for _ in 0..MAX_NESTING {
+                replacements.insert(form.clone(), stand_in.clone());
+                (form, stand_in) = (escape(&form), escape(&stand_in));
+            }
+        }
+        replacements
+    }
+
+    /// A text of the same length and kinds of characters.
+    fn stand_in(&self, secret: &str) -> String {
+        let mut stream = Vec::new();
+        while stream.len() < secret.len() {
+            let mut context = hmac::Context::with_key(&self.key);
+            context.update(&(stream.len() as u64).to_le_bytes());
+            context.update(secret.as_bytes());
+            stream.extend_from_slice(context.sign().as_ref());
+        }
+        let replaced = secret.chars().zip(stream).map(|(c, byte)| match c {
+            '0'..='9' => char::from(b'0' + byte % 10),
+            'a'..='z' => char::from(b'a' + byte % 26),
+            'A'..='Z' => char::from(b'A' + byte % 26),
+            other => other,
+        });
+        replaced.collect()
+    }
+}
+
+/// A text as it stands inside a JSON string.
+fn escape(text: &str) -> String {
+    let quoted = Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// Collects the values under secret names in a JSON text, and in JSON texts inside it.
+fn in_json(text: &str, nesting: usize, found: &mut Vec<String>) {
+    let first = text.trim_start().chars().next();
+    if nesting == 0 || !matches!(first, Some('{' | '[' | '"')) {
+        return;
+    }
+    if let Ok(value) = serde_json::from_str::<Value>(text) {
+        in_value(&value, nesting, found);
+    }
+}
+
+fn in_value(value: &Value, nesting: usize, found: &mut Vec<String>) {
+    match value {
+        Value::String(text) => in_json(text, nesting - 1, found),
+        Value::Array(items) => items.iter().for_each(|item| in_value(item, nesting, found)),
+        Value::Object(members) => {
+            for (name, member) in members {
+                if is_secret_name(name) {
+                    strings(member, found);
+                }
+                in_value(member, nesting, found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn is_secret_name(name: &str) -> bool {
+    let plain: String = name.chars().filter(|c| !['_', '-'].contains(c)).flat_map(char::to_lowercase).collect();
+    SECRET_NAMES.contains(&plain.as_str())
+}
+
+/// All texts in a value; `Bearer x` is the secret `x`.
+fn strings(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::String(text) => {
+            let scheme = ["Bearer ", "Basic ", "bearer ", "basic "].iter().find_map(|scheme| text.strip_prefix(scheme));
+            found.push(scheme.unwrap_or(text).to_owned());
+        }
+        Value::Array(items) => items.iter().for_each(|item| strings(item, found)),
+        Value::Object(members) => members.values().for_each(|member| strings(member, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Collects words of the form of a well-known credential.
+fn credentials(text: &str, found: &mut Vec<String>) {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || ['_', '-', '.'].contains(&c);
+    for prefix in PREFIXES {
+        for (start, _) in text.match_indices(prefix) {
+            if text[..start].chars().next_back().is_some_and(is_part) {
+                continue;
+            }
+            let rest = &text[start..];
+            let word = &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())];
+            if word.len() >= prefix.len() + MIN_CREDENTIAL {
+                found.push(word.trim_end_matches('.').to_owned());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate_engine::transcript::DigestKey;
+    use toolgate_wire::frame::{Stream, Target};
+    use toolgate_wire::{CallId, FromWorker, Profile};
+
+    use super::*;
+    use crate::recording::{Recording, RunFacts};
+
+    const PASSWORD: &str = "hunter2-Ünïc0de";
+    const GITHUB: &str = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+
+    fn record() -> Record {
+        let code = format!("await db.login({{ user: 'ann', password: '{PASSWORD}' }})");
+        let facts = RunFacts { run: "r".into(), profile: Profile::Chain, code, caller: String::new() };
+        let recording = Recording::new(facts);
+        let target = Target::Tool { backend: "db".into(), tool: "login".into() };
+        let args = serde_json::json!({ "user": "ann", "pass_word": PASSWORD });
+        let call = FromWorker::Call { id: CallId(1), target, args: args.to_string().into_bytes() };
+        recording.said(&call, false);
+        // JSON in JSON, as MCP servers send it.
+        let inner = serde_json::json!({ "apiKey": "line\n\"one\"", "note": GITHUB }).to_string();
+        let body = serde_json::json!({ "text": inner }).to_string();
+        recording.answered(CallId(1), toolgate_wire::CallState::Applied, Ok(body.as_bytes()));
+        recording.said(&FromWorker::Log { stream: Stream::Stdout, text: format!("got {GITHUB}") }, false);
+        recording.finish(&serde_json::json!({ "value": GITHUB }).to_string());
+        recording.take()
+    }
+
+    fn all_text(record: &Record) -> String {
+        let mut out = Vec::new();
+        crate::cassette::write(record, &mut out).expect("memory");
+        String::from_utf8(out).expect("UTF-8")
+    }
+
+    #[test]
+    fn secrets_are_replaced_everywhere_by_the_same_stand_in() {
+        let mut redacted = record();
+        let before = all_text(&redacted);
+        assert!(before.contains(GITHUB) && before.contains(PASSWORD));
+        Redaction::new(Vec::new()).apply(&mut redacted).expect("complete");
+        let after = all_text(&redacted);
+        for secret in [GITHUB, PASSWORD, "hunter2", r"line\n"] {
+            assert!(!after.contains(secret), "{secret} in {after}");
+        }
+        assert_eq!(after.len(), before.len(), "{after}");
+        let report: Value = serde_json::from_str(redacted.report().expect("report")).expect("JSON");
+        let stand_in = report["value"].as_str().expect("text");
+        assert_eq!(after.matches(stand_in).count(), before.matches(GITHUB).count());
+        assert!(after.contains("user: 'ann'"), "{after}");
+    }
+
+    #[test]
+    fn what_the_guest_said_has_its_new_digest() {
+        let mut redacted = record();
+        Redaction::new(Vec::new()).apply(&mut redacted).expect("complete");
+        let key: DigestKey = redacted.header().and_then(Header::key).expect("key");
+        let said: Vec<_> = redacted.entries.iter().filter(|entry| entry.event.digest().is_some()).collect();
+        assert_eq!(said.len(), 2);
+        for entry in said {
+            let frame = entry.event.frame(&redacted.blobs).expect("complete").expect("a frame");
+            assert_eq!(entry.event.digest(), Some(key.digest(&frame)));
+        }
+    }
+
+    #[test]
+    fn a_value_that_the_caller_names_is_replaced() {
+        let mut redacted = record();
+        Redaction::new(vec!["db.login".into(), "ann".into()]).apply(&mut redacted).expect("complete");
+        let after = all_text(&redacted);
+        assert!(!after.contains("await db.login") && after.contains("'ann'"), "{after}");
+    }
+
+    #[test]
+    fn stand_ins_depend_on_the_key_and_keep_the_form() {
+        let stand_in = |key: u8| Redaction::with_key(&[key; 32], Vec::new()).stand_in("aB3-xyz");
+        assert_eq!(stand_in(1), stand_in(1));
+        assert_ne!(stand_in(1), stand_in(2));
+        let kinds: Vec<bool> = stand_in(1).chars().map(|c| c.is_ascii_digit()).collect();
+        assert_eq!(kinds, [false, false, true, false, false, false, false]);
+    }
+
+    #[test]
+    fn ordinary_text_is_left_alone() {
+        let mut found = Vec::new();
+        credentials("a task-list, risk-free: sk-short, eyJ.x", &mut found);
+        in_json(r#"{"tokens": 12, "secretary": "ann", "name": "bob"}"#, 3, &mut found);
+        assert_eq!(found, [] as [String; 0]);
+    }
+}

@@ -1,0 +1,204 @@
+//! From a record to what the engine repeats.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use serde_json::Value;
+use toolgate_engine::transcript::{AfterReplay, LineCheck, OpenCall, Replay, Step, StepEvent};
+use toolgate_wire::{CallId, Code, Failure, LimitRequest, Position, Target, ToWorker};
+
+use crate::entry::{Event, FORMAT_VERSION, Header, ProgramEnd, Reply};
+use crate::recording::Record;
+use crate::start::NoStart;
+use crate::text::MissingBlob;
+
+/// Why a record cannot be repeated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoReplay {
+    /// It has no header.
+    #[error("the record has no header")]
+    NoHeader,
+    /// It is of another version of the format.
+    #[error("the record has format version {0}, and this program reads version {FORMAT_VERSION}")]
+    Version(u32),
+    /// No program was started.
+    #[error("the record has no program: the run was refused before one was started")]
+    NotStarted,
+    /// It reached its bound and does not have the rest of the run.
+    #[error("the record ends where it reached its bound of {0} bytes")]
+    Truncated(u64),
+    /// The run has not ended.
+    #[error("the record has no report: the run has not ended")]
+    NoReport,
+    /// Its key is none.
+    #[error("the digest key of the record has another form")]
+    Key,
+    /// Its start is none.
+    #[error(transparent)]
+    Start(#[from] NoStart),
+    /// A text is missing.
+    #[error(transparent)]
+    Missing(#[from] MissingBlob),
+}
+
+/// A record that the engine can repeat.
+#[derive(Debug, Clone)]
+pub struct Replayable {
+    /// Its header.
+    pub header: Header,
+    /// The program as its author wrote it.
+    pub code: String,
+    /// The limits that the run had; the wall time is what its worker had left at its start.
+    pub limits: LimitRequest,
+    /// How long the run had been running where the record ends: what is left of its wall time is the caller's to say.
+    pub ran: Duration,
+    /// What the engine repeats.
+    pub replay: Replay,
+}
+
+/// Repeats a run that has ended, without any host.
+///
+/// # Errors
+/// If the record is not the whole record of a run.
+pub fn offline(record: &Record) -> Result<Replayable, NoReplay> {
+    if let Some(bytes) = truncated(record) {
+        return Err(NoReplay::Truncated(bytes));
+    }
+    let report = record.report().ok_or(NoReplay::NoReport)?;
+    replayable(record, AfterReplay::Stop(recorded_failure(report)))
+}
+
+/// Repeats a run that was cut off, and goes on.
+///
+/// An answer that was kept is delivered. A call that was not sent is made, and so is one that only reads, or that
+/// `is_harmless` to repeat. Every other call without an answer is unknown: the run ends and names it.
+///
+/// # Errors
+/// If the record is incomplete.
+pub fn resume(record: &Record, is_harmless: &dyn Fn(&Target) -> bool) -> Result<Replayable, NoReplay> {
+    if let Some(bytes) = truncated(record) {
+        return Err(NoReplay::Truncated(bytes));
+    }
+    let open = open_calls(record, is_harmless)?;
+    replayable(record, AfterReplay::GoOn(open))
+}
+
+fn truncated(record: &Record) -> Option<u64> {
+    record.entries.iter().find_map(|entry| match entry.event {
+        Event::Truncated { bytes } => Some(bytes),
+        _ => None,
+    })
+}
+
+fn replayable(record: &Record, then: AfterReplay) -> Result<Replayable, NoReplay> {
+    let header = record.header().ok_or(NoReplay::NoHeader)?;
+    if header.version != FORMAT_VERSION {
+        return Err(NoReplay::Version(header.version));
+    }
+    let blobs = &record.blobs;
+    let start = record.entries.iter().find_map(|entry| match &entry.event {
+        Event::Start(start) => Some(start),
+        _ => None,
+    });
+    let message = start.ok_or(NoReplay::NotStarted)?;
+    let (start, data) = message.start(header.profile, blobs)?;
+    let mut steps = Vec::new();
+    for (number, entry) in record.entries.iter().enumerate() {
+        if let Some(event) = step(&entry.event, record)? {
+            steps.push(Step { number: number as u64, at: since_begin(entry.at), event });
+        }
+    }
+    Ok(Replayable {
+        code: blobs.text(&header.code)?.to_owned(),
+        limits: message.limits.request(),
+        ran: record.entries.last().map_or(Duration::ZERO, |entry| since_begin(entry.at)),
+        replay: Replay {
+            start,
+            data,
+            key: header.key().ok_or(NoReplay::Key)?,
+            steps,
+            lines: LineCheck::Compared,
+            then,
+        },
+        header: header.clone(),
+    })
+}
+
+fn since_begin(milliseconds: f64) -> Duration {
+    Duration::try_from_secs_f64(milliseconds / 1e3).unwrap_or_default()
+}
+
+fn step(event: &Event, record: &Record) -> Result<Option<StepEvent>, NoReplay> {
+    let blobs = &record.blobs;
+    let delivered = |message| Some(StepEvent::Delivered { message, state: None });
+    Ok(match event {
+        Event::Reply(reply) => {
+            let (id, now) = (CallId(reply.id), reply.now.unwrap_or_default());
+            let message = ToWorker::Reply { id, now, body: reply.body.bytes(blobs)? };
+            Some(StepEvent::Delivered { message, state: Some(reply.state) })
+        }
+        Event::Fire { id, now } => delivered(ToWorker::Fire { id: CallId(*id), now: *now }),
+        Event::Answer { body } => {
+            let body = body.as_ref().map(|body| blobs.text(body)).transpose()?;
+            delivered(ToWorker::Answer(body.map(|body| body.as_bytes().to_vec())))
+        }
+        // A worker that ends itself because time is up, or because it was told to, does not do so again.
+        Event::End { end: ProgramEnd::Failed { code: Code::Timeout | Code::Aborted, .. }, .. } => None,
+        said => match (said.digest(), said.frame(blobs)?) {
+            (Some(digest), Some(then)) => {
+                let read_only = matches!(said, Event::Call(call) if call.read_only);
+                Some(StepEvent::Said { digest, then, read_only })
+            }
+            _ => None,
+        },
+    })
+}
+
+/// What to do about the calls without a delivered reply.
+fn open_calls(record: &Record, is_harmless: &dyn Fn(&Target) -> bool) -> Result<HashMap<CallId, OpenCall>, NoReplay> {
+    let mut open: BTreeMap<u32, OpenCall> = BTreeMap::new();
+    let mut harmless: BTreeMap<u32, bool> = BTreeMap::new();
+    for entry in &record.entries {
+        match &entry.event {
+            Event::Call(call) => {
+                harmless.insert(call.id, call.read_only || is_harmless(&(&call.target).into()));
+                open.insert(call.id, OpenCall::Make);
+            }
+            Event::Intent { id, sent } if !harmless.get(id).copied().unwrap_or(false) => {
+                open.insert(*id, OpenCall::Unknown { known: format!("sent at {}, no answer", clock(*sent)) });
+            }
+            Event::Answered(reply) => {
+                open.insert(reply.id, answered(reply, record)?);
+            }
+            Event::Reply(reply) => {
+                open.remove(&reply.id);
+            }
+            _ => {}
+        }
+    }
+    Ok(open.into_iter().map(|(id, call)| (CallId(id), call)).collect())
+}
+
+fn answered(reply: &Reply, record: &Record) -> Result<OpenCall, MissingBlob> {
+    Ok(OpenCall::Answered { state: reply.state, body: reply.body.bytes(&record.blobs)? })
+}
+
+/// The time of day in UTC.
+fn clock(unix_ms: u64) -> String {
+    let seconds = unix_ms / 1000;
+    format!("{:02}:{:02}:{:02} UTC", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
+}
+
+/// The failure in the JSON text of a report.
+fn recorded_failure(report: &str) -> Failure {
+    let report: Value = serde_json::from_str(report).unwrap_or_default();
+    let code = serde_json::from_value(report["code"].clone()).unwrap_or(Code::Runtime);
+    let text = |name: &str| report[name].as_str().map(str::to_owned);
+    let number = |name: &str| report[name].as_u64().and_then(|number| u32::try_from(number).ok());
+    Failure {
+        code,
+        message: text("error").unwrap_or_else(|| "the recorded run ended without a failure".to_owned()),
+        position: number("line").zip(number("column")).map(|(line, column)| Position { line, column }),
+        hint: text("hint"),
+    }
+}

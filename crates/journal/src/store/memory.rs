@@ -1,0 +1,176 @@
+//! Runs in the memory of this process: for tests, and to say what the other stores must do.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+use super::{
+    Begun, Claim, Decided, Find, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, RunStatus, Store, StoreError,
+    StoreFuture, fenced, milliseconds, to_prune,
+};
+use crate::unix_ms;
+
+/// Runs in memory.
+#[derive(Default)]
+pub struct MemoryStore(Mutex<BTreeMap<String, StoredRun>>);
+
+struct StoredRun {
+    row: RunRow,
+    idempotency: Option<Vec<u8>>,
+    lease_until: u64,
+    rows: Rows,
+    pending: Vec<PendingRow>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        MemoryStore::default()
+    }
+
+    /// Changes a run for the owner of its current lease.
+    fn owned<T>(&self, lease: &Lease, change: impl FnOnce(&mut StoredRun) -> T) -> Result<T, StoreError> {
+        let mut runs = self.0.lock();
+        let run = runs.get_mut(&lease.run).ok_or_else(|| StoreError::NoSuchRun(lease.run.clone()))?;
+        if run.row.epoch != lease.epoch || run.row.status != RunStatus::Running {
+            return Err(fenced(lease));
+        }
+        run.row.changed = unix_ms();
+        Ok(change(run))
+    }
+}
+
+fn ready<'a, T: Send + 'a>(answer: Result<T, StoreError>) -> StoreFuture<'a, T> {
+    Box::pin(std::future::ready(answer))
+}
+
+impl Store for MemoryStore {
+    fn begin(&self, new: NewRun) -> StoreFuture<'_, Begun> {
+        let mut runs = self.0.lock();
+        let same = new.idempotency.as_ref().and_then(|key| {
+            runs.iter().find(|(_, run)| run.idempotency.as_ref() == Some(key)).map(|(id, _)| id.clone())
+        });
+        if let Some(run) = same {
+            return ready(Ok(Begun::Existing { run }));
+        }
+        let now = unix_ms();
+        let row = RunRow {
+            run: new.run.clone(),
+            caller: new.caller,
+            status: RunStatus::Running,
+            began: now,
+            changed: now,
+            epoch: 1,
+            entries: new.rows.entries.len() as u64,
+            bytes: new.rows.bytes(),
+        };
+        let lease_until = now + milliseconds(new.ttl);
+        let run = StoredRun { row, idempotency: new.idempotency, lease_until, rows: new.rows, pending: vec![] };
+        runs.insert(new.run.clone(), run);
+        ready(Ok(Begun::New(Lease { run: new.run, epoch: 1 })))
+    }
+
+    fn append(&self, lease: Lease, from: u64, rows: Rows) -> StoreFuture<'_, ()> {
+        ready(
+            self.owned(&lease, |run| {
+                if run.row.entries != from {
+                    return Err(fenced(&lease));
+                }
+                run.row.entries += rows.entries.len() as u64;
+                run.row.bytes += rows.bytes();
+                run.rows.entries.extend(rows.entries);
+                for (name, bytes) in rows.blobs {
+                    if run.rows.blobs.iter().all(|(kept, _)| *kept != name) {
+                        run.rows.blobs.push((name, bytes));
+                    }
+                }
+                Ok(())
+            })
+            .and_then(|appended| appended),
+        )
+    }
+
+    fn read(&self, run: &str) -> StoreFuture<'_, Rows> {
+        let runs = self.0.lock();
+        ready(runs.get(run).map(|run| run.rows.clone()).ok_or_else(|| StoreError::NoSuchRun(run.to_owned())))
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>> {
+        let (mut runs, now) = (self.0.lock(), unix_ms());
+        let is_free = |run: &StoredRun| match run.row.status {
+            RunStatus::Running => run.lease_until <= now,
+            RunStatus::Paused => claim.run.is_some(),
+            RunStatus::Done => false,
+        };
+        let wanted = |id: &String| claim.run.as_ref().is_none_or(|run| run == id);
+        let free = runs.iter_mut().filter(|(id, run)| wanted(id) && is_free(run));
+        let found = free.min_by_key(|(_, run)| run.lease_until);
+        ready(Ok(found.map(|(id, run)| {
+            run.row.epoch += 1;
+            run.row.status = RunStatus::Running;
+            run.lease_until = now + milliseconds(claim.ttl);
+            Lease { run: id.clone(), epoch: run.row.epoch }
+        })))
+    }
+
+    fn heartbeat(&self, lease: Lease, ttl: std::time::Duration) -> StoreFuture<'_, ()> {
+        ready(self.owned(&lease, |run| run.lease_until = unix_ms() + milliseconds(ttl)))
+    }
+
+    fn leave(&self, lease: Lease, how: Leave) -> StoreFuture<'_, ()> {
+        ready(self.owned(&lease, |run| match how {
+            Leave::Done => run.row.status = RunStatus::Done,
+            Leave::Paused(calls) => {
+                run.row.status = RunStatus::Paused;
+                for (call, question) in calls {
+                    if run.pending.iter().all(|pending| pending.call != call) {
+                        run.pending.push(PendingRow { call, question, decision: None });
+                    }
+                }
+            }
+        }))
+    }
+
+    fn pending(&self, run: &str) -> StoreFuture<'_, Vec<PendingRow>> {
+        let runs = self.0.lock();
+        ready(runs.get(run).map(|run| run.pending.clone()).ok_or_else(|| StoreError::NoSuchRun(run.to_owned())))
+    }
+
+    fn decide(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, Decided> {
+        let mut runs = self.0.lock();
+        let Some(run) = runs.get_mut(run) else { return ready(Err(StoreError::NoSuchRun(run.to_owned()))) };
+        let pending = run.pending.iter_mut().find(|pending| pending.call == call);
+        ready(Ok(match pending {
+            None => Decided::NotAsked,
+            Some(PendingRow { decision: Some(before), .. }) => Decided::Before(before.clone()),
+            Some(pending) => {
+                pending.decision = Some(decision);
+                Decided::Now
+            }
+        }))
+    }
+
+    fn find(&self, find: Find) -> StoreFuture<'_, Vec<RunRow>> {
+        let runs = self.0.lock();
+        let rows = runs.values().map(|run| &run.row);
+        let found = rows.filter(|row| {
+            find.caller.as_ref().is_none_or(|caller| *caller == row.caller)
+                && find.status.is_none_or(|status| status == row.status)
+                && find.run.as_ref().is_none_or(|run| *run == row.run)
+        });
+        let mut found: Vec<RunRow> = found.cloned().collect();
+        found.sort_by(|one, other| (other.began, &other.run).cmp(&(one.began, &one.run)));
+        found.truncate(find.most);
+        ready(Ok(found))
+    }
+
+    fn prune(&self, prune: Prune) -> StoreFuture<'_, u64> {
+        let mut runs = self.0.lock();
+        let ended = runs.values().filter(|run| run.row.status == RunStatus::Done).map(|run| run.row.clone());
+        let forgotten = to_prune(ended.collect(), prune, unix_ms());
+        forgotten.iter().for_each(|run| {
+            runs.remove(run);
+        });
+        ready(Ok(forgotten.len() as u64))
+    }
+}

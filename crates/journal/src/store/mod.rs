@@ -1,0 +1,268 @@
+//! Where durable runs are.
+//!
+//! One trait, three stores: [`memory`] for tests, [`sqlite`] for one host, [`postgres`] for several replicas. A store
+//! keeps rows of bytes that it cannot read (see [`crate::seal`]) and the few facts that it needs to find a run and to
+//! decide who owns it. Every write of an owner is conditional on the epoch of its lease, so a process that lost its
+//! run without noticing cannot write to it.
+
+pub mod memory;
+pub mod postgres;
+pub mod sqlite;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+/// The future of a store's answer.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// Why a store did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The lease is not the run's current one: another process has taken the run over, or it has ended.
+    #[error("another process has taken over the run {0}")]
+    Fenced(String),
+    /// There is no such run.
+    #[error("there is no run {0}")]
+    NoSuchRun(String),
+    /// There is no room.
+    #[error("the journal's store is full: {0}")]
+    Full(String),
+    /// Nothing can be written.
+    #[error("the journal's store is read-only: {0}")]
+    ReadOnly(String),
+    /// The store cannot be reached.
+    #[error("the journal's store is not available: {0}")]
+    Unavailable(String),
+    /// What is kept cannot be read.
+    #[error("the journal's store has damaged data: {0}")]
+    Damaged(String),
+}
+
+/// Where a run is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RunStatus {
+    /// A process owns it, or should.
+    Running,
+    /// It waits for decisions, and no process owns it.
+    Paused,
+    /// It has its report.
+    Done,
+}
+
+impl RunStatus {
+    const ALL: [RunStatus; 3] = [RunStatus::Running, RunStatus::Paused, RunStatus::Done];
+
+    /// The name in stores and answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            RunStatus::Running => "running",
+            RunStatus::Paused => "paused",
+            RunStatus::Done => "done",
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, StoreError> {
+        let known = RunStatus::ALL.into_iter().find(|status| status.name() == text);
+        known.ok_or_else(|| StoreError::Damaged(format!("`{text}` is not a status")))
+    }
+}
+
+/// The right to write to a run, until another process claims it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// The run.
+    pub run: String,
+    /// Rises with every claim.
+    pub epoch: u64,
+}
+
+/// A run to begin.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    /// Its id.
+    pub run: String,
+    /// The name of the caller's key.
+    pub caller: String,
+    /// What makes a repeated request the same request; unique over all runs.
+    pub idempotency: Option<Vec<u8>>,
+    /// Who owns it.
+    pub owner: String,
+    /// How long its lease lasts.
+    pub ttl: Duration,
+    /// Its first rows. A run is never there without them.
+    pub rows: Rows,
+}
+
+/// What came of beginning a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Begun {
+    /// It is new.
+    New(Lease),
+    /// There is a run with this idempotency key already.
+    Existing {
+        /// Its id.
+        run: String,
+    },
+}
+
+/// Rows of a run: entries in their order, and long texts by a name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// Entries.
+    pub entries: Vec<Vec<u8>>,
+    /// Long texts.
+    pub blobs: Vec<(String, Vec<u8>)>,
+}
+
+impl Rows {
+    /// Their bytes.
+    pub fn bytes(&self) -> u64 {
+        let entries: usize = self.entries.iter().map(Vec::len).sum();
+        let blobs: usize = self.blobs.iter().map(|(_, bytes)| bytes.len()).sum();
+        (entries + blobs) as u64
+    }
+}
+
+/// Which run to take over.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// This run; any running one whose lease has ended when absent.
+    pub run: Option<String>,
+    /// Who takes it over.
+    pub owner: String,
+    /// How long the lease lasts.
+    pub ttl: Duration,
+}
+
+/// A call that waits for a decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingRow {
+    /// The call.
+    pub call: u32,
+    /// What is to be decided.
+    pub question: Vec<u8>,
+    /// What was decided.
+    pub decision: Option<Vec<u8>>,
+}
+
+/// What came of a decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decided {
+    /// It is the first one for this call, and it holds.
+    Now,
+    /// There was one before, which holds.
+    Before(Vec<u8>),
+    /// Nothing waits under this number.
+    NotAsked,
+}
+
+/// How an owner leaves its run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leave {
+    /// The run has its report.
+    Done,
+    /// The run waits for decisions on these calls.
+    Paused(Vec<(u32, Vec<u8>)>),
+}
+
+/// Which runs to list.
+#[derive(Debug, Clone, Default)]
+pub struct Find {
+    /// Of this caller.
+    pub caller: Option<String>,
+    /// In this state.
+    pub status: Option<RunStatus>,
+    /// This run.
+    pub run: Option<String>,
+    /// At most this many, the newest first.
+    pub most: usize,
+}
+
+/// What a store knows of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunRow {
+    /// Its id.
+    pub run: String,
+    /// The name of the caller's key.
+    pub caller: String,
+    /// Where it is in its life.
+    pub status: RunStatus,
+    /// When it began, in milliseconds since 1970.
+    pub began: u64,
+    /// When it was last written to.
+    pub changed: u64,
+    /// Its current epoch.
+    pub epoch: u64,
+    /// Entries that it has.
+    pub entries: u64,
+    /// Bytes that it takes.
+    pub bytes: u64,
+}
+
+/// Which runs to forget. Only runs that have ended are.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Prune {
+    /// Those that ended longer ago than this.
+    pub older_than: Option<Duration>,
+    /// The oldest, until all ended runs together take no more bytes than this.
+    pub max_bytes: Option<u64>,
+}
+
+/// A store of runs. Futures complete within a bounded time, with an error where the store is gone.
+pub trait Store: Send + Sync + 'static {
+    /// Begins a run, or finds the one that has the same idempotency key.
+    fn begin(&self, run: NewRun) -> StoreFuture<'_, Begun>;
+
+    /// Adds rows behind the `from` entries that the run has; durable when the future completes. Writes nothing if the
+    /// lease is not current.
+    fn append(&self, lease: Lease, from: u64, rows: Rows) -> StoreFuture<'_, ()>;
+
+    /// Everything that was appended to a run.
+    fn read(&self, run: &str) -> StoreFuture<'_, Rows>;
+
+    /// Takes over a run whose lease has ended, or a given one that is paused. `None` when there is none.
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>>;
+
+    /// Prolongs a lease.
+    fn heartbeat(&self, lease: Lease, ttl: Duration) -> StoreFuture<'_, ()>;
+
+    /// Gives a lease back.
+    fn leave(&self, lease: Lease, how: Leave) -> StoreFuture<'_, ()>;
+
+    /// The calls of a run that wait, or waited, for a decision.
+    fn pending(&self, run: &str) -> StoreFuture<'_, Vec<PendingRow>>;
+
+    /// Decides a call. The first decision holds.
+    fn decide(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, Decided>;
+
+    /// Lists runs.
+    fn find(&self, find: Find) -> StoreFuture<'_, Vec<RunRow>>;
+
+    /// Forgets runs that have ended; returns how many.
+    fn prune(&self, prune: Prune) -> StoreFuture<'_, u64>;
+}
+
+/// The ended runs to forget, of these rows.
+fn to_prune(mut ended: Vec<RunRow>, prune: Prune, now: u64) -> Vec<String> {
+    ended.sort_by_key(|row| (row.changed, row.run.clone()));
+    let oldest = prune.older_than.map_or(0, |age| now.saturating_sub(milliseconds(age)));
+    let mut bytes: u64 = ended.iter().map(|row| row.bytes).sum();
+    let most = prune.max_bytes.unwrap_or(u64::MAX);
+    let forgotten = ended.into_iter().filter(|row| {
+        let forget = (prune.older_than.is_some() && row.changed <= oldest) || bytes > most;
+        if forget {
+            bytes -= row.bytes;
+        }
+        forget
+    });
+    forgotten.map(|row| row.run).collect()
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn fenced(lease: &Lease) -> StoreError {
+    StoreError::Fenced(lease.run.clone())
+}

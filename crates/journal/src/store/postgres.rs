@@ -1,0 +1,357 @@
+//! Runs in PostgreSQL: for several replicas.
+//!
+//! Times are the database's, so replicas need no common clock. Every operation is one statement or one transaction, and
+//! ends with an error after [`OPERATION_TIMEOUT`]. Connections are plain: put the database on a private network or behind a
+//! local proxy that speaks TLS.
+
+use std::future::Future;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, NoTls, Row, Transaction};
+
+use super::{
+    Begun, Claim, Decided, Find, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, RunStatus, Store, StoreError,
+    StoreFuture, fenced, milliseconds, to_prune,
+};
+
+const SCHEMA: &str = include_str!("schema.sql");
+/// How long one operation may take.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long connecting may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connections of one process.
+const MAX_CONNECTIONS: usize = 8;
+/// The database's clock, in milliseconds since 1970.
+const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+/// Runs in a database.
+pub struct PostgresStore {
+    config: Config,
+    idle: Mutex<Vec<Client>>,
+    places: Semaphore,
+}
+
+impl PostgresStore {
+    /// The store behind this address, `postgres://…`. Its tables are made when they are not there.
+    ///
+    /// # Errors
+    /// If the address is none, or the database cannot be reached.
+    pub async fn connect(address: &str) -> Result<Self, StoreError> {
+        let mut config: Config = address.parse().map_err(|error| fault(&error))?;
+        config.connect_timeout(CONNECT_TIMEOUT);
+        let store = PostgresStore { config, idle: Mutex::default(), places: Semaphore::new(MAX_CONNECTIONS) };
+        // Replicas that start together must not make the same table twice.
+        let schema = SCHEMA.replace("BYTES", "BYTEA");
+        let text = format!("BEGIN; SELECT pg_advisory_xact_lock(7221690441); {schema} COMMIT;");
+        store.within(async |client| client.batch_execute(&text).await.map_err(|error| fault(&error))).await?;
+        Ok(store)
+    }
+
+    /// Does something with a connection, within the time of an operation. A connection that was in use when an
+    /// operation failed or was given up is closed.
+    async fn within<T>(&self, work: impl AsyncFnOnce(&mut Client) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let done = tokio::time::timeout(OPERATION_TIMEOUT, async {
+            let _place = self.places.acquire().await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+            let mut client = self.client().await?;
+            let answer = work(&mut client).await?;
+            self.idle.lock().push(client);
+            Ok(answer)
+        });
+        let late = || Err(StoreError::Unavailable(format!("no answer within {} s", OPERATION_TIMEOUT.as_secs())));
+        done.await.unwrap_or_else(|_| late())
+    }
+
+    async fn client(&self) -> Result<Client, StoreError> {
+        let idle = std::iter::from_fn(|| self.idle.lock().pop()).find(|client| !client.is_closed());
+        if let Some(client) = idle {
+            return Ok(client);
+        }
+        let (client, connection) = self.config.connect(NoTls).await.map_err(|error| fault(&error))?;
+        tokio::spawn(async move {
+            // The client of a broken connection says so itself.
+            let _ = connection.await;
+        });
+        Ok(client)
+    }
+
+    /// Changes columns of a run for the owner of its current lease.
+    async fn change(&self, lease: &Lease, columns: &str, value: i64) -> Result<(), StoreError> {
+        let text = format!(
+            "UPDATE toolgate_runs SET changed = {NOW}, {columns} WHERE run = $1 AND epoch = $2 AND status = 'running'"
+        );
+        let changed = self
+            .within(async |client| {
+                let values: [&(dyn ToSql + Sync); 3] = [&lease.run, &number(lease.epoch), &value];
+                client.execute(&text, &values).await.map_err(|error| fault(&error))
+            })
+            .await?;
+        if changed == 0 { Err(fenced(lease)) } else { Ok(()) }
+    }
+
+    async fn exists(&self, run: &str) -> Result<(), StoreError> {
+        let text = "SELECT 1 FROM toolgate_runs WHERE run = $1";
+        let found = self.within(async |client| client.query_opt(text, &[&run]).await.map_err(|e| fault(&e))).await?;
+        found.map(|_| ()).ok_or_else(|| StoreError::NoSuchRun(run.to_owned()))
+    }
+}
+
+fn fault(error: &tokio_postgres::Error) -> StoreError {
+    let message = match error.as_db_error() {
+        Some(database) => database.message().to_owned(),
+        None => match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        },
+    };
+    match error.code() {
+        Some(code) if *code == SqlState::DISK_FULL => StoreError::Full(message),
+        Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => StoreError::ReadOnly(message),
+        Some(code) if *code == SqlState::DATA_CORRUPTED => StoreError::Damaged(message),
+        _ => StoreError::Unavailable(message),
+    }
+}
+
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn count(row: &Row, column: usize) -> Result<u64, StoreError> {
+    let value: i64 = row.try_get(column).map_err(|error| fault(&error))?;
+    Ok(u64::try_from(value).unwrap_or_default())
+}
+
+fn get<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, column: usize) -> Result<T, StoreError> {
+    row.try_get(column).map_err(|error| StoreError::Damaged(error.to_string()))
+}
+
+const RUN_COLUMNS: &str = "run, caller, status, began, changed, epoch, entries, bytes";
+
+fn run_row(row: &Row) -> Result<RunRow, StoreError> {
+    Ok(RunRow {
+        run: get(row, 0)?,
+        caller: get(row, 1)?,
+        status: RunStatus::parse(get(row, 2)?)?,
+        began: count(row, 3)?,
+        changed: count(row, 4)?,
+        epoch: count(row, 5)?,
+        entries: count(row, 6)?,
+        bytes: count(row, 7)?,
+    })
+}
+
+fn boxed<'a, T>(work: impl Future<Output = Result<T, StoreError>> + Send + 'a) -> StoreFuture<'a, T> {
+    Box::pin(work)
+}
+
+/// Adds rows to a run, numbered from `from`. One statement for all of them: a round trip each would hold the lock of the
+/// run for longer.
+async fn insert(transaction: &Transaction<'_>, run: &str, from: u64, rows: &Rows) -> Result<(), StoreError> {
+    let text = "INSERT INTO toolgate_entries
+        SELECT $1, $2 + place - 1, body FROM unnest($3::bytea[]) WITH ORDINALITY AS added (body, place)";
+    let values: [&(dyn ToSql + Sync); 3] = [&run, &number(from), &rows.entries];
+    transaction.execute(text, &values).await.map_err(|error| fault(&error))?;
+    if rows.blobs.is_empty() {
+        return Ok(());
+    }
+    let (names, bodies): (Vec<&String>, Vec<&Vec<u8>>) = rows.blobs.iter().map(|(name, body)| (name, body)).unzip();
+    let text = "INSERT INTO toolgate_blobs
+        SELECT $1, name, body FROM unnest($2::text[], $3::bytea[]) AS added (name, body) ON CONFLICT DO NOTHING";
+    let values: [&(dyn ToSql + Sync); 3] = [&run, &names, &bodies];
+    transaction.execute(text, &values).await.map_err(|error| fault(&error))?;
+    Ok(())
+}
+
+impl Store for PostgresStore {
+    fn begin(&self, new: NewRun) -> StoreFuture<'_, Begun> {
+        boxed(async move {
+            let text = format!(
+                "INSERT INTO toolgate_runs VALUES ($1, $2, 'running', $3, 1, {NOW} + $4, {NOW}, {NOW}, $5, $6, $7)
+                 ON CONFLICT (idempotency) DO NOTHING"
+            );
+            let same = "SELECT run FROM toolgate_runs WHERE idempotency = $1";
+            self.within(async |client| {
+                let transaction = client.transaction().await.map_err(|error| fault(&error))?;
+                let (entries, bytes) = (number(new.rows.entries.len() as u64), number(new.rows.bytes()));
+                let ttl = number(milliseconds(new.ttl));
+                let values: [&(dyn ToSql + Sync); 7] =
+                    [&new.run, &new.caller, &new.owner, &ttl, &entries, &bytes, &new.idempotency];
+                if transaction.execute(&text, &values).await.map_err(|error| fault(&error))? == 0 {
+                    let row = transaction.query_one(same, &[&new.idempotency]).await.map_err(|error| fault(&error))?;
+                    return Ok(Begun::Existing { run: get(&row, 0)? });
+                }
+                insert(&transaction, &new.run, 0, &new.rows).await?;
+                transaction.commit().await.map_err(|error| fault(&error))?;
+                Ok(Begun::New(Lease { run: new.run.clone(), epoch: 1 }))
+            })
+            .await
+        })
+    }
+
+    fn append(&self, lease: Lease, from: u64, rows: Rows) -> StoreFuture<'_, ()> {
+        boxed(async move {
+            let claim = format!(
+                "UPDATE toolgate_runs SET changed = {NOW}, bytes = bytes + $3, entries = entries + $4
+                 WHERE run = $1 AND epoch = $2 AND status = 'running' AND entries = $5"
+            );
+            self.within(async |client| {
+                let transaction = client.transaction().await.map_err(|error| fault(&error))?;
+                let (bytes, added) = (number(rows.bytes()), number(rows.entries.len() as u64));
+                let values: [&(dyn ToSql + Sync); 5] =
+                    [&lease.run, &number(lease.epoch), &bytes, &added, &number(from)];
+                if transaction.execute(&claim, &values).await.map_err(|error| fault(&error))? == 0 {
+                    transaction.rollback().await.map_err(|error| fault(&error))?;
+                    return Ok(Err(fenced(&lease)));
+                }
+                insert(&transaction, &lease.run, from, &rows).await?;
+                transaction.commit().await.map_err(|error| fault(&error))?;
+                Ok(Ok(()))
+            })
+            .await?
+        })
+    }
+
+    fn read(&self, run: &str) -> StoreFuture<'_, Rows> {
+        let run = run.to_owned();
+        boxed(async move {
+            self.exists(&run).await?;
+            let entries = "SELECT body FROM toolgate_entries WHERE run = $1 ORDER BY number";
+            let blobs = "SELECT name, body FROM toolgate_blobs WHERE run = $1";
+            self.within(async |client| {
+                let entries = client.query(entries, &[&run]).await.map_err(|error| fault(&error))?;
+                let blobs = client.query(blobs, &[&run]).await.map_err(|error| fault(&error))?;
+                Ok(Rows {
+                    entries: entries.iter().map(|row| get(row, 0)).collect::<Result<_, _>>()?,
+                    blobs: blobs
+                        .iter()
+                        .map(|row| Ok((get(row, 0)?, get(row, 1)?)))
+                        .collect::<Result<_, StoreError>>()?,
+                })
+            })
+            .await
+        })
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>> {
+        boxed(async move {
+            // Replicas that look for any run pass by those that are locked; whoever wants one run waits for its lock.
+            let locked = if claim.run.is_some() { "" } else { "SKIP LOCKED" };
+            let text = format!(
+                "UPDATE toolgate_runs SET owner = $1, epoch = epoch + 1, status = 'running', lease_until = {NOW} + $2
+                 WHERE run = (SELECT run FROM toolgate_runs
+                     WHERE (status = 'running' AND lease_until <= {NOW} AND ($3::text IS NULL OR run = $3))
+                        OR (status = 'paused' AND run = $3)
+                     ORDER BY lease_until LIMIT 1 FOR UPDATE {locked})
+                 RETURNING run, epoch"
+            );
+            self.within(async |client| {
+                let ttl = number(milliseconds(claim.ttl));
+                let values: [&(dyn ToSql + Sync); 3] = [&claim.owner, &ttl, &claim.run];
+                let row = client.query_opt(&text, &values).await.map_err(|error| fault(&error))?;
+                row.map(|row| Ok(Lease { run: get(&row, 0)?, epoch: count(&row, 1)? })).transpose()
+            })
+            .await
+        })
+    }
+
+    fn heartbeat(&self, lease: Lease, ttl: Duration) -> StoreFuture<'_, ()> {
+        let columns = format!("lease_until = {NOW} + $3");
+        boxed(async move { self.change(&lease, &columns, number(milliseconds(ttl))).await })
+    }
+
+    fn leave(&self, lease: Lease, how: Leave) -> StoreFuture<'_, ()> {
+        boxed(async move {
+            let calls = match how {
+                Leave::Done => return self.change(&lease, "status = 'done', lease_until = $3", 0).await,
+                Leave::Paused(calls) => calls,
+            };
+            let (calls, questions): (Vec<i64>, Vec<Vec<u8>>) =
+                calls.into_iter().map(|(call, question)| (i64::from(call), question)).unzip();
+            // Both or neither: a paused run without its questions could never go on.
+            let text = format!(
+                "WITH left_run AS (
+                     UPDATE toolgate_runs SET changed = {NOW}, status = 'paused', lease_until = 0
+                     WHERE run = $1 AND epoch = $2 AND status = 'running' RETURNING run),
+                 asked AS (
+                     INSERT INTO toolgate_pending
+                     SELECT left_run.run, asked.call, asked.question, NULL
+                     FROM left_run, unnest($3::bigint[], $4::bytea[]) AS asked (call, question)
+                     ON CONFLICT DO NOTHING)
+                 SELECT run FROM left_run"
+            );
+            let left = self
+                .within(async |client| {
+                    let values: [&(dyn ToSql + Sync); 4] = [&lease.run, &number(lease.epoch), &calls, &questions];
+                    client.query_opt(&text, &values).await.map_err(|error| fault(&error))
+                })
+                .await?;
+            left.map(|_| ()).ok_or_else(|| fenced(&lease))
+        })
+    }
+
+    fn pending(&self, run: &str) -> StoreFuture<'_, Vec<PendingRow>> {
+        let run = run.to_owned();
+        boxed(async move {
+            self.exists(&run).await?;
+            let text = "SELECT call, question, decision FROM toolgate_pending WHERE run = $1 ORDER BY call";
+            let rows = self.within(async |client| client.query(text, &[&run]).await.map_err(|e| fault(&e))).await?;
+            let pending = rows.iter().map(|row| {
+                let call = u32::try_from(count(row, 0)?).map_err(|error| StoreError::Damaged(error.to_string()))?;
+                Ok(PendingRow { call, question: get(row, 1)?, decision: get(row, 2)? })
+            });
+            pending.collect()
+        })
+    }
+
+    fn decide(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, Decided> {
+        let run = run.to_owned();
+        boxed(async move {
+            self.exists(&run).await?;
+            let update = "UPDATE toolgate_pending SET decision = $3 WHERE run = $1 AND call = $2 AND decision IS NULL";
+            let before = "SELECT decision FROM toolgate_pending WHERE run = $1 AND call = $2";
+            self.within(async |client| {
+                let call = i64::from(call);
+                let values: [&(dyn ToSql + Sync); 3] = [&run, &call, &decision];
+                if client.execute(update, &values).await.map_err(|error| fault(&error))? > 0 {
+                    return Ok(Decided::Now);
+                }
+                let row = client.query_opt(before, &[&run, &call]).await.map_err(|error| fault(&error))?;
+                row.map_or(Ok(Decided::NotAsked), |row| Ok(Decided::Before(get(&row, 0)?)))
+            })
+            .await
+        })
+    }
+
+    fn find(&self, find: Find) -> StoreFuture<'_, Vec<RunRow>> {
+        boxed(async move {
+            let text = format!(
+                "SELECT {RUN_COLUMNS} FROM toolgate_runs
+                 WHERE ($1::text IS NULL OR caller = $1) AND ($2::text IS NULL OR status = $2)
+                   AND ($3::text IS NULL OR run = $3)
+                 ORDER BY began DESC, run DESC LIMIT $4"
+            );
+            let (status, most) = (find.status.map(RunStatus::name), i64::try_from(find.most).unwrap_or(i64::MAX));
+            let values: [&(dyn ToSql + Sync); 4] = [&find.caller, &status, &find.run, &most];
+            let rows = self.within(async |client| client.query(&text, &values).await.map_err(|e| fault(&e))).await?;
+            rows.iter().map(run_row).collect()
+        })
+    }
+
+    fn prune(&self, prune: Prune) -> StoreFuture<'_, u64> {
+        boxed(async move {
+            let ended = format!("SELECT {RUN_COLUMNS}, {NOW} FROM toolgate_runs WHERE status = 'done'");
+            let delete = "DELETE FROM toolgate_runs WHERE status = 'done' AND run = ANY($1)";
+            self.within(async |client| {
+                let rows = client.query(&ended, &[]).await.map_err(|error| fault(&error))?;
+                let Some(now) = rows.first().map(|row| count(row, 8)).transpose()? else { return Ok(0) };
+                let ended = rows.iter().map(run_row).collect::<Result<_, _>>()?;
+                let forgotten = to_prune(ended, prune, now);
+                client.execute(delete, &[&forgotten]).await.map_err(|error| fault(&error))
+            })
+            .await
+        })
+    }
+}

@@ -1,0 +1,34 @@
+-- The same tables in SQLite and PostgreSQL. Rows of `entries` and `blobs` are sealed.
+CREATE TABLE IF NOT EXISTS toolgate_runs (
+    run TEXT PRIMARY KEY,
+    caller TEXT NOT NULL,
+    status TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    epoch BIGINT NOT NULL,
+    lease_until BIGINT NOT NULL,
+    began BIGINT NOT NULL,
+    changed BIGINT NOT NULL,
+    entries BIGINT NOT NULL,
+    bytes BIGINT NOT NULL,
+    idempotency BYTES UNIQUE
+);
+CREATE INDEX IF NOT EXISTS toolgate_runs_by_lease ON toolgate_runs (status, lease_until);
+CREATE TABLE IF NOT EXISTS toolgate_entries (
+    run TEXT NOT NULL REFERENCES toolgate_runs (run) ON DELETE CASCADE,
+    number BIGINT NOT NULL,
+    body BYTES NOT NULL,
+    PRIMARY KEY (run, number)
+);
+CREATE TABLE IF NOT EXISTS toolgate_blobs (
+    run TEXT NOT NULL REFERENCES toolgate_runs (run) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    body BYTES NOT NULL,
+    PRIMARY KEY (run, name)
+);
+CREATE TABLE IF NOT EXISTS toolgate_pending (
+    run TEXT NOT NULL REFERENCES toolgate_runs (run) ON DELETE CASCADE,
+    call BIGINT NOT NULL,
+    question BYTES NOT NULL,
+    decision BYTES,
+    PRIMARY KEY (run, call)
+);

@@ -1,0 +1,301 @@
+//! Runs in one SQLite file: for one host.
+//!
+//! Write-ahead log with `synchronous=FULL`: an append that has returned survives a crash of the machine. Statements run
+//! on the blocking threads of the runtime, one at a time.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+
+use super::{
+    Begun, Claim, Decided, Find, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, RunStatus, Store, StoreError,
+    StoreFuture, fenced, milliseconds, to_prune,
+};
+use crate::unix_ms;
+
+const SCHEMA: &str = include_str!("schema.sql");
+/// How long a statement waits for another process that writes.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Runs in a file.
+#[derive(Clone)]
+pub struct SqliteStore(Arc<Mutex<Connection>>);
+
+impl SqliteStore {
+    /// The store in this file, which is made when it is not there, for this user alone.
+    ///
+    /// # Errors
+    /// If the file cannot be opened or written.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let made = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+        made.map_err(|error| StoreError::Unavailable(format!("{}: {error}", path.display())))?;
+        let store = SqliteStore::with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        {
+            let connection = store.0.lock();
+            connection.pragma_update(None, "journal_mode", "WAL").map_err(fault)?;
+            connection.pragma_update(None, "synchronous", "FULL").map_err(fault)?;
+            connection.execute_batch(&SCHEMA.replace("BYTES", "BLOB")).map_err(fault)?;
+        }
+        Ok(store)
+    }
+
+    /// The store in this file, to look at.
+    ///
+    /// # Errors
+    /// If the file cannot be opened.
+    pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
+        SqliteStore::with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+    }
+
+    fn with_flags(path: &Path, flags: OpenFlags) -> Result<Self, StoreError> {
+        let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(fault)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(fault)?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(fault)?;
+        Ok(SqliteStore(Arc::new(Mutex::new(connection))))
+    }
+
+    /// Lets the file grow to this many bytes and no further.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn limit(&self, max_bytes: u64) -> Result<(), StoreError> {
+        let connection = self.0.lock();
+        let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(fault)?;
+        let pages = i64::try_from(max_bytes).unwrap_or(i64::MAX) / page.max(1);
+        connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(fault)
+    }
+
+    /// Runs one transaction on a blocking thread.
+    fn transact<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> StoreFuture<'static, T> {
+        self.with(TransactionBehavior::Immediate, work)
+    }
+
+    /// Reads on a blocking thread.
+    fn look<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> StoreFuture<'static, T> {
+        self.with(TransactionBehavior::Deferred, work)
+    }
+
+    fn with<T: Send + 'static>(
+        &self,
+        behavior: TransactionBehavior,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> StoreFuture<'static, T> {
+        let connection = self.0.clone();
+        Box::pin(async move {
+            let done = tokio::task::spawn_blocking(move || {
+                let mut connection = connection.lock();
+                let transaction = connection.transaction_with_behavior(behavior).map_err(fault)?;
+                let answer = work(&transaction)?;
+                transaction.commit().map_err(fault)?;
+                Ok(answer)
+            });
+            done.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+        })
+    }
+}
+
+fn fault(error: rusqlite::Error) -> StoreError {
+    let message = error.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => StoreError::Full(message),
+        Some(ErrorCode::ReadOnly) => StoreError::ReadOnly(message),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Damaged(message),
+        _ => StoreError::Unavailable(message),
+    }
+}
+
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or_default())
+}
+
+const RUN_COLUMNS: &str = "run, caller, status, began, changed, epoch, entries, bytes";
+
+fn run_row(row: &Row<'_>) -> rusqlite::Result<Result<RunRow, StoreError>> {
+    let status: String = row.get(2)?;
+    let (began, changed, epoch) = (count(row, 3)?, count(row, 4)?, count(row, 5)?);
+    let (run, caller, entries, bytes) = (row.get(0)?, row.get(1)?, count(row, 6)?, count(row, 7)?);
+    Ok(RunStatus::parse(&status).map(|status| RunRow { run, caller, status, began, changed, epoch, entries, bytes }))
+}
+
+fn rows(transaction: &Transaction<'_>, filter: &str, values: impl rusqlite::Params) -> Result<Vec<RunRow>, StoreError> {
+    let text = format!("SELECT {RUN_COLUMNS} FROM toolgate_runs WHERE {filter}");
+    let mut statement = transaction.prepare(&text).map_err(fault)?;
+    let found = statement.query_map(values, run_row).map_err(fault)?;
+    found.map(|row| row.map_err(fault).and_then(|row| row)).collect()
+}
+
+/// Changes columns of a run for the owner of its current lease.
+fn change(transaction: &Transaction<'_>, lease: &Lease, columns: &str, value: i64) -> Result<(), StoreError> {
+    let text = format!(
+        "UPDATE toolgate_runs SET changed = ?1, {columns} WHERE run = ?2 AND epoch = ?3 AND status = 'running'"
+    );
+    let values = params![number(unix_ms()), lease.run, number(lease.epoch), value];
+    match transaction.execute(&text, values).map_err(fault)? {
+        0 => Err(fenced(lease)),
+        _ => Ok(()),
+    }
+}
+
+/// Adds rows to a run, numbered from `from`.
+fn insert(transaction: &Transaction<'_>, run: &str, from: u64, rows: &Rows) -> Result<(), StoreError> {
+    let mut statement = transaction.prepare("INSERT INTO toolgate_entries VALUES (?1, ?2, ?3)").map_err(fault)?;
+    for (body, place) in rows.entries.iter().zip(number(from)..) {
+        statement.execute(params![run, place, body]).map_err(fault)?;
+    }
+    let text = "INSERT INTO toolgate_blobs VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+    let mut statement = transaction.prepare(text).map_err(fault)?;
+    for (name, body) in &rows.blobs {
+        statement.execute(params![run, name, body]).map_err(fault)?;
+    }
+    Ok(())
+}
+
+impl Store for SqliteStore {
+    fn begin(&self, new: NewRun) -> StoreFuture<'_, Begun> {
+        self.transact(move |transaction| {
+            let text = "SELECT run FROM toolgate_runs WHERE idempotency = ?1";
+            let same = transaction.query_row(text, [&new.idempotency], |row| row.get(0)).optional().map_err(fault)?;
+            if let Some(run) = same {
+                return Ok(Begun::Existing { run });
+            }
+            let now = unix_ms();
+            let lease_until = number(now + milliseconds(new.ttl));
+            let text = "INSERT INTO toolgate_runs VALUES (?1, ?2, 'running', ?3, 1, ?4, ?5, ?5, ?6, ?7, ?8)";
+            let (entries, bytes) = (number(new.rows.entries.len() as u64), number(new.rows.bytes()));
+            let now = number(now);
+            let values = params![new.run, new.caller, new.owner, lease_until, now, entries, bytes, new.idempotency];
+            transaction.execute(text, values).map_err(fault)?;
+            insert(transaction, &new.run, 0, &new.rows)?;
+            Ok(Begun::New(Lease { run: new.run, epoch: 1 }))
+        })
+    }
+
+    fn append(&self, lease: Lease, from: u64, rows: Rows) -> StoreFuture<'_, ()> {
+        self.transact(move |transaction| {
+            change(transaction, &lease, "bytes = bytes + ?4", number(rows.bytes()))?;
+            let moved = "UPDATE toolgate_runs SET entries = entries + ?1 WHERE run = ?2 AND entries = ?3";
+            let values = params![rows.entries.len() as i64, lease.run, number(from)];
+            if transaction.execute(moved, values).map_err(fault)? == 0 {
+                return Err(fenced(&lease));
+            }
+            insert(transaction, &lease.run, from, &rows)
+        })
+    }
+
+    fn read(&self, run: &str) -> StoreFuture<'_, Rows> {
+        let run = run.to_owned();
+        self.look(move |transaction| {
+            if rows(transaction, "run = ?1", [&run])?.is_empty() {
+                return Err(StoreError::NoSuchRun(run));
+            }
+            let text = "SELECT body FROM toolgate_entries WHERE run = ?1 ORDER BY number";
+            let mut statement = transaction.prepare(text).map_err(fault)?;
+            let entries = statement.query_map([&run], |row| row.get(0)).map_err(fault)?;
+            let entries = entries.collect::<Result<_, _>>().map_err(fault)?;
+            let text = "SELECT name, body FROM toolgate_blobs WHERE run = ?1";
+            let mut statement = transaction.prepare(text).map_err(fault)?;
+            let blobs = statement.query_map([&run], |row| Ok((row.get(0)?, row.get(1)?))).map_err(fault)?;
+            Ok(Rows { entries, blobs: blobs.collect::<Result<_, _>>().map_err(fault)? })
+        })
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>> {
+        self.transact(move |transaction| {
+            let now = unix_ms();
+            let text = "UPDATE toolgate_runs SET owner = ?1, epoch = epoch + 1, status = 'running', lease_until = ?2
+                WHERE run = (SELECT run FROM toolgate_runs
+                    WHERE (status = 'running' AND lease_until <= ?3 AND (?4 IS NULL OR run = ?4))
+                       OR (status = 'paused' AND run = ?4)
+                    ORDER BY lease_until LIMIT 1)
+                RETURNING run, epoch";
+            let values = params![claim.owner, number(now + milliseconds(claim.ttl)), number(now), claim.run];
+            let lease = |row: &Row<'_>| Ok(Lease { run: row.get(0)?, epoch: count(row, 1)? });
+            transaction.query_row(text, values, lease).optional().map_err(fault)
+        })
+    }
+
+    fn heartbeat(&self, lease: Lease, ttl: Duration) -> StoreFuture<'_, ()> {
+        self.transact(move |transaction| {
+            change(transaction, &lease, "lease_until = ?4", number(unix_ms() + milliseconds(ttl)))
+        })
+    }
+
+    fn leave(&self, lease: Lease, how: Leave) -> StoreFuture<'_, ()> {
+        self.transact(move |transaction| match how {
+            Leave::Done => change(transaction, &lease, "status = 'done', lease_until = ?4", 0),
+            Leave::Paused(calls) => {
+                change(transaction, &lease, "status = 'paused', lease_until = ?4", 0)?;
+                for (call, question) in calls {
+                    let text = "INSERT INTO toolgate_pending VALUES (?1, ?2, ?3, NULL) ON CONFLICT DO NOTHING";
+                    transaction.execute(text, params![lease.run, call, question]).map_err(fault)?;
+                }
+                Ok(())
+            }
+        })
+    }
+
+    fn pending(&self, run: &str) -> StoreFuture<'_, Vec<PendingRow>> {
+        let run = run.to_owned();
+        self.look(move |transaction| {
+            if rows(transaction, "run = ?1", [&run])?.is_empty() {
+                return Err(StoreError::NoSuchRun(run));
+            }
+            let text = "SELECT call, question, decision FROM toolgate_pending WHERE run = ?1 ORDER BY call";
+            let mut statement = transaction.prepare(text).map_err(fault)?;
+            let pending =
+                |row: &Row<'_>| Ok(PendingRow { call: row.get(0)?, question: row.get(1)?, decision: row.get(2)? });
+            let found = statement.query_map([&run], pending).map_err(fault)?;
+            found.collect::<Result<_, _>>().map_err(fault)
+        })
+    }
+
+    fn decide(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, Decided> {
+        let run = run.to_owned();
+        self.transact(move |transaction| {
+            if rows(transaction, "run = ?1", [&run])?.is_empty() {
+                return Err(StoreError::NoSuchRun(run));
+            }
+            let text = "UPDATE toolgate_pending SET decision = ?3 WHERE run = ?1 AND call = ?2 AND decision IS NULL";
+            if transaction.execute(text, params![run, call, decision]).map_err(fault)? > 0 {
+                return Ok(Decided::Now);
+            }
+            let text = "SELECT decision FROM toolgate_pending WHERE run = ?1 AND call = ?2";
+            let before = transaction.query_row(text, params![run, call], |row| row.get(0)).optional();
+            Ok(before.map_err(fault)?.map_or(Decided::NotAsked, Decided::Before))
+        })
+    }
+
+    fn find(&self, find: Find) -> StoreFuture<'_, Vec<RunRow>> {
+        self.look(move |transaction| {
+            let filter = "(?1 IS NULL OR caller = ?1) AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR run = ?3)
+                ORDER BY began DESC, run DESC LIMIT ?4";
+            let most = i64::try_from(find.most).unwrap_or(i64::MAX);
+            rows(transaction, filter, params![find.caller, find.status.map(RunStatus::name), find.run, most])
+        })
+    }
+
+    fn prune(&self, prune: Prune) -> StoreFuture<'_, u64> {
+        self.transact(move |transaction| {
+            let forgotten = to_prune(rows(transaction, "status = 'done'", [])?, prune, unix_ms());
+            for run in &forgotten {
+                transaction.execute("DELETE FROM toolgate_runs WHERE run = ?1", [run]).map_err(fault)?;
+            }
+            Ok(forgotten.len() as u64)
+        })
+    }
+}

@@ -1,0 +1,272 @@
+//! Every store keeps the same rules: one suite, run against each of them.
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use support::postgres::Server;
+use toolgate_journal::store::memory::MemoryStore;
+use toolgate_journal::store::postgres::PostgresStore;
+use toolgate_journal::store::sqlite::SqliteStore;
+use toolgate_journal::store::{
+    Begun, Claim, Decided, Find, Lease, Leave, NewRun, Prune, Rows, RunStatus, Store, StoreError,
+};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const EXPIRED: Duration = Duration::ZERO;
+const RACERS: usize = 100;
+
+type Shared = Arc<dyn Store>;
+
+fn new_run(run: &str, ttl: Duration) -> NewRun {
+    let (run, caller, owner) = (run.into(), "ann".into(), "one".into());
+    NewRun { run, caller, idempotency: None, owner, ttl, rows: Rows::default() }
+}
+
+async fn begin(store: &Shared, run: &str, ttl: Duration) -> Lease {
+    match store.begin(new_run(run, ttl)).await.expect("begun") {
+        Begun::New(lease) => lease,
+        Begun::Existing { run } => panic!("{run} was there"),
+    }
+}
+
+fn rows(entries: &[&str]) -> Rows {
+    Rows { entries: entries.iter().map(|entry| entry.as_bytes().to_vec()).collect(), blobs: Vec::new() }
+}
+
+fn claim(run: Option<&str>, ttl: Duration) -> Claim {
+    Claim { run: run.map(str::to_owned), owner: "two".into(), ttl }
+}
+
+/// What many tasks get that ask for the same thing at the same time.
+async fn race<T: Send + 'static, F>(store: &Shared, ask: impl Fn(Shared, usize) -> F) -> Vec<T>
+where
+    F: Future<Output = Result<T, StoreError>> + Send + 'static,
+{
+    let tasks: Vec<_> = (0..RACERS).map(|racer| tokio::spawn(ask(store.clone(), racer))).collect();
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(task.await.expect("a task").expect("an answer"));
+    }
+    answers
+}
+
+async fn entries_are_kept_in_order_and_blobs_once(store: Shared) {
+    let lease = begin(&store, "a", HOUR).await;
+    store.append(lease.clone(), 0, rows(&["0", "1"])).await.expect("appended");
+    let blobs = vec![("long".to_owned(), b"text".to_vec())];
+    store.append(lease.clone(), 2, Rows { blobs: blobs.clone(), ..rows(&["2"]) }).await.expect("appended");
+    store.append(lease.clone(), 3, Rows { blobs: blobs.clone(), ..rows(&["3"]) }).await.expect("appended");
+    let expected = Rows { blobs, ..rows(&["0", "1", "2", "3"]) };
+    assert_eq!(store.read("a").await, Ok(expected));
+    assert_eq!(store.append(lease, 3, rows(&["x"])).await, Err(StoreError::Fenced("a".into())), "not at the end");
+    assert_eq!(store.read("b").await, Err(StoreError::NoSuchRun("b".into())));
+    let found = store.find(Find { most: 9, ..Find::default() }).await.expect("found");
+    assert_eq!((found[0].entries, found[0].epoch, found[0].status), (4, 1, RunStatus::Running));
+}
+
+async fn an_idempotency_key_gives_one_run(store: Shared) {
+    let begun = race(&store, |store, racer| async move {
+        let run = format!("run_{racer}");
+        let new = NewRun { idempotency: Some(b"key".to_vec()), ..new_run(&run, HOUR) };
+        Ok(match store.begin(new).await? {
+            Begun::New(lease) => (true, lease.run),
+            Begun::Existing { run } => (false, run),
+        })
+    });
+    let begun = begun.await;
+    assert_eq!(begun.iter().filter(|(is_new, _)| *is_new).count(), 1);
+    assert!(begun.iter().all(|(_, run)| *run == begun[0].1), "{begun:?}");
+    let first = Rows { blobs: vec![("long".into(), b"text".to_vec())], ..rows(&["header"]) };
+    let other = NewRun { idempotency: Some(b"other".to_vec()), rows: first.clone(), ..new_run("other", HOUR) };
+    let Ok(Begun::New(lease)) = store.begin(other).await else { panic!("another key") };
+    assert_eq!(store.read("other").await, Ok(first), "a run is there with its first rows");
+    store.append(lease, 1, rows(&["next"])).await.expect("behind them");
+    // Without a key every request is a run.
+    begin(&store, "one", HOUR).await;
+    begin(&store, "two", HOUR).await;
+}
+
+async fn a_process_that_lost_its_run_cannot_write(store: Shared) {
+    let zombie = begin(&store, "a", EXPIRED).await;
+    store.append(zombie.clone(), 0, rows(&["first"])).await.expect("still the owner");
+    let owner = store.claim(claim(None, HOUR)).await.expect("claimed").expect("an expired run");
+    assert_eq!(owner, Lease { run: "a".into(), epoch: 2 });
+    let fenced = || Err(StoreError::Fenced("a".to_owned()));
+    assert_eq!(store.append(zombie.clone(), 1, rows(&["zombie"])).await, fenced());
+    assert_eq!(store.heartbeat(zombie.clone(), HOUR).await, fenced());
+    assert_eq!(store.leave(zombie, Leave::Done).await, fenced());
+    store.append(owner.clone(), 1, rows(&["second"])).await.expect("the owner");
+    assert_eq!(store.read("a").await.expect("rows").entries, rows(&["first", "second"]).entries);
+    store.leave(owner.clone(), Leave::Done).await.expect("done");
+    assert_eq!(store.append(owner, 2, rows(&["late"])).await, fenced(), "a run that has ended");
+    assert_eq!(store.claim(claim(Some("a"), HOUR)).await, Ok(None));
+}
+
+async fn a_heartbeat_keeps_a_lease(store: Shared) {
+    let lease = begin(&store, "a", EXPIRED).await;
+    store.heartbeat(lease, HOUR).await.expect("alive");
+    assert_eq!(store.claim(claim(None, HOUR)).await, Ok(None));
+    assert_eq!(store.claim(claim(Some("a"), HOUR)).await, Ok(None));
+}
+
+async fn many_claims_have_one_winner(store: Shared) {
+    begin(&store, "a", EXPIRED).await;
+    begin(&store, "living", HOUR).await;
+    let claims = race(&store, |store, racer| async move {
+        let run = (racer % 2 == 0).then_some("a");
+        store.claim(claim(run, HOUR)).await
+    });
+    let won: Vec<Lease> = claims.await.into_iter().flatten().collect();
+    assert_eq!(won, [Lease { run: "a".into(), epoch: 2 }]);
+}
+
+async fn a_decision_is_made_once(store: Shared) {
+    let lease = begin(&store, "a", HOUR).await;
+    store.leave(lease, Leave::Paused(vec![(3, b"send?".to_vec()), (5, b"pay?".to_vec())])).await.expect("paused");
+    assert_eq!(store.claim(claim(None, HOUR)).await, Ok(None), "a paused run waits");
+    let decided = race(&store, |store, racer| async move {
+        let own = format!("decision {racer}").into_bytes();
+        Ok(match store.decide("a", 3, own.clone()).await? {
+            Decided::Now => (true, own),
+            Decided::Before(before) => (false, before),
+            Decided::NotAsked => panic!("it was asked"),
+        })
+    });
+    let decided = decided.await;
+    assert_eq!(decided.iter().filter(|(is_first, _)| *is_first).count(), 1);
+    assert!(decided.iter().all(|(_, holds)| *holds == decided[0].1), "{RACERS} equal answers");
+    assert_eq!(store.decide("a", 4, Vec::new()).await, Ok(Decided::NotAsked));
+    assert_eq!(store.decide("b", 3, Vec::new()).await, Err(StoreError::NoSuchRun("b".into())));
+    let pending = store.pending("a").await.expect("pending");
+    assert_eq!(pending[0].decision.as_ref(), Some(&decided[0].1));
+    assert_eq!((pending[1].call, pending[1].question.as_slice(), &pending[1].decision), (5, &b"pay?"[..], &None));
+    let resumed = race(&store, |store, _| async move { store.claim(claim(Some("a"), HOUR)).await }).await;
+    assert_eq!(resumed.into_iter().flatten().count(), 1, "one execution");
+}
+
+async fn runs_are_found(store: Shared) {
+    for (run, caller) in [("a", "ann"), ("b", "bob"), ("c", "ann")] {
+        let new = NewRun { caller: caller.into(), ..new_run(run, HOUR) };
+        let Begun::New(lease) = store.begin(new).await.expect("begun") else { panic!("it is new") };
+        if run == "c" {
+            store.leave(lease, Leave::Done).await.expect("done");
+        }
+    }
+    let names = async |find: Find| {
+        let mut found: Vec<String> = store.find(find).await.expect("found").into_iter().map(|row| row.run).collect();
+        found.sort();
+        found
+    };
+    let all = || Find { most: 10, ..Find::default() };
+    assert_eq!(names(all()).await, ["a", "b", "c"]);
+    assert_eq!(names(Find { caller: Some("ann".into()), ..all() }).await, ["a", "c"]);
+    assert_eq!(names(Find { status: Some(RunStatus::Done), ..all() }).await, ["c"]);
+    assert_eq!(names(Find { run: Some("b".into()), ..all() }).await, ["b"]);
+    assert_eq!(names(Find { most: 2, ..Find::default() }).await.len(), 2);
+}
+
+async fn only_ended_runs_are_forgotten(store: Shared) {
+    for run in ["a", "b", "c", "living"] {
+        let lease = begin(&store, run, HOUR).await;
+        store.append(lease.clone(), 0, rows(&["0123456789"])).await.expect("appended");
+        if run != "living" {
+            store.leave(lease, Leave::Done).await.expect("done");
+        }
+    }
+    assert_eq!(store.prune(Prune { older_than: Some(HOUR), ..Prune::default() }).await, Ok(0), "too young");
+    assert_eq!(store.prune(Prune { max_bytes: Some(25), ..Prune::default() }).await, Ok(1), "the oldest");
+    assert_eq!(store.prune(Prune { max_bytes: Some(25), ..Prune::default() }).await, Ok(0));
+    assert_eq!(store.prune(Prune { older_than: Some(Duration::ZERO), ..Prune::default() }).await, Ok(2));
+    let left = store.find(Find { most: 10, ..Find::default() }).await.expect("found");
+    assert_eq!(left.iter().map(|row| row.run.as_str()).collect::<Vec<_>>(), ["living"]);
+    assert_eq!(store.read("living").await.expect("rows").entries.len(), 1);
+}
+
+/// Runs every rule against a new store each.
+async fn suite(mut store: impl AsyncFnMut() -> Shared) {
+    entries_are_kept_in_order_and_blobs_once(store().await).await;
+    an_idempotency_key_gives_one_run(store().await).await;
+    a_process_that_lost_its_run_cannot_write(store().await).await;
+    a_heartbeat_keeps_a_lease(store().await).await;
+    many_claims_have_one_winner(store().await).await;
+    a_decision_is_made_once(store().await).await;
+    runs_are_found(store().await).await;
+    only_ended_runs_are_forgotten(store().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_keeps_the_rules() {
+    suite(async || Arc::new(MemoryStore::new()) as Shared).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sqlite_keeps_the_rules() {
+    let folder = tempfile::tempdir().expect("folder");
+    let mut files = 0;
+    suite(async || {
+        files += 1;
+        Arc::new(SqliteStore::open(&folder.path().join(format!("{files}.db"))).expect("a store")) as Shared
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_keeps_the_rules_and_says_when_it_is_gone() {
+    let mut server = Server::start().await;
+    suite(async || Arc::new(server.store().await) as Shared).await;
+
+    let address = server.database().await;
+    let store: Shared = Arc::new(PostgresStore::connect(&address).await.expect("a store"));
+    let lease = begin(&store, "a", HOUR).await;
+    server.make_read_only(&address).await;
+    let late = PostgresStore::connect(&address).await.err().expect("tables cannot be made").to_string();
+    assert!(late.starts_with("the journal's store is read-only: "), "{late}");
+    server.kill();
+    let gone = store.append(lease, 0, rows(&["x"])).await.expect_err("no server");
+    assert!(matches!(gone, StoreError::Unavailable(_)), "{gone}");
+    let gone = store.find(Find::default()).await.expect_err("no server").to_string();
+    assert!(gone.starts_with("the journal's store is not available: "), "{gone}");
+}
+
+#[tokio::test]
+async fn a_file_is_for_its_user_alone_and_outlives_its_process() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("runs.db");
+    let store: Shared = Arc::new(SqliteStore::open(&path).expect("a store"));
+    let lease = begin(&store, "a", HOUR).await;
+    store.append(lease, 0, rows(&["kept"])).await.expect("appended");
+    assert_eq!(std::fs::metadata(&path).expect("file").permissions().mode() & 0o777, 0o600);
+    drop(store);
+    let again = SqliteStore::open(&path).expect("the same store");
+    assert_eq!(again.read("a").await.expect("rows").entries, rows(&["kept"]).entries);
+}
+
+#[tokio::test]
+async fn a_full_or_read_only_file_says_so() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("runs.db");
+    let open = SqliteStore::open(&path).expect("a store");
+    let store: Shared = Arc::new(open.clone());
+    let lease = begin(&store, "a", HOUR).await;
+    open.limit(200 * 1024).expect("a limit");
+    let large = Rows { entries: vec![vec![7; 1024 * 1024]], blobs: Vec::new() };
+    let full = store.append(lease.clone(), 0, large).await.expect_err("no room");
+    assert!(matches!(full, StoreError::Full(_)), "{full}");
+    assert_eq!(store.read("a").await, Ok(Rows::default()), "nothing of it was kept");
+    store.append(lease.clone(), 0, rows(&["small"])).await.expect("there is room for less");
+
+    let read_only: Shared = Arc::new(SqliteStore::open_read_only(&path).expect("a store to look at"));
+    assert_eq!(read_only.read("a").await.expect("rows").entries, rows(&["small"]).entries);
+    let refused = read_only.append(lease, 1, rows(&["x"])).await.expect_err("read-only");
+    assert!(matches!(refused, StoreError::ReadOnly(_)), "{refused}");
+
+    let nowhere = SqliteStore::open(&folder.path().join("no/such/folder/runs.db")).err().expect("no folder");
+    assert!(matches!(nowhere, StoreError::Unavailable(_)), "{nowhere}");
+    let path = folder.path().join("other.db");
+    std::fs::write(&path, "this is not a database, however long it may become").expect("write");
+    let damaged = SqliteStore::open(&path).err().expect("no database");
+    assert!(matches!(damaged, StoreError::Damaged(_)), "{damaged}");
+}

@@ -1,0 +1,159 @@
+//! OAuth towards servers: finds out who issues tokens for a server, logs in, keeps and refreshes tokens.
+//!
+//! The client side of MCP's authorization in both eras: protected resource metadata (RFC 9728), authorization server
+//! metadata (RFC 8414 and OpenID Connect), PKCE with S256, `resource` in every request (RFC 8707), and the `iss` check
+//! (RFC 9207) before a code is sent anywhere. A token is bound to the issuer and the resource that it was issued for, and is
+//! sent to that resource alone; no token of a caller is passed through.
+//!
+//! # Layout
+//! - `challenge`: the `WWW-Authenticate` header of a refusal
+//! - `transport`: bounded requests to addresses that a server may name; `metadata`: the documents, and where they are
+//! - `registration`: which client this is at an authorization server
+//! - `login`: one login, from the URL for the browser to the code; `token`: requests for tokens
+//! - `store`: where logins are kept; [`Authorizer`]: all of it for one server
+//!
+//! Opening a browser and receiving the redirect is up to the command line; asking a person during a run, to the gateway.
+
+mod authorizer;
+mod challenge;
+mod login;
+mod metadata;
+mod registration;
+mod store;
+mod token;
+mod transport;
+
+pub use authorizer::{AuthSettings, Authorizer, Grant, LoginStatus, Retry};
+pub use challenge::Challenge;
+pub use login::{AuthorizationResponse, PendingLogin};
+pub use registration::{ClientRegistration, RegisteredClient};
+pub use store::{FileTokenStore, Login, MemoryTokenStore, StoreError, StoreLock, TokenStore};
+pub use token::Tokens;
+pub use transport::AddressRule;
+
+use std::fmt;
+
+/// A secret, which is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretText(String);
+
+impl SecretText {
+    /// A secret.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The secret itself, for the one place that sends or stores it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+/// Why there is no token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AuthError {
+    /// A URL of the configuration or of a document is not usable.
+    #[error("{what} is not a URL that may be used: {reason}")]
+    Url {
+        /// Whose URL it is.
+        what: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A request was not answered.
+    #[error("{what} can't be reached: {reason}")]
+    Unreachable {
+        /// What was asked for.
+        what: &'static str,
+        /// The reason.
+        reason: String,
+    },
+    /// An answer is larger than such answers are.
+    #[error("{what} is larger than {limit} bytes")]
+    TooLarge {
+        /// What was asked for.
+        what: &'static str,
+        /// The bound.
+        limit: usize,
+    },
+    /// An answer is not what the standards say.
+    #[error("{what} is not valid: {reason}")]
+    Invalid {
+        /// What was asked for.
+        what: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The document is about another resource than the server that named it.
+    #[error("the metadata of the server is about {found}, not about {expected}")]
+    WrongResource {
+        /// The server.
+        expected: String,
+        /// What the document says.
+        found: String,
+    },
+    /// A document or a redirect names another issuer than the one that was asked.
+    #[error("the answer comes from the issuer {found}, expected was {expected}: the login is refused")]
+    WrongIssuer {
+        /// The issuer that was asked.
+        expected: String,
+        /// The issuer that answered, or nothing.
+        found: String,
+    },
+    /// The redirect belongs to another login.
+    #[error("the redirect does not belong to this login")]
+    WrongState,
+    /// The authorization server does not support PKCE with S256.
+    #[error("{issuer} does not support PKCE with S256, without which no login is made")]
+    NoPkce {
+        /// The issuer.
+        issuer: String,
+    },
+    /// No client is registered and none can be registered automatically.
+    #[error(
+        "{issuer} has no automatic registration: register a client with the redirect URI {redirect_uri} there, and put its \
+         id into the configuration"
+    )]
+    NoClient {
+        /// The issuer.
+        issuer: String,
+        /// The redirect URI to register.
+        redirect_uri: String,
+    },
+    /// The authorization server refused.
+    #[error("{what} was refused: {code}{}", .description.as_ref().map(|text| format!(" ({text})")).unwrap_or_default())]
+    Refused {
+        /// What was asked for.
+        what: &'static str,
+        /// The error code, such as `access_denied`.
+        code: String,
+        /// Its description.
+        description: Option<String>,
+    },
+    /// A person has to log in.
+    #[error("a login is needed{}", if .scopes.is_empty() { String::new() } else { format!(" for {}", .scopes.join(", ")) })]
+    LoginRequired {
+        /// The scopes to ask for.
+        scopes: Vec<String>,
+    },
+    /// Logins cannot be read or kept.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The system has no random bytes.
+    #[error("the system has no random bytes")]
+    NoRandomness,
+}
+
+/// Random text that cannot be guessed, safe in URLs.
+fn random_text() -> Result<String, AuthError> {
+    use base64::Engine;
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|_| AuthError::NoRandomness)?;
+    Ok(base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(bytes))
+}

@@ -1,0 +1,192 @@
+//! Requests for tokens: for a code, for a refresh token, for the client itself.
+//!
+//! Every request names the resource that the token is for (RFC 8707). How the client proves who it is follows the
+//! authorization server's metadata. Tokens are never shown.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use super::challenge::scopes_of;
+use super::metadata::AuthorizationServer;
+use super::registration::RegisteredClient;
+use super::transport::{Answer, AuthTransport, printable};
+use super::{AuthError, SecretText};
+
+const WHAT: &str = "the token";
+/// A token is refreshed so long before it expires, or after nine tenths of its life if that is later.
+const REFRESH_AHEAD: Duration = Duration::from_secs(60);
+
+/// The tokens of one login.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tokens {
+    /// Sent to the server.
+    pub access: SecretText,
+    /// Exchanged for the next access token.
+    pub refresh: Option<SecretText>,
+    /// When the access token was issued, in seconds since 1970.
+    pub issued_at: u64,
+    /// When it expires, in seconds since 1970; unknown if the server did not say.
+    pub expires_at: Option<u64>,
+    /// What it may be used for.
+    pub scopes: Vec<String>,
+}
+
+impl Tokens {
+    /// Whether it should be refreshed now.
+    pub fn is_due(&self, now: u64) -> bool {
+        self.expires_at.is_some_and(|expires_at| {
+            let life = expires_at.saturating_sub(self.issued_at);
+            let ahead = REFRESH_AHEAD.as_secs().min(life / 10);
+            now >= expires_at.saturating_sub(ahead)
+        })
+    }
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Who asks for tokens, and where.
+#[derive(Debug)]
+pub(super) struct TokenRequest<'a> {
+    pub(super) transport: &'a AuthTransport,
+    pub(super) server: &'a AuthorizationServer,
+    pub(super) client: &'a RegisteredClient,
+    pub(super) resource: &'a str,
+}
+
+impl TokenRequest<'_> {
+    /// Tokens for a code.
+    pub(super) async fn for_code(
+        &self,
+        code: &SecretText,
+        verifier: &SecretText,
+        redirect_uri: &str,
+        scopes: &[String],
+    ) -> Result<Tokens, AuthError> {
+        let form = [
+            ("grant_type", "authorization_code"),
+            ("code", code.expose()),
+            ("code_verifier", verifier.expose()),
+            ("redirect_uri", redirect_uri),
+        ];
+        self.send(&form, scopes, None).await
+    }
+
+    /// New tokens for old ones.
+    pub(super) async fn refresh(&self, tokens: &Tokens, refresh: &SecretText) -> Result<Tokens, AuthError> {
+        let form = [("grant_type", "refresh_token"), ("refresh_token", refresh.expose())];
+        self.send(&form, &tokens.scopes, Some(refresh)).await
+    }
+
+    /// Tokens for the client itself, without a person.
+    pub(super) async fn for_client(&self, scopes: &[String]) -> Result<Tokens, AuthError> {
+        let scope = scopes.join(" ");
+        let mut form = vec![("grant_type", "client_credentials")];
+        if !scope.is_empty() {
+            form.push(("scope", &scope));
+        }
+        self.send(&form, scopes, None).await
+    }
+
+    async fn send(
+        &self,
+        form: &[(&str, &str)],
+        asked: &[String],
+        former: Option<&SecretText>,
+    ) -> Result<Tokens, AuthError> {
+        let mut form = form.to_vec();
+        form.push(("resource", self.resource));
+        let secret = self.client.secret.as_ref().map(SecretText::expose);
+        let in_body = self.server.auth_methods.iter().any(|method| method == "client_secret_post")
+            && !self.server.auth_methods.iter().any(|method| method == "client_secret_basic");
+        let basic = secret.filter(|_| !in_body).map(|secret| (self.client.id.as_str(), secret));
+        if basic.is_none() {
+            form.push(("client_id", &self.client.id));
+            form.extend(secret.map(|secret| ("client_secret", secret)));
+        }
+        let endpoint = self.server.token_endpoint.clone();
+        let answer = self.transport.post_form(WHAT, endpoint, &form, basic).await?;
+        read(&answer, asked, former)
+    }
+}
+
+fn read(answer: &Answer, asked: &[String], former: Option<&SecretText>) -> Result<Tokens, AuthError> {
+    let text = |key: &str| answer.body.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    if !answer.status.is_success() || text("error").is_some() {
+        let code = text("error").map_or_else(|| format!("HTTP {}", answer.status.as_u16()), printable);
+        return Err(AuthError::Refused { what: WHAT, code, description: text("error_description").map(printable) });
+    }
+    let invalid = |reason: &str| AuthError::Invalid { what: WHAT, reason: reason.to_owned() };
+    let access = text("access_token").ok_or_else(|| invalid("the answer has no access_token"))?;
+    if !access.bytes().all(|byte| matches!(byte, b'!'..=b'~')) {
+        return Err(invalid("the access token has characters that a header cannot have"));
+    }
+    if !text("token_type").is_some_and(|kind| kind.eq_ignore_ascii_case("bearer")) {
+        return Err(invalid("the token is not a bearer token"));
+    }
+    let issued_at = now();
+    let life = answer.body.get("expires_in").and_then(|life| life.as_u64().or_else(|| life.as_str()?.parse().ok()));
+    Ok(Tokens {
+        access: SecretText::new(access),
+        refresh: text("refresh_token").map(SecretText::new).or_else(|| former.cloned()),
+        issued_at,
+        expires_at: life.map(|life| issued_at.saturating_add(life)),
+        scopes: text("scope").map_or_else(|| asked.to_vec(), scopes_of),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reqwest::StatusCode;
+    use serde_json::json;
+
+    fn answer(status: u16, body: Value) -> Result<Tokens, AuthError> {
+        read(&Answer { status: StatusCode::from_u16(status).unwrap(), body }, &["asked".to_owned()], None)
+    }
+
+    #[test]
+    fn a_token_is_due_before_it_expires() {
+        let tokens = |life: u64| Tokens {
+            access: SecretText::new("a"),
+            refresh: None,
+            issued_at: 1000,
+            expires_at: Some(1000 + life),
+            scopes: Vec::new(),
+        };
+        assert!(!tokens(3600).is_due(1000 + 3539));
+        assert!(tokens(3600).is_due(1000 + 3540));
+        // A token of a short life is not due from its first second.
+        assert!(!tokens(10).is_due(1000));
+        assert!(tokens(10).is_due(1009));
+        assert!(!Tokens { expires_at: None, ..tokens(1) }.is_due(u64::MAX));
+    }
+
+    #[test]
+    fn scopes_are_those_that_were_granted_or_asked_for() {
+        let body = json!({ "access_token": "a", "token_type": "bearer", "expires_in": "5" });
+        let tokens = answer(200, body.clone()).unwrap();
+        assert_eq!((tokens.scopes, tokens.expires_at), (vec!["asked".to_owned()], Some(tokens.issued_at + 5)));
+        let mut body = body;
+        body["scope"] = json!("x y");
+        assert_eq!(answer(200, body).unwrap().scopes, ["x", "y"]);
+    }
+
+    #[test]
+    fn what_is_not_a_bearer_token_is_refused() {
+        for body in [
+            json!({}),
+            json!({ "access_token": "", "token_type": "bearer" }),
+            json!({ "access_token": "a", "token_type": "mac" }),
+            json!({ "access_token": "a\r\nX: y", "token_type": "bearer" }),
+            json!([]),
+        ] {
+            assert!(matches!(answer(200, body.clone()), Err(AuthError::Invalid { .. })), "{body}");
+        }
+        let refused = answer(400, json!({ "error": "invalid_grant", "error_description": "gone\u{7}" })).unwrap_err();
+        assert_eq!(refused.to_string(), "the token was refused: invalid_grant (gone)");
+    }
+}

@@ -1,0 +1,306 @@
+//! A server behind OAuth and its authorization server, in one: what they do is a setting of the test.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{any, get, post};
+use base64::Engine;
+use serde_json::{Value, json};
+
+/// How the authorization server is described.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Described {
+    OAuth,
+    OpenId,
+    /// As in the first revision: no document of the resource, and none of the issuer.
+    Nowhere,
+}
+
+/// What comes with the redirect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Issuer {
+    Right,
+    Absent,
+    Wrong,
+}
+
+/// What is wrong with the documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    HugeMetadata,
+    MetadataOfAnotherResource,
+    MetadataOfAnotherIssuer,
+    MetadataElsewhere,
+    NoPkce,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Behaviour {
+    pub(crate) described: Described,
+    pub(crate) promises_issuer: bool,
+    pub(crate) issuer: Issuer,
+    pub(crate) registers: bool,
+    pub(crate) reads_client_documents: bool,
+    pub(crate) fault: Fault,
+    /// The life of a token in seconds.
+    pub(crate) life: u64,
+    /// Whether a refresh token can be used once only.
+    pub(crate) rotates: bool,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self {
+            described: Described::OAuth,
+            promises_issuer: true,
+            issuer: Issuer::Right,
+            registers: true,
+            reads_client_documents: false,
+            fault: Fault::None,
+            life: 3600,
+            rotates: true,
+        }
+    }
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// The client ids of authorizations.
+    pub(crate) clients: Vec<String>,
+    /// The form of every token request.
+    pub(crate) token_requests: Vec<BTreeMap<String, String>>,
+    /// Scopes asked for in authorizations.
+    pub(crate) scopes: Vec<String>,
+    /// Requests at the resource, by whether they had a valid token.
+    pub(crate) calls: Vec<bool>,
+    codes: HashMap<String, BTreeMap<String, String>>,
+    tokens: HashMap<String, Vec<String>>,
+    refresh: HashMap<String, Vec<String>>,
+    issued: usize,
+}
+
+pub(crate) struct Fake {
+    pub(crate) origin: String,
+    pub(crate) behaviour: Mutex<Behaviour>,
+    pub(crate) seen: Mutex<Seen>,
+}
+
+impl Fake {
+    pub(crate) async fn start(behaviour: Behaviour) -> Arc<Self> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        let fake = Arc::new(Self { origin, behaviour: Mutex::new(behaviour), seen: Mutex::default() });
+        let router = Router::new()
+            .route("/mcp", any(resource))
+            .route("/.well-known/{*name}", get(document))
+            .route("/register", post(register))
+            .route("/authorize", get(authorize))
+            .route("/token", post(token))
+            .with_state(Arc::clone(&fake));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        fake
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("{}/mcp", self.origin)
+    }
+
+    fn behaviour(&self) -> Behaviour {
+        self.behaviour.lock().unwrap().clone()
+    }
+
+    /// Makes every access token invalid, as a server whose clock is ahead does.
+    pub(crate) fn revoke_access(&self) {
+        self.seen.lock().unwrap().tokens.clear();
+    }
+
+    /// Makes every refresh token invalid.
+    pub(crate) fn revoke_refresh(&self) {
+        self.seen.lock().unwrap().refresh.clear();
+    }
+
+    pub(crate) fn refreshes(&self) -> usize {
+        let seen = self.seen.lock().unwrap();
+        seen.token_requests.iter().filter(|form| form["grant_type"] == "refresh_token").count()
+    }
+
+    fn issue(&self, scopes: Vec<String>) -> Value {
+        let behaviour = self.behaviour();
+        let mut seen = self.seen.lock().unwrap();
+        seen.issued += 1;
+        let (access, refresh) = (format!("canary-access-{}", seen.issued), format!("canary-refresh-{}", seen.issued));
+        seen.tokens.insert(access.clone(), scopes.clone());
+        seen.refresh.insert(refresh.clone(), scopes.clone());
+        json!({
+            "access_token": access, "token_type": "Bearer", "expires_in": behaviour.life,
+            "refresh_token": refresh, "scope": scopes.join(" "),
+        })
+    }
+}
+
+type Shared = State<Arc<Fake>>;
+
+async fn document(State(fake): Shared, Path(name): Path<String>) -> Response {
+    let (behaviour, origin) = (fake.behaviour(), &fake.origin);
+    let kind = match name.as_str() {
+        "oauth-protected-resource/mcp" if behaviour.described != Described::Nowhere => {
+            let resource = match behaviour.fault {
+                Fault::MetadataOfAnotherResource => "https://victim.example/mcp".to_owned(),
+                _ => fake.url(),
+            };
+            let issuer = match behaviour.fault {
+                Fault::MetadataElsewhere => "http://169.254.169.254/latest".to_owned(),
+                _ => origin.clone(),
+            };
+            let scopes = ["read"];
+            return axum::Json(
+                json!({ "resource": resource, "authorization_servers": [issuer], "scopes_supported": scopes }),
+            )
+            .into_response();
+        }
+        "oauth-authorization-server" => Described::OAuth,
+        "openid-configuration" => Described::OpenId,
+        _ => return StatusCode::NOT_FOUND.into_response(),
+    };
+    if kind != behaviour.described {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    if behaviour.fault == Fault::HugeMetadata {
+        let text = format!(r#"{{"issuer":"{origin}","padding":"{}"}}"#, "x".repeat(4 << 20));
+        return ([(header::CONTENT_TYPE, "application/json")], text).into_response();
+    }
+    let issuer = match behaviour.fault {
+        Fault::MetadataOfAnotherIssuer => "https://bank.example",
+        _ => origin,
+    };
+    let mut found = json!({
+        "issuer": issuer,
+        "authorization_endpoint": format!("{origin}/authorize"),
+        "token_endpoint": format!("{origin}/token"),
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": behaviour.promises_issuer,
+        "client_id_metadata_document_supported": behaviour.reads_client_documents,
+    });
+    if behaviour.registers {
+        found["registration_endpoint"] = json!(format!("{origin}/register"));
+    }
+    if behaviour.fault == Fault::NoPkce {
+        found["code_challenge_methods_supported"] = json!(["plain"]);
+    }
+    axum::Json(found).into_response()
+}
+
+async fn register(State(fake): Shared, axum::Json(request): axum::Json<Value>) -> Response {
+    let behaviour = fake.behaviour();
+    if !behaviour.registers && behaviour.described != Described::Nowhere {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    assert_eq!(request["token_endpoint_auth_method"], "none");
+    assert_eq!(request["application_type"], "native");
+    (StatusCode::CREATED, axum::Json(json!({ "client_id": "registered", "client_secret": "" }))).into_response()
+}
+
+async fn authorize(State(fake): Shared, Query(query): Query<BTreeMap<String, String>>) -> Response {
+    let behaviour = fake.behaviour();
+    assert_eq!(query["response_type"], "code");
+    assert_eq!(query["code_challenge_method"], "S256");
+    assert_eq!(query["resource"], fake.url());
+    let mut seen = fake.seen.lock().unwrap();
+    let code = format!("canary-code-{}", seen.codes.len());
+    seen.clients.push(query["client_id"].clone());
+    seen.scopes.push(query.get("scope").cloned().unwrap_or_default());
+    let issuer = match behaviour.issuer {
+        Issuer::Right => format!("&iss={}", fake.origin),
+        Issuer::Absent => String::new(),
+        Issuer::Wrong => "&iss=https://evil.example".to_owned(),
+    };
+    let back = format!("{}?code={code}&state={}{issuer}", query["redirect_uri"], query["state"]);
+    seen.codes.insert(code, query);
+    Redirect::to(&back).into_response()
+}
+
+async fn token(State(fake): Shared, headers: HeaderMap, body: Bytes) -> Response {
+    let mut form: BTreeMap<String, String> = String::from_utf8(body.to_vec())
+        .unwrap()
+        .split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .map(decoded)
+        .collect();
+    if let Some(basic) = headers.get(header::AUTHORIZATION) {
+        form.insert("basic".to_owned(), basic.to_str().unwrap().to_owned());
+    }
+    assert_eq!(form["resource"], fake.url());
+    let refused = |code: &str| (StatusCode::BAD_REQUEST, axum::Json(json!({ "error": code }))).into_response();
+    let scopes = {
+        let mut seen = fake.seen.lock().unwrap();
+        seen.token_requests.push(form.clone());
+        match form["grant_type"].as_str() {
+            "authorization_code" => {
+                let Some(asked) = seen.codes.remove(&form["code"]) else { return refused("invalid_grant") };
+                assert_eq!(asked["redirect_uri"], form["redirect_uri"]);
+                assert_eq!(asked["code_challenge"], s256(&form["code_verifier"]));
+                asked.get("scope").cloned().unwrap_or_default()
+            }
+            "refresh_token" => {
+                let token = &form["refresh_token"];
+                let rotates = fake.behaviour().rotates;
+                let found = if rotates { seen.refresh.remove(token) } else { seen.refresh.get(token).cloned() };
+                let Some(scopes) = found else { return refused("invalid_grant") };
+                scopes.join(" ")
+            }
+            "client_credentials" => form.get("scope").cloned().unwrap_or_default(),
+            _ => return refused("unsupported_grant_type"),
+        }
+    };
+    axum::Json(fake.issue(scopes.split_ascii_whitespace().map(str::to_owned).collect())).into_response()
+}
+
+fn decoded((name, value): (&str, &str)) -> (String, String) {
+    let text = format!("http://x/?{name}={value}");
+    let url = reqwest::Url::parse(&text).unwrap();
+    url.query_pairs().into_owned().next().unwrap()
+}
+
+fn s256(verifier: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, verifier.as_bytes());
+    base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(digest)
+}
+
+/// A small MCP server: `tools/call` of `write` needs the scope `write`.
+async fn resource(State(fake): Shared, headers: HeaderMap, body: Bytes) -> Response {
+    let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    let scopes = sent.and_then(|token| fake.seen.lock().unwrap().tokens.get(token).cloned());
+    fake.seen.lock().unwrap().calls.push(scopes.is_some());
+    let origin = &fake.origin;
+    let metadata = match fake.behaviour().described {
+        Described::Nowhere => String::new(),
+        _ => format!(r#", resource_metadata="{origin}/.well-known/oauth-protected-resource/mcp""#),
+    };
+    let Some(scopes) = scopes else {
+        let challenge = format!(r#"Bearer error="invalid_token", scope="read"{metadata}"#);
+        return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)], format!("bad token {sent:?}"))
+            .into_response();
+    };
+    let message: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let Some(id) = message.get("id") else { return StatusCode::ACCEPTED.into_response() };
+    let writes = message["params"]["name"] == "write";
+    if writes && !scopes.iter().any(|scope| scope == "write") {
+        let challenge = format!(r#"Bearer error="insufficient_scope", scope="write"{metadata}"#);
+        return (StatusCode::FORBIDDEN, [(header::WWW_AUTHENTICATE, challenge)]).into_response();
+    }
+    let result = match message["method"].as_str() {
+        Some("initialize") => json!({
+            "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+            "serverInfo": { "name": "fake", "version": "1" },
+        }),
+        _ => json!({ "content": [{ "type": "text", "text": "done" }] }),
+    };
+    axum::Json(json!({ "jsonrpc": "2.0", "id": id, "result": result })).into_response()
+}

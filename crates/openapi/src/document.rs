@@ -1,0 +1,222 @@
+//! A document as text with an index: any part of it is parsed when it is asked for.
+//!
+//! Parsing a large document as a whole takes ten times its size in memory; of a definition that is used, only the
+//! converted schema is kept. References lead to places of the same document. Nothing is fetched.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::bounds::MAX_REFERENCE_HOPS;
+
+/// Which rules a document follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// Swagger 2.0.
+    V2,
+    /// OpenAPI 3.0.
+    V30,
+    /// OpenAPI 3.1 and 3.2, whose schemas are JSON Schema.
+    V31,
+}
+
+/// Why a reference leads nowhere.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReferenceError {
+    /// It leads to another document.
+    #[error("the reference {0} leads out of the document; bundle the document first")]
+    External(String),
+    /// There is nothing at its end, or what is there cannot be parsed.
+    #[error("the reference {0} leads nowhere")]
+    Missing(String),
+    /// It leads back to itself.
+    #[error("the reference {0} leads to itself")]
+    Cycle(String),
+}
+
+/// The members of an object or the items of a list, not parsed.
+type Members<'a> = Rc<HashMap<String, &'a RawValue>>;
+
+/// A document.
+pub(crate) struct Document<'a> {
+    pub(crate) version: Version,
+    top: Members<'a>,
+    members: RefCell<HashMap<String, Option<Members<'a>>>>,
+    parsed: RefCell<HashMap<String, Rc<Value>>>,
+}
+
+impl<'a> Document<'a> {
+    /// Indexes a JSON text.
+    pub(crate) fn new(json: &'a str) -> Result<Self, String> {
+        let top: HashMap<String, &RawValue> = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        let text = |key: &str| top.get(key).and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+        let version = match (text("openapi"), text("swagger")) {
+            (Some(Value::String(version)), _) if version.starts_with("3.0") => Version::V30,
+            (Some(Value::String(version)), _) if version.starts_with("3.") => Version::V31,
+            // A version that is written without quotes in YAML is a number.
+            (_, Some(Value::String(version))) if version.starts_with('2') => Version::V2,
+            (_, Some(Value::Number(version))) if version.as_f64() == Some(2.0) => Version::V2,
+            (Some(Value::Number(version)), _) if version.as_f64() == Some(3.0) => Version::V30,
+            (Some(Value::Number(version)), _) if version.as_f64().is_some_and(|it| it > 3.0 && it < 4.0) => {
+                Version::V31
+            }
+            (Some(version), _) | (None, Some(version)) => {
+                return Err(format!("version {version} is not supported: 2.0, 3.0, 3.1 and 3.2 are"));
+            }
+            (None, None) => return Err("it has neither `openapi` nor `swagger`".to_owned()),
+        };
+        let (members, parsed) = (RefCell::default(), RefCell::default());
+        Ok(Self { version, top: Rc::new(top), members, parsed })
+    }
+
+    /// A part of the top level, parsed.
+    pub(crate) fn top(&self, key: &str) -> Option<Value> {
+        serde_json::from_str(self.top.get(key)?.get()).ok()
+    }
+
+    /// The path items in the order of the document, parsed one by one.
+    pub(crate) fn paths(&self) -> Result<Vec<(String, &'a RawValue)>, String> {
+        let Some(raw) = self.top.get("paths") else { return Ok(Vec::new()) };
+        // A map keeps no order, and a list of pairs needs a visitor of its own; the order of positions is the same.
+        let members: HashMap<String, &'a RawValue> =
+            serde_json::from_str(raw.get()).map_err(|error| format!("`paths` is no object: {error}"))?;
+        let mut paths: Vec<_> = members.into_iter().collect();
+        paths.sort_by_key(|(_, item)| item.get().as_ptr());
+        Ok(paths)
+    }
+
+    /// Follows references from a value until there is none; gives the value and the pointer of the last reference.
+    pub(crate) fn follow(&self, value: Rc<Value>) -> Result<(Rc<Value>, Option<String>), ReferenceError> {
+        let mut at = (value, None);
+        for _ in 0..MAX_REFERENCE_HOPS {
+            let Some(reference) = at.0.get("$ref").and_then(Value::as_str) else { return Ok(at) };
+            let pointer = pointer(reference)?;
+            let target = self.at(&pointer).ok_or_else(|| ReferenceError::Missing(reference.to_owned()))?;
+            at = (target, Some(pointer));
+        }
+        Err(ReferenceError::Cycle(at.1.unwrap_or_default()))
+    }
+
+    /// The value at a pointer, parsed once.
+    pub(crate) fn at(&self, pointer: &str) -> Option<Rc<Value>> {
+        if let Some(known) = self.parsed.borrow().get(pointer) {
+            return Some(Rc::clone(known));
+        }
+        let value: Rc<Value> = Rc::new(serde_json::from_str(self.raw(pointer)?.get()).ok()?);
+        self.parsed.borrow_mut().insert(pointer.to_owned(), Rc::clone(&value));
+        Some(value)
+    }
+
+    /// The value at a pointer, parsed for this one use: a schema is converted once.
+    pub(crate) fn parse_at(&self, pointer: &str) -> Option<Value> {
+        serde_json::from_str(self.raw(pointer)?.get()).ok()
+    }
+
+    fn raw(&self, pointer: &str) -> Option<&'a RawValue> {
+        let (parent, token) = pointer.rsplit_once('/')?;
+        let token = token.replace("~1", "/").replace("~0", "~");
+        self.members(parent)?.get(&token).copied()
+    }
+
+    fn members(&self, pointer: &str) -> Option<Members<'a>> {
+        if pointer.is_empty() {
+            return Some(Rc::clone(&self.top));
+        }
+        if let Some(known) = self.members.borrow().get(pointer) {
+            return known.clone();
+        }
+        let members = self.raw(pointer).and_then(|raw| read_members(raw));
+        self.members.borrow_mut().insert(pointer.to_owned(), members.clone());
+        members
+    }
+}
+
+fn read_members<'a>(raw: &'a RawValue) -> Option<Members<'a>> {
+    if raw.get().starts_with('[') {
+        let items: Vec<&'a RawValue> = serde_json::from_str(raw.get()).ok()?;
+        return Some(Rc::new(items.into_iter().enumerate().map(|(at, item)| (at.to_string(), item)).collect()));
+    }
+    serde_json::from_str(raw.get()).ok().map(Rc::new)
+}
+
+/// The pointer of a reference into the same document.
+pub(crate) fn pointer(reference: &str) -> Result<String, ReferenceError> {
+    let external = || ReferenceError::External(reference.chars().take(200).collect());
+    let fragment = reference.strip_prefix('#').ok_or_else(external)?;
+    let decoded = percent_decode(fragment).ok_or_else(external)?;
+    if decoded.starts_with('/') { Ok(decoded) } else { Err(external()) }
+}
+
+fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = text.bytes();
+    let mut decoded = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(bytes.next()?).to_digit(16);
+        decoded.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
+    }
+    String::from_utf8(decoded).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r##"{"openapi":"3.0.3","paths":{"/b":{},"/a/{x}":{"get":{"parameters":[{"name":"x"}]}}},
+        "components":{"schemas":{"A":{"type":"string"},"B":{"$ref":"#/components/schemas/A"},
+        "C":{"$ref":"#/components/schemas/D"},"D":{"$ref":"#/components/schemas/C"},"a b":{"type":"null"}}}}"##;
+
+    fn follow(reference: &str) -> Result<Value, ReferenceError> {
+        let document = Document::new(TEXT).unwrap();
+        document.follow(Rc::new(serde_json::json!({ "$ref": reference }))).map(|(value, _)| (*value).clone())
+    }
+
+    #[test]
+    fn references_lead_to_any_place_of_the_document() {
+        assert_eq!(follow("#/components/schemas/B").unwrap(), serde_json::json!({ "type": "string" }));
+        assert_eq!(follow("#/components/schemas/a%20b").unwrap(), serde_json::json!({ "type": "null" }));
+        assert_eq!(follow("#/paths/~1a~1%7Bx%7D/get/parameters/0").unwrap(), serde_json::json!({ "name": "x" }));
+    }
+
+    #[test]
+    fn references_that_lead_nowhere_are_errors() {
+        for (reference, expected) in [
+            ("#/components/schemas/Z", "leads nowhere"),
+            ("#/components/schemas/C", "leads to itself"),
+            ("other.yaml#/A", "leads out of the document"),
+            ("http://169.254.169.254/x", "leads out of the document"),
+            ("#anchor", "leads out of the document"),
+        ] {
+            let found = follow(reference).unwrap_err().to_string();
+            assert!(found.contains(expected), "{found}");
+        }
+    }
+
+    #[test]
+    fn paths_keep_their_order() {
+        let document = Document::new(TEXT).unwrap();
+        let paths: Vec<String> = document.paths().unwrap().into_iter().map(|(path, _)| path).collect();
+        assert_eq!(paths, ["/b", "/a/{x}"]);
+    }
+
+    #[test]
+    fn the_version_decides() {
+        for (text, expected) in [
+            (r#"{"swagger":"2.0"}"#, Some(Version::V2)),
+            (r#"{"openapi":"3.1.0"}"#, Some(Version::V31)),
+            (r#"{"openapi":"3.2.0"}"#, Some(Version::V31)),
+            (r#"{"openapi":"4.0.0"}"#, None),
+            (r#"{"swagger":"1.2"}"#, None),
+            (r#"{"info":{}}"#, None),
+            ("[]", None),
+        ] {
+            assert_eq!(Document::new(text).ok().map(|document| document.version), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! OpenAPI documents as tools: every operation of a document is a tool with arguments, a result and hints.
+//!
+//! Documents of versions 2.0, 3.0, 3.1 and 3.2, in JSON or YAML. Reading is lenient (real documents have defects) and
+//! bounded (a document is somebody else's text). No network: a [`Transport`] sends what this crate builds.
+//!
+//! # Layout
+//! - `bounds`: the limits of everything
+//! - `yaml`, `document`: from text to values that are found by reference
+//! - `schema`: schemas of the document as JSON Schema
+//! - `read`, `body`, `result_schema`, `servers`, `filter`, `security`: from the document to [`Operation`]s
+//! - `operation`: how an operation is called
+//! - `encode`, `multipart`: from arguments to an [`ApiRequest`]
+//! - `transport`: the seam to the network; `answer`: from an [`ApiAnswer`] to a result
+//! - `api`: [`Api`], which has all of it
+//!
+//! Deliberately absent: fetching documents or references, flows that obtain tokens, policy, retries.
+
+#![forbid(unsafe_code)]
+
+mod answer;
+mod api;
+mod body;
+mod bounds;
+mod document;
+mod encode;
+mod filter;
+mod multipart;
+mod operation;
+mod read;
+mod result_schema;
+mod schema;
+mod security;
+mod servers;
+mod transport;
+mod yaml;
+
+pub use answer::META_KEY;
+pub use api::{Api, ApiCallError, ApiSettings, LoadError, Summary, summary};
+pub use bounds::{MAX_ANSWER_BYTES, MAX_DOCUMENT_BYTES, MAX_OPERATIONS, MAX_REQUEST_BYTES};
+pub use document::{ReferenceError, Version};
+pub use encode::ArgumentError;
+pub use filter::{BadRule, Filter};
+pub use operation::Operation;
+pub use read::Skipped;
+pub use security::Credentials;
+pub use transport::{AnswerFuture, ApiAnswer, ApiRequest, Transport, TransportError};

@@ -1,0 +1,153 @@
+//! Security schemes: which credential goes where in a request.
+//!
+//! Credentials come from the configuration, by the name of the scheme in the document; `bearer` and `basic` are
+//! schemes of their own where the document has none of that name. They are attached after everything else, so no
+//! argument can replace one. Flows that obtain a token are not run here.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use crate::document::{Document, Version};
+
+/// Where a credential goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    Header(String),
+    Query(String),
+    Cookie(String),
+    Bearer,
+    Basic,
+}
+
+/// Secrets of the configuration, by the names of security schemes. Printed without their values.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Credentials(BTreeMap<String, String>);
+
+impl Credentials {
+    /// Credentials by scheme.
+    pub fn new(secrets: BTreeMap<String, String>) -> Self {
+        Self(secrets)
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// The schemes of a document with the credentials that are known.
+#[derive(Debug, Default)]
+pub(crate) struct Security {
+    schemes: BTreeMap<String, Carrier>,
+    credentials: Credentials,
+    /// Credentials that every request carries: those of no scheme of the document.
+    always: Vec<String>,
+}
+
+/// Alternatives of which one is enough; each names the schemes that it needs together.
+pub(crate) type Requirement = Vec<Vec<String>>;
+
+impl Security {
+    /// Reads the schemes. A credential for a scheme that does not exist is an error, because it would never be sent.
+    pub(crate) fn read(document: &Document<'_>, credentials: Credentials) -> Result<Self, String> {
+        let declared = document.parse_at(match document.version {
+            Version::V2 => "/securityDefinitions",
+            Version::V30 | Version::V31 => "/components/securitySchemes",
+        });
+        let declared = declared.as_ref().and_then(Value::as_object).into_iter().flatten();
+        let mut schemes: BTreeMap<String, Carrier> = declared
+            .filter_map(|(name, scheme)| {
+                let followed = document.follow(std::rc::Rc::new(scheme.clone())).ok()?.0;
+                Some((name.clone(), carrier(&followed)?))
+            })
+            .collect();
+        let known: Vec<String> = schemes.keys().cloned().collect();
+        let mut always = Vec::new();
+        for name in credentials.0.keys().filter(|name| !known.contains(name)) {
+            let carrier = match name.as_str() {
+                "bearer" => Carrier::Bearer,
+                "basic" => Carrier::Basic,
+                other => {
+                    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                    return Err(format!(
+                        "auth: the document has no security scheme `{other}`: it has {known}; `bearer` and `basic` always exist"
+                    ));
+                }
+            };
+            schemes.insert(name.clone(), carrier);
+            always.push(name.clone());
+        }
+        Ok(Self { schemes, credentials, always })
+    }
+
+    /// The alternatives of `security`, as a document writes them.
+    pub(crate) fn requirement(value: &Value) -> Requirement {
+        let alternatives = value.as_array().into_iter().flatten().filter_map(Value::as_object);
+        alternatives.map(|needed| needed.keys().cloned().collect()).collect()
+    }
+
+    /// The credentials for a request: of the first alternative that is complete, and those that every request carries.
+    pub(crate) fn credentials(&self, requirement: &Requirement) -> Vec<(&Carrier, &str)> {
+        let has = |name: &String| self.schemes.contains_key(name) && self.credentials.0.contains_key(name);
+        let chosen = requirement.iter().find(|needed| !needed.is_empty() && needed.iter().all(has));
+        let names = chosen.into_iter().flatten().chain(&self.always);
+        names.filter_map(|name| Some((self.schemes.get(name)?, self.credentials.0.get(name)?.as_str()))).collect()
+    }
+
+    /// The schemes that a request would have needed, for the text of a 401.
+    pub(crate) fn missing(&self, requirement: &Requirement) -> Vec<String> {
+        let names = requirement.iter().flatten().filter(|name| !self.credentials.0.contains_key(*name));
+        let mut names: Vec<String> = names.cloned().collect();
+        names.dedup();
+        names
+    }
+
+    /// Whether a credential is sent in this place, so that no argument for it is offered.
+    pub(crate) fn occupies(&self, requirement: &Requirement, place: &str, name: &str) -> bool {
+        self.credentials(requirement).iter().any(|(carrier, _)| match carrier {
+            Carrier::Header(header) => place == "header" && header.eq_ignore_ascii_case(name),
+            Carrier::Query(query) => place == "query" && query == name,
+            Carrier::Cookie(cookie) => place == "cookie" && cookie == name,
+            Carrier::Bearer | Carrier::Basic => false,
+        })
+    }
+}
+
+/// Whether a text can be the name of a header or a cookie.
+pub(crate) fn is_token(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~[]".contains(&byte))
+}
+
+fn carrier(scheme: &Value) -> Option<Carrier> {
+    let text = |key: &str| scheme.get(key).and_then(Value::as_str);
+    match text("type")? {
+        "apiKey" => {
+            let name = text("name")?.to_owned();
+            match text("in")? {
+                "header" if is_token(&name) => Some(Carrier::Header(name)),
+                "query" => Some(Carrier::Query(name)),
+                "cookie" if is_token(&name) => Some(Carrier::Cookie(name)),
+                _ => None,
+            }
+        }
+        "basic" => Some(Carrier::Basic),
+        "http" => match text("scheme")?.to_ascii_lowercase().as_str() {
+            "basic" => Some(Carrier::Basic),
+            "bearer" => Some(Carrier::Bearer),
+            // Any other scheme: the configured value is the whole header.
+            _ => Some(Carrier::Header("Authorization".to_owned())),
+        },
+        "oauth2" | "openIdConnect" => Some(Carrier::Bearer),
+        _ => None,
+    }
+}
+
+/// The value of `Authorization` for Basic: `user:password` in base64.
+pub(crate) fn basic(secret: &str) -> String {
+    format!("Basic {}", STANDARD.encode(secret))
+}

@@ -1,0 +1,189 @@
+//! Rewrites a YAML document (1.2, core schema) as JSON text.
+//!
+//! Aliases are expanded, and what they expand to counts against the size of a document, so an alias bomb is refused.
+//! Mapping keys that are numbers, such as the status codes of `responses`, become text. Merge keys (`<<`) and tags of
+//! applications are not supported.
+
+use std::collections::HashMap;
+
+use saphyr_parser::{Event, Parser, ScalarStyle};
+
+use crate::bounds::{MAX_DOCUMENT_BYTES, MAX_YAML_DEPTH};
+
+/// Converts the first document of a text.
+pub(crate) fn to_json(text: &str) -> Result<String, String> {
+    let mut writer = Writer { json: String::with_capacity(text.len()), open: Vec::new(), anchors: HashMap::new() };
+    for event in Parser::new_from_str(text) {
+        let (event, at) = event.map_err(|error| format!("invalid YAML: {error}"))?;
+        writer.take(event).map_err(|message| format!("line {}: {message}", at.start.line()))?;
+        if writer.json.len() > MAX_DOCUMENT_BYTES {
+            return Err(format!("it has more than {MAX_DOCUMENT_BYTES} bytes as JSON"));
+        }
+    }
+    Ok(writer.json)
+}
+
+struct Writer {
+    json: String,
+    open: Vec<Collection>,
+    /// The JSON text of each anchor.
+    anchors: HashMap<usize, String>,
+}
+
+/// A collection that is not closed yet.
+struct Collection {
+    anchor: usize,
+    start: usize,
+    is_map: bool,
+    /// Keys and values written so far.
+    parts: usize,
+}
+
+impl Writer {
+    fn take(&mut self, event: Event<'_>) -> Result<(), String> {
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let start = self.before_value();
+                let is_text = style != ScalarStyle::Plain || tag.is_some_and(|tag| tag.suffix == "str");
+                if is_text || self.is_key() {
+                    self.text(&text)
+                } else {
+                    self.plain(&text)
+                }
+                self.after_value(anchor, start)
+            }
+            Event::SequenceStart(anchor, _) => self.begin(anchor, false),
+            Event::MappingStart(anchor, _) => self.begin(anchor, true),
+            Event::SequenceEnd | Event::MappingEnd => {
+                let Some(closed) = self.open.pop() else { return Ok(()) };
+                self.json.push(if closed.is_map { '}' } else { ']' });
+                self.after_value(closed.anchor, closed.start)
+            }
+            Event::Alias(anchor) => {
+                let start = self.before_value();
+                let expanded = self.anchors.get(&anchor).cloned().ok_or("an alias refers to itself")?;
+                if self.is_key() && !expanded.starts_with('"') {
+                    return Err("a key must be text".to_owned());
+                }
+                self.json.push_str(&expanded);
+                self.after_value(0, start)
+            }
+            Event::DocumentStart(_) if !self.json.is_empty() => Err("there is more than one YAML document".to_owned()),
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {
+                Ok(())
+            }
+        }
+    }
+
+    fn is_key(&self) -> bool {
+        self.open.last().is_some_and(|open| open.is_map && open.parts % 2 == 0)
+    }
+
+    /// Writes what separates the next key or value from the one before; gives where it begins.
+    fn before_value(&mut self) -> usize {
+        if let Some(open) = self.open.last()
+            && open.parts > 0
+        {
+            self.json.push(if open.is_map && open.parts % 2 == 1 { ':' } else { ',' });
+        }
+        self.json.len()
+    }
+
+    fn after_value(&mut self, anchor: usize, start: usize) -> Result<(), String> {
+        if anchor != 0 {
+            self.anchors.insert(anchor, self.json.get(start..).unwrap_or_default().to_owned());
+        }
+        if let Some(open) = self.open.last_mut() {
+            open.parts += 1;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, anchor: usize, is_map: bool) -> Result<(), String> {
+        if self.open.len() >= MAX_YAML_DEPTH {
+            return Err(format!("more than {MAX_YAML_DEPTH} collections inside each other"));
+        }
+        if self.is_key() {
+            return Err("a key must be text".to_owned());
+        }
+        let start = self.before_value();
+        self.json.push(if is_map { '{' } else { '[' });
+        self.open.push(Collection { anchor, start, is_map, parts: 0 });
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str) {
+        self.json.push_str(&serde_json::Value::from(text).to_string());
+    }
+
+    /// A plain scalar: null, a boolean, a number, or text.
+    fn plain(&mut self, text: &str) {
+        match text {
+            "" | "~" | "null" | "Null" | "NULL" => self.json.push_str("null"),
+            "true" | "True" | "TRUE" => self.json.push_str("true"),
+            "false" | "False" | "FALSE" => self.json.push_str("false"),
+            text if is_json_number(text) => self.json.push_str(text),
+            text => self.text(text),
+        }
+    }
+}
+
+/// Whether JSON writes the number in the same way. Hexadecimal, octal and other spellings of YAML stay text: a document
+/// has no use for them.
+fn is_json_number(text: &str) -> bool {
+    let starts = text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+    starts && serde_json::from_str::<serde_json::Number>(text).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(yaml: &str, json: &str) {
+        assert_eq!(to_json(yaml).unwrap(), json);
+        serde_json::from_str::<serde_json::Value>(json).unwrap();
+    }
+
+    #[test]
+    fn scalars_keep_their_types() {
+        check(
+            "a: 1\nb: 1.5\nc: true\nd: ~\ne: '1'\nf: 1.0.0\ng: 2020-01-01",
+            r#"{"a":1,"b":1.5,"c":true,"d":null,"e":"1","f":"1.0.0","g":"2020-01-01"}"#,
+        );
+        check("a:\nb: |\n  x\n  \"y\"\n", r#"{"a":null,"b":"x\n\"y\"\n"}"#);
+    }
+
+    #[test]
+    fn keys_are_text() {
+        check("200: {x: [1, 2]}\ntrue: no", r#"{"200":{"x":[1,2]},"true":"no"}"#);
+    }
+
+    #[test]
+    fn aliases_are_expanded() {
+        check("a: &x {k: [1]}\nb: *x\nc: [*x]", r#"{"a":{"k":[1]},"b":{"k":[1]},"c":[{"k":[1]}]}"#);
+    }
+
+    #[test]
+    fn an_alias_bomb_is_refused() {
+        let mut bomb = format!("a0: &a0 [{}]\n", vec!["lol"; 1000].join(","));
+        for level in 1..10 {
+            let of = vec![format!("*a{}", level - 1); 20].join(",");
+            bomb.push_str(&format!("a{level}: &a{level} [{of}]\n"));
+        }
+        assert!(to_json(&bomb).unwrap_err().contains("bytes as JSON"));
+        let deep = format!("a: {}", "[".repeat(1_000));
+        let refused = to_json(&deep).unwrap_err();
+        assert!(refused.contains("recursion limit"), "{refused}");
+        let deep = format!("a:\n {}x", "- ".repeat(1_000));
+        let refused = to_json(&deep).unwrap_err();
+        assert!(refused.contains("inside each other") || refused.contains("recursion limit"), "{refused}");
+    }
+
+    #[test]
+    fn what_is_no_document_is_refused() {
+        for text in ["a: [1", "{a: 1}: 2", "a: *b", "--- a\n--- b"] {
+            assert!(to_json(text).is_err(), "{text}");
+        }
+    }
+}

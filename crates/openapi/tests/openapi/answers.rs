@@ -1,0 +1,128 @@
+//! Answers become results.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use toolgate_openapi::{AnswerFuture, ApiAnswer, ApiRequest, META_KEY, Transport, TransportError};
+
+use crate::{EVERYTHING, load, object, settings};
+
+/// Gives prepared answers and keeps what was asked.
+#[derive(Clone, Default)]
+struct Prepared {
+    answers: Arc<Mutex<Vec<ApiAnswer>>>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Transport for Prepared {
+    fn send(&self, request: ApiRequest) -> AnswerFuture {
+        self.asked.lock().unwrap().push(format!("{} {}", request.method, request.url));
+        let mut answers = self.answers.lock().unwrap();
+        let answer =
+            if answers.is_empty() { Err(TransportError::Lost("no more".to_owned())) } else { Ok(answers.remove(0)) };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+fn answer(status: u16, headers: &[(&str, &str)], body: &[u8]) -> ApiAnswer {
+    let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    ApiAnswer { status, headers, body: body.to_vec() }
+}
+
+const JSON: (&str, &str) = ("content-type", "application/json; charset=utf-8");
+
+async fn call(tool: &str, arguments: Value, answers: Vec<ApiAnswer>) -> (Value, Vec<String>) {
+    let transport = Prepared { answers: Arc::new(Mutex::new(answers)), ..Prepared::default() };
+    let api = load(EVERYTHING);
+    let result = api.call(&transport, tool, &object(arguments)).await;
+    let result = result.unwrap_or_else(|error| json!({ "error": error.to_string() }));
+    (result, transport.asked.lock().unwrap().clone())
+}
+
+async fn one(tool: &str, arguments: Value, one: ApiAnswer) -> Value {
+    call(tool, arguments, vec![one]).await.0
+}
+
+#[tokio::test]
+async fn an_object_is_structured_content_and_anything_else_is_wrapped() {
+    let item = one("getItem", json!({"id": "1"}), answer(200, &[JSON], br#"{"id":"1"}"#)).await;
+    assert_eq!(item["structuredContent"], json!({"id": "1"}));
+    assert_eq!(item["content"], json!([{"type": "text", "text": "{\"id\":\"1\"}"}]));
+    assert_eq!(item["_meta"], json!({ META_KEY: {"status": 200} }));
+    let shape = json!({"body": {"kind": "circle", "radius": 1}});
+    let list = one("addShape", shape, answer(201, &[JSON], b"[]")).await;
+    assert_eq!(list["structuredContent"], json!({"result": []}));
+    assert_eq!(list["_meta"]["fastmcp"], json!({"wrap_result": true}));
+    let none = one("deleteItem", json!({"id": "1"}), answer(204, &[], b"")).await;
+    assert_eq!(none["structuredContent"], json!({"result": null}));
+    let text = one("addNote", json!({}), answer(200, &[("content-type", "text/plain")], b"42")).await;
+    assert_eq!(text["structuredContent"], json!({"result": "42"}));
+    let broken = one("getItem", json!({"id": "1"}), answer(200, &[JSON], b"{oops")).await;
+    assert_eq!(broken["structuredContent"], json!({"result": "{oops"}));
+}
+
+#[tokio::test]
+async fn bytes_have_the_form_that_a_file_argument_takes() {
+    let headers = [("content-type", "image/png"), ("content-disposition", "attachment; filename=\"../a.png\"")];
+    let image = one("upload", json!({"file": "x"}), answer(200, &headers, b"\x89PNG")).await;
+    assert_eq!(image["structuredContent"], json!({"base64": "iVBORw==", "type": "image/png", "filename": "a.png"}));
+    assert_eq!(image["content"], json!([{"type": "image", "data": "iVBORw==", "mimeType": "image/png"}]));
+    let again = load(EVERYTHING).request("upload", &object(json!({ "file": image["structuredContent"] }))).unwrap();
+    assert!(again.body.unwrap().windows(4).any(|window| window == b"\x89PNG"));
+    let zip = one("upload", json!({"file": "x"}), answer(200, &[("content-type", "application/zip")], b"PK")).await;
+    assert_eq!(zip["content"], json!([{"type": "text", "text": "2 bytes of application/zip"}]));
+}
+
+#[tokio::test]
+async fn an_error_status_is_a_failure_with_status_and_body() {
+    let found = one("getItem", json!({"id": "1"}), answer(404, &[JSON], br#"{"message":"no such item"}"#)).await;
+    assert_eq!(found["isError"], json!(true));
+    assert_eq!(found["structuredContent"], json!({"status": 404, "body": {"message": "no such item"}}));
+    assert_eq!(found["content"][0]["text"], json!("the API answered 404 Not Found: {\"message\":\"no such item\"}"));
+    let busy = one("getItem", json!({"id": "1"}), answer(429, &[("retry-after", " 30")], b"")).await;
+    assert_eq!(busy["structuredContent"], json!({"status": 429, "body": null, "retryAfter": 30}));
+    assert_eq!(busy["_meta"][META_KEY]["retryAfter"], json!(30));
+    let unauthorised = one("getItem", json!({"id": "1"}), answer(401, &[], b"")).await;
+    let text = unauthorised["content"][0]["text"].as_str().unwrap();
+    assert!(text.ends_with("(no credential is configured for key: set it under `auth`)"), "{text}");
+    let large = one("getItem", json!({"id": "1"}), answer(500, &[], "x".repeat(1 << 20).as_bytes())).await;
+    assert!(large.to_string().len() < 80 << 10);
+}
+
+#[tokio::test]
+async fn links_to_further_pages_are_told_with_their_arguments() {
+    let link =
+        "<https://api.example.com/v1/items/1?tags=b&api_key=secret>; rel=\"next\", </v1/other>; rel=last, broken";
+    let found = one("getItem", json!({"id": "1"}), answer(200, &[JSON, ("link", link)], b"{}")).await;
+    let links = &found["_meta"][META_KEY]["links"];
+    assert_eq!(links["next"], json!({"url": "https://api.example.com/v1/items/1?tags=b", "arguments": {"tags": "b"}}));
+    assert_eq!(links["last"], json!({"url": "https://api.example.com/v1/other"}));
+}
+
+#[tokio::test]
+async fn redirects_are_followed_within_the_origin_and_only_to_read() {
+    let moved = |to: &str| answer(302, &[("location", to)], b"");
+    let ok = || answer(200, &[JSON], b"{}");
+    let (found, asked) = call("getItem", json!({"id": "1"}), vec![moved("/v1/items/2"), ok()]).await;
+    assert_eq!((found["structuredContent"].clone(), asked.len()), (json!({}), 2));
+    assert_eq!(asked[1], "GET https://api.example.com/v1/items/2");
+    for elsewhere in ["https://evil.test/", "http://api.example.com/v1/x", "//169.254.169.254/latest"] {
+        let (found, asked) = call("getItem", json!({"id": "1"}), vec![moved(elsewhere), ok()]).await;
+        assert_eq!((found["isError"].clone(), asked.len()), (json!(true), 1), "{elsewhere}");
+        assert_eq!(found["structuredContent"]["location"], json!(elsewhere));
+    }
+    let (found, asked) = call("deleteItem", json!({"id": "1"}), vec![moved("/v1/items/2"), ok()]).await;
+    assert_eq!((found["isError"].clone(), asked.len()), (json!(true), 1));
+    let (found, asked) = call("getItem", json!({"id": "1"}), vec![moved("/v1/items/1"); 9]).await;
+    assert_eq!((found, asked.len()), (json!({"error": "more than 5 redirects"}), 5));
+}
+
+#[test]
+fn a_request_is_printed_without_its_secrets() {
+    let headers = vec![("X-Tenant".to_owned(), "hunter4".to_owned())];
+    let settings = toolgate_openapi::ApiSettings { headers, ..settings(&[("key", "hunter2")]) };
+    let api = toolgate_openapi::Api::load(EVERYTHING, settings).unwrap();
+    let request = api.request("getItem", &object(json!({"id": "1", "tags": ["hunter3"]}))).unwrap();
+    let shown = format!("{request:?} {api:?}");
+    assert!(!shown.contains("hunter"), "{shown}");
+}

@@ -1,0 +1,305 @@
+//! The WebSocket: functions that the caller lends.
+
+use crate::harness::{Case, cases};
+use crate::support::{Server, Setup, hold, http, key, start};
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+use toolgate_engine::Engine;
+use toolgate_service::{ServerLimits, ServiceLimits};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        a_remote_function_is_called_and_the_report_comes_last,
+        lines_come_as_they_are_printed,
+        calls_may_be_answered_in_any_order,
+        a_remote_function_keeps_its_error_code,
+        arguments_are_checked_before_they_are_sent,
+        an_invalid_first_message_is_refused_with_a_pointer,
+        a_reply_to_no_call_ends_the_run,
+        a_reply_that_is_too_large_fails_its_call_only,
+        a_message_that_is_too_large_fails_the_pending_calls_only,
+        a_websocket_run_takes_the_output_options,
+        closing_the_websocket_aborts_the_run,
+        a_silent_websocket_is_closed,
+        a_websocket_without_a_first_message_is_closed,
+        the_number_of_websockets_is_limited,
+        a_websocket_needs_a_key,
+        a_foreign_origin_cannot_open_a_websocket,
+        a_shutdown_aborts_the_run_and_sends_its_report,
+    ]
+}
+
+struct Client(WebSocketStream<MaybeTlsStream<TcpStream>>);
+
+impl Client {
+    async fn connect(server: &Server) -> Self {
+        let url = format!("ws://{}/v1/run/ws", server.at);
+        Client(connect_async(url).await.expect("connected").0)
+    }
+
+    async fn open(server: &Server, opening: Value) -> Self {
+        let mut client = Self::connect(server).await;
+        client.say(opening).await;
+        client
+    }
+
+    async fn say(&mut self, message: Value) {
+        self.0.send(Message::text(message.to_string())).await.expect("sent");
+    }
+
+    /// The next text; nothing once the socket is closed.
+    async fn hear(&mut self) -> Option<Value> {
+        loop {
+            match self.0.next().await? {
+                Ok(Message::Text(text)) => return Some(serde_json::from_str(&text).expect("JSON")),
+                Ok(Message::Close(_)) | Err(_) => return None,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// The next text must be a call of this function: its number.
+    async fn called(&mut self, name: &str) -> u64 {
+        let message = self.hear().await.expect("a message");
+        assert_eq!(message["fn"], json!(name), "{message}");
+        message["call"].as_u64().expect("a number")
+    }
+
+    /// The next text must be the report, and the last.
+    async fn report(&mut self) -> Value {
+        let message = self.hear().await.expect("a message");
+        assert!(message["report"].is_object(), "{message}");
+        assert_eq!(self.hear().await, None);
+        message["report"].clone()
+    }
+}
+
+fn lending(code: &str, functions: Value) -> Value {
+    json!({"code": code, "functions": functions})
+}
+
+async fn a_remote_function_is_called_and_the_report_comes_last() {
+    let server = start(Setup::default()).await;
+    let functions = json!({"addNumbers": {"params": {"a": "number", "b": "number"}}});
+    let mut opening = lending("return {sum: await addNumbers(context.a, 2), own: await add(1, 1)}", functions);
+    opening["context"] = json!({"a": 1});
+    let mut client = Client::open(&server, opening).await;
+    assert_eq!(client.hear().await, Some(json!({"call": 1, "fn": "addNumbers", "args": [1, 2]})));
+    client.say(json!({"call": 1, "result": 3})).await;
+    let report = client.report().await;
+    assert_eq!(report["result"], json!({"sum": 3, "own": 2}), "{report}");
+    assert_eq!(report["calls"][0]["name"], json!("addNumbers"));
+}
+
+async fn lines_come_as_they_are_printed() {
+    let server = start(Setup::default()).await;
+    let code = "console.log('before'); await wait(); console.error('after')";
+    let mut client = Client::open(&server, lending(code, json!({"wait": {}}))).await;
+    assert_eq!(client.hear().await, Some(json!({"log": "before", "stream": "stdout"})));
+    let call = client.called("wait").await;
+    client.say(json!({"call": call, "result": null})).await;
+    assert_eq!(client.hear().await, Some(json!({"log": "after", "stream": "stderr"})));
+    assert_eq!(client.report().await["logs"]["stdout"], json!(["before"]));
+}
+
+async fn calls_may_be_answered_in_any_order() {
+    let server = start(Setup::default()).await;
+    let code = "return Promise.all([1, 2, 3].map(n => twice(n)))";
+    let mut client = Client::open(&server, lending(code, json!({"twice": {"params": ["n"]}}))).await;
+    let mut calls = Vec::new();
+    for _ in 0..3 {
+        calls.push(client.hear().await.expect("a call"));
+    }
+    for call in calls.iter().rev() {
+        let twice = call["args"][0].as_u64().expect("a number") * 2;
+        client.say(json!({"call": call["call"], "result": twice})).await;
+    }
+    assert_eq!(client.report().await["result"], json!([2, 4, 6]));
+}
+
+async fn a_remote_function_keeps_its_error_code() {
+    let server = start(Setup::default()).await;
+    let code = "const said = []; for (const how of ['text', 'object']) \
+                try { await broken(how) } catch (error) { said.push([error.message, error.code, error.data?.code]) } return said";
+    let mut client = Client::open(&server, lending(code, json!({"broken": {}}))).await;
+    let call = client.called("broken").await;
+    client.say(json!({"call": call, "error": "no luck"})).await;
+    let call = client.called("broken").await;
+    client.say(json!({"call": call, "error": {"message": "gone", "code": "E7"}})).await;
+    let report = client.report().await;
+    assert_eq!(report["result"], json!([["no luck", "FAILED", null], ["gone", "E7", "E7"]]), "{report}");
+    assert_eq!(report["calls"][1]["state"], json!("failed"), "{report}");
+}
+
+async fn arguments_are_checked_before_they_are_sent() {
+    let server = start(Setup::default()).await;
+    let functions = json!({"square": {"params": {"n": "number"}}});
+    let mut client = Client::open(&server, lending("return square('x')", functions)).await;
+    let report = client.report().await;
+    assert_eq!((&report["code"], &report["calls"][0]["state"]), (&json!("RUNTIME"), &json!("not_sent")), "{report}");
+}
+
+async fn an_invalid_first_message_is_refused_with_a_pointer() {
+    let server = start(Setup::default()).await;
+    for (opening, pointer) in [
+        (json!({}), "/code"),
+        (json!({"code": "", "functions": {"fetch": {}}}), "/functions/fetch"),
+        (json!({"code": "", "functions": {"a": {"params": {"x": {"$ref": "#"}}}}}), "/functions/a"),
+        (json!({"code": "", "builtins": ["nope"]}), "/builtins/0"),
+        (json!({"code": "", "timeoutMs": 0}), "/timeoutMs"),
+        (json!([]), ""),
+    ] {
+        let mut client = Client::open(&server, opening.clone()).await;
+        let answer = client.hear().await.expect("an answer");
+        assert_eq!(answer["error"]["pointer"], json!(pointer), "{opening}: {answer}");
+        assert_eq!(client.hear().await, None);
+    }
+}
+
+async fn a_reply_to_no_call_ends_the_run() {
+    let server = start(Setup::default()).await;
+    for (answer, pointer) in
+        [(json!({"call": 9, "result": 1}), "/call"), (json!({"call": 1, "result": 1, "error": "x"}), "/error")]
+    {
+        let mut client = Client::open(&server, lending("return wait()", json!({"wait": {}}))).await;
+        client.called("wait").await;
+        client.say(answer).await;
+        assert_eq!(client.hear().await.expect("an answer")["error"]["pointer"], json!(pointer));
+        assert_eq!(client.hear().await, None);
+    }
+}
+
+async fn a_reply_that_is_too_large_fails_its_call_only() {
+    let server = start(Setup::default()).await;
+    let code = "let code; try { await wait() } catch (error) { code = error.code } return [code, await wait()]";
+    let mut client = Client::open(&server, lending(code, json!({"wait": {}}))).await;
+    let call = client.called("wait").await;
+    client.say(json!({"call": call, "result": "x".repeat(1024 * 1024)})).await;
+    let call = client.called("wait").await;
+    client.say(json!({"call": call, "result": 1})).await;
+    assert_eq!(client.report().await["result"], json!(["TOO_LARGE", 1]));
+}
+
+async fn a_message_that_is_too_large_fails_the_pending_calls_only() {
+    let server = start(Setup::default()).await;
+    let code = "const codes = []; for (let n = 0; n < 2; n++) try { await wait() } catch (error) { codes.push(error.code) } \
+                return codes";
+    let mut client = Client::open(&server, lending(code, json!({"wait": {}}))).await;
+    let call = client.called("wait").await;
+    // The server stops reading in the middle of the message.
+    let _ = client.0.send(Message::text(json!({"call": call, "result": "x".repeat(3 << 20)}).to_string())).await;
+    let last = client.hear().await.expect("a report");
+    assert_eq!(last["report"]["result"], json!(["TOO_LARGE", "UNAVAILABLE"]), "{last}");
+}
+
+async fn a_websocket_run_takes_the_output_options() {
+    let server = start(Setup::default()).await;
+    let code = "return Array.from({length: 2000}, (_, id) => ({id, name: 'row ' + id}))";
+    let mut client = Client::open(&server, json!({"code": code, "maxOutputSize": 4096, "intent": "row 7"})).await;
+    let report = client.report().await;
+    assert!(report.get("value").is_none() && report.get("result").is_none(), "{report}");
+    let text = report["output"]["text"].as_str().unwrap_or_default();
+    assert!(text.len() <= 4096 && text.contains("row 7"), "{report}");
+    let mut client = Client::open(&server, json!({"code": "", "maxOutputSize": 1})).await;
+    assert_eq!(client.hear().await.expect("an error")["error"]["pointer"], json!("/maxOutputSize"));
+}
+
+/// A server for one run at a time, whose engine is free again only when a run is over.
+async fn narrow(service: ServiceLimits) -> (Server, crate::support::Hold) {
+    let hold = hold();
+    let engine = Engine::builder().max_concurrent_runs(1).max_waiting_runs(1);
+    let functions = [hold.function.clone()].into_iter().collect();
+    (start(Setup { engine, functions, service, ..Setup::default() }).await, hold)
+}
+
+async fn closing_the_websocket_aborts_the_run() {
+    let (server, mut hold) = narrow(ServiceLimits::default()).await;
+    let mut client = Client::open(&server, json!({"code": "await hold(); for(;;);"})).await;
+    hold.began.recv().await.expect("it began");
+    client.0.close(None).await.expect("closed");
+    hold.dropped.recv().await.expect("the call is ended with its run");
+    assert_eq!(server.run(json!({"code": "return 1"})).await["result"], json!(1));
+    // Without a goodbye, too.
+    let client = Client::open(&server, json!({"code": "await hold(); for(;;);"})).await;
+    hold.began.recv().await.expect("it began");
+    drop(client);
+    hold.dropped.recv().await.expect("the call is ended with its run");
+}
+
+async fn a_silent_websocket_is_closed() {
+    let silence = Duration::from_secs(1);
+    let (server, mut hold) = narrow(ServiceLimits { silence, ..ServiceLimits::default() }).await;
+    // Who is not listened to can't answer a ping.
+    let _client = Client::open(&server, json!({"code": "return hold()"})).await;
+    hold.began.recv().await.expect("it began");
+    hold.dropped.recv().await.expect("the call is ended with its run");
+    // Who listens, answers, and is not given up.
+    let mut client = Client::open(&server, json!({"code": "await sleep(2500); return 1"})).await;
+    assert_eq!(client.report().await["result"], json!(1));
+}
+
+async fn a_websocket_without_a_first_message_is_closed() {
+    let handshake_time = Duration::from_millis(50);
+    let (server, _hold) = narrow(ServiceLimits { handshake_time, ..ServiceLimits::default() }).await;
+    let mut client = Client::connect(&server).await;
+    assert_eq!(client.hear().await, None);
+}
+
+async fn the_number_of_websockets_is_limited() {
+    let (server, _hold) = narrow(ServiceLimits { sockets: 1, ..ServiceLimits::default() }).await;
+    let mut first = Client::connect(&server).await;
+    let url = format!("ws://{}/v1/run/ws", server.at);
+    assert_eq!(status(connect_async(&url).await.expect_err("no place")), 503);
+    first.say(json!({"code": "return 1"})).await;
+    assert_eq!(first.report().await["result"], json!(1));
+    drop(first);
+    // The place is free as soon as the server has seen the end, which is a moment after the client has.
+    while connect_async(&url).await.is_err() {}
+}
+
+fn status(error: Error) -> u16 {
+    match error {
+        Error::Http(response) => response.status().as_u16(),
+        error => panic!("{error}"),
+    }
+}
+
+async fn a_websocket_needs_a_key() {
+    let server = start(Setup { http: http(vec![key("all")]), ..Setup::default() }).await;
+    let url = format!("ws://{}/v1/run/ws", server.at);
+    assert_eq!(status(connect_async(&url).await.expect_err("no key")), 401);
+    let mut request = url.into_client_request().expect("a request");
+    request.headers_mut().insert("authorization", "Bearer all-key".parse().expect("a header"));
+    let mut client = Client(connect_async(request).await.expect("connected").0);
+    client.say(json!({"code": "return 1"})).await;
+    assert_eq!(client.report().await["result"], json!(1));
+}
+
+async fn a_foreign_origin_cannot_open_a_websocket() {
+    let server = start(Setup::default()).await;
+    let mut request = format!("ws://{}/v1/run/ws", server.at).into_client_request().expect("a request");
+    request.headers_mut().insert("origin", "https://evil.example".parse().expect("a header"));
+    assert_eq!(status(connect_async(request).await.expect_err("a foreign page")), 403);
+}
+
+async fn a_shutdown_aborts_the_run_and_sends_its_report() {
+    let mut hold = hold();
+    let mut server = start(Setup {
+        functions: [hold.function.clone()].into_iter().collect(),
+        server: ServerLimits { grace: Duration::from_millis(50), ..ServerLimits::default() },
+        ..Setup::default()
+    })
+    .await;
+    let mut waiting = Client::connect(&server).await;
+    let mut running = Client::open(&server, json!({"code": "return hold()"})).await;
+    hold.began.recv().await.expect("it began");
+    server.shutdown.begin.cancel();
+    assert_eq!(waiting.hear().await, None);
+    assert_eq!(running.report().await["code"], json!("ABORTED"));
+    (&mut server.served).await.expect("no panic").expect("served");
+}

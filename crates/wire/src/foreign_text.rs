@@ -1,0 +1,72 @@
+//! Text of programs, servers and clients, made fit for a message, a log line, a comment or a terminal.
+//!
+//! Such text is bounded, and no character of it can end a line, move a cursor, colour a terminal, turn the direction of
+//! what stands beside it, or hide. Every place that shows foreign text uses these functions.
+
+use std::borrow::Cow;
+
+/// What stands where a character was that must not be shown.
+pub const REPLACEMENT: char = '\u{fffd}';
+/// Ends a text that was cut.
+pub const CUT: char = '…';
+
+/// Whether a character must not be shown as it is: controls (C0, DEL, C1), line and paragraph separators, marks that
+/// change the direction of text, invisible characters and tags.
+pub fn is_hazard(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// One line of at most `max` characters: white space that breaks lines becomes a space, every other hazard is replaced,
+/// and a text that was cut ends in `…`.
+pub fn one_line(text: &str, max: usize) -> String {
+    clipped(text, max).chars().map(|c| if matches!(c, '\n' | '\r' | '\t') { ' ' } else { harmless(c) }).collect()
+}
+
+/// The same with line breaks and tabs kept, and without a bound: for text whose length is bounded already.
+pub fn lines(text: &str) -> Cow<'_, str> {
+    let is_kept = |c: char| matches!(c, '\n' | '\t') || !is_hazard(c);
+    if text.chars().all(is_kept) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().filter(|c| *c != '\r').map(|c| if is_kept(c) { c } else { REPLACEMENT }).collect())
+}
+
+/// The first `max` characters, followed by `…` if there are more.
+pub fn clipped(text: &str, max: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(max).and_then(|(end, _)| text.get(..end)) {
+        Some(head) => Cow::Owned(format!("{head}{CUT}")),
+        None => Cow::Borrowed(text),
+    }
+}
+
+fn harmless(c: char) -> char {
+    if is_hazard(c) { REPLACEMENT } else { c }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_stays_one_line() {
+        assert_eq!(one_line("a\nb\u{1b}[31m\tc", 100), "a b\u{fffd}[31m c");
+        assert_eq!(one_line("x\u{202e}y\u{200b}z\u{2028}", 100), "x\u{fffd}y\u{fffd}z\u{fffd}");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_at_a_character() {
+        assert_eq!(one_line("äöü", 2), "äö…");
+        assert_eq!(clipped("äöü", 3), "äöü");
+        assert_eq!(clipped("", 0), "");
+        assert_eq!(clipped("a", 0), "…");
+    }
+
+    #[test]
+    fn lines_keep_their_breaks() {
+        assert!(matches!(lines("a\n\tb"), Cow::Borrowed(_)));
+        assert_eq!(lines("a\r\nb\u{7}\u{2066}"), "a\nb\u{fffd}\u{fffd}");
+    }
+}
