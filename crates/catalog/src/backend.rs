@@ -78,6 +78,7 @@ pub struct ToolEntry {
     checker: OnceLock<Checker>,
     signature: OnceLock<String>,
     example: OnceLock<String>,
+    brief: OnceLock<String>,
 }
 
 impl ToolSet {
@@ -157,13 +158,19 @@ impl Backend {
 
 impl ToolEntry {
     fn new(tool: Tool, identifier: String) -> Self {
-        let (checker, signature, example) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { tool, identifier, checker, signature, example }
+        let checker = OnceLock::new();
+        let (signature, example, brief) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { tool, identifier, checker, signature, example, brief }
     }
 
     /// Its signature for a search hit, made once.
     pub(super) fn short_signature(&self, make: impl FnOnce() -> String) -> &str {
         self.signature.get_or_init(make)
+    }
+
+    /// The types of its brief signature, made once.
+    pub(super) fn brief_types(&self, make: impl FnOnce() -> String) -> &str {
+        self.brief.get_or_init(make)
     }
 
     /// The arguments of its example call, made once.

@@ -98,6 +98,12 @@ pub(crate) enum Command {
     /// on standard error.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Repeat a recorded run: no tool is called, no server started
+    ///
+    /// The program gets the messages that it got then, and what it says is compared. The first difference ends it as
+    /// DIVERGED. Exit code as for `run`; with --assert 0 when the report equals the recorded one, 1 otherwise.
+    #[command(after_help = REPLAY_EXAMPLES)]
+    Replay(ReplayArgs),
     /// Look over a program's tool calls without running it
     ///
     /// Lists the calls on standard output and what is wrong with them on standard error. Exit code 0 when nothing must go
@@ -187,6 +193,9 @@ pub(crate) struct RunArgs {
     /// Where random numbers start; the same seed gives the same numbers
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+    /// Write a cassette: everything that the program got and said, for `replay`; secrets become stand-ins
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -201,6 +210,46 @@ Examples:
   toolgate run examples/chain.ts --tools examples/demo.json
   echo 'return crypto.randomUUID()' | toolgate run - --profile snippet
   toolgate run script.ts --json | jq .usage            the whole report as one JSON object";
+
+/// See [`Command::Replay`].
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The cassette that `run --record` wrote
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Run this changed program against the recorded answers; a call that was not recorded fails
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "assert")]
+    pub(crate) edit: Option<Source>,
+    /// Fail unless the report equals the recorded one, byte for byte; what is measured is the record's
+    #[arg(long)]
+    pub(crate) assert: bool,
+    /// What keeps the program from the rest of the machine
+    #[arg(long, value_enum)]
+    isolation: Option<Isolation>,
+    /// The interpreter; that of the record when absent
+    #[arg(long, value_enum)]
+    engine: Option<Interpreter>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+impl ReplayArgs {
+    /// The interpreter asked for.
+    pub(crate) fn engine(&self) -> Option<EngineChoice> {
+        self.engine.map(EngineChoice::from)
+    }
+
+    /// The isolation asked for, or the platform's default.
+    pub(crate) fn isolation(&self) -> IsolationMode {
+        self.isolation.map(IsolationMode::from).unwrap_or_default()
+    }
+}
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  toolgate run examples/tour.ts --demo --record tour.jsonl
+  toolgate replay tour.jsonl --assert                  the same run again, without the server
+  toolgate replay tour.jsonl --edit changed.ts         a changed program, the same answers";
 
 /// See [`Command::Check`].
 #[derive(Debug, Args)]
@@ -303,10 +352,16 @@ impl Bounds {
 
     /// The isolation asked for.
     pub(crate) fn isolation_if_asked(&self) -> Option<IsolationMode> {
-        self.isolation.map(|isolation| match isolation {
+        self.isolation.map(IsolationMode::from)
+    }
+}
+
+impl From<Isolation> for IsolationMode {
+    fn from(isolation: Isolation) -> Self {
+        match isolation {
             Isolation::Process => IsolationMode::Process,
             Isolation::Thread => IsolationMode::Thread,
-        })
+        }
     }
 }
 

@@ -53,6 +53,7 @@ fn main() -> ExitCode {
         Command::Key(KeyCommand::New(args)) => commands::shell::new_key(&args),
         Command::Demo => commands::servers::serve::demo(),
         Command::Run(args) => commands::run::run(args),
+        Command::Replay(args) => commands::replay::replay(&args),
         Command::Check(args) => commands::check::check(&args),
         Command::Result(args) => commands::result::result(args),
         Command::Compute(args) => commands::compute::compute(args),

@@ -74,6 +74,7 @@ fn crates_depend_on_each_other_only_along_the_arrows() {
                 "functions",
                 "gateway",
                 "guest",
+                "journal",
                 "json",
                 "mcp",
                 "output",

@@ -270,6 +270,39 @@ fn a_hit_says_all_that_a_call_needs() {
 }
 
 #[track_caller]
+fn check_line(tool: Value, expected: &str) {
+    let catalog = Catalog::new(vec![listing("b", &[], vec![tool])]);
+    assert_eq!(line(catalog.tools().next().unwrap()), expected);
+}
+
+#[test]
+fn a_hit_on_one_line_has_what_a_call_needs() {
+    check_line(json!({ "name": "now" }), "b.now()");
+    check_line(
+        json!({
+            "name": "find", "description": "Finds\nthings.",
+            "inputSchema": { "properties": { "limit": { "type": "integer" }, "q": { "type": "string" } }, "required": ["q"] },
+            "outputSchema": { "type": "object", "properties": { "n": { "type": "number" } }, "required": ["n"] },
+        }),
+        "b.find({ limit?: number; q: string }): Promise<{ n: number }> — Finds things.",
+    );
+}
+
+#[test]
+fn a_line_is_bounded_and_keeps_the_required_fields() {
+    let mut properties: serde_json::Map<String, Value> = (0..60)
+        .map(|n| (format!("optional_field_number_{n}"), json!({ "enum": ["first value", "second value", "third"] })))
+        .collect();
+    properties.insert("z_required".into(), json!({ "type": "string" }));
+    let schema = json!({ "type": "object", "properties": properties, "required": ["z_required"] });
+    let tool =
+        json!({ "name": "t", "description": "word ".repeat(500), "inputSchema": schema, "outputSchema": schema });
+    let catalog = Catalog::new(vec![listing("b", &[], vec![tool])]);
+    let line = line(catalog.tools().next().unwrap());
+    assert!(line.chars().count() <= 300 && line.starts_with("b.t({ z_required: string; "), "{line}");
+}
+
+#[track_caller]
 fn check_call(schema: Value, expected: &str) {
     let catalog = Catalog::new(vec![listing("b", &[], vec![json!({ "name": "t", "inputSchema": schema })])]);
     assert_eq!(ready_call(catalog.tool("b", "t").unwrap()), expected);

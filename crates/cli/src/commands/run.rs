@@ -10,6 +10,7 @@ use toolgate_gateway::run::{Door, Readiness, RunReport, RunRequest};
 use toolgate_output::OutputSettings;
 use toolgate_wire::{Profile, Report};
 
+use super::replay::Recording;
 use super::servers::{Opened, spinner};
 use super::{Exit, Usage};
 use crate::args::RunArgs;
@@ -32,7 +33,8 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
 
     let over_servers_too = uses_servers(&args, &code)?;
     let console = (!args.output.json).then(Console::start).transpose()?;
-    let run = match text(context) {
+    let recording = args.record.as_ref().map(|_| Recording::of(profile, &code));
+    let mut run = match text(context) {
         Ok(data) => {
             let request = RunRequest {
                 data,
@@ -43,12 +45,19 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
                 door: Door::CommandLine,
                 ..RunRequest::new(profile, code.clone())
             };
+            let request = match &recording {
+                Some(recording) => recording.recorded(request),
+                None => request,
+            };
             if over_servers_too { over_servers(&args, request)? } else { over_script(&args, request)? }
         }
         Err(refused) => *refused,
     };
     if let Some(console) = console {
         console.finish();
+    }
+    if let (Some(recording), Some(path)) = (recording, &args.record) {
+        recording.save(&mut run, path)?;
     }
     let shown = Shown { run, origin: Origin { name: args.file.to_string(), code } };
     let has_tools = args.tools.is_some() || over_servers_too;

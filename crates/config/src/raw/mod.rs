@@ -77,6 +77,9 @@ section! {
         env: StringMap,
         /// A file of NAME=value lines with more environment variables.
         env_file = "envFile": RawText<String>,
+        /// Give it the whole environment of Toolgate. By default it gets PATH, HOME, the locale, and the variables of proxies
+        /// and certificates.
+        inherit_env = "inheritEnv": bool,
         /// Its working directory; a relative path is relative to the directory of this file.
         cwd: RawText<String>,
         /// The URL of an HTTP server.

@@ -97,6 +97,7 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         progress: call.progress,
         caller: caller.fairness.unwrap_or_default(),
         reply: call.interactive_client.map_or(ReplyMode::Raw, ReplyMode::Interactive),
+        budget: Some(shared.gateway.runner().caller_budget(&caller)),
         ..RequestContext::default()
     };
     let since = Instant::now();
@@ -106,7 +107,7 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         Ok(answer) => {
             let fault = match &answer {
                 Answer::Raw(raw) => unwrap::fault(raw).map(|fault| fault.message),
-                Answer::Value(_) => None,
+                Answer::Text(_) | Answer::Value(_) => None,
             };
             (Ok(passed_on(answer)), fault.map(|message| HostError::new("TOOL_FAILED", message)))
         }
@@ -136,8 +137,9 @@ fn passed_on(answer: Answer) -> Value {
             Value::Object(result)
         }
         answer => answer::text(match answer.into_value() {
-            Value::String(text) => text,
-            value => value.to_string(),
+            Ok(Value::String(text)) => text,
+            Ok(value) => value.to_string(),
+            Err(error) => error.message,
         }),
     }
 }

@@ -196,6 +196,7 @@ fn transport_error(error: FetchError) -> TransportError {
         | FetchError::Scheme(_)
         | FetchError::CredentialsInUrl
         | FetchError::Refused(_)
+        | FetchError::Egress(_)
         | FetchError::Method(_)
         | FetchError::BodyNotAllowed(_)
         | FetchError::HeaderForbidden(_)

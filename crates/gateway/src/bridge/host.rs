@@ -51,7 +51,7 @@ impl RunHost {
         let (bridge, asked) = (self.bridge.clone(), self.asked.clone());
         Box::pin(async move {
             let answer = bridge.call(&backend, &tool, arguments, asked).await?;
-            Ok(answer.into_value().to_string())
+            Ok(answer.into_text())
         })
     }
 

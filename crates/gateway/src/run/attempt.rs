@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolgate_engine::{Host, Observer, Request};
+use toolgate_engine::{Host, Request};
 use toolgate_functions::{CallContext, Hints, Registry};
 use toolgate_plan::{FailureFacts, Finding, FindingCode, Plan, Preflight, Program, Script, SyntaxFault};
 use toolgate_wire::{Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
@@ -49,11 +49,15 @@ impl<'a> Attempt<'a> {
             Err(failure) => return refused(failure, Vec::new(), since),
         };
         let warnings = attempt.context.warnings.clone();
-        let (mut report, route) = match request.profile {
-            Profile::Chain => attempt.chain().await,
-            Profile::Compute | Profile::Snippet => {
+        let (mut report, route) = match (&request.recorded, request.profile) {
+            (Some(recorded), _) => {
+                let host = recorded.host.clone().unwrap_or_else(|| Arc::new(attempt.host()));
+                (attempt.in_engine(host, None, Watched::Yes).await, Route::Script)
+            }
+            (None, Profile::Chain) => attempt.chain().await,
+            (None, Profile::Compute | Profile::Snippet) => {
                 let host = Arc::new(attempt.host().without_tools());
-                (attempt.in_engine(host, None, request.observer.clone()).await, Route::Script)
+                (attempt.in_engine(host, None, Watched::Yes).await, Route::Script)
             }
         };
         report.warnings.extend(warnings.to_vec());
@@ -169,7 +173,8 @@ impl<'a> Attempt<'a> {
         let text = &self.request.text;
         let plan = toolgate_plan::plan(text, &tools);
         // Only an engine reads the data, and says what is wrong with it.
-        let allowed = self.request.fast_paths == FastPaths::Allowed && self.request.data.is_none();
+        let RunRequest { fast_paths, data, recorder, .. } = self.request;
+        let allowed = *fast_paths == FastPaths::Allowed && data.is_none() && recorder.is_none();
         let fast = match &plan {
             Plan::OneCall(_) => allowed && self.limits.calls > 0 && is_ample(&self.limits, text.len()),
             Plan::Introspect(_) => allowed && is_ample(&self.limits, text.len()),
@@ -194,8 +199,7 @@ impl<'a> Attempt<'a> {
         if let Some(stopped) = stopped_by(&script.preflight) {
             return refused(stopped, warnings, self.since);
         }
-        let observer = self.request.observer.clone();
-        let mut report = self.in_engine(Arc::new(self.host()), Some(script.program), observer).await;
+        let mut report = self.in_engine(Arc::new(self.host()), Some(script.program), Watched::Yes).await;
         report.warnings.extend(warnings);
         let report = with_hint(report, &self.request.text, tools);
         (self.with_late_hint(report).await, Route::Script)
@@ -231,18 +235,18 @@ impl<'a> Attempt<'a> {
             progress: self.request.progress.clone(),
             caller: self.request.caller.fairness.unwrap_or_default(),
             deadline: Some(self.since + self.limits.wall),
+            budget: Some(self.runner.budgets.of_run(&self.request.caller, self.limits.memory)),
             ..RequestContext::default()
         };
         RunHost::new(self.runner.bridge.clone(), request).with_functions(self.functions.clone(), self.context.clone())
     }
 
-    pub(super) async fn in_engine(
-        &self,
-        host: Arc<dyn Host>,
-        compiled: Option<Program>,
-        observer: Option<Arc<dyn Observer>>,
-    ) -> Report {
-        let RunRequest { text, profile, data, cancel, engine, seed, .. } = self.request;
+    pub(super) async fn in_engine(&self, host: Arc<dyn Host>, compiled: Option<Program>, watched: Watched) -> Report {
+        let RunRequest { text, profile, data, cancel, engine, seed, recorded, .. } = self.request;
+        let (observer, recorder) = match watched {
+            Watched::Yes => (self.request.observer.clone(), self.request.recorder.clone()),
+            Watched::No => (None, None),
+        };
         let run = Request {
             limits: self.granted.clone(),
             since: Some(self.since),
@@ -251,12 +255,23 @@ impl<'a> Attempt<'a> {
             data: data.clone(),
             cancel: cancel.clone(),
             observer,
+            recorder,
+            replay: recorded.as_ref().map(|recorded| recorded.replay.clone()),
             engine: *engine,
             seed: *seed,
             ..Request::new(*profile, text.clone())
         };
         self.runner.engine.run(run).await
     }
+}
+
+/// Whether the request's observer and recorder are told of a run in the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watched {
+    /// They are.
+    Yes,
+    /// They are not: the run only works out what a fast path has done.
+    No,
 }
 
 /// Whether the program would be refused, or calls a tool that is not known of a backend that is not up.

@@ -6,12 +6,14 @@
 //! # Layout
 //! - `request`: what is asked, and what comes back
 //! - `environment`: configured limits, host functions, backends that are still starting
+//! - `budgets`: the bytes that runs and callers have in flight
 //! - `attempt`: one run from admission to its report
 //! - `fast_path`: a program that is one call, without an interpreter; `introspect`: one that asks what tools there are
 //! - `reachable`: the catalog as the planner asks it
 //! - `explain`: a failed run in words for a model; `history`: statistics and recent runs
 
 mod attempt;
+mod budgets;
 mod environment;
 mod explain;
 mod fast_path;
@@ -29,15 +31,16 @@ use toolgate_functions::Registry;
 use toolgate_output::results::{Kept, ResultStore};
 use toolgate_output::{OutputSettings, Response};
 use toolgate_plan::Preflight;
-use toolgate_wire::{CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
+use toolgate_wire::{ByteBudget, CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
 
 use crate::bridge::Bridge;
 use attempt::Attempt;
+use budgets::CallerBudgets;
 
 pub use environment::{Environment, FixedEnvironment, Readiness, Waiting};
 pub use explain::explain;
 pub use history::{History, Transfer};
-pub use request::{Door, FastPaths, Route, RunReport, RunRequest};
+pub use request::{Door, FastPaths, RecordedRun, Route, RunReport, RunRequest};
 
 pub(crate) use environment::permitted;
 
@@ -51,12 +54,13 @@ pub struct Runner {
     bridge: Arc<Bridge>,
     environment: Arc<dyn Environment>,
     history: Arc<History>,
+    budgets: Arc<CallerBudgets>,
 }
 
 impl Runner {
     /// A runner in these surroundings.
     pub fn new(engine: Engine, bridge: Arc<Bridge>, environment: Arc<dyn Environment>) -> Self {
-        Runner { engine, bridge, environment, history: Arc::default() }
+        Runner { engine, bridge, environment, history: Arc::default(), budgets: Arc::default() }
     }
 
     /// The engine behind it.
@@ -72,6 +76,11 @@ impl Runner {
     /// Statistics and recent runs.
     pub fn history(&self) -> &History {
         &self.history
+    }
+
+    /// Counts the bytes that this caller has in flight.
+    pub(crate) fn caller_budget(&self, caller: &CallerScope) -> ByteBudget {
+        self.budgets.of(caller)
     }
 
     /// The host functions that programs of this caller may call.
@@ -101,7 +110,8 @@ impl Runner {
         let since = Instant::now();
         let (mut report, route) = Attempt::perform(self, &request, since).await;
         report.elapsed = since.elapsed();
-        let report = RunReport { id: execution_id(), route, report };
+        let id = request.id.clone().unwrap_or_else(execution_id);
+        let report = RunReport { id, route, report };
         self.history.record(request.door, &request.caller, &report);
         report
     }
@@ -149,7 +159,7 @@ impl Runner {
 }
 
 /// A new name for a run.
-pub(crate) fn execution_id() -> String {
+pub fn execution_id() -> String {
     let mut bytes = [0; 16];
     // Without random numbers a run still has a name, if not one of its own.
     let _ = getrandom::fill(&mut bytes);

@@ -42,6 +42,8 @@ pub(super) async fn follow_events(
                     gateway.notify_for(&backend, Change::Resources)
                 }
                 BackendChange::Updated(uri) => gateway.notify_for(&backend, Change::Resource(uri)),
+                // Logged where it was noticed; the list itself comes as an event of its own.
+                BackendChange::ToolsChanged(_) => {}
                 BackendChange::State(_) | BackendChange::Tools(_) => gateway.follow(&backend),
             },
             Err(RecvError::Lagged(_)) => gateway.backends().iter().for_each(|backend| gateway.resync(backend)),

@@ -165,7 +165,7 @@ async fn call(
         _ => Map::new(),
     };
     let answer = bridge.call(backend, tool, arguments, asked).await;
-    answer.map(Answer::into_value).map_err(|error| {
+    answer.and_then(Answer::into_value).map_err(|error| {
         let code = match error.code.as_str() {
             "INVALID_ARGUMENTS" => ErrorCode::InvalidArguments,
             "TIMEOUT" => ErrorCode::Timeout,

@@ -132,7 +132,8 @@ async fn a_client_is_told_of_further_pages() {
     let backend = up_as(backend_spec(server.spec())).await;
     let options = toolgate_gateway::backends::CallOptions { reply: ReplyMode::Raw, ..Default::default() };
     let reply = backend.call("listPets", object(json!({})), options).await.unwrap();
-    let links = &reply.raw()["_meta"]["toolgate/http"]["links"];
+    let reply = reply.into_raw().unwrap();
+    let links = &reply["_meta"]["toolgate/http"]["links"];
     assert_eq!(links["next"]["arguments"], json!({ "limit": "2" }));
 }
 

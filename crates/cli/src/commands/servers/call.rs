@@ -27,7 +27,7 @@ pub(crate) fn call(args: &CallArgs) -> anyhow::Result<Exit> {
                     return Ok(Exit::Failed);
                 }
             }
-            Ok(answer) => match answer.into_value() {
+            Ok(answer) => match serde_json::from_str(&answer.into_text())? {
                 Value::String(text) => out(escape::text(&text))?,
                 value => out(escape::json(&serde_json::to_string_pretty(&value)?))?,
             },

@@ -7,7 +7,7 @@
   const { RangeError, TypeError, Math, Object, Uint8Array } = globalThis;
   const { isError } = Error;
   const { getPrototypeOf } = Object;
-  const { slice, indexOf, charCodeAt, isWellFormed } = String.prototype;
+  const { slice, indexOf, isWellFormed } = String.prototype;
   const { exec } = RegExp.prototype;
 
   // Functions of Deno's realm are wrapped, and their errors are replaced: through the prototype of such an error a program could
@@ -34,7 +34,7 @@
   const LARGE = 64 * 1024;
 
   const { resolveGlobals, remember, meterMemory } = makeRealm(outside.encode);
-  const { send, flush, receive, receiveText, returned, failed } = makeCodec({ outside, constants });
+  const { send, flush, receive, receiveJson, returned, failed } = makeCodec({ outside, constants });
   const { toJson, isFault } = makeSerialiser({ isProxy: outside.isProxy, kindOf: outside.kind, constants }, captured);
 
   // The run.
@@ -366,25 +366,11 @@
   const admit = (bytes) => { if (!hasRoom(bytes)) end(finishOf(outOfMemory())); };
   askFor = meterMemory(admit);
 
-  // The same bound as on QuickJS.
-  const checkDepth = (text) => {
-    let depth = 0;
-    let quoted = false;
-    for (let at = 0; at < text.length; at++) {
-      const unit = apply(charCodeAt, text, [at]);
-      if (quoted) {
-        if (unit === 92) at++;
-        else if (unit === 34) quoted = false;
-      } else if (unit === 34) quoted = true;
-      else if (unit === 91 || unit === 123) {
-        if (++depth > MAX_JSON_DEPTH) throw new End(INVALID_DATA, `the text is nested deeper than ${MAX_JSON_DEPTH} levels`);
-      } else if (unit === 93 || unit === 125) depth--;
-    }
-  };
   const POSITION = /position (\d+)/;
-  const data = (text) => {
+  const data = ({ text, isDeep }) => {
     if (text.length > limits.memory) throw outOfMemory();
-    if (text.length > MAX_JSON_DEPTH) checkDepth(text);
+    // The same bound as on QuickJS.
+    if (isDeep) throw new End(INVALID_DATA, `the text is nested deeper than ${MAX_JSON_DEPTH} levels`);
     try {
       return parse(text);
     } catch (error) {
@@ -428,9 +414,9 @@
   };
 
   const received = (length) => {
-    const text = receiveText(length);
-    if (text === null) throw new Gone();
-    return text;
+    const json = receiveJson(length);
+    if (json === null) throw new Gone();
+    return json;
   };
 
   const { freeze } = Object;
