@@ -122,13 +122,16 @@ impl Backend {
     /// `{name, tools: [name | {name, id}]}`, as the sandbox reads it. Serialised once, because every program that uses the
     /// backend asks for it.
     pub fn listing(&self) -> &str {
-        self.tool_set.listing.get_or_init(|| {
-            let tools = self.tools().iter().map(|entry| match (&entry.tool.name, &entry.identifier) {
-                (name, id) if name == id => json!(name),
-                (name, id) => json!({ "name": name, "id": id }),
-            });
-            json!({ "name": self.name(), "tools": tools.collect::<Vec<_>>() }).to_string()
-        })
+        self.tool_set.listing.get_or_init(|| Self::list(self.name(), self.tools()))
+    }
+
+    /// Such a listing of some tools.
+    pub fn list<'t>(backend: &str, tools: impl IntoIterator<Item = &'t ToolEntry>) -> String {
+        let tools = tools.into_iter().map(|entry| match (&entry.tool.name, &entry.identifier) {
+            (name, id) if name == id => json!(name),
+            (name, id) => json!({ "name": name, "id": id }),
+        });
+        json!({ "name": backend, "tools": tools.collect::<Vec<_>>() }).to_string()
     }
 
     /// Its tags in the configuration.

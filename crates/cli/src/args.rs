@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Init(InitArgs),
     /// Take over the servers that MCP clients on this machine have
     Import(ImportArgs),
-    /// Add a server to the configuration: a program after --, or a URL
+    /// Add a server to the configuration: a program after --, a URL, or an HTTP API with an OpenAPI document
     Add(AddArgs),
     /// Remove a server from the configuration
     Remove(RemoveArgs),

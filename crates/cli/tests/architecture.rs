@@ -77,6 +77,7 @@ fn crates_depend_on_each_other_only_along_the_arrows() {
                 "journal",
                 "json",
                 "mcp",
+                "openapi",
                 "output",
                 "plan",
                 "service",

@@ -187,6 +187,23 @@ fn the_readmes_first_command_runs_a_chain_over_a_real_server() {
     }
 }
 
+/// The demo server starts with the command, so nothing is known of its tools when the program fails.
+#[test]
+fn a_typo_over_the_demo_is_explained_by_its_tools() {
+    let user = User::new();
+    for (code, expected) in [
+        ("return await list_isues({})", "Did you mean `demo.list_issues({…})`?"),
+        ("return await demo.list_isues({})", "Did you mean `list_issues`?"),
+        ("return await dmo.list_issues({})", "Did you mean `demo`?"),
+        ("return await toolgate.list_issues({})", "call it as `demo.list_issues({…})`"),
+    ] {
+        let file = user.folder.path().join("typo.ts");
+        std::fs::write(&file, code).expect("a file");
+        let (_, _, stderr) = user.try_run(&["run", file.to_str().expect("UTF-8"), "--demo"]);
+        assert!(stderr.contains(expected) && !stderr.contains("still starting"), "{code}\n{stderr}");
+    }
+}
+
 #[test]
 fn an_agent_searches_asks_and_runs_in_a_sealed_process() {
     let user = User::with_demo("tracker");

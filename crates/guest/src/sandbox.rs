@@ -14,7 +14,7 @@ use toolgate_wire::frame::{End, Stream};
 use toolgate_wire::{Code, FromWorker, Profile, Start, ToWorker};
 
 use crate::channel::{Channel, Received};
-use crate::data::{self, Caps, DepthPolicy, ParseError, SerialiseError, Text};
+use crate::data::{self, Caps, DepthPolicy, ParseError, SerialiseError, Text, UnwritablePolicy};
 use crate::globals::Resolvers;
 use crate::lockdown;
 use crate::memory::{Meter, Metered};
@@ -137,7 +137,7 @@ impl<'js> Run<'js, '_> {
             Profile::Chain | Profile::Snippet => self.settle(value),
         });
         let end = match result {
-            Ok(value) => self.serialise(value),
+            Ok(value) => self.serialise(value, profile),
             Err(end) => end,
         };
         self.log_unhandled_rejections(program.as_ref());
@@ -307,12 +307,18 @@ impl<'js> Run<'js, '_> {
         }
     }
 
-    fn serialise(&self, value: Value<'js>) -> End {
+    fn serialise(&self, value: Value<'js>, profile: Profile) -> End {
         let limits = self.state.limits();
+        // The effects of a snippet have happened: its result is not lost for a part that JSON cannot hold.
+        let unwritable_policy = match profile {
+            Profile::Snippet => UnwritablePolicy::Marker,
+            Profile::Compute | Profile::Chain => UnwritablePolicy::Error,
+        };
         let caps = Caps {
             max_bytes: limits.result as usize,
             max_depth: limits.result_depth,
             depth_policy: DepthPolicy::Marker,
+            unwritable_policy,
             root: "result",
             should_stop: &|| self.state.check().is_some(),
         };

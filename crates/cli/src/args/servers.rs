@@ -9,6 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use toolgate_mcp::server::ToolMode;
 
 use super::Interpreter;
+use crate::log::LogFormat;
 
 /// Which servers are meant.
 #[derive(Debug, Clone, Args)]
@@ -49,6 +50,14 @@ pub(crate) struct ServeArgs {
     /// The interpreter, whatever the configuration says; V8 needs a deno
     #[arg(long, value_enum)]
     pub(crate) engine: Option<Interpreter>,
+    /// What is logged to standard error: error, warn, info or debug, or a filter such as warn,toolgate::run=info
+    ///
+    /// Otherwise by the variable TOOLGATE_LOG; otherwise warnings, and over HTTP also one line for each run.
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+    /// The form of log lines
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
 }
 
 /// Where `--http` listens.
@@ -172,8 +181,17 @@ pub(crate) struct AddArgs {
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// The address of a server that is reached over HTTP
-    #[arg(value_name = "URL", required_unless_present = "command")]
+    #[arg(value_name = "URL", required_unless_present_any = ["command", "openapi"])]
     pub(crate) url: Option<String>,
+    /// The OpenAPI document of an HTTP API: a file or a URL; its operations become tools
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "command", "env"])]
+    pub(crate) openapi: Option<String>,
+    /// Where the requests of an HTTP API go; by default to the first server of its document
+    #[arg(long, value_name = "URL", requires = "openapi")]
+    pub(crate) base: Option<String>,
+    /// A credential of an HTTP API, as SCHEME=VALUE; ${NAME} takes it from the environment later
+    #[arg(long, value_name = "SCHEME=VALUE", requires = "openapi")]
+    pub(crate) auth: Vec<String>,
     /// stdio or http, as other clients' commands have it; otherwise by what is given
     #[arg(long, short, value_name = "KIND", value_enum)]
     pub(crate) transport: Option<AddTransport>,

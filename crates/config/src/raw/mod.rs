@@ -272,6 +272,10 @@ section! {
         functions: Vec<Located<RawText<Glob>>>,
         /// Patterns of the backends it may call; by default all.
         backends: Vec<Located<RawText<Glob>>>,
+        /// Patterns of the tools of these backends it may call, as backend.tool; by default all.
+        tools: Vec<Located<RawText<Glob>>>,
+        /// Tool calls it may make in a minute; by default as many as it likes.
+        calls_per_minute: u64,
         /// Its rate limit, such as 100/s.
         rate: RawText<Rate>,
     }

@@ -74,6 +74,31 @@ fn the_three_formats_say_the_same() {
 }
 
 #[test]
+fn an_api_must_have_a_document_and_a_base() {
+    let read_server = |server: &str| {
+        let text = format!(r#"{{"mcpServers": {{"pets": {server}}}}}"#);
+        let found = read(text.into_bytes(), "a.json");
+        found.map(|_| String::new()).unwrap_or_else(|problems| shown(&problems))
+    };
+    let base = r#""base": "https://pets.example.com""#;
+    for (server, expected) in [
+        (r#"{"type": "openapi"}"#.to_owned(), "an openapi server must have a spec"),
+        (r#"{"type": "openapi", "spec": "a.yaml"}"#.to_owned(), "an openapi server must have a base"),
+        (format!(r#"{{"type": "openapi", "spec": "http://[", {base}}}"#), "must be a URL"),
+        (r#"{"type": "openapi", "spec": "a.yaml", "base": "ftp://a"}"#.to_owned(), "must be an http or https URL"),
+        (format!(r#"{{"type": "openapi", "spec": "a.yaml", {base}, "auth": {{"k": "a\nb"}}}}"#), "control characters"),
+        (format!(r#"{{"type": "openapi", "spec": "a.yaml", {base}, "allowHosts": ["a b"]}}"#), "must be a host"),
+    ] {
+        let found = read_server(&server);
+        assert!(found.contains(expected), "{server}: {found}");
+    }
+    assert_eq!(
+        read_server(&format!(r#"{{"type": "openapi", "spec": "https://pets.example.com/o.json", {base}}}"#)),
+        ""
+    );
+}
+
+#[test]
 fn no_secret_is_ever_shown() {
     for file in fixtures("good") {
         let checked = read_fixture(&file).unwrap();

@@ -13,7 +13,7 @@ use super::Access;
 use crate::backends::ReplyMode;
 use toolgate_mcp::result::{Wrapping, value};
 use toolgate_mcp::{JsonText, Progress};
-use toolgate_wire::ByteBudget;
+use toolgate_wire::{ByteBudget, CallRate, CallerScope};
 
 /// The most memory that an answer takes where it becomes a tree.
 const MAX_TREE_BYTES: usize = 128 << 20;
@@ -35,6 +35,10 @@ pub trait Provider: Send + Sync + 'static {
 pub struct RequestContext {
     /// Which backends the caller may use.
     pub access: Access,
+    /// Which of their tools: patterns over `backend.tool`.
+    pub tools: Access,
+    /// How many tool calls the caller may make, counted under this name.
+    pub rate: Option<(String, CallRate)>,
     /// Ends the call.
     pub cancel: CancellationToken,
     /// Where the call's progress goes.
@@ -49,6 +53,19 @@ pub struct RequestContext {
     pub reply: ReplyMode,
     /// Counts the bytes of the call and of its answer: the budget of the run, or of the caller.
     pub budget: Option<ByteBudget>,
+}
+
+impl RequestContext {
+    /// The context of a call on behalf of this caller.
+    pub fn of(caller: &CallerScope) -> Self {
+        RequestContext {
+            access: caller.backends.clone(),
+            tools: caller.tools.clone(),
+            rate: caller.rate.map(|rate| (caller.name.clone(), rate)),
+            caller: caller.fairness.unwrap_or_default(),
+            ..RequestContext::default()
+        }
+    }
 }
 
 /// What a tool gave, in the form that [`RequestContext::reply`] asks for.

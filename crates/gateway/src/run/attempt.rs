@@ -165,7 +165,9 @@ impl<'a> Attempt<'a> {
     }
 
     pub(super) fn reachable<'c>(&'c self, catalog: &'c Catalog) -> Reachable<'c> {
-        Reachable { view: ScopedCatalog::new(catalog, &self.request.caller.backends), functions: &self.functions }
+        let caller = &self.request.caller;
+        let view = ScopedCatalog::new(catalog, &caller.backends, &caller.tools);
+        Reachable { view, functions: &self.functions }
     }
 
     /// The path of a program; where fast paths are off, or a program may make no calls, only the engine's.
@@ -205,16 +207,17 @@ impl<'a> Attempt<'a> {
         (self.with_late_hint(report).await, Route::Script)
     }
 
-    /// Looks for a hint once more where backends were still starting: what the program meant may be one of their tools.
+    /// Looks for a hint once more where a name is not defined and backends were still starting: it may be one of their tools.
     async fn with_late_hint(&self, report: Report) -> Report {
-        let lacks_hint =
-            report.failure().is_some_and(|failure| failure.code == Code::Runtime && failure.hint.is_none());
+        let is_unknown_name = report.failure().is_some_and(|failure| {
+            failure.code == Code::Runtime && error_name(&failure.message) == Some("ReferenceError")
+        });
         let starting = |catalog: &Catalog| {
             let names = catalog.backends().iter().filter(|backend| *backend.state() == BackendState::Starting);
             names.map(|backend| backend.name().to_owned()).collect::<Vec<_>>().join(" ")
         };
         let waiting = starting(&self.runner.bridge.catalog());
-        if !lacks_hint || waiting.is_empty() {
+        if !is_unknown_name || waiting.is_empty() {
             return report;
         }
         let RunRequest { text, caller, cancel, .. } = self.request;
@@ -229,16 +232,17 @@ impl<'a> Attempt<'a> {
 
     /// What the program may call.
     pub(super) fn host(&self) -> RunHost {
+        let budgets = self.runner.budgets.of_run(&self.request.caller, self.limits.memory);
         let request = RequestContext {
-            access: self.request.caller.backends.clone(),
             cancel: self.calls.clone(),
             progress: self.request.progress.clone(),
-            caller: self.request.caller.fairness.unwrap_or_default(),
             deadline: Some(self.since + self.limits.wall),
-            budget: Some(self.runner.budgets.of_run(&self.request.caller, self.limits.memory)),
-            ..RequestContext::default()
+            budget: Some(budgets.answers),
+            ..RequestContext::of(&self.request.caller)
         };
-        RunHost::new(self.runner.bridge.clone(), request).with_functions(self.functions.clone(), self.context.clone())
+        RunHost::new(self.runner.bridge.clone(), request)
+            .with_functions(self.functions.clone(), self.context.clone())
+            .with_argument_budget(budgets.arguments)
     }
 
     pub(super) async fn in_engine(&self, host: Arc<dyn Host>, compiled: Option<Program>, watched: Watched) -> Report {

@@ -9,6 +9,7 @@ use toolgate_config::edit::{self, EditError, NewServer, WrittenFile};
 use toolgate_config::{Env, lookup, schema as config_schema};
 
 use super::super::{Exit, Usage};
+use super::openapi;
 use crate::args::servers::{AddArgs, AddScope, AddTransport, InitArgs, RemoveArgs};
 use crate::consent::keep_trust;
 use crate::print::{escape, note, out};
@@ -23,7 +24,10 @@ pub(crate) fn init(args: &InitArgs) -> anyhow::Result<Exit> {
 }
 
 pub(crate) fn add(args: &AddArgs) -> anyhow::Result<Exit> {
-    let entry = entry(args)?;
+    let entry = match &args.openapi {
+        Some(document) => openapi::entry(args, document)?,
+        None => entry(args)?,
+    };
     let file = match args.scope {
         Some(AddScope::Project) => PathBuf::from("toolgate.json"),
         Some(AddScope::User) => {
@@ -84,7 +88,7 @@ fn refuse(wrong: bool, message: &str) -> Result<(), Usage> {
     if wrong { Err(Usage(message.to_owned())) } else { Ok(()) }
 }
 
-fn put_pairs(entry: &mut Map<String, Value>, flag: &str, key: &str, pairs: &[String]) -> Result<(), Usage> {
+pub(super) fn put_pairs(entry: &mut Map<String, Value>, flag: &str, key: &str, pairs: &[String]) -> Result<(), Usage> {
     let split = |pair: &String| {
         // A header may also be written as in HTTP.
         let header = pair.split_once(": ").filter(|(name, _)| flag == "header" && !name.contains('='));

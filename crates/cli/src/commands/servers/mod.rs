@@ -9,6 +9,7 @@ pub(crate) mod edit;
 pub(crate) mod find;
 pub(crate) mod import;
 pub(crate) mod list;
+mod openapi;
 pub(crate) mod serve;
 pub(crate) mod trust;
 

@@ -260,7 +260,7 @@
 
   const stringify = (value, what) => {
     try {
-      return toJson(value, { __proto__: null, maxBytes: MAX_ARGUMENTS, maxDepth: null, depthIsError: true, root: what ?? "value" });
+      return toJson(value, { __proto__: null, maxBytes: MAX_ARGUMENTS, maxDepth: null, depthIsError: true, marksUnwritable: false, root: what ?? "value" });
     } catch (thrown) {
       throw isFault(thrown) ? new TypeError(thrown.message) : thrown;
     }
@@ -449,11 +449,13 @@
     return value;
   };
 
-  const result = (value) => {
+  const result = (value, profile) => {
     let text;
+    // The effects of a snippet have happened: its result is not lost for a part that JSON cannot hold.
+    const marksUnwritable = profile === "snippet";
     try {
       const maxDepth = limits.resultDepth === 0 ? null : limits.resultDepth;
-      text = toJson(value, { __proto__: null, maxBytes: limits.result, maxDepth, depthIsError: false, root: "result" });
+      text = toJson(value, { __proto__: null, maxBytes: limits.result, maxDepth, depthIsError: false, marksUnwritable, root: "result" });
     } catch (fault) {
       if (!isFault(fault)) throw fault;
       throw new End(fault.kind === "large" ? OUTPUT_TOO_LARGE : RUNTIME, fault.message);
@@ -474,7 +476,7 @@
     setKey(start.seed.key);
     base = outside.memory();
     try {
-      return result(evaluate(start));
+      return result(evaluate(start), start.profile);
     } catch (error) {
       let end;
       try {
@@ -488,7 +490,7 @@
 
   // Compiles what a run will use, before there is a run.
   const warmUp = () => {
-    toJson([{ a: 1, b: ["x", null, true] }, new Map([["k", 1]])], { __proto__: null, maxBytes: 1000, maxDepth: null, depthIsError: false, root: "" });
+    toJson([{ a: 1, b: ["x", null, true] }, new Map([["k", 1]])], { __proto__: null, maxBytes: 1000, maxDepth: null, depthIsError: false, marksUnwritable: false, root: "" });
     describe(new TypeError("warm"));
     random();
     // Garbage of the start would count as memory of the program.

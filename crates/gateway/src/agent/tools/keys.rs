@@ -41,7 +41,7 @@ async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     }
     waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
     let catalog = shared.gateway.catalog();
-    let tool = named(&catalog, name, &call.scope.caller.backends)?;
+    let tool = named(&catalog, name, &call.scope.caller)?;
     let keys: Vec<Value> = shared
         .gateway
         .key_names(tool.backend.name())

@@ -3,12 +3,18 @@
 //! Standard error may be closed, or a pipe that nobody reads. Then lines are dropped; a thread of its own does the
 //! writing, so that neither an error nor a full pipe reaches the threads that serve.
 
+mod format;
+
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+
+pub(crate) use format::LogFormat;
+
+use format::JsonLines;
 
 /// Lines that wait to be written.
 const MAX_WAITING_LINES: usize = 4096;
@@ -26,16 +32,21 @@ enum Message {
 }
 
 impl Log {
-    /// Warnings go to standard error; standard output belongs to the protocol. `TOOLGATE_LOG` asks for more.
-    pub(crate) fn start() -> io::Result<Self> {
-        let filter = EnvFilter::try_from_env("TOOLGATE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-        let ansi = std::io::stderr().is_terminal();
+    /// Starts it: by `filter`, by the variable `TOOLGATE_LOG`, or by `usual`; an invalid filter is `usual`. Lines go to
+    /// standard error; standard output belongs to the protocol.
+    pub(crate) fn start(filter: Option<&str>, usual: &str, format: LogFormat) -> io::Result<Self> {
+        let asked = filter.map(str::to_owned).or_else(|| std::env::var("TOOLGATE_LOG").ok());
+        let filter = asked.and_then(|asked| EnvFilter::try_new(asked).ok()).unwrap_or_else(|| EnvFilter::new(usual));
         let (lines, inbox) = sync_channel(MAX_WAITING_LINES);
         std::thread::Builder::new().name("log".into()).spawn(move || write_all(&inbox))?;
         // Errors of the writer itself would be printed to standard error, which panics if that is closed.
-        let log = tracing_subscriber::fmt().log_internal_errors(false).with_env_filter(filter).with_ansi(ansi);
+        let log = tracing_subscriber::fmt().log_internal_errors(false).with_env_filter(filter);
+        let log = log.with_writer(Lines(lines.clone()));
         // A second listener in one process would be refused, which is fine.
-        let _ = log.with_writer(Lines(lines.clone())).try_init();
+        let _ = match format {
+            LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).try_init(),
+            LogFormat::Json => log.with_ansi(false).event_format(JsonLines).try_init(),
+        };
         Ok(Log { lines })
     }
 }
