@@ -46,7 +46,7 @@ pub(crate) fn next_step() -> anyhow::Result<Exit> {
     match (found, names) {
         (Some(found), Some(names)) if !names.is_empty() => {
             let file = found.path.to_string_lossy();
-            out(format_args!("{} servers are configured in {}. Next:\n", names.len(), escape::line(&file)))?;
+            out(format_args!("Servers configured in {}: {}. Next:\n", escape::line(&file), names.len()))?;
             out("  toolgate list                  connect to them and show their tools")?;
             out("  toolgate connect claude-code   put Toolgate in front of an agent")?;
         }

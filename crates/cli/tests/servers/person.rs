@@ -61,7 +61,7 @@ fn toolgate_alone_says_the_next_step() {
     assert!(user.run(&[]).contains("toolgate import"));
     user.run(&["add", "x", "--", "x"]);
     let text = user.run(&[]);
-    assert!(text.contains("1 servers are configured") && text.contains("toolgate connect"), "{text}");
+    assert!(text.contains("toolgate.json: 1. Next:") && text.contains("toolgate connect"), "{text}");
 }
 
 #[test]

@@ -130,7 +130,9 @@ fn names(source: &Source) -> Result<Vec<String>, EditError> {
 /// Whether an entry has a value in `env` or `headers` that is not just a reference, or arguments or a URL, which may contain tokens.
 fn may_have_secrets(entry: &Map<String, Json>) -> bool {
     let is_reference = |value: &Json| {
-        value.as_str().is_some_and(|text| text.starts_with("${") && text.find('}') == Some(text.len() - 1))
+        let whole = |text: &str| text.starts_with("${") && text.find('}') == Some(text.len() - 1);
+        // A default may be the secret.
+        value.as_str().is_some_and(|text| whole(text) && !text.contains(":-"))
     };
     let literal =
         |key: &str| entry.get(key).and_then(Json::as_object).is_some_and(|map| !map.values().all(is_reference));

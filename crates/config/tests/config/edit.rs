@@ -164,7 +164,11 @@ fn links_and_permissions_stay() {
 fn a_file_that_gets_secrets_is_private() {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = |file: &Path| std::fs::metadata(file).unwrap().permissions().mode() & 0o777;
-    for secret in [json!({"command": "x", "env": {"TOKEN": "t0k3n"}}), json!({"url": "https://x.example/?key=k"})] {
+    for secret in [
+        json!({"command": "x", "env": {"TOKEN": "t0k3n"}}),
+        json!({"url": "https://x.example/?key=k"}),
+        json!({"command": "x", "env": {"TOKEN": "${TOKEN:-t0k3n}"}}),
+    ] {
         let (_folder, file) = Folder::with("toolgate.json", "{}");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
         let written = edit::add(&file, "a", &entry(secret)).unwrap();

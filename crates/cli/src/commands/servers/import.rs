@@ -89,8 +89,9 @@ fn withhold_untrusted(servers: &mut [FoundServer], dry_run: bool) {
         .collect();
     files.dedup();
     for file in files {
-        let Ok(source) = Source::open(&file) else { continue };
-        if store.trusts(&source) || (!dry_run && consented(&source, &store)) {
+        // A file that cannot be asked about is not used.
+        let is_trusted = |source: &Source| store.trusts(source) || (!dry_run && consented(source, &store));
+        if Source::open(&file).is_ok_and(|source| is_trusted(&source)) {
             continue;
         }
         for server in servers.iter_mut() {
