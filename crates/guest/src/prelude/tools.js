@@ -54,8 +54,8 @@
 
   // A backend is a frozen object of its functions. A function is made when its property is first read, since a program uses
   // a few of hundreds; all are made for every other operation, such as listing the keys. The handler of the Proxy is `this`:
-  // `named` has the functions by the tools' names, `spelled` by what the program wrote.
-  // `named` is no object: two objects that get the same keys by turns share their shape, and copy it for every key.
+  // `named` has the functions by the tools' names, `spelled` by what the program wrote. `named` is a Map: two objects that get
+  // the same keys in turn share their shape, and copy it for every key.
   const functionOf = (kept, tool) => {
     const known = p.mapGet(kept.named, tool);
     if (known !== undefined) return known;

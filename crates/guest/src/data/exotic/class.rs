@@ -42,7 +42,8 @@ pub(crate) struct Share {
 pub(crate) struct RecordClass(qjs::JSClassID);
 
 impl RecordClass {
-    /// Registers the class, makes `Object.freeze` and its relatives materialise records first, and replaces functions that know records.
+    /// Registers the class, makes `Object.freeze` and its relatives materialise records first, and installs the functions that
+    /// know records.
     pub(crate) fn install(ctx: &Ctx<'_>) -> Result<Self> {
         let raw = ctx.as_raw().as_ptr();
         let mut id = 0;
