@@ -117,7 +117,8 @@ impl Host for Noting {
 
     fn answer(&self, question: &Question) -> Option<String> {
         let tools = json!({ "name": "shop", "id": "shop", "tools": [{ "name": "price", "id": "price" }] });
-        (*question == Question::Backend("shop".into())).then(|| tools.to_string())
+        let is_known = [Question::Backend("shop".into()), Question::Global("shop".into())].contains(question);
+        is_known.then(|| tools.to_string())
     }
 
     fn has_tools(&self) -> bool {
@@ -151,7 +152,7 @@ fn host(asked: &Asked, memory: Option<Arc<Memory>>) -> Arc<Noting> {
 
 const PROGRAM: &str = "
     console.log('begin', context.name);
-    const out = [await write(1), await look(2)];
+    const out = [await write(1), await look(2), typeof shop.price];
     try { await fail(3); } catch (e) { out.push([e.code, e.message]); console.error(e.message); }
     out.push(await Promise.race([write(4), sleep(60000)]));
     setTimeout(() => out.push('late'), 5);

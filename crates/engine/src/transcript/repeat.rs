@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use toolgate_wire::frame::{End, FromWorker, Question, Target};
-use toolgate_wire::{CallId, CallState, Code, ToWorker};
+use toolgate_wire::{CallId, CallState, Code, Start, ToWorker};
 
 use super::describe::describe;
 use super::replay::{AfterReplay, Divergence, LineCheck, OpenCall, Replay, StepEvent};
 use super::{Digest, DigestKey};
+use crate::outbox::FrameKind;
 use crate::pump::{Finished, Lost, Pump};
 use crate::socket::WorkerSocket;
 
@@ -47,7 +48,7 @@ impl Pump {
                     let differs = |now: String| {
                         Lost::Diverged(Box::new(Divergence { step: step.number, then: describe(then), now }))
                     };
-                    let frame = match self.next_frame(socket)? {
+                    let frame = match self.next_frame(socket, &replay.start, then)? {
                         Some(frame) => frame,
                         None => return Err(differs("says nothing until its time is up".to_owned())),
                     };
@@ -66,17 +67,26 @@ impl Pump {
         }
     }
 
-    /// Waits for a frame; `None` at the end of the run's time.
-    fn next_frame(&mut self, socket: &mut WorkerSocket) -> Result<Option<FromWorker>, Lost> {
+    /// Waits for a frame; `None` at the end of the run's time. A question that was answered ahead is answered from
+    /// there: one interpreter uses such answers, the other asks.
+    fn next_frame(
+        &mut self,
+        socket: &mut WorkerSocket,
+        start: &Start,
+        then: &FromWorker,
+    ) -> Result<Option<FromWorker>, Lost> {
         let outbox = self.channel().outbox();
-        loop {
-            if let Some(frame) = socket.next(self.hard_deadline(), Some(&outbox))? {
-                return Ok(Some(frame));
-            }
-            if Instant::now() >= self.hard_deadline() {
-                return Ok(None);
+        while Instant::now() < self.hard_deadline() {
+            let Some(frame) = socket.next(self.hard_deadline(), Some(&outbox))? else { continue };
+            match answered_ahead(&frame, start).filter(|_| frame != *then) {
+                Some(_) if outbox.waiting(FrameKind::Answer) > 0 => {
+                    return Err(Lost::Violation("a question before the answer to the previous one"));
+                }
+                Some(answer) => self.channel().send(&ToWorker::Answer(Some(answer)), None),
+                None => return Ok(Some(frame)),
             }
         }
+        Ok(None)
     }
 
     fn deliver_again(&mut self, message: &ToWorker, state: Option<CallState>, open: &mut OpenItems) {
@@ -153,6 +163,12 @@ impl Pump {
         }
         Ok(())
     }
+}
+
+/// The answer to this question, if it was sent with the program.
+fn answered_ahead(frame: &FromWorker, start: &Start) -> Option<Vec<u8>> {
+    let FromWorker::Ask(Question::Global(asked)) = frame else { return None };
+    start.named.iter().find(|(name, _)| name == asked).map(|(_, answer)| answer.clone())
 }
 
 /// Whether a frame is what the guest said then.
