@@ -25,6 +25,7 @@ const HEAD: &str = include_str!("document/head.md");
 const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("mcpServers.NAME.type", "by `command` or `url`", None),
     ("mcpServers.NAME.cwd", "the folder that Toolgate runs in", None),
+    ("mcpServers.NAME.inheritEnv", "`false`", Some("false")),
     ("mcpServers.NAME.disabled", "`false`", Some("false")),
     ("mcpServers.NAME.enabled", "`true`", Some("true")),
     ("mcpServers.NAME.timeout", "`toolgate.limits.call_timeout`", Some("\"30s\"")),

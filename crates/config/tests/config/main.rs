@@ -77,8 +77,8 @@ fn the_three_formats_say_the_same() {
 fn an_api_must_have_a_document_and_a_base() {
     let read_server = |server: &str| {
         let text = format!(r#"{{"mcpServers": {{"pets": {server}}}}}"#);
-        let found = read(text.into_bytes(), "a.json");
-        found.map(|_| String::new()).unwrap_or_else(|problems| shown(&problems))
+        let checked = read(text.into_bytes(), "a.json").unwrap_or_else(|problems| panic!("{}", shown(&problems)));
+        checked.incomplete.get("pets").map(|incomplete| shown(&incomplete.problems)).unwrap_or_default()
     };
     let base = r#""base": "https://pets.example.com""#;
     for (server, expected) in [
