@@ -197,7 +197,7 @@ fn a_typo_over_the_demo_is_explained_by_its_tools() {
         ("return await dmo.list_issues({})", "Did you mean `demo`?"),
         ("return await toolgate.list_issues({})", "call it as `demo.list_issues({…})`"),
     ] {
-        let file = user.0.path().join("typo.ts");
+        let file = user.folder.path().join("typo.ts");
         std::fs::write(&file, code).expect("a file");
         let (_, _, stderr) = user.try_run(&["run", file.to_str().expect("UTF-8"), "--demo"]);
         assert!(stderr.contains(expected) && !stderr.contains("still starting"), "{code}\n{stderr}");

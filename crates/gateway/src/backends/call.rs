@@ -255,5 +255,5 @@ impl CallError {
 
 /// The status of a fault that an HTTP API answered with.
 fn http_status(fault: &ToolFault) -> Option<u64> {
-    fault.raw.get("_meta")?.get(toolgate_openapi::META_KEY)?.get("status")?.as_u64()
+    fault.meta.as_ref()?.get(toolgate_openapi::META_KEY)?.get("status")?.as_u64()
 }

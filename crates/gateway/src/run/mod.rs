@@ -85,9 +85,9 @@ impl Runner {
         &self.history
     }
 
-    /// Counts the bytes that this caller has in flight.
+    /// Counts the bytes of answers that this caller has in flight.
     pub(crate) fn caller_budget(&self, caller: &CallerScope) -> ByteBudget {
-        self.budgets.of(caller)
+        self.budgets.of(caller).answers
     }
 
     /// The host functions that programs of this caller may call.
@@ -143,7 +143,7 @@ impl Runner {
     /// The backends that a caller may use, and whether each is ready for calls.
     pub fn backends_ready(&self, caller: &CallerScope) -> Vec<(String, bool)> {
         let catalog = self.bridge.catalog();
-        let view = ScopedCatalog::new(&catalog, &caller.backends);
+        let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
         view.backends().map(|it| (it.name().to_owned(), *it.state() == BackendState::Ready)).collect()
     }
 
