@@ -18,6 +18,8 @@ struct Server {
     child: Child,
     address: String,
     token: String,
+    /// Configuration and token; removed at the end.
+    _folder: tempfile::TempDir,
 }
 
 impl Drop for Server {
@@ -49,7 +51,7 @@ impl Server {
         BufReader::new(child.stderr.take().expect("piped")).read_line(&mut line).expect("an address");
         let address = line.split("http://").nth(1).and_then(|rest| rest.split(',').next()).expect("an address");
         let token = std::fs::read_to_string(state.path().join("toolgate/http-token")).expect("a token");
-        Server { child, address: address.to_owned(), token: token.trim().to_owned() }
+        Server { child, address: address.to_owned(), token: token.trim().to_owned(), _folder: state }
     }
 
     fn ask(&self, method_and_path: &str, body: &str) -> Value {

@@ -39,6 +39,8 @@ pub struct ToolFault {
     pub message: String,
     /// Structured details, if they are small.
     pub data: Option<Value>,
+    /// The `_meta` of the result, if it is small.
+    pub meta: Option<Value>,
 }
 
 /// Whether a result requests input from the client instead of completing the request.
@@ -123,7 +125,8 @@ impl ToolResult {
             (None, [only]) => spelled(&json::unquote(only.text())).and_then(json_text::small_tree),
             (None, _) => None,
         };
-        Some(ToolFault { message, data })
+        let meta = result.member("_meta").and_then(|meta| json_text::small_tree(meta.text()));
+        Some(ToolFault { message, data, meta })
     }
 
     /// The text of the value for programs. Cut out of the result in place, so that it is held once; a text that spells

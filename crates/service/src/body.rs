@@ -22,7 +22,10 @@ const BUDGET_UNIT: usize = 4 * 1024;
 
 /// The memory budget that all bodies share.
 #[derive(Debug, Clone)]
-pub(super) struct Budget(Arc<Semaphore>);
+pub(super) struct Budget {
+    free: Arc<Semaphore>,
+    units: usize,
+}
 
 /// A part of the budget, returned on drop.
 #[derive(Debug)]
@@ -30,7 +33,13 @@ pub(super) struct Share(Option<OwnedSemaphorePermit>);
 
 impl Budget {
     pub(super) fn new(bytes: usize) -> Self {
-        Budget(Arc::new(Semaphore::new(bytes / BUDGET_UNIT)))
+        let units = bytes / BUDGET_UNIT;
+        Budget { free: Arc::new(Semaphore::new(units)), units }
+    }
+
+    /// The bytes that are in use.
+    pub(super) fn used(&self) -> usize {
+        self.units.saturating_sub(self.free.available_permits()) * BUDGET_UNIT
     }
 
     pub(super) fn share(&self) -> Share {
@@ -43,7 +52,7 @@ impl Budget {
         let more = bytes.div_ceil(BUDGET_UNIT).saturating_sub(have);
         let more = u32::try_from(more).unwrap_or(u32::MAX);
         let busy = |_| Refusal::unavailable("the memory for request and reply bodies is exhausted");
-        let permit = self.0.clone().try_acquire_many_owned(more).map_err(busy)?;
+        let permit = self.free.clone().try_acquire_many_owned(more).map_err(busy)?;
         match &mut share.0 {
             Some(all) => all.merge(permit),
             none => *none = Some(permit),
@@ -192,6 +201,7 @@ mod tests {
         assert_eq!(budget.cover(&mut one, 1), Ok(()));
         assert_eq!(budget.cover(&mut one, BUDGET_UNIT), Ok(()));
         assert_eq!(budget.cover(&mut two, 2 * BUDGET_UNIT), Ok(()));
+        assert_eq!(budget.used(), 3 * BUDGET_UNIT);
         assert!(budget.cover(&mut one, BUDGET_UNIT + 1).is_err());
         drop(two);
         assert_eq!(budget.cover(&mut one, BUDGET_UNIT + 1), Ok(()));

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
@@ -20,8 +21,13 @@ use crate::{
 use toolgate_config::checked::Http;
 use toolgate_config::values::{HttpAuth, Mode, Store};
 use toolgate_gateway::agent::Agent;
+use toolgate_gateway::run::Runner;
 use toolgate_gateway::runtime::Gateway;
 use toolgate_mcp::server::{HttpOptions, RequestScope, ToolMode};
+
+/// How long runs of a client at standard input and output may go on after the shutdown has begun; the MCP server waits a
+/// little longer for their replies.
+const STDIO_GRACE: Duration = Duration::from_secs(3);
 
 /// The tool mode of a configured mode.
 pub fn tool_mode(mode: Mode) -> ToolMode {
@@ -35,8 +41,24 @@ pub fn tool_mode(mode: Mode) -> ToolMode {
 /// Serves one client on standard input and output until it disconnects or `shutdown` is cancelled.
 pub async fn stdio(agent: &Agent, mode: ToolMode, shutdown: CancellationToken) -> io::Result<()> {
     let scope = RequestScope { mode, ..RequestScope::default() };
-    toolgate_mcp::server::serve_stdio(Arc::new(agent.clone()), scope, tokio::io::stdin(), tokio::io::stdout(), shutdown)
-        .await
+    let aborting = tokio::spawn({
+        let (runner, shutdown) = (agent.gateway().runner().clone(), shutdown.clone());
+        async move {
+            shutdown.cancelled().await;
+            tokio::time::sleep(STDIO_GRACE).await;
+            runner.abort_runs();
+        }
+    });
+    let served = toolgate_mcp::server::serve_stdio(
+        Arc::new(agent.clone()),
+        scope,
+        tokio::io::stdin(),
+        tokio::io::stdout(),
+        shutdown,
+    )
+    .await;
+    aborting.abort();
+    served
 }
 
 /// The token that clients on this machine must present; none where keys or nothing are asked for. Created if it does not
@@ -70,14 +92,22 @@ pub async fn http(agent: &Agent, mode: ToolMode, listener: Listener, shutdown: C
         public_url: None,
     });
     let router = service.router().merge(mcp_router(agent, mode, &service, &shutdown));
+    let aborting = tokio::spawn(abort_runs(gateway.runner().clone(), shutdown.abort.clone()));
     let following = tokio::spawn(follow_rules(Arc::clone(gateway), service.clone(), over_tcp));
     let limits = ServerLimits { grace: settings.limits.shutdown_grace, ..ServerLimits::default() };
     let served = serve(listener, router, shutdown, limits).await;
     following.abort();
+    aborting.abort();
     if let Err(error) = service.close().await {
         tracing::warn!(%error, "sessions could not be removed; they remain until they expire");
     }
     served
+}
+
+/// Aborts the runs of all doors once the grace period is over: an MCP client then gets the report of its run.
+async fn abort_runs(runner: Runner, abort: CancellationToken) {
+    abort.cancelled().await;
+    runner.abort_runs();
 }
 
 /// The admission rules of a configuration. A Unix socket needs no token.

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -28,7 +29,10 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The recent failures of each address.
 #[derive(Debug, Default)]
-pub(super) struct FailedKeys(Mutex<HashMap<IpAddr, Failures>>);
+pub(super) struct FailedKeys {
+    table: Mutex<HashMap<IpAddr, Failures>>,
+    total: AtomicU64,
+}
 
 #[derive(Debug)]
 struct Failures {
@@ -61,7 +65,7 @@ impl FailedKeys {
     }
 
     fn enter(&self, address: IpAddr, now: Instant) -> Result<Option<WaitingMark<'_>>, Refusal> {
-        let mut table = self.0.lock();
+        let mut table = self.table.lock();
         let Some(failures) = table.get_mut(&address) else { return Ok(None) };
         if failures.level_at(now) <= FREE_FAILURES {
             return Ok(None);
@@ -70,11 +74,17 @@ impl FailedKeys {
             return Err(Refusal::RateLimited { retry_after: DELAY });
         }
         failures.waiting += 1;
-        Ok(Some(WaitingMark { table: self, address }))
+        Ok(Some(WaitingMark { failed: self, address }))
+    }
+
+    /// How many there were since the start.
+    pub(super) fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
     }
 
     /// Records a wrong key or token, and logs it once in a while.
     pub(super) fn record(&self, address: Option<IpAddr>) {
+        self.total.fetch_add(1, Ordering::Relaxed);
         let Some(address) = address.map(group_of) else { return };
         if let Some(failures) = self.add(address, Instant::now()) {
             tracing::warn!(%address, failures, "requests with a wrong key or token");
@@ -83,7 +93,7 @@ impl FailedKeys {
 
     /// Adds a failure; the number to log, if it is time for a log line.
     fn add(&self, address: IpAddr, now: Instant) -> Option<u64> {
-        let mut table = self.0.lock();
+        let mut table = self.table.lock();
         if !table.contains_key(&address) && table.len() >= MAX_ADDRESSES {
             make_room(&mut table, now);
         }
@@ -120,13 +130,13 @@ fn group_of(address: IpAddr) -> IpAddr {
 
 /// A waiting request, until it is dropped.
 struct WaitingMark<'a> {
-    table: &'a FailedKeys,
+    failed: &'a FailedKeys,
     address: IpAddr,
 }
 
 impl Drop for WaitingMark<'_> {
     fn drop(&mut self) {
-        if let Some(failures) = self.table.0.lock().get_mut(&self.address) {
+        if let Some(failures) = self.failed.table.lock().get_mut(&self.address) {
             failures.waiting = failures.waiting.saturating_sub(1);
         }
     }
@@ -174,8 +184,8 @@ mod tests {
         for number in 0..2 * MAX_ADDRESSES as u32 {
             failed.add(address(number), now + Duration::from_micros(number.into()));
         }
-        assert_eq!(failed.0.lock().len(), MAX_ADDRESSES);
-        assert!(failed.0.lock().contains_key(&address(2 * MAX_ADDRESSES as u32 - 1)));
+        assert_eq!(failed.table.lock().len(), MAX_ADDRESSES);
+        assert!(failed.table.lock().contains_key(&address(2 * MAX_ADDRESSES as u32 - 1)));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! | `POST /v1/sessions`, `DELETE /v1/sessions/{id}` | opens and ends a session of the RPC bridge |
 //! | `POST /rpc/{executionId}/{fnName}` | calls a function in a session, with the session's token |
 //! | `GET /`, `/v1/openapi.json`, `/healthz`, `/readyz` | describes the service, and its health |
+//! | `GET /metrics` | counters for monitoring |
 //!
 //! A program gets the built-in and configured functions that its `functions` list names (all without a list) and its
 //! key allows. A limit in the configuration is also the most that a caller may request.
@@ -21,7 +22,7 @@
 //! - `server`: [`listen`] and [`serve`]: connections, slow clients, graceful shutdown
 //! - `admission`, `caller`, `local_token`, `failed_keys`: who may send requests; `refusal`: every error response
 //! - `body`, `messages`, `limits`: requests and replies
-//! - `run`, `results`, `rpc`, `websocket`, `status`, `openapi`: the endpoints; [`rpc_sessions`]: sessions of the RPC bridge and their stores
+//! - `run`, `results`, `rpc`, `websocket`, `status`, `openapi`, `metrics`: the endpoints; [`rpc_sessions`]: sessions of the RPC bridge and their stores
 //!
 //! The service runs nothing itself: every program goes to `gateway::run`.
 
@@ -35,6 +36,7 @@ mod failed_keys;
 mod limits;
 mod local_token;
 mod messages;
+mod metrics;
 mod openapi;
 mod refusal;
 mod results;

@@ -146,6 +146,10 @@ fn paths(schemas: &mut Schemas, keyed: bool) -> Value {
         operation(schemas, "result", "Reads a kept result.", (200, ok), &[KEYED, &[404, 503]])
             .with("parameters", parameters)
     };
+    let metrics = {
+        let ok = json!({"description": "The text format of Prometheus.", "content": {"text/plain": {"schema": {"type": "string"}}}});
+        operation(schemas, "metrics", "Counters for monitoring.", (200, ok), &[KEYED])
+    };
     let index = {
         let ok = schemas.writes::<IndexReply>("Where to read on.");
         operation(schemas, "index", "Names the documentation.", (200, ok), &[]).with("security", json!([]))
@@ -168,6 +172,7 @@ fn paths(schemas: &mut Schemas, keyed: bool) -> Value {
         "/v1/sessions": {"post": open.keyed(&key)},
         "/v1/sessions/{id}": {"delete": revoke.keyed(&key)},
         "/rpc/{executionId}/{fnName}": {"post": call.0},
+        "/metrics": {"get": metrics.keyed(&key)},
         "/": {"get": index.0},
         "/healthz": {"get": healthz.0},
         "/readyz": {"get": readyz.0},

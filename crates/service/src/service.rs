@@ -20,6 +20,7 @@ use super::admission::Peer;
 use super::body::{BodyLimits, Budget};
 use super::caller::{Keys, Rates};
 use super::failed_keys::FailedKeys;
+use super::metrics::{self, ResponseCounts};
 use super::refusal::{Refusal, Shown};
 use super::{Caller, LocalToken, admission, results, rpc, run, status, websocket};
 use crate::rpc_sessions::{RpcSessions, StoreError};
@@ -150,6 +151,7 @@ struct Inner {
     rules: RwLock<Arc<AdmissionRules>>,
     rates: Rates,
     failed_keys: FailedKeys,
+    responses: ResponseCounts,
     shutdown: Shutdown,
     limits: ServiceLimits,
     budget: Budget,
@@ -170,6 +172,7 @@ impl HttpService {
             rules: RwLock::new(Arc::new(rules)),
             rates: Rates::default(),
             failed_keys: FailedKeys::default(),
+            responses: ResponseCounts::default(),
             shutdown,
             limits,
             budget,
@@ -188,6 +191,7 @@ impl HttpService {
             .route("/v1/results/{id}", get(results::read))
             .route("/v1/functions", get(status::functions))
             .route("/v1/openapi.json", get(status::openapi))
+            .route("/metrics", get(metrics::metrics))
             .route("/v1/sessions", post(rpc::open))
             .route("/v1/sessions/{id}", delete(rpc::revoke))
             .route_layer(from_fn_with_state(self.clone(), admission::check_key));
@@ -201,6 +205,7 @@ impl HttpService {
             .method_not_allowed_fallback(method_not_allowed)
             .layer(from_fn_with_state(self.clone(), admission::check_peer_and_host))
             .layer(CatchPanicLayer::custom(|_| -> Response { Refusal::Internal.into_response() }))
+            .layer(from_fn_with_state(self.clone(), metrics::count_responses))
             .with_state(self.clone())
     }
 
@@ -210,6 +215,7 @@ impl HttpService {
             .route_layer(from_fn_with_state(self.clone(), admission::check_key))
             .layer(from_fn_with_state(self.clone(), admission::check_peer_and_host))
             .layer(CatchPanicLayer::custom(|_| -> Response { Refusal::Internal.into_response() }))
+            .layer(from_fn_with_state(self.clone(), metrics::count_responses))
     }
 
     /// Replaces the rules, from the next request on.
@@ -232,6 +238,10 @@ impl HttpService {
 
     pub(super) fn failed_keys(&self) -> &FailedKeys {
         &self.0.failed_keys
+    }
+
+    pub(super) fn responses(&self) -> &ResponseCounts {
+        &self.0.responses
     }
 
     pub(super) fn runner(&self) -> &Runner {
@@ -257,6 +267,11 @@ impl HttpService {
     /// A permit for one more WebSocket, if the limit allows it.
     pub(super) fn websocket_permit(&self) -> Option<OwnedSemaphorePermit> {
         self.0.websockets.clone().try_acquire_owned().ok()
+    }
+
+    /// How many WebSockets are open.
+    pub(super) fn open_websockets(&self) -> usize {
+        self.0.limits.sockets.saturating_sub(self.0.websockets.available_permits())
     }
 
     pub(super) fn public_url(&self) -> Option<&Url> {

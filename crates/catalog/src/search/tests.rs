@@ -211,6 +211,23 @@ fn a_task_of_several_steps_finds_the_tool_of_each() {
 }
 
 #[test]
+fn tools_that_a_task_of_several_steps_names_go_first() {
+    let query = "call dim_lights and run lock_door, then use track_parcel, then send pay_invoice, then do read_file";
+    let hits = varied().search(query, 5, None);
+    let mut found: Vec<&str> = hits.iter().map(|hit| hit.tool.as_str()).collect();
+    found.sort_unstable();
+    assert_eq!(found, ["dim_lights", "lock_door", "pay_invoice", "read_file", "track_parcel"]);
+}
+
+#[test]
+fn a_tools_vector_is_made_once_and_shared_by_snapshots() {
+    let first = varied();
+    let second = first.without("home");
+    let vector = |catalog: &Catalog| std::ptr::from_ref(catalog.tool("shop", "pay_invoice").unwrap().tool().vector());
+    assert_eq!(vector(&first), vector(&second));
+}
+
+#[test]
 fn a_narrowed_search_has_as_many_hits_as_there_are() {
     let found =
         varied().search_where("invite a member, read or write a file", 2, |tool| tool.backend.name() == "files");

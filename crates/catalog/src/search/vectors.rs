@@ -117,3 +117,38 @@ fn dot(row: &[i8], query: &[i16; DIMENSIONS]) -> i32 {
     }
     sum
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{BackendState, Listing};
+    use super::*;
+
+    #[test]
+    fn eight_bits_are_as_good_as_the_model() {
+        let about = ["Read the contents of a file.", "Send a message to a channel.", "Weather forecast for a city."];
+        let tool = |(text, name): (&&str, &str)| serde_json::json!({ "name": name, "description": text });
+        let tools = about.iter().zip(["a", "b", "c"]).map(tool).filter_map(Tool::from_raw);
+        let listing =
+            Listing { name: "…".into(), state: BackendState::Ready, tools: tools.collect(), tags: Vec::new() };
+        let catalog = Catalog::new(vec![listing]);
+        let query = "what does the file say";
+        let cosines = ToolVectors::new(&catalog).cosines(query).unwrap();
+        let model = model().unwrap();
+        let asked = model.embed(query, TextKind::Prose);
+        for ((text, name), cosine) in about.iter().zip(["a", "b", "c"]).zip(cosines) {
+            let mut sum = model.embed(name, TextKind::Name).map(|x| x * weight::NAME);
+            add(&mut sum, weight::DESCRIPTION, &model.embed(text, TextKind::Prose));
+            let exact: f32 = unit(sum).iter().zip(&asked).map(|(a, b)| a * b).sum();
+            assert!((exact - cosine).abs() < 0.01, "{text}: {exact} and {cosine}");
+        }
+    }
+
+    #[test]
+    fn a_query_that_the_model_does_not_know_has_no_cosines() {
+        let vectors = ToolVectors::new(&Catalog::default());
+        for query in ["", "the of and", "東京", "qqqqxqqq"] {
+            assert_eq!(vectors.cosines(query), None, "{query:?}");
+        }
+        assert_eq!(vectors.cosines("file"), Some(Vec::new()));
+    }
+}

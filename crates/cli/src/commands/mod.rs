@@ -8,6 +8,7 @@ pub(crate) mod replay;
 pub(crate) mod result;
 pub(crate) mod run;
 pub(crate) mod servers;
+pub(crate) mod shell;
 
 use std::fmt;
 use std::process::ExitCode;

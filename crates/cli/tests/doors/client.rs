@@ -107,6 +107,8 @@ pub(crate) struct HttpDoor {
     _child: Child,
     at: SocketAddr,
     token: String,
+    /// With the token; removed at the end.
+    _state: tempfile::TempDir,
 }
 
 impl HttpDoor {
@@ -124,7 +126,7 @@ impl HttpDoor {
         };
         let token = std::fs::read_to_string(state.path().join("toolgate/http-token")).expect("a token");
         tokio::spawn(async move { while let Ok(Some(_)) = said.next_line().await {} });
-        HttpDoor { _child: child, at, token: token.trim().to_owned() }
+        HttpDoor { _child: child, at, token: token.trim().to_owned(), _state: state }
     }
 
     /// Posts JSON; gives the answer's JSON.

@@ -140,6 +140,8 @@ section! {
         engines: Engines,
         /// The weather function.
         weather: Weather,
+        /// Where values may come from.
+        secrets: Secrets,
         /// Allow agents to add and remove backends at run time.
         allow_runtime_registration: bool,
     }
@@ -372,5 +374,13 @@ section! {
     Refused Weather {
         /// The URL of the weather service; the default is Open-Meteo.
         base_url: RawText<Endpoint>,
+    }
+}
+
+section! {
+    /// Where values may come from.
+    Refused Secrets {
+        /// Allow ${cmd:…} in values: the output of a command, which is run when the servers are started.
+        commands: bool,
     }
 }

@@ -143,6 +143,8 @@ fn row(shared: &Shared, shown: &toolgate_catalog::Backend, caller: &CallerScope)
     let state = match (&connection, shown.state()) {
         (Some(backend), toolgate_catalog::BackendState::Disabled) | (Some(backend), _) => word(&backend.state()),
         (None, toolgate_catalog::BackendState::Disabled) => "disabled",
+        // Only a server whose configuration is incomplete failed without a connection.
+        (None, toolgate_catalog::BackendState::Failed { .. }) => "needs configuration",
         (None, _) => "stopped",
     };
     let mut row = json!({

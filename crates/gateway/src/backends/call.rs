@@ -237,6 +237,8 @@ impl CallError {
                 Effect::NotSent
             }
             Self::Cancelled { sent: false } | Self::OverBudget { sent: false, .. } | Self::Auth(_) => Effect::NotSent,
+            // An HTTP API that failed while it had the request may have carried it out.
+            Self::Tool(fault) if http_status(fault).is_some_and(|status| status >= 500) => Effect::Unknown,
             Self::Tool(_) | Self::Rejected { .. } | Self::InputRequired { .. } => Effect::Failed,
             Self::Http { status, .. } if *status < 500 => Effect::Failed,
             Self::Http { .. }
@@ -249,4 +251,9 @@ impl CallError {
             | Self::TooLarge { .. } => Effect::Unknown,
         }
     }
+}
+
+/// The status of a fault that an HTTP API answered with.
+fn http_status(fault: &ToolFault) -> Option<u64> {
+    fault.meta.as_ref()?.get(toolgate_openapi::META_KEY)?.get("status")?.as_u64()
 }

@@ -230,14 +230,17 @@ impl<'a> Attempt<'a> {
 
     /// What the program may call.
     pub(super) fn host(&self) -> RunHost {
+        let budgets = self.runner.budgets.of_run(&self.request.caller, self.limits.memory);
         let request = RequestContext {
             cancel: self.calls.clone(),
             progress: self.request.progress.clone(),
             deadline: Some(self.since + self.limits.wall),
-            budget: Some(self.runner.budgets.of_run(&self.request.caller, self.limits.memory)),
+            budget: Some(budgets.answers),
             ..RequestContext::of(&self.request.caller)
         };
-        RunHost::new(self.runner.bridge.clone(), request).with_functions(self.functions.clone(), self.context.clone())
+        RunHost::new(self.runner.bridge.clone(), request)
+            .with_functions(self.functions.clone(), self.context.clone())
+            .with_argument_budget(budgets.arguments)
     }
 
     pub(super) async fn in_engine(&self, host: Arc<dyn Host>, compiled: Option<Program>, watched: Watched) -> Report {

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolgate_wire::{CallRecord, CallState, CallerScope, Code, Failure, Outcome, Report, Target};
 
+use super::metrics::RunMetrics;
 use super::request::{Door, Route, RunReport};
 
 /// Runs that are remembered.
@@ -53,6 +54,7 @@ pub struct Transfer {
 /// Statistics since the start, and the last runs.
 pub struct History {
     since: Instant,
+    metrics: RunMetrics,
     sums: Mutex<Sums>,
 }
 
@@ -78,11 +80,16 @@ struct ToolSums {
 
 impl Default for History {
     fn default() -> Self {
-        History { since: Instant::now(), sums: Mutex::default() }
+        History { since: Instant::now(), metrics: RunMetrics::default(), sums: Mutex::default() }
     }
 }
 
 impl History {
+    /// Counters for monitoring.
+    pub fn metrics(&self) -> &RunMetrics {
+        &self.metrics
+    }
+
     /// Adds a run whose value is returned as it is; [`History::shaped`] says where that is not so.
     pub(super) fn record(&self, door: Door, caller: &CallerScope, run: &RunReport) {
         let bytes = run.report.value().map_or(0, |value| value.get().len() as u64);
@@ -114,6 +121,7 @@ impl History {
     }
 
     fn add(&self, door: Door, caller: &CallerScope, run: &RunReport, transfer: Transfer) {
+        self.metrics.record(door, caller, run);
         let report = &run.report;
         let mut sums = self.sums();
         sums.runs += 1;

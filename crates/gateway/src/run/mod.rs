@@ -10,7 +10,7 @@
 //! - `attempt`: one run from admission to its report
 //! - `fast_path`: a program that is one call, without an interpreter; `introspect`: one that asks what tools there are
 //! - `reachable`: the catalog as the planner asks it
-//! - `explain`: a failed run in words for a model; `history`: statistics and recent runs
+//! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `metrics`: counters and log lines
 
 mod attempt;
 mod budgets;
@@ -19,6 +19,7 @@ mod explain;
 mod fast_path;
 mod history;
 mod introspect;
+mod metrics;
 mod reachable;
 mod request;
 
@@ -26,6 +27,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tokio_util::sync::CancellationToken;
+use toolgate_catalog::BackendState;
 use toolgate_engine::Engine;
 use toolgate_functions::Registry;
 use toolgate_output::results::{Kept, ResultStore};
@@ -33,13 +36,14 @@ use toolgate_output::{OutputSettings, Response};
 use toolgate_plan::Preflight;
 use toolgate_wire::{ByteBudget, CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
 
-use crate::bridge::Bridge;
+use crate::bridge::{Bridge, ScopedCatalog};
 use attempt::Attempt;
 use budgets::CallerBudgets;
 
 pub use environment::{Environment, FixedEnvironment, Readiness, Waiting};
 pub use explain::explain;
 pub use history::{History, Transfer};
+pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
 pub use request::{Door, FastPaths, RecordedRun, Route, RunReport, RunRequest};
 
 pub(crate) use environment::permitted;
@@ -55,12 +59,15 @@ pub struct Runner {
     environment: Arc<dyn Environment>,
     history: Arc<History>,
     budgets: Arc<CallerBudgets>,
+    /// Cancelled to abort all runs.
+    abort: CancellationToken,
 }
 
 impl Runner {
     /// A runner in these surroundings.
     pub fn new(engine: Engine, bridge: Arc<Bridge>, environment: Arc<dyn Environment>) -> Self {
-        Runner { engine, bridge, environment, history: Arc::default(), budgets: Arc::default() }
+        let abort = CancellationToken::new();
+        Runner { engine, bridge, environment, history: Arc::default(), budgets: Arc::default(), abort }
     }
 
     /// The engine behind it.
@@ -78,9 +85,9 @@ impl Runner {
         &self.history
     }
 
-    /// Counts the bytes that this caller has in flight.
+    /// Counts the bytes of answers that this caller has in flight.
     pub(crate) fn caller_budget(&self, caller: &CallerScope) -> ByteBudget {
-        self.budgets.of(caller)
+        self.budgets.of(caller).answers
     }
 
     /// The host functions that programs of this caller may call.
@@ -108,12 +115,36 @@ impl Runner {
     /// Runs a program to its end. Dropping the future ends it.
     pub async fn run(&self, request: RunRequest) -> RunReport {
         let since = Instant::now();
-        let (mut report, route) = Attempt::perform(self, &request, since).await;
+        let in_flight = self.history.metrics().begin(request.door);
+        // A token of its own: cancelling the caller's would tell it that nobody waits for the report.
+        let request = RunRequest { cancel: request.cancel.child_token(), ..request };
+        let mut performing = std::pin::pin!(Attempt::perform(self, &request, since));
+        let (mut report, route) = tokio::select! {
+            biased;
+            performed = &mut performing => performed,
+            () = self.abort.cancelled() => {
+                request.cancel.cancel();
+                performing.await
+            }
+        };
         report.elapsed = since.elapsed();
         let id = request.id.clone().unwrap_or_else(execution_id);
         let report = RunReport { id, route, report };
         self.history.record(request.door, &request.caller, &report);
+        in_flight.end();
         report
+    }
+
+    /// Aborts the runs in flight, and every later one: each ends as `ABORTED` with its report.
+    pub fn abort_runs(&self) {
+        self.abort.cancel();
+    }
+
+    /// The backends that a caller may use, and whether each is ready for calls.
+    pub fn backends_ready(&self, caller: &CallerScope) -> Vec<(String, bool)> {
+        let catalog = self.bridge.catalog();
+        let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
+        view.backends().map(|it| (it.name().to_owned(), *it.state() == BackendState::Ready)).collect()
     }
 
     /// How results are shaped unless a caller asks for something else.

@@ -67,6 +67,7 @@ impl Gateway {
             self.records().insert(name.to_string(), record);
         }
         listings.extend(config.disabled.iter().map(|name| disabled(name.as_str())));
+        listings.extend(config.incomplete.iter().map(|(name, server)| incomplete(name.as_str(), server)));
         self.bridge().catalog_handle().replace(Catalog::new(listings));
         for ((name, backend), era) in config.backends.iter().zip(eras) {
             self.start_backend(name.as_str(), backend, era);
@@ -216,6 +217,12 @@ fn first_listing(name: &str, record: &BackendRecord, cached: Option<Vec<Tool>>) 
     };
     let tools = record.permitted_tools(&cached.unwrap_or_default());
     Listing { name: name.to_owned(), state, tools, tags: record.policy.tags.clone() }
+}
+
+/// A server that cannot be started until its configuration changes.
+pub(super) fn incomplete(name: &str, server: &checked::Incomplete) -> Listing {
+    let state = toolgate_catalog::BackendState::Failed { reason: server.reason() };
+    Listing { name: name.to_owned(), state, tools: Vec::new(), tags: Vec::new() }
 }
 
 pub(super) fn disabled(name: &str) -> Listing {

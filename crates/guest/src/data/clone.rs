@@ -63,8 +63,10 @@ fn kind_of<'js>(ctx: Ctx<'js>, object: Value<'js>) -> &'static str {
 fn copy_plain<'js>(ctx: Ctx<'js>, value: Value<'js>) -> Result<Value<'js>> {
     let nothing = Value::new_undefined(ctx.clone());
     let Some(realm) = ctx.userdata::<Realm<'js>>() else { return Ok(nothing) };
-    let mut copier = PlainCopier { realm: &realm, known: Identities::new(&ctx) };
-    match copier.value(&value, 0, None) {
+    let mut copier = PlainCopier { realm: &realm, known: Identities::new(&ctx), copied: 0 };
+    let copy = copier.value(&value, 0, None);
+    realm.spend(copier.copied)?;
+    match copy {
         Ok(copy) => Ok(copy),
         Err(Stop::Elsewhere) => Ok(nothing),
         Err(Stop::Thrown) => Err(rquickjs::Error::Exception),
@@ -90,11 +92,13 @@ type Copied<'js> = std::result::Result<Value<'js>, Stop>;
 struct PlainCopier<'a, 'js> {
     realm: &'a Realm<'js>,
     known: Identities<'js>,
+    copied: usize,
 }
 
 impl<'js> PlainCopier<'_, 'js> {
     /// `shared` is the text that copies of records may keep.
     fn value(&mut self, value: &Value<'js>, depth: u32, shared: Option<usize>) -> Copied<'js> {
+        self.copied += 1;
         if value.is_symbol() {
             return Err(Stop::Elsewhere);
         }

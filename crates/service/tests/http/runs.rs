@@ -16,6 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_value_is_shaped_on_request,
         a_kept_result_is_read_by_its_caller_only,
         the_root_names_the_documentation,
+        metrics_count_runs_calls_and_responses,
         a_list_of_functions_leaves_the_others_out,
         bad_input_is_refused_with_a_pointer,
         a_snippet_is_clamped_with_a_warning,
@@ -110,6 +111,37 @@ async fn a_kept_result_is_read_by_its_caller_only() {
     let none = server.ask("GET", "/v1/results/res_x").bearer("one-key").send().await;
     assert_eq!(none.refusal(), "404 NOT_FOUND");
     assert_eq!(server.get(&format!("/v1/results/{id}")).await.refusal(), "401 UNAUTHORIZED");
+}
+
+async fn metrics_count_runs_calls_and_responses() {
+    let server = start(Setup { http: http(vec![key("one")]), ..Setup::default() }).await;
+    let run = async |code: &str| {
+        let body = json!({ "code": code }).to_string();
+        server.ask("POST", "/v1/run").bearer("one-key").json(&body).send().await.status
+    };
+    assert_eq!([run("await add(1, 2); return 1").await, run("throw 1").await], [200, 200]);
+    assert_eq!(server.ask("GET", "/metrics").bearer("wrong").send().await.refusal(), "401 UNAUTHORIZED");
+    let answer = server.ask("GET", "/metrics").bearer("one-key").send().await;
+    assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    for line in [
+        r#"toolgate_runs_total{door="http",route="script",outcome="ok"} 1"#,
+        r#"toolgate_runs_total{door="http",route="script",outcome="RUNTIME"} 1"#,
+        r#"toolgate_run_seconds_count{door="http"} 2"#,
+        "toolgate_runs_in_flight 0",
+        r#"toolgate_calls_total{state="applied"} 1"#,
+        r#"toolgate_http_responses_total{status="2xx"} 2"#,
+        r#"toolgate_http_responses_total{status="4xx"} 1"#,
+        "toolgate_failed_keys_total 1",
+        "toolgate_websockets 0",
+    ] {
+        assert!(answer.body.lines().any(|it| it == line), "{line}\n{}", answer.body);
+    }
+    // The key may use no backend, so it sees none.
+    assert!(
+        !answer.body.contains("backend=") && answer.body.contains("process_resident_memory_bytes "),
+        "{}",
+        answer.body
+    );
 }
 
 async fn the_root_names_the_documentation() {

@@ -232,14 +232,14 @@ async fn closing_the_websocket_aborts_the_run() {
 }
 
 async fn a_silent_websocket_is_closed() {
-    let silence = Duration::from_millis(150);
+    let silence = Duration::from_secs(1);
     let (server, mut hold) = narrow(ServiceLimits { silence, ..ServiceLimits::default() }).await;
     // Who is not listened to can't answer a ping.
     let _client = Client::open(&server, json!({"code": "return hold()"})).await;
     hold.began.recv().await.expect("it began");
     hold.dropped.recv().await.expect("the call is ended with its run");
     // Who listens, answers, and is not given up.
-    let mut client = Client::open(&server, json!({"code": "await sleep(600); return 1"})).await;
+    let mut client = Client::open(&server, json!({"code": "await sleep(2500); return 1"})).await;
     assert_eq!(client.report().await["result"], json!(1));
 }
 
