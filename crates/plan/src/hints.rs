@@ -102,7 +102,7 @@ fn suspects(parsed: &Parsed<'_>, tools: &dyn Tools, failure: &FailureFacts<'_>) 
     let around = Surroundings {
         profile: failure.profile,
         tools,
-        declared: parsed.scoping.symbol_names().map(ToString::to_string).collect(),
+        declared: parsed.scoping.symbol_names().take(MAX_DECLARED).map(ToString::to_string).collect(),
     };
     let line = failure.position.map(|position| position.line);
     let results = Results::default();
@@ -134,6 +134,8 @@ struct SuspectFinder<'p, 'a> {
     found: Vec<Suspect>,
 }
 
+/// Names of the program's own that are suggested.
+const MAX_DECLARED: usize = 1_000;
 /// Names that are examined. Each is compared with every tool.
 const MAX_NAMES: usize = 20;
 

@@ -187,6 +187,13 @@ fn nested_functions_are_walked_once() {
 }
 
 #[test]
+fn nested_loops_cost_little() {
+    let source = format!("{}break; return 1", "while (Date.now() < 1) ".repeat(500));
+    let found = preflight(&source, &Catalog).expect("a program");
+    assert!(found.warnings.iter().any(|finding| finding.code.as_str() == "busy_wait"));
+}
+
+#[test]
 fn literal_arguments_that_do_not_fit_are_errors() {
     check("await exa.web_search({})", &["error invalid_arguments 1:22 exa.web_search: `query` is required"]);
     check("await exa.web_search()", &["error invalid_arguments 1:7 exa.web_search: `query` is required"]);

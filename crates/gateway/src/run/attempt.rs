@@ -204,19 +204,17 @@ impl<'a> Attempt<'a> {
         let mut report = self.in_engine(Arc::new(self.host()), Some(script.program), Watched::Yes).await;
         report.warnings.extend(warnings);
         let report = with_hint(report, &self.request.text, tools);
-        (self.with_late_hint(report).await, Route::Script)
+        (self.with_late_hint(report, tools.view).await, Route::Script)
     }
 
     /// Looks for a hint once more where a name is not defined and backends were still starting: it may be one of their tools.
-    async fn with_late_hint(&self, report: Report) -> Report {
+    async fn with_late_hint(&self, report: Report, planned: ScopedCatalog<'_>) -> Report {
         let is_unknown_name = report.failure().is_some_and(|failure| {
             failure.code == Code::Runtime && error_name(&failure.message) == Some("ReferenceError")
         });
-        let starting = |catalog: &Catalog| {
-            let names = catalog.backends().iter().filter(|backend| *backend.state() == BackendState::Starting);
-            names.map(|backend| backend.name().to_owned()).collect::<Vec<_>>().join(" ")
-        };
-        let waiting = starting(&self.runner.bridge.catalog());
+        // Those that are up by now were not when the program was planned.
+        let starting = planned.backends().filter(|backend| *backend.state() == BackendState::Starting);
+        let waiting = starting.map(|backend| backend.name().to_owned()).collect::<Vec<_>>().join(" ");
         if !is_unknown_name || waiting.is_empty() {
             return report;
         }

@@ -11,7 +11,7 @@ use toolgate_wire::Profile;
 
 /// Backends that are named where a program used one that does not exist.
 const MAX_LISTED: usize = 5;
-/// Backends whose tools are compared with a misspelt name.
+/// Calls that are suggested for one name.
 const MAX_CALLS: usize = 3;
 
 /// What a program does with a name that it does not declare.

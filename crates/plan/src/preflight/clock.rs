@@ -9,9 +9,16 @@ use oxc::{
     syntax::scope::ScopeFlags,
 };
 
+/// Loops that are examined. Each is read as a whole, and loops may be nested.
+const MAX_LOOPS: usize = 50;
+
 impl<'a> Inspector<'_, 'a> {
     /// Warns about `while (Date.now() < end) …`, and about `while (true) { if (Date.now() > end) break; … }`.
     pub(super) fn check_busy_wait(&mut self, at: u32, test: Option<&Expression<'a>>, body: &Statement<'a>) {
+        self.loops += 1;
+        if self.loops > MAX_LOOPS {
+            return;
+        }
         let mut wait = BusyWait::default();
         if let Some(test) = test {
             wait.in_test(test);

@@ -161,6 +161,7 @@ pub(crate) fn inspect(parsed: &Parsed<'_>, tools: &dyn Tools) -> Preflight {
         certain: Vec::new(),
         is_anything_changed: false,
         functions: 0,
+        loops: 0,
         result: result_span(parsed),
         promises: HashSet::new(),
         changed: HashSet::new(),
@@ -191,6 +192,8 @@ struct Inspector<'p, 'a> {
     is_anything_changed: bool,
     /// Functions and classes around the current place in which `this` is not the global object.
     functions: usize,
+    /// Loops so far.
+    loops: usize,
     result: Option<Span>,
     /// Variables that hold the promise of a call.
     promises: HashSet<SymbolId>,
