@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, value::RawValue};
 use toolgate_output::results::Kind;
-use toolgate_output::{MAX_HEADER_SIZE, OutputSettings, Response, Stage, shape};
+use toolgate_output::{MAX_HEADER_SIZE, OutputFormat, OutputSettings, Response, Stage, shape};
 
 fuzz_target!(|input: (u16, u16, u8, u8, &str, &str)| {
     let (chunk_threshold, max_output_size, switches, copies, intent, text) = input;
@@ -17,6 +17,7 @@ fuzz_target!(|input: (u16, u16, u8, u8, &str, &str)| {
         chunk_threshold: chunk_threshold.into(),
         // Some thousands of bytes, so that all stages have room, or nearly none.
         max_output_size: if switches & 8 == 0 { max_output_size.into() } else { (max_output_size % 512).into() },
+        format: if copies & 1 == 0 { OutputFormat::Pretty } else { OutputFormat::Compact },
     };
     let returned = returned(text, switches, copies.into());
     let mut kept = None;

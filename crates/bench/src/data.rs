@@ -38,7 +38,7 @@ pub(super) fn auto_to_quickjs(meter: &Meter) -> anyhow::Result<Samples> {
 }
 
 /// Records of about 150 bytes, and the names that the filter keeps: nine in a hundred.
-fn customers(records: u32) -> (String, Vec<String>) {
+pub(super) fn customers(records: u32) -> (String, Vec<String>) {
     let mut names = Vec::new();
     let lines: Vec<String> = (0..records)
         .map(|n| {

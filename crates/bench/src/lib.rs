@@ -4,11 +4,14 @@
 //! - `workloads`: the rows, in one table that grows by one line a row
 //! - `meter`: samples, statistics, calibration, cores
 //! - `hosts`: what the programs of the rows call
-//! - `latency`, `chain`, `search`, `data`, `kill`, `memory`, `throughput`, `http`, `gateway`: how each row is measured
+//! - `natural`: programs as people write them, over records, on every interpreter
+//! - `latency`, `chain`, `search`, `data`, `cliffs`, `v8`, `kill`, `memory`, `throughput`, `http`, `gateway`: how each row is
+//!   measured
 
 #![forbid(unsafe_code)]
 
 mod chain;
+mod cliffs;
 mod data;
 mod gateway;
 mod hosts;
@@ -17,6 +20,7 @@ mod kill;
 mod latency;
 mod memory;
 mod meter;
+mod natural;
 mod search;
 mod throughput;
 mod v8;
@@ -32,7 +36,7 @@ use self::workloads::WORKLOADS;
 
 /// Every workload, in the order of the table.
 pub fn workloads() -> &'static [Workload] {
-    WORKLOADS
+    &WORKLOADS
 }
 
 /// A name that no workload and no group of workloads has.
@@ -68,6 +72,8 @@ mod tests {
     fn a_group_stands_for_its_rows_and_a_name_for_one() {
         check(&["data"], &["data-1000", "data-10000", "data-100000"]);
         check(&["kill"], &["kill"]);
+        check(&["cliffs"], &["context-10000", "keys-1000", "keys-10000", "reply-1mb"]);
+        check(&["natural-csv-v8"], &["natural-csv-v8"]);
         check(&["warm", "cold", "warm"], &["cold", "warm"]);
     }
 

@@ -102,7 +102,7 @@ impl Row {
     pub fn line(&self) -> String {
         let Row { workload, n, p50, p99, mean, unit, calibration } = self;
         let unit = unit.name();
-        format!("  {workload:<14} {n:>7} {p50:>12.1} {p99:>12.1} {mean:>12.1}  {unit:<7} {calibration:>11.1}")
+        format!("  {workload:<27} {n:>7} {p50:>12.1} {p99:>12.1} {mean:>12.1}  {unit:<7} {calibration:>11.1}")
     }
 }
 

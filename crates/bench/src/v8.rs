@@ -28,7 +28,7 @@ for (let step = 0; step < 1500000; step++) {
 return bodies.length;";
 
 /// How long a worker that is started ahead may take to come up between two samples.
-const WARM_UP: Duration = Duration::from_millis(400);
+pub(super) const WARM_UP: Duration = Duration::from_millis(400);
 
 pub(super) fn warm(meter: &Meter) -> anyhow::Result<Samples> {
     let started = with_v8()?;

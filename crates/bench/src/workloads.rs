@@ -1,11 +1,14 @@
 //! The rows of the benchmark, in the order they are measured.
 
+use std::sync::LazyLock;
+
 use super::meter::{Cores, Meter, Samples, Unit};
-use super::{chain, data, gateway, http, kill, latency, memory, search, throughput, v8};
+use super::natural::{self, Program};
+use super::{chain, cliffs, data, gateway, http, kill, latency, memory, search, throughput, v8};
 use toolgate_engine::EngineChoice;
 
 /// One row.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Workload {
     /// Its name on the command line and in the output.
     pub name: &'static str,
@@ -41,8 +44,59 @@ const ROW: Workload = Workload {
     measure: latency::warm,
 };
 
+/// The rows of one natural program, on each interpreter.
+macro_rules! natural {
+    ($name:literal, $program:ident, $what:literal) => {
+        [
+            natural!($name, "quickjs", $program, $what, QuickJs, Cores::One, 20),
+            natural!($name, "v8", $program, $what, V8, Cores::All, 5),
+            natural!($name, "auto", $program, $what, Auto, Cores::All, 5),
+        ]
+    };
+    ($name:literal, $engine:literal, $program:ident, $what:literal, $choice:ident, $cores:expr, $runs:literal) => {{
+        const PROGRAM: Program = natural::$program;
+        Workload {
+            name: concat!("natural-", $name, "-", $engine),
+            group: Some("natural"),
+            what: concat!("10,000 records of 315 bytes on ", $engine, ", `", $name, "`: ", $what),
+            runs: $runs,
+            cores: $cores,
+            measure: |meter| natural::measure(meter, &PROGRAM, EngineChoice::$choice),
+            ..ROW
+        }
+    }};
+}
+
+/// Programs as people write them.
+const NATURAL: [[Workload; 3]; 21] = [
+    natural!("filter", FILTER, "records by one field, and the name of each"),
+    natural!("count", COUNT, "records by one field"),
+    natural!("group", GROUP, "lists of records by city, and their sums"),
+    natural!("sort", SORT, "with a comparator of two numbers"),
+    natural!("sort-names", SORT_NAMES, "with `localeCompare`"),
+    natural!("destructure", DESTRUCTURE, "three fields of each record"),
+    natural!("spread", SPREAD, "a copy of each record with one more field"),
+    natural!("entries", ENTRIES, "`Object.entries` of each record"),
+    natural!("nested", NESTED, "fields of an object in each record"),
+    natural!("flat-map", FLAT_MAP, "the tags of all records"),
+    natural!("regex", REGEX, "a pattern over one field"),
+    natural!("words", WORDS_OF_NOTES, "the most frequent words"),
+    natural!("stringify", STRINGIFY, "`JSON.stringify` of all records"),
+    natural!("round-trip", ROUND_TRIP, "`JSON.parse` of that"),
+    natural!("clone", CLONE, "`structuredClone` of all records"),
+    natural!("mutate", MUTATE, "a new field for each record"),
+    natural!("join", JOIN, "a Map by id, and one look-up for each record"),
+    natural!("percentiles", PERCENTILES, "of one field"),
+    natural!("csv", CSV, "one line for each record"),
+    natural!("by-month", BY_MONTH, "sums by a part of a date"),
+    natural!("third", THIRD, "every third record as the result"),
+];
+
 /// Every row.
-pub(crate) const WORKLOADS: &[Workload] = &[
+pub(crate) static WORKLOADS: LazyLock<Vec<Workload>> =
+    LazyLock::new(|| ROWS.iter().chain(NATURAL.as_flattened()).copied().collect());
+
+const ROWS: &[Workload] = &[
     Workload {
         name: "cold",
         what: "nothing forked ahead: from fork to the result of `return 1+1`",
@@ -136,6 +190,38 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         what: "the same over 100,000 records",
         runs: 40,
         measure: |meter| data::measure(meter, 100_000),
+        ..ROW
+    },
+    Workload {
+        name: "context-10000",
+        group: Some("cliffs"),
+        what: "a `context` of 10,000 records of about 150 bytes that the program does not look at",
+        runs: 200,
+        measure: cliffs::context,
+        ..ROW
+    },
+    Workload {
+        name: "keys-1000",
+        group: Some("cliffs"),
+        what: "`Object.keys` of a backend with 1,000 tools",
+        runs: 200,
+        measure: |meter| cliffs::keys(meter, 1_000),
+        ..ROW
+    },
+    Workload {
+        name: "keys-10000",
+        group: Some("cliffs"),
+        what: "the same with 10,000 tools",
+        runs: 40,
+        measure: |meter| cliffs::keys(meter, 10_000),
+        ..ROW
+    },
+    Workload {
+        name: "reply-1mb",
+        group: Some("cliffs"),
+        what: "one host call that is answered with a megabyte of records",
+        runs: 200,
+        measure: cliffs::reply,
         ..ROW
     },
     Workload {

@@ -78,6 +78,7 @@ pub struct ToolEntry {
     checker: OnceLock<Checker>,
     signature: OnceLock<String>,
     example: OnceLock<String>,
+    brief: OnceLock<String>,
 }
 
 impl ToolSet {
@@ -121,13 +122,16 @@ impl Backend {
     /// `{name, tools: [name | {name, id}]}`, as the sandbox reads it. Serialised once, because every program that uses the
     /// backend asks for it.
     pub fn listing(&self) -> &str {
-        self.tool_set.listing.get_or_init(|| {
-            let tools = self.tools().iter().map(|entry| match (&entry.tool.name, &entry.identifier) {
-                (name, id) if name == id => json!(name),
-                (name, id) => json!({ "name": name, "id": id }),
-            });
-            json!({ "name": self.name(), "tools": tools.collect::<Vec<_>>() }).to_string()
-        })
+        self.tool_set.listing.get_or_init(|| Self::list(self.name(), self.tools()))
+    }
+
+    /// Such a listing of some tools.
+    pub fn list<'t>(backend: &str, tools: impl IntoIterator<Item = &'t ToolEntry>) -> String {
+        let tools = tools.into_iter().map(|entry| match (&entry.tool.name, &entry.identifier) {
+            (name, id) if name == id => json!(name),
+            (name, id) => json!({ "name": name, "id": id }),
+        });
+        json!({ "name": backend, "tools": tools.collect::<Vec<_>>() }).to_string()
     }
 
     /// Its tags in the configuration.
@@ -157,13 +161,19 @@ impl Backend {
 
 impl ToolEntry {
     fn new(tool: Tool, identifier: String) -> Self {
-        let (checker, signature, example) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { tool, identifier, checker, signature, example }
+        let checker = OnceLock::new();
+        let (signature, example, brief) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { tool, identifier, checker, signature, example, brief }
     }
 
     /// Its signature for a search hit, made once.
     pub(super) fn short_signature(&self, make: impl FnOnce() -> String) -> &str {
         self.signature.get_or_init(make)
+    }
+
+    /// The types of its brief signature, made once.
+    pub(super) fn brief_types(&self, make: impl FnOnce() -> String) -> &str {
+        self.brief.get_or_init(make)
     }
 
     /// The arguments of its example call, made once.

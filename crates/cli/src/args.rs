@@ -12,8 +12,8 @@ use toolgate_output::results::{KeyPath, LineRange};
 use toolgate_wire::{LimitRequest, Profile};
 
 use self::servers::{
-    AddArgs, CallArgs, ConfigCommand, ConnectArgs, DescribeArgs, ImportArgs, InitArgs, ListArgs, RemoveArgs,
-    SearchArgs, ServeArgs, Servers, TypesArgs,
+    AddArgs, CallArgs, ConfigCommand, ConnectArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs, ListArgs,
+    RemoveArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs,
 };
 use crate::input::Source;
 use crate::units::{duration, size};
@@ -22,10 +22,10 @@ use crate::units::{duration, size};
 ///
 /// The program gets no files, no network, no environment: only what it is given. It is killed at its deadline.
 #[derive(Debug, Parser)]
-#[command(name = "toolgate", version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "toolgate", version, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
 }
 
 const EXAMPLES: &str = "\
@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Init(InitArgs),
     /// Take over the servers that MCP clients on this machine have
     Import(ImportArgs),
-    /// Add a server to the configuration: a program after --, or a URL
+    /// Add a server to the configuration: a program after --, a URL, or an HTTP API with an OpenAPI document
     Add(AddArgs),
     /// Remove a server from the configuration
     Remove(RemoveArgs),
@@ -66,10 +66,27 @@ pub(crate) enum Command {
     /// Print TypeScript declarations of all tools, for editors
     Types(TypesArgs),
     /// Put Toolgate into the configuration of an MCP client; a backup is kept
+    ///
+    /// Servers that Toolgate serves can be taken out of the client in the same step, so that they are not started twice.
     Connect(ConnectArgs),
+    /// Take Toolgate out of an MCP client, and put back what `connect` took out
+    Disconnect(DisconnectArgs),
+    /// Trust the configuration file of this folder as it is now
+    ///
+    /// A file that Toolgate finds in a folder may come from someone else, and its servers are programs that are started.
+    /// So its content is used only once it is trusted, and again after each change. Files in your own configuration folder
+    /// and files named with --config need no trust.
+    Trust(TrustArgs),
     /// About configuration files
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Print a completion script for a shell
+    ///
+    /// For bash: toolgate completions bash > ~/.local/share/bash-completion/completions/toolgate
+    Completions(CompletionsArgs),
+    /// About API keys of the HTTP service
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// Be a small MCP server: issues, notes, a clock, a slow tool, a failing tool
     ///
     /// On standard input and output. It is what --demo puts behind the gateway.
@@ -81,6 +98,12 @@ pub(crate) enum Command {
     /// on standard error.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Repeat a recorded run: no tool is called, no server started
+    ///
+    /// The program gets the messages that it got then, and what it says is compared. The first difference ends it as
+    /// DIVERGED. Exit code as for `run`; with --assert 0 when the report equals the recorded one, 1 otherwise.
+    #[command(after_help = REPLAY_EXAMPLES)]
+    Replay(ReplayArgs),
     /// Look over a program's tool calls without running it
     ///
     /// Lists the calls on standard output and what is wrong with them on standard error. Exit code 0 when nothing must go
@@ -98,7 +121,7 @@ pub(crate) enum Command {
     Compute(ComputeArgs),
     /// Show what confines programs on this machine, layer by layer
     ///
-    /// Starts a real worker and looks at it from outside. Exit code 0 when programs can be run in a process of their own,
+    /// Starts a real worker and looks at it from outside; no other program is executed. Exit code 0 when programs can be run in a process of their own,
     /// 1 when they cannot.
     Doctor(DoctorArgs),
     /// Measure speed and size on this machine
@@ -109,9 +132,35 @@ pub(crate) enum Command {
     Bench(BenchArgs),
 }
 
+/// See [`Command::Completions`].
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_name = "SHELL", value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// See [`Command::Key`].
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Make a key, and print it with the entry for the configuration
+    New(KeyNewArgs),
+}
+
+/// See [`KeyCommand::New`].
+#[derive(Debug, Args)]
+pub(crate) struct KeyNewArgs {
+    /// Its name in the configuration, for logs
+    #[arg(value_name = "NAME", default_value = "client")]
+    pub(crate) name: String,
+    /// Print one JSON object: key, hash
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// See [`Command::Run`].
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("toolset").args(["tools", "config", "demo"]).conflicts_with_all(["profile", "context", "seed"])))]
+#[command(group(ArgGroup::new("toolset").args(["tools", "config", "demo", "no_servers"])))]
 pub(crate) struct RunArgs {
     /// The program, or - for standard input
     #[arg(value_name = "FILE")]
@@ -129,11 +178,14 @@ pub(crate) struct RunArgs {
     /// Run over the servers of a configuration, or of the demo
     #[command(flatten)]
     pub(crate) servers: Servers,
+    /// Start no servers, also if a configuration is found and the program names one
+    #[arg(long)]
+    pub(crate) no_servers: bool,
     /// With tools: keep only the parts of a long result that have to do with this
-    #[arg(long, value_name = "TEXT", requires = "toolset")]
+    #[arg(long, value_name = "TEXT")]
     pub(crate) intent: Option<String>,
     /// With tools: the most bytes of result to print; the rest is kept
-    #[arg(long, value_name = "BYTES", value_parser = size, requires = "toolset")]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(crate) max_output: Option<u64>,
     /// JSON that the program sees as `context`, from a file or - for standard input
     #[arg(long, value_name = "FILE")]
@@ -141,6 +193,9 @@ pub(crate) struct RunArgs {
     /// Where random numbers start; the same seed gives the same numbers
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+    /// Write a cassette: everything that the program got and said, for `replay`; secrets become stand-ins
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -150,10 +205,51 @@ Examples:
   toolgate run script.ts --timeout 2s --memory 64MB
   toolgate run script.ts --context order.json --seed 7
   toolgate run examples/tour.ts --demo                 over the demo server, a real process
-  toolgate run script.ts --config toolgate.json        over the servers of a configuration
+  toolgate run script.ts                               over the configured servers that it names
+  toolgate run script.ts --config toolgate.json        over the servers of another file
   toolgate run examples/chain.ts --tools examples/demo.json
   echo 'return crypto.randomUUID()' | toolgate run - --profile snippet
   toolgate run script.ts --json | jq .usage            the whole report as one JSON object";
+
+/// See [`Command::Replay`].
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The cassette that `run --record` wrote
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Run this changed program against the recorded answers; a call that was not recorded fails
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "assert")]
+    pub(crate) edit: Option<Source>,
+    /// Fail unless the report equals the recorded one, byte for byte; what is measured is the record's
+    #[arg(long)]
+    pub(crate) assert: bool,
+    /// What keeps the program from the rest of the machine
+    #[arg(long, value_enum)]
+    isolation: Option<Isolation>,
+    /// The interpreter; that of the record when absent
+    #[arg(long, value_enum)]
+    engine: Option<Interpreter>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+impl ReplayArgs {
+    /// The interpreter asked for.
+    pub(crate) fn engine(&self) -> Option<EngineChoice> {
+        self.engine.map(EngineChoice::from)
+    }
+
+    /// The isolation asked for, or the platform's default.
+    pub(crate) fn isolation(&self) -> IsolationMode {
+        self.isolation.map(IsolationMode::from).unwrap_or_default()
+    }
+}
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  toolgate run examples/tour.ts --demo --record tour.jsonl
+  toolgate replay tour.jsonl --assert                  the same run again, without the server
+  toolgate replay tour.jsonl --edit changed.ts         a changed program, the same answers";
 
 /// See [`Command::Check`].
 #[derive(Debug, Args)]
@@ -162,8 +258,10 @@ pub(crate) struct CheckArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: Source,
     /// Tools that the program can call, as for `run`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "demo"])]
     pub(crate) tools: Option<Source>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
     /// Print one JSON object: calls, errors, warnings
     #[arg(long)]
     pub(crate) json: bool,
@@ -254,10 +352,16 @@ impl Bounds {
 
     /// The isolation asked for.
     pub(crate) fn isolation_if_asked(&self) -> Option<IsolationMode> {
-        self.isolation.map(|isolation| match isolation {
+        self.isolation.map(IsolationMode::from)
+    }
+}
+
+impl From<Isolation> for IsolationMode {
+    fn from(isolation: Isolation) -> Self {
+        match isolation {
             Isolation::Process => IsolationMode::Process,
             Isolation::Thread => IsolationMode::Thread,
-        })
+        }
     }
 }
 

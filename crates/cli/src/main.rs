@@ -3,17 +3,20 @@
 //! # Layout
 //! - `args`: what can be typed; `units`: durations and sizes as people write them
 //! - `commands`: one file a command
+//! - `consent`: consent to files that come from a folder
 //! - `input`: files and standard input, bounded
 //! - `runner`: from flags to a runner, and the signals that end a run
 //! - `tools`: a scripted set of tools, and where long results are kept
+//! - `log`: log lines on standard error that hold up nothing
 //! - `print`: the only place that writes to a terminal
 
 #![forbid(unsafe_code)]
 
 mod args;
 mod commands;
+mod consent;
 mod input;
-mod logging;
+mod log;
 mod print;
 mod runner;
 mod tools;
@@ -24,13 +27,14 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::servers::ConfigCommand;
-use args::{Cli, Command};
+use args::{Cli, Command, KeyCommand};
 
 fn main() -> ExitCode {
     // Before any thread exists: the engine starts this same program again to get its zygote.
     toolgate_guest::take_over_if_asked();
     hide_memory();
-    let end = match Cli::parse().command {
+    let Some(command) = Cli::parse().command else { return commands::exit_code(commands::shell::next_step()) };
+    let end = match command {
         Command::Serve(args) => commands::servers::serve::serve(&args),
         Command::Init(args) => commands::servers::edit::init(&args),
         Command::Import(args) => commands::servers::import::import(&args),
@@ -41,10 +45,15 @@ fn main() -> ExitCode {
         Command::Describe(args) => commands::servers::find::describe(&args),
         Command::Call(args) => commands::servers::call::call(&args),
         Command::Types(args) => commands::servers::find::types(&args),
-        Command::Connect(args) => commands::servers::edit::connect(&args),
+        Command::Connect(args) => commands::servers::connect::connect(&args),
         Command::Config(ConfigCommand::Schema) => commands::servers::edit::schema(),
+        Command::Disconnect(args) => commands::servers::connect::disconnect(&args),
+        Command::Trust(args) => commands::servers::trust::trust(&args),
+        Command::Completions(args) => commands::shell::completions(&args),
+        Command::Key(KeyCommand::New(args)) => commands::shell::new_key(&args),
         Command::Demo => commands::servers::serve::demo(),
         Command::Run(args) => commands::run::run(args),
+        Command::Replay(args) => commands::replay::replay(&args),
         Command::Check(args) => commands::check::check(&args),
         Command::Result(args) => commands::result::result(args),
         Command::Compute(args) => commands::compute::compute(args),

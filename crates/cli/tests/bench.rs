@@ -74,6 +74,22 @@ fn data_stands_for_its_three_sizes() {
 }
 
 #[test]
+fn natural_programs_and_cliffs_give_their_answers() {
+    let listed = toolgate(&["bench", "--list"]).stdout;
+    let named = |line: &str| line.split_whitespace().next().map(str::to_owned);
+    let natural: Vec<String> = listed.lines().filter_map(named).filter(|name| name.starts_with("natural-")).collect();
+    assert_eq!(natural.len(), 63);
+    let mut small: Vec<&str> = vec!["context-10000", "keys-1000", "keys-10000", "reply-1mb"];
+    small.extend(natural.iter().map(String::as_str).filter(|name| name.ends_with("-quickjs")));
+    // A row with a wrong answer is an error.
+    let rows = rows(&[&["--runs", "1"], &small[..]].concat());
+    assert_eq!(rows.len(), small.len());
+    for (row, name) in rows.iter().zip(small) {
+        check(row, name, "us");
+    }
+}
+
+#[test]
 fn for_a_person_there_is_a_table() {
     let ran = toolgate(&["bench", "warm", "--runs", "1"]);
     let mut lines = ran.stdout.lines();

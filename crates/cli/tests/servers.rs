@@ -1,6 +1,14 @@
 //! The commands about MCP servers, with the demo server as a real process behind them.
 
+#[path = "servers/clients.rs"]
+mod clients;
+#[path = "servers/down.rs"]
+mod down;
+#[path = "servers/person.rs"]
+mod person;
 mod support;
+#[path = "servers/trust.rs"]
+mod trust;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -9,12 +17,54 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A user with a home folder of its own, in which commands are run.
-struct User(TempDir);
+/// A user with a home folder of its own, in which commands are run unless they are run in a folder below it.
+struct User {
+    folder: TempDir,
+    cwd: &'static str,
+}
 
 impl User {
     fn new() -> Self {
-        User(tempfile::tempdir().expect("a folder"))
+        User { folder: tempfile::tempdir().expect("a folder"), cwd: "" }
+    }
+
+    /// One who works in a folder below the home folder.
+    fn with_home_elsewhere() -> Self {
+        let user = User { cwd: "work/project", ..User::new() };
+        std::fs::create_dir_all(user.home().join(user.cwd)).expect("a folder");
+        user
+    }
+
+    fn home(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A file in the working folder.
+    fn write(&self, name: &str, text: &str) -> std::path::PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(&path, text).expect("written");
+        path
+    }
+
+    /// Exit code and screen of a command on a terminal, at which this is typed.
+    fn on_terminal(&self, args: &[&str], typed: &str) -> (i32, String) {
+        let line: Vec<String> =
+            [env!("CARGO_BIN_EXE_toolgate")].iter().chain(args).map(|word| format!("'{word}'")).collect();
+        let mut command = Command::new("script");
+        command.args(["-qec", &line.join(" "), "/dev/null"]).current_dir(self.path("")).env("HOME", self.home());
+        for name in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"] {
+            command.env_remove(name);
+        }
+        command.env("NO_COLOR", "1").env("TERM", "xterm").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("script runs");
+        let mut input = child.stdin.take().expect("piped");
+        input.write_all(typed.as_bytes()).expect("typed");
+        // The terminal stays until the command ends: its end of input would be typed too.
+        let output = std::thread::spawn(move || child.wait_with_output().expect("it ends"));
+        let output = output.join().expect("no panic");
+        drop(input);
+        (output.status.code().expect("an exit code"), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// One with a configuration of the demo server, under this name.
@@ -26,8 +76,9 @@ impl User {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
-        command.args(args).current_dir(self.0.path()).env("HOME", self.0.path());
-        command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_CACHE_HOME").env_remove("COLUMNS").stdin(Stdio::null());
+        command.args(args).current_dir(self.path("")).env("HOME", self.home());
+        command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_CACHE_HOME").env_remove("XDG_STATE_HOME");
+        command.env_remove("COLUMNS").stdin(Stdio::null());
         command
     }
 
@@ -50,7 +101,7 @@ impl User {
     }
 
     fn path(&self, name: &str) -> std::path::PathBuf {
-        self.0.path().join(name)
+        self.home().join(self.cwd).join(name)
     }
 }
 
@@ -133,6 +184,23 @@ fn the_readmes_first_command_runs_a_chain_over_a_real_server() {
     insta::assert_snapshot!("tour", stdout);
     for tool in ["demo.list_issues", "demo.get_issue", "demo.current_time", "demo.create_note"] {
         assert!(stderr.contains(tool), "{stderr}");
+    }
+}
+
+/// The demo server starts with the command, so nothing is known of its tools when the program fails.
+#[test]
+fn a_typo_over_the_demo_is_explained_by_its_tools() {
+    let user = User::new();
+    for (code, expected) in [
+        ("return await list_isues({})", "Did you mean `demo.list_issues({…})`?"),
+        ("return await demo.list_isues({})", "Did you mean `list_issues`?"),
+        ("return await dmo.list_issues({})", "Did you mean `demo`?"),
+        ("return await toolgate.list_issues({})", "call it as `demo.list_issues({…})`"),
+    ] {
+        let file = user.folder.path().join("typo.ts");
+        std::fs::write(&file, code).expect("a file");
+        let (_, _, stderr) = user.try_run(&["run", file.to_str().expect("UTF-8"), "--demo"]);
+        assert!(stderr.contains(expected) && !stderr.contains("still starting"), "{code}\n{stderr}");
     }
 }
 
@@ -273,7 +341,9 @@ fn clients_are_imported_from_and_connected() {
     assert_eq!(shown["servers"][0]["result"], "would be added");
     assert!(!user.path("toolgate.json").exists());
     user.run(&["import"]);
-    assert!(std::fs::read_to_string(user.path("toolgate.json")).expect("written").contains("theirs"));
+    assert!(!user.path("toolgate.json").exists(), "the user's own folder is the place");
+    let own = user.path(".config/toolgate/toolgate.json");
+    assert!(std::fs::read_to_string(own).expect("written").contains("theirs"));
     user.run(&["connect", "claude-code", "--mode", "both"]);
     let written: Value =
         serde_json::from_str(&std::fs::read_to_string(user.path(".claude.json")).expect("written")).expect("JSON");
@@ -298,14 +368,13 @@ fn without_a_configuration_every_command_says_what_to_do() {
         r#"{"mcpServers": {"a": {}, "b": {"command": "x", "env": {"K": "${UNSET}"}}}}"#,
     )
     .expect("written");
-    let (code, _, stderr) = user.try_run(&["list"]);
-    assert_eq!(code, 2);
-    assert!(
-        stderr.contains("toolgate.json:1:")
-            && stderr.contains("UNSET")
-            && stderr.contains("neither a command nor a url"),
-        "{stderr}"
-    );
+    user.run(&["trust"]);
+    let (code, stdout, _) = user.try_run(&["list"]);
+    assert_eq!(code, 1);
+    assert!(stdout.contains("set UNSET") && stdout.contains("neither a command nor a url"), "{stdout}");
+    std::fs::write(user.path("toolgate.json"), r#"{"mcpServers": {}, "toolgate": {"mode": "no"}}"#).expect("written");
+    let (code, _, stderr) = user.try_run(&["list", "--config", "toolgate.json"]);
+    assert!(code == 2 && stderr.contains("toolgate.json:1:"), "{stderr}");
 }
 
 #[test]

@@ -193,8 +193,7 @@ fn wrong_usage_exits_with_two() {
     let bad = script("tools.json", r#"{"backends": {"a": {"tools": [{"nam": "x"}]}}}"#);
     check(&["run", CHAIN, "--tools", bad.path()], "does not describe tools: unknown field `nam`");
     check(&["run", CHAIN, "--tools", "no.json"], "cannot read no.json");
-    check(&["run", CHAIN, "--intent", "x"], "--tools");
-    check(&["run", CHAIN, "--tools", DEMO, "--seed", "1"], "cannot be used with");
+    check(&["run", CHAIN, "--tools", DEMO, "--demo"], "cannot be used with");
     check(&["result", "x", "--lines", "9-3"], "not a line range");
     check(&["result", "x", "--path", "a["], "not a key path");
 }

@@ -89,6 +89,7 @@ fn help_teaches() {
     };
     insta::assert_snapshot!("help", help(&["--help"]));
     insta::assert_snapshot!("help-run", help(&["run", "--help"]));
+    insta::assert_snapshot!("help-replay", help(&["replay", "--help"]));
     insta::assert_snapshot!("help-check", help(&["check", "--help"]));
     insta::assert_snapshot!("help-result", help(&["result", "--help"]));
     insta::assert_snapshot!("help-compute", help(&["compute", "--help"]));

@@ -1,7 +1,7 @@
 //! The configuration file: finds, reads, validates, watches and edits it.
 //!
 //! # Layout
-//! - [`lookup`]: finds the file
+//! - [`lookup`]: finds the file; [`trust`]: consent to one that comes from a folder
 //! - [`text`]: parses JSONC, YAML and TOML into one tree with source positions
 //! - `raw`: the settings as written in the file; the only list of settings
 //! - [`values`], [`vars`]: the types of single values, and `${VAR}` substitution
@@ -25,6 +25,7 @@ pub mod problem;
 mod raw;
 pub mod schema;
 pub mod text;
+pub mod trust;
 pub mod values;
 pub mod vars;
 pub mod watch;
@@ -39,6 +40,20 @@ pub use vars::Env;
 /// Reads and validates a file.
 pub fn load(file: &Path, env: &Env) -> Result<Checked, Vec<Problem>> {
     check(text::Source::open(file).map_err(|problem| vec![*problem])?, env)
+}
+
+/// Reads and validates a file if the gate admits its text.
+pub fn load_through(file: &Path, env: &Env, gate: &trust::Gate) -> Result<Checked, Vec<Problem>> {
+    check_through(text::Source::open(file).map_err(|problem| vec![*problem])?, env, gate)
+}
+
+fn check_through(source: text::Source, env: &Env, gate: &trust::Gate) -> Result<Checked, Vec<Problem>> {
+    if !gate.admits(&source) {
+        let problem = Problem::of_file(source.file(), "the file has changed, and its new content is not trusted");
+        let help = format!("look at it, then run: toolgate trust {}", source.file().display());
+        return Err(vec![problem.help(help)]);
+    }
+    check(source, env)
 }
 
 /// Validates a text. Reports all problems at once; no server is started and no host name is resolved, but the `envFile`

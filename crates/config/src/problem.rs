@@ -38,6 +38,8 @@ pub struct Problem {
     pub help: Option<String>,
     /// Error or warning.
     pub severity: Severity,
+    /// The environment variable that is not set, if that is the problem.
+    pub unset: Option<String>,
 }
 
 impl Problem {
@@ -45,7 +47,7 @@ impl Problem {
     pub(crate) fn of_file(file: &Path, message: impl Into<String>) -> Self {
         let message = printable(&message.into());
         let severity = Severity::Error;
-        Self { file: file.to_owned(), position: None, path: String::new(), message, help: None, severity }
+        Self { file: file.to_owned(), position: None, path: String::new(), message, help: None, severity, unset: None }
     }
 
     pub(crate) fn at(mut self, position: Position) -> Self {

@@ -1,11 +1,16 @@
 //! Variable substitution in settings: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, and `$${` for a literal `${`.
 //!
+//! `${file:PATH}` is the content of a file and `${cmd:LINE}` the output of a command, each without its last line break.
 //! Also the VS Code and Cursor variables `${userHome}`, `${workspaceFolder}`, `${workspaceFolderBasename}`,
 //! `${pathSeparator}` and `${/}`. A default applies if the variable is unset or empty, as in a shell. Substitution is not
 //! recursive: variables inside a default or inside a variable's value are not substituted.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
+
+/// Maximum size of a file of `${file:…}`, in bytes.
+const MAX_FILE_BYTES: u64 = 64 * 1024;
 
 /// The process environment that a configuration is read in.
 #[derive(Clone)]
@@ -13,6 +18,7 @@ pub struct Env {
     variables: BTreeMap<String, String>,
     home: Option<PathBuf>,
     cwd: PathBuf,
+    runs_commands: bool,
 }
 
 impl std::fmt::Debug for Env {
@@ -29,12 +35,28 @@ impl Env {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
         let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-        Self { variables: std::env::vars_os().filter_map(text).collect(), home: std::env::home_dir(), cwd }
+        Self {
+            variables: std::env::vars_os().filter_map(text).collect(),
+            home: std::env::home_dir(),
+            cwd,
+            runs_commands: false,
+        }
     }
 
     /// An environment without variables.
     pub fn new(home: Option<PathBuf>, cwd: impl Into<PathBuf>) -> Self {
-        Self { variables: BTreeMap::new(), home, cwd: cwd.into() }
+        Self { variables: BTreeMap::new(), home, cwd: cwd.into(), runs_commands: false }
+    }
+
+    /// This environment for a reader that starts the servers, and so may run the commands of `${cmd:…}` too.
+    pub fn running_commands(mut self) -> Self {
+        self.runs_commands = true;
+        self
+    }
+
+    /// Whether the commands of `${cmd:…}` are run.
+    pub(crate) fn runs_commands(&self) -> bool {
+        self.runs_commands
     }
 
     /// This environment with one more variable.
@@ -76,6 +98,14 @@ pub(crate) enum Missing {
     Unknown(String),
     /// `${` without `}`.
     Unclosed,
+    /// The file of `${file:…}` cannot be read, and why.
+    File(PathBuf, String),
+    /// `${cmd:…}`, which the file does not allow.
+    CommandsOff,
+    /// `${cmd:…}` in a reading that executes nothing.
+    CommandNotRun,
+    /// The command of `${cmd:…}` failed, and how.
+    Command(String),
 }
 
 impl Missing {
@@ -87,6 +117,19 @@ impl Missing {
             }
             Self::Unknown(name) => format!("${{{name}}} is not a supported variable"),
             Self::Unclosed => "unterminated variable: ${ without }".to_owned(),
+            Self::File(path, why) => format!("{}: {why}", path.display()),
+            Self::CommandsOff => "${cmd:…} is not allowed by this configuration".to_owned(),
+            Self::CommandNotRun => "the command of ${cmd:…} is run when the server is started".to_owned(),
+            Self::Command(how) => format!("the command of ${{cmd:…}} {how}"),
+        }
+    }
+
+    /// The environment variable that is not set.
+    pub(crate) fn variable(&self) -> Option<&str> {
+        match self {
+            Self::Unset(name) => Some(name),
+            Self::Input(_) | Self::Unknown(_) | Self::Unclosed => None,
+            Self::File(..) | Self::CommandsOff | Self::CommandNotRun | Self::Command(_) => None,
         }
     }
 
@@ -101,12 +144,17 @@ impl Missing {
                 format!("set an environment variable and write ${{{variable}}}")
             }
             Self::Unknown(_) | Self::Unclosed => "write $${ for a literal ${".to_owned(),
+            Self::CommandsOff => "set toolgate.secrets.commands to true".to_owned(),
+            Self::File(..) | Self::CommandNotRun | Self::Command(_) => String::new(),
         }
     }
 }
 
+/// Gives the output of a command line.
+pub(crate) type RunCommand<'a> = &'a mut dyn FnMut(&str) -> Result<String, Missing>;
+
 /// Substitutes all variables of a text, or reports all that failed. `folder` is the directory of the file.
-pub(crate) fn fill(text: &str, env: &Env, folder: &Path) -> Result<String, Vec<Missing>> {
+pub(crate) fn fill(text: &str, env: &Env, folder: &Path, run: RunCommand<'_>) -> Result<String, Vec<Missing>> {
     let mut filled = String::with_capacity(text.len());
     let mut missing = Vec::new();
     let mut rest = text;
@@ -123,7 +171,12 @@ pub(crate) fn fill(text: &str, env: &Env, folder: &Path) -> Result<String, Vec<M
             rest = "";
             break;
         };
-        match value(inside, env, folder) {
+        let filled_in = match (inside.strip_prefix("file:"), inside.strip_prefix("cmd:")) {
+            (Some(path), _) => content(path, env, folder),
+            (None, Some(line)) => run(line),
+            (None, None) => value(inside, env, folder),
+        };
+        match filled_in {
             Ok(value) => filled.push_str(&value),
             Err(why) => missing.push(why),
         }
@@ -131,6 +184,24 @@ pub(crate) fn fill(text: &str, env: &Env, folder: &Path) -> Result<String, Vec<M
     }
     filled.push_str(rest);
     if missing.is_empty() { Ok(filled) } else { Err(missing) }
+}
+
+/// The content of a file: `~/` is the home directory, a relative path is relative to `folder`.
+fn content(path: &str, env: &Env, folder: &Path) -> Result<String, Missing> {
+    let path = match (path.strip_prefix("~/"), env.home()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => folder.join(path),
+    };
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(&path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
+    let fail = |why: String| Missing::File(path.clone(), why);
+    read.map_err(|error| fail(format!("cannot read the file: {error}")))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(fail(format!("the file is larger than {MAX_FILE_BYTES} bytes")));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| fail("invalid UTF-8".to_owned()))?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
 }
 
 fn value(inside: &str, env: &Env, folder: &Path) -> Result<String, Missing> {
@@ -185,7 +256,7 @@ mod tests {
 
     fn check(text: &str, expected: Result<&str, &[&str]>) {
         let env = Env::new(Some("/home/u".into()), "/w").with("A", "1").with("EMPTY", "").with("TRICK", "${A}");
-        let filled = fill(text, &env, Path::new("/w/.vscode"));
+        let filled = fill(text, &env, Path::new("/w/.vscode"), &mut |line| Ok(format!("<{line}>")));
         let filled = filled.map_err(|missing| missing.iter().map(Missing::message).collect::<Vec<_>>());
         assert_eq!(
             filled,
@@ -199,6 +270,20 @@ mod tests {
         check("${NO:-x y}${EMPTY:-z}${A:-no}", Ok("x yz1"));
         check("${EMPTY}|${NO:-}", Ok("|"));
         check("${userHome}/x ${workspaceFolder} ${workspaceFolderBasename}", Ok("/home/u/x /w w"));
+    }
+
+    #[test]
+    fn files_and_commands_are_values() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("token"), "t0k3n\n").unwrap();
+        let env = Env::new(Some(folder.path().into()), "/");
+        let filled = |text: &str| fill(text, &env, folder.path(), &mut |line| Ok(format!("<{line}>")));
+        assert_eq!(filled("a ${file:token} ${file:~/token}"), Ok("a t0k3n t0k3n".to_owned()));
+        assert_eq!(filled("${cmd:pass show x}"), Ok("<pass show x>".to_owned()));
+        let missing = filled("${file:none}").unwrap_err();
+        assert!(missing[0].message().contains("none: cannot read the file"), "{missing:?}");
+        std::fs::write(folder.path().join("big"), vec![b'x'; 70_000]).unwrap();
+        assert!(filled("${file:big}").unwrap_err()[0].message().contains("larger"));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! Polls inode, size and modification time instead of using kernel events: this works on every file system and with
 //! editors that replace the file. A changed file is read only after two polls found it unchanged, so that a partially
-//! written file is not read. If the new file has errors, the old configuration stays in effect and the errors are
-//! reported.
+//! written file is not read. If the new file has errors, or needs a consent that it does not have, the old configuration
+//! stays in effect and that is reported.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,9 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
-use super::{Checked, Env, Problem, load};
+use super::text::Source;
+use super::trust::Gate;
+use super::{Checked, Env, Problem, check_through};
 
 /// The configuration in effect, and the errors of the current file.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,9 +24,9 @@ pub struct State {
     pub problems: Vec<Problem>,
 }
 
-/// Watches the file of a configuration until all receivers are dropped.
-pub fn watch(config: Arc<Checked>, env: Env, every: Duration) -> watch::Receiver<State> {
-    let mut watcher = Watcher::new(config, env);
+/// Watches the file of a configuration until all receivers are dropped. A change comes into effect if the gate admits it.
+pub fn watch(config: Arc<Checked>, env: Env, gate: Gate, every: Duration) -> watch::Receiver<State> {
+    let mut watcher = Watcher::new(config, env, gate);
     let (sender, receiver) = watch::channel(watcher.state.clone());
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(every.max(Duration::from_millis(1)));
@@ -56,6 +58,7 @@ pub fn watch(config: Arc<Checked>, env: Env, every: Duration) -> watch::Receiver
 struct Watcher {
     file: PathBuf,
     env: Env,
+    gate: Gate,
     state: State,
     /// The file's metadata at the last poll; `None` before the first.
     seen: Option<Fingerprint>,
@@ -64,9 +67,9 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn new(config: Arc<Checked>, env: Env) -> Self {
+    fn new(config: Arc<Checked>, env: Env, gate: Gate) -> Self {
         let state = State { config, problems: Vec::new() };
-        Self { file: state.config.file.clone(), env, state, seen: None, read: None }
+        Self { file: state.config.file.clone(), env, gate, state, seen: None, read: None }
     }
 
     /// Polls once; returns whether the state changed.
@@ -77,13 +80,22 @@ impl Watcher {
             return false;
         }
         self.read = Some(current);
-        let state = match load(&self.file, &self.env) {
+        let state = match self.load() {
             Ok(config) => State { config: Arc::new(config), problems: Vec::new() },
             Err(problems) => State { config: self.state.config.clone(), problems },
         };
         let changed = state != self.state;
         self.state = state;
         changed
+    }
+
+    fn load(&mut self) -> Result<Checked, Vec<Problem>> {
+        let source = Source::open(&self.file).map_err(|problem| vec![*problem])?;
+        if !self.gate.admits(&source) {
+            // Consent may come later, without a change of the file.
+            self.read = None;
+        }
+        check_through(source, &self.env, &self.gate)
     }
 }
 
@@ -116,6 +128,8 @@ fn inode(_: &std::fs::Metadata) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load;
+    use crate::trust::TrustStore;
 
     struct Fixture {
         folder: tempfile::TempDir,
@@ -129,7 +143,16 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             let env = Env::new(None, folder.path());
             let config = Arc::new(load(&file, &env).unwrap());
-            Self { watcher: Watcher::new(config, env), folder }
+            Self { watcher: Watcher::new(config, env, Gate::Open), folder }
+        }
+
+        /// The same behind a gate that opens to trusted texts only.
+        fn guarded(text: &str) -> (Self, TrustStore) {
+            let mut fixture = Self::new(text);
+            let store = TrustStore::of(&Env::new(Some(fixture.folder.path().join("home")), fixture.folder.path()));
+            fixture.watcher.gate = Gate::Consent(store.clone());
+            store.trust(&Source::open(&fixture.watcher.file).unwrap()).unwrap();
+            (fixture, store)
         }
 
         fn write(&self, text: &str) {
@@ -164,6 +187,17 @@ mod tests {
     fn a_change_before_the_first_look_is_not_missed() {
         let mut fixture = Fixture::new(ONE);
         fixture.write(TWO);
+        assert_eq!(fixture.settle(), (true, "two".into(), 0));
+    }
+
+    #[test]
+    fn a_change_of_a_guarded_file_waits_for_consent() {
+        let (mut fixture, store) = Fixture::guarded(ONE);
+        assert_eq!(fixture.settle(), (false, "one".into(), 0));
+        fixture.write(TWO);
+        assert_eq!(fixture.settle(), (true, "one".into(), 1));
+        assert!(fixture.watcher.state.problems[0].to_string().contains("toolgate trust"));
+        store.trust(&Source::open(&fixture.watcher.file).unwrap()).unwrap();
         assert_eq!(fixture.settle(), (true, "two".into(), 0));
     }
 
@@ -204,7 +238,7 @@ mod tests {
     async fn receivers_are_told() {
         let fixture = Fixture::new(ONE);
         let config = fixture.watcher.state.config.clone();
-        let mut receiver = watch(config, fixture.watcher.env.clone(), Duration::from_millis(1));
+        let mut receiver = watch(config, fixture.watcher.env.clone(), Gate::Open, Duration::from_millis(1));
         fixture.write(TWO);
         tokio::time::timeout(Duration::from_secs(20), receiver.changed()).await.unwrap().unwrap();
         assert!(receiver.borrow().config.backends.contains_key("two"));

@@ -25,12 +25,14 @@ const HEAD: &str = include_str!("document/head.md");
 const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("mcpServers.NAME.type", "by `command` or `url`", None),
     ("mcpServers.NAME.cwd", "the folder that Toolgate runs in", None),
+    ("mcpServers.NAME.inheritEnv", "`false`", Some("false")),
     ("mcpServers.NAME.disabled", "`false`", Some("false")),
     ("mcpServers.NAME.enabled", "`true`", Some("true")),
     ("mcpServers.NAME.timeout", "`toolgate.limits.call_timeout`", Some("\"30s\"")),
     ("toolgate.mode", "`code`", Some("\"code\"")),
     ("toolgate.store", "`memory`", Some("\"memory\"")),
     ("toolgate.allow_runtime_registration", "`false`", Some("false")),
+    ("toolgate.secrets.commands", "`false`", Some("false")),
     ("toolgate.sandbox.engine", "`auto`", None),
     ("toolgate.sandbox.isolation", "`process` on Linux, else `thread`", None),
     ("toolgate.sandbox.max_concurrent_runs", "twice the cores, at least 8", None),
@@ -55,6 +57,7 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
         "`toolgate/http-token` in `$XDG_STATE_HOME` or `~/.local/state`",
         Some("\"~/.local/state/toolgate/http-token\""),
     ),
+    ("toolgate.http.keys[].calls_per_minute", "as many as it likes", None),
     ("toolgate.backends.NAME.timeout", "`toolgate.limits.call_timeout`", Some("\"30s\"")),
     ("toolgate.backends.NAME.max_concurrent_calls", "`toolgate.limits.max_concurrent_calls`", Some("16")),
     ("toolgate.backends.NAME.prefix", "`true`", Some("true")),
@@ -292,7 +295,10 @@ fn range_of(path: &str, property: &Value) -> String {
         Ok(_) => return String::new(),
         Err(problems) => problems,
     };
-    let message = problems.iter().find(|problem| problem.path == path).map(|problem| problem.message.as_str());
+    let message = problems
+        .iter()
+        .find(|problem| problem.path.replace("[0]", "[]") == path)
+        .map(|problem| problem.message.as_str());
     let message = message.unwrap_or_else(|| panic!("{path}: {problems:?}"));
     let from = message.find(|c: char| c.is_ascii_digit()).unwrap_or_else(|| panic!("{path}: {message}"));
     message[from..].replace(" and ", " to ")

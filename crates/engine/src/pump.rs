@@ -431,7 +431,7 @@ impl Pump {
     }
 
     /// A program is suspended until it has its answer, so a well-behaved worker has at most one question open.
-    fn ask(&mut self, question: &Question) -> Result<(), Lost> {
+    pub(crate) fn ask(&mut self, question: &Question) -> Result<(), Lost> {
         if question.name_bytes() > MAX_NAME {
             return Err(Lost::Violation("a name too long"));
         }

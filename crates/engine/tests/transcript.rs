@@ -12,7 +12,7 @@ use support::{process_builder, show};
 use toolgate_engine::transcript::{
     AfterReplay, Delivery, DigestKey, Durable, LineCheck, NotDurable, OpenCall, Recorder, Replay, Step, StepEvent,
 };
-use toolgate_engine::wire::frame::{End, Target};
+use toolgate_engine::wire::frame::{End, Question, Target};
 use toolgate_engine::wire::{CallId, CallState, Code, Failure, FromWorker, Profile, Report, Start, ToWorker};
 use toolgate_engine::{Engine, EngineChoice, Functions, Host, HostCall, HostError, HostFuture, Request, V8Settings};
 
@@ -113,6 +113,15 @@ impl Host for Noting {
 
     fn functions(&self) -> Vec<String> {
         self.functions.functions()
+    }
+
+    fn answer(&self, question: &Question) -> Option<String> {
+        let tools = json!({ "name": "shop", "id": "shop", "tools": [{ "name": "price", "id": "price" }] });
+        (*question == Question::Backend("shop".into())).then(|| tools.to_string())
+    }
+
+    fn has_tools(&self) -> bool {
+        true
     }
 
     fn is_read_only(&self, target: &Target) -> bool {
@@ -232,7 +241,7 @@ fn make_all(replay: &Replay) -> AfterReplay {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_goes_on_wherever_its_record_ends() {
     const STEADY: &str = "
-        const out = [await write(1)];
+        const out = [await write(1), typeof tools.shop.price];
         setTimeout(() => out.push('second'), 6); setTimeout(() => out.push('first'), 2);
         out.push(await Promise.all([look(2), write(3)]));
         await sleep(9); console.log(out.length);
@@ -240,6 +249,9 @@ async fn a_run_goes_on_wherever_its_record_ends() {
         return [out, Math.random()];";
     let engine = engine();
     let (report, memory, asked) = record(&engine, STEADY).await;
+    let all = memory.replay(memory.length(), ended()).steps;
+    let asks = |step: &Step| matches!(step.event, StepEvent::Said { then: FromWorker::Ask(_), .. });
+    assert!(all.iter().any(asks), "a question is among the steps");
     for length in 0..=memory.length() {
         let cut = memory.replay(length, ended());
         let answered = cut

@@ -6,11 +6,14 @@
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
 
-use toolgate_wire::codec::{self, HEADER, MAX_TO_WORKER, Malformed};
+use toolgate_wire::codec::{self, HEADER, MAX_TO_WORKER, Malformed, REPLY_HEAD, ReplyHead};
 use toolgate_wire::{FromWorker, ToWorker};
 
 /// Gathered frames leave once they are this many bytes; those that a killed worker still had are lost.
 const FLUSH_AT: usize = 16 * 1024;
+
+/// The text of a reply that is longer is not read with the frame, but to where it is needed.
+const MAX_READ_AHEAD: usize = 64 * 1024;
 
 /// Why no frame can be sent or received any more. The worker ends.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +48,16 @@ impl Socket for std::fs::File {
     fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         Write::write_all(&mut { self }, bytes)
     }
+}
+
+/// What has arrived.
+pub(crate) enum Received {
+    Frame(ToWorker),
+    /// A reply whose text, of `length` bytes, comes next: [`Channel::read_into`] takes it.
+    LongReply {
+        head: ReplyHead,
+        length: usize,
+    },
 }
 
 /// Both directions of the socket.
@@ -104,6 +117,19 @@ impl Channel {
 
     /// Waits for the next frame, after sending what is in the queue. A frame that `admits` has no room for is not read.
     pub(crate) fn receive(&self, admits: impl Fn(usize) -> bool) -> Result<ToWorker, Broken> {
+        match self.receive_head(admits)? {
+            Received::Frame(frame) => Ok(frame),
+            Received::LongReply { head, length } => {
+                let mut text = vec![0; length];
+                self.read_into(&mut text)?;
+                let body = if head.ok { Ok(text) } else { Err(text) };
+                Ok(ToWorker::Reply { id: head.id, now: head.now, body })
+            }
+        }
+    }
+
+    /// The same, except that the text of a long reply is left to be read.
+    pub(crate) fn receive_head(&self, admits: impl Fn(usize) -> bool) -> Result<Received, Broken> {
         self.flush()?;
         let mut incoming = self.incoming.borrow_mut();
         let header = *incoming.fill(&*self.socket, HEADER)?.first_chunk().ok_or(Malformed::Truncated)?;
@@ -111,9 +137,16 @@ impl Channel {
         if !admits(length) {
             return Err(Broken::NoRoom(length));
         }
+        if length > MAX_READ_AHEAD {
+            let head = codec::decode_reply_head(&incoming.fill(&*self.socket, HEADER + REPLY_HEAD)?[HEADER..], length)?;
+            if let Some(head) = head {
+                incoming.consume(HEADER + REPLY_HEAD);
+                return Ok(Received::LongReply { head, length: length - REPLY_HEAD });
+            }
+        }
         let frame = codec::decode_to_worker(&incoming.fill(&*self.socket, HEADER + length)?[HEADER..])?;
         incoming.consume(HEADER + length);
-        Ok(frame)
+        Ok(Received::Frame(frame))
     }
 }
 
@@ -160,5 +193,75 @@ fn read_some(socket: &dyn Socket, target: &mut [u8]) -> Result<usize, Broken> {
             Ok(0) => return Err(Broken::Closed),
             Ok(got) => return Ok(got),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use toolgate_wire::CallId;
+
+    use super::*;
+
+    /// A host that has sent these bytes, which arrive a few at a time.
+    struct Sent {
+        bytes: Vec<u8>,
+        at: Cell<usize>,
+    }
+
+    impl Socket for Sent {
+        fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+            let rest = &self.bytes[self.at.get()..];
+            let count = rest.len().min(buffer.len()).min(1_000);
+            buffer[..count].copy_from_slice(&rest[..count]);
+            self.at.set(self.at.get() + count);
+            Ok(count)
+        }
+
+        fn write_all(&self, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn channel(frames: &[ToWorker]) -> Channel {
+        let mut bytes = Vec::new();
+        frames.iter().for_each(|frame| codec::encode_to_worker(frame, &mut bytes));
+        Channel::new(Box::new(Sent { bytes, at: Cell::new(0) }), ReceiveBuffer::default())
+    }
+
+    fn reply(id: u32, length: usize) -> ToWorker {
+        let body: Vec<u8> = (0..length).map(|at| at as u8).collect();
+        ToWorker::Reply { id: CallId(id), now: 2.0, body: if id.is_multiple_of(2) { Ok(body) } else { Err(body) } }
+    }
+
+    #[test]
+    fn frames_of_every_length_arrive_whole_and_in_order() {
+        let lengths = [0, 1, 16 * 1024, MAX_READ_AHEAD - REPLY_HEAD, MAX_READ_AHEAD, 300_000, 3];
+        let mut frames: Vec<ToWorker> = (0..).zip(lengths).map(|(id, length)| reply(id, length)).collect();
+        frames.push(ToWorker::Answer(Some(vec![7; 200_000])));
+        frames.push(ToWorker::Fire { id: CallId(9), now: 3.0 });
+        let channel = channel(&frames);
+        for frame in &frames {
+            assert_eq!(channel.receive(|_| true).expect("a frame"), *frame);
+        }
+        assert!(matches!(channel.receive(|_| true), Err(Broken::Closed)));
+    }
+
+    #[test]
+    fn the_text_of_a_long_reply_is_left_to_be_read() {
+        let channel = channel(&[reply(4, 100_000), ToWorker::Fire { id: CallId(9), now: 3.0 }]);
+        let Ok(Received::LongReply { head, length }) = channel.receive_head(|_| true) else { panic!("a long reply") };
+        assert_eq!((head, length), (ReplyHead { id: CallId(4), now: 2.0, ok: true }, 100_000));
+        let mut text = vec![0; length];
+        channel.read_into(&mut text).expect("its text");
+        assert!(text.iter().enumerate().all(|(at, &byte)| byte == at as u8));
+        assert!(matches!(channel.receive_head(|_| true), Ok(Received::Frame(ToWorker::Fire { .. }))));
+    }
+
+    #[test]
+    fn a_long_reply_that_has_no_room_is_not_read() {
+        let channel = channel(&[reply(4, 100_000)]);
+        assert!(matches!(channel.receive_head(|length| length < 100_000), Err(Broken::NoRoom(_))));
     }
 }

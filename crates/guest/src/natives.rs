@@ -9,7 +9,7 @@ use toolgate_wire::codec::tag;
 use toolgate_wire::frame::{Question, Stream, Target};
 use toolgate_wire::limits::{MAX_ARGUMENTS, MAX_RANDOM_BYTES};
 
-use crate::data::{self, Caps, DepthPolicy, SerialiseError};
+use crate::data::{self, Caps, DepthPolicy, SerialiseError, UnwritablePolicy};
 use crate::globals::Resolvers;
 use crate::memory;
 use crate::prelude;
@@ -148,6 +148,7 @@ fn values<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
                 max_bytes: MAX_ARGUMENTS,
                 max_depth: None,
                 depth_policy: DepthPolicy::Error,
+                unwritable_policy: UnwritablePolicy::Error,
                 root: what.0.as_deref().unwrap_or("value"),
                 should_stop: &|| run.check().is_some(),
             };

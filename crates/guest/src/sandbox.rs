@@ -9,11 +9,12 @@ use std::time::Instant;
 use rquickjs::context::EvalOptions;
 use rquickjs::promise::PromiseState;
 use rquickjs::{Context, Ctx, Function, Object, Persistent, Promise, Result, Runtime, Value};
+use toolgate_wire::codec::ReplyHead;
 use toolgate_wire::frame::{End, Stream};
 use toolgate_wire::{Code, FromWorker, Profile, Start, ToWorker};
 
-use crate::channel::Channel;
-use crate::data::{self, Caps, DepthPolicy, ParseError, SerialiseError, Text};
+use crate::channel::{Channel, Received};
+use crate::data::{self, Caps, DepthPolicy, ParseError, SerialiseError, Text, UnwritablePolicy};
 use crate::globals::Resolvers;
 use crate::lockdown;
 use crate::memory::{Meter, Metered};
@@ -136,7 +137,7 @@ impl<'js> Run<'js, '_> {
             Profile::Chain | Profile::Snippet => self.settle(value),
         });
         let end = match result {
-            Ok(value) => self.serialise(value),
+            Ok(value) => self.serialise(value, profile),
             Err(end) => end,
         };
         self.log_unhandled_rejections(program.as_ref());
@@ -260,8 +261,23 @@ impl<'js> Run<'js, '_> {
                 "the program waits for a promise that nothing can settle: no call, timer or job is left",
             ));
         }
-        let Some(frame) = self.state.next_frame() else { return Err(self.thrown()) };
-        self.deliver(frame)
+        match self.state.next_frame() {
+            None => Err(self.thrown()),
+            Some(Received::Frame(frame)) => self.deliver(frame),
+            Some(Received::LongReply { head, length }) => self.deliver_long(&head, length),
+        }
+    }
+
+    /// Reads the reply straight into the interpreter's memory: a copy of a megabyte costs more than a call.
+    fn deliver_long(&self, head: &ReplyHead, length: usize) -> std::result::Result<(), End> {
+        let mut text = Text::new(&self.ctx, length).map_err(|_| self.thrown())?;
+        if !self.state.read_into(text.bytes_mut()) {
+            return Err(self.thrown());
+        }
+        self.state.now.set(head.now);
+        self.state.call_ended();
+        let value = data::from_text(&self.ctx, text).map_err(|fault| self.bad_data(&fault))?;
+        self.hook("settle")?.call::<_, ()>((head.id.0, head.ok, value)).map_err(|_| self.thrown())
     }
 
     fn deliver(&self, frame: ToWorker) -> std::result::Result<(), End> {
@@ -291,12 +307,18 @@ impl<'js> Run<'js, '_> {
         }
     }
 
-    fn serialise(&self, value: Value<'js>) -> End {
+    fn serialise(&self, value: Value<'js>, profile: Profile) -> End {
         let limits = self.state.limits();
+        // The effects of a snippet have happened: its result is not lost for a part that JSON cannot hold.
+        let unwritable_policy = match profile {
+            Profile::Snippet => UnwritablePolicy::Marker,
+            Profile::Compute | Profile::Chain => UnwritablePolicy::Error,
+        };
         let caps = Caps {
             max_bytes: limits.result as usize,
             max_depth: limits.result_depth,
             depth_policy: DepthPolicy::Marker,
+            unwritable_policy,
             root: "result",
             should_stop: &|| self.state.check().is_some(),
         };

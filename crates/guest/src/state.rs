@@ -11,7 +11,7 @@ use toolgate_wire::frame::{Question, Seed, Stream, Target};
 use toolgate_wire::limits::{MAX_LOG_BYTES, MAX_NAME, MAX_TIMERS};
 use toolgate_wire::{CallId, FromWorker, Limits, Profile, Start, ToWorker};
 
-use crate::channel::{Broken, Channel};
+use crate::channel::{Broken, Channel, Received};
 use crate::data::Listing;
 use crate::memory::Meter;
 use crate::random::Random;
@@ -147,11 +147,12 @@ impl State {
     }
 
     /// The next message, waiting for it if need be.
-    pub(crate) fn next_frame(&self) -> Option<ToWorker> {
+    pub(crate) fn next_frame(&self) -> Option<Received> {
         if let Some(frame) = self.inbox.borrow_mut().pop_front() {
-            return Some(frame);
+            return Some(Received::Frame(frame));
         }
-        self.receive()
+        let received = self.with_channel(|channel| channel.receive_head(|length| self.meter.has_room(length as u64)));
+        self.stop_if_broken(received)
     }
 
     fn receive(&self) -> Option<ToWorker> {
@@ -159,7 +160,7 @@ impl State {
         self.stop_if_broken(received)
     }
 
-    /// Fills `target` with the bytes that follow the first frame; false, when the host is gone.
+    /// Fills `target` with the bytes that follow a frame; false, when the host is gone.
     pub(crate) fn read_into(&self, target: &mut [u8]) -> bool {
         let read = self.with_channel(|channel| channel.read_into(target));
         self.stop_if_broken(read).is_some()

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{Entry, Event, ProgramEnd};
+use crate::entry::Entry;
 use crate::recording::Record;
 use crate::text::{ContentHash, Text};
 
@@ -70,7 +70,7 @@ enum Line {
 pub fn write(record: &Record, out: &mut dyn Write) -> io::Result<()> {
     let mut written = BTreeSet::new();
     for (step, entry) in record.entries.iter().enumerate() {
-        for text in texts(&entry.event) {
+        for text in entry.event.texts() {
             if let Text::Blob { blob, .. } = text
                 && let Ok(text) = record.blobs.text(text)
                 && written.insert(blob.clone())
@@ -117,52 +117,4 @@ pub fn read(input: &mut dyn BufRead) -> Result<Record, NoCassette> {
         }
     }
     Ok(record)
-}
-
-/// The texts of an entry that may be long.
-pub(crate) fn texts(event: &Event) -> Vec<&Text> {
-    match event {
-        Event::Header(header) => vec![&header.code],
-        Event::Start(start) => {
-            let named = start.named.iter().map(|(_, answer)| answer);
-            named.chain([&start.compiled]).chain(&start.data).collect()
-        }
-        Event::Reply(reply) | Event::Answered(reply) => vec![reply.body.text()],
-        Event::Answer { body } => body.iter().collect(),
-        Event::Call(call) => vec![&call.args],
-        Event::Line { text, .. } => vec![text],
-        Event::End { end: ProgramEnd::Returned(text) | ProgramEnd::Failed { message: text, .. }, .. } => vec![text],
-        Event::Report { report } => vec![report],
-        Event::Fire { .. }
-        | Event::Timer { .. }
-        | Event::Cancel { .. }
-        | Event::Ask { .. }
-        | Event::Intent { .. }
-        | Event::Truncated { .. } => Vec::new(),
-    }
-}
-
-/// The same, to be replaced.
-pub(crate) fn texts_mut(event: &mut Event) -> Vec<&mut Text> {
-    match event {
-        Event::Header(header) => vec![&mut header.code],
-        Event::Start(start) => {
-            let named = start.named.iter_mut().map(|(_, answer)| answer);
-            named.chain([&mut start.compiled]).chain(&mut start.data).collect()
-        }
-        Event::Reply(reply) | Event::Answered(reply) => match &mut reply.body {
-            crate::entry::ReplyBody::Value(text) | crate::entry::ReplyBody::Error(text) => vec![text],
-        },
-        Event::Answer { body } => body.iter_mut().collect(),
-        Event::Call(call) => vec![&mut call.args],
-        Event::Line { text, .. } => vec![text],
-        Event::End { end: ProgramEnd::Returned(text) | ProgramEnd::Failed { message: text, .. }, .. } => vec![text],
-        Event::Report { report } => vec![report],
-        Event::Fire { .. }
-        | Event::Timer { .. }
-        | Event::Cancel { .. }
-        | Event::Ask { .. }
-        | Event::Intent { .. }
-        | Event::Truncated { .. } => Vec::new(),
-    }
 }

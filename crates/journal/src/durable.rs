@@ -18,6 +18,8 @@ use crate::text::Blobs;
 
 /// How often a lease is prolonged, as a part of how long it lasts.
 const HEARTBEATS_PER_LEASE: u32 = 3;
+/// The shortest time between two heartbeats.
+const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Durable runs in a store, as one process uses it.
 #[derive(Clone)]
@@ -295,7 +297,7 @@ impl DurableRun {
     }
 
     /// Writes in a task of its own: a call that is given up must not take entries with it.
-    fn written(&self) -> Durable {
+    fn durable(&self) -> Durable {
         if self.recording.is_full() {
             return Box::pin(std::future::ready(Ok(())));
         }
@@ -321,23 +323,20 @@ impl Recorder for DurableRun {
 
     fn before_effect(&self, id: CallId) -> Durable {
         self.recording.intends(id);
-        self.written()
+        self.durable()
     }
 
     fn before_reply(&self, id: CallId, state: CallState, body: Result<&str, &str>) -> Durable {
         self.recording.answered(id, state, body.map(str::as_bytes).map_err(str::as_bytes));
-        self.written()
+        self.durable()
     }
 }
 
 /// Prolongs the lease of a run for as long as this process has it.
 async fn heartbeats(run: Weak<DurableRun>) {
     loop {
-        let Some((interval, lost)) =
-            run.upgrade().map(|run| (run.journal.ttl / HEARTBEATS_PER_LEASE, run.lost.clone()))
-        else {
-            return;
-        };
+        let Some((ttl, lost)) = run.upgrade().map(|run| (run.journal.ttl, run.lost.clone())) else { return };
+        let interval = (ttl / HEARTBEATS_PER_LEASE).max(MIN_HEARTBEAT_INTERVAL);
         tokio::select! {
             () = lost.cancelled() => return,
             () = tokio::time::sleep(interval) => {}

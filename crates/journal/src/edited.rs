@@ -3,7 +3,7 @@
 //! The same call with the same arguments gets the recorded answer, in the recorded order; a call that was not recorded
 //! fails and names the nearest one that was. Nothing is sent anywhere.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub struct RecordedHost {
     functions: Vec<String>,
     tools: bool,
     answers: HashMap<AskedFor, Option<String>>,
-    read_only: Vec<Target>,
+    read_only: HashSet<Target>,
     calls: Mutex<Vec<RecordedCalls>>,
 }
 
@@ -49,7 +49,7 @@ impl RecordedHost {
             functions: start.functions.clone(),
             tools: start.tools,
             answers: HashMap::new(),
-            read_only: Vec::new(),
+            read_only: HashSet::new(),
             calls: Mutex::default(),
         };
         for (name, answer) in &start.named {
@@ -67,7 +67,7 @@ impl RecordedHost {
                 Event::Call(call) => {
                     let target = Target::from(&call.target);
                     if call.read_only {
-                        self.read_only.push(target.clone());
+                        self.read_only.insert(target.clone());
                     }
                     let arguments = serde_json::from_str(record.blobs.text(&call.args)?).unwrap_or_default();
                     made.insert(call.id, (target, arguments));

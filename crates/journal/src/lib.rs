@@ -5,7 +5,7 @@
 //! exports them as a file. It decides nothing about calls: policy and approvals are above it.
 //!
 //! # Layout
-//! - [`entry`]: what a record consists of; [`text`]: long texts by the hash of their content
+//! - [`entry`]: what a record consists of; [`start`]: the message that began the run; [`text`]: long texts by the hash of their content
 //! - [`recording`]: the recorder of one run, in memory, with its bound
 //! - [`replay`]: from a record to what the engine repeats: offline, or to go on; [`report`]: the report of a replay
 //! - [`cassette`]: a record as a file; [`redact`]: secrets replaced by stand-ins; [`edited`]: answers for a changed program
@@ -23,6 +23,7 @@ pub mod redact;
 pub mod replay;
 pub mod report;
 pub mod seal;
+pub mod start;
 pub mod store;
 pub mod text;
 

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use toolgate_engine::transcript::{Delivery, DigestKey, Durable, Recorder};
 use toolgate_wire::{CallId, CallState, FromWorker, Profile, ToWorker};
 
-use crate::entry::{Entry, Event, Header, Reply, ReplyBody, StartMessage};
+use crate::entry::{Entry, Event, Header, Reply, ReplyBody};
+use crate::start::StartMessage;
 use crate::text::Blobs;
 
 /// Bytes of texts that are recorded of one run.

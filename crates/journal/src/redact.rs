@@ -6,12 +6,11 @@
 //! guest said gets new digests. A program that *computes* with a secret (a signature, a checksum) says something else
 //! with the stand-in, and its replay diverges there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ring::hmac;
 use serde_json::Value;
 
-use crate::cassette::{texts, texts_mut};
 use crate::entry::{Call, DigestText, Event, Header};
 use crate::recording::Record;
 use crate::text::{Blobs, ContentHash, MissingBlob};
@@ -88,17 +87,18 @@ impl Redaction {
     /// # Errors
     /// If a text of the record is missing.
     pub fn apply(&self, record: &mut Record) -> Result<usize, MissingBlob> {
-        let replacements = self.replacements(record)?;
-        if replacements.is_empty() {
+        let secrets = self.secrets(record)?;
+        if secrets.is_empty() {
             return Ok(0);
         }
+        let replacements = self.replacements(&secrets);
         // The longest first: a secret may contain another one.
         let mut ordered: Vec<(&String, &String)> = replacements.iter().collect();
         ordered.sort_by_key(|(secret, _)| std::cmp::Reverse(secret.len()));
         let key = record.header().and_then(Header::key);
         let mut blobs = Blobs::default();
         for entry in &mut record.entries {
-            for text in texts_mut(&mut entry.event) {
+            for text in entry.event.texts_mut() {
                 let mut replaced = record.blobs.text(text)?.to_owned();
                 for (secret, stand_in) in &ordered {
                     if replaced.contains(secret.as_str()) {
@@ -121,38 +121,33 @@ impl Redaction {
             }
         }
         record.blobs = blobs;
-        Ok(self.secrets(&replacements))
+        Ok(secrets.len())
     }
 
-    /// The secrets themselves, without their escaped forms.
-    fn secrets(&self, replacements: &BTreeMap<String, String>) -> usize {
-        let escaped: Vec<String> = replacements.keys().map(|secret| escape(secret)).collect();
-        let own = replacements.keys().filter(|secret| {
-            !escaped.iter().zip(replacements.keys()).any(|(escaped, of)| escaped == *secret && of != *secret)
-        });
-        own.count()
-    }
-
-    /// Every form in which a secret may stand in a text, with what stands there instead.
-    fn replacements(&self, record: &Record) -> Result<BTreeMap<String, String>, MissingBlob> {
+    /// The secrets of a record.
+    fn secrets(&self, record: &Record) -> Result<BTreeSet<String>, MissingBlob> {
         let mut found: Vec<String> = self.values.clone();
         for entry in &record.entries {
-            for text in texts(&entry.event) {
+            for text in entry.event.texts() {
                 let text = record.blobs.text(text)?;
                 in_json(text, MAX_NESTING, &mut found);
                 credentials(text, &mut found);
             }
         }
-        found.retain(|secret| secret.len() >= MIN_SECRET);
+        Ok(found.into_iter().filter(|secret| secret.len() >= MIN_SECRET).collect())
+    }
+
+    /// Every form in which a secret may stand in a text, with what stands there instead.
+    fn replacements(&self, secrets: &BTreeSet<String>) -> BTreeMap<String, String> {
         let mut replacements = BTreeMap::new();
-        for secret in found {
-            let (mut form, mut stand_in) = (secret.clone(), self.stand_in(&secret));
+        for secret in secrets {
+            let (mut form, mut stand_in) = (secret.clone(), self.stand_in(secret));
             for _ in 0..MAX_NESTING {
                 replacements.insert(form.clone(), stand_in.clone());
                 (form, stand_in) = (escape(&form), escape(&stand_in));
             }
         }
-        Ok(replacements)
+        replacements
     }
 
     /// A text of the same length and kinds of characters.

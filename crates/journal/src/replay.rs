@@ -7,8 +7,9 @@ use serde_json::Value;
 use toolgate_engine::transcript::{AfterReplay, LineCheck, OpenCall, Replay, Step, StepEvent};
 use toolgate_wire::{CallId, Code, Failure, LimitRequest, Position, Target, ToWorker};
 
-use crate::entry::{Event, FORMAT_VERSION, Header, NoStart, ProgramEnd, Reply};
+use crate::entry::{Event, FORMAT_VERSION, Header, ProgramEnd, Reply};
 use crate::recording::Record;
+use crate::start::NoStart;
 use crate::text::MissingBlob;
 
 /// Why a record cannot be repeated.
@@ -49,6 +50,8 @@ pub struct Replayable {
     pub code: String,
     /// The limits that the run had; the wall time is what its worker had left at its start.
     pub limits: LimitRequest,
+    /// How long the run had been running where the record ends: what is left of its wall time is the caller's to say.
+    pub ran: Duration,
     /// What the engine repeats.
     pub replay: Replay,
 }
@@ -102,13 +105,13 @@ fn replayable(record: &Record, then: AfterReplay) -> Result<Replayable, NoReplay
     let mut steps = Vec::new();
     for (number, entry) in record.entries.iter().enumerate() {
         if let Some(event) = step(&entry.event, record)? {
-            let at = Duration::try_from_secs_f64(entry.at / 1e3).unwrap_or_default();
-            steps.push(Step { number: number as u64, at, event });
+            steps.push(Step { number: number as u64, at: since_begin(entry.at), event });
         }
     }
     Ok(Replayable {
         code: blobs.text(&header.code)?.to_owned(),
         limits: message.limits.request(),
+        ran: record.entries.last().map_or(Duration::ZERO, |entry| since_begin(entry.at)),
         replay: Replay {
             start,
             data,
@@ -119,6 +122,10 @@ fn replayable(record: &Record, then: AfterReplay) -> Result<Replayable, NoReplay
         },
         header: header.clone(),
     })
+}
+
+fn since_begin(milliseconds: f64) -> Duration {
+    Duration::try_from_secs_f64(milliseconds / 1e3).unwrap_or_default()
 }
 
 fn step(event: &Event, record: &Record) -> Result<Option<StepEvent>, NoReplay> {
@@ -194,21 +201,4 @@ fn recorded_failure(report: &str) -> Failure {
         position: number("line").zip(number("column")).map(|(line, column)| Position { line, column }),
         hint: text("hint"),
     }
-}
-
-/// Calls whose effect is not known where a record ends, with when they were sent.
-///
-/// # Errors
-/// If the record is incomplete.
-pub fn unknown_calls(
-    record: &Record,
-    is_harmless: &dyn Fn(&Target) -> bool,
-) -> Result<Vec<(CallId, String)>, NoReplay> {
-    let open = open_calls(record, is_harmless)?.into_iter().filter_map(|(id, call)| match call {
-        OpenCall::Unknown { known } => Some((id, known)),
-        OpenCall::Make | OpenCall::Answered { .. } => None,
-    });
-    let mut open: Vec<_> = open.collect();
-    open.sort_unstable();
-    Ok(open)
 }

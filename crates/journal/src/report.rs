@@ -72,10 +72,12 @@ impl Serialize for Fields {
 pub fn with_measurements(replayed: &Report, recorded: &str) -> Result<String, serde_json::Error> {
     let recorded: Fields = serde_json::from_str(recorded)?;
     let fresh: Fields = serde_json::from_str(&serde_json::to_string(replayed)?)?;
-    let same_failure = ["code", "error", "line", "column"].iter().all(|name| fresh.text(name) == recorded.text(name));
+    // A replay that did not diverge has failed at the same place; only who maps the position to the source differs.
+    let same_failure = ["code", "error"].iter().all(|name| fresh.text(name) == recorded.text(name));
     let mut fields = Vec::new();
     for (name, value) in &fresh.0 {
-        let is_kept = MEASURED.contains(&name.as_str()) || (name == "hint" && same_failure);
+        let is_kept =
+            MEASURED.contains(&name.as_str()) || (same_failure && ["line", "column", "hint"].contains(&name.as_str()));
         let value = match recorded.get(name) {
             Some(then) if is_kept => then.to_owned(),
             Some(then) if name == "calls" => with_times(value, then)?,

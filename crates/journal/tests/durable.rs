@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use support::{engine, facts, host, run_again, stable};
+use support::postgres::Server;
+use support::programs::{Dice, program};
+use support::{engine, facts, host, record, run_again, stable};
 use toolgate_engine::host::Target;
 use toolgate_engine::wire::{CallState, Code, Profile, Report};
 use toolgate_engine::{CancellationToken, Engine, Host, HostCall, HostError, HostFuture, Request};
@@ -151,43 +153,6 @@ async fn a_store_that_is_full_refuses_effects_and_lets_reads_go_on() {
     let refused = "db.save was not called, because it could not be made durable: the journal's store is full";
     assert!(value[1].starts_with(refused), "{}", value[1]);
     assert_eq!(report.calls[1].state, CallState::NotSent);
-}
-
-// Random programs, and processes that die.
-
-/// Numbers that depend on a seed alone.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % most
-    }
-}
-
-/// A program of random steps. Every write has its own number, and the program returns the numbers whose reply it got.
-fn program(dice: &mut Dice) -> String {
-    let mut code = "let n = 0; const done = []; const write = async () => { const k = n++; \
-                    await db.save({ k }); done.push(k); return k; };\n"
-        .to_owned();
-    for _ in 0..1 + dice.below(5) {
-        let times = 2 + dice.below(3);
-        code.push_str(&match dice.below(9) {
-            0 | 1 => "await write();\n".to_owned(),
-            2 => format!("await Promise.all(Array.from({{ length: {times} }}, write));\n"),
-            3 => "await Promise.race([write(), db.find({ n })]);\n".to_owned(),
-            4 => "await Promise.race([write(), sleep(1)]); await write();\n".to_owned(),
-            5 => "try { await db.broken({ k: 'broken' + n++ }); } catch (e) { await write(); }\n".to_owned(),
-            6 => format!("for (let i = 0; i < {times}; i++) setTimeout(write, {times} - i); await sleep(8);\n"),
-            7 => "if ((await db.find({ n })).found.n % 2) await write(); else console.log('even', n);\n".to_owned(),
-            _ => "if (Math.random() < 0.5) { await sleep(1); await write(); }\n".to_owned(),
-        });
-    }
-    // A race leaves writes behind: the program waits for them, so that what it returns is everything.
-    code.push_str("while (done.length + failed() < n) await sleep(1); return done;");
-    code.replace("failed()", "broken")
-        .replacen("let n = 0;", "let n = 0, broken = 0;", 1)
-        .replace("catch (e) { await write(); }", "catch (e) { broken++; await write(); }")
 }
 
 /// A process that dies after a number of steps: writes to the store, and calls that arrive at the backend.
@@ -440,4 +405,23 @@ async fn no_effect_is_lost_or_doubled_in_sqlite() {
     let store = SqliteStore::open(&folder.path().join("runs.db")).expect("a store");
     let (died, unknown) = check_lives(60, Arc::new(store)).await;
     assert!(died > 20 && unknown < died, "{died} died, {unknown} unknown");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_effect_is_lost_or_doubled_in_postgres() {
+    let mut server = Server::start().await;
+    let store = server.store().await;
+    let (died, unknown) = check_lives(60, Arc::new(store)).await;
+    assert!(died > 20 && unknown < died, "{died} died, {unknown} unknown");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_programs_repeat_from_their_records() {
+    let engine = engine();
+    for seed in 0..300 {
+        let code = program(&mut Dice(seed));
+        let run = record(&engine, Request::new(Profile::Chain, code.clone())).await;
+        let again = run_again(&engine, replay::offline(&run.record).expect("replayable")).await;
+        assert_eq!(stable(&again), stable(&run.report), "run {seed}\n{code}");
+    }
 }

@@ -56,10 +56,16 @@ impl JsonText {
             let reason = error.utf8_error().to_string();
             (error.into_bytes(), NotJson(reason))
         })?;
-        if json::check(&text).is_none() {
-            let reason = not_json(&text);
-            return Err((text.into_bytes(), reason));
+        match checked(&text) {
+            Ok(()) => Ok(Self { text, permit }),
+            Err(reason) => Err((text.into_bytes(), reason)),
         }
+    }
+
+    /// Checks text that is held already; `budget` counts it from now on, and must have room at once.
+    pub fn counted(text: String, budget: &ByteBudget) -> Result<Self, TreeError> {
+        checked(&text)?;
+        let permit = budget.try_reserve(if text.len() > MAX_UNCOUNTED_BYTES { text.len() } else { 0 })?;
         Ok(Self { text, permit })
     }
 
@@ -147,6 +153,19 @@ pub(crate) fn range_in(text: &str, part: &str) -> Range<usize> {
 pub(crate) fn small_tree(text: &str) -> Option<Value> {
     tree_bytes(text, SMALL_TREE_BYTES).ok()?;
     serde_json::from_str(text).ok()
+}
+
+/// Valid, not nested deeper than a program can read, and without halves of surrogate pairs, which a Rust string cannot have.
+fn checked(text: &str) -> Result<(), NotJson> {
+    let facts = json::check(text).ok_or_else(|| not_json(text))?;
+    if facts.lone_surrogates {
+        return Err(NotJson("a string has half a surrogate pair".to_owned()));
+    }
+    let start = json::scan::skip_space(text.as_bytes(), 0);
+    match json::scan::skip_value(text.as_bytes(), start, 0) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(NotJson(format!("it is nested deeper than {} levels", json::scan::MAX_DEPTH))),
+    }
 }
 
 fn not_json(text: &str) -> NotJson {
@@ -300,8 +319,11 @@ mod tests {
 
     #[test]
     fn what_serde_refuses_is_refused() {
-        for bad in ["\"\\ud800\"".to_owned(), "[".repeat(200) + &"]".repeat(200)] {
-            assert!(matches!(text(&bad).into_tree(usize::MAX), Err(TreeError::NotJson(_))), "{bad}");
+        let deep = |levels| "[".repeat(levels) + &"]".repeat(levels);
+        assert!(matches!(text(&deep(200)).into_tree(usize::MAX), Err(TreeError::NotJson(_))));
+        for (bad, reason) in [("\"\\ud800\"".to_owned(), "surrogate"), (deep(1001), "nested deeper than 1000 levels")] {
+            let read = JsonText::read(bad.into_bytes(), ByteBudget::unlimited().empty_permit());
+            assert!(read.unwrap_err().1.to_string().contains(reason));
         }
     }
 }

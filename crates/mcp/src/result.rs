@@ -39,6 +39,8 @@ pub struct ToolFault {
     pub message: String,
     /// Structured details, if they are small.
     pub data: Option<Value>,
+    /// The `_meta` of the result, if it is small.
+    pub meta: Option<Value>,
 }
 
 /// Whether a result requests input from the client instead of completing the request.
@@ -84,6 +86,19 @@ impl ToolResult {
         Some(json::unquote(kind.text()))
     }
 
+    /// Whether it requests input from the client instead of completing the request.
+    pub fn requests_input(&self) -> bool {
+        let has = |key: &str, shape: Shape| self.0.value().member(key).is_some_and(|found| found.shape() == shape);
+        let is_request = self.result_type().as_deref() == Some("input_required");
+        is_request && (has("inputRequests", Shape::Object) || has("requestState", Shape::String))
+    }
+
+    /// The input that it requests, as sent; nothing if that is not small.
+    pub fn input_requests(&self) -> Value {
+        let requests = self.0.value().member("inputRequests");
+        requests.and_then(|requests| json_text::small_tree(requests.text())).unwrap_or_default()
+    }
+
     /// The fault, if it is marked `isError`.
     pub fn fault(&self) -> Option<ToolFault> {
         let result = self.0.value();
@@ -110,7 +125,8 @@ impl ToolResult {
             (None, [only]) => spelled(&json::unquote(only.text())).and_then(json_text::small_tree),
             (None, _) => None,
         };
-        Some(ToolFault { message, data })
+        let meta = result.member("_meta").and_then(|meta| json_text::small_tree(meta.text()));
+        Some(ToolFault { message, data, meta })
     }
 
     /// The text of the value for programs. Cut out of the result in place, so that it is held once; a text that spells
@@ -374,11 +390,16 @@ mod tests {
 
     #[test]
     fn a_result_requests_input_by_its_type_and_a_request_or_a_state() {
-        assert!(requests_input(&json!({ "resultType": "input_required", "inputRequests": {} })));
-        assert!(requests_input(&json!({ "resultType": "input_required", "requestState": "s" })));
-        assert!(!requests_input(&json!({ "resultType": "input_required", "content": [] })));
-        assert!(!requests_input(&json!({ "resultType": "complete", "inputRequests": {} })));
-        assert!(!requests_input(&json!({ "inputRequests": {} })));
+        for (result, expected) in [
+            (json!({ "resultType": "input_required", "inputRequests": {} }), true),
+            (json!({ "resultType": "input_required", "requestState": "s" }), true),
+            (json!({ "resultType": "input_required", "content": [] }), false),
+            (json!({ "resultType": "complete", "inputRequests": {} }), false),
+            (json!({ "inputRequests": {} }), false),
+        ] {
+            assert_eq!(requests_input(&result), expected, "{result}");
+            assert_eq!(ToolResult::new(JsonText::of(&result)).requests_input(), expected, "{result}");
+        }
     }
 
     #[test]

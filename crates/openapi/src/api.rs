@@ -1,6 +1,7 @@
 //! An API that a document describes: its tools, and the calls of them.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use serde_json::{Map, Value};
 use url::Url;
@@ -16,8 +17,8 @@ use crate::security::{Credentials, Security};
 use crate::transport::{ApiAnswer, ApiRequest, Transport, TransportError};
 use crate::{servers, yaml};
 
-/// What the configuration says about an API.
-#[derive(Debug, Clone)]
+/// What the configuration says about an API. Printed without values of headers, which may be secrets.
+#[derive(Clone)]
 pub struct ApiSettings {
     /// Where requests go: everything is below this URL.
     pub base: Url,
@@ -33,6 +34,18 @@ impl ApiSettings {
     /// Settings with a base alone.
     pub fn new(base: Url) -> Self {
         Self { base, credentials: Credentials::default(), headers: Vec::new(), filter: Filter::default() }
+    }
+}
+
+impl fmt::Debug for ApiSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("ApiSettings")
+            .field("base", &self.base.as_str())
+            .field("credentials", &self.credentials)
+            .field("headers", &headers)
+            .field("filter", &self.filter)
+            .finish()
     }
 }
 

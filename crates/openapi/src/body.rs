@@ -2,13 +2,14 @@
 //!
 //! A body that is an object is flattened: each property is an argument. It stays one argument, `body`, where flattening
 //! would change its meaning: it takes other properties too, has alternatives, or may be left out although it has
-//! required properties.
+//! required properties; and where it has very many properties.
 
 use std::collections::HashSet;
 use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
+use crate::bounds::MAX_FLATTENED;
 use crate::document::{Document, Version, pointer};
 use crate::operation::{Body, BodyForm, BodyKind, Field, ParameterPlace};
 use crate::read::{Draft, Reader, encoding};
@@ -153,7 +154,10 @@ fn build(reader: &mut Reader<'_, '_>, source: Source<'_>) -> Result<DraftBody, S
         BodyKind::Json | BodyKind::UrlEncoded | BodyKind::Multipart => object_view(reader.document, source.schema),
         BodyKind::Text | BodyKind::Binary => None,
     };
-    let view = view.filter(|view| !view.properties.is_empty() && (source.required || view.required.is_empty()));
+    let view = view.filter(|view| {
+        let is_known = !view.properties.is_empty() && view.properties.len() <= MAX_FLATTENED;
+        is_known && (source.required || view.required.is_empty())
+    });
     match view {
         Some(view) => flattened(reader, view, kind, media_type, &source),
         None => Ok(whole(reader, kind, media_type, &source)),

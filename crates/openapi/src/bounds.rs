@@ -7,6 +7,8 @@ pub const MAX_DOCUMENT_BYTES: usize = 64 << 20;
 pub const MAX_OPERATIONS: usize = 5_000;
 /// Maximum number of parameters of an operation, fields of a flattened body included.
 pub(crate) const MAX_PARAMETERS: usize = 500;
+/// Maximum number of properties of a body that is flattened; a larger one is one argument.
+pub(crate) const MAX_FLATTENED: usize = 200;
 /// Maximum number of references that lead from one to the next.
 pub(crate) const MAX_REFERENCE_HOPS: usize = 16;
 /// Maximum nesting of a schema within one definition; what lies deeper accepts anything.

@@ -68,7 +68,7 @@ pub(crate) fn request(
         return Err(ArgumentError::BodyTooLarge(size));
     }
     parts.headers.push(("accept".to_owned(), plan.accept.clone()));
-    parts.headers.extend(extra.iter().cloned());
+    extra.iter().for_each(|(name, value)| parts.set_header(name, value.clone()));
     for (carrier, secret) in security.credentials(&plan.security) {
         parts.attach(carrier, secret);
     }
@@ -112,16 +112,18 @@ impl Parts {
         Ok(())
     }
 
+    /// Sets a header in place of one that an argument set.
+    fn set_header(&mut self, name: &str, value: String) {
+        self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        self.headers.push((name.to_ascii_lowercase(), value));
+    }
+
     /// Adds a credential in place of whatever stands there.
     fn attach(&mut self, carrier: &Carrier, secret: &str) {
-        let mut header = |name: &str, value: String| {
-            self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
-            self.headers.push((name.to_ascii_lowercase(), value));
-        };
         match carrier {
-            Carrier::Header(name) => header(name, secret.to_owned()),
-            Carrier::Bearer => header("authorization", format!("Bearer {secret}")),
-            Carrier::Basic => header("authorization", basic(secret)),
+            Carrier::Header(name) => self.set_header(name, secret.to_owned()),
+            Carrier::Bearer => self.set_header("authorization", format!("Bearer {secret}")),
+            Carrier::Basic => self.set_header("authorization", basic(secret)),
             Carrier::Query(name) => {
                 let prefix = format!("{}=", escape(name));
                 self.query.retain(|pair| !pair.starts_with(&prefix));

@@ -18,7 +18,7 @@ use crate::filter::Filter;
 use crate::operation::{Encoding, Operation, Parameter, ParameterPlace, Plan, Segment, Style};
 use crate::result_schema;
 use crate::schema::{Converted, Direction, Schemas, shortened};
-use crate::security::{Requirement, Security};
+use crate::security::{Requirement, Security, is_token};
 
 /// An operation of the document that is no tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +65,14 @@ pub(crate) struct Reader<'d, 'a> {
     names: HashSet<String>,
     pub(crate) operations: Vec<Operation>,
     pub(crate) skipped: Vec<Skipped>,
+}
+
+/// The parameters of an operation as the document has them.
+#[derive(Debug, Default)]
+struct Declared {
+    parameters: Vec<Rc<Value>>,
+    /// Those of Swagger 2.0 that are the body.
+    body: Vec<Rc<Value>>,
 }
 
 /// An argument before its final name is known.
@@ -166,10 +174,10 @@ impl<'d, 'a> Reader<'d, 'a> {
             Some(own) => Security::requirement(own),
             None => self.default_security.clone(),
         };
-        let (declared, v2_body) = self.declared(item, operation)?;
+        let declared = self.declared(item, operation)?;
         let mut drafts = Vec::new();
         let mut parameters = Vec::new();
-        for parameter in &declared {
+        for parameter in &declared.parameters {
             if let Some((draft, parameter)) = self.parameter(parameter, &security, &template)? {
                 drafts.push(draft);
                 parameters.push(parameter);
@@ -177,7 +185,7 @@ impl<'d, 'a> Reader<'d, 'a> {
         }
         add_undeclared(&template, &mut drafts, &mut parameters);
         let body = match self.document.version {
-            Version::V2 => body::read_v2(self, operation, &v2_body)?,
+            Version::V2 => body::read_v2(self, operation, &declared.body)?,
             Version::V30 | Version::V31 => body::read(self, operation)?,
         };
         let first_field = drafts.len();
@@ -222,10 +230,10 @@ impl<'d, 'a> Reader<'d, 'a> {
         Err(format!("its own server {shown} is not the configured base"))
     }
 
-    /// Parameters of the path item and the operation, the latter's first; with those of Swagger 2.0 that are the body.
-    fn declared(&self, item: &Value, operation: &Value) -> Result<(Vec<Rc<Value>>, Vec<Rc<Value>>), String> {
+    /// Parameters of the path item and the operation; the operation's come first and stand above the others.
+    fn declared(&self, item: &Value, operation: &Value) -> Result<Declared, String> {
         let mut seen = HashSet::new();
-        let (mut parameters, mut body) = (Vec::new(), Vec::new());
+        let Declared { mut parameters, mut body } = Declared::default();
         for source in [operation, item] {
             for parameter in source.get("parameters").and_then(Value::as_array).into_iter().flatten() {
                 let (parameter, _) = self.document.follow(Rc::new(parameter.clone())).map_err(|it| it.to_string())?;
@@ -240,7 +248,7 @@ impl<'d, 'a> Reader<'d, 'a> {
                 }
             }
         }
-        Ok((parameters, body))
+        Ok(Declared { parameters, body })
     }
 
     fn parameter(
@@ -345,11 +353,6 @@ impl<'d, 'a> Reader<'d, 'a> {
 fn texts(value: Option<&Value>) -> Vec<String> {
     let items = value.and_then(Value::as_array).into_iter().flatten();
     items.filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-/// Whether a text can be the name of a header or a cookie.
-fn is_token(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~[]".contains(&byte))
 }
 
 /// The parts of a path, and the query that it may have. What follows a `#` only tells operations apart.

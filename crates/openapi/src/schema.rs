@@ -282,16 +282,9 @@ impl<'d, 'a> Schemas<'d, 'a> {
                 (
                     "items" | "contains" | "additionalProperties" | "propertyNames" | "not" | "if" | "then" | "else",
                     _,
-                ) if value.is_object() || value.is_boolean() => {
-                    if place.direction == Direction::Input
-                        || matches!(keyword.as_str(), "items" | "additionalProperties")
-                    {
-                        let inner = place.inner();
-                        let converted =
-                            if value.is_boolean() { value.clone() } else { self.schema(value, inner, references) };
-                        if place.direction == Direction::Input || converted != Value::Bool(false) {
-                            result.insert(keyword.clone(), converted);
-                        }
+                ) => {
+                    if let Some(nested) = self.nested(keyword, value, place, references) {
+                        result.insert(keyword.clone(), nested);
                     }
                 }
                 ("prefixItems", Value::Array(items)) => {
@@ -314,6 +307,18 @@ impl<'d, 'a> Schemas<'d, 'a> {
                 _ if place.direction == Direction::Input => constraint(keyword, value, keywords, result),
                 _ => {}
             }
+        }
+    }
+
+    /// A schema inside a keyword. Results keep those that types are made of, and stay open to further properties.
+    fn nested(&mut self, keyword: &str, value: &Value, place: Place, references: &mut Vec<usize>) -> Option<Value> {
+        let is_shown = place.direction == Direction::Input || matches!(keyword, "items" | "additionalProperties");
+        match value {
+            Value::Object(_) if is_shown => Some(self.schema(value, place.inner(), references)),
+            Value::Bool(allowed) if is_shown && (*allowed || place.direction == Direction::Input) => {
+                Some(value.clone())
+            }
+            _ => None,
         }
     }
 
@@ -356,10 +361,10 @@ impl<'d, 'a> Schemas<'d, 'a> {
         for branch in branches {
             let mut schema = self.schema(branch, place.inner(), references);
             let target = branch.get("$ref").and_then(Value::as_str);
-            if let (Some(property), Some(target), Some(schema)) = (property, target, schema.as_object_mut()) {
-                if let Some(value) = discriminator_value(mapping, target) {
-                    discriminate(schema, property, &value);
-                }
+            if let (Some(property), Some(target), Some(schema)) = (property, target, schema.as_object_mut())
+                && let Some(value) = discriminator_value(mapping, target)
+            {
+                discriminate(schema, property, &value);
             }
             converted.push(schema);
         }

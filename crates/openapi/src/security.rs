@@ -55,12 +55,10 @@ pub(crate) type Requirement = Vec<Vec<String>>;
 impl Security {
     /// Reads the schemes. A credential for a scheme that does not exist is an error, because it would never be sent.
     pub(crate) fn read(document: &Document<'_>, credentials: Credentials) -> Result<Self, String> {
-        let declared = match document.version {
-            Version::V2 => document.top("securityDefinitions"),
-            Version::V30 | Version::V31 => {
-                document.top("components").and_then(|mut it| it.get_mut("securitySchemes").map(Value::take))
-            }
-        };
+        let declared = document.parse_at(match document.version {
+            Version::V2 => "/securityDefinitions",
+            Version::V30 | Version::V31 => "/components/securitySchemes",
+        });
         let declared = declared.as_ref().and_then(Value::as_object).into_iter().flatten();
         let mut schemes: BTreeMap<String, Carrier> = declared
             .filter_map(|(name, scheme)| {
@@ -120,15 +118,20 @@ impl Security {
     }
 }
 
+/// Whether a text can be the name of a header or a cookie.
+pub(crate) fn is_token(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~[]".contains(&byte))
+}
+
 fn carrier(scheme: &Value) -> Option<Carrier> {
     let text = |key: &str| scheme.get(key).and_then(Value::as_str);
     match text("type")? {
         "apiKey" => {
             let name = text("name")?.to_owned();
             match text("in")? {
-                "header" => Some(Carrier::Header(name)),
+                "header" if is_token(&name) => Some(Carrier::Header(name)),
                 "query" => Some(Carrier::Query(name)),
-                "cookie" => Some(Carrier::Cookie(name)),
+                "cookie" if is_token(&name) => Some(Carrier::Cookie(name)),
                 _ => None,
             }
         }

@@ -26,6 +26,8 @@ pub(crate) fn declared(document: &Document<'_>, origin: Option<&Url>) -> Vec<Url
     };
     let absolute = |text: &String| match origin {
         Some(origin) => origin.join(text).ok(),
+        // Without a scheme, the safe one.
+        None if text.starts_with("//") => Url::parse(&format!("https:{text}")).ok(),
         None => Url::parse(text).ok(),
     };
     texts.iter().filter_map(absolute).filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host()).collect()

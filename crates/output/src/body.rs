@@ -16,6 +16,8 @@ pub enum Form {
     Text,
     /// JSON that a tool returned inside a string, printed with its own layout.
     Written,
+    /// A returned value without white space, printed unchanged.
+    Compact,
     /// A returned value, printed with two spaces per level.
     Pretty,
 }
@@ -47,7 +49,7 @@ impl<'a> Body<'a> {
     /// A body; `text` must be JSON for the two JSON forms.
     pub fn new(text: Cow<'a, str>, form: Form) -> Self {
         let extent = match form {
-            Form::Text | Form::Written => Extent::of(&text),
+            Form::Text | Form::Written | Form::Compact => Extent::of(&text),
             Form::Pretty => {
                 let mut measure = Measure::default();
                 pretty(Value::of(&text), &mut measure);
@@ -78,7 +80,7 @@ impl<'a> Body<'a> {
     /// Appends the first bytes of the printed form, at most `room`.
     pub(crate) fn print_head(&self, room: usize, out: &mut String) {
         match self.form {
-            Form::Text | Form::Written => {
+            Form::Text | Form::Written | Form::Compact => {
                 out.push_str(self.text.get(..self.text.floor_char_boundary(room)).unwrap_or_default());
             }
             Form::Pretty => pretty(Value::of(&self.text), &mut Window::new(0, room, out)),

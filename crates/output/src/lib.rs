@@ -10,6 +10,7 @@
 //!
 //! # Layout
 //! - `raw`, `body`: the returned value, and the text between stages
+//! - `format`: indented JSON, JSON without white space, or tables
 //! - `intent`, `chunk`, `truncate`, `footer`: the stages
 //! - [`results`]: the store of full results, and reading parts of them
 //!
@@ -20,6 +21,7 @@
 mod body;
 mod chunk;
 mod footer;
+mod format;
 mod intent;
 mod raw;
 pub mod results;
@@ -33,6 +35,7 @@ mod truncate;
 mod tests;
 
 pub use body::{Body, Form};
+pub use format::{OutputFormat, TABLE_NOTE};
 pub(crate) use size::Kb;
 pub use truncate::{Cut, fit};
 
@@ -42,8 +45,8 @@ use crate::results::{Kept, ResultId};
 /// these are omitted as needed.
 const MIN_OUTPUT_SIZE: usize = 2 * footer::ROOM;
 
-/// Maximum length of the header that a stage adds above the text.
-pub const MAX_HEADER_SIZE: usize = intent::MAX_HEADER;
+/// Maximum length of the header above the text: of the intent filter and of tables.
+pub const MAX_HEADER_SIZE: usize = intent::MAX_HEADER + TABLE_NOTE.len();
 
 /// The stages to run, and their limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +61,8 @@ pub struct OutputSettings {
     pub chunk_threshold: usize,
     /// Maximum number of returned bytes, including marker and footer.
     pub max_output_size: usize,
+    /// How a value is written.
+    pub format: OutputFormat,
 }
 
 impl Default for OutputSettings {
@@ -68,6 +73,7 @@ impl Default for OutputSettings {
             smart_truncation: true,
             chunk_threshold: 10_240,
             max_output_size: 200_000,
+            format: OutputFormat::Pretty,
         }
     }
 }
@@ -107,7 +113,7 @@ pub fn shape(
     intent: Option<&str>,
     keep: &mut dyn FnMut(Kept<'_>) -> Option<ResultId>,
 ) -> Response {
-    let (raw, body) = raw::Raw::read(returned, settings.chunk_threshold.min(intent::MIN_FILTERED));
+    let (raw, body) = raw::Raw::read(returned, settings.chunk_threshold.min(intent::MIN_FILTERED), settings.format);
     let Reduced { mut text, processed, mut stages } = reduce(body, settings, intent);
     let mut result_id = None;
     if !stages.is_empty() {
@@ -131,13 +137,21 @@ struct Reduced {
 }
 
 fn reduce(mut body: Body<'_>, settings: &OutputSettings, intent: Option<&str>) -> Reduced {
-    let processed = body.extent().bytes;
+    let mut processed = body.extent().bytes;
     let mut stages = Vec::new();
     let mut header = String::new();
     if let Some(filtered) = intent.filter(|_| settings.intent).and_then(|intent| intent::filter(&body, intent)) {
         stages.push(Stage::Intent);
         header = filtered.header;
         body = filtered.body;
+    }
+    if let Some(table) = settings.format.table(&body).filter(|table| fits_unchunked(table, settings)) {
+        header.push_str(TABLE_NOTE);
+        body = table;
+        if stages.is_empty() {
+            // Tables remove nothing: the text before the first stage has them.
+            processed = header.len() + body.extent().bytes;
+        }
     }
     let room = room_beside_footer(settings.max_output_size);
     if settings.auto_chunk_json && body.extent().bytes > settings.chunk_threshold {
@@ -164,6 +178,11 @@ fn reduce(mut body: Body<'_>, settings: &OutputSettings, intent: Option<&str>) -
     text.reserve_exact(body.extent().bytes.min(room) + footer::ROOM);
     truncate::print_fitting(&body, room, cut, &mut text);
     Reduced { text, processed, stages }
+}
+
+/// Whether a body would be shown whole rather than as an outline.
+fn fits_unchunked(body: &Body<'_>, settings: &OutputSettings) -> bool {
+    !settings.auto_chunk_json || body.extent().bytes <= settings.chunk_threshold
 }
 
 fn room_beside_footer(max: usize) -> usize {

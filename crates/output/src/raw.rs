@@ -1,6 +1,6 @@
 //! The returned value before the first stage.
 //!
-//! A returned string is shown as its text, any other value as indented JSON. Most tools return a string that contains a
+//! A returned string is shown as its text, any other value as JSON in the configured format. Most tools return a string that contains a
 //! JSON object or array, so a string above a size is treated as that JSON, with its own layout.
 //!
 //! Only slices of the input are stored. A string with escapes is decoded when it is shown and again when it is kept: this
@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 
 use super::body::{Body, Form};
+use super::format::OutputFormat;
 use crate::results::{Kept, Kind};
 use toolgate_json::{Facts, Shape, Value, check, replace_lone_surrogates, unquote};
 
@@ -32,13 +33,13 @@ pub(crate) enum Raw<'a> {
 impl<'a> Raw<'a> {
     /// Reads JSON text and returns the body for the first stage. Strings longer than `json_above` bytes are checked for
     /// JSON.
-    pub(crate) fn read(returned: &'a str, json_above: usize) -> (Self, Body<'a>) {
+    pub(crate) fn read(returned: &'a str, json_above: usize, format: OutputFormat) -> (Self, Body<'a>) {
         let Some(facts) = check(returned) else {
             return (Self::Other(returned), Body::new(Cow::Borrowed(returned), Form::Text));
         };
         let value = Value::of(returned);
         if value.shape() != Shape::String {
-            return (Self::Json(value.text()), Body::new(displayable(value.text(), facts), Form::Pretty));
+            return (Self::Json(value.text()), format.body(displayable(value.text(), facts)));
         }
         let text = unquote(value.text());
         let may_hold_json = text.len() > json_above && text.trim_start().starts_with(['{', '[']);

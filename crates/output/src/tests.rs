@@ -156,13 +156,15 @@ fn hostile_input_is_answered_within_the_bound() {
 
 fn any_settings() -> impl Strategy<Value = OutputSettings> {
     let sizes = (prop_oneof![0..600usize, 0..8_000usize], prop_oneof![0..600usize, 0..20_000usize]);
-    (any::<[bool; 3]>(), sizes).prop_map(
-        |([intent, auto_chunk_json, smart_truncation], (chunk_threshold, max_output_size))| OutputSettings {
+    let formats = [OutputFormat::Auto, OutputFormat::Pretty, OutputFormat::Compact, OutputFormat::Table];
+    (any::<[bool; 3]>(), sizes, prop::sample::select(formats.to_vec())).prop_map(
+        |([intent, auto_chunk_json, smart_truncation], (chunk_threshold, max_output_size), format)| OutputSettings {
             intent,
             auto_chunk_json,
             smart_truncation,
             chunk_threshold,
             max_output_size,
+            format,
         },
     )
 }

@@ -43,8 +43,9 @@ impl Caller {
                 name: key.name.clone(),
                 fairness: Some(number_of(&key.name)),
                 backends: access(&key.backends),
+                tools: access(&key.tools),
+                rate: key.call_rate,
                 functions: access(&key.functions),
-                ..CallerScope::default()
             },
         }
     }

@@ -143,6 +143,35 @@ pub fn decode_to_worker(payload: &[u8]) -> Result<ToWorker, Malformed> {
     fields.end(frame)
 }
 
+/// Bytes of a reply's payload before its text.
+pub const REPLY_HEAD: usize = 1 + 4 + 8 + 1 + 4;
+
+/// A [`ToWorker::Reply`] without its text.
+#[derive(Debug, PartialEq)]
+pub struct ReplyHead {
+    /// The call.
+    pub id: CallId,
+    /// The clock at this moment.
+    pub now: f64,
+    /// Whether the text is a value; otherwise it is an error's fields.
+    pub ok: bool,
+}
+
+/// Decodes the first bytes of a payload of `length` bytes; `None` if it is no reply. For a worker that reads the text, which
+/// is the rest of the payload, straight to where it needs it.
+pub fn decode_reply_head(head: &[u8], length: usize) -> Result<Option<ReplyHead>, Malformed> {
+    let mut fields = Fields(head);
+    if fields.u8()? != tag::REPLY {
+        return Ok(None);
+    }
+    let reply = ReplyHead { id: CallId(fields.u32()?), now: fields.f64()?, ok: fields.flag()? };
+    let end = REPLY_HEAD + fields.u32()? as usize;
+    if end > length {
+        return Err(Malformed::Truncated);
+    }
+    if end < length { Err(Malformed::Trailing(length - end)) } else { Ok(Some(reply)) }
+}
+
 /// Appends the frame with its header.
 pub fn encode_from_worker(frame: &FromWorker, out: &mut Vec<u8>) {
     let mark = begin(out);
@@ -576,6 +605,19 @@ mod tests {
     #[test]
     fn bytes_after_the_last_field_are_refused() {
         assert_eq!(decode_from_worker(&[3, 1, 0, 0, 0, 9]), Err(Malformed::Trailing(1)));
+    }
+
+    #[test]
+    fn the_head_of_a_reply_is_read_without_its_text() {
+        let mut frame = Vec::new();
+        encode_to_worker(&ToWorker::Reply { id: CallId(7), now: 1.5, body: Err(b"{}".to_vec()) }, &mut frame);
+        let payload = &frame[HEADER..];
+        let read = |length| decode_reply_head(&payload[..REPLY_HEAD], length);
+        assert_eq!(read(payload.len()), Ok(Some(ReplyHead { id: CallId(7), now: 1.5, ok: false })));
+        assert_eq!(read(payload.len() - 1), Err(Malformed::Truncated));
+        assert_eq!(read(payload.len() + 3), Err(Malformed::Trailing(3)));
+        assert_eq!(decode_reply_head(&payload[..REPLY_HEAD - 1], payload.len()), Err(Malformed::Truncated));
+        assert_eq!(decode_reply_head(&[tag::FIRE; REPLY_HEAD], REPLY_HEAD), Ok(None));
     }
 
     #[test]

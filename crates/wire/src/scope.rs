@@ -28,6 +28,11 @@ impl CallerScope {
     pub fn permits_tool(&self, backend: &str, tool: &str) -> bool {
         self.backends.permits(backend) && self.tools.permits_pair(backend, tool)
     }
+
+    /// Whether no tool is kept from it.
+    pub fn sees_all_tools(&self) -> bool {
+        self.backends == Access::All && self.tools == Access::All
+    }
 }
 
 /// Tool calls that a caller may make in a minute.
@@ -172,6 +177,7 @@ mod tests {
         ] {
             assert_eq!(caller.permits_tool(backend, tool), expected, "{backend}.{tool}");
         }
+        assert!(!caller.sees_all_tools() && CallerScope::default().sees_all_tools());
         assert!(CallerScope::default().permits_tool("any", "tool"));
         let none = CallerScope { tools: Access::only([]), ..CallerScope::default() };
         assert!(!none.permits_tool("any", "tool"));

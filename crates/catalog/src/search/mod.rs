@@ -32,6 +32,9 @@ use super::types;
 /// Maximum length of a hit's description, in characters.
 const MAX_DESCRIPTION: usize = 200;
 
+/// Maximum length of the description in a hit's line, in characters.
+const MAX_LINE_DESCRIPTION: usize = 100;
+
 /// A tool that matches a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
@@ -45,6 +48,8 @@ pub struct Hit {
     pub signature: String,
     /// A call with placeholder arguments: `await exa.web_search({ query: "…" })`.
     pub call: String,
+    /// The whole hit on one short line: `exa.web_search({ query: string }) — Searches the web.`
+    pub line: String,
     /// Relevance; comparable within one search only.
     pub score: f32,
 }
@@ -57,6 +62,7 @@ impl Hit {
             description: one_line(tool.tool().description().unwrap_or_default()),
             signature: tool.entry.short_signature(|| types::signature(tool)).to_owned(),
             call: ready_call(tool),
+            line: line(tool),
             score,
         }
     }
@@ -64,14 +70,26 @@ impl Hit {
 
 pub use call::ready_call;
 
+/// The name, the types and the beginning of the description of a tool, at most about 90 tokens.
+fn line(tool: ToolRef<'_>) -> String {
+    let types = tool.entry.brief_types(|| types::brief_types(tool));
+    let about = one_line_within(tool.tool().description().unwrap_or_default(), MAX_LINE_DESCRIPTION);
+    let separator = if about.is_empty() { "" } else { " — " };
+    format!("{}{types}{separator}{about}", tool.spelling())
+}
+
 /// Collapses whitespace and control characters to single spaces and truncates at a word boundary with `…`.
 pub fn one_line(text: &str) -> String {
+    one_line_within(text, MAX_DESCRIPTION)
+}
+
+fn one_line_within(text: &str, max: usize) -> String {
     let mut line = String::new();
     let mut length = 0;
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
         length += word.chars().count() + 1;
-        if length > MAX_DESCRIPTION {
-            let room = MAX_DESCRIPTION.saturating_sub(line.chars().count() + 1);
+        if length > max {
+            let room = max.saturating_sub(line.chars().count() + 1);
             if line.is_empty() {
                 line.extend(word.chars().take(room));
             }

@@ -167,13 +167,15 @@ fn keep_best(ranked: &mut Vec<Ranked>, count: usize) {
     ranked.sort_by(order);
 }
 
-/// The first hits of the whole query, then the best tools of each step in turn, then the rest of the whole query.
+/// The first hits of the whole query and the tools that it names, then the best tools of each step in turn, then the rest
+/// of the whole query.
 fn with_steps(whole: Vec<Ranked>, by_step: Vec<Vec<Ranked>>) -> Vec<Ranked> {
-    let first = whole.iter().take(FIRST_HITS);
+    let named = whole.iter().take_while(|(_, score)| *score > EXACT_NAME_SCORE / 2.0).count();
+    let (first, rest) = whole.split_at(named.max(FIRST_HITS).min(whole.len()));
     let turns = (0..HITS_PER_STEP).flat_map(|turn| by_step.iter().filter_map(move |step| step.get(turn)));
     let mut seen = BTreeSet::new();
     let mut merged: Vec<Ranked> = Vec::new();
-    for &(id, score) in first.chain(turns).chain(whole.iter().skip(FIRST_HITS)) {
+    for &(id, score) in first.iter().chain(turns).chain(rest) {
         if seen.insert(id) {
             // A score never rises down the list, whichever ranking it is from.
             let before = merged.last().map_or(f32::INFINITY, |(_, score)| *score);

@@ -211,6 +211,23 @@ fn a_task_of_several_steps_finds_the_tool_of_each() {
 }
 
 #[test]
+fn tools_that_a_task_of_several_steps_names_go_first() {
+    let query = "call dim_lights and run lock_door, then use track_parcel, then send pay_invoice, then do read_file";
+    let hits = varied().search(query, 5, None);
+    let mut found: Vec<&str> = hits.iter().map(|hit| hit.tool.as_str()).collect();
+    found.sort_unstable();
+    assert_eq!(found, ["dim_lights", "lock_door", "pay_invoice", "read_file", "track_parcel"]);
+}
+
+#[test]
+fn a_tools_vector_is_made_once_and_shared_by_snapshots() {
+    let first = varied();
+    let second = first.without("home");
+    let vector = |catalog: &Catalog| std::ptr::from_ref(catalog.tool("shop", "pay_invoice").unwrap().tool().vector());
+    assert_eq!(vector(&first), vector(&second));
+}
+
+#[test]
 fn a_narrowed_search_has_as_many_hits_as_there_are() {
     let found =
         varied().search_where("invite a member, read or write a file", 2, |tool| tool.backend.name() == "files");
@@ -267,6 +284,39 @@ fn a_hit_says_all_that_a_call_needs() {
     assert_eq!(hit.signature, "web_search(args: { query: string; limit?: number /* default 10 */ }): Promise<any>");
     assert_eq!(hit.description.lines().count(), 1);
     assert!(hit.description.chars().count() <= MAX_DESCRIPTION && hit.description.ends_with('…'));
+}
+
+#[track_caller]
+fn check_line(tool: Value, expected: &str) {
+    let catalog = Catalog::new(vec![listing("b", &[], vec![tool])]);
+    assert_eq!(line(catalog.tools().next().unwrap()), expected);
+}
+
+#[test]
+fn a_hit_on_one_line_has_what_a_call_needs() {
+    check_line(json!({ "name": "now" }), "b.now()");
+    check_line(
+        json!({
+            "name": "find", "description": "Finds\nthings.",
+            "inputSchema": { "properties": { "limit": { "type": "integer" }, "q": { "type": "string" } }, "required": ["q"] },
+            "outputSchema": { "type": "object", "properties": { "n": { "type": "number" } }, "required": ["n"] },
+        }),
+        "b.find({ limit?: number; q: string }): Promise<{ n: number }> — Finds things.",
+    );
+}
+
+#[test]
+fn a_line_is_bounded_and_keeps_the_required_fields() {
+    let mut properties: serde_json::Map<String, Value> = (0..60)
+        .map(|n| (format!("optional_field_number_{n}"), json!({ "enum": ["first value", "second value", "third"] })))
+        .collect();
+    properties.insert("z_required".into(), json!({ "type": "string" }));
+    let schema = json!({ "type": "object", "properties": properties, "required": ["z_required"] });
+    let tool =
+        json!({ "name": "t", "description": "word ".repeat(500), "inputSchema": schema, "outputSchema": schema });
+    let catalog = Catalog::new(vec![listing("b", &[], vec![tool])]);
+    let line = line(catalog.tools().next().unwrap());
+    assert!(line.chars().count() <= 300 && line.starts_with("b.t({ z_required: string; "), "{line}");
 }
 
 #[track_caller]

@@ -25,7 +25,7 @@ use serde_json::Value;
 
 use super::Tool;
 
-pub(super) use signature::expected;
+pub(super) use signature::{brief_types, expected};
 
 /// The schema of the value that a program receives.
 ///

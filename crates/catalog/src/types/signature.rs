@@ -29,6 +29,43 @@ pub fn signature(tool: ToolRef<'_>) -> String {
         .unwrap_or_else(|| format!("{name}(args: object): Promise<any>"))
 }
 
+/// Maximum length of the types of a brief signature, in bytes.
+pub(super) const MAX_BRIEF: usize = 180;
+
+/// Levels of detail of a brief signature, most detailed first.
+const BRIEF_ATTEMPTS: [Bounds; 5] = [
+    Bounds { depth: 4, nodes: 60, fields: 12, literals: 5 },
+    Bounds { depth: 2, nodes: 40, fields: 8, literals: 4 },
+    Bounds { depth: 1, nodes: 20, fields: 6, literals: 3 },
+    Bounds { depth: 1, nodes: 10, fields: 4, literals: 1 },
+    Bounds { depth: 1, nodes: 6, fields: 2, literals: 1 },
+];
+
+/// What follows a tool's name in a brief signature: `({ query: string; limit?: number }): Promise<Item[]>`. Required fields
+/// first if not all fit; a result that is not declared is left out.
+pub(crate) fn brief_types(tool: ToolRef<'_>) -> String {
+    let returned = |bounds| match result(tool, bounds) {
+        any if any == "Promise<any>" => String::new(),
+        declared => format!(": {declared}"),
+    };
+    let taken = |bounds: Bounds| {
+        let schema = tool.tool().input_schema();
+        let shape = argument(Shaper::new(schema, bounds, References::Inline).shape(schema));
+        let mut out = String::new();
+        if shape != (Type::Object { fields: Vec::new(), omitted: 0, index: None }) {
+            print(&mut out, &shape, Layout::Line);
+        }
+        format!("({out})")
+    };
+    let least = BRIEF_ATTEMPTS[BRIEF_ATTEMPTS.len() - 1];
+    let attempts = BRIEF_ATTEMPTS.iter().map(|&bounds| format!("{}{}", taken(bounds), returned(bounds)));
+    // A long result goes first: the arguments are what a call needs.
+    attempts
+        .chain([format!("{}: Promise<object>", taken(least)), taken(least)])
+        .find(|text| text.len() <= MAX_BRIEF)
+        .unwrap_or_else(|| "(/* see tool_info */)".to_owned())
+}
+
 /// The type that `schema` requires, shortened for an error message.
 pub(crate) fn expected(root: &Value, schema: &Value) -> String {
     let shape = Shaper::new(root, ATTEMPTS[2], References::Inline).shape(schema);

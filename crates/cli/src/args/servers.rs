@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use toolgate_mcp::server::ToolMode;
 
 use super::Interpreter;
-use crate::logging::LogFormat;
+use crate::log::LogFormat;
 
 /// Which servers are meant.
 #[derive(Debug, Clone, Args)]
@@ -20,6 +20,9 @@ pub(crate) struct Servers {
     /// The demo server inside this program instead of a configuration
     #[arg(long, conflicts_with = "config")]
     pub(crate) demo: bool,
+    /// Use the file only if its content is trusted, also when it is named
+    #[arg(long, hide_short_help = true)]
+    pub(crate) require_trust: bool,
 }
 
 impl Servers {
@@ -154,13 +157,16 @@ pub(crate) struct InitArgs {
 /// See `Command::Import`.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// claude, claude-code, cursor, vscode, codex, or a file; all clients when absent
+    /// claude, claude-code, cursor, vscode, codex, gemini, windsurf, zed, opencode, cline, or a file; all clients when absent
     #[arg(value_name = "FROM")]
     pub(crate) from: Option<String>,
-    /// The configuration file to add them to
+    /// The configuration file to add them to; otherwise the one in ~/.config/toolgate
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Only show what was found
+    /// Also the servers that a client keeps for other projects than this folder
+    #[arg(long)]
+    pub(crate) all_projects: bool,
+    /// Only show what would be added, what would be left out, and why
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print one JSON object
@@ -175,20 +181,56 @@ pub(crate) struct AddArgs {
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// The address of a server that is reached over HTTP
-    #[arg(value_name = "URL", required_unless_present = "command")]
+    #[arg(value_name = "URL", required_unless_present_any = ["command", "openapi"])]
     pub(crate) url: Option<String>,
+    /// The OpenAPI document of an HTTP API: a file or a URL; its operations become tools
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "command", "env"])]
+    pub(crate) openapi: Option<String>,
+    /// Where the requests of an HTTP API go; by default to the first server of its document
+    #[arg(long, value_name = "URL", requires = "openapi")]
+    pub(crate) base: Option<String>,
+    /// A credential of an HTTP API, as SCHEME=VALUE; ${NAME} takes it from the environment later
+    #[arg(long, value_name = "SCHEME=VALUE", requires = "openapi")]
+    pub(crate) auth: Vec<String>,
+    /// stdio or http, as other clients' commands have it; otherwise by what is given
+    #[arg(long, short, value_name = "KIND", value_enum)]
+    pub(crate) transport: Option<AddTransport>,
     /// An environment variable of the program, as NAME=VALUE; ${NAME} takes it from the environment later
-    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "url")]
+    #[arg(long, short, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
-    /// A header of every request, as NAME=VALUE
-    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "command")]
+    /// A header of every request, as NAME=VALUE or "NAME: VALUE"
+    #[arg(long, short = 'H', value_name = "NAME=VALUE")]
     pub(crate) header: Vec<String>,
+    /// user: the file in ~/.config/toolgate; project: ./toolgate.json. Otherwise the file that is found
+    #[arg(long, short, value_name = "SCOPE", value_enum, conflicts_with = "config")]
+    pub(crate) scope: Option<AddScope>,
     /// The configuration file
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// The program to start, after --
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "url")]
     pub(crate) command: Vec<String>,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AddTransport {
+    /// A program
+    Stdio,
+    /// Streamable HTTP
+    Http,
+    /// HTTP+SSE of 2024, which Toolgate does not speak; tried as Streamable HTTP
+    Sse,
+}
+
+/// Which file a server is added to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AddScope {
+    /// Your own
+    #[value(alias = "local")]
+    User,
+    /// The one of this folder
+    Project,
 }
 
 /// See `Command::Remove`.
@@ -273,17 +315,48 @@ pub(crate) struct TypesArgs {
 /// See `Command::Connect`.
 #[derive(Debug, Args)]
 pub(crate) struct ConnectArgs {
-    /// claude, claude-code, cursor, vscode or codex
+    /// claude, claude-code, cursor, vscode, codex, gemini, windsurf, zed, opencode or cline
     #[arg(value_name = "CLIENT")]
     pub(crate) client: String,
     /// For the project in this folder alone
     #[arg(long)]
     pub(crate) project: bool,
+    /// Take the servers that Toolgate serves out of the client without asking; `disconnect` puts them back
+    #[arg(long, conflicts_with = "keep")]
+    pub(crate) take_over: bool,
+    /// Leave the client's own servers as they are, without asking
+    #[arg(long)]
+    pub(crate) keep: bool,
     #[command(flatten)]
     pub(crate) servers: Servers,
     /// What the client's agent sees
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
+}
+
+/// See `Command::Disconnect`.
+#[derive(Debug, Args)]
+pub(crate) struct DisconnectArgs {
+    /// The client, as for `connect`
+    #[arg(value_name = "CLIENT")]
+    pub(crate) client: String,
+    /// For the project in this folder alone
+    #[arg(long)]
+    pub(crate) project: bool,
+}
+
+/// See `Command::Trust`.
+#[derive(Debug, Args)]
+pub(crate) struct TrustArgs {
+    /// The file; otherwise ./toolgate.*
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Withdraw trust in it instead
+    #[arg(long)]
+    pub(crate) forget: bool,
+    /// List all trusted files instead
+    #[arg(long, conflicts_with_all = ["file", "forget"])]
+    pub(crate) list: bool,
 }
 
 /// See `Command::Config`.
@@ -299,7 +372,10 @@ mod tests {
 
     fn check(text: &str, configured: Option<&str>, expected: &str) {
         let configured = configured.map(|address| address.parse().expect("an address"));
-        let found = text.parse::<HttpAddress>().map(|http| http.address(configured).to_string());
+        let found = text.parse::<HttpAddress>().map(|http| match http.address(configured) {
+            ListenAddress::Ip(address) => address.to_string(),
+            ListenAddress::Unix(path) => format!("unix:{}", path.display()),
+        });
         assert_eq!(found.unwrap_or_else(|error| error), expected, "{text}");
     }
 
@@ -309,6 +385,7 @@ mod tests {
         check("", Some("0.0.0.0:80"), "0.0.0.0:80");
         check("9000", Some("0.0.0.0:80"), "127.0.0.1:9000");
         check("[::1]:1", None, "[::1]:1");
-        check("nowhere", None, "use an address such as 127.0.0.1:7878, or a port");
+        check("unix:/run/toolgate", None, "unix:/run/toolgate");
+        check("nowhere", None, "use an address such as 127.0.0.1:7878, a port, or unix:PATH");
     }
 }

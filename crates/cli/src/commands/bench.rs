@@ -51,7 +51,7 @@ fn row(workload: &'static Workload, args: &BenchArgs) -> anyhow::Result<Row> {
 fn progress_bar(name: &'static str, runs: u32) -> ProgressBar {
     let target =
         if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("  {msg:<14} {bar:40} {pos}/{len}");
+    let style = ProgressStyle::with_template("  {msg:<27} {bar:40} {pos}/{len}");
     let bar = ProgressBar::with_draw_target(Some(runs.into()), target).with_message(name);
     bar.enable_steady_tick(Duration::from_millis(200));
     match style {
@@ -62,7 +62,7 @@ fn progress_bar(name: &'static str, runs: u32) -> ProgressBar {
 
 fn heading(style: Style) -> String {
     let columns = format!(
-        "  {:<14} {:>7} {:>12} {:>12} {:>12}  {:<7} {:>11}",
+        "  {:<27} {:>7} {:>12} {:>12} {:>12}  {:<7} {:>11}",
         "workload", "n", "p50", "p99", "mean", "unit", "calibration"
     );
     style.strong(columns)
@@ -70,7 +70,7 @@ fn heading(style: Style) -> String {
 
 fn list() -> anyhow::Result<Exit> {
     for workload in workloads() {
-        out(format_args!("  {:<14} {}", workload.name, workload.what))?;
+        out(format_args!("  {:<27} {}", workload.name, workload.what))?;
     }
     Ok(Exit::Done)
 }

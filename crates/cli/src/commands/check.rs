@@ -4,11 +4,12 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use toolgate_engine::{EngineWithRuntime, IsolationMode};
-use toolgate_gateway::run::{FixedEnvironment, RunRequest, Runner};
+use toolgate_gateway::run::{FixedEnvironment, Readiness, RunRequest, Runner};
 use toolgate_plan::{Arguments, Finding, PlannedCall, Position, Preflight};
 use toolgate_wire::{Failure, Profile};
 
 use super::Exit;
+use super::servers::{Opened, spinner};
 use crate::args::CheckArgs;
 use crate::print::report::Origin;
 use crate::print::{Style, escape, excerpt, note, out};
@@ -19,19 +20,35 @@ use crate::tools;
 const SHOWN: usize = 100;
 
 pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
-    let bridge = tools::bridge(args.tools.as_ref())?;
     let code = args.file.code()?;
     let request = RunRequest::new(Profile::Chain, code.clone());
     let origin = Origin { name: args.file.to_string(), code };
-    let started = EngineWithRuntime::start(for_one_run(IsolationMode::Thread))?;
-    let runner = Runner::new(started.engine.clone(), bridge, Arc::new(FixedEnvironment::default()));
-    let checked = Checked::from(runner.check(&request));
+    let checked = if args.servers.are_named() { over_servers(args, &request)? } else { over_script(args, &request)? };
     if args.json {
         out(escape::json(&checked.to_json().to_string()))?;
     } else {
         checked.print(&origin)?;
     }
     Ok(if checked.errors.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// Against the tools of a file; against none without one.
+fn over_script(args: &CheckArgs, request: &RunRequest) -> anyhow::Result<Checked> {
+    let bridge = tools::bridge(args.tools.as_ref())?;
+    let started = EngineWithRuntime::start(for_one_run(IsolationMode::Thread))?;
+    let runner = Runner::new(started.engine.clone(), bridge, Arc::new(FixedEnvironment::default()));
+    Ok(Checked::from(runner.check(request)))
+}
+
+/// Against the tools of a configuration's servers, as the cache or the servers that the program names have them.
+fn over_servers(args: &CheckArgs, request: &RunRequest) -> anyhow::Result<Checked> {
+    Opened::with_isolation(&args.servers, Some(IsolationMode::Thread))?.within(async |gateway| {
+        let within = gateway.config().settings.limits.start_timeout;
+        let spinner = spinner("waiting for the tools that the program names");
+        gateway.wait_for_named(&request.text, &request.caller, Readiness::Known, within).await;
+        spinner.finish_and_clear();
+        Ok(Checked::from(gateway.runner().check(request)))
+    })
 }
 
 struct Checked {

@@ -1,7 +1,7 @@
 //! `toolgate doctor`: what confines programs on this machine.
 //!
 //! Nothing is guessed from versions: a real worker is started, held at a host call, and looked at from outside. What
-//! a worker says of itself counts only where the kernel does not contradict it.
+//! a worker says of itself counts only where the kernel does not contradict it. No program but this one is executed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use serde_json::Value;
-use toolgate_engine::{Engine, EngineBuilder, Functions, IsolationMode, Request, V8Status, v8_status};
+use toolgate_config::{Env, lookup};
+use toolgate_engine::{Engine, EngineBuilder, Functions, IsolationMode, Request, find_deno};
 use toolgate_guest::lockdown;
 use toolgate_wire::{Isolation, Profile, Report};
 
-use super::Exit;
-use super::servers::configuration;
+use super::servers::sentences;
+use super::{Exit, Usage};
 use crate::args::DoctorArgs;
-use crate::args::servers::Servers;
 use crate::print::{Style, escape, out};
 use toolgate_engine::EngineWithRuntime;
 use toolgate_engine::inspect::{Seen, children, look_at};
@@ -82,20 +82,29 @@ fn diagnose(builder: EngineBuilder, v8: String) -> Diagnosis {
     Diagnosis { ok: facts.ran, version, system: system(), layers: layers(&facts), v8, error }
 }
 
-/// The deno that the configuration names. A file that was not asked for and cannot be read is `config check`'s to explain.
+/// The deno that the configuration names. A file that was not asked for and cannot be read is for other commands to explain.
+///
+/// Reading needs no consent: nothing of the file is executed.
 fn deno(args: &DoctorArgs) -> anyhow::Result<Option<PathBuf>> {
-    let servers = Servers { config: args.config.clone(), demo: false };
-    match configuration(&servers) {
+    let env = Env::of_process();
+    let file = match lookup::find(args.config.as_deref(), &env) {
+        Ok(found) => found.map(|found| found.path),
+        Err(error) if args.config.is_some() => return Err(Usage(error.to_string()).into()),
+        Err(_) => None,
+    };
+    let Some(file) = file else { return Ok(None) };
+    match toolgate_config::load(&file, &env) {
         Ok(config) => Ok(config.settings.v8.deno),
-        Err(error) if args.config.is_some() => Err(error),
+        Err(problems) if args.config.is_some() => Err(Usage(sentences(&problems)).into()),
         Err(_) => Ok(None),
     }
 }
 
+/// Where V8 would come from. The program is not started: it may be one that a repository's configuration names.
 fn v8(deno: Option<&Path>) -> String {
-    match v8_status(deno) {
-        V8Status::Available { deno, version } => format!("{version} at {}", deno.display()),
-        V8Status::Missing { reason } => reason,
+    match find_deno(deno) {
+        Ok(deno) => format!("{} (not started; a run on V8 starts it in a jail)", deno.display()),
+        Err(reason) => reason,
     }
 }
 

@@ -4,9 +4,11 @@ pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod compute;
 pub(crate) mod doctor;
+pub(crate) mod replay;
 pub(crate) mod result;
 pub(crate) mod run;
 pub(crate) mod servers;
+pub(crate) mod shell;
 
 use std::fmt;
 use std::process::ExitCode;

@@ -42,6 +42,8 @@ pub struct Process {
     pub args: Vec<Secret>,
     /// Environment variables in addition to the inherited ones.
     pub env: BTreeMap<String, Secret>,
+    /// Whether it inherits the whole environment of this process.
+    pub inherit_env: bool,
     /// Its working directory; `None` inherits ours.
     pub cwd: Option<PathBuf>,
 }
@@ -241,7 +243,8 @@ fn process(checker: &mut Checker<'_>, raw: &raw::Server, command: &Located<RawTe
     if starts_toolgate(&command.to_string_lossy(), args.iter().map(String::as_str)) {
         checker.warn(command_place, "the server is Toolgate itself", "remove this server");
     }
-    Some(Process { command, args: args.into_iter().map(Secret::new).collect(), env, cwd })
+    let inherit_env = super::flag(&raw.inherit_env, false);
+    Some(Process { command, args: args.into_iter().map(Secret::new).collect(), env, inherit_env, cwd })
 }
 
 /// Whether a command starts a Toolgate gateway: `npx toolgate serve` does, `toolgate demo` does not.

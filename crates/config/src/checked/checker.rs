@@ -4,11 +4,12 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::commands::Commands;
 use crate::problem::Problem;
 use crate::raw::{Located, Location, Raw, RawText};
 use crate::text::Source;
 use crate::values::{Bytes, Period, Setting};
-use crate::vars::{self, Env};
+use crate::vars::{self, Env, Missing};
 
 /// The state of a validation.
 pub(crate) struct Checker<'a> {
@@ -16,13 +17,18 @@ pub(crate) struct Checker<'a> {
     pub(crate) env: &'a Env,
     folder: PathBuf,
     problems: Vec<Problem>,
+    allows_commands: bool,
+    commands: Commands,
 }
 
 impl<'a> Checker<'a> {
     pub(crate) fn new(raw: &'a Raw, env: &'a Env) -> Self {
         let file = env.cwd().join(raw.source.file());
         let folder = file.parent().unwrap_or(env.cwd()).to_owned();
-        Self { source: &raw.source, env, folder, problems: raw.problems.clone() }
+        let secrets = raw.file.toolgate.as_ref().and_then(|toolgate| toolgate.value.secrets.as_ref());
+        let allows_commands = secrets.is_some_and(|secrets| super::flag(&secrets.value.commands, false));
+        let problems = raw.problems.clone();
+        Self { source: &raw.source, env, folder, problems, allows_commands, commands: Commands::default() }
     }
 
     pub(crate) fn finish(self) -> Vec<Problem> {
@@ -52,11 +58,19 @@ impl<'a> Checker<'a> {
 
     /// The text with its variables substituted.
     pub(crate) fn text<T>(&mut self, written: &Located<RawText<T>>) -> Option<String> {
-        match vars::fill(&written.value.text, self.env, &self.folder) {
+        let (allowed, env, commands) = (self.allows_commands, self.env, &mut self.commands);
+        let run = &mut |line: &str| match (allowed, env.runs_commands()) {
+            (false, _) => Err(Missing::CommandsOff),
+            (true, false) => Err(Missing::CommandNotRun),
+            (true, true) => commands.output(line).map_err(Missing::Command),
+        };
+        match vars::fill(&written.value.text, env, &self.folder, run) {
             Ok(text) => Some(text),
             Err(missing) => {
                 for one in missing {
-                    self.wrong(&written.place, one.message(), one.help());
+                    let mut problem = self.problem(&written.place, one.message(), one.help());
+                    problem.unset = one.variable().map(str::to_owned);
+                    self.problems.push(problem);
                 }
                 None
             }

@@ -4,13 +4,14 @@
 
 mod backends;
 mod checker;
+mod commands;
 mod envfile;
 mod functions;
 mod limits;
 mod openapi;
 mod service;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ pub use service::{Http, Key};
 
 use super::problem::{Problem, Severity};
 use super::raw::{self, Raw};
+use super::text::join;
 use super::values::{Allowed, BackendName, Bytes, EgressWord, Endpoint, Engine, FunctionName, Isolation, Mode, Store};
 use super::vars::Env;
 use backends::Servers;
@@ -37,10 +39,41 @@ pub struct Checked {
     pub backends: BTreeMap<BackendName, Backend>,
     /// The disabled servers.
     pub disabled: Vec<BackendName>,
+    /// The servers that cannot be started as they are written. They do not keep the others from being used.
+    pub incomplete: BTreeMap<BackendName, Incomplete>,
     /// Toolgate's own settings.
     pub settings: Settings,
     /// Settings that have no effect or may be mistakes.
     pub warnings: Vec<Problem>,
+}
+
+/// A server that needs configuration: a variable that is not set, a file that is not there, a URL that is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Incomplete {
+    /// What is wrong; at least one.
+    pub problems: Vec<Problem>,
+}
+
+impl Incomplete {
+    /// The environment variables that are not set, without repetitions.
+    pub fn unset_variables(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.problems.iter().filter_map(|problem| problem.unset.as_deref()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// One line for people and models: `needs configuration: set GITHUB_TOKEN`.
+    pub fn reason(&self) -> String {
+        let unset = self.unset_variables();
+        let mut parts = Vec::new();
+        if !unset.is_empty() {
+            parts.push(format!("set {}", unset.join(", ")));
+        }
+        let others = self.problems.iter().filter(|problem| problem.unset.is_none());
+        parts.extend(others.map(|problem| problem.message.clone()));
+        format!("needs configuration: {}", parts.join("; "))
+    }
 }
 
 /// Where programs may send HTTP requests of their own choice.
@@ -165,11 +198,46 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     };
     let mut problems = checker.finish();
     problems.sort_by_key(|problem| problem.position);
+    let Servers { mut backends, disabled, names } = servers;
+    let (incomplete, problems) = by_server(problems, &names);
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
-        return Err(problems);
+        // Whoever repairs the file wants to see all of it.
+        let own = incomplete.into_values().flat_map(|server| server.problems);
+        let mut all: Vec<Problem> = problems.into_iter().chain(own).collect();
+        all.sort_by_key(|problem| problem.position);
+        return Err(all);
     }
-    let Servers { backends, disabled, .. } = servers;
-    Ok(Checked { file: raw.source.file().to_owned(), backends, disabled, settings, warnings: problems })
+    backends.retain(|name, _| !incomplete.contains_key(name));
+    // A disabled server is not looked into.
+    let incomplete = incomplete.into_iter().filter(|(name, _)| !disabled.contains(name)).collect();
+    let file = raw.source.file().to_owned();
+    Ok(Checked { file, backends, disabled, incomplete, settings, warnings: problems })
+}
+
+/// Separates the errors inside single servers' entries from everything else.
+fn by_server(
+    problems: Vec<Problem>,
+    names: &BTreeSet<BackendName>,
+) -> (BTreeMap<BackendName, Incomplete>, Vec<Problem>) {
+    let paths: Vec<(String, &BackendName)> = names
+        .iter()
+        .flat_map(|name| ["mcpServers", "servers"].map(|section| (join(section, name.as_str()), name)))
+        .collect();
+    let (mut own, mut others) = (BTreeMap::new(), Vec::new());
+    for problem in problems {
+        let inside = |path: &str| {
+            problem.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        let server = paths.iter().find(|(path, _)| problem.severity == Severity::Error && inside(path));
+        match server {
+            Some((_, name)) => {
+                let server = own.entry((*name).clone()).or_insert_with(|| Incomplete { problems: Vec::new() });
+                server.problems.push(problem);
+            }
+            None => others.push(problem),
+        }
+    }
+    (own, others)
 }
 
 fn sandbox(checker: &mut Checker<'_>, raw: &raw::Sandbox) -> Sandbox {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::checker::Checker;
 use crate::raw::{self, Located};
 use crate::values::{Glob, HostName, HttpAuth, KeyHash, Origin, Rate};
+use toolgate_wire::CallRate;
 
 /// The HTTP service.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +50,10 @@ pub struct Key {
     pub functions: Option<Vec<Glob>>,
     /// Backends it may call; `None` means all.
     pub backends: Option<Vec<Glob>>,
+    /// Tools it may call, as `backend.tool`; `None` means all of its backends.
+    pub tools: Option<Vec<Glob>>,
+    /// How many tool calls it may make; `None` means as many as it likes.
+    pub call_rate: Option<CallRate>,
     /// Its rate limit; `None` means unlimited.
     pub rate: Option<Rate>,
 }
@@ -103,6 +108,9 @@ fn key(checker: &mut Checker<'_>, entry: &Located<raw::Key>, names: &mut HashSet
     let hash = checker.get(&raw.hash);
     let functions = checker.list(&raw.functions);
     let backends = checker.list(&raw.backends);
+    let tools = checker.list(&raw.tools);
+    let calls = checker.count(&raw.calls_per_minute, 1..=CallRate::MAX as usize);
+    let call_rate = calls.and_then(|calls| u32::try_from(calls).ok()).and_then(CallRate::per_minute);
     let rate = checker.get(&raw.rate);
-    Some(Key { name: name?, hash: hash?, functions, backends, rate })
+    Some(Key { name: name?, hash: hash?, functions, backends, tools, call_rate, rate })
 }

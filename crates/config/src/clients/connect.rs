@@ -1,9 +1,18 @@
-//! Adds Toolgate to a client's configuration.
+//! Adds Toolgate to a client's configuration, and takes it out again.
+//!
+//! A server that Toolgate serves should not be started by the client as well. So servers can be taken out of the client's
+//! file in the same write; their entries are kept in the user's state directory until [`undo`] puts them back.
 
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use super::{Client, Roots, Scope};
-use crate::edit::{self, EditError, WrittenFile};
+use crate::checked::starts_toolgate;
+use crate::edit::{ClientEdit, EditError, WrittenFile, write_private};
+use crate::vars::Env;
 
 /// The name of Toolgate's entry in the files of clients.
 const NAME: &str = "toolgate";
@@ -17,34 +26,163 @@ pub struct Launch {
     pub args: Vec<String>,
 }
 
-/// Why Toolgate was not added.
+/// Why Toolgate was not added or taken out.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The client has no project scope.
     #[error("{} does not support settings for a single project", .0.word())]
     NoProjects(Client),
+    /// Toolgate is not in the client's file.
+    #[error("Toolgate is not in {}", .0.display())]
+    NotConnected(PathBuf),
+    /// The entries that were taken out cannot be kept or read.
+    #[error("cannot keep the entries that are taken out of the client: {0}")]
+    Moved(#[source] io::Error),
     /// The file could not be edited.
     #[error(transparent)]
     Edit(#[from] EditError),
 }
 
-/// Adds or updates Toolgate's entry and keeps a backup. Idempotent.
-pub fn write(client: Client, scope: Scope, roots: &Roots, launch: &Launch) -> Result<WrittenFile, ConnectError> {
-    let file = roots.file(client, scope).ok_or(ConnectError::NoProjects(client))?;
-    let section = match client {
-        Client::Claude | Client::ClaudeCode | Client::Cursor => "mcpServers",
-        Client::VsCode => "servers",
-        Client::Codex => "mcp_servers",
+/// The entries that were taken out of clients' files, in a file of mode 0600 in the user's state directory.
+#[derive(Debug, Clone)]
+pub struct MovedServers {
+    file: Option<PathBuf>,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Moved {
+    file: PathBuf,
+    name: String,
+    entry: Map<String, Json>,
+}
+
+impl MovedServers {
+    /// `$XDG_STATE_HOME/toolgate/moved.json`, or below `~/.local/state`.
+    pub fn of(env: &Env) -> Self {
+        Self { file: env.xdg("XDG_STATE_HOME", ".local/state").map(|state| state.join("toolgate/moved.json")) }
+    }
+
+    fn read(&self) -> io::Result<Vec<Moved>> {
+        let Some(file) = &self.file else { return Ok(Vec::new()) };
+        match std::fs::read(file) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write(&self, moved: &[Moved]) -> io::Result<()> {
+        let file = self.file.as_ref().ok_or_else(|| io::Error::other("there is no home directory"))?;
+        write_private(file, &serde_json::to_vec_pretty(moved)?)
+    }
+}
+
+/// Adds or updates Toolgate's entry, takes the entries of `take` out, and keeps a backup: one write. Idempotent.
+pub fn write(
+    client: Client,
+    scope: Scope,
+    roots: &Roots,
+    launch: &Launch,
+    take: &[String],
+    moved: &MovedServers,
+) -> Result<WrittenFile, ConnectError> {
+    let mut edit = ClientEdit::open(&file(client, scope, roots)?)?;
+    edit.put(client.section(), NAME, &entry(client, launch))?;
+    let mut taken = Vec::new();
+    for name in take {
+        if let Some(Json::Object(entry)) = edit.take(client.section(), name)? {
+            taken.push(Moved { file: edit.path().to_owned(), name: name.clone(), entry });
+        }
+    }
+    if !taken.is_empty() {
+        // Kept before the file is changed: an entry is in one place or in both, never in none.
+        let mut all = moved.read().map_err(ConnectError::Moved)?;
+        all.retain(|old| !taken.iter().any(|new| (&new.file, &new.name) == (&old.file, &old.name)));
+        all.extend(taken);
+        moved.write(&all).map_err(ConnectError::Moved)?;
+    }
+    Ok(edit.write()?)
+}
+
+/// The names of the client's own servers, without Toolgate.
+pub fn servers(client: Client, scope: Scope, roots: &Roots) -> Result<Vec<String>, ConnectError> {
+    let edit = ClientEdit::open(&file(client, scope, roots)?)?;
+    let entries = edit.entries(client.section())?;
+    let is_toolgate = |entry: &Json| {
+        let text = |key: &str| entry.get(key).and_then(Json::as_str);
+        let args = entry.get("args").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+        text("command").is_some_and(|command| starts_toolgate(command, args.iter().filter_map(Json::as_str)))
     };
-    Ok(edit::put_into(&file, section, NAME, &entry(client, launch))?)
+    Ok(entries.into_iter().filter(|(name, entry)| name != NAME && !is_toolgate(entry)).map(|(name, _)| name).collect())
+}
+
+/// Takes Toolgate's entry out and puts the entries back that [`write`] took out; returns their names.
+pub fn undo(
+    client: Client,
+    scope: Scope,
+    roots: &Roots,
+    moved: &MovedServers,
+) -> Result<(WrittenFile, Vec<String>), ConnectError> {
+    let mut edit = ClientEdit::open(&file(client, scope, roots)?)?;
+    let kept = moved.read().map_err(ConnectError::Moved)?;
+    let (back, others): (Vec<Moved>, Vec<Moved>) = kept.into_iter().partition(|moved| moved.file == edit.path());
+    if edit.take(client.section(), NAME)?.is_none() && back.is_empty() {
+        return Err(ConnectError::NotConnected(edit.path().to_owned()));
+    }
+    let present = edit.entries(client.section())?;
+    let mut names = Vec::new();
+    for moved in back.iter().filter(|moved| !present.contains_key(&moved.name)) {
+        edit.put(client.section(), &moved.name, &moved.entry)?;
+        names.push(moved.name.clone());
+    }
+    let written = edit.write()?;
+    if !back.is_empty() {
+        moved.write(&others).map_err(ConnectError::Moved)?;
+    }
+    Ok((written, names))
+}
+
+/// What the user does next, so that the client uses Toolgate.
+pub fn next_step(client: Client) -> &'static str {
+    match client {
+        Client::Claude => "quit Claude Desktop and start it again; toolgate is then among its tools",
+        Client::ClaudeCode => "start `claude` anew; /mcp shows toolgate",
+        Client::Cursor => "Cursor asks whether to enable toolgate, or Settings > MCP shows it",
+        Client::VsCode => "VS Code asks whether to trust toolgate when a chat first uses it",
+        Client::Codex => {
+            "start `codex` anew; its calls of Toolgate are approved in advance, so that `codex exec` can make them"
+        }
+        Client::Gemini => "start `gemini` anew; /mcp shows toolgate",
+        Client::Windsurf => "refresh the MCP servers in Windsurf's Cascade panel",
+        Client::Zed => "Zed starts toolgate by itself; the agent panel's settings show it",
+        Client::OpenCode => "start `opencode` anew; `opencode mcp list` shows toolgate",
+        Client::Cline => "Cline picks it up by itself; its MCP servers panel shows toolgate",
+    }
+}
+
+fn file(client: Client, scope: Scope, roots: &Roots) -> Result<PathBuf, ConnectError> {
+    roots.file(client, scope).ok_or(ConnectError::NoProjects(client))
 }
 
 fn entry(client: Client, launch: &Launch) -> Map<String, Json> {
-    let mut entry = Map::new();
-    if matches!(client, Client::VsCode | Client::ClaudeCode) {
-        entry.insert("type".to_owned(), json!("stdio"));
+    let Launch { command, args } = launch;
+    let entry = match client {
+        Client::Claude | Client::Cursor | Client::Windsurf | Client::Gemini | Client::Cline => {
+            json!({ "command": command, "args": args })
+        }
+        Client::VsCode => json!({ "type": "stdio", "command": command, "args": args }),
+        // Otherwise Claude Code defers the tools, and its model has to find them first.
+        Client::ClaudeCode => json!({ "type": "stdio", "command": command, "args": args, "alwaysLoad": true }),
+        // Otherwise `codex exec`, which cannot ask, cancels every call.
+        Client::Codex => json!({ "command": command, "args": args, "default_tools_approval_mode": "approve" }),
+        Client::Zed => json!({ "source": "custom", "enabled": true, "command": command, "args": args, "env": {} }),
+        Client::OpenCode => {
+            let words: Vec<&String> = std::iter::once(command).chain(args).collect();
+            json!({ "type": "local", "command": words, "enabled": true })
+        }
+    };
+    match entry {
+        Json::Object(map) => map,
+        _ => Map::new(),
     }
-    entry.insert("command".to_owned(), json!(launch.command));
-    entry.insert("args".to_owned(), json!(launch.args));
-    entry
 }

@@ -1,20 +1,21 @@
 //! Imports servers from the files of MCP clients.
 //!
-//! An entry is translated to Toolgate's format. Keys without an equivalent are reported as dropped, and Toolgate's own
-//! entry is skipped.
+//! Entries are translated to Toolgate's format; Toolgate's own entry is skipped. Nothing is executed and nothing is
+//! written here. Whether a project's file may be used is decided by the caller: it may belong to a foreign repository.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Client, MAX_CLIENT_FILE_BYTES, Roots, Scope, owner};
+pub use super::translate::DroppedKey;
+use super::translate::{Translated, translate};
+use super::{Client, MAX_CLIENT_FILE_BYTES, Roots, Scope, owner, workspace};
 use crate::checked::starts_toolgate;
 use crate::problem::{Problem, Severity};
 use crate::raw::{Location, RawSetting as _, Reader, Server};
-use crate::text::Source;
 use crate::text::tree::{Entry, Node};
+use crate::text::{Format, Source};
 use crate::values::BackendName;
-use crate::vars::escape;
 
 /// A server found in a client's file.
 #[derive(Clone, PartialEq)]
@@ -23,12 +24,16 @@ pub struct FoundServer {
     pub name: String,
     /// The translated entry. Not printed, because it may contain secrets.
     pub raw: Map<String, Json>,
+    /// Its settings for `toolgate.backends`: tool filters.
+    pub settings: Map<String, Json>,
     /// The file that contains it.
     pub from: PathBuf,
+    /// Whether the file is the user's or comes with the project.
+    pub scope: Scope,
     /// Its project, if the file has sections for projects.
     pub project: Option<String>,
     /// Keys of the client without an equivalent.
-    pub dropped: Vec<String>,
+    pub dropped: Vec<DroppedKey>,
     /// Why it is not imported; `None` if it is.
     pub skipped: Option<Skipped>,
 }
@@ -53,6 +58,12 @@ pub enum Skipped {
     /// An earlier file has a different server of this name.
     #[error("another server of this name was found in {}", .0.display())]
     NameConflict(PathBuf),
+    /// It belongs to another project, whose servers were not asked for.
+    #[error("belongs to the project {0}; --all-projects takes it too")]
+    OtherProject(String),
+    /// Its file came with the working directory and is not trusted.
+    #[error("{path} comes with this folder and is not trusted; look at it, then name it: toolgate import {path}", path = .0.display())]
+    Untrusted(PathBuf),
     /// It uses `${input:…}`, which the client asks its user for.
     #[error("needs the input {0}, which Toolgate cannot ask for; add the server by hand with an environment variable")]
     NeedsInput(String),
@@ -61,36 +72,63 @@ pub enum Skipped {
     Invalid(String),
 }
 
+/// Of which projects servers are imported, where a client keeps several in one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Projects {
+    /// The working directory.
+    Current,
+    /// All.
+    All,
+}
+
 /// All servers of a client, those of the project first. Missing files are ignored.
-pub fn found(client: Client, roots: &Roots) -> Result<Vec<FoundServer>, Vec<Problem>> {
+pub fn found(client: Client, roots: &Roots, projects: Projects) -> Result<Vec<FoundServer>, Vec<Problem>> {
     let (mut servers, mut problems) = (Vec::new(), Vec::new());
     for scope in [Scope::Project, Scope::User] {
         let Some(file) = roots.file(client, scope).filter(|file| file.is_file()) else { continue };
-        match servers_of(&file, Some(client), Some(&roots.cwd)) {
+        if scope == Scope::Project && Some(&file) == roots.file(client, Scope::User).as_ref() {
+            // In the home directory, both are the user's.
+            continue;
+        }
+        match servers_of(&file, Some(client), Some(&roots.cwd), scope) {
             Ok(more) => servers.extend(more),
             Err(more) => problems.extend(more),
         }
     }
+    let is_here = |server: &FoundServer| server.project.as_deref().map(Path::new) == Some(&roots.cwd);
     // The user's settings for this project take precedence over the project's own file.
-    servers.sort_by_key(|server| server.project.as_deref().map(Path::new) != Some(&roots.cwd));
+    servers.sort_by_key(|server| !is_here(server));
+    if client == Client::ClaudeCode {
+        disable_rejected(&mut servers, roots);
+    }
+    for server in servers.iter_mut().filter(|server| projects == Projects::Current && server.skipped.is_none()) {
+        if let Some(project) = server.project.clone().filter(|_| !is_here(server)) {
+            server.skipped = Some(Skipped::OtherProject(project));
+        }
+    }
     mark_repeated(&mut servers);
     if problems.is_empty() { Ok(servers) } else { Err(problems) }
 }
 
-/// All servers of one file, of any client.
+/// All servers of one file, of any client. Naming the file is consent to its content.
 pub fn found_in(file: &Path) -> Result<Vec<FoundServer>, Vec<Problem>> {
-    let mut servers = servers_of(file, owner(file), None)?;
+    let mut servers = servers_of(file, owner(file), None, Scope::User)?;
     mark_repeated(&mut servers);
     Ok(servers)
 }
 
-fn servers_of(file: &Path, client: Option<Client>, cwd: Option<&Path>) -> Result<Vec<FoundServer>, Vec<Problem>> {
+fn servers_of(
+    file: &Path,
+    client: Option<Client>,
+    cwd: Option<&Path>,
+    scope: Scope,
+) -> Result<Vec<FoundServer>, Vec<Problem>> {
     let source = Source::open_within(file, MAX_CLIENT_FILE_BYTES).map_err(|problem| vec![*problem])?;
     let tree = source.tree()?;
     let mut servers = Vec::new();
     let mut take = |section: Option<&Node>, project: Option<&str>| {
         let entries = section.and_then(Node::entries).unwrap_or_default();
-        servers.extend(entries.iter().map(|entry| server(&source, client, entry, project)));
+        servers.extend(entries.iter().map(|entry| server(&source, client, entry, scope, project)));
     };
     // The precedence of Claude Code: settings of this project, then of the user.
     let projects = tree.get("projects").and_then(Node::entries).unwrap_or_default();
@@ -99,38 +137,59 @@ fn servers_of(file: &Path, client: Option<Client>, cwd: Option<&Path>) -> Result
     for project in here {
         take(project.node.get("mcpServers"), Some(&project.key));
     }
-    for section in ["mcpServers", "servers", "mcp_servers"] {
-        take(tree.get(section), None);
+    if client == Some(Client::OpenCode) {
+        take(tree.get("mcp"), None);
+    } else {
+        for section in ["mcpServers", "servers", "mcp_servers", "context_servers"] {
+            take(tree.get(section), None);
+        }
+        take(tree.get("mcp").and_then(|mcp| mcp.get("servers")), None);
     }
-    take(tree.get("mcp").and_then(|mcp| mcp.get("servers")), None);
     for project in elsewhere {
         take(project.node.get("mcpServers"), Some(&project.key));
+    }
+    if client == Some(Client::Gemini) {
+        disable_excluded(&mut servers, &tree);
     }
     Ok(servers)
 }
 
-fn server(source: &Source, client: Option<Client>, entry: &Entry, project: Option<&str>) -> FoundServer {
-    let (raw, dropped) = translate(client, entry.node.to_json(), source.file());
-    let skipped = reason_to_skip(source, entry, &raw);
+fn server(source: &Source, client: Option<Client>, entry: &Entry, scope: Scope, project: Option<&str>) -> FoundServer {
+    let folder = match (project, scope) {
+        (Some(project), _) => Some(Path::new(project)),
+        (None, Scope::Project) => workspace(source.file()),
+        (None, Scope::User) => inner_workspace(source.file()),
+    };
+    let Translated { entry: raw, settings, dropped } = translate(client, entry.node.to_json(), folder);
+    let skipped = reason_to_skip(source, &entry.key, &entry.node, &raw);
     FoundServer {
         name: entry.key.clone(),
         raw,
+        settings,
         from: source.file().to_owned(),
+        scope,
         project: project.map(str::to_owned),
         dropped,
         skipped,
     }
 }
 
-fn reason_to_skip(source: &Source, entry: &Entry, raw: &Map<String, Json>) -> Option<Skipped> {
-    if let Err(message) = BackendName::new(&entry.key) {
+/// The project directory of a file in `.vscode` or `.cursor` that was named.
+fn inner_workspace(file: &Path) -> Option<&Path> {
+    let folder = file.parent()?.file_name()?;
+    let is_users = std::env::home_dir().is_some_and(|home| workspace(file) == Some(&home));
+    if (folder == ".vscode" || folder == ".cursor") && !is_users { workspace(file) } else { None }
+}
+
+fn reason_to_skip(source: &Source, name: &str, node: &Node, raw: &Map<String, Json>) -> Option<Skipped> {
+    if let Err(message) = BackendName::new(name) {
         return Some(Skipped::Invalid(message));
     }
-    let mut reader = Reader { source, problems: Vec::new() };
-    Server::read(&entry.node, &Location { span: entry.node.span, path: String::new() }, &mut reader);
-    if let Some(problem) = reader.problems.into_iter().find(|problem| problem.severity == Severity::Error) {
-        let prefix = if problem.path.is_empty() { String::new() } else { format!("{}: ", problem.path) };
-        return Some(Skipped::Invalid(format!("{prefix}{}", problem.message)));
+    if node.entries().is_none() {
+        return Some(Skipped::Invalid("must be an object".to_owned()));
+    }
+    if let Some(message) = first_error(source.file(), raw) {
+        return Some(Skipped::Invalid(message));
     }
     let text = |key: &str| raw.get(key).and_then(Json::as_str);
     let args = raw.get("args").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -141,6 +200,17 @@ fn reason_to_skip(source: &Source, entry: &Entry, raw: &Map<String, Json>) -> Op
         return Some(Skipped::Invalid("the server has neither a command nor a url".to_owned()));
     }
     first_input(&Json::Object(raw.clone())).map(Skipped::NeedsInput)
+}
+
+/// The first error of a translated entry.
+fn first_error(file: &Path, raw: &Map<String, Json>) -> Option<String> {
+    let source = Source::new(file, Format::Json, Json::Object(raw.clone()).to_string());
+    let node = source.tree().ok()?;
+    let mut reader = Reader { source: &source, problems: Vec::new() };
+    Server::read(&node, &Location { span: node.span, path: String::new() }, &mut reader);
+    let problem = reader.problems.into_iter().find(|problem| problem.severity == Severity::Error)?;
+    let prefix = if problem.path.is_empty() { String::new() } else { format!("{}: ", problem.path) };
+    Some(format!("{prefix}{}", problem.message))
 }
 
 /// The name of the first `${input:…}` in an entry.
@@ -157,83 +227,49 @@ fn input_in(text: &str) -> Option<&str> {
     text.split_once("${input:").and_then(|(_, rest)| rest.split_once('}')).map(|(name, _)| name)
 }
 
-/// The translated entry, and the keys that were dropped.
-fn translate(client: Option<Client>, entry: Json, file: &Path) -> (Map<String, Json>, Vec<String>) {
-    let Json::Object(mut entry) = entry else { return (Map::new(), Vec::new()) };
-    if client.is_some_and(|client| !client.fills_variables()) {
-        entry.values_mut().for_each(|value| each_text(value, &escape));
-    }
-    if let Some(workspace) = workspace(file) {
-        let workspace = escape(&workspace.to_string_lossy());
-        entry.values_mut().for_each(|value| each_text(value, &|text| text.replace("${workspaceFolder}", &workspace)));
-    }
-    if client == Some(Client::Codex) || entry.contains_key("bearer_token_env_var") {
-        from_codex(&mut entry);
-    }
-    let (kept, dropped): (Vec<_>, Vec<_>) =
-        entry.into_iter().partition(|(key, _)| Server::KEYS.contains(&key.as_str()));
-    (kept.into_iter().collect(), dropped.into_iter().map(|(key, _)| key).collect())
-}
-
-/// The project directory if the file is in `.vscode` or `.cursor`.
-fn workspace(file: &Path) -> Option<&Path> {
-    let folder = file.parent()?;
-    let inner = folder.file_name().is_some_and(|name| name == ".vscode" || name == ".cursor");
-    if inner { folder.parent() } else { None }
-}
-
-fn each_text(json: &mut Json, change: &dyn Fn(&str) -> String) {
-    match json {
-        Json::String(text) => *text = change(text),
-        Json::Array(items) => items.iter_mut().for_each(|item| each_text(item, change)),
-        Json::Object(map) => map.values_mut().for_each(|item| each_text(item, change)),
-        Json::Null | Json::Bool(_) | Json::Number(_) => {}
-    }
-}
-
-/// Translates the keys of Codex: names of environment variables become `${…}`, timeouts in seconds get a unit.
-fn from_codex(entry: &mut Map<String, Json>) {
-    let text = |value: Json| value.as_str().map(str::to_owned);
-    if let Some(Json::Array(names)) = entry.remove("env_vars") {
-        for name in names.into_iter().filter_map(text) {
-            member(entry, "env", &name, format!("${{{name}}}"));
+/// Keeps the decision of a user of Claude Code against servers of a project's `.mcp.json`.
+fn disable_rejected(servers: &mut [FoundServer], roots: &Roots) {
+    let file = roots.file(Client::ClaudeCode, Scope::User);
+    let Some(source) = file.and_then(|file| Source::open_within(&file, MAX_CLIENT_FILE_BYTES).ok()) else { return };
+    let Ok(tree) = source.tree() else { return };
+    let projects = tree.get("projects").and_then(Node::entries).unwrap_or_default();
+    let Some(here) = projects.iter().find(|project| Path::new(&project.key) == roots.cwd) else { return };
+    let here = here.node.to_json();
+    for server in servers.iter_mut() {
+        let list = match (server.scope, &server.project) {
+            (Scope::Project, _) => "disabledMcpjsonServers",
+            (Scope::User, Some(project)) if Path::new(project) == roots.cwd => "disabledMcpServers",
+            (Scope::User, _) => continue,
+        };
+        if names(here.get(list)).contains(&server.name.as_str()) {
+            server.raw.insert("disabled".to_owned(), json!(true));
         }
     }
-    for (name, value) in object(entry.remove("http_headers")) {
-        member(entry, "headers", &name, text(value).unwrap_or_default());
-    }
-    for (name, variable) in object(entry.remove("env_http_headers")) {
-        member(entry, "headers", &name, format!("${{{}}}", text(variable).unwrap_or_default()));
-    }
-    if let Some(variable) = entry.remove("bearer_token_env_var").and_then(text) {
-        member(entry, "headers", "Authorization", format!("Bearer ${{{variable}}}"));
-    }
-    if let Some(seconds) = entry.remove("tool_timeout_sec").filter(Json::is_number) {
-        entry.insert("timeout".to_owned(), json!(format!("{seconds}s")));
+}
+
+/// Gemini CLI names the servers that it starts, or does not start, in `mcp`.
+fn disable_excluded(servers: &mut [FoundServer], tree: &Node) {
+    let mcp = tree.get("mcp").map(Node::to_json).unwrap_or_default();
+    let (allowed, excluded) = (mcp.get("allowed"), names(mcp.get("excluded")));
+    for server in servers {
+        let name = server.name.as_str();
+        if excluded.contains(&name) || (allowed.is_some() && !names(allowed).contains(&name)) {
+            server.raw.insert("disabled".to_owned(), json!(true));
+        }
     }
 }
 
-fn object(json: Option<Json>) -> Map<String, Json> {
-    match json {
-        Some(Json::Object(map)) => map,
-        _ => Map::new(),
-    }
-}
-
-fn member(entry: &mut Map<String, Json>, section: &str, name: &str, value: String) {
-    let section = entry.entry(section).or_insert_with(|| json!({}));
-    if let Json::Object(map) = section {
-        map.entry(name).or_insert(Json::String(value));
-    }
+fn names(list: Option<&Json>) -> Vec<&str> {
+    list.and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str).collect()
 }
 
 /// Marks all servers but the first of each name.
-fn mark_repeated(servers: &mut [FoundServer]) {
+pub fn mark_repeated(servers: &mut [FoundServer]) {
     for index in 1..servers.len() {
         let (before, rest) = servers.split_at_mut(index);
         let Some(server) = rest.first_mut().filter(|server| server.skipped.is_none()) else { continue };
         let first = before.iter().find(|first| first.name == server.name && first.skipped.is_none());
-        server.skipped = first.map(|first| match first.raw == server.raw {
+        server.skipped = first.map(|first| match (&first.raw, &first.settings) == (&server.raw, &server.settings) {
             true => Skipped::Duplicate(first.from.clone()),
             false => Skipped::NameConflict(first.from.clone()),
         });

@@ -42,8 +42,17 @@ pub(super) fn create(path: &Path, text: &str) -> Result<WrittenFile, EditError> 
     Ok(WrittenFile { path: path.to_owned(), backup: None, changed: true })
 }
 
+/// The permissions of a file after an edit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// As before.
+    Kept,
+    /// 0600: secrets were written into it.
+    Private,
+}
+
 /// Replaces a file that was read as `source`. Fails if the file has changed since.
-pub(super) fn replace(source: &Source, text: &str, backup: Backup) -> Result<WrittenFile, EditError> {
+pub(super) fn replace(source: &Source, text: &str, backup: Backup, mode: Mode) -> Result<WrittenFile, EditError> {
     let fail = |error| EditError::Write { file: source.file().to_owned(), error };
     // Resolve symbolic links, which dotfiles often are: renaming would replace the link.
     let path = fs::canonicalize(source.file()).map_err(fail)?;
@@ -53,7 +62,11 @@ pub(super) fn replace(source: &Source, text: &str, backup: Backup) -> Result<Wri
         return Err(EditError::Changed(source.file().to_owned()));
     }
     let kept = keep(&path, &old, backup).map_err(fail)?;
-    swap(&path, format!("{mark}{text}").as_bytes()).map_err(fail)?;
+    let permissions = match mode {
+        Mode::Kept => Some(fs::metadata(&path).map_err(fail)?.permissions()),
+        Mode::Private => None,
+    };
+    swap_with(&path, format!("{mark}{text}").as_bytes(), permissions).map_err(fail)?;
     Ok(WrittenFile { path: source.file().to_owned(), backup: Some(kept), changed: true })
 }
 
@@ -66,7 +79,7 @@ fn keep(path: &Path, old: &[u8], backup: Backup) -> io::Result<PathBuf> {
     match backup {
         Backup::Latest => {
             let kept = beside(".bak");
-            swap_like(&kept, old, path)?;
+            swap_with(&kept, old, None)?;
             Ok(kept)
         }
         Backup::Numbered => {
@@ -86,12 +99,8 @@ fn keep(path: &Path, old: &[u8], backup: Backup) -> io::Result<PathBuf> {
     }
 }
 
-fn swap(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    swap_like(path, bytes, path)
-}
-
-/// Writes a temporary file with the permissions of `like` and renames it to `path`, which is atomic.
-fn swap_like(path: &Path, bytes: &[u8], like: &Path) -> io::Result<()> {
+/// Writes a temporary file and renames it to `path`, which is atomic. Its mode is 0600 unless permissions are given.
+fn swap_with(path: &Path, bytes: &[u8], permissions: Option<fs::Permissions>) -> io::Result<()> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let folder = path.parent().unwrap_or(Path::new("."));
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -99,13 +108,23 @@ fn swap_like(path: &Path, bytes: &[u8], like: &Path) -> io::Result<()> {
     let write = || -> io::Result<()> {
         let mut file = private(&new)?;
         file.write_all(bytes)?;
-        file.set_permissions(fs::metadata(like)?.permissions())?;
+        if let Some(permissions) = permissions {
+            file.set_permissions(permissions)?;
+        }
         file.sync_all()?;
         fs::rename(&new, path)
     };
     write().inspect_err(|_| {
         let _ = fs::remove_file(&new);
     })
+}
+
+/// Writes a file of mode 0600 atomically, with its parent directories.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    swap_with(path, bytes, None)
 }
 
 /// Creates a file with mode 0600, because configurations contain secrets.

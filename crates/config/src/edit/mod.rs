@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value as Json};
 
 use file::Backup;
+use file::Mode;
 pub use file::WrittenFile;
+pub(crate) use file::write_private;
 pub use template::template;
 
 use super::clients::MAX_CLIENT_FILE_BYTES;
@@ -64,16 +66,77 @@ fn list(problems: &[Problem]) -> String {
     problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n")
 }
 
+/// A server to add, with its settings under `toolgate.backends`.
+#[derive(Clone, PartialEq)]
+pub struct NewServer {
+    /// Its name.
+    pub name: String,
+    /// Its entry in `mcpServers`.
+    pub entry: Map<String, Json>,
+    /// Its entry in `toolgate.backends`; none if empty.
+    pub settings: Map<String, Json>,
+}
+
+impl NewServer {
+    /// A server without settings of its own.
+    pub fn new(name: &str, entry: Map<String, Json>) -> Self {
+        Self { name: name.to_owned(), entry, settings: Map::new() }
+    }
+}
+
 /// Adds a server to a configuration file.
 pub fn add(file: &Path, name: &str, entry: &Map<String, Json>) -> Result<WrittenFile, EditError> {
-    let source = open(file)?;
-    let (section, tree) = (section(&source)?, json_of(&source)?);
-    let taken = ["mcpServers", "servers"].iter().any(|section| tree.pointer_of(&[section, name]).is_some());
-    if taken {
-        return Err(EditError::Exists(name.to_owned()));
+    add_all(file, &[NewServer::new(name, entry.clone())])
+}
+
+/// Adds servers to a configuration file by one write, with one backup: all of them, or none. A file that does not exist is
+/// created from the template.
+///
+/// A file that gets values which may be secrets is readable by its owner only afterwards.
+pub fn add_all(file: &Path, servers: &[NewServer]) -> Result<WrittenFile, EditError> {
+    let exists = file.exists();
+    let original = if exists { open(file)? } else { Source::new(file, Format::of(file), template(Format::of(file))) };
+    let section = section(&original)?;
+    let mut source = original.clone();
+    for server in servers {
+        if names(&source)?.contains(&server.name) {
+            return Err(EditError::Exists(server.name.clone()));
+        }
+        let mut text = put(&source, &[section], &server.name, &server.entry)?;
+        if !server.settings.is_empty() {
+            let added = Source::new(file, source.format(), text);
+            text = put(&added, &["toolgate", "backends"], &server.name, &server.settings)?;
+        }
+        source = Source::new(file, source.format(), text);
     }
-    let text = put(&source, section, name, entry)?;
-    file::replace(&source, &text, Backup::Latest)
+    if !exists {
+        return file::create(file, source.text());
+    }
+    let literal = servers.iter().any(|server| may_have_secrets(&server.entry));
+    file::replace(&original, source.text(), Backup::Latest, if literal { Mode::Private } else { Mode::Kept })
+}
+
+/// The names of all servers of a configuration file.
+pub fn server_names(file: &Path) -> Result<Vec<String>, EditError> {
+    if file.exists() { names(&open(file)?) } else { Ok(Vec::new()) }
+}
+
+fn names(source: &Source) -> Result<Vec<String>, EditError> {
+    let tree = json_of(source)?;
+    let sections = ["mcpServers", "servers"].into_iter().filter_map(|section| tree.get(section)?.as_object().cloned());
+    Ok(sections.flat_map(|section| section.into_iter().map(|(name, _)| name)).collect())
+}
+
+/// Whether an entry has a value in `env` or `headers` that is not just a reference, or arguments or a URL, which may contain tokens.
+fn may_have_secrets(entry: &Map<String, Json>) -> bool {
+    let is_reference = |value: &Json| {
+        value.as_str().is_some_and(|text| text.starts_with("${") && text.find('}') == Some(text.len() - 1))
+    };
+    let literal =
+        |key: &str| entry.get(key).and_then(Json::as_object).is_some_and(|map| !map.values().all(is_reference));
+    let token_in_args = entry.get("args").and_then(Json::as_array).is_some_and(|args| !args.is_empty());
+    let query_in_url = entry.get("url").and_then(Json::as_str).is_some_and(|url| url.contains(['?', '@']));
+    literal("env") || literal("headers") || token_in_args || query_in_url
 }
 
 /// Removes a server and its settings under `toolgate.backends` from a configuration file.
@@ -89,7 +152,7 @@ pub fn remove(file: &Path, name: &str) -> Result<WrittenFile, EditError> {
         return Err(EditError::Absent(name.to_owned()));
     }
     let text = take(&source, &["toolgate", "backends"], name)?;
-    file::replace(&original, text.as_deref().unwrap_or(source.text()), Backup::Latest)
+    file::replace(&original, text.as_deref().unwrap_or(source.text()), Backup::Latest, Mode::Kept)
 }
 
 /// Creates a configuration file from the template. Fails if the file exists.
@@ -97,26 +160,67 @@ pub fn init(file: &Path) -> Result<WrittenFile, EditError> {
     file::create(file, template(Format::of(file)))
 }
 
-/// Adds or replaces an entry in a client's file; creates the file if it does not exist.
-pub(crate) fn put_into(
-    file: &Path,
-    section: &str,
-    name: &str,
-    entry: &Map<String, Json>,
-) -> Result<WrittenFile, EditError> {
-    if !file.exists() {
-        let empty = if Format::of(file) == Format::Json { "{}\n" } else { "" };
-        let source = Source::new(file, Format::of(file), empty);
-        return file::create(file, &put(&source, section, name, entry)?);
+/// Changes of a client's file that are written at once, with a backup that is never replaced.
+pub(crate) struct ClientEdit {
+    path: PathBuf,
+    /// `None` if there is no file yet.
+    original: Option<Source>,
+    edited: Source,
+}
+
+impl ClientEdit {
+    /// Reads the file; a file that does not exist is empty.
+    pub(crate) fn open(path: &Path) -> Result<Self, EditError> {
+        if !path.exists() {
+            let empty = if Format::of(path) == Format::Json { "{}\n" } else { "" };
+            let edited = Source::new(path, Format::of(path), empty);
+            return Ok(Self { path: path.to_owned(), original: None, edited });
+        }
+        let source = Source::open_within(path, MAX_CLIENT_FILE_BYTES)
+            .map_err(|problem| EditError::Unreadable(vec![*problem]))?;
+        Ok(Self { path: path.to_owned(), original: Some(source.clone()), edited: source })
     }
-    let source =
-        Source::open_within(file, MAX_CLIENT_FILE_BYTES).map_err(|problem| EditError::Unreadable(vec![*problem]))?;
-    let before = json_of(&source)?;
-    if before.pointer_of(&[section, name]) == Some(&Json::Object(entry.clone())) {
-        return Ok(WrittenFile { path: file.to_owned(), backup: None, changed: false });
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
-    let text = put(&source, section, name, entry)?;
-    file::replace(&source, &text, Backup::Numbered)
+
+    /// The entries of a section.
+    pub(crate) fn entries(&self, section: &str) -> Result<Map<String, Json>, EditError> {
+        let tree = json_of(&self.edited)?;
+        Ok(tree.get(section).and_then(Json::as_object).cloned().unwrap_or_default())
+    }
+
+    /// Adds or replaces an entry.
+    pub(crate) fn put(&mut self, section: &str, name: &str, entry: &Map<String, Json>) -> Result<(), EditError> {
+        if self.entries(section)?.get(name).and_then(Json::as_object) == Some(entry) {
+            return Ok(());
+        }
+        let text = put(&self.edited, &[section], name, entry)?;
+        self.edited = Source::new(&self.path, self.edited.format(), text);
+        Ok(())
+    }
+
+    /// Removes an entry and returns it.
+    pub(crate) fn take(&mut self, section: &str, name: &str) -> Result<Option<Json>, EditError> {
+        let entry = self.entries(section)?.get(name).cloned();
+        if let Some(text) = take(&self.edited, &[section], name)? {
+            self.edited = Source::new(&self.path, self.edited.format(), text);
+        }
+        Ok(entry)
+    }
+
+    /// Writes what was changed.
+    pub(crate) fn write(self) -> Result<WrittenFile, EditError> {
+        match self.original {
+            None => file::create(&self.path, self.edited.text()),
+            Some(original) if original.text() == self.edited.text() => {
+                Ok(WrittenFile { path: self.path, backup: None, changed: false })
+            }
+            Some(original) => file::replace(&original, self.edited.text(), Backup::Numbered, Mode::Kept),
+        }
+    }
 }
 
 fn open(file: &Path) -> Result<Source, EditError> {
@@ -130,21 +234,27 @@ fn section(source: &Source) -> Result<&'static str, EditError> {
     Ok(if only_servers { "servers" } else { "mcpServers" })
 }
 
-/// The text with an entry added to a top-level section, or replaced in it.
-pub(crate) fn put(source: &Source, section: &str, name: &str, entry: &Map<String, Json>) -> Result<String, EditError> {
+/// The text with an entry added to a section, or replaced in it.
+pub(crate) fn put(source: &Source, path: &[&str], name: &str, entry: &Map<String, Json>) -> Result<String, EditError> {
     let tree = source.tree().map_err(EditError::Unreadable)?;
     let mut expected = tree.to_json();
-    let root = expected.as_object_mut().ok_or_else(|| refused(source, "the top level is not an object"))?;
-    let servers = root.entry(section).or_insert_with(|| Json::Object(Map::new()));
-    if servers.is_null() {
-        *servers = Json::Object(Map::new());
+    if !expected.is_object() {
+        return Err(refused(source, "the top level is not an object"));
     }
-    let servers = servers.as_object_mut().ok_or_else(|| refused(source, "its servers are not an object"))?;
-    servers.insert(name.to_owned(), Json::Object(entry.clone()));
+    let mut section = &mut expected;
+    for key in path {
+        let map = section.as_object_mut().ok_or_else(|| refused(source, "its servers are not an object"))?;
+        section = map.entry(*key).or_insert_with(|| Json::Object(Map::new()));
+        if section.is_null() {
+            *section = Json::Object(Map::new());
+        }
+    }
+    let map = section.as_object_mut().ok_or_else(|| refused(source, "its servers are not an object"))?;
+    map.insert(name.to_owned(), Json::Object(entry.clone()));
     let text = match source.format() {
-        Format::Json => json::put(source, &tree, section, name, entry),
-        Format::Yaml => yaml::put(source, &tree, section, name, entry),
-        Format::Toml => toml::put(source, section, name, entry),
+        Format::Json => json::put(source, path, name, entry),
+        Format::Yaml => yaml::put(source, &tree, path, name, entry),
+        Format::Toml => toml::put(source, path, name, entry),
     };
     verified(source, text, expected)
 }
@@ -158,7 +268,7 @@ fn take(source: &Source, path: &[&str], name: &str) -> Result<Option<String>, Ed
         return Ok(None);
     }
     let text = match source.format() {
-        Format::Json => json::take(source, &tree, path, name),
+        Format::Json => json::take(source, path, name),
         Format::Yaml => yaml::take(source, &tree, path, name),
         Format::Toml => toml::take(source, path, name),
     };
@@ -192,16 +302,6 @@ fn refused(source: &Source, why: &'static str) -> EditError {
 
 fn json_of(source: &Source) -> Result<Json, EditError> {
     source.tree().map(|tree| tree.to_json()).map_err(EditError::Unreadable)
-}
-
-trait PointerOf {
-    fn pointer_of(&self, path: &[&str]) -> Option<&Json>;
-}
-
-impl PointerOf for Json {
-    fn pointer_of(&self, path: &[&str]) -> Option<&Json> {
-        path.iter().try_fold(self, |json, key| json.get(key))
-    }
 }
 
 /// The line break that a text uses.

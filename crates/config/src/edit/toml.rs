@@ -5,20 +5,27 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, Value};
 
 use crate::text::Source;
 
-/// Adds or replaces an entry of a top-level section.
+const NOT_A_TABLE: &str = "its servers are not a table";
+
+/// Adds or replaces an entry of a section; sections that are missing are added.
 pub(super) fn put(
     source: &Source,
-    section: &str,
+    path: &[&str],
     name: &str,
     entry: &Map<String, Json>,
 ) -> Result<String, &'static str> {
     let mut document: DocumentMut = source.text().parse().map_err(|_| "it is not valid TOML")?;
-    let servers = document.entry(section).or_insert_with(|| {
-        let mut servers = Table::new();
-        servers.set_implicit(true);
-        Item::Table(servers)
-    });
-    match servers {
+    let mut section = document.as_item_mut();
+    for key in path {
+        let inline = matches!(section, Item::Value(_));
+        let parent = section.as_table_like_mut().ok_or(NOT_A_TABLE)?;
+        section = parent.entry(key).or_insert_with(|| {
+            let mut table = Table::new();
+            table.set_implicit(true);
+            if inline { Item::Value(Value::InlineTable(InlineTable::new())) } else { Item::Table(table) }
+        });
+    }
+    match section {
         Item::Table(servers) => {
             let mut table = Table::new();
             for (key, json) in entry {
@@ -29,7 +36,7 @@ pub(super) fn put(
         Item::Value(Value::InlineTable(servers)) => {
             servers.insert(name, Value::InlineTable(inline(entry)?));
         }
-        Item::None | Item::Value(_) | Item::ArrayOfTables(_) => return Err("its servers are not a table"),
+        Item::None | Item::Value(_) | Item::ArrayOfTables(_) => return Err(NOT_A_TABLE),
     }
     Ok(document.to_string())
 }

@@ -8,38 +8,67 @@ use crate::text::tree::{Entry, Node, Value};
 
 const FLOW_STYLE: &str = "its servers are in flow style, { … }";
 
-/// Adds or replaces an entry of a top-level section.
+/// Adds an entry to a section; sections that are missing are added.
 pub(super) fn put(
     source: &Source,
     tree: &Node,
-    section: &str,
+    path: &[&str],
     name: &str,
     entry: &Map<String, Json>,
 ) -> Result<String, &'static str> {
-    let text = source.text();
-    let newline = line_break(text);
-    let Some(servers) = tree.entry(section) else {
-        if is_flow(text, tree) {
-            return Err(FLOW_STYLE);
+    let Some((first, rest)) = path.split_first() else { return Err(NO_SECTION) };
+    let Some(mut section) = tree.entry(first) else {
+        return append_at_top(source.text(), tree, first, &nested(rest, name, entry));
+    };
+    for (index, key) in rest.iter().enumerate() {
+        match section.node.entry(key) {
+            Some(inner) => section = inner,
+            None => {
+                return insert(
+                    source.text(),
+                    section,
+                    key,
+                    &nested(rest.get(index + 1..).unwrap_or_default(), name, entry),
+                );
+            }
         }
-        let gap = if text.is_empty() || text.ends_with('\n') { "" } else { newline };
-        let lines = [format!("{section}:")].into_iter().chain(lines("  ", name, entry));
-        return Ok(format!("{text}{gap}{}{newline}", lines.collect::<Vec<_>>().join(newline)));
-    };
-    let Some(last) = servers.node.entries().and_then(<[Entry]>::last) else {
-        let colon = colon(text, servers)?;
-        let text = match servers.node.value {
-            Value::Null => text.to_owned(),
-            // Remove `{}`, keep the rest of the line.
-            _ => splice(text, colon, servers.node.span.end, ""),
-        };
-        return Ok(insert_lines(&text, colon, "  ", name, entry));
-    };
-    if is_flow(text, &servers.node) {
+    }
+    if section.node.entry(name).is_some() {
+        return Err("it has an entry of this name");
+    }
+    insert(source.text(), section, name, entry)
+}
+
+/// The entry inside the sections that are missing.
+fn nested(path: &[&str], name: &str, entry: &Map<String, Json>) -> Map<String, Json> {
+    let innermost = Map::from_iter([(name.to_owned(), Json::Object(entry.clone()))]);
+    path.iter().rev().fold(innermost, |inner, key| Map::from_iter([((*key).to_owned(), Json::Object(inner))]))
+}
+
+fn append_at_top(text: &str, tree: &Node, name: &str, entry: &Map<String, Json>) -> Result<String, &'static str> {
+    if is_flow(text, tree) && !text.trim().is_empty() && tree.entries().is_some() {
         return Err(FLOW_STYLE);
     }
-    if servers.node.entry(name).is_some() {
-        return Err("it has an entry of this name");
+    let newline = line_break(text);
+    let gap = if text.is_empty() || text.ends_with('\n') { "" } else { newline };
+    Ok(format!("{text}{gap}{}{newline}", lines("", name, entry).join(newline)))
+}
+
+/// Inserts an entry behind the last one of a section.
+fn insert(text: &str, section: &Entry, name: &str, entry: &Map<String, Json>) -> Result<String, &'static str> {
+    let Some(last) = section.node.entries().and_then(<[Entry]>::last) else {
+        let colon = colon(text, section)?;
+        let outer = indent(text, section.key_span.start).ok_or(FLOW_STYLE)?;
+        let inner = format!("{outer}  ");
+        let text = match section.node.value {
+            Value::Null => text.to_owned(),
+            // Remove `{}`, keep the rest of the line.
+            _ => splice(text, colon, section.node.span.end, ""),
+        };
+        return Ok(insert_lines(&text, colon, &inner, name, entry));
+    };
+    if is_flow(text, &section.node) {
+        return Err(FLOW_STYLE);
     }
     let indent = indent(text, last.key_span.start).ok_or(FLOW_STYLE)?.to_owned();
     // An empty value ends on the line of its key.
@@ -71,24 +100,22 @@ pub(super) fn take(source: &Source, tree: &Node, path: &[&str], name: &str) -> R
 
 fn insert_lines(text: &str, at: usize, indent: &str, name: &str, entry: &Map<String, Json>) -> String {
     let newline = line_break(text);
-    let block: String = lines(indent, name, entry).map(|line| format!("{newline}{line}")).collect();
+    let block: String = lines(indent, name, entry).iter().map(|line| format!("{newline}{line}")).collect();
     let end = line_end(text, at);
     splice(text, end, end, &block)
 }
 
 /// The lines of an entry: objects as blocks, everything else as JSON, which is a subset of YAML.
-fn lines(indent: &str, name: &str, entry: &Map<String, Json>) -> impl Iterator<Item = String> {
-    let mut lines = vec![format!("{indent}{}:", key(name))];
+fn lines(indent: &str, name: &str, entry: &Map<String, Json>) -> Vec<String> {
+    let inner = format!("{indent}  ");
+    let mut all = vec![format!("{indent}{}:", key(name))];
     for (field, value) in entry {
         match value {
-            Json::Object(map) if !map.is_empty() => {
-                lines.push(format!("{indent}  {}:", key(field)));
-                lines.extend(map.iter().map(|(name, value)| format!("{indent}    {}: {value}", key(name))));
-            }
-            _ => lines.push(format!("{indent}  {}: {value}", key(field))),
+            Json::Object(map) if !map.is_empty() => all.extend(lines(&inner, field, map)),
+            _ => all.push(format!("{inner}{}: {value}", key(field))),
         }
     }
-    lines.into_iter()
+    all
 }
 
 /// A key, quoted unless every YAML parser reads it as a string.

@@ -77,6 +77,9 @@ section! {
         env: StringMap,
         /// A file of NAME=value lines with more environment variables.
         env_file = "envFile": RawText<String>,
+        /// Give it the whole environment of Toolgate. By default it gets PATH, HOME, the locale, and the variables of proxies
+        /// and certificates.
+        inherit_env = "inheritEnv": bool,
         /// Its working directory; a relative path is relative to the directory of this file.
         cwd: RawText<String>,
         /// The URL of an HTTP server.
@@ -137,6 +140,8 @@ section! {
         engines: Engines,
         /// The weather function.
         weather: Weather,
+        /// Where values may come from.
+        secrets: Secrets,
         /// Allow agents to add and remove backends at run time.
         allow_runtime_registration: bool,
     }
@@ -267,6 +272,10 @@ section! {
         functions: Vec<Located<RawText<Glob>>>,
         /// Patterns of the backends it may call; by default all.
         backends: Vec<Located<RawText<Glob>>>,
+        /// Patterns of the tools of these backends it may call, as backend.tool; by default all.
+        tools: Vec<Located<RawText<Glob>>>,
+        /// Tool calls it may make in a minute; by default as many as it likes.
+        calls_per_minute: u64,
         /// Its rate limit, such as 100/s.
         rate: RawText<Rate>,
     }
@@ -365,5 +374,13 @@ section! {
     Refused Weather {
         /// The URL of the weather service; the default is Open-Meteo.
         base_url: RawText<Endpoint>,
+    }
+}
+
+section! {
+    /// Where values may come from.
+    Refused Secrets {
+        /// Allow ${cmd:…} in values: the output of a command, which is run when the servers are started.
+        commands: bool,
     }
 }

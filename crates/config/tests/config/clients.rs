@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use toolgate_config::clients::connect::{self, ConnectError, Launch};
-use toolgate_config::clients::import::{self, FoundServer};
+use toolgate_config::Env;
+use toolgate_config::clients::connect::{self, ConnectError, Launch, MovedServers};
+use toolgate_config::clients::import::{self, FoundServer, Projects};
 use toolgate_config::clients::{Client, Os, Roots, Scope};
+use toolgate_config::edit::WrittenFile;
 
 struct Machine {
     _folder: tempfile::TempDir,
@@ -29,16 +31,35 @@ impl Machine {
 
     /// One line for each server, with the folder's own path taken out.
     fn found(&self, client: Client) -> String {
-        self.shown(&import::found(client, &self.roots).unwrap())
+        self.shown(&import::found(client, &self.roots, Projects::Current).unwrap())
+    }
+
+    fn moved(&self) -> MovedServers {
+        MovedServers::of(&Env::new(Some(self.roots.home.clone()), &self.roots.cwd))
+    }
+
+    fn connect(
+        &self,
+        client: Client,
+        scope: Scope,
+        launch: &Launch,
+        take: &[&str],
+    ) -> Result<WrittenFile, ConnectError> {
+        let take: Vec<String> = take.iter().map(|name| (*name).to_owned()).collect();
+        connect::write(client, scope, &self.roots, launch, &take, &self.moved())
     }
 
     fn shown(&self, servers: &[FoundServer]) -> String {
         let line = |server: &FoundServer| {
             let raw = serde_json::to_string(&server.raw).unwrap();
             let skipped = server.skipped.as_ref().map(|why| format!(" SKIPPED: {why}")).unwrap_or_default();
-            let dropped =
-                if server.dropped.is_empty() { String::new() } else { format!(" dropped {:?}", server.dropped) };
-            format!("{} ({}): {raw}{dropped}{skipped}\n", server.name, server.from.display())
+            let dropped: String = server.dropped.iter().map(|it| format!(" without {} ({})", it.key, it.why)).collect();
+            let settings = if server.settings.is_empty() {
+                String::new()
+            } else {
+                format!(" {}", serde_json::to_string(&server.settings).unwrap())
+            };
+            format!("{} ({}): {raw}{settings}{dropped}{skipped}\n", server.name, server.from.display())
         };
         let root = self.roots.home.parent().unwrap().to_string_lossy().into_owned();
         servers.iter().map(line).collect::<String>().replace(&root, "ROOT")
@@ -112,9 +133,78 @@ bearer_token_env_var = "BEARER"
 http_headers = { X-A = "a" }
 env_http_headers = { X-B = "B_VAR" }
 enabled = false
+[mcp_servers.narrow]
+command = "x"
+enabled_tools = ["read"]
+disabled_tools = ["write"]
+cwd = "/srv"
 "#,
     );
     insta::assert_snapshot!(machine.found(Client::Codex));
+}
+
+#[test]
+fn gemini_keeps_filters_and_exclusions() {
+    let machine = Machine::new(Os::Linux);
+    machine.write(
+        "home/.gemini/settings.json",
+        r#"{"mcp": {"excluded": ["off"]}, "mcpServers": {
+            "local": {"command": "x", "env": {"K": "$KEY", "L": "${L}"}, "includeTools": ["read(x)"], "excludeTools": ["write"], "trust": true},
+            "http": {"httpUrl": "https://x.example/mcp", "timeout": 5000}, "old": {"url": "https://x.example/sse"}, "off": {"command": "y"}}}"#,
+    );
+    insta::assert_snapshot!(machine.found(Client::Gemini));
+}
+
+#[test]
+fn other_editors_and_agents_are_translated() {
+    let machine = Machine::new(Os::Linux);
+    machine.write(
+        "home/.codeium/windsurf/mcp_config.json",
+        r#"{"mcpServers": {"w": {"serverUrl": "https://x.example/mcp", "headers": {"A": "${env:A}"}, "disabledTools": ["t"], "disabled": true}}}"#,
+    );
+    machine.write(
+        "home/.config/zed/settings.json",
+        r#"{ // mine
+            "theme": "x", "context_servers": {
+            "new": {"source": "custom", "command": "a", "args": ["${x}"], "env": null},
+            "old": {"command": {"path": "b", "args": ["1"], "env": {"E": "f"}}, "settings": {}}}}"#,
+    );
+    machine.write(
+        "home/.config/opencode/opencode.jsonc",
+        r#"{"mcp": {"l": {"type": "local", "command": ["npx", "-y", "p"], "environment": {"K": "{env:KEY}"}, "enabled": false, "timeout": 5000},
+            "r": {"type": "remote", "url": "https://x.example/mcp", "oauth": {}}}}"#,
+    );
+    machine.write(
+        "home/.config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+        r#"{"mcpServers": {"c": {"command": "x", "timeout": 60, "autoApprove": ["a"], "type": "stdio"}}}"#,
+    );
+    let clients = [Client::Windsurf, Client::Zed, Client::OpenCode, Client::Cline];
+    insta::assert_snapshot!(clients.map(|client| machine.found(client)).join("---\n"));
+}
+
+#[test]
+fn servers_of_other_projects_are_found_when_asked_for() {
+    let machine = Machine::new(Os::Linux);
+    machine.write("home/.claude.json", r#"{"projects": {"/elsewhere": {"mcpServers": {"far": {"command": "f"}}}}}"#);
+    let skipped = |projects| {
+        let found = import::found(Client::ClaudeCode, &machine.roots, projects).unwrap();
+        found[0].skipped.clone()
+    };
+    assert_eq!(skipped(Projects::Current), Some(import::Skipped::OtherProject("/elsewhere".into())));
+    assert_eq!(skipped(Projects::All), None);
+}
+
+#[test]
+fn a_server_that_the_user_rejected_stays_off() {
+    let machine = Machine::new(Os::Linux);
+    machine.write("home/.claude.json", r#"{"projects": {"PROJECT": {"disabledMcpjsonServers": ["no"]}}}"#);
+    machine.write("project/.mcp.json", r#"{"mcpServers": {"no": {"command": "n"}, "yes": {"command": "./y"}}}"#);
+    let found = import::found(Client::ClaudeCode, &machine.roots, Projects::Current).unwrap();
+    assert_eq!(found[0].raw.get("disabled"), Some(&serde_json::json!(true)));
+    assert_eq!(found[1].raw.get("disabled"), None);
+    assert_eq!((found[0].scope, found[1].scope), (Scope::Project, Scope::Project));
+    let command = machine.roots.cwd.join("y").to_string_lossy().into_owned();
+    assert_eq!(found[1].raw.get("command"), Some(&serde_json::json!(command)));
 }
 
 #[test]
@@ -152,10 +242,10 @@ fn connecting_creates_what_is_missing_and_the_second_time_changes_nothing() {
     let machine = Machine::new(Os::Linux);
     let mut shown = String::new();
     for client in Client::ALL {
-        let first = connect::write(client, Scope::User, &machine.roots, &launch()).unwrap();
+        let first = machine.connect(client, Scope::User, &launch(), &[]).unwrap();
         assert!(first.changed && first.backup.is_none());
         let text = std::fs::read_to_string(&first.path).unwrap();
-        let second = connect::write(client, Scope::User, &machine.roots, &launch()).unwrap();
+        let second = machine.connect(client, Scope::User, &launch(), &[]).unwrap();
         assert!(!second.changed && second.backup.is_none());
         assert_eq!(std::fs::read_to_string(&first.path).unwrap(), text);
         shown += &format!("== {}\n{text}\n", first.path.strip_prefix(&machine.roots.home).unwrap().display());
@@ -168,23 +258,49 @@ fn connecting_keeps_the_rest_and_a_backup() {
     let machine = Machine::new(Os::Linux);
     let before = "{\n  // mine\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\" }\n  }\n}\n";
     let file = machine.write("project/.cursor/mcp.json", before);
-    let first = connect::write(Client::Cursor, Scope::Project, &machine.roots, &launch()).unwrap();
+    let first = machine.connect(Client::Cursor, Scope::Project, &launch(), &[]).unwrap();
     assert_eq!(std::fs::read_to_string(first.backup.clone().unwrap()).unwrap(), before);
     let after = std::fs::read_to_string(&file).unwrap();
     insta::assert_snapshot!(after);
     let moved = Launch { command: "/new/toolgate".to_owned(), ..launch() };
-    let second = connect::write(Client::Cursor, Scope::Project, &machine.roots, &moved).unwrap();
+    let second = machine.connect(Client::Cursor, Scope::Project, &moved, &[]).unwrap();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), after.replace("/opt/toolgate", "/new/toolgate"));
     assert_ne!(second.backup, first.backup);
     assert_eq!(std::fs::read_to_string(first.backup.unwrap()).unwrap(), before);
 }
 
 #[test]
+fn servers_that_were_taken_out_come_back() {
+    let machine = Machine::new(Os::Linux);
+    let before = "{\n  \"mcpServers\": {\n    \"mine\": {\n      \"command\": \"x\"\n    },\n    \"other\": {\n      \"command\": \"y\"\n    }\n  }\n}\n";
+    let file = machine.write("home/.cursor/mcp.json", before);
+    let connected = machine.connect(Client::Cursor, Scope::User, &launch(), &["mine", "absent"]).unwrap();
+    assert_eq!(std::fs::read_to_string(connected.backup.unwrap()).unwrap(), before);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(!text.contains("mine") && text.contains("other") && text.contains("/opt/toolgate"), "{text}");
+    let names = connect::servers(Client::Cursor, Scope::User, &machine.roots).unwrap();
+    assert_eq!(names, ["other"]);
+    let kept = machine.roots.home.join(".local/state/toolgate/moved.json");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(std::fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let (_, back) = connect::undo(Client::Cursor, Scope::User, &machine.roots, &machine.moved()).unwrap();
+    assert_eq!(back, ["mine"]);
+    let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    assert_eq!(parse(&std::fs::read_to_string(&file).unwrap()), parse(before));
+    assert_eq!(std::fs::read_to_string(kept).unwrap(), "[]");
+    let again = connect::undo(Client::Cursor, Scope::User, &machine.roots, &machine.moved());
+    assert!(matches!(again, Err(ConnectError::NotConnected(_))));
+}
+
+#[test]
 fn what_connect_writes_import_skips() {
     let machine = Machine::new(Os::Linux);
     for client in Client::ALL {
-        connect::write(client, Scope::User, &machine.roots, &launch()).unwrap();
-        let found = import::found(client, &machine.roots).unwrap();
+        machine.connect(client, Scope::User, &launch(), &[]).unwrap();
+        let found = import::found(client, &machine.roots, Projects::Current).unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].skipped, Some(import::Skipped::Toolgate));
     }
@@ -193,6 +309,6 @@ fn what_connect_writes_import_skips() {
 #[test]
 fn claude_desktop_has_no_projects() {
     let machine = Machine::new(Os::Linux);
-    let error = connect::write(Client::Claude, Scope::Project, &machine.roots, &launch()).unwrap_err();
+    let error = machine.connect(Client::Claude, Scope::Project, &launch(), &[]).unwrap_err();
     assert!(matches!(error, ConnectError::NoProjects(Client::Claude)));
 }

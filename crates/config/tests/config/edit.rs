@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
-use toolgate_config::edit::{self, EditError, template};
+use toolgate_config::edit::{self, EditError, NewServer, template};
 use toolgate_config::text::{Format, Source};
 use toolgate_config::{Env, check};
 
@@ -90,15 +90,15 @@ fn removing_from_json_leaves_the_rest() {
         "{\n  \"mcpServers\": {\n    // about a\n    \"a\": { \"command\": \"x\" } // first\n  }\n}\n",
     );
     let one = r#"{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}"#;
-    check_remove("a.json", one, "a", r#"{"mcpServers": {"b": {"command": "y"}}}"#);
-    check_remove("a.json", one, "b", r#"{"mcpServers": {"a": {"command": "x"} }}"#);
+    check_remove("a.json", one, "a", r#"{"mcpServers": { "b": {"command": "y"}}}"#);
+    check_remove("a.json", one, "b", r#"{"mcpServers": {"a": {"command": "x"}}}"#);
     check_remove("a.json", r#"{"mcpServers": {"a": {"command": "x"},}}"#, "a", r#"{"mcpServers": {}}"#);
 }
 
 #[test]
 fn removing_takes_the_settings_of_the_server_along() {
     let text = r#"{"mcpServers": {"a": {"command": "x"}}, "toolgate": {"backends": {"a": {"tags": []}, "b": {}}}}"#;
-    check_remove("a.json", text, "a", r#"{"mcpServers": {}, "toolgate": {"backends": {"b": {}}}}"#);
+    check_remove("a.json", text, "a", r#"{"mcpServers": {}, "toolgate": {"backends": { "b": {}}}}"#);
 }
 
 #[test]
@@ -153,10 +153,49 @@ fn links_and_permissions_stay() {
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
     let link = folder.0.path().join("toolgate.json");
     std::os::unix::fs::symlink(&file, &link).unwrap();
-    edit::add(&link, "a", &new_entry()).unwrap();
+    edit::add(&link, "a", &entry(json!({"command": "npx", "env": {"TOKEN": "${TOKEN}"}}))).unwrap();
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(std::fs::read_to_string(&file).unwrap().contains("npx"));
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_gets_secrets_is_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = |file: &Path| std::fs::metadata(file).unwrap().permissions().mode() & 0o777;
+    for secret in [json!({"command": "x", "env": {"TOKEN": "t0k3n"}}), json!({"url": "https://x.example/?key=k"})] {
+        let (_folder, file) = Folder::with("toolgate.json", "{}");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let written = edit::add(&file, "a", &entry(secret)).unwrap();
+        assert_eq!((mode(&file), mode(&written.backup.unwrap())), (0o600, 0o600));
+    }
+}
+
+#[test]
+fn several_servers_are_added_by_one_write_with_their_settings() {
+    for (name, text) in [
+        ("toolgate.json", "{\n  // mine\n  \"toolgate\": {\n    \"mode\": \"both\"\n  }\n}\n"),
+        ("toolgate.yaml", "# mine\ntoolgate:\n  mode: both\n"),
+        ("toolgate.toml", "# mine\n[toolgate]\nmode = \"both\"\n"),
+    ] {
+        let (_folder, file) = Folder::with(name, text);
+        let settings = entry(json!({"allow": ["read"], "deny": ["write"]}));
+        let servers =
+            ["a", "b"].map(|name| NewServer { settings: settings.clone(), ..NewServer::new(name, new_entry()) });
+        let written = edit::add_all(&file, &servers).unwrap();
+        assert_eq!(std::fs::read_to_string(written.backup.unwrap()).unwrap(), text);
+        assert!(std::fs::read_to_string(&file).unwrap().contains("mine"));
+        let checked = check(Source::open(&file).unwrap(), &Env::new(None, "/w")).unwrap();
+        for name in ["a", "b"] {
+            let policy = &checked.backends.get(name).unwrap().policy;
+            assert!(policy.permits("read") && !policy.permits("write") && !policy.permits("other"), "{name}");
+        }
+        let before = std::fs::read_to_string(&file).unwrap();
+        let twice = [NewServer::new("c", new_entry()), NewServer::new("a", new_entry())];
+        assert!(matches!(edit::add_all(&file, &twice), Err(EditError::Exists(name)) if name == "a"));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), before, "all or none");
+    }
 }
 
 #[test]

@@ -74,6 +74,31 @@ fn the_three_formats_say_the_same() {
 }
 
 #[test]
+fn an_api_must_have_a_document_and_a_base() {
+    let read_server = |server: &str| {
+        let text = format!(r#"{{"mcpServers": {{"pets": {server}}}}}"#);
+        let found = read(text.into_bytes(), "a.json");
+        found.map(|_| String::new()).unwrap_or_else(|problems| shown(&problems))
+    };
+    let base = r#""base": "https://pets.example.com""#;
+    for (server, expected) in [
+        (r#"{"type": "openapi"}"#.to_owned(), "an openapi server must have a spec"),
+        (r#"{"type": "openapi", "spec": "a.yaml"}"#.to_owned(), "an openapi server must have a base"),
+        (format!(r#"{{"type": "openapi", "spec": "http://[", {base}}}"#), "must be a URL"),
+        (r#"{"type": "openapi", "spec": "a.yaml", "base": "ftp://a"}"#.to_owned(), "must be an http or https URL"),
+        (format!(r#"{{"type": "openapi", "spec": "a.yaml", {base}, "auth": {{"k": "a\nb"}}}}"#), "control characters"),
+        (format!(r#"{{"type": "openapi", "spec": "a.yaml", {base}, "allowHosts": ["a b"]}}"#), "must be a host"),
+    ] {
+        let found = read_server(&server);
+        assert!(found.contains(expected), "{server}: {found}");
+    }
+    assert_eq!(
+        read_server(&format!(r#"{{"type": "openapi", "spec": "https://pets.example.com/o.json", {base}}}"#)),
+        ""
+    );
+}
+
+#[test]
 fn no_secret_is_ever_shown() {
     for file in fixtures("good") {
         let checked = read_fixture(&file).unwrap();
@@ -121,7 +146,8 @@ fn an_env_file_that_makes_no_sense_is_a_problem_of_its_setting() {
     let file = folder.path().join("toolgate.json");
     let text = r#"{"mcpServers": {"a": {"command": "x", "envFile": ".env"}, "b": {"command": "x", "envFile": "no"}}}"#;
     std::fs::write(&file, text).unwrap();
-    let problems = toolgate_config::load(&file, &env()).unwrap_err();
+    let checked = toolgate_config::load(&file, &env()).unwrap();
+    let problems: Vec<&Problem> = checked.incomplete.values().flat_map(|server| &server.problems).collect();
     let paths: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
     assert_eq!(paths, ["mcpServers.a.envFile", "mcpServers.b.envFile"]);
     assert!(problems[0].message.ends_with(".env:2: expected NAME=value"), "{}", problems[0].message);
@@ -181,7 +207,11 @@ fn the_schema_refuses_what_the_reader_refuses() {
         r#"[]"#,
     ];
     for text in table {
-        assert!(read(text.as_bytes().to_vec(), "toolgate.json").is_err(), "the reader takes {text}");
+        let refused = match read(text.as_bytes().to_vec(), "toolgate.json") {
+            Ok(checked) => !checked.incomplete.is_empty(),
+            Err(_) => true,
+        };
+        assert!(refused, "the reader takes {text}");
         assert!(!validator.is_valid(&serde_json::from_str(text).unwrap()), "the schema takes {text}");
     }
 }
@@ -252,4 +282,63 @@ fn json_value() -> impl Strategy<Value = serde_json::Value> {
                 .prop_map(|pairs| serde_json::Value::Object(pairs.into_iter().collect())),
         ]
     })
+}
+
+#[test]
+fn a_bad_server_is_incomplete_and_the_others_are_used() {
+    let text = r#"{"mcpServers": {
+        "good": {"command": "x"},
+        "unset": {"command": "x", "env": {"A": "${NOT_SET} ${GITHUB_TOKEN}"}, "args": ["${ALSO_NOT_SET}", "${NOT_SET}"]},
+        "file": {"command": "x", "envFile": "/no/such/file"},
+        "odd": {"url": "not a url"},
+        "type": {"command": 7},
+        "none": {},
+        "dotted.name": {"url": "${NOT_SET}"},
+        "off": {"command": "${NOT_SET}", "disabled": true}
+    }, "toolgate": {"functions": {"find": {"tool": "unset.search"}}}}"#;
+    let checked = read(text.into(), "toolgate.json").unwrap_or_else(|problems| panic!("{}", shown(&problems)));
+    assert_eq!(checked.backends.keys().map(ToString::to_string).collect::<Vec<_>>(), ["good"]);
+    let reasons: String =
+        checked.incomplete.iter().map(|(name, server)| format!("{name} {}\n", server.reason())).collect();
+    insta::assert_snapshot!(reasons, @r"
+    dotted.name needs configuration: set NOT_SET
+    file needs configuration: /no/such/file: cannot read the file: No such file or directory (os error 2)
+    none needs configuration: the server has neither a command nor a url
+    odd needs configuration: must be a URL: relative URL without a base
+    type needs configuration: the server has neither a command nor a url; must be a string, not a number
+    unset needs configuration: set ALSO_NOT_SET, NOT_SET
+    ");
+    assert_eq!(checked.incomplete.get("unset").unwrap().unset_variables(), ["ALSO_NOT_SET", "NOT_SET"]);
+}
+
+#[test]
+fn an_error_outside_of_servers_is_reported_with_theirs() {
+    let text = r#"{"mcpServers": {"bad": {"url": "${NOT_SET}"}}, "toolgate": {"backends": {"bad": {"deny": [""]}}}}"#;
+    let problems = read(text.into(), "toolgate.json").unwrap_err();
+    assert_eq!(problems.len(), 2, "{}", shown(&problems));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_command_is_run_only_where_it_is_allowed_and_servers_are_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("mark");
+    let config = |allowed: bool| {
+        let line = format!("touch {}; echo s3cret", mark.display());
+        let server = serde_json::json!({"command": "x", "env": {"TOKEN": format!("Bearer ${{cmd:{line}}}")}});
+        serde_json::json!({"mcpServers": {"a": server}, "toolgate": {"secrets": {"commands": allowed}}}).to_string()
+    };
+    let read = |allowed: bool, env: Env| {
+        let source = Source::new(Path::new("toolgate.json"), Format::Json, config(allowed));
+        check(source, &env).unwrap_or_else(|problems| panic!("{}", shown(&problems)))
+    };
+    for (allowed, env) in [(false, env().running_commands()), (true, env()), (false, env())] {
+        let reason = read(allowed, env).incomplete.get("a").unwrap().reason();
+        assert!(reason.contains("${cmd:…}") && !mark.exists(), "{reason}");
+    }
+    let checked = read(true, env().running_commands());
+    let toolgate_config::checked::Transport::Stdio(process) = &checked.backends.get("a").unwrap().transport else {
+        panic!("a process")
+    };
+    assert_eq!(process.env.get("TOKEN").unwrap().expose(), "Bearer s3cret");
 }

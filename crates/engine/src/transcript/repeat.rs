@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use toolgate_wire::frame::{End, FromWorker, Target};
+use toolgate_wire::frame::{End, FromWorker, Question, Target};
 use toolgate_wire::{CallId, CallState, Code, ToWorker};
 
 use super::describe::describe;
@@ -22,6 +22,8 @@ struct OpenItems {
     calls: BTreeMap<CallId, RepeatedCall>,
     /// When timers expire, from the beginning of the run.
     timers: BTreeMap<CallId, Duration>,
+    /// A question without an answer: the guest is suspended until it has one.
+    question: Option<Question>,
     /// When the last step happened.
     last: Duration,
 }
@@ -88,7 +90,8 @@ impl Pump {
             ToWorker::Fire { id, .. } => {
                 open.timers.remove(id);
             }
-            ToWorker::Start(_) | ToWorker::Answer(_) => {}
+            ToWorker::Answer(_) => open.question = None,
+            ToWorker::Start(_) => {}
         }
         self.channel().send(message, state);
     }
@@ -114,8 +117,7 @@ impl Pump {
                 open.timers.remove(&id);
             }
             FromWorker::Log { stream, text } => self.log(stream, text)?,
-            // The answer follows in the record.
-            FromWorker::Ask(_) => {}
+            FromWorker::Ask(question) => open.question = Some(question),
             FromWorker::Ready { .. } => return Err(Lost::Violation("a frame out of order")),
             FromWorker::Done { end, memory, cpu, dropped } => {
                 return Ok(Some(self.finished(end, memory, cpu, dropped)));
@@ -135,6 +137,9 @@ impl Pump {
             return Err(Lost::UnknownEffect(format!("{} ({known})", call.target)));
         }
         self.channel().begin_recording();
+        if let Some(question) = &open.question {
+            self.ask(question)?;
+        }
         let mut timers: Vec<(Duration, CallId)> = open.timers.iter().map(|(id, due)| (*due, *id)).collect();
         timers.sort_unstable();
         for (due, id) in timers {

@@ -65,6 +65,11 @@ pub fn v8_status(deno: Option<&Path>) -> V8Status {
     }
 }
 
+/// The deno that runs on V8 would use, or a sentence that says what is missing. Nothing is started.
+pub fn find_deno(deno: Option<&Path>) -> Result<PathBuf, String> {
+    find::find(deno).map_err(|missing| missing.to_string())
+}
+
 /// The pool of V8 workers, created when it is first needed.
 pub(crate) struct V8 {
     settings: V8Settings,

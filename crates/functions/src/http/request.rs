@@ -178,4 +178,21 @@ mod tests {
         let long = format!("http://a.test/{}", "x".repeat(MAX_URL_BYTES));
         check(&long, json!(null), "the URL is not valid: it is longer than 8192 bytes");
     }
+
+    #[test]
+    fn parts_are_checked_like_any_request() {
+        let url = || Url::parse("http://a.test/?key=secret").expect("a URL");
+        let fields = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
+        let request = HttpRequest::from_parts("QUERY", url(), &fields("X-Key", "hidden"), Some(vec![0xff]));
+        let request = request.expect("a good request");
+        assert_eq!((request.method.as_str(), request.body.as_deref()), ("QUERY", Some(&[0xff][..])));
+        assert!(!format!("{:?}", request.headers).contains("hidden"));
+        for method in ["CONNECT", "TRACE", "get", "", "A B"] {
+            let found = HttpRequest::from_parts(method, url(), &[], None).expect_err(method);
+            assert!(matches!(found, FetchError::Method(_)) && !found.to_string().contains("secret"), "{found}");
+        }
+        for (name, value) in [("host", "b.test"), ("x-a", "a\r\nb: c"), ("transfer-encoding", "chunked")] {
+            assert!(HttpRequest::from_parts("GET", url(), &fields(name, value), None).is_err(), "{name}");
+        }
+    }
 }

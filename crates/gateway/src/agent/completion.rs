@@ -14,15 +14,15 @@ pub(super) fn complete(shared: &Shared, asked: &Completion) -> Vec<String> {
     if !known {
         return Vec::new();
     }
-    let (catalog, access) = (shared.gateway.catalog(), &asked.scope.caller.backends);
+    let (catalog, caller) = (shared.gateway.catalog(), &asked.scope.caller);
     let begins = |name: &String| name.to_lowercase().starts_with(&asked.typed.to_lowercase());
     match uri {
         "toolgate://backend/{name}" => {
-            let backends = catalog.backends().iter().filter(|it| access.permits(it.name()));
+            let backends = catalog.backends().iter().filter(|it| caller.backends.permits(it.name()));
             backends.map(|it| it.name().to_owned()).filter(begins).take(MOST).collect()
         }
         "toolgate://tool/{name}" => {
-            let tools = catalog.tools().filter(|it| access.permits(it.backend.name()));
+            let tools = catalog.tools().filter(|it| caller.permits_tool(it.backend.name(), &it.tool().name));
             tools.map(|it| it.spelling()).filter(begins).take(MOST).collect()
         }
         "toolgate://guide/{topic}" => TOPICS.iter().map(|(topic, ..)| (*topic).to_owned()).filter(begins).collect(),

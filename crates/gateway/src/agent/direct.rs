@@ -62,7 +62,7 @@ impl Direct {
 /// The names of the tools that a client sees.
 pub(super) fn names(shared: &Shared, scope: &RequestScope) -> Vec<String> {
     let names = shared.direct.names(shared);
-    let permitted = names.rows.iter().filter(|row| scope.caller.backends.permits(&row.backend));
+    let permitted = names.rows.iter().filter(|row| scope.caller.permits_tool(&row.backend, &row.own));
     permitted.map(|row| row.name.clone()).collect()
 }
 
@@ -70,7 +70,7 @@ pub(super) fn names(shared: &Shared, scope: &RequestScope) -> Vec<String> {
 pub(super) fn find(shared: &Shared, name: &str, scope: &RequestScope) -> Option<(String, String)> {
     let names = shared.direct.names(shared);
     let row = names.indexes.get(name).and_then(|index| names.rows.get(*index))?;
-    scope.caller.backends.permits(&row.backend).then(|| (row.backend.clone(), row.own.clone()))
+    scope.caller.permits_tool(&row.backend, &row.own).then(|| (row.backend.clone(), row.own.clone()))
 }
 
 /// One tool that a client sees.
@@ -92,12 +92,11 @@ pub(super) fn text(shared: &Shared, name: &str, scope: &RequestScope) -> Option<
 pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: ToolCall) -> Result<Value, Fault> {
     let caller = caller_of(&call);
     let context = RequestContext {
-        access: caller.backends.clone(),
         cancel: call.cancel,
         progress: call.progress,
-        caller: caller.fairness.unwrap_or_default(),
         reply: call.interactive_client.map_or(ReplyMode::Raw, ReplyMode::Interactive),
-        ..RequestContext::default()
+        budget: Some(shared.gateway.runner().caller_budget(&caller)),
+        ..RequestContext::of(&caller)
     };
     let since = Instant::now();
     let request_bytes = serde_json::to_string(&call.arguments).map_or(0, |text| text.len());
@@ -106,7 +105,7 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         Ok(answer) => {
             let fault = match &answer {
                 Answer::Raw(raw) => unwrap::fault(raw).map(|fault| fault.message),
-                Answer::Value(_) => None,
+                Answer::Text(_) | Answer::Value(_) => None,
             };
             (Ok(passed_on(answer)), fault.map(|message| HostError::new("TOOL_FAILED", message)))
         }
@@ -136,8 +135,9 @@ fn passed_on(answer: Answer) -> Value {
             Value::Object(result)
         }
         answer => answer::text(match answer.into_value() {
-            Value::String(text) => text,
-            value => value.to_string(),
+            Ok(Value::String(text)) => text,
+            Ok(value) => value.to_string(),
+            Err(error) => error.message,
         }),
     }
 }

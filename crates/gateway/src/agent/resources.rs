@@ -8,10 +8,10 @@ use super::uri::{decode, encode, shown};
 use crate::backends::{Backend, BackendState};
 use crate::runtime::Origin;
 use toolgate_catalog::search::one_line;
-use toolgate_catalog::{self, Catalog};
+use toolgate_catalog::{self, Catalog, ToolRef};
 use toolgate_mcp::server::{Fault, RequestScope};
 use toolgate_output::results::Reading;
-use toolgate_wire::Access;
+use toolgate_wire::{Access, CallerScope};
 
 /// Guides: topic, title, text.
 pub(super) const TOPICS: [(&str, &str, &str); 4] = [
@@ -70,18 +70,18 @@ pub(super) fn read(shared: &Shared, uri: &str, scope: &RequestScope) -> Result<V
     let path = uri.strip_prefix("toolgate://").or_else(|| uri.strip_prefix("gatemini://")).ok_or_else(unknown)?;
     let (kind, name) = path.split_once('/').map_or((path, None), |(kind, name)| (kind, Some(decode(name))));
     let (mime, text) = match (kind, name.as_deref()) {
-        ("overview", None) => ("text/markdown", overview(shared, &scope.caller.backends)),
-        ("backends", None) => json_text(&backends(shared, &scope.caller.backends)),
-        ("backend", Some(name)) => json_text(&backend(shared, name, &scope.caller.backends).ok_or_else(unknown)?),
-        ("tools", None) => ("text/plain", tools(&shared.gateway.catalog(), &scope.caller.backends)),
+        ("overview", None) => ("text/markdown", overview(shared, &scope.caller)),
+        ("backends", None) => json_text(&backends(shared, &scope.caller)),
+        ("backend", Some(name)) => json_text(&backend(shared, name, &scope.caller).ok_or_else(unknown)?),
+        ("tools", None) => ("text/plain", tools(&shared.gateway.catalog(), &scope.caller)),
         ("tool", Some(name)) => {
             let catalog = shared.gateway.catalog();
-            let found = catalog.resolve(name).found().filter(|it| scope.caller.backends.permits(it.backend.name()));
+            let found = catalog.resolve(name).found().filter(|it| permits(&scope.caller, it));
             json_text(&describe(found.ok_or_else(unknown)?, true))
         }
         ("recent", None) => json_text(&shared.gateway.runner().history().recent(&scope.caller)),
-        ("stats", None) => json_text(&shared.gateway.runner().history().stats(&scope.caller.backends)),
-        ("health", None) => json_text(&health(shared, &scope.caller.backends)),
+        ("stats", None) => json_text(&shared.gateway.runner().history().stats(&scope.caller)),
+        ("health", None) => json_text(&health(shared, &scope.caller)),
         ("result", Some(id)) => {
             let results = shared.gateway.runner().results(&scope.caller).ok_or_else(unknown)?;
             let read = results.read(id, &Reading::default());
@@ -100,44 +100,58 @@ fn json_text(value: &Value) -> (&'static str, String) {
     ("application/json", serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
-fn overview(shared: &Shared, access: &Access) -> String {
+fn overview(shared: &Shared, caller: &CallerScope) -> String {
     let catalog = shared.gateway.catalog();
     let mut text = format!("# Toolgate {}\n\n{}\n\n## Backends\n", env!("CARGO_PKG_VERSION"), super::INSTRUCTIONS);
-    for backend in permitted(&catalog, access) {
+    for backend in permitted(&catalog, &caller.backends) {
         let tags = if backend.tags().is_empty() { String::new() } else { format!(" [{}]", backend.tags().join(", ")) };
         text.push_str(&format!(
             "- `{}`: {} tools, {}{tags}\n",
             backend.identifier(),
-            backend.tools().len(),
+            tools_of(backend, caller).count(),
             one_line(&backend.state().to_string()),
         ));
     }
     text
 }
 
+fn permits(caller: &CallerScope, tool: &ToolRef<'_>) -> bool {
+    caller.permits_tool(tool.backend.name(), &tool.tool().name)
+}
+
+/// The tools of a backend that the caller may use.
+fn tools_of<'a>(
+    backend: &'a toolgate_catalog::Backend,
+    caller: &'a CallerScope,
+) -> impl Iterator<Item = &'a toolgate_catalog::ToolEntry> {
+    backend.tools().iter().filter(|entry| caller.permits_tool(backend.name(), &entry.tool().name))
+}
+
 fn permitted<'a>(catalog: &'a Catalog, access: &'a Access) -> impl Iterator<Item = &'a toolgate_catalog::Backend> {
     catalog.backends().iter().filter(|backend| access.permits(backend.name()))
 }
 
-fn backends(shared: &Shared, access: &Access) -> Value {
+fn backends(shared: &Shared, caller: &CallerScope) -> Value {
     let catalog = shared.gateway.catalog();
-    let rows: Vec<Value> = permitted(&catalog, access).map(|shown| row(shared, shown)).collect();
+    let rows: Vec<Value> = permitted(&catalog, &caller.backends).map(|shown| row(shared, shown, caller)).collect();
     json!({ "backends": rows })
 }
 
 /// What fits into a table.
-fn row(shared: &Shared, shown: &toolgate_catalog::Backend) -> Value {
+fn row(shared: &Shared, shown: &toolgate_catalog::Backend, caller: &CallerScope) -> Value {
     let connection = shared.gateway.backend(shown.name());
     let state = match (&connection, shown.state()) {
         (Some(backend), toolgate_catalog::BackendState::Disabled) | (Some(backend), _) => word(&backend.state()),
         (None, toolgate_catalog::BackendState::Disabled) => "disabled",
+        // Only a server whose configuration is incomplete failed without a connection.
+        (None, toolgate_catalog::BackendState::Failed { .. }) => "needs configuration",
         (None, _) => "stopped",
     };
     let mut row = json!({
         "name": shown.name(),
         "identifier": shown.identifier(),
         "state": state,
-        "tools": shown.tools().len(),
+        "tools": tools_of(shown, caller).count(),
         "from_cache": *shown.state() == toolgate_catalog::BackendState::Cached,
         "uri": format!("toolgate://backend/{}", encode(shown.name())),
     });
@@ -160,11 +174,11 @@ fn word(state: &BackendState) -> &'static str {
     }
 }
 
-fn backend(shared: &Shared, name: &str, access: &Access) -> Option<Value> {
+fn backend(shared: &Shared, name: &str, caller: &CallerScope) -> Option<Value> {
     let catalog = shared.gateway.catalog();
-    let shown = catalog.backend(name).filter(|shown| access.permits(shown.name()))?;
-    let mut about = row(shared, shown);
-    about["tool_names"] = shown.tools().iter().map(|entry| entry.identifier()).collect();
+    let shown = catalog.backend(name).filter(|shown| caller.backends.permits(shown.name()))?;
+    let mut about = row(shared, shown, caller);
+    about["tool_names"] = tools_of(shown, caller).map(|entry| entry.identifier()).collect();
     if let Some(connection) = shared.gateway.backend(shown.name()) {
         connected(&mut about, &connection);
     }
@@ -187,10 +201,10 @@ fn connected(about: &mut Value, backend: &Backend) {
     about["stderr_tail"] = json!(backend.stderr());
 }
 
-fn tools(catalog: &Catalog, access: &Access) -> String {
+fn tools(catalog: &Catalog, caller: &CallerScope) -> String {
     let mut text = String::new();
     let mut left = 0_usize;
-    for tool in catalog.tools().filter(|tool| access.permits(tool.backend.name())) {
+    for tool in catalog.tools().filter(|tool| permits(caller, tool)) {
         let line = format!("{}: {}\n", tool.spelling(), one_line(tool.tool().description().unwrap_or_default()));
         if text.len() + line.len() > MAX_LIST {
             left += 1;
@@ -204,12 +218,12 @@ fn tools(catalog: &Catalog, access: &Access) -> String {
     text
 }
 
-fn health(shared: &Shared, access: &Access) -> Value {
+fn health(shared: &Shared, caller: &CallerScope) -> Value {
     let catalog = shared.gateway.catalog();
     let mut counts = serde_json::Map::new();
     let mut troubles = Vec::new();
-    for shown in permitted(&catalog, access) {
-        let row = row(shared, shown);
+    for shown in permitted(&catalog, &caller.backends) {
+        let row = row(shared, shown, caller);
         let state = row["state"].as_str().unwrap_or_default().to_owned();
         if let toolgate_catalog::BackendState::Failed { reason } = shown.state() {
             troubles.push(json!({ "backend": shown.name(), "reason": reason }));
@@ -226,7 +240,7 @@ fn health(shared: &Shared, access: &Access) -> Value {
     json!({
         "status": status,
         "backends": counts,
-        "tools": permitted(&catalog, access).map(|backend| backend.tools().len()).sum::<usize>(),
+        "tools": permitted(&catalog, &caller.backends).map(|backend| tools_of(backend, caller).count()).sum::<usize>(),
         "troubles": troubles,
         "configuration_problems": problems,
     })

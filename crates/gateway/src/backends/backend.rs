@@ -17,14 +17,16 @@ use super::spec::BackendSpec;
 use super::state::{BackendChange, BackendEvent, BackendState, BackendStats};
 use super::supervisor::supervise;
 use toolgate_catalog::Tool;
-use toolgate_mcp::client::{LinkError, McpSession, StderrTail, ToolCallOptions, ToolName, Watchlist};
-use toolgate_mcp::result::{self as unwrap, Wrapping};
+use toolgate_mcp::client::{LinkError, McpSession, StderrTail, ToolCallOptions, ToolFingerprints, ToolName, Watchlist};
+use toolgate_mcp::process_budget;
+use toolgate_mcp::result::{self as unwrap, ToolResult, Wrapping};
+use toolgate_wire::foreign_text::one_line;
 
 /// The least time between a failed start and the next one that a call asks for.
 const RETRY_PAUSE: Duration = Duration::from_secs(3);
 
-/// The most memory that the values of one reply take.
-const MAX_REPLY_BYTES: usize = 512 << 20;
+/// The most characters of a tool's name in a log line.
+const MAX_SHOWN_NAME: usize = 100;
 
 /// A backend that runs for as long as a handle to it exists. Cloning is cheap.
 #[derive(Debug, Clone)]
@@ -54,6 +56,8 @@ pub(crate) struct Shared {
     pid: AtomicU32,
     events: broadcast::Sender<BackendEvent>,
     pub(crate) watchlist: Arc<Watchlist>,
+    /// What its tools said last, in this session or an earlier one.
+    fingerprints: Mutex<ToolFingerprints>,
 }
 
 impl Backend {
@@ -86,6 +90,7 @@ impl Backend {
             pid: AtomicU32::new(0),
             events,
             watchlist,
+            fingerprints: Mutex::default(),
         });
         tokio::spawn(supervise(Arc::clone(&shared)));
         Self { shared, _stop_with_the_last: Arc::new(stop.drop_guard()) }
@@ -209,10 +214,9 @@ impl Backend {
             let options = ToolCallOptions {
                 client: options.reply.interactive(),
                 progress: options.progress.clone(),
-                ..ToolCallOptions::default()
+                budget: options.budget.as_ref().unwrap_or(process_budget()).clone(),
             };
-            let (result, _) = session.call(name, arguments, options).await?.into_text().into_tree(MAX_REPLY_BYTES)?;
-            Ok(result)
+            session.call(name, arguments, options).await
         });
         let answer = match timeout(within, call).await {
             Ok(answer) => answer.map_err(|error| self.explain(error))?,
@@ -272,16 +276,23 @@ impl Backend {
             LinkError::TooLarge { limit } => CallError::TooLarge { limit },
             LinkError::OverBudget { refused, sent } => CallError::OverBudget { refused, sent },
             LinkError::TooManyValues { limit } => CallError::TooManyValues { limit },
-            LinkError::Auth(error) => CallError::Protocol { reason: error.to_string() },
+            LinkError::Auth(error) => CallError::Auth(error),
             LinkError::Protocol(reason) => CallError::Protocol { reason },
         }
     }
 }
 
 /// From a raw result to a reply or a fault. A client gets what a program could do nothing with.
-fn finish(result: Value, tool: &Tool, mode: &ReplyMode) -> Result<Reply, CallError> {
-    let result = answered(result, matches!(mode, ReplyMode::Interactive(_)))?;
-    match unwrap::fault(&result) {
+fn finish(result: ToolResult, tool: &Tool, mode: &ReplyMode) -> Result<Reply, CallError> {
+    let may_ask = matches!(mode, ReplyMode::Interactive(_));
+    match result.result_type().as_deref() {
+        Some("input_required") if !(may_ask && result.requests_input()) => {
+            return Err(CallError::InputRequired { requests: result.input_requests() });
+        }
+        Some("task") => return Err(not_asked_for()),
+        _ => {}
+    }
+    match result.fault() {
         Some(fault) if *mode == ReplyMode::Value => Err(CallError::Tool(Box::new(fault))),
         _ => Ok(Reply::new(result, Wrapping::of_schema(tool.output_schema()))),
     }
@@ -294,9 +305,13 @@ pub(super) fn answered(mut result: Value, may_ask: bool) -> Result<Value, CallEr
             let requests = result.get_mut("inputRequests").map(Value::take).unwrap_or_default();
             Err(CallError::InputRequired { requests })
         }
-        Some("task") => Err(CallError::Protocol { reason: "a task, which we did not ask for".to_owned() }),
+        Some("task") => Err(not_asked_for()),
         _ => Ok(result),
     }
+}
+
+fn not_asked_for() -> CallError {
+    CallError::Protocol { reason: "a task, which we did not ask for".to_owned() }
 }
 
 /// The tools of a backend, found by name in a list that may be long.
@@ -358,6 +373,18 @@ impl Shared {
 
     pub(crate) fn set_pid(&self, pid: Option<u32>) {
         self.pid.store(pid.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Reports tools that say something else than they did.
+    pub(crate) fn report_changed_tools(&self, tools: &[Value]) {
+        let changes = self.fingerprints.lock().update(tools);
+        for change in &changes {
+            let tool = one_line(&change.tool, MAX_SHOWN_NAME);
+            tracing::warn!(backend = &*self.name, tool, parts = ?change.parts, "a tool changed what it says");
+        }
+        if !changes.is_empty() {
+            self.notify(BackendChange::ToolsChanged(changes.into()));
+        }
     }
 
     pub(crate) fn set_tools(&self, tools: Vec<Tool>) {

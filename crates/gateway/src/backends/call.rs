@@ -11,9 +11,13 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::state::BackendState;
-use toolgate_mcp::result::{self as unwrap, ToolFault, Wrapping};
-use toolgate_mcp::{InteractiveClient, Progress};
-use toolgate_wire::OverBudget;
+use toolgate_mcp::client::auth::AuthError;
+use toolgate_mcp::result::{ToolFault, ToolResult, Wrapping};
+use toolgate_mcp::{InteractiveClient, JsonText, Progress, TreeError};
+use toolgate_wire::{ByteBudget, OverBudget};
+
+/// The most memory that the values of one answer take where they become a tree.
+const MAX_TREE_BYTES: usize = 128 << 20;
 
 /// What a caller may ask of one call.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +34,8 @@ pub struct CallOptions {
     pub unready: WhenUnready,
     /// The form of the reply.
     pub reply: ReplyMode,
+    /// Counts the bytes of the call and of its answer; the budget of this process if absent.
+    pub budget: Option<ByteBudget>,
 }
 
 /// The form in which the reply of a call is given.
@@ -65,30 +71,39 @@ pub enum WhenUnready {
 }
 
 /// What a tool gave back.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct Reply {
-    raw: Value,
+    result: ToolResult,
     wrapping: Wrapping,
 }
 
 impl Reply {
-    pub(crate) fn new(raw: Value, wrapping: Wrapping) -> Self {
-        Self { raw, wrapping }
+    pub(crate) fn new(result: ToolResult, wrapping: Wrapping) -> Self {
+        Self { result, wrapping }
     }
 
-    /// The result object as the backend sent it, for clients that want all of it.
-    pub fn raw(&self) -> &Value {
-        &self.raw
+    /// The text of the value for programs, which takes no more memory than the answer itself.
+    pub fn into_text(self) -> JsonText {
+        self.result.into_value(self.wrapping)
     }
 
-    /// The result object as the backend sent it.
-    pub fn into_raw(self) -> Value {
-        self.raw
+    /// The value as a tree.
+    pub fn into_value(self) -> Result<Value, CallError> {
+        tree(self.into_text())
     }
 
-    /// The value for code.
-    pub fn into_value(self) -> Value {
-        unwrap::value(self.raw, self.wrapping)
+    /// The result object as the backend sent it, as a tree.
+    pub fn into_raw(self) -> Result<Value, CallError> {
+        tree(self.result.into_text())
+    }
+}
+
+fn tree(text: JsonText) -> Result<Value, CallError> {
+    match text.into_tree(MAX_TREE_BYTES) {
+        Ok((tree, _)) => Ok(tree),
+        Err(TreeError::TooManyValues { limit }) => Err(CallError::TooManyValues { limit }),
+        Err(TreeError::OverBudget(refused)) => Err(CallError::OverBudget { refused, sent: true }),
+        Err(TreeError::NotJson(reason)) => Err(CallError::Protocol { reason: reason.to_string() }),
     }
 }
 
@@ -201,6 +216,9 @@ pub enum CallError {
         /// The bound in bytes of memory.
         limit: usize,
     },
+    /// There is no token for the server; it did not execute the call.
+    #[error("{0}")]
+    Auth(AuthError),
     /// Too many calls wait for this backend already.
     #[error("{queued} calls wait for {backend} already")]
     Overloaded {
@@ -218,7 +236,9 @@ impl CallError {
             Self::Unknown { .. } | Self::NotReady { .. } | Self::Unreachable { .. } | Self::Overloaded { .. } => {
                 Effect::NotSent
             }
-            Self::Cancelled { sent: false } | Self::OverBudget { sent: false, .. } => Effect::NotSent,
+            Self::Cancelled { sent: false } | Self::OverBudget { sent: false, .. } | Self::Auth(_) => Effect::NotSent,
+            // An HTTP API that failed while it had the request may have carried it out.
+            Self::Tool(fault) if http_status(fault).is_some_and(|status| status >= 500) => Effect::Unknown,
             Self::Tool(_) | Self::Rejected { .. } | Self::InputRequired { .. } => Effect::Failed,
             Self::Http { status, .. } if *status < 500 => Effect::Failed,
             Self::Http { .. }
@@ -231,4 +251,9 @@ impl CallError {
             | Self::TooLarge { .. } => Effect::Unknown,
         }
     }
+}
+
+/// The status of a fault that an HTTP API answered with.
+fn http_status(fault: &ToolFault) -> Option<u64> {
+    fault.meta.as_ref()?.get(toolgate_openapi::META_KEY)?.get("status")?.as_u64()
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::openapi::ApiSpec;
+use toolgate_mcp::client::InheritedEnv;
 use toolgate_mcp::protocol::Era;
 
 /// One MCP server of the user's.
@@ -25,6 +26,8 @@ pub struct BackendSpec {
     pub max_queued_calls: usize,
     /// The largest single message it may send, in bytes.
     pub max_message: usize,
+    /// What a child process inherits of the environment of this process.
+    pub inherit_env: InheritedEnv,
     /// The protocol era it spoke last time: tried first.
     pub era_hint: Option<Era>,
     /// When silence is looked into.
@@ -42,6 +45,7 @@ impl BackendSpec {
             max_concurrent_calls: 16,
             max_queued_calls: 1024,
             max_message: 64 << 20,
+            inherit_env: InheritedEnv::Basic,
             era_hint: None,
             probe: Probe::default(),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolgate_catalog::{BackendState as Known, Tool};
-use toolgate_mcp::client::{ListKind, Ready};
+use toolgate_mcp::client::{ListKind, Ready, ToolChange};
 
 /// Where a backend is in its life.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,6 +87,9 @@ pub enum BackendChange {
     State(BackendState),
     /// Its list of tools is another one than before.
     Tools(Arc<[Tool]>),
+    /// Tools that say something else than before under the same name, also since the last start. A person who approved
+    /// them should look again.
+    ToolsChanged(Arc<[ToolChange]>),
     /// What else it lists may be another list than before.
     Lists(ListKind),
     /// One of its resources that is watched may hold something else than before.

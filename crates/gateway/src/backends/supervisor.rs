@@ -18,8 +18,8 @@ use super::openapi::{self, ApiServer, ApiSpec, OpenFailure};
 use super::spec::BackendKind;
 use super::state::{BackendChange, BackendState};
 use toolgate_mcp::client::{
-    Closing, HttpLink, Inbox, InheritedEnv, Launch, Link, LinkError, ListKind, LocalLink, McpSession, Protocol,
-    StdioLink, ToolListing, Transport,
+    Closing, HttpLink, Inbox, Launch, Link, LinkError, ListKind, LocalLink, McpSession, Protocol, StdioLink,
+    ToolListing, Transport,
 };
 use toolgate_mcp::protocol::Era;
 use toolgate_wire::foreign_text::one_line;
@@ -167,6 +167,7 @@ fn listed(shared: &Shared, listing: ToolListing) -> Vec<Tool> {
     if listing.is_cut {
         tracing::warn!(backend = &*shared.name, kept = listing.tools.len(), "too many tools: the others are left out");
     }
+    shared.report_changed_tools(&listing.tools);
     listing.tools.into_iter().filter_map(Tool::from_raw).collect()
 }
 
@@ -179,8 +180,13 @@ async fn connect(shared: &Shared) -> Result<Link, StartFailure> {
     let inbox = Arc::new(Inbox::new(Arc::clone(&shared.watchlist)));
     let wire = match &spec.kind {
         BackendKind::Stdio { command, args, env, cwd } => {
-            let (command_, args, env, cwd) = (command.clone(), args.clone(), env.clone(), cwd.clone());
-            let launch = Launch { command: command_, args, env, inherit: InheritedEnv::Basic, cwd };
+            let launch = Launch {
+                command: command.clone(),
+                args: args.clone(),
+                env: env.clone(),
+                inherit: spec.inherit_env,
+                cwd: cwd.clone(),
+            };
             let link = StdioLink::start(&launch, Arc::clone(&inbox), Arc::clone(&shared.stderr), spec.max_message);
             Transport::Stdio(link.map_err(|error| StartFailure::Permanent(format!("can't run {command}: {error}")))?)
         }

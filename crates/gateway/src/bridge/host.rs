@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use toolgate_engine::host::{Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 
 use super::{Bridge, RequestContext, ScopedCatalog};
 use toolgate_catalog::{Catalog, ToolRef};
 use toolgate_functions::{CallContext, FailedEffect, FunctionError, Registry};
-use toolgate_wire::CallState;
+use toolgate_mcp::{JsonText, TreeError, process_budget};
+use toolgate_wire::{ByteBudget, BytePermit, CallState};
+
+/// The most memory that the arguments of one call take.
+const MAX_TREE_BYTES: usize = 128 << 20;
 
 /// What one run may call: the tools that its caller may use, and host functions.
 pub struct RunHost {
@@ -19,6 +23,8 @@ pub struct RunHost {
     context: CallContext,
     asked: RequestContext,
     tools: bool,
+    /// Counts the arguments of calls that have not ended.
+    arguments: ByteBudget,
 }
 
 impl RunHost {
@@ -26,12 +32,19 @@ impl RunHost {
     pub fn new(bridge: Arc<Bridge>, asked: RequestContext) -> Self {
         let catalog = bridge.catalog();
         let context = CallContext { cancel: asked.cancel.clone(), ..CallContext::default() };
-        RunHost { bridge, catalog, functions: Registry::default(), context, asked, tools: true }
+        let arguments = process_budget().clone();
+        RunHost { bridge, catalog, functions: Registry::default(), context, asked, tools: true, arguments }
     }
 
     /// The same with host functions.
     pub fn with_functions(self, functions: Registry, context: CallContext) -> Self {
         RunHost { functions, context, ..self }
+    }
+
+    /// The same with a budget for the arguments of its calls. A call whose arguments do not fit is not made: they are in
+    /// memory already, so that waiting would free nothing.
+    pub fn with_argument_budget(self, arguments: ByteBudget) -> Self {
+        RunHost { arguments, ..self }
     }
 
     /// The same without tools.
@@ -40,28 +53,45 @@ impl RunHost {
     }
 
     fn view(&self) -> ScopedCatalog<'_> {
-        ScopedCatalog::new(&self.catalog, &self.asked.access)
+        ScopedCatalog::new(&self.catalog, &self.asked.access, &self.asked.tools)
     }
 
-    fn call_tool(&self, backend: String, tool: String, args: &str) -> HostFuture {
-        let arguments = match serde_json::from_str::<Map<String, Value>>(args) {
-            Ok(arguments) => arguments,
-            Err(error) => return failed(HostError::not_sent("INVALID_ARGUMENTS", error.to_string())),
+    /// The arguments as a tree, counted until the permit is dropped.
+    fn read(&self, args: String) -> Result<(Value, BytePermit), HostError> {
+        let tree = JsonText::counted(args, &self.arguments).and_then(|text| text.into_tree(MAX_TREE_BYTES));
+        tree.map_err(|error| {
+            let code = match error {
+                TreeError::NotJson(_) => "INVALID_ARGUMENTS",
+                TreeError::TooManyValues { .. } => "TOO_LARGE",
+                TreeError::OverBudget(_) => "OVER_BUDGET",
+            };
+            HostError::not_sent(code, error.to_string())
+        })
+    }
+
+    fn call_tool(&self, backend: String, tool: String, args: String) -> HostFuture {
+        let (arguments, permit) = match self.read(args) {
+            Ok((Value::Object(arguments), permit)) => (arguments, permit),
+            Ok(_) => return failed(HostError::not_sent("INVALID_ARGUMENTS", "the arguments are no object")),
+            Err(error) => return failed(error),
         };
         let (bridge, asked) = (self.bridge.clone(), self.asked.clone());
         Box::pin(async move {
             let answer = bridge.call(&backend, &tool, arguments, asked).await?;
-            Ok(answer.into_value().to_string())
+            drop(permit);
+            Ok(answer.into_text())
         })
     }
 
-    fn call_function(&self, name: String, args: &str) -> HostFuture {
-        let args = match serde_json::from_str::<Vec<Value>>(args) {
-            Ok(args) => args,
-            Err(error) => return failed(HostError::not_sent("INVALID_ARGUMENTS", error.to_string())),
+    fn call_function(&self, name: String, args: String) -> HostFuture {
+        let (args, permit) = match self.read(args) {
+            Ok((Value::Array(args), permit)) => (args, permit),
+            Ok(_) => return failed(HostError::not_sent("INVALID_ARGUMENTS", "the arguments are no list")),
+            Err(error) => return failed(error),
         };
         let (functions, context) = (self.functions.clone(), self.context.clone());
         Box::pin(async move {
+            let _permit = permit;
             let answer = functions.call(&name, context, args).await;
             answer.map(|value| value.to_string()).map_err(host_error)
         })
@@ -89,16 +119,16 @@ pub(crate) fn is_annotated_read_only(tool: ToolRef<'_>) -> bool {
 impl Host for RunHost {
     fn call(&self, call: HostCall) -> HostFuture {
         match call.target {
-            Target::Tool { backend, tool } => self.call_tool(backend, tool, &call.args),
-            Target::Function(name) => self.call_function(name, &call.args),
+            Target::Tool { backend, tool } => self.call_tool(backend, tool, call.args),
+            Target::Function(name) => self.call_function(name, call.args),
         }
     }
 
     fn answer(&self, question: &Question) -> Option<String> {
         let view = self.view();
         match question {
-            Question::Backend(name) => view.backend(name).map(|it| it.listing().to_owned()),
-            Question::Global(name) => view.variable(name).map(|it| it.listing().to_owned()),
+            Question::Backend(name) => view.backend(name).map(|it| view.listing(it)),
+            Question::Global(name) => view.variable(name).map(|it| view.listing(it)),
             Question::Backends => {
                 let list = view.backends().map(|it| json!({ "name": it.name(), "id": it.identifier() }));
                 Some(Value::Array(list.collect()).to_string())

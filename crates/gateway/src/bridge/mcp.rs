@@ -5,6 +5,8 @@ use toolgate_engine::HostError;
 use toolgate_wire::CallState;
 
 use super::{Answer, FAILED_TO_START, NOT_READY, Provider, ProviderFuture, REJECTED, RequestContext, not_ready};
+use toolgate_mcp::client::auth::AuthError;
+
 use crate::backends::{Backend, CallError, CallOptions, Effect, ReplyMode, WhenUnready};
 
 /// Calls go to this backend.
@@ -29,13 +31,14 @@ impl Provider for McpProvider {
                 caller: asked.caller,
                 unready: WhenUnready::Wait,
                 reply: asked.reply,
+                budget: asked.budget,
             };
             let reply = backend.call(&tool, arguments, options).await;
-            let reply = reply.map_err(|error| host_error(backend.name(), &tool, error))?;
-            Ok(match mode {
-                ReplyMode::Value => Answer::Value(reply.into_value()),
-                ReplyMode::Raw | ReplyMode::Interactive(_) => Answer::Raw(reply.into_raw()),
-            })
+            let answer = reply.and_then(|reply| match mode {
+                ReplyMode::Value => Ok(Answer::Text(reply.into_text())),
+                ReplyMode::Raw | ReplyMode::Interactive(_) => reply.into_raw().map(Answer::Raw),
+            });
+            answer.map_err(|error| host_error(backend.name(), &tool, error))
         })
     }
 }
@@ -72,6 +75,8 @@ fn describe(error: &CallError) -> (&'static str, Option<Value>) {
         CallError::Http { status, .. } => ("HTTP", Some(json!({ "status": status }))),
         CallError::TooLarge { .. } | CallError::TooManyValues { .. } => ("TOO_LARGE", None),
         CallError::OverBudget { .. } => ("OVER_BUDGET", None),
+        CallError::Auth(AuthError::LoginRequired { scopes }) => ("LOGIN_REQUIRED", Some(json!({ "scopes": scopes }))),
+        CallError::Auth(_) => ("LOGIN_FAILED", None),
         CallError::Overloaded { .. } => ("OVERLOADED", None),
     }
 }

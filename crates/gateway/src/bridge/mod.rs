@@ -8,16 +8,19 @@
 //! - `scoped_catalog`: the part of the catalog that a caller may use
 //! - `provider`: what stands behind a backend's name
 //! - `mcp`, `scripted`: providers: a real MCP server, a scripted set of tools
+//! - `rates`: how many calls a caller may make
 //! - `host`: the bridge as a running program sees it
 
 mod host;
 mod mcp;
 mod provider;
+mod rates;
 mod scoped_catalog;
 pub mod scripted;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
@@ -29,8 +32,10 @@ pub use host::RunHost;
 pub(crate) use host::is_annotated_read_only;
 pub use mcp::McpProvider;
 pub use provider::{Answer, Provider, ProviderFuture, RequestContext};
+use rates::CallRates;
 pub(crate) use scoped_catalog::ScopedCatalog;
 pub use toolgate_wire::Access;
+use toolgate_wire::CallRate;
 
 /// The code of a call that the backend answered with a JSON-RPC error; `data` has its code, message and data.
 pub(crate) const REJECTED: &str = "REJECTED";
@@ -46,12 +51,13 @@ const SHOWN_PROBLEMS: usize = 5;
 pub struct Bridge {
     catalog: CatalogHandle,
     providers: RwLock<HashMap<String, Arc<dyn Provider>>>,
+    rates: CallRates,
 }
 
 impl Bridge {
     /// A bridge over a catalog that others keep up to date.
     pub fn new(catalog: CatalogHandle) -> Self {
-        Bridge { catalog, providers: RwLock::default() }
+        Bridge { catalog, providers: RwLock::default(), rates: CallRates::default() }
     }
 
     /// What tools there are now.
@@ -84,6 +90,9 @@ impl Bridge {
     ) -> Result<Answer, HostError> {
         let arguments = Value::Object(arguments);
         let (provider, tool) = self.admit(backend, tool, &arguments, &asked)?;
+        if let Some((name, rate)) = &asked.rate {
+            self.rates.take(name, *rate, Instant::now()).map_err(|wait| too_many_calls(*rate, wait))?;
+        }
         // Checked as a value, sent as what a value of this kind holds.
         let Value::Object(arguments) = arguments else { return Err(not_an_object()) };
         provider.call(tool, arguments, asked).await
@@ -98,10 +107,10 @@ impl Bridge {
         asked: &RequestContext,
     ) -> Result<(Arc<dyn Provider>, String), HostError> {
         let catalog = self.catalog.load();
-        let view = ScopedCatalog::new(&catalog, &asked.access);
+        let view = ScopedCatalog::new(&catalog, &asked.access, &asked.tools);
         let Some(known) = view.backend(backend) else { return Err(unknown_backend(view, backend)) };
         let provider = || self.providers.read().get(known.name()).cloned();
-        let Some(found) = known.tool(tool) else {
+        let Some(found) = view.tool(backend, tool) else {
             if let Some(provider) = provider() {
                 provider.retry();
             }
@@ -116,6 +125,12 @@ impl Bridge {
             None => Err(not_ready(known.name(), Some(&found.tool().name), known.state())),
         }
     }
+}
+
+fn too_many_calls(rate: CallRate, wait: Duration) -> HostError {
+    let seconds = wait.as_secs() + 1;
+    let message = format!("this caller may make {} tool calls a minute; try again in {seconds} s", rate.calls());
+    HostError::not_sent("RATE_LIMITED", message).with_data(json!({ "retry_after_seconds": seconds }))
 }
 
 fn not_an_object() -> HostError {

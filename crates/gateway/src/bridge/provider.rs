@@ -11,7 +11,12 @@ use toolgate_engine::HostError;
 
 use super::Access;
 use crate::backends::ReplyMode;
-use toolgate_mcp::Progress;
+use toolgate_mcp::result::{Wrapping, value};
+use toolgate_mcp::{JsonText, Progress};
+use toolgate_wire::{ByteBudget, CallRate, CallerScope};
+
+/// The most memory that an answer takes where it becomes a tree.
+const MAX_TREE_BYTES: usize = 128 << 20;
 
 /// An answer on its way.
 pub type ProviderFuture = Pin<Box<dyn Future<Output = Result<Answer, HostError>> + Send>>;
@@ -30,6 +35,10 @@ pub trait Provider: Send + Sync + 'static {
 pub struct RequestContext {
     /// Which backends the caller may use.
     pub access: Access,
+    /// Which of their tools: patterns over `backend.tool`.
+    pub tools: Access,
+    /// How many tool calls the caller may make, counted under this name.
+    pub rate: Option<(String, CallRate)>,
     /// Ends the call.
     pub cancel: CancellationToken,
     /// Where the call's progress goes.
@@ -42,11 +51,28 @@ pub struct RequestContext {
     pub deadline: Option<Instant>,
     /// The form of the answer.
     pub reply: ReplyMode,
+    /// Counts the bytes of the call and of its answer: the budget of the run, or of the caller.
+    pub budget: Option<ByteBudget>,
+}
+
+impl RequestContext {
+    /// The context of a call on behalf of this caller.
+    pub fn of(caller: &CallerScope) -> Self {
+        RequestContext {
+            access: caller.backends.clone(),
+            tools: caller.tools.clone(),
+            rate: caller.rate.map(|rate| (caller.name.clone(), rate)),
+            caller: caller.fairness.unwrap_or_default(),
+            ..RequestContext::default()
+        }
+    }
 }
 
 /// What a tool gave, in the form that [`RequestContext::reply`] asks for.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub enum Answer {
+    /// The value for a program, as the text in which it came.
+    Text(JsonText),
     /// The value for a program.
     Value(Value),
     /// The result object as the backend sent it.
@@ -54,11 +80,27 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// The value for a program.
-    pub fn into_value(self) -> Value {
+    /// The value for a program, as JSON text.
+    pub fn into_text(self) -> String {
         match self {
-            Answer::Value(value) => value,
-            Answer::Raw(raw) => toolgate_mcp::result::value(raw, toolgate_mcp::result::Wrapping::Plain),
+            Answer::Text(text) => text.into_parts().0,
+            Answer::Value(value) => value.to_string(),
+            Answer::Raw(raw) => value(raw, Wrapping::Plain).to_string(),
+        }
+    }
+
+    /// The value for a program, as a tree.
+    ///
+    /// # Errors
+    /// If the tree would take too much memory; the call took effect then.
+    pub fn into_value(self) -> Result<Value, HostError> {
+        match self {
+            Answer::Text(text) => match text.into_tree(MAX_TREE_BYTES) {
+                Ok((tree, _)) => Ok(tree),
+                Err(error) => Err(HostError::new("TOO_LARGE", format!("the answer can't be read: {error}"))),
+            },
+            Answer::Value(value) => Ok(value),
+            Answer::Raw(raw) => Ok(value(raw, Wrapping::Plain)),
         }
     }
 }

@@ -6,22 +6,29 @@
 use serde_json::Value;
 
 use super::Access;
-use toolgate_catalog::{Backend, Catalog, Resolution, ToolRef, UnknownName};
+use toolgate_catalog::{Backend, Catalog, Resolution, ToolEntry, ToolRef, UnknownName};
 
 /// A catalog as one caller sees it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScopedCatalog<'a> {
     catalog: &'a Catalog,
-    access: &'a Access,
+    backends: &'a Access,
+    tools: &'a Access,
 }
 
 impl<'a> ScopedCatalog<'a> {
-    pub(crate) fn new(catalog: &'a Catalog, access: &'a Access) -> Self {
-        ScopedCatalog { catalog, access }
+    /// What a caller sees that may use these backends, and of them these tools (patterns over `backend.tool`).
+    pub(crate) fn new(catalog: &'a Catalog, backends: &'a Access, tools: &'a Access) -> Self {
+        ScopedCatalog { catalog, backends, tools }
+    }
+
+    fn permits(&self, found: &ToolRef<'_>) -> bool {
+        let backend = found.backend.name();
+        self.backends.permits(backend) && self.tools.permits_pair(backend, &found.tool().name)
     }
 
     fn permitted(&self, backend: Option<&'a Backend>) -> Option<&'a Backend> {
-        backend.filter(|backend| self.access.permits(backend.name()))
+        backend.filter(|backend| self.backends.permits(backend.name()))
     }
 
     /// The backend that `spelling` means, original or identifier.
@@ -37,12 +44,12 @@ impl<'a> ScopedCatalog<'a> {
 
     /// All backends, sorted by original name.
     pub(crate) fn backends(&self) -> impl Iterator<Item = &'a Backend> {
-        self.catalog.backends().iter().filter(|backend| self.access.permits(backend.name()))
+        self.catalog.backends().iter().filter(|backend| self.backends.permits(backend.name()))
     }
 
     /// The tool of that backend, each in either spelling.
     pub(crate) fn tool(&self, backend: &str, tool: &str) -> Option<ToolRef<'a>> {
-        self.backend(backend)?.tool(tool)
+        self.backend(backend)?.tool(tool).filter(|found| self.permits(found))
     }
 
     /// What `__getToolInterface` answers: `backend.tool`, or a tool name that only one backend has.
@@ -52,7 +59,7 @@ impl<'a> ScopedCatalog<'a> {
             Resolution::Ambiguous(several) => several,
             Resolution::Unknown => Vec::new(),
         };
-        let mut permitted = found.into_iter().filter(|found| self.access.permits(found.backend.name()));
+        let mut permitted = found.into_iter().filter(|found| self.permits(found));
         match (permitted.next(), permitted.next()) {
             (Some(only), None) => Some(only.interface()),
             _ => None,
@@ -67,6 +74,21 @@ impl<'a> ScopedCatalog<'a> {
 
     /// Tools of this backend that may have been meant.
     pub(crate) fn near_tools(&self, backend: &str, written: &str) -> Vec<String> {
-        self.catalog.suggest(UnknownName::ToolOf(backend), written)
+        let near = self.catalog.suggest(UnknownName::ToolOf(backend), written);
+        near.into_iter().filter(|name| self.tool(backend, name).is_some()).collect()
+    }
+
+    /// The tools of a backend that the caller may use.
+    pub(crate) fn tools_of(&self, backend: &'a Backend) -> impl Iterator<Item = &'a ToolEntry> {
+        let tools = self.tools;
+        backend.tools().iter().filter(move |entry| tools.permits_pair(backend.name(), &entry.tool().name))
+    }
+
+    /// The names of a backend's tools as the sandbox reads them.
+    pub(crate) fn listing(&self, backend: &'a Backend) -> String {
+        match self.tools {
+            Access::All => backend.listing().to_owned(),
+            Access::Only(_) => Backend::list(backend.name(), self.tools_of(backend)),
+        }
     }
 }

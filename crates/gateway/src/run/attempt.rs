@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolgate_engine::{Host, Observer, Request};
+use toolgate_engine::{Host, Request};
 use toolgate_functions::{CallContext, Hints, Registry};
 use toolgate_plan::{FailureFacts, Finding, FindingCode, Plan, Preflight, Program, Script, SyntaxFault};
 use toolgate_wire::{Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
@@ -49,11 +49,15 @@ impl<'a> Attempt<'a> {
             Err(failure) => return refused(failure, Vec::new(), since),
         };
         let warnings = attempt.context.warnings.clone();
-        let (mut report, route) = match request.profile {
-            Profile::Chain => attempt.chain().await,
-            Profile::Compute | Profile::Snippet => {
+        let (mut report, route) = match (&request.recorded, request.profile) {
+            (Some(recorded), _) => {
+                let host = recorded.host.clone().unwrap_or_else(|| Arc::new(attempt.host()));
+                (attempt.in_engine(host, None, Watched::Yes).await, Route::Script)
+            }
+            (None, Profile::Chain) => attempt.chain().await,
+            (None, Profile::Compute | Profile::Snippet) => {
                 let host = Arc::new(attempt.host().without_tools());
-                (attempt.in_engine(host, None, request.observer.clone()).await, Route::Script)
+                (attempt.in_engine(host, None, Watched::Yes).await, Route::Script)
             }
         };
         report.warnings.extend(warnings.to_vec());
@@ -161,7 +165,9 @@ impl<'a> Attempt<'a> {
     }
 
     pub(super) fn reachable<'c>(&'c self, catalog: &'c Catalog) -> Reachable<'c> {
-        Reachable { view: ScopedCatalog::new(catalog, &self.request.caller.backends), functions: &self.functions }
+        let caller = &self.request.caller;
+        let view = ScopedCatalog::new(catalog, &caller.backends, &caller.tools);
+        Reachable { view, functions: &self.functions }
     }
 
     /// The path of a program; where fast paths are off, or a program may make no calls, only the engine's.
@@ -169,7 +175,8 @@ impl<'a> Attempt<'a> {
         let text = &self.request.text;
         let plan = toolgate_plan::plan(text, &tools);
         // Only an engine reads the data, and says what is wrong with it.
-        let allowed = self.request.fast_paths == FastPaths::Allowed && self.request.data.is_none();
+        let RunRequest { fast_paths, data, recorder, .. } = self.request;
+        let allowed = *fast_paths == FastPaths::Allowed && data.is_none() && recorder.is_none();
         let fast = match &plan {
             Plan::OneCall(_) => allowed && self.limits.calls > 0 && is_ample(&self.limits, text.len()),
             Plan::Introspect(_) => allowed && is_ample(&self.limits, text.len()),
@@ -194,23 +201,23 @@ impl<'a> Attempt<'a> {
         if let Some(stopped) = stopped_by(&script.preflight) {
             return refused(stopped, warnings, self.since);
         }
-        let observer = self.request.observer.clone();
-        let mut report = self.in_engine(Arc::new(self.host()), Some(script.program), observer).await;
+        let mut report = self.in_engine(Arc::new(self.host()), Some(script.program), Watched::Yes).await;
         report.warnings.extend(warnings);
         let report = with_hint(report, &self.request.text, tools);
         (self.with_late_hint(report).await, Route::Script)
     }
 
-    /// Looks for a hint once more where backends were still starting: what the program meant may be one of their tools.
+    /// Looks for a hint once more where a name is not defined and backends were still starting: it may be one of their tools.
     async fn with_late_hint(&self, report: Report) -> Report {
-        let lacks_hint =
-            report.failure().is_some_and(|failure| failure.code == Code::Runtime && failure.hint.is_none());
+        let is_unknown_name = report.failure().is_some_and(|failure| {
+            failure.code == Code::Runtime && error_name(&failure.message) == Some("ReferenceError")
+        });
         let starting = |catalog: &Catalog| {
             let names = catalog.backends().iter().filter(|backend| *backend.state() == BackendState::Starting);
             names.map(|backend| backend.name().to_owned()).collect::<Vec<_>>().join(" ")
         };
         let waiting = starting(&self.runner.bridge.catalog());
-        if !lacks_hint || waiting.is_empty() {
+        if !is_unknown_name || waiting.is_empty() {
             return report;
         }
         let RunRequest { text, caller, cancel, .. } = self.request;
@@ -225,24 +232,25 @@ impl<'a> Attempt<'a> {
 
     /// What the program may call.
     pub(super) fn host(&self) -> RunHost {
+        let budgets = self.runner.budgets.of_run(&self.request.caller, self.limits.memory);
         let request = RequestContext {
-            access: self.request.caller.backends.clone(),
             cancel: self.calls.clone(),
             progress: self.request.progress.clone(),
-            caller: self.request.caller.fairness.unwrap_or_default(),
             deadline: Some(self.since + self.limits.wall),
-            ..RequestContext::default()
+            budget: Some(budgets.answers),
+            ..RequestContext::of(&self.request.caller)
         };
-        RunHost::new(self.runner.bridge.clone(), request).with_functions(self.functions.clone(), self.context.clone())
+        RunHost::new(self.runner.bridge.clone(), request)
+            .with_functions(self.functions.clone(), self.context.clone())
+            .with_argument_budget(budgets.arguments)
     }
 
-    pub(super) async fn in_engine(
-        &self,
-        host: Arc<dyn Host>,
-        compiled: Option<Program>,
-        observer: Option<Arc<dyn Observer>>,
-    ) -> Report {
-        let RunRequest { text, profile, data, cancel, engine, seed, .. } = self.request;
+    pub(super) async fn in_engine(&self, host: Arc<dyn Host>, compiled: Option<Program>, watched: Watched) -> Report {
+        let RunRequest { text, profile, data, cancel, engine, seed, recorded, .. } = self.request;
+        let (observer, recorder) = match watched {
+            Watched::Yes => (self.request.observer.clone(), self.request.recorder.clone()),
+            Watched::No => (None, None),
+        };
         let run = Request {
             limits: self.granted.clone(),
             since: Some(self.since),
@@ -251,12 +259,23 @@ impl<'a> Attempt<'a> {
             data: data.clone(),
             cancel: cancel.clone(),
             observer,
+            recorder,
+            replay: recorded.as_ref().map(|recorded| recorded.replay.clone()),
             engine: *engine,
             seed: *seed,
             ..Request::new(*profile, text.clone())
         };
         self.runner.engine.run(run).await
     }
+}
+
+/// Whether the request's observer and recorder are told of a run in the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watched {
+    /// They are.
+    Yes,
+    /// They are not: the run only works out what a fast path has done.
+    No,
 }
 
 /// Whether the program would be refused, or calls a tool that is not known of a backend that is not up.

@@ -16,7 +16,7 @@ use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 use toolgate_plan::Call;
 use toolgate_wire::{CallRecord, Code, Failure, Limits, Outcome, Report};
 
-use super::attempt::{Attempt, not_a_program, without_engine};
+use super::attempt::{Attempt, Watched, not_a_program, without_engine};
 use crate::bridge::RunHost;
 use toolgate_json::{stringify, stringify_exact};
 
@@ -58,7 +58,7 @@ async fn replay(attempt: &Attempt<'_>, answer: Result<String, HostError>) -> Rep
     };
     let host = Recorded { answer: Mutex::new(Some(answer)), real: attempt.host() };
     // The observer has been told of the call.
-    attempt.in_engine(Arc::new(host), Some(program), None).await
+    attempt.in_engine(Arc::new(host), Some(program), Watched::No).await
 }
 
 /// The value as a program would return it, if that is certain: not when it is so large that a limit may be met.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use toolgate_wire::{Access, CallRecord, CallState, CallerScope, Code, Failure, Outcome, Report, Target};
+use toolgate_wire::{CallRecord, CallState, CallerScope, Code, Failure, Outcome, Report, Target};
 
 use super::metrics::RunMetrics;
 use super::request::{Door, Route, RunReport};
@@ -151,9 +151,9 @@ impl History {
     }
 
     /// The sums, with the tools that this caller may know of.
-    pub(crate) fn stats(&self, access: &Access) -> Value {
+    pub(crate) fn stats(&self, caller: &CallerScope) -> Value {
         let sums = self.sums();
-        let tools = sums.tools.iter().filter(|(target, _)| may_know(access, target)).map(|(target, tool)| {
+        let tools = sums.tools.iter().filter(|(target, _)| may_know(caller, target)).map(|(target, tool)| {
             let mean = if tool.calls == 0 { 0.0 } else { tool.ms / tool.calls as f64 };
             let row = json!({
                 "calls": tool.calls, "failed": tool.failed, "bytes": tool.bytes, "mean_ms": rounded(mean),
@@ -175,9 +175,8 @@ impl History {
     /// The last runs of this caller, newest first, without those that touched what it may not know of.
     pub(crate) fn recent(&self, caller: &CallerScope) -> Value {
         let sums = self.sums();
-        let may_see = |run: &&RunRecord| {
-            run.caller == caller.name && run.calls.iter().all(|it| may_know(&caller.backends, &it.target))
-        };
+        let may_see =
+            |run: &&RunRecord| run.caller == caller.name && run.calls.iter().all(|it| may_know(caller, &it.target));
         let rows = sums.recent.iter().rev().filter(may_see).map(|run| {
             let calls = run.calls.iter().map(|it| json!({ "name": it.target.to_string(), "state": it.state }));
             json!({
@@ -228,8 +227,11 @@ fn processed_and_saved(transfer: Transfer, replies: u64) -> (u64, u64) {
 }
 
 /// Host functions have no backend and may be known to every caller.
-fn may_know(access: &Access, target: &Target) -> bool {
-    target.backend().is_none_or(|backend| access.permits(backend))
+fn may_know(caller: &CallerScope, target: &Target) -> bool {
+    match target {
+        Target::Tool { backend, tool } => caller.permits_tool(backend, tool),
+        Target::Function(_) => true,
+    }
 }
 
 fn rounded(ms: f64) -> f64 {
@@ -244,6 +246,7 @@ fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toolgate_wire::Access;
 
     fn call(name: &str, state: CallState, reply_bytes: u64) -> CallRecord {
         let target = match name.split_once('.') {
@@ -281,7 +284,7 @@ mod tests {
         let history = History::default();
         record(&history, "", vec![call("a.x", CallState::Applied, 4_000)], 400, 400);
         record(&history, "", vec![], 10_000, 2_000);
-        let stats = history.stats(&Access::All);
+        let stats = history.stats(&CallerScope::default());
         assert_eq!(stats["estimated_tokens_saved"], 900 + 2_000);
         assert_eq!((&stats["bytes_processed"], &stats["bytes_returned"]), (&json!(14_000), &json!(2_400)));
         assert_eq!(stats["per_tool"]["a.x"], json!({ "calls": 1, "failed": 0, "bytes": 4_000, "mean_ms": 2.0 }));
@@ -291,7 +294,7 @@ mod tests {
     fn names_that_a_program_made_up_are_not_kept() {
         let history = History::default();
         record(&history, "", vec![call("a.nope", CallState::NotSent, 0)], 0, 0);
-        assert_eq!(history.stats(&Access::All)["per_tool"], json!({}));
+        assert_eq!(history.stats(&CallerScope::default())["per_tool"], json!({}));
     }
 
     #[test]
@@ -300,9 +303,20 @@ mod tests {
         record(&history, "", vec![call("a.x", CallState::Applied, 1)], 0, 0);
         record(&history, "", vec![call("b.x", CallState::Applied, 1), call("httpCall", CallState::Applied, 1)], 0, 0);
         let only = Access::only(["b"]);
-        let names: Vec<String> = history.stats(&only)["per_tool"].as_object().unwrap().keys().cloned().collect();
+        let names: Vec<String> =
+            history.stats(&CallerScope { backends: only.clone(), ..CallerScope::default() })["per_tool"]
+                .as_object()
+                .unwrap()
+                .keys()
+                .cloned()
+                .collect();
         assert_eq!(names, ["b.x", "httpCall"]);
         assert_eq!(seen(&history, "", only), 1);
+        let tools = CallerScope { tools: Access::only(["a.*"]), ..CallerScope::default() };
+        assert_eq!(
+            history.stats(&tools)["per_tool"].as_object().unwrap().keys().collect::<Vec<_>>(),
+            ["a.x", "httpCall"]
+        );
     }
 
     #[test]
@@ -317,6 +331,6 @@ mod tests {
         let history = History::default();
         (0..80).for_each(|_| record(&history, "", vec![], 1, 1));
         assert_eq!(seen(&history, "", Access::All), RECENT);
-        assert_eq!(history.stats(&Access::All)["runs"], 80);
+        assert_eq!(history.stats(&CallerScope::default())["runs"], 80);
     }
 }

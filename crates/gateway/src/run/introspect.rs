@@ -9,8 +9,10 @@ use toolgate_catalog::Backend;
 /// The JSON text that the same program would return from the engine.
 pub(super) fn answer(query: &Query, tools: ScopedCatalog<'_>) -> String {
     let value = match query {
-        Query::All => Value::Object(tools.backends().map(|it| (it.identifier().to_owned(), interfaces(it))).collect()),
-        Query::Backend(backend) => tools.backend(backend).map_or(Value::Null, interfaces),
+        Query::All => {
+            Value::Object(tools.backends().map(|it| (it.identifier().to_owned(), interfaces(tools, it))).collect())
+        }
+        Query::Backend(backend) => tools.backend(backend).map_or(Value::Null, |it| interfaces(tools, it)),
         Query::Tool { backend, tool } => interface(tools, backend, tool),
         Query::InputSchema { backend, tool } => interface(tools, backend, tool)["input_schema"].clone(),
         Query::Find(name) => tools.interface(name).unwrap_or(Value::Null),
@@ -22,9 +24,8 @@ fn interface(tools: ScopedCatalog<'_>, backend: &str, tool: &str) -> Value {
     tools.tool(backend, tool).map_or(Value::Null, |found| found.interface())
 }
 
-fn interfaces(backend: &Backend) -> Value {
-    let tools = backend.tools().iter();
-    let named = tools.filter_map(|entry| {
+fn interfaces<'a>(tools: ScopedCatalog<'a>, backend: &'a Backend) -> Value {
+    let named = tools.tools_of(backend).filter_map(|entry| {
         let found = backend.tool(&entry.tool().name)?;
         Some((entry.identifier().to_owned(), found.interface()))
     });

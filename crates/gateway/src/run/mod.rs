@@ -6,12 +6,14 @@
 //! # Layout
 //! - `request`: what is asked, and what comes back
 //! - `environment`: configured limits, host functions, backends that are still starting
+//! - `budgets`: the bytes that runs and callers have in flight
 //! - `attempt`: one run from admission to its report
 //! - `fast_path`: a program that is one call, without an interpreter; `introspect`: one that asks what tools there are
 //! - `reachable`: the catalog as the planner asks it
 //! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `metrics`: counters and log lines
 
 mod attempt;
+mod budgets;
 mod environment;
 mod explain;
 mod fast_path;
@@ -32,16 +34,17 @@ use toolgate_functions::Registry;
 use toolgate_output::results::{Kept, ResultStore};
 use toolgate_output::{OutputSettings, Response};
 use toolgate_plan::Preflight;
-use toolgate_wire::{CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
+use toolgate_wire::{ByteBudget, CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
 
 use crate::bridge::{Bridge, ScopedCatalog};
 use attempt::Attempt;
+use budgets::CallerBudgets;
 
 pub use environment::{Environment, FixedEnvironment, Readiness, Waiting};
 pub use explain::explain;
 pub use history::{History, Transfer};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
-pub use request::{Door, FastPaths, Route, RunReport, RunRequest};
+pub use request::{Door, FastPaths, RecordedRun, Route, RunReport, RunRequest};
 
 pub(crate) use environment::permitted;
 
@@ -55,6 +58,7 @@ pub struct Runner {
     bridge: Arc<Bridge>,
     environment: Arc<dyn Environment>,
     history: Arc<History>,
+    budgets: Arc<CallerBudgets>,
     /// Cancelled to abort all runs.
     abort: CancellationToken,
 }
@@ -62,7 +66,8 @@ pub struct Runner {
 impl Runner {
     /// A runner in these surroundings.
     pub fn new(engine: Engine, bridge: Arc<Bridge>, environment: Arc<dyn Environment>) -> Self {
-        Runner { engine, bridge, environment, history: Arc::default(), abort: CancellationToken::new() }
+        let abort = CancellationToken::new();
+        Runner { engine, bridge, environment, history: Arc::default(), budgets: Arc::default(), abort }
     }
 
     /// The engine behind it.
@@ -78,6 +83,11 @@ impl Runner {
     /// Statistics and recent runs.
     pub fn history(&self) -> &History {
         &self.history
+    }
+
+    /// Counts the bytes of answers that this caller has in flight.
+    pub(crate) fn caller_budget(&self, caller: &CallerScope) -> ByteBudget {
+        self.budgets.of(caller).answers
     }
 
     /// The host functions that programs of this caller may call.
@@ -118,7 +128,8 @@ impl Runner {
             }
         };
         report.elapsed = since.elapsed();
-        let report = RunReport { id: execution_id(), route, report };
+        let id = request.id.clone().unwrap_or_else(execution_id);
+        let report = RunReport { id, route, report };
         self.history.record(request.door, &request.caller, &report);
         in_flight.end();
         report
@@ -132,7 +143,7 @@ impl Runner {
     /// The backends that a caller may use, and whether each is ready for calls.
     pub fn backends_ready(&self, caller: &CallerScope) -> Vec<(String, bool)> {
         let catalog = self.bridge.catalog();
-        let view = ScopedCatalog::new(&catalog, &caller.backends);
+        let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
         view.backends().map(|it| (it.name().to_owned(), *it.state() == BackendState::Ready)).collect()
     }
 
@@ -179,7 +190,7 @@ impl Runner {
 }
 
 /// A new name for a run.
-pub(crate) fn execution_id() -> String {
+pub fn execution_id() -> String {
     let mut bytes = [0; 16];
     // Without random numbers a run still has a name, if not one of its own.
     let _ = getrandom::fill(&mut bytes);

@@ -41,7 +41,7 @@ impl Tools for Reachable<'_> {
 
     fn tools(&self, backend: &str) -> Vec<String> {
         let Some(backend) = self.view.backend(backend) else { return Vec::new() };
-        backend.tools().iter().map(|entry| entry.identifier().to_owned()).collect()
+        self.view.tools_of(backend).map(|entry| entry.identifier().to_owned()).collect()
     }
 
     fn parameters(&self, backend: &str, tool: &str) -> Option<Parameters> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use toolgate_engine::{EngineChoice, Observer};
+use toolgate_engine::transcript::{Recorder, Replay};
+use toolgate_engine::{EngineChoice, Host, Observer};
 use toolgate_functions::Registry;
 use toolgate_mcp::Progress;
 use toolgate_wire::report::ReportFields;
@@ -79,6 +80,21 @@ pub struct RunRequest {
     pub fast_paths: FastPaths,
     /// The door that the request came by.
     pub door: Door,
+    /// Names the run; a new name when absent.
+    pub id: Option<String>,
+    /// Keeps the messages of the run, which is then not answered without an interpreter.
+    pub recorder: Option<Arc<dyn Recorder>>,
+    /// A recorded run to repeat. The program is not planned again, and no tool is looked up for it.
+    pub recorded: Option<RecordedRun>,
+}
+
+/// A recorded run to repeat.
+#[derive(Clone)]
+pub struct RecordedRun {
+    /// What is repeated.
+    pub replay: Arc<Replay>,
+    /// Who answers calls where the record ends; the caller's tools when absent.
+    pub host: Option<Arc<dyn Host>>,
 }
 
 impl RunRequest {
@@ -98,6 +114,9 @@ impl RunRequest {
             seed: None,
             fast_paths: FastPaths::Allowed,
             door: Door::Api,
+            id: None,
+            recorder: None,
+            recorded: None,
         }
     }
 }

@@ -42,6 +42,8 @@ pub(super) async fn follow_events(
                     gateway.notify_for(&backend, Change::Resources)
                 }
                 BackendChange::Updated(uri) => gateway.notify_for(&backend, Change::Resource(uri)),
+                // Logged where it was noticed; the list itself comes as an event of its own.
+                BackendChange::ToolsChanged(_) => {}
                 BackendChange::State(_) | BackendChange::Tools(_) => gateway.follow(&backend),
             },
             Err(RecvError::Lagged(_)) => gateway.backends().iter().for_each(|backend| gateway.resync(backend)),
@@ -65,6 +67,7 @@ impl Gateway {
             self.records().insert(name.to_string(), record);
         }
         listings.extend(config.disabled.iter().map(|name| disabled(name.as_str())));
+        listings.extend(config.incomplete.iter().map(|(name, server)| incomplete(name.as_str(), server)));
         self.bridge().catalog_handle().replace(Catalog::new(listings));
         for ((name, backend), era) in config.backends.iter().zip(eras) {
             self.start_backend(name.as_str(), backend, era);
@@ -214,6 +217,12 @@ fn first_listing(name: &str, record: &BackendRecord, cached: Option<Vec<Tool>>) 
     };
     let tools = record.permitted_tools(&cached.unwrap_or_default());
     Listing { name: name.to_owned(), state, tools, tags: record.policy.tags.clone() }
+}
+
+/// A server that cannot be started until its configuration changes.
+pub(super) fn incomplete(name: &str, server: &checked::Incomplete) -> Listing {
+    let state = toolgate_catalog::BackendState::Failed { reason: server.reason() };
+    Listing { name: name.to_owned(), state, tools: Vec::new(), tags: Vec::new() }
 }
 
 pub(super) fn disabled(name: &str) -> Listing {

@@ -14,7 +14,7 @@ use toolgate_functions::weather::WeatherSettings;
 use toolgate_functions::{
     CallContext, ErrorCode, FailedEffect, FunctionError, HostFunction, Param, Presence, Registry, SignatureError,
 };
-use toolgate_wire::CallState;
+use toolgate_wire::{CallState, CallerScope};
 
 /// All host functions, and for those that are tools, whose.
 pub(super) struct GrantedFunctions {
@@ -35,10 +35,10 @@ impl GrantedFunctions {
     }
 
     /// Without those that reach a backend which the caller may not use.
-    pub(super) fn for_access(&self, access: &Access) -> Registry {
+    pub(super) fn for_caller(&self, caller: &CallerScope) -> Registry {
         let all = self.all.get_or_init(|| self.build());
         let forbidden = |function: &Function| match &function.target {
-            Target::Tool { backend, .. } => !access.permits(backend.as_str()),
+            Target::Tool { backend, tool, .. } => !caller.permits_tool(backend.as_str(), tool.as_str()),
             Target::Http { .. } => false,
         };
         let configured = self.settings.functions.iter();
@@ -125,7 +125,7 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
                 let (bridge, backend, tool) = (Arc::clone(&bridge), backend.clone(), tool.clone());
                 move |_| {
                     let catalog = bridge.catalog();
-                    let found = ScopedCatalog::new(&catalog, &Access::All).tool(&backend, &tool);
+                    let found = ScopedCatalog::new(&catalog, &Access::All, &Access::All).tool(&backend, &tool);
                     found.is_some_and(is_annotated_read_only)
                 }
             });
@@ -165,7 +165,7 @@ async fn call(
         _ => Map::new(),
     };
     let answer = bridge.call(backend, tool, arguments, asked).await;
-    answer.map(Answer::into_value).map_err(|error| {
+    answer.and_then(Answer::into_value).map_err(|error| {
         let code = match error.code.as_str() {
             "INVALID_ARGUMENTS" => ErrorCode::InvalidArguments,
             "TIMEOUT" => ErrorCode::Timeout,

@@ -141,7 +141,7 @@ impl Gateway {
     /// it may not use.
     pub fn functions(&self, caller: &CallerScope) -> Registry {
         let granted = Arc::clone(&self.functions.read());
-        permitted(&granted.for_access(&caller.backends), caller)
+        permitted(&granted.for_caller(caller), caller)
     }
 
     /// The connections, by name.

@@ -180,6 +180,7 @@ fn transport(registration: Registration) -> Result<Transport, RegistrationError>
                 command: command.into(),
                 args: args.into_iter().map(Secret::new).collect(),
                 env: env.into_iter().map(|(name, value)| (name, Secret::new(value))).collect(),
+                inherit_env: false,
                 cwd,
             }))
         }

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::Gateway;
 use super::backend_records::Origin;
 use super::cache::CacheFile;
-use super::catalog_sync::disabled;
+use super::catalog_sync::{disabled, incomplete};
 use super::functions::GrantedFunctions;
 use toolgate_config::values::BackendName;
 use toolgate_config::watch::State;
@@ -40,7 +40,7 @@ impl Gateway {
                 self.apply_policy(name.as_str(), &backend.policy);
             }
         }
-        if !changes.is_empty() || old.disabled != config.disabled {
+        if !changes.is_empty() || old.disabled != config.disabled || old.incomplete != config.incomplete {
             self.tools_changed();
             self.notify(Change::Resource("toolgate://backends".to_owned()));
         }
@@ -99,16 +99,26 @@ impl Gateway {
             .filter(|(_, it)| it.origin == Origin::Registered)
             .map(|(name, _)| name.clone())
             .collect();
-        let wanted: Vec<String> = config.backends.keys().chain(&config.disabled).map(ToString::to_string).collect();
+        let wanted: Vec<String> = config
+            .backends
+            .keys()
+            .chain(&config.disabled)
+            .chain(config.incomplete.keys())
+            .map(ToString::to_string)
+            .collect();
         registered.into_iter().filter(move |name| wanted.iter().any(|wanted| super::register::clash(wanted, name)))
     }
 
     fn show_disabled(&self, old: &Checked, new: &Checked) {
-        let known = |config: &Checked, name: &BackendName| config.disabled.contains(name);
+        let known = |config: &Checked, name: &BackendName| {
+            config.disabled.contains(name) || config.incomplete.contains_key(name)
+        };
         self.bridge().catalog_handle().update(|catalog| {
-            let gone = old.disabled.iter().filter(|name| !known(new, name));
+            let gone = old.disabled.iter().chain(old.incomplete.keys()).filter(|name| !known(new, name));
             let catalog = gone.fold(catalog.clone(), |catalog, name| catalog.without(name.as_str()));
-            new.disabled.iter().fold(catalog, |catalog, name| catalog.with(disabled(name.as_str())))
+            let catalog = new.disabled.iter().fold(catalog, |catalog, name| catalog.with(disabled(name.as_str())));
+            let waiting = new.incomplete.iter().map(|(name, server)| incomplete(name.as_str(), server));
+            waiting.fold(catalog, |catalog, listing| catalog.with(listing))
         });
     }
 }

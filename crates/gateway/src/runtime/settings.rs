@@ -5,8 +5,8 @@ use toolgate_wire::{LimitRequest, Profile};
 
 use toolgate_config::checked::Settings;
 use toolgate_config::values::{self, Isolation};
-use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultLimits;
+use toolgate_output::{OutputFormat, OutputSettings};
 
 /// An engine as the configuration wants it; the worker program is the caller's to name.
 pub fn engine_builder(settings: &Settings) -> EngineBuilder {
@@ -53,6 +53,7 @@ pub(super) fn output_settings(settings: &Settings) -> OutputSettings {
         smart_truncation: output.smart_truncation,
         chunk_threshold: size(output.chunk_threshold.get()),
         max_output_size: size(output.max_output_size.get()),
+        format: OutputFormat::Pretty,
     }
 }
 

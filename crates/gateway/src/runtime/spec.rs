@@ -8,6 +8,7 @@ use super::backend_records::KeyName;
 use crate::backends::{ApiSpec, BackendKind, BackendSpec, DocumentSource};
 use toolgate_config::checked::{OpenApi, Policy, Settings, SpecSource, Transport};
 use toolgate_config::values::{Allowed, Secret};
+use toolgate_mcp::client::InheritedEnv;
 use toolgate_mcp::protocol::Era;
 
 /// What to start. The user's choice among the tools is applied to the catalog and not here, so that
@@ -23,6 +24,10 @@ pub(super) fn spec(
         timeout: policy.timeout,
         start_timeout: settings.limits.start_timeout,
         max_concurrent_calls: policy.max_concurrent_calls,
+        inherit_env: match transport {
+            Transport::Stdio(process) if process.inherit_env => InheritedEnv::All,
+            _ => InheritedEnv::Basic,
+        },
         era_hint: era,
         ..BackendSpec::new(name, kind(transport))
     }

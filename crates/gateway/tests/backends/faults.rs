@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use toolgate_gateway::backends::{BackendState, CallError, CallOptions, Effect};
+use toolgate_wire::ByteBudget;
 
 use crate::fixture::{TEST_TIMEOUT, call, object, spec, start, state, up, up_as, value};
 
@@ -55,6 +56,20 @@ async fn a_line_over_the_limit_fails_its_own_call_and_no_other() {
     }
     assert!(!hanging.is_finished());
     hanging.abort();
+    assert_eq!(value(&backend, "echo", json!({ "a": 1 })).await, json!({ "a": 1 }));
+}
+
+#[tokio::test]
+async fn an_answer_over_the_budget_of_its_run_is_refused_with_what_to_do() {
+    let backend = up(&[]).await;
+    let budget = ByteBudget::new("this run", 1 << 20);
+    let options = CallOptions { budget: Some(budget.clone()), ..CallOptions::default() };
+    let arguments = object(json!({ "bytes": 2 << 20 }));
+    let error = backend.call("large", arguments, options).await.unwrap_err();
+    let CallError::OverBudget { refused, sent: true } = &error else { panic!("{error:?}") };
+    assert_eq!((refused.budget, refused.limit), ("this run", 1 << 20));
+    assert!(error.to_string().ends_with("make fewer calls at one time, or ask for less data in each"), "{error}");
+    assert_eq!(budget.used(), 0);
     assert_eq!(value(&backend, "echo", json!({ "a": 1 })).await, json!({ "a": 1 }));
 }
 
@@ -200,7 +215,7 @@ async fn a_call_that_waits_its_turn_outlives_a_crash_of_the_one_before() {
     let backend = up_as(spec).await;
     let (crashed, echoed) = tokio::join!(call(&backend, "crash", json!({})), call(&backend, "echo", json!({ "a": 1 })));
     assert!(matches!(crashed, Err(CallError::Crashed { .. })));
-    assert_eq!(echoed.unwrap().into_value(), json!({ "a": 1 }));
+    assert_eq!(echoed.unwrap().into_value().unwrap(), json!({ "a": 1 }));
 }
 
 #[tokio::test]

@@ -87,7 +87,7 @@ pub(crate) async fn call(backend: &Backend, tool: &str, arguments: Value) -> Res
 
 /// The value a call gives.
 pub(crate) async fn value(backend: &Backend, tool: &str, arguments: Value) -> Value {
-    call(backend, tool, arguments).await.unwrap().into_value()
+    call(backend, tool, arguments).await.unwrap().into_value().unwrap()
 }
 
 pub(crate) fn object(value: Value) -> Map<String, Value> {

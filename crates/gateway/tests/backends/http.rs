@@ -83,7 +83,7 @@ async fn an_answer_may_come_in_a_stream_after_progress_and_questions() {
         let (sink, mut news) = mpsc::channel(4);
         let options = CallOptions { progress: Some(sink), ..CallOptions::default() };
         let reply = backend.call("stream", object(json!({})), options).await.unwrap();
-        assert_eq!(reply.into_value(), json!("streamed"));
+        assert_eq!(reply.into_value().unwrap(), json!("streamed"));
         assert_eq!(news.recv().await.map(|news| news.progress), Some(1.0));
         until(&server.heard, |heard| heard.iter().any(|method| method == "answer")).await;
     }

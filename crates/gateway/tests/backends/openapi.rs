@@ -35,7 +35,7 @@ fn document() -> Value {
                 "post": { "operationId": "addPet", "requestBody": { "required": true, "content": { "application/json": { "schema": pet } } },
                           "responses": ok(pet.clone()) },
             },
-            "/missing": get("missing"), "/moved": get("moved"), "/huge": get("huge"), "/gone": get("gone"), "/hang": get("hang"),
+            "/missing": get("missing"), "/broken": get("broken"), "/moved": get("moved"), "/huge": get("huge"), "/gone": get("gone"), "/hang": get("hang"),
         },
         "components": { "securitySchemes": { "key": { "type": "apiKey", "in": "header", "name": "X-Key" } } },
     })
@@ -97,6 +97,7 @@ async fn serve(mut stream: TcpStream, heads: Arc<Mutex<Vec<String>>>) {
             ("200 OK", format!("{json}{link}"), r#"[{"name":"Rex","id":1}]"#.to_owned())
         }
         "/v1/missing" => ("404 Not Found", json.to_owned(), r#"{"why":"no pet"}"#.to_owned()),
+        "/v1/broken" => ("503 Service Unavailable", "retry-after: 7\r\n".to_owned(), String::new()),
         "/v1/moved" => ("302 Found", "location: http://169.254.169.254/latest\r\n".to_owned(), String::new()),
         "/v1/huge" => ("200 OK", String::new(), "x".repeat(17 << 20)),
         "/v1/hang" => return std::future::pending().await,
@@ -117,7 +118,7 @@ async fn operations_are_tools_and_calls_are_requests() {
     let server = ApiServer::start().await;
     let backend = up_as(backend_spec(server.spec())).await;
     let names: Vec<String> = backend.tools().iter().map(|tool| tool.name.clone()).collect();
-    assert_eq!(names, ["listPets", "addPet", "missing", "moved", "huge", "gone", "hang"]);
+    assert_eq!(names, ["listPets", "addPet", "missing", "broken", "moved", "huge", "gone", "hang"]);
     assert_eq!(value(&backend, "listPets", json!({ "limit": 1 })).await, json!([{ "name": "Rex", "id": 1 }]));
     let head = server.last().to_lowercase();
     assert!(head.starts_with("get /v1/pets?limit=1 http/1.1"), "{head}");
@@ -132,7 +133,8 @@ async fn a_client_is_told_of_further_pages() {
     let backend = up_as(backend_spec(server.spec())).await;
     let options = toolgate_gateway::backends::CallOptions { reply: ReplyMode::Raw, ..Default::default() };
     let reply = backend.call("listPets", object(json!({})), options).await.unwrap();
-    let links = &reply.raw()["_meta"]["toolgate/http"]["links"];
+    let reply = reply.into_raw().unwrap();
+    let links = &reply["_meta"]["toolgate/http"]["links"];
     assert_eq!(links["next"]["arguments"], json!({ "limit": "2" }));
 }
 
@@ -144,6 +146,10 @@ async fn failures_say_what_is_known_about_their_effect() {
     let CallError::Tool(fault) = &error else { panic!("{error:?}") };
     assert_eq!(fault.data, Some(json!({ "status": 404, "body": { "why": "no pet" } })));
     assert_eq!(error.effect(), Effect::Failed);
+    let error = call(&backend, "broken", json!({})).await.unwrap_err();
+    let CallError::Tool(fault) = &error else { panic!("{error:?}") };
+    assert_eq!(fault.data, Some(json!({ "status": 503, "body": null, "retryAfter": 7 })));
+    assert_eq!(error.effect(), Effect::Unknown);
     let error = call(&backend, "huge", json!({})).await.unwrap_err();
     assert_eq!((&error, error.effect()), (&CallError::TooLarge { limit: 16 << 20 }, Effect::Unknown));
     let error = call(&backend, "gone", json!({})).await.unwrap_err();

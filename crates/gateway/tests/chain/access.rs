@@ -2,13 +2,17 @@
 
 use serde_json::json;
 use toolgate_gateway::run::{FastPaths, RunRequest};
-use toolgate_wire::{Access, CallerScope};
+use toolgate_wire::{Access, CallRate, CallerScope};
 
 use crate::runner::{Case, cases};
 use crate::support::{asking, chain, run, shown};
 
 pub(crate) fn cases() -> Vec<Case> {
-    cases![access::what_is_denied_looks_as_if_it_were_not_there]
+    cases![
+        access::what_is_denied_looks_as_if_it_were_not_there,
+        access::a_tool_that_is_denied_looks_as_if_it_were_not_there,
+        access::a_caller_makes_as_many_calls_as_its_rate_says,
+    ]
 }
 
 const TEXTS: [&str; 26] = [
@@ -54,4 +58,64 @@ pub(crate) fn what_is_denied_looks_as_if_it_were_not_there() {
             assert_eq!(absent, refused, "{text}");
         }
     }
+}
+
+const TOOL_TEXTS: [&str; 22] = [
+    "return await open.hidden({})",
+    "open.hidden({})",
+    "return await tools.open.hidden({})",
+    "const name = 'hidden'; return await open[name]({})",
+    "try { return await open.hidden({}) } catch (e) { return [e.name, e.code, e.message] }",
+    "return await open.hiden({})",
+    "return await open.read({})",
+    "return await hidden({})",
+    "return await hiden({})",
+    "return await gone.hidden({})",
+    "return 'hidden' in open",
+    "return Object.keys(open)",
+    "__interfaces",
+    "const i = __interfaces; return i.open",
+    "__interfaces.open.hidden",
+    "__getToolInterface('open.hidden')",
+    "const n = 'hidden'; return __getToolInterface(n)",
+    "{\"tool\": \"open.hidden\", \"arguments\": {}}",
+    "{\"tool\": \"open.hiden\", \"arguments\": {}}",
+    "{\"tool\": \"hidden\"}",
+    "return await fetch('x')",
+    "open-x.hidden({})",
+];
+
+pub(crate) fn a_tool_that_is_denied_looks_as_if_it_were_not_there() {
+    let read = json!({ "name": "read", "reply": "open" });
+    let others = [json!({ "name": "hidden", "reply": "secret" }), json!({ "name": "fetch_hidden", "reply": 1 })];
+    let without = chain(&json!({ "backends": { "open": { "tools": [read] } } }));
+    let denied = chain(&json!({ "backends": { "open": { "tools": [read, others[0], others[1]] } } }));
+    let caller = CallerScope { tools: Access::only(["open.r*", "other.hidden"]), ..CallerScope::default() };
+    for text in TOOL_TEXTS {
+        for fast_paths in [FastPaths::Allowed, FastPaths::Off] {
+            let request = RunRequest { fast_paths, ..asking(text) };
+            let absent = shown(&run(&without, request.clone()));
+            let refused = shown(&run(&denied, RunRequest { caller: caller.clone(), ..request }));
+            assert_eq!(absent, refused, "{text}");
+        }
+    }
+}
+
+/// On every route, and each caller for itself.
+pub(crate) fn a_caller_makes_as_many_calls_as_its_rate_says() {
+    let chain = chain(&json!({ "backends": { "open": { "tools": [{ "name": "read", "reply": 1 }] } } }));
+    let with_rate =
+        |name: &str| CallerScope { name: name.to_owned(), rate: CallRate::per_minute(3), ..CallerScope::default() };
+    let try_it = |name: &str, code: &str| {
+        let report = run(&chain, RunRequest { caller: with_rate(name), ..asking(code) }).report;
+        let limited = report.calls.iter().filter(|call| call.error_code.as_deref() == Some("RATE_LIMITED")).count();
+        (report.calls.len(), limited)
+    };
+    assert_eq!(try_it("a", "return open.read({})"), (1, 0));
+    assert_eq!(try_it("a", "return Promise.allSettled([open.read(), open.read(), open.read()])"), (3, 1));
+    assert_eq!(try_it("a", "{\"tool\": \"open.read\"}"), (1, 1));
+    assert_eq!(try_it("b", "return open.read({})"), (1, 0));
+    let text = shown(&run(&chain, RunRequest { caller: with_rate("a"), ..asking("return open.read({})") }));
+    assert!(text.contains("this caller may make 3 tool calls a minute; try again in "), "{text}");
+    assert!(text.contains("safe to retry true"), "{text}");
 }

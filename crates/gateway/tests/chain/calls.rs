@@ -20,6 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
         calls::a_failing_tool_throws_an_error_that_can_be_caught,
         calls::calls_made_at_once_run_at_once,
         calls::a_run_has_so_many_calls_under_way_and_no_more,
+        calls::a_run_has_as_many_bytes_of_arguments_under_way_as_it_has_memory,
         calls::waiting_for_a_turn_does_not_eat_the_calls_own_time,
         calls::what_must_go_wrong_stops_the_run_before_its_first_call,
         calls::what_may_go_wrong_is_a_warning,
@@ -80,6 +81,40 @@ fn chain_with(meeting: &Arc<Meeting>) -> Runner {
     let chain = chain(&shop());
     chain.bridge().provide("shop", Arc::new(Met(meeting.clone())));
     chain
+}
+
+/// Holds every call of `find` until `note` is called.
+#[derive(Default)]
+struct HeldUntilNote(tokio::sync::watch::Sender<bool>);
+
+impl Provider for HeldUntilNote {
+    fn call(&self, tool: String, _: Map<String, Value>, _: RequestContext) -> ProviderFuture {
+        let opened = self.0.clone();
+        Box::pin(async move {
+            match tool.as_str() {
+                "note" => drop(opened.send_replace(true)),
+                _ => drop(opened.subscribe().wait_for(|open| *open).await),
+            }
+            Ok(Answer::Value(json!(1)))
+        })
+    }
+}
+
+/// Each call holds its arguments until it is answered, and both their text and their tree while they are read: with four
+/// of 5 MB under way a fifth fits into 32 MB, and with five a sixth does not.
+pub(crate) fn a_run_has_as_many_bytes_of_arguments_under_way_as_it_has_memory() {
+    let chain = chain(&shop());
+    chain.bridge().provide("shop", Arc::new(HeldUntilNote::default()));
+    let code = "const query = 'x'.repeat(5e6); const made = []; for (let n = 0; n < 8; n++) made.push(shop.find({ query })); \
+                const open = shop.note({}); const ended = await Promise.allSettled(made); await open; \
+                const refusal = e => [e.code, e.message.includes('make fewer calls at one time')]; \
+                return ended.map(it => it.status === 'fulfilled' ? it.value : refusal(it.reason))";
+    let limits = LimitRequest { memory: Some(32 << 20), ..LimitRequest::default() };
+    let ran = run(&chain, RunRequest { limits, ..asking(code) }).report;
+    let refused = json!(["OVER_BUDGET", true]);
+    let expected = json!([1, 1, 1, 1, 1, refused, refused, refused]);
+    assert_eq!(ran.value().map(|value| value.get()), Ok(expected.to_string().as_str()));
+    assert_eq!(ran.calls.iter().filter(|call| call.state == CallState::NotSent).count(), 3);
 }
 
 pub(crate) fn arguments_are_checked_before_anything_is_sent() {

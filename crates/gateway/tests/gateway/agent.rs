@@ -1,7 +1,7 @@
 //! Tools, resources and prompts.
 
 use serde_json::{Value, json};
-use toolgate_mcp::server::{Completion, Fault, PromptCall, RequestScope, Service, ToolCall};
+use toolgate_mcp::server::{Completion, Fault, PromptCall, RequestScope, Service, ToolCall, ToolMode};
 use toolgate_wire::{Access, CallerScope};
 
 use crate::support::{World, call, first_text, fixture, object, resource};
@@ -294,6 +294,37 @@ async fn who_may_not_use_a_backend_does_not_learn_of_it() {
         let asked = Completion { reference, argument: "name".into(), scope: scope.clone(), ..Completion::default() };
         assert_eq!(world.agent.complete(asked).await.unwrap(), Vec::<String>::new(), "{uri}");
     }
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn who_may_not_use_a_tool_does_not_learn_of_it() {
+    let world = world().await;
+    let caller = CallerScope { tools: Access::only(["f.say", "f.fail"]), ..CallerScope::default() };
+    let scope = RequestScope { caller, ..RequestScope::default() };
+    for (tool, arguments) in [
+        ("search_tools", json!({ "task_description": "echo" })),
+        ("tool_info", json!({ "tool_name": "echo" })),
+        ("tool_info", json!({ "tool_name": "f.ech" })),
+        ("get_required_keys_for_tool", json!({ "tool_name": "f.echo" })),
+        ("list_tools_meta", json!({})),
+        ("call_tool_chain", json!({ "code": "return [__interfaces, Object.keys(f), typeof repeat]" })),
+    ] {
+        let result = world.agent.call(ToolCall { scope: scope.clone(), ..call(tool, arguments) }).await.unwrap();
+        let text = first_text(&result).replace("no tool named f.echo", "").replace("no tool named echo", "");
+        assert!(!text.contains("echo"), "{tool}: {result}");
+    }
+    for uri in ["toolgate://backend/f", "toolgate://tools", "toolgate://overview"] {
+        let contents = world.agent.read(resource(uri, &scope)).await.unwrap();
+        assert!(!contents[0]["text"].as_str().unwrap().contains("f.echo"), "{uri}");
+        assert!(!contents[0]["text"].as_str().unwrap().contains("\"echo\""), "{uri}");
+    }
+    assert!(world.agent.read(resource("toolgate://tool/f.echo", &scope)).await.is_err());
+    let direct = RequestScope { mode: ToolMode::Direct, ..scope.clone() };
+    let names = world.agent.tool_names(&direct);
+    assert_eq!(names, ["f__fail", "f__say"]);
+    let named = ToolCall { scope: direct, ..call("f__echo", json!({})) };
+    assert!(matches!(world.agent.call(named).await, Err(Fault::NotFound(_))));
     world.gateway.shut_down().await;
 }
 

@@ -5,7 +5,7 @@
 //! nothing to transfer between, so the `transfer` option is ignored.
 //!
 //! Plain data is copied natively first: what no guest code can be asked about,
-//! without cycles. The copy of an untouched record is another record over the
+//! without cycles. The copy of an unread record is another record over the
 //! same text, unless that would keep a large text alive for a small part of it.
 
 use rquickjs::{Ctx, Function, Object, Result, Value, context::EvalOptions, object::Property};
@@ -63,8 +63,10 @@ fn kind_of<'js>(ctx: Ctx<'js>, object: Value<'js>) -> &'static str {
 fn copy_plain<'js>(ctx: Ctx<'js>, value: Value<'js>) -> Result<Value<'js>> {
     let nothing = Value::new_undefined(ctx.clone());
     let Some(realm) = ctx.userdata::<Realm<'js>>() else { return Ok(nothing) };
-    let mut copier = PlainCopier { realm: &realm, known: Identities::new(&ctx) };
-    match copier.value(&value, 0, None) {
+    let mut copier = PlainCopier { realm: &realm, known: Identities::new(&ctx), copied: 0 };
+    let copy = copier.value(&value, 0, None);
+    realm.spend(copier.copied)?;
+    match copy {
         Ok(copy) => Ok(copy),
         Err(Stop::Elsewhere) => Ok(nothing),
         Err(Stop::Thrown) => Err(rquickjs::Error::Exception),
@@ -90,11 +92,13 @@ type Copied<'js> = std::result::Result<Value<'js>, Stop>;
 struct PlainCopier<'a, 'js> {
     realm: &'a Realm<'js>,
     known: Identities<'js>,
+    copied: usize,
 }
 
 impl<'js> PlainCopier<'_, 'js> {
     /// `shared` is the text that copies of records may keep.
     fn value(&mut self, value: &Value<'js>, depth: u32, shared: Option<usize>) -> Copied<'js> {
+        self.copied += 1;
         if value.is_symbol() {
             return Err(Stop::Elsewhere);
         }
@@ -120,14 +124,14 @@ impl<'js> PlainCopier<'_, 'js> {
         Ok(copy)
     }
 
-    /// The copy of an untouched record.
+    /// The copy of an unread record: of another one, parts may be elsewhere in the data too.
     fn record(&self, record: &Value<'js>, shared: Option<usize>) -> Option<Result<Value<'js>>> {
-        let share = self.realm.records.share(record)?;
-        let is_large = share.own.saturating_mul(SHARED_PART) >= share.whole;
-        if is_large || shared == Some(share.text) {
-            self.realm.records.twin(record)
+        let records = self.realm.records;
+        let text = records.text_of(record)?;
+        if shared == Some(text) || is_large_part(&records.share(record)?) {
+            records.twin(record)
         } else {
-            self.realm.records.parsed(record)
+            records.parsed(record)
         }
     }
 
@@ -143,7 +147,7 @@ impl<'js> PlainCopier<'_, 'js> {
 
     fn array(&mut self, array: &Value<'js>, depth: u32) -> Copied<'js> {
         let length = length_of(array)?;
-        if Keys::of(array)?.len() != length as usize {
+        if !Keys::of(array)?.are_indices(length) {
             return Err(Stop::Elsewhere);
         }
         let shared = self.shared_by(array, length)?;
@@ -160,13 +164,19 @@ impl<'js> PlainCopier<'_, 'js> {
         let mut all: Option<Share> = None;
         for at in 0..length {
             let Own::Data(item) = own_index(array, at)? else { return Ok(None) };
-            let Some(share) = self.realm.records.share(&item) else { continue };
+            let Some(text) = self.realm.records.text_of(&item) else { continue };
             match &mut all {
-                None => all = Some(share),
-                Some(all) if all.text == share.text => all.own += share.own,
-                Some(_) => return Ok(None),
+                Some(all) if all.text != text => return Ok(None),
+                // It is enough already, and only the rest of the texts is of interest.
+                Some(all) if is_large_part(all) => {}
+                Some(all) => all.own += self.realm.records.share(&item).map_or(0, |share| share.own),
+                None => all = self.realm.records.share(&item),
             }
         }
-        Ok(all.filter(|all| all.own.saturating_mul(SHARED_PART) >= all.whole).map(|all| all.text))
+        Ok(all.filter(is_large_part).map(|all| all.text))
     }
+}
+
+fn is_large_part(share: &Share) -> bool {
+    share.own.saturating_mul(SHARED_PART) >= share.whole
 }

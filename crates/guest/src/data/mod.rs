@@ -25,7 +25,7 @@ pub use clone::install_structured_clone;
 pub use exotic::Text;
 pub(crate) use listing::Listing;
 pub use parse::{ParseError, from_json, from_text, frozen_from_text};
-pub use serialise::{Caps, DepthPolicy, SerialiseError, Unwritable, to_json};
+pub use serialise::{Caps, DepthPolicy, SerialiseError, Unwritable, UnwritablePolicy, to_json};
 
 use rquickjs::{Ctx, Result};
 

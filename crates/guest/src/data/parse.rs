@@ -9,6 +9,8 @@ use super::realm::Realm;
 
 /// Text shorter than this is parsed at once: being lazy begins to win between 100 and 300 bytes.
 const EAGER_BELOW: usize = 256;
+/// What a value has on average, for the account of the work.
+const BYTES_PER_VALUE: usize = 16;
 /// Bytes of text that `JSON.parse` lets records keep; beyond, it parses at once. One record keeps the whole text that it is
 /// from, and a program that parses much to keep little must not pay for it with its memory.
 const MAX_PARSED_TEXT: usize = 8 << 20;
@@ -90,6 +92,7 @@ pub(super) fn quick<'js>(ctx: &Ctx<'js>, string: &Value<'js>) -> rquickjs::Resul
         utf8.map(|text| Text::copy(ctx, text)).transpose()
     })??;
     let Some(text) = text else { return Ok(None) };
+    realm.spend(text.bytes().len() / BYTES_PER_VALUE)?;
     match realm.records.parse(ctx, text, Mutability::Mutable, Some(realm.parsed_text.clone())) {
         Ok(value) => Ok(Some(value)),
         Err(Some(_)) => Ok(None),

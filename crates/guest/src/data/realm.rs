@@ -77,6 +77,7 @@ pub(crate) struct Realm<'js> {
     unbox_boolean: Function<'js>,
     unbox_big_int: Function<'js>,
     to_number: Function<'js>,
+    spend: Function<'js>,
     /// The true length of a typed array.
     pub(crate) typed_length: Function<'js>,
     /// `ArrayBuffer` to a `Uint8Array` over it.
@@ -115,6 +116,7 @@ impl<'js> Realm<'js> {
             unbox_boolean: captured.get("unboxBoolean")?,
             unbox_big_int: captured.get("unboxBigInt")?,
             to_number: captured.get("toNumber")?,
+            spend: captured.get("spend")?,
             typed_length: captured.get("typedLength")?,
             buffer_bytes: captured.get("bufferBytes")?,
             view_bytes: captured.get("viewBytes")?,
@@ -164,6 +166,16 @@ impl<'js> Realm<'js> {
 
     pub(crate) fn is_array_prototype(&self, object: &Value<'js>) -> bool {
         *object == self.array_prototype
+    }
+
+    /// Accounts for work that a native function did, so that a loop around it is interrupted about as soon as one around a
+    /// script. Fails when the run is to stop.
+    pub(crate) fn spend(&self, values: usize) -> Result<()> {
+        const VALUES_PER_TURN: usize = 16;
+        match u32::try_from(values / VALUES_PER_TURN).unwrap_or(u32::MAX) {
+            0 => Ok(()),
+            turns => self.spend.call((turns,)),
+        }
     }
 
     /// What an array-like claims as its length, made a count.

@@ -14,6 +14,8 @@ use super::serialise::KeyCache;
 
 /// Deeper data is left to the interpreter, so that this may recurse; so are cycles, which are deeper than anything.
 const MAX_DEPTH: u32 = 32;
+/// What a value has on average, for the account of the work.
+const BYTES_PER_VALUE: usize = 16;
 /// The longest indentation of one level.
 const MAX_GAP: usize = 10;
 
@@ -47,7 +49,9 @@ pub(super) fn quick<'js>(
     }
     let Some(gap) = Gap::of(space)? else { return Ok(None) };
     let mut writer = Writer { realm: &realm, out: Buffer::new(ctx), keys: KeyCache::default() };
-    match writer.value(value, 0) {
+    let written = writer.value(value, 0);
+    realm.spend(writer.out.written() / BYTES_PER_VALUE)?;
+    match written {
         Ok(_) if gap.bytes().is_empty() => writer.out.into_string().map(Some),
         Ok(_) => indented(ctx, &writer.out, gap.bytes()).into_string().map(Some),
         Err(Stop::Elsewhere) => Ok(None),

@@ -237,12 +237,14 @@ impl Store for PostgresStore {
 
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>> {
         boxed(async move {
+            // Replicas that look for any run pass by those that are locked; whoever wants one run waits for its lock.
+            let locked = if claim.run.is_some() { "" } else { "SKIP LOCKED" };
             let text = format!(
                 "UPDATE toolgate_runs SET owner = $1, epoch = epoch + 1, status = 'running', lease_until = {NOW} + $2
                  WHERE run = (SELECT run FROM toolgate_runs
                      WHERE (status = 'running' AND lease_until <= {NOW} AND ($3::text IS NULL OR run = $3))
                         OR (status = 'paused' AND run = $3)
-                     ORDER BY lease_until LIMIT 1 FOR UPDATE SKIP LOCKED)
+                     ORDER BY lease_until LIMIT 1 FOR UPDATE {locked})
                  RETURNING run, epoch"
             );
             self.within(async |client| {

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub(crate) mod postgres;
+pub(crate) mod programs;
 
 use std::sync::Arc;
 use std::time::Duration;

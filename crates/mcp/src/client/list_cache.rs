@@ -104,7 +104,9 @@ mod tests {
 
     fn check(entries: impl IntoIterator<Item = Value>, expected: &[&str]) {
         let mut list = ItemList::default();
-        entries.into_iter().for_each(|entry| drop(list.add(entry, ListKind::Resources)));
+        entries.into_iter().for_each(|entry| {
+            let _ = list.add(entry, ListKind::Resources);
+        });
         let found: Vec<_> = list.entries().iter().filter_map(|entry| entry["uri"].as_str()).collect();
         assert_eq!(found, expected);
         assert!(expected.iter().all(|uri| list.get(uri).is_some_and(|entry| entry["uri"] == *uri)));
@@ -122,12 +124,15 @@ mod tests {
     #[test]
     fn a_list_is_bounded_in_number_and_in_bytes() {
         let mut list = ItemList::default();
-        (0..MAX_ENTRIES + 5)
-            .for_each(|n| drop(list.add(json!({ "uri": format!("u{n}"), "name": "n" }), ListKind::Resources)));
+        (0..MAX_ENTRIES + 5).for_each(|n| {
+            let _ = list.add(json!({ "uri": format!("u{n}"), "name": "n" }), ListKind::Resources);
+        });
         assert_eq!(list.entries().len(), MAX_ENTRIES);
         let mut list = ItemList::default();
         let heavy = "x".repeat(MAX_LIST_BYTES / 3);
-        (0..9).for_each(|n| drop(list.add(json!({ "uri": format!("u{n}"), "name": heavy }), ListKind::Resources)));
+        (0..9).for_each(|n| {
+            let _ = list.add(json!({ "uri": format!("u{n}"), "name": heavy }), ListKind::Resources);
+        });
         assert_eq!(list.entries().len(), 2);
     }
 

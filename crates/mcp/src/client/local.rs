@@ -68,8 +68,9 @@ impl LocalLink {
                 "_meta": { META_SERVER: { "name": self.server.name(), "version": env!("CARGO_PKG_VERSION") } },
             })),
             "tools/list" => {
-                let parse = |tool: &Box<RawValue>| serde_json::from_str::<Value>(tool.get()).ok();
-                Ok(json!({ "tools": self.server.tools().iter().filter_map(parse).collect::<Vec<_>>() }))
+                let tools = self.server.tools();
+                let parsed = tools.iter().filter_map(|tool| serde_json::from_str::<Value>(tool.get()).ok());
+                Ok(json!({ "tools": parsed.collect::<Vec<_>>() }))
             }
             "tools/call" => self.call(&request.params).await,
             other => Err(rejected(-32601, format!("no such method: {other}"))),

@@ -39,7 +39,7 @@ async fn pair(service: Arc<dyn Service>, era: Era) -> Pair {
 
 async fn call(backend: &Backend, tool: &str, arguments: Value, options: CallOptions) -> Result<Value, CallError> {
     let arguments = arguments.as_object().cloned().unwrap();
-    soon(backend.call(tool, arguments, options)).await.map(|reply| reply.into_value())
+    soon(backend.call(tool, arguments, options)).await.and_then(|reply| reply.into_value())
 }
 
 #[tokio::test]

@@ -79,7 +79,7 @@ impl Service for Sample {
 
     /// Without building the whole list, so that a page of a long list takes time in proportion to the page.
     fn tool(&self, name: &str, scope: &RequestScope) -> Option<Value> {
-        let index = name.strip_prefix(mode_name(scope)).and_then(|index| index.parse().ok());
+        let index = name.strip_prefix(mode_name(scope)).and_then(|index| index.parse::<usize>().ok());
         (name == "odd" || index.is_some_and(|index| (1..self.tool_count).contains(&index))).then(|| tool(name))
     }
 

@@ -119,8 +119,10 @@ async fn redirects_are_followed_within_the_origin_and_only_to_read() {
 
 #[test]
 fn a_request_is_printed_without_its_secrets() {
-    let api = toolgate_openapi::Api::load(EVERYTHING, settings(&[("key", "hunter2")])).unwrap();
+    let headers = vec![("X-Tenant".to_owned(), "hunter4".to_owned())];
+    let settings = toolgate_openapi::ApiSettings { headers, ..settings(&[("key", "hunter2")]) };
+    let api = toolgate_openapi::Api::load(EVERYTHING, settings).unwrap();
     let request = api.request("getItem", &object(json!({"id": "1", "tags": ["hunter3"]}))).unwrap();
     let shown = format!("{request:?} {api:?}");
-    assert!(!shown.contains("hunter2") && !shown.contains("hunter3"), "{shown}");
+    assert!(!shown.contains("hunter"), "{shown}");
 }

@@ -1,5 +1,7 @@
 //! Documents become tools, arguments become requests, answers become results.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod answers;
 mod fake_server;
 mod hostile;

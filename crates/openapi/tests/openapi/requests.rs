@@ -161,6 +161,24 @@ fn an_argument_cannot_replace_a_credential() {
 }
 
 #[test]
+fn an_argument_cannot_replace_a_header_of_the_configuration() {
+    let headers = vec![("X-KIND".to_owned(), "configured".to_owned())];
+    let api = Api::load(EVERYTHING, toolgate_openapi::ApiSettings { headers, ..settings(&[]) }).unwrap();
+    let request = api.request("getItem", &object(json!({"id": "1", "X-Kind": "a"}))).unwrap();
+    let kinds: Vec<_> = request.headers.iter().filter(|it| it.0 == "x-kind").map(|it| it.1.as_str()).collect();
+    assert_eq!(kinds, ["configured"]);
+}
+
+#[test]
+fn a_scheme_cannot_name_more_than_a_header_or_a_cookie() {
+    for name in ["token: a\\r\\nX-Evil", "a=1; admin"] {
+        let hostile = EVERYTHING.replace("in: cookie, name: token", &format!("in: cookie, name: \"{name}\""));
+        let error = Api::load(&hostile, settings(&[("cookie_key", "c")])).unwrap_err().to_string();
+        assert!(error.contains("no security scheme `cookie_key`"), "{error}");
+    }
+}
+
+#[test]
 fn a_credential_without_its_scheme_is_an_error() {
     let error = Api::load(EVERYTHING, settings(&[("kye", "k")])).unwrap_err().to_string();
     assert!(error.contains("no security scheme `kye`") && error.contains("cookie_key"), "{error}");

@@ -96,6 +96,19 @@ fn a_cycle_of_references_is_a_recursive_type() {
 }
 
 #[test]
+fn a_body_with_very_many_properties_is_one_argument() {
+    for (count, expected) in [(200, 200), (201, 1)] {
+        let properties: serde_json::Map<String, Value> = (0..count).map(|n| (format!("p{n}"), json!({}))).collect();
+        let schema = json!({ "type": "object", "properties": properties });
+        let body = json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+        let document =
+            json!({ "openapi": "3.0.0", "paths": { "/x": { "post": { "operationId": "x", "requestBody": body } } } });
+        let tool = tool(&load(&document.to_string()), "x");
+        assert_eq!(tool["inputSchema"]["properties"].as_object().map(|it| it.len()), Some(expected));
+    }
+}
+
+#[test]
 fn rules_choose_the_operations() {
     let names = |include: &[&str], exclude: &[&str]| {
         let settings =
@@ -123,6 +136,7 @@ fn a_document_names_its_servers() {
     let relative =
         r#"{"openapi":"3.0.0","servers":[{"url":"/v{n}","variables":{"n":{"default":"2"}}},{"url":"file:///etc"}]}"#;
     assert_eq!(servers(relative, None), "");
+    assert_eq!(servers(r#"{"openapi":"3.0.0","servers":[{"url":"//a.test/x"}]}"#, None), "https://a.test/x");
     assert_eq!(servers(relative, Some("http://here.test/openapi.json")), "http://here.test/v2");
 }
 

@@ -6,6 +6,7 @@ use serde_json::json;
 use toolgate_config::checked::Http;
 use toolgate_config::values::{HostName, HttpAuth, Origin, Setting};
 use toolgate_service::{AdmissionRules, LocalToken, ServerLimits, Shutdown, listen_unix, serve};
+use toolgate_wire::CallRate;
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -13,6 +14,7 @@ pub(crate) fn cases() -> Vec<Case> {
         health_needs_no_key,
         a_key_grants_its_functions_and_no_others,
         a_key_grants_its_backends_and_no_others,
+        a_key_grants_its_tools_and_so_many_calls,
         an_exceeded_rate_has_retry_after,
         a_foreign_host_name_is_refused,
         a_foreign_origin_is_refused,
@@ -88,6 +90,19 @@ async fn a_key_grants_its_backends_and_no_others() {
     assert_eq!(granted["calls"][0]["name"], json!("shop.find"));
     let other = run(&server, code).bearer("all-key").send().await.json();
     assert_eq!(other["code"], json!("RUNTIME"), "{other}");
+}
+
+async fn a_key_grants_its_tools_and_so_many_calls() {
+    let mut other = key("other");
+    (other.backends, other.tools) = (None, globs(&["shop.other*"]));
+    let mut slow = key("slow");
+    (slow.backends, slow.tools, slow.call_rate) = (None, globs(&["shop.f*"]), CallRate::per_minute(1));
+    let server = start(Setup { http: http(vec![other, slow]), ..Setup::default() }).await;
+    let code = "try { return await shop.find({what: 'tea'}) } catch (e) { return e.code }";
+    let ask = async |bearer: &str| run(&server, code).bearer(bearer).send().await.json()["result"].clone();
+    assert_eq!(ask("other-key").await, json!("UNKNOWN_TOOL"));
+    assert_eq!(ask("slow-key").await, json!({"found": "tea"}));
+    assert_eq!(ask("slow-key").await, json!("RATE_LIMITED"));
 }
 
 async fn an_exceeded_rate_has_retry_after() {

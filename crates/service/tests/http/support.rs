@@ -61,7 +61,15 @@ pub(crate) fn key(name: &str) -> Key {
     let digest = ring::digest::digest(&ring::digest::SHA256, format!("{name}-key").as_bytes());
     let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     let hash = KeyHash::parse(&format!("sha256:{hex}")).expect("a hash");
-    Key { name: name.to_owned(), hash, functions: None, backends: Some(vec![]), rate: None }
+    Key {
+        name: name.to_owned(),
+        hash,
+        functions: None,
+        backends: Some(vec![]),
+        tools: None,
+        call_rate: None,
+        rate: None,
+    }
 }
 
 pub(crate) fn globs(patterns: &[&str]) -> Option<Vec<Glob>> {

@@ -17,6 +17,7 @@
 //!
 //! A declared schema always wins: what is learned is shown for tools without one, so it is never narrower.
 
+mod fields;
 mod observe;
 mod render;
 mod shape;

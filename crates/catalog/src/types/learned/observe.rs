@@ -85,8 +85,10 @@ impl<'de> Visitor<'de> for Place<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
         self.shape.objects += 1;
+        let mut before = None;
         while let Some(Key(key)) = entries.next_key()? {
-            let shape = self.shape.enter(&key);
+            let (shape, position) = self.shape.enter(&key, before);
+            before = position;
             entries.next_value_seed(Place { shape, depth: self.depth + 1 })?;
         }
         Ok(())
@@ -140,13 +142,8 @@ fn is_uuid(bytes: &[u8]) -> bool {
 }
 
 fn is_email(text: &str) -> bool {
-    let short = text.len() <= 254 && !text.contains(char::is_whitespace);
-    short
-        && text.split_once('@').is_some_and(|(name, host)| {
-            !name.is_empty()
-                && host.contains('.')
-                && !host.starts_with('.')
-                && !host.ends_with('.')
-                && !host.contains('@')
-        })
+    // Most strings have no `@`, which is quick to see.
+    let Some((name, host)) = text.split_once('@') else { return false };
+    let whole = !name.is_empty() && host.contains('.') && !host.starts_with('.') && !host.ends_with('.');
+    whole && !host.contains('@') && text.len() <= 254 && !text.contains(char::is_whitespace)
 }

@@ -6,7 +6,8 @@ use super::super::result_schema;
 use super::super::shape::{Field as TypeField, Notes, Type, UNKNOWN};
 use super::super::signature::{self, MAX_SIGNATURE};
 use super::LearnedType;
-use super::shape::{Field, Format, Shape};
+use super::fields::Field;
+use super::shape::{Format, Shape};
 
 /// How deep a type is printed on one line, most first; the first that fits is used.
 const DEPTHS: [usize; 5] = [8, 5, 3, 2, 1];
@@ -79,11 +80,11 @@ fn type_of(shape: &Shape, depth: usize) -> Type {
 }
 
 fn object(shape: &Shape, depth: usize) -> Type {
-    let mut fields: Vec<(&String, &Field)> = shape.fields.iter().collect();
+    let mut fields: Vec<(&str, &Field)> = shape.fields.iter().collect();
     // Keys that every object has come first: they are what a reader looks for.
     fields.sort_by_key(|(_, field)| std::cmp::Reverse(field.present));
     let fields = fields.into_iter().map(|(name, field)| TypeField {
-        name: name.clone(),
+        name: name.to_owned(),
         optional: !shape.is_required(field),
         shape: type_of(&field.shape, depth - 1),
         notes: Notes { constraints: format(&field.shape).into_iter().collect(), ..Notes::default() },

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::fields::{Field, Fields};
 use super::{MAX_DEPTH, MAX_FIELDS};
 
 /// Maximum length of a stored key.
@@ -40,26 +41,14 @@ pub(super) struct Shape {
     pub(super) items: Option<Box<Shape>>,
     #[serde(skip_serializing_if = "is_zero")]
     pub(super) objects: u64,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) fields: BTreeMap<String, Field>,
+    #[serde(skip_serializing_if = "Fields::is_empty")]
+    pub(super) fields: Fields,
     /// The values of keys that are not stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) others: Option<Box<Shape>>,
     /// The objects have more keys than are stored: every key is one of `others`.
     #[serde(skip_serializing_if = "is_false")]
     pub(super) map: bool,
-}
-
-/// The values of one key.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Field {
-    /// The number of objects that had the key.
-    pub(super) present: u64,
-    pub(super) shape: Shape,
-    /// The number of the last object that had it, so that a repeated key of one object counts once.
-    #[serde(skip)]
-    pub(super) last_object: u64,
 }
 
 /// The formats that strings are recognised by.
@@ -95,25 +84,35 @@ impl Shape {
         key.len() <= MAX_KEY && begins && letters.chars().all(plain) && digits <= MAX_KEY_DIGITS
     }
 
-    /// The place of the values of `key` in an object that was just counted.
-    pub(super) fn enter(&mut self, key: &str) -> &mut Shape {
+    /// The place of the values of `key` in an object that was just counted, and the position of its field. `before` is the
+    /// position of the key before it.
+    pub(super) fn enter(&mut self, key: &str, before: Option<usize>) -> (&mut Shape, Option<usize>) {
         let object = self.objects;
-        if self.map || !Self::is_field_name(key) {
-            return self.others.get_or_insert_default();
+        // Most keys are known already: the rules for new ones are checked once.
+        let mut position = self.fields.find_after(before, key);
+        if position.is_none() && self.add_field(key) {
+            position = self.fields.find_after(None, key);
         }
-        if !self.fields.contains_key(key) {
-            if self.fields.len() >= MAX_FIELDS {
-                self.forget_fields();
-                return self.others.get_or_insert_default();
-            }
-            self.fields.insert(key.to_owned(), Field::default());
-        }
-        let Some(field) = self.fields.get_mut(key) else { return self.others.get_or_insert_default() };
+        let Some(field) = position.and_then(|position| self.fields.at(position)) else {
+            return (self.others.get_or_insert_default(), None);
+        };
         if field.last_object != object {
             field.last_object = object;
             field.present += 1;
         }
-        &mut field.shape
+        (&mut field.shape, position)
+    }
+
+    /// Adds a key, unless it is one of those that are not stored.
+    fn add_field(&mut self, key: &str) -> bool {
+        if self.map || !Self::is_field_name(key) {
+            return false;
+        }
+        if self.fields.len() >= MAX_FIELDS {
+            self.forget_fields();
+            return false;
+        }
+        self.fields.entry(key).is_some()
     }
 
     /// Turns the object into a map: all its values are of one type, and its keys are forgotten.
@@ -128,16 +127,13 @@ impl Shape {
 
     /// Forgets what only one observation needs.
     pub(super) fn settle(&mut self) {
-        for field in self.fields.values_mut() {
-            field.last_object = 0;
-            field.shape.settle();
-        }
+        self.fields.settle();
         self.items.iter_mut().chain(&mut self.others).for_each(|inside| inside.settle());
     }
 
     /// The number of parts.
     pub(super) fn nodes(&self) -> usize {
-        let fields: usize = self.fields.values().map(|field| field.shape.nodes()).sum();
+        let fields: usize = self.fields.iter().map(|(_, field)| field.shape.nodes()).sum();
         let inside: usize = self.items.iter().chain(&self.others).map(|inside| inside.nodes()).sum();
         1 + fields + inside
     }
@@ -179,18 +175,15 @@ impl Shape {
         if other.map && !self.map {
             self.forget_fields();
         }
-        for (key, field) in &other.fields {
-            let stored = !self.map && Self::is_field_name(key);
-            if stored && self.fields.len() >= MAX_FIELDS && !self.fields.contains_key(key) {
-                self.forget_fields();
+        for (key, field) in other.fields.iter() {
+            let stored = self.fields.get(key).is_some() || self.add_field(key);
+            match if stored { self.fields.entry(key) } else { None } {
+                Some(own) => {
+                    own.present = own.present.saturating_add(field.present);
+                    own.shape.merge_at(&field.shape, depth + 1);
+                }
+                None => self.others.get_or_insert_default().merge_at(&field.shape, depth + 1),
             }
-            if self.map || !stored {
-                self.others.get_or_insert_default().merge_at(&field.shape, depth + 1);
-                continue;
-            }
-            let own = self.fields.entry(key.clone()).or_default();
-            own.present = own.present.saturating_add(field.present);
-            own.shape.merge_at(&field.shape, depth + 1);
         }
     }
 
@@ -231,9 +224,9 @@ impl Shape {
         }
         match path.split_first() {
             None if self.any || self.others.is_some() => None,
-            None => Some(self.fields.keys().map(String::as_str).collect()),
+            None => Some(self.fields.iter().map(|(key, _)| key).collect()),
             Some((key, rest)) => {
-                let field = self.fields.get(*key).map(|field| &field.shape).or(self.others.as_deref());
+                let field = self.fields.get(key).map(|field| &field.shape).or(self.others.as_deref());
                 field?.keys_at(rest)
             }
         }

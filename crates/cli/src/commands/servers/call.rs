@@ -5,7 +5,7 @@ use toolgate_gateway::backends::ReplyMode;
 use toolgate_gateway::bridge::{Answer, RequestContext};
 
 use super::super::{Exit, Usage};
-use super::{Opened, all_up, spinner, tool};
+use super::{Opened, catalog_with, spinner, tool};
 use crate::args::servers::CallArgs;
 use crate::print::{error, escape, out};
 
@@ -13,10 +13,9 @@ pub(crate) fn call(args: &CallArgs) -> anyhow::Result<Exit> {
     let arguments: Map<String, Value> = serde_json::from_str(&args.arguments)
         .map_err(|error| Usage(format!("the arguments are no JSON object: {}", escape::line(&error.to_string()))))?;
     Opened::new(&args.servers)?.within(async |gateway| {
-        all_up(gateway).await;
-        let catalog = gateway.catalog();
+        let catalog = catalog_with(gateway, &args.tool).await;
         let found = tool(&catalog, &args.tool)?;
-        let waiting = spinner("calling");
+        let waiting = spinner(format!("calling {}", escape::line(&args.tool)));
         let reply = if args.json { ReplyMode::Raw } else { ReplyMode::Value };
         let context = RequestContext { reply, ..RequestContext::default() };
         let answer = gateway.bridge().call(found.backend.name(), &found.tool().name, arguments, context).await;
@@ -28,7 +27,7 @@ pub(crate) fn call(args: &CallArgs) -> anyhow::Result<Exit> {
                     return Ok(Exit::Failed);
                 }
             }
-            Ok(answer) => match answer.into_value() {
+            Ok(answer) => match serde_json::from_str(&answer.into_text())? {
                 Value::String(text) => out(escape::text(&text))?,
                 value => out(escape::json(&serde_json::to_string_pretty(&value)?))?,
             },

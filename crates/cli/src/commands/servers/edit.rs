@@ -1,68 +1,101 @@
-//! `toolgate init`, `add`, `remove`, `connect` and `config schema`: files, ours and the clients'.
+//! `toolgate init`, `add`, `remove` and `config schema`: our own file.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
-use toolgate_config::clients::connect::{self as connecting, Launch};
-use toolgate_config::clients::{Client, Os, Roots, Scope};
-use toolgate_config::edit::{self, EditError, WrittenFile};
+use toolgate_config::clients::{Client, Os, Roots};
+use toolgate_config::edit::{self, EditError, NewServer, WrittenFile};
 use toolgate_config::{Env, lookup, schema as config_schema};
 
 use super::super::{Exit, Usage};
-use crate::args::servers::{AddArgs, ConnectArgs, InitArgs, Mode, RemoveArgs};
+use super::openapi;
+use crate::args::servers::{AddArgs, AddScope, AddTransport, InitArgs, RemoveArgs};
+use crate::consent::keep_trust;
 use crate::print::{escape, note, out};
 
 pub(crate) fn init(args: &InitArgs) -> anyhow::Result<Exit> {
     if args.file.exists() {
         return Err(Usage(format!("{} is there already", args.file.display())).into());
     }
-    say(&edit::init(&args.file)?);
+    say(&keep_trust(&args.file, || edit::init(&args.file))?);
     note("next: `toolgate import` takes over your clients' servers, `toolgate add NAME -- COMMAND` adds one");
     Ok(Exit::Done)
 }
 
 pub(crate) fn add(args: &AddArgs) -> anyhow::Result<Exit> {
-    let file = own_file(args.config.as_deref())?;
-    add_entry(&file, &args.name, &entry(args)?)?;
+    let entry = match &args.openapi {
+        Some(document) => openapi::entry(args, document)?,
+        None => entry(args)?,
+    };
+    let file = match args.scope {
+        Some(AddScope::Project) => PathBuf::from("toolgate.json"),
+        Some(AddScope::User) => {
+            let env = Env::of_process();
+            let own = lookup::find_of_user(&env).map_err(|error| Usage(error.to_string()))?;
+            own.map_or_else(|| lookup::new_file(&env), |found| found.path)
+        }
+        None => own_file(args.config.as_deref())?,
+    };
+    match keep_trust(&file, || edit::add_all(&file, &[NewServer::new(&args.name, entry)])) {
+        Ok(written) => say(&written),
+        Err(error @ EditError::Exists(_)) => return Err(Usage(error.to_string()).into()),
+        Err(error) => return Err(error.into()),
+    }
+    note("next: `toolgate list` connects to it and shows its tools");
     Ok(Exit::Done)
 }
 
-/// Adds a server to our file, which is made if it is not there.
-pub(super) fn add_entry(file: &Path, name: &str, entry: &Map<String, Value>) -> anyhow::Result<()> {
-    if !file.exists() {
-        edit::init(file)?;
-    }
-    match edit::add(file, name, entry) {
-        Ok(written) => {
-            say(&written);
-            Ok(())
-        }
-        Err(error @ EditError::Exists(_)) => Err(Usage(error.to_string()).into()),
-        Err(error) => Err(error.into()),
-    }
-}
-
 fn entry(args: &AddArgs) -> Result<Map<String, Value>, Usage> {
+    let (name, url) = (escape::line(&args.name), args.url.as_deref());
     let mut entry = Map::new();
-    match (&args.url, args.command.split_first()) {
+    match (url, args.command.split_first()) {
         (Some(url), _) => {
+            // `add x npx` is a command whose -- was forgotten, not an address.
+            if !url.starts_with("http://") && !url.starts_with("https://") {
+                let url = escape::line(url);
+                let message = format!(
+                    "`{url}` is no URL: a server over HTTP begins with https:// or http://; \
+                     a program comes after --, as in: toolgate add {name} -- {url}"
+                );
+                return Err(Usage(message));
+            }
+            refuse(
+                args.transport == Some(AddTransport::Stdio),
+                "--transport stdio takes a program after --, not a URL",
+            )?;
+            refuse(!args.env.is_empty(), "--env is for programs; a server over HTTP takes --header")?;
+            if args.transport == Some(AddTransport::Sse) {
+                entry.insert("type".to_owned(), json!("sse"));
+            }
             entry.insert("url".to_owned(), json!(url));
-            put_pairs(&mut entry, "headers", &args.header)?;
+            put_pairs(&mut entry, "header", "headers", &args.header)?;
         }
         (None, Some((program, rest))) => {
+            let is_remote = matches!(args.transport, Some(AddTransport::Http | AddTransport::Sse));
+            refuse(is_remote, "--transport http takes a URL, not a program after --")?;
+            refuse(!args.header.is_empty(), "--header is for servers over HTTP; a program takes --env")?;
             entry.insert("command".to_owned(), json!(program));
             entry.insert("args".to_owned(), json!(rest));
-            put_pairs(&mut entry, "env", &args.env)?;
+            put_pairs(&mut entry, "env", "env", &args.env)?;
         }
         (None, None) => return Err(Usage("give a URL, or a command after --".to_owned())),
     }
     Ok(entry)
 }
 
-fn put_pairs(entry: &mut Map<String, Value>, key: &str, pairs: &[String]) -> Result<(), Usage> {
+fn refuse(wrong: bool, message: &str) -> Result<(), Usage> {
+    if wrong { Err(Usage(message.to_owned())) } else { Ok(()) }
+}
+
+pub(super) fn put_pairs(entry: &mut Map<String, Value>, flag: &str, key: &str, pairs: &[String]) -> Result<(), Usage> {
     let split = |pair: &String| {
-        let (name, value) = pair.split_once('=').ok_or_else(|| Usage(format!("--{key}: write NAME=VALUE")))?;
+        // A header may also be written as in HTTP.
+        let header = pair.split_once(": ").filter(|(name, _)| flag == "header" && !name.contains('='));
+        let (name, value) = header
+            .map(|(name, value)| (name, value.trim_start()))
+            .or_else(|| pair.split_once('='))
+            .ok_or_else(|| Usage(format!("--{flag}: write NAME=VALUE")))?;
         Ok((name.to_owned(), json!(value)))
     };
     let pairs = pairs.iter().map(split).collect::<Result<Map<_, _>, Usage>>()?;
@@ -74,7 +107,7 @@ fn put_pairs(entry: &mut Map<String, Value>, key: &str, pairs: &[String]) -> Res
 
 pub(crate) fn remove(args: &RemoveArgs) -> anyhow::Result<Exit> {
     let file = own_file(args.config.as_deref())?;
-    match edit::remove(&file, &args.name) {
+    match keep_trust(&file, || edit::remove(&file, &args.name)) {
         Ok(written) => say(&written),
         Err(error @ EditError::Absent(_)) => return Err(Usage(error.to_string()).into()),
         Err(error) => return Err(error.into()),
@@ -82,55 +115,19 @@ pub(crate) fn remove(args: &RemoveArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-pub(crate) fn connect(args: &ConnectArgs) -> anyhow::Result<Exit> {
-    let client = Client::named(&args.client)
-        .ok_or_else(|| Usage(format!("no client `{}`: there are {}", escape::line(&args.client), clients())))?;
-    let scope = if args.project { Scope::Project } else { Scope::User };
-    let written = connecting::write(client, scope, &roots()?, &launch(args)?)?;
-    say(&written);
-    if !written.changed {
-        note("nothing had to be changed");
-    }
-    Ok(Exit::Done)
-}
-
-/// How the client starts us: by absolute paths, since it has its own folder and search path.
-fn launch(args: &ConnectArgs) -> anyhow::Result<Launch> {
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let mut rest = vec!["serve".to_owned()];
-    if args.servers.demo {
-        rest.push("--demo".to_owned());
-    } else {
-        let file = std::path::absolute(own_file(args.servers.config.as_deref())?)?;
-        if !file.exists() {
-            let message = format!("there is no {} yet: `toolgate init` or `toolgate import` writes it", file.display());
-            return Err(Usage(message).into());
-        }
-        rest.extend(["--config".to_owned(), file.to_string_lossy().into_owned()]);
-    }
-    if let Some(mode) = args.mode {
-        let word = match mode {
-            Mode::Code => "code",
-            Mode::Direct => "direct",
-            Mode::Both => "both",
-        };
-        rest.extend(["--mode".to_owned(), word.to_owned()]);
-    }
-    Ok(Launch { command: program.to_string_lossy().into_owned(), args: rest })
-}
-
 pub(crate) fn schema() -> anyhow::Result<Exit> {
     out(serde_json::to_string_pretty(&config_schema::schema())?)?;
     Ok(Exit::Done)
 }
 
-/// The file that is meant; one in this folder if there is none.
+/// The file that is meant; a new one in the user's own folder if there is none.
 pub(super) fn own_file(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(asked) = asked {
         return Ok(asked.to_owned());
     }
-    let found = lookup::find(None, &Env::of_process()).map_err(|error| Usage(error.to_string()))?;
-    Ok(found.unwrap_or_else(|| PathBuf::from("toolgate.json")))
+    let env = Env::of_process();
+    let found = lookup::find(None, &env).map_err(|error| Usage(error.to_string()))?;
+    Ok(found.map_or_else(|| lookup::new_file(&env), |found| found.path))
 }
 
 pub(super) fn roots() -> anyhow::Result<Roots> {

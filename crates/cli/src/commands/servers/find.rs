@@ -4,21 +4,31 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use toolgate_catalog::search::{Hit, ready_call};
 use toolgate_catalog::types;
+use toolgate_wire::CallerScope;
 
 use super::super::Exit;
-use super::{Opened, all_up, tool};
+use super::{Opened, all_known, catalog_with, declarations, tool, unknown_servers};
 use crate::args::servers::{DescribeArgs, SearchArgs, TypesArgs};
 use crate::print::{Style, escape, note, out};
 
 pub(crate) fn search(args: &SearchArgs) -> anyhow::Result<Exit> {
     Opened::new(&args.servers)?.within(async |gateway| {
-        all_up(gateway).await;
-        let hits = gateway.catalog().search(&args.words.join(" "), args.limit, args.tag.as_deref());
+        all_known(gateway).await;
+        let catalog = gateway.catalog();
+        let hits = catalog.search(&args.words.join(" "), args.limit, args.tag.as_deref());
+        let missing = unknown_servers(&catalog);
         if args.json {
             let hits: Vec<Value> = hits.iter().map(hit_json).collect();
-            out(escape::json(&json!({ "tools": hits }).to_string()))?;
-        } else if hits.is_empty() {
+            out(escape::json(&json!({ "tools": hits, "not_searched": missing }).to_string()))?;
+            return Ok(if hits.is_empty() { Exit::Failed } else { Exit::Done });
+        }
+        if !missing.is_empty() {
+            note(format_args!("not searched, because their tools are not known:\n  {}", missing.join("\n  ")));
+        }
+        if hits.is_empty() && missing.is_empty() {
             note("nothing fits; try other words");
+        } else if hits.is_empty() {
+            note("nothing fits among the tools of the other servers");
         } else {
             let shown: Vec<String> = hits.iter().map(|hit| hit_text(hit, Style::stdout())).collect();
             out(shown.join("\n\n"))?;
@@ -42,8 +52,7 @@ fn hit_text(hit: &Hit, style: Style) -> String {
 
 pub(crate) fn describe(args: &DescribeArgs) -> anyhow::Result<Exit> {
     Opened::new(&args.servers)?.within(async |gateway| {
-        all_up(gateway).await;
-        let catalog = gateway.catalog();
+        let catalog = catalog_with(gateway, &args.tool).await;
         let found = tool(&catalog, &args.tool)?;
         if args.json {
             let about = json!({
@@ -67,13 +76,21 @@ pub(crate) fn describe(args: &DescribeArgs) -> anyhow::Result<Exit> {
 
 pub(crate) fn types(args: &TypesArgs) -> anyhow::Result<Exit> {
     Opened::new(&args.servers)?.within(async |gateway| {
-        all_up(gateway).await;
-        let text = types::declaration(&gateway.catalog());
+        all_known(gateway).await;
+        let catalog = gateway.catalog();
+        let functions = gateway.functions(&CallerScope::default());
+        let text = declarations::file(&catalog, &functions);
+        let missing = unknown_servers(&catalog);
+        if !missing.is_empty() {
+            note(format_args!("left out, because their tools are not known:\n  {}", missing.join("\n  ")));
+        }
         match &args.out {
             None => out(escape::text(text.trim_end()))?,
             Some(file) => {
-                std::fs::write(file, &text).with_context(|| format!("cannot write {}", file.display()))?;
-                note(format_args!("wrote {} ({} tools)", file.display(), gateway.catalog().tool_count()));
+                // Marks that turn the direction of text would hide what an editor shows.
+                std::fs::write(file, escape::text(&text).as_bytes())
+                    .with_context(|| format!("cannot write {}", file.display()))?;
+                note(format_args!("wrote {} ({} tools)", file.display(), catalog.tool_count()));
             }
         }
         Ok(Exit::Done)

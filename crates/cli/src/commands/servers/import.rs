@@ -1,44 +1,70 @@
 //! `toolgate import`: takes over the servers that MCP clients have.
+//!
+//! One write with one backup, into the user's own configuration. Nothing is executed, and a file that comes with the
+//! working directory is used only if it is trusted or named.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolgate_config::clients::Client;
-use toolgate_config::clients::import::{FoundServer, found, found_in};
+use toolgate_config::clients::import::{FoundServer, Projects, Skipped, found, found_in, mark_repeated};
+use toolgate_config::clients::{Client, Scope};
+use toolgate_config::edit::{self, NewServer};
+use toolgate_config::text::Source;
+use toolgate_config::trust::TrustStore;
+use toolgate_config::{Env, lookup};
 
 use super::super::{Exit, Usage};
-use super::edit::{add_entry, clients, own_file, roots};
+use super::edit::{clients, roots, say};
 use super::{sentences, table};
 use crate::args::servers::ImportArgs;
+use crate::consent::{self, ask, is_interactive, keep_trust};
 use crate::print::{Style, escape, note, out};
 
 pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<Exit> {
-    let servers = look(args.from.as_deref())?;
-    let file = own_file(args.config.as_deref())?;
-    let mut rows = Vec::new();
-    let mut taken = std::collections::HashSet::new();
-    for server in &servers {
-        rows.push(Row { server, end: take(server, &file, &mut taken, args.dry_run)? });
+    let file = target(args.config.as_deref())?;
+    let mut servers = look(args)?;
+    withhold_untrusted(&mut servers, args.dry_run);
+    let known = edit::server_names(&file)?;
+    let rows: Vec<Row<'_>> = servers.iter().map(|server| Row::of(server, &known)).collect();
+    let new: Vec<NewServer> = rows.iter().filter(|row| row.skipped.is_none()).map(Row::server).collect();
+    if !args.dry_run && !new.is_empty() {
+        say(&keep_trust(&file, || edit::add_all(&file, &new))?);
     }
     if args.json {
-        let rows: Vec<Value> = rows.iter().map(Row::json).collect();
+        let rows: Vec<Value> = rows.iter().map(|row| row.json(args.dry_run)).collect();
         out(escape::json(&json!({ "servers": rows, "config": file }).to_string()))?;
     } else if rows.is_empty() {
         note(format_args!("no servers found; looked at the files of {}", clients()));
     } else {
-        let cells: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
+        let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(args.dry_run)).collect();
         out(table(&["NAME", "FROM", "RESULT"], &cells, Style::stdout()))?;
+        if !args.dry_run && !new.is_empty() {
+            note(
+                "next: `toolgate list` connects to them, `toolgate connect CLIENT` puts Toolgate in front of an agent",
+            );
+        }
     }
     Ok(Exit::Done)
 }
 
-fn look(from: Option<&str>) -> anyhow::Result<Vec<FoundServer>> {
+/// The file to write: the one that was named, or the user's own. A file of the working directory is never meant unnamed.
+fn target(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
+    if let Some(asked) = asked {
+        return Ok(asked.to_owned());
+    }
+    let env = Env::of_process();
+    let own = lookup::find_of_user(&env).map_err(|error| Usage(error.to_string()))?;
+    Ok(own.map_or_else(|| lookup::new_file(&env), |found| found.path))
+}
+
+fn look(args: &ImportArgs) -> anyhow::Result<Vec<FoundServer>> {
     let wrong = |problems: Vec<_>| Usage(sentences(&problems));
-    let Some(from) = from else {
+    let projects = if args.all_projects { Projects::All } else { Projects::Current };
+    let Some(from) = args.from.as_deref() else {
         let roots = roots()?;
         let mut all = Vec::new();
         for client in Client::ALL {
-            match found(client, &roots) {
+            match found(client, &roots, projects) {
                 Ok(servers) => all.extend(servers),
                 // One client's broken file must not hide the others'.
                 Err(problems) => note(sentences(&problems)),
@@ -47,49 +73,90 @@ fn look(from: Option<&str>) -> anyhow::Result<Vec<FoundServer>> {
         return Ok(all);
     };
     match Client::named(from) {
-        Some(client) => Ok(found(client, &roots()?).map_err(wrong)?),
+        Some(client) => Ok(found(client, &roots()?, projects).map_err(wrong)?),
         None if Path::new(from).is_file() => Ok(found_in(Path::new(from)).map_err(wrong)?),
         None => Err(Usage(format!("`{}` is neither a file nor one of {}", escape::line(from), clients())).into()),
     }
 }
 
-/// What became of a server.
-fn take(
-    server: &FoundServer,
-    file: &Path,
-    taken: &mut std::collections::HashSet<String>,
-    dry_run: bool,
-) -> anyhow::Result<String> {
-    if let Some(reason) = &server.skipped {
-        return Ok(format!("skipped: {reason}"));
+/// Skips the servers of files that came with the working directory, unless they are trusted or the user consents now.
+fn withhold_untrusted(servers: &mut [FoundServer], dry_run: bool) {
+    let store = TrustStore::of(&Env::of_process());
+    let mut files: Vec<PathBuf> = servers
+        .iter()
+        .filter(|server| server.scope == Scope::Project && server.skipped.is_none())
+        .map(|server| server.from.clone())
+        .collect();
+    files.dedup();
+    for file in files {
+        let Ok(source) = Source::open(&file) else { continue };
+        if store.trusts(&source) || (!dry_run && consented(&source, &store)) {
+            continue;
+        }
+        for server in servers.iter_mut() {
+            match &server.skipped {
+                None if server.from == file => server.skipped = Some(Skipped::Untrusted(file.clone())),
+                // The user's own server of that name comes instead.
+                Some(Skipped::Duplicate(first) | Skipped::NameConflict(first)) if *first == file => {
+                    server.skipped = None;
+                }
+                _ => {}
+            }
+        }
     }
-    if !taken.insert(server.name.clone()) {
-        return Ok("skipped: another client has one of this name".to_owned());
-    }
-    if dry_run {
-        return Ok("would be added".to_owned());
-    }
-    match add_entry(file, &server.name, &server.raw) {
-        Ok(()) => {}
-        Err(error) if error.is::<Usage>() => return Ok(format!("skipped: {error}")),
-        Err(error) => return Err(error),
-    }
-    let dropped =
-        if server.dropped.is_empty() { String::new() } else { format!(", without {}", server.dropped.join(", ")) };
-    Ok(format!("added{dropped}"))
+    // Also of two clients.
+    mark_repeated(servers);
 }
 
+fn consented(source: &Source, store: &TrustStore) -> bool {
+    if !is_interactive() {
+        return false;
+    }
+    note(format_args!("{} comes with this folder:", escape::line(&source.file().to_string_lossy())));
+    note(consent::summary(source));
+    ask("Import its servers?") && store.trust(source).is_ok()
+}
+
+/// What becomes of a server.
 struct Row<'a> {
     server: &'a FoundServer,
-    end: String,
+    skipped: Option<String>,
 }
 
-impl Row<'_> {
-    fn json(&self) -> Value {
-        json!({ "name": self.server.name, "from": self.server.from, "result": self.end })
+impl<'a> Row<'a> {
+    fn of(server: &'a FoundServer, known: &[String]) -> Self {
+        let exists = known.contains(&server.name).then(|| "the configuration has a server of this name".to_owned());
+        Row { server, skipped: server.skipped.as_ref().map(ToString::to_string).or(exists) }
     }
 
-    fn cells(&self) -> Vec<String> {
-        vec![self.server.name.clone(), self.server.from.to_string_lossy().into_owned(), self.end.clone()]
+    fn server(&self) -> NewServer {
+        let FoundServer { name, raw, settings, .. } = self.server;
+        NewServer { name: name.clone(), entry: raw.clone(), settings: settings.clone() }
+    }
+
+    fn result(&self, dry_run: bool) -> String {
+        if let Some(reason) = &self.skipped {
+            return format!("skipped: {reason}");
+        }
+        let done = if dry_run { "would be added" } else { "added" };
+        let off = self.server.raw.get("disabled") == Some(&Value::Bool(true))
+            || self.server.raw.get("enabled") == Some(&Value::Bool(false));
+        let off = if off { ", disabled as it was" } else { "" };
+        let left_out = self.server.dropped.iter().map(|dropped| format!("{} ({})", dropped.key, dropped.why));
+        let left_out: Vec<String> = left_out.collect();
+        let without = if left_out.is_empty() { String::new() } else { format!(", without {}", left_out.join(", ")) };
+        format!("{done}{off}{without}")
+    }
+
+    fn json(&self, dry_run: bool) -> Value {
+        let dropped: Vec<Value> =
+            self.server.dropped.iter().map(|dropped| json!({ "key": dropped.key, "why": dropped.why })).collect();
+        json!({
+            "name": self.server.name, "from": self.server.from, "result": self.result(dry_run), "left_out": dropped,
+        })
+    }
+
+    fn cells(&self, dry_run: bool) -> Vec<String> {
+        vec![self.server.name.clone(), self.server.from.to_string_lossy().into_owned(), self.result(dry_run)]
     }
 }

@@ -15,7 +15,8 @@ pub(crate) fn list(args: &ListArgs) -> anyhow::Result<Exit> {
     let since = Instant::now();
     Opened::new(&args.servers)?.within(async |gateway| {
         let rows = connected(gateway, since).await;
-        let failed = rows.iter().any(|row| row.state == "failed");
+        let is_down = |row: &Row| !matches!(row.state, "ready" | "disabled");
+        let failed = rows.iter().any(is_down);
         if args.json {
             let rows: Vec<Value> = rows.iter().map(Row::json).collect();
             out(escape::json(&json!({ "backends": rows }).to_string()))?;
@@ -52,28 +53,42 @@ impl Row {
 
 /// All servers, once each is up or has given up.
 async fn connected(gateway: &Gateway, since: Instant) -> Vec<Row> {
-    let spinner = spinner("connecting");
     let within = gateway.config().settings.limits.start_timeout;
     let mut waiting = tokio::task::JoinSet::new();
+    let mut missing: Vec<String> = Vec::new();
     for backend in gateway.backends() {
+        missing.push(backend.name().to_owned());
         waiting.spawn(async move {
             let ready = backend.ready(within).await.is_ok();
             (backend, ready.then(|| since.elapsed()))
         });
     }
-    let mut rows: Vec<Row> =
-        waiting.join_all().await.into_iter().map(|(backend, latency)| row(gateway, &backend, latency)).collect();
-    let disabled = gateway.config().disabled.clone();
-    rows.extend(disabled.iter().map(|name| Row {
-        name: name.to_string(),
-        state: "disabled",
-        tools: 0,
-        latency: None,
-        about: String::new(),
+    let spinner = spinner(connecting_to(&missing));
+    let mut rows: Vec<Row> = Vec::new();
+    while let Some(Ok((backend, latency))) = waiting.join_next().await {
+        rows.push(row(gateway, &backend, latency));
+        missing.retain(|name| name != backend.name());
+        spinner.set_message(connecting_to(&missing));
+    }
+    let config = gateway.config();
+    let without_connection = |name: String, state, about| Row { name, state, tools: 0, latency: None, about };
+    rows.extend(config.disabled.iter().map(|name| without_connection(name.to_string(), "disabled", String::new())));
+    rows.extend(config.incomplete.iter().map(|(name, server)| {
+        let reason = server.reason();
+        let about = reason.strip_prefix("needs configuration: ").unwrap_or(&reason).to_owned();
+        without_connection(name.to_string(), "needs configuration", about)
     }));
     rows.sort_by(|a, b| a.name.cmp(&b.name));
     spinner.finish_and_clear();
     rows
+}
+
+/// What a person waits for.
+fn connecting_to(names: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
+    let more = if names.len() > SHOWN { format!(" and {} more", names.len() - SHOWN) } else { String::new() };
+    format!("connecting to {}{more}", escape::line(&shown.join(", ")))
 }
 
 fn row(gateway: &Gateway, backend: &Backend, latency: Option<Duration>) -> Row {

@@ -3,11 +3,15 @@
 //! What they share is an opened gateway: the configuration read, its servers started, and all of it ended again.
 
 pub(crate) mod call;
+pub(crate) mod connect;
+mod declarations;
 pub(crate) mod edit;
 pub(crate) mod find;
 pub(crate) mod import;
 pub(crate) mod list;
+mod openapi;
 pub(crate) mod serve;
+pub(crate) mod trust;
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -15,18 +19,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use tokio::runtime::Runtime;
-use toolgate_catalog::{Catalog, Resolution, ToolRef, UnknownName};
+use toolgate_catalog::{BackendState, Catalog, Resolution, ToolRef, UnknownName};
+use toolgate_config::lookup::FileOrigin;
 use toolgate_config::problem::Problem;
 use toolgate_config::text::{Format, Source};
+use toolgate_config::trust::{Gate, TrustStore};
 use toolgate_config::{Checked, Env, lookup};
 use toolgate_engine::{EngineBuilder, IsolationMode};
 use toolgate_gateway::runtime::{Gateway, engine_builder};
 
 use super::Usage;
 use crate::args::servers::Servers;
+use crate::consent;
 use crate::print::{Style, escape, note};
 
 /// A gateway that runs, and the runtime it runs on.
@@ -80,19 +87,42 @@ impl Opened {
     }
 }
 
-/// The configuration that was asked for.
+/// The configuration that was asked for, once its file is trusted where that is needed.
 pub(crate) fn configuration(servers: &Servers) -> anyhow::Result<Checked> {
-    let env = Env::of_process();
+    let env = Env::of_process().running_commands();
     if servers.demo {
         return demo(&env);
     }
     let found = lookup::find(servers.config.as_deref(), &env).map_err(|error| Usage(error.to_string()))?;
-    let Some(file) = found else {
+    let Some(found) = found else {
         let message = "no configuration found: `toolgate init` writes one, `toolgate import` takes over your clients' \
                        servers, --demo tries it with the demo server";
         return Err(Usage(message.to_owned()).into());
     };
-    toolgate_config::load(&file, &env).map_err(|problems| Usage(sentences(&problems)).into())
+    // The text that is asked about is the one that is used: the file is read once.
+    let wrong = |problems: Vec<Problem>| Usage(sentences(&problems));
+    let source = Source::open(&found.path).map_err(|problem| wrong(vec![*problem]))?;
+    if needs_trust(servers, found.origin) {
+        consent::require(&source, &TrustStore::of(&env))?;
+    }
+    Ok(toolgate_config::check(source, &env).map_err(wrong)?)
+}
+
+fn needs_trust(servers: &Servers, origin: FileOrigin) -> bool {
+    match origin {
+        FileOrigin::WorkingFolder => true,
+        FileOrigin::Named => servers.require_trust,
+        FileOrigin::UserFolder => false,
+    }
+}
+
+/// What a change of the configuration's file needs while it is served.
+pub(crate) fn gate(servers: &Servers) -> Gate {
+    let env = Env::of_process();
+    match lookup::find(servers.config.as_deref(), &env) {
+        Ok(Some(found)) if !needs_trust(servers, found.origin) => Gate::Open,
+        _ => Gate::Consent(TrustStore::of(&env)),
+    }
 }
 
 /// The demo server of this same program as the one server.
@@ -108,26 +138,62 @@ pub(crate) fn sentences(problems: &[Problem]) -> String {
     problems.iter().map(|problem| escape::text(&problem.to_string()).into_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// Waits until all servers are up or have failed, with something to look at meanwhile.
-pub(crate) async fn all_up(gateway: &Gateway) {
-    let spinner = spinner("connecting");
+/// Waits until the tools of every server are known, from the server or from the cache, or it has failed.
+///
+/// Servers start at the same time, so that many dead ones cost no more than one.
+pub(crate) async fn all_known(gateway: &Gateway) {
     let within = gateway.config().settings.limits.start_timeout;
-    let backends = gateway.backends();
-    let waiting: Vec<_> = backends.iter().map(|backend| backend.ready(within)).collect();
-    for ready in waiting {
-        // Why one is not up is in its state.
-        let _ = ready.await;
+    let blank: Vec<String> = gateway
+        .backends()
+        .iter()
+        .filter(|backend| gateway.is_unknown(backend))
+        .map(|backend| backend.name().to_owned())
+        .collect();
+    if blank.is_empty() {
+        return;
     }
-    // The catalog follows the servers by news, which may be on their way.
+    let spinner = spinner(format!("waiting for the tools of {}", escape::line(&blank.join(", "))));
     gateway.settled(within, |_| true).await;
     spinner.finish_and_clear();
 }
 
+/// The catalog once it knows a tool: at once from the cache, else after its server, or any that may have it, is up.
+pub(crate) async fn catalog_with(gateway: &Gateway, name: &str) -> Catalog {
+    let catalog = gateway.catalog();
+    if matches!(catalog.resolve(name), Resolution::Found(_)) {
+        return catalog;
+    }
+    let belongs = |backend: &str| {
+        let identifier = catalog.backend(backend).map_or(backend, |shown| shown.identifier());
+        [backend, identifier].iter().any(|prefix| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.')))
+    };
+    if gateway.backends().iter().any(|backend| belongs(backend.name())) {
+        let spinner = spinner(format!("waiting for {}", escape::line(name.split('.').next().unwrap_or(name))));
+        gateway.settled(gateway.config().settings.limits.start_timeout, belongs).await;
+        spinner.finish_and_clear();
+    } else {
+        all_known(gateway).await;
+    }
+    gateway.catalog()
+}
+
+/// The servers whose tools are not known, each with the reason.
+pub(crate) fn unknown_servers(catalog: &Catalog) -> Vec<String> {
+    let line = |backend: &toolgate_catalog::Backend| match backend.state() {
+        BackendState::Failed { reason } => Some(format!("{}: {}", escape::line(backend.name()), escape::line(reason))),
+        BackendState::Starting => Some(format!("{}: still starting", escape::line(backend.name()))),
+        BackendState::Cached | BackendState::Ready | BackendState::Disabled => None,
+    };
+    catalog.backends().iter().filter(|backend| backend.tools().is_empty()).filter_map(line).collect()
+}
+
 /// Visible only to a person.
-pub(crate) fn spinner(message: &'static str) -> ProgressBar {
+pub(crate) fn spinner(message: impl Into<std::borrow::Cow<'static, str>>) -> ProgressBar {
     let target =
         if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let spinner = ProgressBar::with_draw_target(None, target).with_message(message);
+    // The default of a bar without length shows no message.
+    let style = ProgressStyle::default_spinner();
+    let spinner = ProgressBar::with_draw_target(None, target).with_style(style).with_message(message);
     spinner.enable_steady_tick(Duration::from_millis(120));
     spinner
 }
@@ -144,7 +210,13 @@ pub(crate) fn tool<'a>(catalog: &'a Catalog, name: &str) -> Result<ToolRef<'a>, 
         Resolution::Unknown => {
             let near = catalog.suggest(UnknownName::Tool, name);
             let advice = if near.is_empty() { String::new() } else { format!(": did you mean {}?", near.join(" or ")) };
-            Err(Usage(format!("there is no tool {shown}{advice}")))
+            let missing = unknown_servers(catalog);
+            let missing = if missing.is_empty() {
+                String::new()
+            } else {
+                format!("\nthe tools of these servers are not known:\n  {}", missing.join("\n  "))
+            };
+            Err(Usage(format!("there is no tool {shown}{advice}{missing}")))
         }
     }
 }

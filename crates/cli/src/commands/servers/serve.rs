@@ -1,26 +1,30 @@
 //! `toolgate serve`: what agents talk to. `toolgate demo`: something to put behind it.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio_util::sync::CancellationToken;
-use toolgate_config::{Env, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolgate_config::trust::Gate;
+use toolgate_config::{Checked, Env, Problem, watch};
 use toolgate_gateway::agent::Agent;
 use toolgate_gateway::runtime::{Gateway, engine_builder};
 use toolgate_mcp::server::ToolMode;
 use toolgate_service::doors;
 
 use super::super::Exit;
-use super::{Opened, configuration, sentences};
-use crate::args::servers::{ListenAddress, ServeArgs};
-use crate::logging;
+use super::{Opened, configuration, gate, sentences};
+use crate::args::servers::{ListenAddress, ServeArgs, Servers};
+use crate::log::Log;
 use crate::print::note;
 use crate::runner::cancel_on_signal;
 
 /// How often the configuration file is looked at.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long after its grace time a process that was told to end is ended by force.
+const LAST_RESORT: Duration = Duration::from_secs(20);
 /// Workers that wait for the next program.
 const AHEAD: usize = 2;
 
@@ -28,13 +32,14 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     let config = configuration(&args.servers)?;
     // Over HTTP, every run is a line; over standard input and output the client shows what it did itself.
     let usual = if args.http.is_some() { "warn,toolgate::run=info" } else { "warn" };
-    logging::start(args.log.as_deref(), usual, args.log_format);
+    let _log = Log::start(args.log.as_deref(), usual, args.log_format)?;
     if !config.warnings.is_empty() {
         note(sentences(&config.warnings));
     }
     let mode = args.mode.map_or_else(|| doors::tool_mode(config.settings.mode), ToolMode::from);
     let configured = config.settings.http.bind;
     let address = args.http.clone().map(|http| http.address(configured));
+    let gate = gate(&args.servers);
     let watched = (!args.servers.demo).then(|| Arc::new(config.clone()));
     let mut engine = engine_builder(&config.settings);
     if let Some(interpreter) = args.engine {
@@ -42,16 +47,62 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     }
     Opened::of(config, engine, AHEAD)?.within(async |gateway| {
         if let Some(config) = watched {
-            gateway.follow_file(watch::watch(config, Env::of_process(), LOOK));
+            gateway.follow_file(watch::watch(config, Env::of_process().running_commands(), gate, LOOK));
         }
         let shutdown = CancellationToken::new();
         tokio::spawn(cancel_on_signal(shutdown.clone()));
+        tokio::spawn(reload_on_hangup(Arc::clone(gateway), args.servers.clone()));
+        let grace = gateway.config().settings.limits.shutdown_grace;
+        let _ended_by_now = end_after(shutdown.clone(), grace + LAST_RESORT)?;
         match address {
             Some(address) => over_http(gateway, mode, address, shutdown).await?,
             None => over_stdio(gateway, mode, shutdown).await?,
         }
         Ok(Exit::Done)
     })
+}
+
+/// Ends the process if it is still there that long after it was told to end, whatever holds it up.
+fn end_after(shutdown: CancellationToken, patience: Duration) -> std::io::Result<DropGuard> {
+    // Standard input at its end cancels too, when the guard is dropped.
+    let guard = shutdown.clone().drop_guard();
+    let handle = tokio::runtime::Handle::current();
+    // Not a task: the runtime itself may be what does not end.
+    std::thread::Builder::new().name("last resort".into()).spawn(move || {
+        handle.block_on(shutdown.cancelled());
+        std::thread::sleep(patience);
+        std::process::exit(1);
+    })?;
+    Ok(guard)
+}
+
+/// Reads the configuration again at SIGHUP: the file, the files that it names, and what the changes need.
+async fn reload_on_hangup(gateway: Arc<Gateway>, servers: Servers) {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
+        while hangup.recv().await.is_some() {
+            if servers.demo {
+                continue;
+            }
+            let file = gateway.config().file.clone();
+            let gate = gate(&servers);
+            let read = tokio::task::spawn_blocking(move || read_again(&file, &gate)).await;
+            match read {
+                Ok(Ok(config)) => drop(gateway.reload(config).await),
+                Ok(Err(problems)) => tracing::warn!("the configuration was not reloaded: {}", sentences(&problems)),
+                Err(_) => return,
+            }
+        }
+    }
+    #[cfg(not(unix))]
+    drop((gateway, servers));
+}
+
+#[cfg(unix)]
+fn read_again(file: &Path, gate: &Gate) -> Result<Checked, Vec<Problem>> {
+    toolgate_config::load_through(file, &Env::of_process().running_commands(), gate)
 }
 
 async fn over_stdio(gateway: &Arc<Gateway>, mode: ToolMode, shutdown: CancellationToken) -> anyhow::Result<()> {

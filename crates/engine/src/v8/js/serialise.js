@@ -72,7 +72,11 @@
     let depth = 0;
     let out = "";
     const path = () => spell(caps.root, frames, depth);
-    const refuse = (what) => { throw new Fault("unwritable", `${path()} ${what}`); };
+    // A value without a JSON form is an error, or a marker in its place.
+    const refuse = (what, marker) => {
+      if (!caps.marksUnwritable) throw new Fault("unwritable", `${path()} ${what}`);
+      out += stringify(marker);
+    };
     const tooLarge = () => { throw new Fault("large", `the value is larger than ${caps.maxBytes} bytes of JSON`); };
     const limit = min(caps.maxDepth ?? MAX_JSON_DEPTH, MAX_JSON_DEPTH);
 
@@ -105,11 +109,14 @@
 
     const container = (value) => {
       const what = kind(value);
-      if (what === "Promise") refuse("is a Promise; await it first");
-      if (typeof value === "function") refuse("is a function; call it or leave it out");
+      if (what === "Promise") return refuse("is a Promise; await it first", "[Promise]");
+      if (typeof value === "function") return refuse("is a function; call it or leave it out", "[Function]");
       if (what === "RawJson") { out += value.rawJSON; return; }
       for (let at = 0; at < depth; at++) {
-        if (frames[at].of === value) refuse(`is a cycle back to ${spell(caps.root, frames, at)}; return a tree`);
+        if (frames[at].of === value) {
+          const start = spell(caps.root, frames, at);
+          return refuse(`is a cycle back to ${start}; return a tree`, `[Circular: ${start}]`);
+        }
       }
       if (!mayNest(what)) return;
       switch (what) {
@@ -155,8 +162,8 @@
           break;
         case "number": out += value - value === 0 ? (value === 0 ? "0" : `${value}`) : "null"; break;
         case "boolean": out += value ? "true" : "false"; break;
-        case "bigint": refuse("is a BigInt; use String(x) or Number(x)"); break;
-        case "symbol": refuse("is a Symbol; use its description or a string"); break;
+        case "bigint": refuse("is a BigInt; use String(x) or Number(x)", `[BigInt: ${value}]`); break;
+        case "symbol": refuse("is a Symbol; use its description or a string", "[Symbol]"); break;
         case "undefined": out += "null"; break;
         default: if (value === null) out += "null"; else container(value);
       }

@@ -7,7 +7,7 @@
   const { RangeError, TypeError, Math, Object, Uint8Array } = globalThis;
   const { isError } = Error;
   const { getPrototypeOf } = Object;
-  const { slice, indexOf, charCodeAt, isWellFormed } = String.prototype;
+  const { slice, indexOf, isWellFormed } = String.prototype;
   const { exec } = RegExp.prototype;
 
   // Functions of Deno's realm are wrapped, and their errors are replaced: through the prototype of such an error a program could
@@ -34,7 +34,7 @@
   const LARGE = 64 * 1024;
 
   const { resolveGlobals, remember, meterMemory } = makeRealm(outside.encode);
-  const { send, flush, receive, receiveText, returned, failed } = makeCodec({ outside, constants });
+  const { send, flush, receive, receiveJson, returned, failed } = makeCodec({ outside, constants });
   const { toJson, isFault } = makeSerialiser({ isProxy: outside.isProxy, kindOf: outside.kind, constants }, captured);
 
   // The run.
@@ -260,7 +260,7 @@
 
   const stringify = (value, what) => {
     try {
-      return toJson(value, { __proto__: null, maxBytes: MAX_ARGUMENTS, maxDepth: null, depthIsError: true, root: what ?? "value" });
+      return toJson(value, { __proto__: null, maxBytes: MAX_ARGUMENTS, maxDepth: null, depthIsError: true, marksUnwritable: false, root: what ?? "value" });
     } catch (thrown) {
       throw isFault(thrown) ? new TypeError(thrown.message) : thrown;
     }
@@ -366,25 +366,11 @@
   const admit = (bytes) => { if (!hasRoom(bytes)) end(finishOf(outOfMemory())); };
   askFor = meterMemory(admit);
 
-  // The same bound as on QuickJS.
-  const checkDepth = (text) => {
-    let depth = 0;
-    let quoted = false;
-    for (let at = 0; at < text.length; at++) {
-      const unit = apply(charCodeAt, text, [at]);
-      if (quoted) {
-        if (unit === 92) at++;
-        else if (unit === 34) quoted = false;
-      } else if (unit === 34) quoted = true;
-      else if (unit === 91 || unit === 123) {
-        if (++depth > MAX_JSON_DEPTH) throw new End(INVALID_DATA, `the text is nested deeper than ${MAX_JSON_DEPTH} levels`);
-      } else if (unit === 93 || unit === 125) depth--;
-    }
-  };
   const POSITION = /position (\d+)/;
-  const data = (text) => {
+  const data = ({ text, isDeep }) => {
     if (text.length > limits.memory) throw outOfMemory();
-    if (text.length > MAX_JSON_DEPTH) checkDepth(text);
+    // The same bound as on QuickJS.
+    if (isDeep) throw new End(INVALID_DATA, `the text is nested deeper than ${MAX_JSON_DEPTH} levels`);
     try {
       return parse(text);
     } catch (error) {
@@ -428,9 +414,9 @@
   };
 
   const received = (length) => {
-    const text = receiveText(length);
-    if (text === null) throw new Gone();
-    return text;
+    const json = receiveJson(length);
+    if (json === null) throw new Gone();
+    return json;
   };
 
   const { freeze } = Object;
@@ -463,11 +449,13 @@
     return value;
   };
 
-  const result = (value) => {
+  const result = (value, profile) => {
     let text;
+    // The effects of a snippet have happened: its result is not lost for a part that JSON cannot hold.
+    const marksUnwritable = profile === "snippet";
     try {
       const maxDepth = limits.resultDepth === 0 ? null : limits.resultDepth;
-      text = toJson(value, { __proto__: null, maxBytes: limits.result, maxDepth, depthIsError: false, root: "result" });
+      text = toJson(value, { __proto__: null, maxBytes: limits.result, maxDepth, depthIsError: false, marksUnwritable, root: "result" });
     } catch (fault) {
       if (!isFault(fault)) throw fault;
       throw new End(fault.kind === "large" ? OUTPUT_TOO_LARGE : RUNTIME, fault.message);
@@ -488,7 +476,7 @@
     setKey(start.seed.key);
     base = outside.memory();
     try {
-      return result(evaluate(start));
+      return result(evaluate(start), start.profile);
     } catch (error) {
       let end;
       try {
@@ -502,7 +490,7 @@
 
   // Compiles what a run will use, before there is a run.
   const warmUp = () => {
-    toJson([{ a: 1, b: ["x", null, true] }, new Map([["k", 1]])], { __proto__: null, maxBytes: 1000, maxDepth: null, depthIsError: false, root: "" });
+    toJson([{ a: 1, b: ["x", null, true] }, new Map([["k", 1]])], { __proto__: null, maxBytes: 1000, maxDepth: null, depthIsError: false, marksUnwritable: false, root: "" });
     describe(new TypeError("warm"));
     random();
     // Garbage of the start would count as memory of the program.

@@ -45,14 +45,15 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let limit = arguments.count("limit", 1..=100)?.unwrap_or(10) as usize;
     let brief = arguments.flag("brief", true)?;
     let tag = arguments.optional_text("tag")?.filter(|tag| !tag.is_empty());
-    let access = &call.scope.caller.backends;
-    waiting::for_all(&shared, access, &call.cancel).await;
+    let caller = &call.scope.caller;
+    waiting::for_all(&shared, &caller.backends, &call.cancel).await;
 
     let catalog = shared.gateway.catalog();
-    // Who may use a few backends must find as many of their tools as anyone else would.
+    // Who may use a few tools must find as many of them as anyone else would.
     let tagged =
         |tool: ToolRef<'_>| tag.is_none_or(|tag| tool.backend.tags().iter().any(|own| own.eq_ignore_ascii_case(tag)));
-    let hits = catalog.search_where(task, limit, |tool| access.permits(tool.backend.name()) && tagged(tool));
+    let hits = catalog
+        .search_where(task, limit, |tool| caller.permits_tool(tool.backend.name(), &tool.tool().name) && tagged(tool));
     let hits: Vec<Value> = hits
         .into_iter()
         .map(|hit| {
@@ -69,7 +70,7 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     if hits.is_empty() {
         result["hint"] = json!("nothing fits; try other words, or list_tools_meta for everything there is");
     }
-    if let Some(note) = waiting::note(&shared, access) {
+    if let Some(note) = waiting::note(&shared, &caller.backends) {
         result["note"] = json!(note);
     }
     Ok(answer::pretty(&result))

@@ -43,7 +43,7 @@ async fn info(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let full = arguments.choice("detail", &["brief", "full"])? == "full";
     waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
     let catalog = shared.gateway.catalog();
-    let tool = named(&catalog, name, &call.scope.caller.backends)?;
+    let tool = named(&catalog, name, &call.scope.caller)?;
     Ok(answer::pretty(&describe(tool, full)))
 }
 

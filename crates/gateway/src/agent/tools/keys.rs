@@ -9,6 +9,7 @@ use super::super::{Shared, answer, waiting};
 use super::{Hints, Tool, ToolFuture, named};
 use crate::runtime::KeyName;
 use toolgate_mcp::server::ToolCall;
+use toolgate_wire::Access;
 
 pub(super) static TOOL: Tool = Tool {
     name: "get_required_keys_for_tool",
@@ -35,9 +36,12 @@ fn schema() -> Value {
 async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let arguments = Arguments::new(&call.arguments, &["tool_name"])?;
     let name = arguments.text("tool_name")?;
+    if let Some(missing) = missing_keys(&shared, name, &call.scope.caller.backends) {
+        return Ok(answer::pretty(&missing));
+    }
     waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
     let catalog = shared.gateway.catalog();
-    let tool = named(&catalog, name, &call.scope.caller.backends)?;
+    let tool = named(&catalog, name, &call.scope.caller)?;
     let keys: Vec<Value> = shared
         .gateway
         .key_names(tool.backend.name())
@@ -56,4 +60,18 @@ async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         "keys": keys,
         "required_arguments": required,
     })))
+}
+
+/// The variables that a backend lacks which cannot be started as it is configured.
+fn missing_keys(shared: &Shared, tool: &str, access: &Access) -> Option<Value> {
+    let config = shared.gateway.config();
+    let (name, server) = config.incomplete.iter().find(|(name, _)| {
+        let rest = tool.strip_prefix(name.as_str());
+        access.permits(name.as_str()) && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })?;
+    let unset = |variable: &str| json!({ "name": variable, "kind": "variable", "set": false });
+    let keys: Vec<Value> = server.unset_variables().into_iter().map(unset).collect();
+    Some(
+        json!({ "tool": tool, "backend": name.as_str(), "state": server.reason(), "keys": keys, "required_arguments": [] }),
+    )
 }

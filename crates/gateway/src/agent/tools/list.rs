@@ -41,11 +41,12 @@ async fn list(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let arguments = Arguments::new(&call.arguments, &["cursor", "page_size"])?;
     let after = arguments.optional_text("cursor")?.filter(|cursor| !cursor.is_empty()).map(read).transpose()?;
     let size = arguments.count("page_size", 1..=500)?.unwrap_or(50) as usize;
-    let access = &call.scope.caller.backends;
-    waiting::for_all(&shared, access, &call.cancel).await;
+    let caller = &call.scope.caller;
+    waiting::for_all(&shared, &caller.backends, &call.cancel).await;
 
     let catalog = shared.gateway.catalog();
-    let permitted: Vec<ToolRef<'_>> = catalog.tools().filter(|it| access.permits(it.backend.name())).collect();
+    let permitted: Vec<ToolRef<'_>> =
+        catalog.tools().filter(|it| caller.permits_tool(it.backend.name(), &it.tool().name)).collect();
     let begins = after.map_or(0, |(backend, tool)| {
         permitted
             .partition_point(|it| (it.backend.name(), it.tool().name.as_str()) <= (backend.as_str(), tool.as_str()))
@@ -61,7 +62,7 @@ async fn list(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     if let Some(last) = page.last().filter(|_| begins + page.len() < permitted.len()) {
         result["next_cursor"] = json!(write(*last));
     }
-    if let Some(note) = waiting::note(&shared, access) {
+    if let Some(note) = waiting::note(&shared, &caller.backends) {
         result["note"] = json!(note);
     }
     Ok(answer::pretty(&result))

@@ -21,7 +21,7 @@ use super::Shared;
 use super::arguments::Refusal;
 use toolgate_catalog::{Catalog, Resolution, ToolRef, UnknownName};
 use toolgate_mcp::server::{RequestScope, ToolCall};
-use toolgate_wire::Access;
+use toolgate_wire::CallerScope;
 
 /// A result on its way.
 pub(super) type ToolFuture = Pin<Box<dyn Future<Output = Result<Value, Refusal>> + Send>>;
@@ -95,12 +95,13 @@ pub(super) fn is_taken(name: &str) -> bool {
 }
 
 /// The tool that a caller named, among those it may use.
-fn named<'a>(catalog: &'a Catalog, name: &str, access: &Access) -> Result<ToolRef<'a>, Refusal> {
+fn named<'a>(catalog: &'a Catalog, name: &str, caller: &CallerScope) -> Result<ToolRef<'a>, Refusal> {
+    let permits = |found: &ToolRef<'_>| caller.permits_tool(found.backend.name(), &found.tool().name);
     let shown = super::uri::shown(name);
     match catalog.resolve(name) {
-        Resolution::Found(found) if access.permits(found.backend.name()) => Ok(found),
+        Resolution::Found(found) if permits(&found) => Ok(found),
         Resolution::Ambiguous(several) => {
-            let mut permitted = several.into_iter().filter(|found| access.permits(found.backend.name()));
+            let mut permitted = several.into_iter().filter(permits);
             match (permitted.next(), permitted.next()) {
                 (Some(one), None) => Ok(one),
                 (Some(one), Some(two)) => {
@@ -110,16 +111,15 @@ fn named<'a>(catalog: &'a Catalog, name: &str, access: &Access) -> Result<ToolRe
                         names.join(" or ")
                     )))
                 }
-                (None, _) => Err(unknown(catalog, name, access)),
+                (None, _) => Err(unknown(catalog, name, permits)),
             }
         }
-        Resolution::Found(_) | Resolution::Unknown => Err(unknown(catalog, name, access)),
+        Resolution::Found(_) | Resolution::Unknown => Err(unknown(catalog, name, permits)),
     }
 }
 
-fn unknown(catalog: &Catalog, name: &str, access: &Access) -> Refusal {
-    let may_be_named =
-        |near: &String| catalog.resolve(near).found().is_some_and(|it| access.permits(it.backend.name()));
+fn unknown(catalog: &Catalog, name: &str, permits: impl Fn(&ToolRef<'_>) -> bool) -> Refusal {
+    let may_be_named = |near: &String| catalog.resolve(near).found().is_some_and(|it| permits(&it));
     let near: Vec<String> = catalog.suggest(UnknownName::Tool, name).into_iter().filter(may_be_named).collect();
     let advice = match near.as_slice() {
         [] => "; search_tools finds tools by what they do".to_owned(),

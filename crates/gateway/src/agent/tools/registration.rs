@@ -10,7 +10,6 @@ use super::super::{Shared, answer};
 use super::{Hints, Tool, ToolFuture};
 use crate::runtime::Registration;
 use toolgate_mcp::server::ToolCall;
-use toolgate_wire::Access;
 
 pub(super) static REGISTER: Tool = Tool {
     name: "register_manual",
@@ -161,8 +160,8 @@ async fn deregister(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusa
 
 /// A caller that is confined to some backends must not get another one by adding it.
 fn permitted(call: &ToolCall) -> Result<(), Refusal> {
-    match call.scope.caller.backends {
-        Access::All => Ok(()),
-        Access::Only(_) => Err(Refusal::new("this caller may use certain backends only, and so not add any")),
+    if call.scope.caller.sees_all_tools() {
+        return Ok(());
     }
+    Err(Refusal::new("this caller may use certain backends only, and so not add any"))
 }

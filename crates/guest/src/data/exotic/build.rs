@@ -32,7 +32,7 @@ impl From<rquickjs::Error> for Fail {
 
 type Built = Result<(qjs::JSValue, usize), Fail>;
 
-fn checked(value: qjs::JSValue) -> Result<qjs::JSValue, Fail> {
+pub(super) fn checked(value: qjs::JSValue) -> Result<qjs::JSValue, Fail> {
     // SAFETY: only looks at the tag.
     if unsafe { qjs::JS_IsException(value) } { Err(Fail::Thrown) } else { Ok(value) }
 }

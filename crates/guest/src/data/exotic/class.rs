@@ -42,7 +42,7 @@ pub(crate) struct Share {
 pub(crate) struct RecordClass(qjs::JSClassID);
 
 impl RecordClass {
-    /// Registers the class, makes `Object.freeze` and its relatives materialise records first, and teaches `JSON` about them.
+    /// Registers the class, makes `Object.freeze` and its relatives materialise records first, and replaces functions that know records.
     pub(crate) fn install(ctx: &Ctx<'_>) -> Result<Self> {
         let raw = ctx.as_raw().as_ptr();
         let mut id = 0;
@@ -67,7 +67,7 @@ impl RecordClass {
         // SAFETY: the call takes over the reference that is duplicated for it.
         unsafe { qjs::JS_SetClassProto(raw, id, qjs::JS_DupValue(raw, prototype.as_raw())) };
         let class = Self(id);
-        functions::install(ctx)?;
+        functions::install(ctx, id)?;
         for (owner, name) in [
             ("Object", "freeze"),
             ("Object", "seal"),
@@ -131,23 +131,34 @@ impl RecordClass {
         Copier { text: doc.text(), out, max_bytes, max_depth }.record(record.start(), template.as_deref())
     }
 
-    /// How much of which text an untouched record has; None for any other value.
+    /// The payload, if no part of the record is known to the program.
+    fn unread<'a>(self, value: &'a Value<'_>) -> Option<&'a Record> {
+        self.record(value).filter(|record| record.is_unread())
+    }
+
+    /// How much of which text an unread record has; None for any other value.
     pub(crate) fn share(self, value: &Value<'_>) -> Option<Share> {
-        let record = self.record(value).filter(|record| record.is_untouched())?;
+        let record = self.unread(value)?;
         let own = record.text(value.ctx().as_raw().as_ptr()).ok()?;
         let whole = record.doc().text();
         Some(Share { text: whole.as_ptr() as usize, own: own.len(), whole: whole.len() })
     }
 
-    /// A copy of an untouched record, which reads from the same text; None for any other value.
+    /// Which text an unread record is from; None for any other value.
+    pub(crate) fn text_of(self, value: &Value<'_>) -> Option<usize> {
+        let record = self.unread(value)?;
+        Some(record.doc().text().as_ptr() as usize)
+    }
+
+    /// A copy of an unread record, which reads from the same text; None for any other value.
     pub(crate) fn twin<'js>(self, value: &Value<'js>) -> Option<Result<Value<'js>>> {
-        let record = self.record(value).filter(|record| record.is_untouched())?;
+        let record = self.unread(value)?;
         Some(owned(value.ctx(), record.twin(value.ctx().as_raw().as_ptr())))
     }
 
     /// The same as ordinary objects, which keep no text.
     pub(crate) fn parsed<'js>(self, value: &Value<'js>) -> Option<Result<Value<'js>>> {
-        let record = self.record(value).filter(|record| record.is_untouched())?;
+        let record = self.unread(value)?;
         let text = record.text(value.ctx().as_raw().as_ptr()).ok()?;
         Some(value.ctx().json_parse(text))
     }

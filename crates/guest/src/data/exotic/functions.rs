@@ -1,7 +1,8 @@
-//! `JSON.stringify` and `JSON.parse` as the engine calls them.
+//! Functions of the standard library that know records, as the engine calls them.
 //!
-//! Both do what they can from the text of records, without running guest code. Whatever else they are given goes to the
-//! engine's own functions, as if nothing had been tried.
+//! Each does what it can from the text of records, without running guest code. Whatever else it is given goes to the engine's
+//! own function, as if nothing had been tried. `localeCompare` is one of them because the engine normalises both strings of
+//! every comparison, which changes nothing in ASCII.
 
 use std::ffi::{CStr, c_int};
 use std::ptr::NonNull;
@@ -9,12 +10,22 @@ use std::ptr::NonNull;
 use rquickjs::{Ctx, Error, Function, Object, Result, Value, object::Property, qjs};
 
 use super::super::{parse, stringify};
+use super::build::{Fail, checked};
+use super::hooks::throw;
+use super::record::Record;
+use super::text::List;
 
-/// Replaces the two functions of `JSON`; what they replace is kept with them.
-pub(super) fn install(ctx: &Ctx<'_>) -> Result<()> {
+/// Replaces the functions; what they replace is kept with them.
+pub(super) fn install(ctx: &Ctx<'_>, class: qjs::JSClassID) -> Result<()> {
     let json: Object<'_> = ctx.globals().get("JSON")?;
-    replace(&json, "stringify", c"stringify", 3, stringify_call)?;
-    replace(&json, "parse", c"parse", 2, parse_call)
+    replace(&json, c"stringify", 3, stringify_call, class)?;
+    replace(&json, c"parse", 2, parse_call, class)?;
+    let object: Object<'_> = ctx.globals().get("Object")?;
+    replace(&object, c"keys", 1, keys_call, class)?;
+    replace(&object, c"values", 1, values_call, class)?;
+    replace(&object, c"entries", 1, entries_call, class)?;
+    let string: Object<'_> = ctx.globals().get::<_, Object<'_>>("String")?.get("prototype")?;
+    replace(&string, c"localeCompare", 1, locale_compare_call, class)
 }
 
 type Call = unsafe extern "C" fn(
@@ -26,13 +37,16 @@ type Call = unsafe extern "C" fn(
     *mut qjs::JSValue,
 ) -> qjs::JSValue;
 
-fn replace(owner: &Object<'_>, name: &str, label: &CStr, length: c_int, call: Call) -> Result<()> {
+fn replace(owner: &Object<'_>, label: &CStr, length: c_int, call: Call, class: qjs::JSClassID) -> Result<()> {
     let ctx = owner.ctx();
+    let name = label.to_str().map_err(|_| Error::Unknown)?;
     let original: Function<'_> = owner.get(name)?;
     let mut data = [original.as_raw()];
     let raw = ctx.as_raw().as_ptr();
     // SAFETY: the engine duplicates the one value in `data` and copies the name.
-    let made = unsafe { qjs::JS_NewCFunctionData2(raw, Some(call), label.as_ptr(), length, 0, 1, data.as_mut_ptr()) };
+    let made = unsafe {
+        qjs::JS_NewCFunctionData2(raw, Some(call), label.as_ptr(), length, class as c_int, 1, data.as_mut_ptr())
+    };
     // SAFETY: only looks at the tag.
     if unsafe { qjs::JS_IsException(made) } {
         return Err(Error::Exception);
@@ -128,5 +142,135 @@ unsafe fn parsed(ctx: *mut qjs::JSContext, text: qjs::JSValue) -> qjs::JSValue {
         let value = qjs::JS_ParseJSON(ctx, bytes, length, c"<input>".as_ptr());
         qjs::JS_FreeCString(ctx, bytes);
         value
+    }
+}
+
+/// The strings of a call of `localeCompare`, compared, if both are ASCII.
+///
+/// # Safety
+/// The context and the values are alive.
+unsafe fn compared(ctx: *mut qjs::JSContext, one: qjs::JSValue, other: qjs::JSValue) -> Option<qjs::JSValue> {
+    // SAFETY: as the caller promises; only looks at tags.
+    if unsafe { !qjs::JS_IsString(one) || !qjs::JS_IsString(other) } {
+        return None;
+    }
+    let (mut lengths, mut texts) = ([0; 2], [std::ptr::null(); 2]);
+    for (at, string) in [one, other].into_iter().enumerate() {
+        // SAFETY: a live string; the text stays in place until it is freed below.
+        texts[at] = unsafe { qjs::JS_ToCStringLen2(ctx, &mut lengths[at], string, false) };
+    }
+    let mut result = Some(qjs::JS_EXCEPTION);
+    if texts.iter().all(|text| !text.is_null()) {
+        // SAFETY: the engine gave so many bytes at each place.
+        let [one, other]: [&[u8]; 2] =
+            std::array::from_fn(|at| unsafe { std::slice::from_raw_parts(texts[at].cast(), lengths[at] as usize) });
+        let both_ascii = one.is_ascii() && other.is_ascii();
+        result = both_ascii.then(|| qjs::JS_MKVAL(qjs::JS_TAG_INT, one.cmp(other) as i32));
+    }
+    for text in texts {
+        // SAFETY: null or from the engine, and freed once.
+        unsafe { qjs::JS_FreeCString(ctx, text) };
+    }
+    result
+}
+
+unsafe extern "C" fn locale_compare_call(
+    ctx: *mut qjs::JSContext,
+    this: qjs::JSValue,
+    count: c_int,
+    first: *mut qjs::JSValue,
+    _: c_int,
+    data: *mut qjs::JSValue,
+) -> qjs::JSValue {
+    // SAFETY: the engine passes a live context and `count` live values; the one value in `data` is the original function.
+    unsafe {
+        let quick = compared(ctx, this, Arguments { count, first }.raw(0));
+        quick.unwrap_or_else(|| qjs::JS_Call(ctx, *data, this, count, first))
+    }
+}
+
+/// What a list of a record's properties holds.
+#[derive(Clone, Copy)]
+enum Part {
+    Key,
+    Value,
+    Both,
+}
+
+/// Lists the properties of a record that still reads from its text; None for anything else.
+///
+/// # Safety
+/// The context and the value are alive.
+unsafe fn listed(ctx: *mut qjs::JSContext, object: qjs::JSValue, class: c_int, part: Part) -> Option<qjs::JSValue> {
+    // SAFETY: the payload of this class is null or a record, and lives as long as its object, which the caller keeps alive.
+    let record = unsafe { qjs::JS_GetOpaque(object, class as qjs::JSClassID).cast::<Record>().as_ref() }?;
+    let fill = || -> std::result::Result<qjs::JSValue, Fail> {
+        let index = record.indexed(ctx)?;
+        let mut list = List::new(ctx);
+        for entry in index.entries() {
+            // SAFETY: the entry keeps its key alive.
+            let key = || checked(unsafe { qjs::JS_AtomToString(ctx, entry.atom()) });
+            let item = match part {
+                Part::Key => key()?,
+                Part::Value => entry.read(ctx, record)?,
+                Part::Both => {
+                    let mut pair = List::new(ctx);
+                    pair.push(key()?)?;
+                    pair.push(entry.read(ctx, record)?)?;
+                    checked(pair.into_array())?
+                }
+            };
+            list.push(item)?;
+        }
+        checked(list.into_array())
+    };
+    Some(fill().unwrap_or_else(|fail| {
+        throw(ctx, fail);
+        qjs::JS_EXCEPTION
+    }))
+}
+
+unsafe extern "C" fn keys_call(
+    ctx: *mut qjs::JSContext,
+    this: qjs::JSValue,
+    count: c_int,
+    first: *mut qjs::JSValue,
+    class: c_int,
+    data: *mut qjs::JSValue,
+) -> qjs::JSValue {
+    // SAFETY: the engine passes a live context and `count` live values; the one value in `data` is the original function.
+    unsafe {
+        let quick = listed(ctx, Arguments { count, first }.raw(0), class, Part::Key);
+        quick.unwrap_or_else(|| qjs::JS_Call(ctx, *data, this, count, first))
+    }
+}
+
+unsafe extern "C" fn values_call(
+    ctx: *mut qjs::JSContext,
+    this: qjs::JSValue,
+    count: c_int,
+    first: *mut qjs::JSValue,
+    class: c_int,
+    data: *mut qjs::JSValue,
+) -> qjs::JSValue {
+    // SAFETY: the engine passes a live context and `count` live values; the one value in `data` is the original function.
+    unsafe {
+        let quick = listed(ctx, Arguments { count, first }.raw(0), class, Part::Value);
+        quick.unwrap_or_else(|| qjs::JS_Call(ctx, *data, this, count, first))
+    }
+}
+
+unsafe extern "C" fn entries_call(
+    ctx: *mut qjs::JSContext,
+    this: qjs::JSValue,
+    count: c_int,
+    first: *mut qjs::JSValue,
+    class: c_int,
+    data: *mut qjs::JSValue,
+) -> qjs::JSValue {
+    // SAFETY: the engine passes a live context and `count` live values; the one value in `data` is the original function.
+    unsafe {
+        let quick = listed(ctx, Arguments { count, first }.raw(0), class, Part::Both);
+        quick.unwrap_or_else(|| qjs::JS_Call(ctx, *data, this, count, first))
     }
 }

@@ -9,7 +9,7 @@
 //! - `text`: memory that counts against the run's limit
 //! - `doc`, `properties`, `record`, `build`: a text, and the values made of it
 //! - `hooks`, `materialise`, `class`: the exotic methods that the engine calls
-//! - `functions`: `JSON.stringify` and `JSON.parse`
+//! - `functions`: functions of the standard library that know records
 #![allow(unsafe_code, reason = "decision 5")]
 
 mod build;

@@ -53,6 +53,7 @@ impl Properties {
         template: &Template,
     ) -> Result<Self, Fail> {
         let mut properties = Self::new(ctx);
+        properties.named.reserve_exact(template.keys().len());
         let mut at = template.first(start).ok_or(Fault::Syntax(start))?;
         for (field, key) in template.keys().enumerate() {
             at = template.advance(text, (field.saturating_sub(1), at), field).ok_or(Fault::Syntax(at))?;

@@ -112,7 +112,7 @@ impl List {
     }
 
     fn grow(&mut self) -> bool {
-        let capacity = (self.capacity * 2).max(8);
+        let capacity = (self.capacity * 2).max(4);
         let bytes = capacity * size_of::<qjs::JSValue>();
         // SAFETY: `values` is null or came from this allocator; on failure it stays as it is.
         let grown = unsafe { qjs::js_realloc(self.ctx, self.values.cast(), bytes as _) };

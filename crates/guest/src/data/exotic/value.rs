@@ -77,6 +77,20 @@ impl<'js> Keys<'js> {
         self.len as usize
     }
 
+    /// Whether these are all the indices of an array with so many elements, and nothing else.
+    pub(crate) fn are_indices(&self, length: u32) -> bool {
+        let Some(last) = length.checked_sub(1) else { return self.len == 0 };
+        let ctx = self.ctx.as_raw().as_ptr();
+        // SAFETY: makes an atom of a number and releases it; a number's atom is the number itself.
+        let index = unsafe {
+            let atom = qjs::JS_NewAtomUInt32(ctx, last);
+            qjs::JS_FreeAtom(ctx, atom);
+            atom
+        };
+        // Indices come first and in ascending order.
+        self.len == length && self.number(last as usize) == Some(index)
+    }
+
     fn atoms(&self) -> &[qjs::JSPropertyEnum] {
         if self.table.is_null() {
             return &[];

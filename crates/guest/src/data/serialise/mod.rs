@@ -7,7 +7,8 @@
 //!
 //! It differs from `JSON.stringify` where that would lose data silently: Map,
 //! Set, typed arrays and errors have a form, and a function, a symbol, a
-//! promise or a cycle is an error that names the path.
+//! promise or a cycle is an error that names the path, or a marker where the
+//! result of a run must not be lost for it.
 
 mod keys;
 mod path;
@@ -28,6 +29,15 @@ pub enum DepthPolicy {
     Error,
 }
 
+/// What becomes of a value that has no JSON form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnwritablePolicy {
+    /// It is replaced by a text such as `[Function]`.
+    Marker,
+    /// The whole value is refused.
+    Error,
+}
+
 /// The bounds within which a value is written.
 #[derive(Clone, Copy)]
 pub struct Caps<'a> {
@@ -37,6 +47,8 @@ pub struct Caps<'a> {
     pub max_depth: Option<u32>,
     /// What happens beyond `max_depth`.
     pub depth_policy: DepthPolicy,
+    /// What happens to functions, symbols, BigInts, promises and cycles.
+    pub unwritable_policy: UnwritablePolicy,
     /// What the value is called in messages, such as `result`.
     pub root: &'a str,
     /// Asked now and then; true ends the walk. A deadline belongs here.

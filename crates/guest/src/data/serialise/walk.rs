@@ -7,7 +7,7 @@ use super::super::exotic::{Keys, get_index, get_key, is_function, proxy_target, 
 use super::super::realm::{Kind, Realm};
 use super::keys::KeyCache;
 use super::path::{Step, spell};
-use super::{Caps, DepthPolicy, SerialiseError, Unwritable};
+use super::{Caps, DepthPolicy, SerialiseError, Unwritable, UnwritablePolicy};
 use toolgate_json::write::{integer, number, quote, quote_within};
 
 type Outcome<T = ()> = Result<T, SerialiseError>;
@@ -189,9 +189,9 @@ impl<'a, 'js> Walk<'a, 'js> {
         } else if let Some(flag) = value.as_bool() {
             self.out.extend_from_slice(if flag { b"true" } else { b"false" });
         } else if is_big_int(value) {
-            return Err(self.refuse(Unwritable::BigInt));
+            return self.big_int(value);
         } else if value.is_symbol() {
-            return Err(self.refuse(Unwritable::Symbol));
+            return self.refuse_or_mark(Unwritable::Symbol, "[Symbol]");
         } else {
             self.out.extend_from_slice(b"null");
         }
@@ -217,13 +217,17 @@ impl<'a, 'js> Walk<'a, 'js> {
     fn open(&mut self, value: Value<'js>) -> Outcome {
         let kind = self.realm.kind(&value);
         match kind {
-            Kind::Promise => return Err(self.refuse(Unwritable::Promise)),
-            Kind::Other | Kind::Proxy if is_function(&value) => return Err(self.refuse(Unwritable::Function)),
+            Kind::Promise => return self.refuse_or_mark(Unwritable::Promise, "[Promise]"),
+            Kind::Other | Kind::Proxy if is_function(&value) => {
+                return self.refuse_or_mark(Unwritable::Function, "[Function]");
+            }
             Kind::RawJson => return self.raw(&value),
             _ => {}
         }
         if let Some(at) = self.frames.iter().position(|frame| same_object(&frame.of, &value)) {
-            return Err(self.refuse(Unwritable::Cycle(spell(self.caps.root, &self.steps(at)))));
+            let start = spell(self.caps.root, &self.steps(at));
+            let marker = format!("[Circular: {start}]");
+            return self.refuse_or_mark(Unwritable::Cycle(start), &marker);
         }
         if !self.may_nest(kind)? {
             return Ok(());
@@ -346,6 +350,29 @@ impl<'a, 'js> Walk<'a, 'js> {
 
     fn too_large(&self) -> SerialiseError {
         SerialiseError::TooLarge { limit: self.caps.max_bytes }
+    }
+
+    /// A value without a JSON form: an error, or the marker in its place.
+    fn refuse_or_mark(&mut self, what: Unwritable, marker: &str) -> Outcome {
+        if self.caps.unwritable_policy == UnwritablePolicy::Error {
+            return Err(self.refuse(what));
+        }
+        quote(&mut self.out, marker.as_bytes());
+        self.check_size()
+    }
+
+    /// The marker of a BigInt has its digits.
+    fn big_int(&mut self, value: &Value<'js>) -> Outcome {
+        if self.caps.unwritable_policy == UnwritablePolicy::Error {
+            return Err(self.refuse(Unwritable::BigInt));
+        }
+        let room = self.room();
+        let digits = with_wtf8(value, |text| (text.len() <= room).then(|| text.to_vec()))?;
+        let Some(digits) = digits else { return Err(self.too_large()) };
+        self.out.extend_from_slice(b"\"[BigInt: ");
+        self.out.extend_from_slice(&digits);
+        self.out.extend_from_slice(b"]\"");
+        self.check_size()
     }
 
     fn refuse(&self, what: Unwritable) -> SerialiseError {

@@ -27,6 +27,7 @@
     };
     return show(value);
   };
+  const strings = ["", "a", "b", "ab", "A", "a\0", "é", "e\u0301", "\ud800", "𝄞", "z".repeat(40), "z".repeat(41), "ab" + "c".repeat(300)];
   const spaces = [undefined, 0, 1, 2.9, -1, 20, NaN, "\t", "--", "", "abcdefghijklmno", "é", "\ud800", null, true, Object(3), Object("> "), {}, []];
   const replacers = [undefined, null, 1, "a", (key, v) => v, (key, v) => (key === "a" ? undefined : v), ["a", "id", 0], {}];
   return (value, at) => {
@@ -41,6 +42,12 @@
     compare("nested", (f) => f.stringify({ value, list: [value, value], gone: undefined, f() {} }, null, 1));
     compare("clone", (f) => f.clone(value));
     compare("cloned twice", (f) => f.clone([value, { value }, value]));
+    compare("keys", (f) => f.keys(value));
+    compare("values", (f) => f.values(value));
+    compare("entries", (f) => f.entries(value));
+    compare("same values", (f) => f.values(value).map((v, i) => v === f.entries(value)[i][1]));
+    compare("order", (f) => strings.map((one) => strings.map((other) => f.compare.call(one, other))));
+    compare("order of others", (f) => [value, null, undefined, 1, ["a"]].map((other) => outcome(() => f.compare.call(other, value))));
     compare("round trip", (f) => f.parse(f.stringify([value, "padding".repeat(40)])));
     return differences.join("\n");
   };

@@ -8,7 +8,7 @@ mod serialise;
 
 use rquickjs::{CatchResultExt as _, Context, Ctx, Runtime, Value};
 
-use super::{Caps, DepthPolicy, SerialiseError, install, install_structured_clone, to_json};
+use super::{Caps, DepthPolicy, SerialiseError, UnwritablePolicy, install, install_structured_clone, to_json};
 
 /// Runs `test` in a prepared context.
 pub(crate) fn with_realm<R>(test: impl for<'js> FnOnce(Ctx<'js>) -> R) -> R {
@@ -34,6 +34,7 @@ pub(crate) fn roomy() -> Caps<'static> {
         max_bytes: 1 << 20,
         max_depth: None,
         depth_policy: DepthPolicy::Error,
+        unwritable_policy: UnwritablePolicy::Error,
         root: "result",
         should_stop: &|| false,
     }

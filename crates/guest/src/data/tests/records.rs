@@ -113,9 +113,10 @@ fn records_of_many_shapes_are_all_read() {
 fn wrapped_functions_look_as_before() {
     check(
         "{}",
-        "() => [Object.freeze, Object.seal, Object.preventExtensions, Reflect.preventExtensions, JSON.stringify, JSON.parse]
+        "() => [Object.freeze, Object.seal, Object.preventExtensions, Reflect.preventExtensions, JSON.stringify, JSON.parse,
+        Object.keys, Object.values, Object.entries, String.prototype.localeCompare]
         .map((f) => [f.name, f.length, /\\[native code\\]/.test(f), 'prototype' in f].join())",
-        r#"["freeze,1,true,false","seal,1,true,false","preventExtensions,1,true,false","preventExtensions,1,true,false","stringify,3,true,false","parse,2,true,false"]"#,
+        r#"["freeze,1,true,false","seal,1,true,false","preventExtensions,1,true,false","preventExtensions,1,true,false","stringify,3,true,false","parse,2,true,false","keys,1,true,false","values,1,true,false","entries,1,true,false","localeCompare,1,true,false"]"#,
     );
     check(
         "{}",

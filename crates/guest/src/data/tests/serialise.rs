@@ -180,6 +180,21 @@ fn depth_beyond_the_cap_is_a_marker_or_an_error() {
 }
 
 #[test]
+fn what_json_can_not_hold_is_a_marker_where_the_caps_say_so() {
+    let marked = || Caps { unwritable_policy: UnwritablePolicy::Marker, ..roomy() };
+    check_capped(
+        "[() => 1, Symbol(), 2n ** 70n, Promise.resolve()]",
+        marked(),
+        r#"["[Function]","[Symbol]","[BigInt: 1180591620717411303424]","[Promise]"]"#,
+    );
+    check_capped("const o = {a: {}}; o.a['b\"'] = o.a; o", marked(), r#"{"a":{"b\"":"[Circular: result.a]"}}"#);
+    let caps = Caps { max_bytes: 50, ..marked() };
+    check_capped("[10n ** 100n]", caps, "the value is larger than 50 bytes of JSON");
+    let caps = Caps { max_bytes: 9, ..marked() };
+    check_capped("[() => 1]", caps, "the value is larger than 9 bytes of JSON");
+}
+
+#[test]
 fn endless_depth_is_an_error_and_not_a_crash() {
     let deep = "let d = []; for (let i = 0; i < 100000; i++) d = [d]; d";
     let path = format!("result{0}…{0}", "[0]".repeat(12));

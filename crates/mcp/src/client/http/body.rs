@@ -26,7 +26,7 @@ const TRAILER_TIMEOUT: Duration = Duration::from_millis(100);
 /// A response by its media type.
 pub(super) enum Reading {
     Json(Body),
-    Events(Stream),
+    Events(Box<Stream>),
 }
 
 impl Reading {
@@ -34,7 +34,7 @@ impl Reading {
         let kind = response.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());
         match kind {
             Some(kind) if kind.starts_with(EVENT_STREAM.as_bytes()) => {
-                Ok(Self::Events(Stream::new(response, budget, limit)))
+                Ok(Self::Events(Box::new(Stream::new(response, budget, limit))))
             }
             Some(kind) if kind.starts_with(JSON.as_bytes()) => {
                 Ok(Self::Json(Body { response, budget: budget.clone(), limit }))

@@ -123,7 +123,7 @@ impl HttpLink {
         }
         let mut stream = match Reading::of(response, &request.budget, self.inner.limit)? {
             Reading::Json(body) => return body.result_of(request.id, &self.inner.inbox).await,
-            Reading::Events(stream) => stream,
+            Reading::Events(stream) => *stream,
         };
         loop {
             if let Some(outcome) = stream.result_of(request.id, self, &request.protocol).await? {

@@ -1,16 +1,13 @@
-//! Log lines on standard error: text for people, JSON for programs.
+//! The form of log lines: text for people, JSON for programs.
 //!
-//! Standard output belongs to the protocol. What is logged is decided where it happens; this module chooses levels and the
-//! form. Values are escaped, so that no text from outside begins a line of its own.
+//! Values are escaped, so that no text from outside begins a line of its own.
 
 use std::fmt;
-use std::io::IsTerminal;
 
 use clap::ValueEnum;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
@@ -26,22 +23,8 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Starts logging: by `filter`, by the variable `TOOLGATE_LOG`, or by `usual`. An invalid filter is `usual`.
-pub(crate) fn start(filter: Option<&str>, usual: &str, format: LogFormat) {
-    let asked = filter.map(str::to_owned).or_else(|| std::env::var("TOOLGATE_LOG").ok());
-    let filter = asked.and_then(|asked| EnvFilter::try_new(asked).ok()).unwrap_or_else(|| EnvFilter::new(usual));
-    // A line that cannot be written is lost: reporting that with `eprintln!` would panic where standard error is closed.
-    let lines =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
-    // A second listener in one process would be refused, which is fine.
-    let _ = match format {
-        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => lines.with_ansi(false).event_format(JsonLines).try_init(),
-    };
-}
-
 /// Writes an event as one JSON object: `time`, `level`, `target`, `message` and the event's fields.
-struct JsonLines;
+pub(super) struct JsonLines;
 
 impl<S, N> FormatEvent<S, N> for JsonLines
 where

@@ -1,0 +1,184 @@
+//! `toolgate run --record` and `toolgate replay`: a run as a file, and the run again from it, without tools or network.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, BufWriter};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::Value;
+use toolgate_engine::EngineChoice;
+use toolgate_engine::transcript::{AfterReplay, LineCheck, Replay};
+use toolgate_gateway::run::{Door, RecordedRun, RunReport, RunRequest, execution_id};
+use toolgate_journal::edited::RecordedHost;
+use toolgate_journal::recording::{MemoryRecorder, Record, RunFacts};
+use toolgate_journal::redact::Redaction;
+use toolgate_journal::replay::{Replayable, offline};
+use toolgate_journal::{cassette, report};
+use toolgate_plan::Form;
+use toolgate_wire::{Code, Limit, LimitRequest, Profile};
+
+use super::{Exit, Usage};
+use crate::args::ReplayArgs;
+use crate::print::console::Console;
+use crate::print::report::{Origin, Shown};
+use crate::print::{Style, error, escape, ledger, note, out};
+use crate::runner::run_once;
+use crate::tools;
+
+/// The least time that a replay gets: this machine may be slower than the one of the record.
+const MIN_REPLAY_TIME: Duration = Duration::from_secs(60);
+
+/// The recorder of one run of the command.
+pub(crate) struct Recording {
+    id: String,
+    recorder: Arc<MemoryRecorder>,
+}
+
+impl Recording {
+    /// Records a program that is about to run.
+    pub(crate) fn of(profile: Profile, code: &str) -> Self {
+        let id = execution_id();
+        let facts = RunFacts { run: id.clone(), profile, code: code.to_owned(), caller: String::new() };
+        Recording { id, recorder: MemoryRecorder::new(facts) }
+    }
+
+    /// The same request, recorded.
+    pub(crate) fn recorded(&self, request: RunRequest) -> RunRequest {
+        RunRequest { id: Some(self.id.clone()), recorder: Some(self.recorder.clone()), ..request }
+    }
+
+    /// Writes the cassette of the run that has ended.
+    pub(crate) fn save(self, run: &mut RunReport, path: &Path) -> anyhow::Result<()> {
+        run.report.warnings.extend(self.recorder.remark());
+        let mut record = self.recorder.finish(&serde_json::to_string(run)?);
+        let style = Style::stderr();
+        if !record.has_start() {
+            note(format_args!("{} nothing was recorded: no program was started", style.warn("warning:")));
+            return Ok(());
+        }
+        let secrets = Redaction::new(Vec::new()).apply(&mut record)?;
+        // What a program got and said is for its user, secrets or not.
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+        let file = file.with_context(|| format!("cannot write {}", escape::text(&path.to_string_lossy())))?;
+        cassette::write(&record, &mut BufWriter::new(file))?;
+        let redacted = if secrets > 0 { format!("; {secrets} secrets became stand-ins") } else { String::new() };
+        let path = path.to_string_lossy();
+        note(style.faint(format_args!("recorded: toolgate replay {}{redacted}", escape::text(&path))));
+        Ok(())
+    }
+}
+
+/// `toolgate replay`.
+pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
+    let name = escape::text(&args.file.to_string_lossy()).into_owned();
+    let file = File::open(&args.file).map_err(|error| Usage(format!("cannot read {name}: {error}")))?;
+    let record = cassette::read(&mut BufReader::new(file)).map_err(|fault| Usage(format!("{name}: {fault}")))?;
+    let replayable = offline(&record).map_err(|fault| Usage(format!("{name}: {fault}")))?;
+    match &args.edit {
+        Some(edited) => {
+            let code = edited.code()?;
+            edit(args, &record, replayable, Origin { name: edited.to_string(), code })
+        }
+        None => again(args, &record, replayable, name),
+    }
+}
+
+/// The recorded program against the recorded messages.
+fn again(args: &ReplayArgs, record: &Record, replayable: Replayable, name: String) -> anyhow::Result<Exit> {
+    let recorded = record.report().unwrap_or_default().to_owned();
+    let origin = Origin { name, code: replayable.code.clone() };
+    let (engine, lines) = interpreter(args, &recorded);
+    let replay = Replay { lines, ..replayable.replay };
+    let recorded_run = RecordedRun { replay: Arc::new(replay), host: None };
+    let request = request(replayable.header.profile, replayable.limits, &origin.code, recorded_run);
+    let run = carry_out(args, RunRequest { engine: Some(engine), ..request })?;
+    let replayed = report::with_measurements(&run.report, &recorded)?;
+    let difference = report::difference(&recorded, &replayed);
+    let diverged = run.report.failure().is_some_and(|failure| failure.code == Code::Diverged);
+    let end = if args.output.json {
+        out(escape::json(&replayed))?;
+        if run.report.value().is_ok() { Exit::Done } else { Exit::Failed }
+    } else {
+        show(run, origin, args)?
+    };
+    match difference {
+        Some(difference) if args.assert => {
+            error(&format!("the replay differs from the record: {}", escape::text(&difference)));
+            Ok(Exit::Failed)
+        }
+        _ if args.assert => Ok(Exit::Done),
+        _ if diverged => Ok(Exit::Failed),
+        _ => Ok(end),
+    }
+}
+
+/// A changed program against the recorded answers.
+fn edit(args: &ReplayArgs, record: &Record, replayable: Replayable, origin: Origin) -> anyhow::Result<Exit> {
+    let form = match replayable.header.profile {
+        Profile::Compute => Form::Compute,
+        Profile::Chain | Profile::Snippet => Form::Script,
+    };
+    let (engine, _) = interpreter(args, record.report().unwrap_or_default());
+    let mut replay = Replay { steps: Vec::new(), then: AfterReplay::GoOn(Default::default()), ..replayable.replay };
+    // A text that is no program is refused by the run itself, with its place.
+    if let Ok(program) = toolgate_plan::compile(&origin.code, form) {
+        replay.start.code = program.js;
+    }
+    let host = RecordedHost::new(record)?;
+    let recorded = RecordedRun { replay: Arc::new(replay), host: Some(Arc::new(host)) };
+    let request = request(replayable.header.profile, replayable.limits, &origin.code, recorded);
+    let run = carry_out(args, RunRequest { engine: Some(engine), ..request })?;
+    if args.output.json {
+        return Shown { run, origin }.print(args.output);
+    }
+    show(run, origin, args)
+}
+
+/// A request for a recorded run with its limits, and time enough.
+fn request(profile: Profile, limits: LimitRequest, code: &str, recorded: RecordedRun) -> RunRequest {
+    let most = Duration::from_millis(Limit::Wall.spec().max);
+    let wall = limits.wall.unwrap_or_default().saturating_mul(2).max(MIN_REPLAY_TIME).min(most);
+    // A snippet's time is clamped, with a warning that the recorded run did not have.
+    let wall = Some(wall).filter(|_| profile != Profile::Snippet);
+    RunRequest {
+        limits: LimitRequest { wall, ..limits },
+        door: Door::CommandLine,
+        recorded: Some(recorded),
+        ..RunRequest::new(profile, code)
+    }
+}
+
+/// Runs it without tools, with its console on standard error.
+fn carry_out(args: &ReplayArgs, request: RunRequest) -> anyhow::Result<RunReport> {
+    let console = (!args.output.json).then(Console::start).transpose()?;
+    let observer = console.as_ref().map(|console| Arc::new(console.observer()) as _);
+    let run = run_once(args.isolation(), tools::bridge(None)?, RunRequest { observer, ..request });
+    if let Some(console) = console {
+        console.finish();
+    }
+    Ok(run)
+}
+
+fn show(run: RunReport, origin: Origin, args: &ReplayArgs) -> anyhow::Result<Exit> {
+    if !run.report.calls.is_empty() {
+        note(ledger::table(&run.report.calls, Style::stderr()));
+    }
+    Shown { run, origin }.print(args.output)
+}
+
+/// The interpreter asked for, or that of the record. Texts of errors differ between interpreters, so console lines are
+/// compared on the same one only.
+fn interpreter(args: &ReplayArgs, recorded: &str) -> (EngineChoice, LineCheck) {
+    let recorded: Value = serde_json::from_str(recorded).unwrap_or_default();
+    let then = if recorded["engine"] == "v8" { EngineChoice::V8 } else { EngineChoice::QuickJs };
+    let now = match args.engine() {
+        Some(EngineChoice::V8) => EngineChoice::V8,
+        Some(EngineChoice::Auto | EngineChoice::QuickJs) => EngineChoice::QuickJs,
+        None => then,
+    };
+    let is_same = now == then && recorded["engine"] != "quickjs+v8";
+    (now, if is_same { LineCheck::Compared } else { LineCheck::Counted })
+}

@@ -1,0 +1,121 @@
+//! `toolgate connect` and `disconnect`: Toolgate in the configuration of an MCP client.
+
+use anyhow::Context;
+use toolgate_config::clients::connect::{self as connecting, Launch, MovedServers};
+use toolgate_config::clients::{Client, Roots, Scope};
+use toolgate_config::lookup::FileOrigin;
+use toolgate_config::text::Source;
+use toolgate_config::trust::TrustStore;
+use toolgate_config::{Env, edit, lookup};
+
+use super::super::{Exit, Usage};
+use super::edit::{clients, roots, say};
+use crate::args::servers::{ConnectArgs, DisconnectArgs, Mode};
+use crate::consent::{self, ask, is_interactive};
+use crate::print::{escape, note};
+
+pub(crate) fn connect(args: &ConnectArgs) -> anyhow::Result<Exit> {
+    let client = named(&args.client)?;
+    let scope = if args.project { Scope::Project } else { Scope::User };
+    let (launch, served) = launch(args)?;
+    let roots = roots()?;
+    let take = servers_to_take(args, client, scope, &roots, &served)?;
+    let moved = MovedServers::of(&Env::of_process());
+    let written = connecting::write(client, scope, &roots, &launch, &take, &moved)?;
+    say(&written);
+    if !take.is_empty() {
+        note(format_args!("  taken out, because Toolgate serves them: {}", names(&take)));
+        note(format_args!("  `toolgate disconnect {}` puts them back", client.word()));
+    }
+    if written.changed {
+        note(format_args!("next: {}", connecting::next_step(client)));
+    } else {
+        note("nothing had to be changed");
+    }
+    Ok(Exit::Done)
+}
+
+pub(crate) fn disconnect(args: &DisconnectArgs) -> anyhow::Result<Exit> {
+    let client = named(&args.client)?;
+    let scope = if args.project { Scope::Project } else { Scope::User };
+    let moved = MovedServers::of(&Env::of_process());
+    let (written, back) = connecting::undo(client, scope, &roots()?, &moved)?;
+    say(&written);
+    if !back.is_empty() {
+        note(format_args!("  put back: {}", names(&back)));
+    }
+    Ok(Exit::Done)
+}
+
+fn named(word: &str) -> Result<Client, Usage> {
+    let unknown = || Usage(format!("no client `{}`: there are {}", escape::line(word), clients()));
+    Client::named(word).ok_or_else(unknown)
+}
+
+/// The client's own servers that Toolgate serves under the same names, if the user wants them taken out.
+fn servers_to_take(
+    args: &ConnectArgs,
+    client: Client,
+    scope: Scope,
+    roots: &Roots,
+    served: &[String],
+) -> anyhow::Result<Vec<String>> {
+    let mut both = connecting::servers(client, scope, roots)?;
+    both.retain(|name| served.contains(name));
+    if both.is_empty() || args.take_over {
+        return Ok(both);
+    }
+    let shown = names(&both);
+    if !args.keep && is_interactive() {
+        note(format_args!("{} also starts servers itself that Toolgate serves: {shown}", client.word()));
+        if ask("Take them out of it? `toolgate disconnect` puts them back.") {
+            return Ok(both);
+        }
+    } else if !args.keep {
+        note(format_args!("{} also starts {shown} itself; --take-over takes them out of it", client.word()));
+    }
+    Ok(Vec::new())
+}
+
+fn names(names: &[String]) -> String {
+    escape::line(&names.join(", ")).into_owned()
+}
+
+/// How the client starts us, by absolute paths, since it has its own folder and search path; and the servers behind it.
+fn launch(args: &ConnectArgs) -> anyhow::Result<(Launch, Vec<String>)> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let mut rest = vec!["serve".to_owned()];
+    let mut served = Vec::new();
+    if args.servers.demo {
+        rest.push("--demo".to_owned());
+    } else {
+        let env = Env::of_process();
+        let found = lookup::find(args.servers.config.as_deref(), &env).map_err(|error| Usage(error.to_string()))?;
+        let Some(found) = found else {
+            let message = "there is no configuration yet: `toolgate init` or `toolgate import` writes it";
+            return Err(Usage(message.to_owned()).into());
+        };
+        let from_folder = found.origin == FileOrigin::WorkingFolder;
+        if from_folder {
+            // The client will start what it names, without a question.
+            let source = Source::open(&found.path).map_err(|problem| Usage(problem.to_string()))?;
+            consent::require(&source, &TrustStore::of(&env))?;
+        }
+        let file = std::path::absolute(&found.path)?;
+        served = edit::server_names(&file)?;
+        rest.extend(["--config".to_owned(), file.to_string_lossy().into_owned()]);
+        // A later change of the folder's file must not be started unasked either.
+        if from_folder || args.servers.require_trust {
+            rest.push("--require-trust".to_owned());
+        }
+    }
+    if let Some(mode) = args.mode {
+        let word = match mode {
+            Mode::Code => "code",
+            Mode::Direct => "direct",
+            Mode::Both => "both",
+        };
+        rest.extend(["--mode".to_owned(), word.to_owned()]);
+    }
+    Ok((Launch { command: program.to_string_lossy().into_owned(), args: rest }, served))
+}

@@ -1,0 +1,150 @@
+//! An HTTP API behind the command line, from an empty home: `add --openapi`, then calls and programs.
+//!
+//! docs/GUIDE.md shows these commands with what they print.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The API of examples/petstore.yaml, which wants the key `k-123`. It serves until the test's process ends.
+fn petstore() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let base = format!("http://{}/v1", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || listener.incoming().flatten().for_each(serve));
+    base
+}
+
+fn serve(mut stream: TcpStream) {
+    let mut received = Vec::new();
+    let (head, body) = loop {
+        let mut chunk = [0; 4096];
+        let Ok(read @ 1..) = stream.read(&mut chunk) else { return };
+        received.extend_from_slice(&chunk[..read]);
+        let text = String::from_utf8_lossy(&received).into_owned();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+        if body.len() >= length.unwrap_or(0) {
+            break (head.to_owned(), body.to_owned());
+        }
+    };
+    let pets =
+        [json!({"id": 1, "name": "Rex", "status": "sold"}), json!({"id": 2, "name": "Tom", "status": "available"})];
+    let line = head.lines().next().unwrap_or_default();
+    let (status, answer) = match line.rsplit_once(' ').map_or("", |(request, _)| request) {
+        _ if !head.contains("\r\nx-api-key: k-123") => (401, json!({"message": "no key"})),
+        "GET /v1/pets" => (200, json!(pets)),
+        "GET /v1/pets?status=available" => (200, json!([pets[1]])),
+        "GET /v1/pets/1" => (200, pets[0].clone()),
+        "POST /v1/pets" => {
+            let mut pet: Value = serde_json::from_str(&body).expect("JSON");
+            pet["id"] = json!(3);
+            (201, pet)
+        }
+        _ => (404, json!({"message": "no such pet"})),
+    };
+    let body = answer.to_string();
+    let length = body.len();
+    let _ = write!(
+        stream,
+        "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    );
+}
+
+/// A user with an empty home.
+struct User(TempDir);
+
+impl User {
+    fn new() -> Self {
+        let home = tempfile::tempdir().expect("a folder");
+        std::fs::copy(root().join("examples/petstore.yaml"), home.path().join("petstore.yaml")).expect("a copy");
+        User(home)
+    }
+
+    /// Exit code, standard output and standard error.
+    fn run(&self, args: &[&str]) -> (i32, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
+        command.args(args).current_dir(self.0.path()).env("HOME", self.0.path()).env("PETSTORE_KEY", "k-123");
+        command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_CACHE_HOME").env_remove("COLUMNS").stdin(Stdio::null());
+        let output = command.output().expect("the binary runs");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        (output.status.code().expect("an exit code"), text(output.stdout), text(output.stderr))
+    }
+
+    fn add(&self, base: &str) -> (i32, String, String) {
+        self.run(&[
+            "add",
+            "petstore",
+            "--openapi",
+            "petstore.yaml",
+            "--base",
+            base,
+            "--auth",
+            "api_key=${PETSTORE_KEY}",
+        ])
+    }
+}
+
+/// What the guide shows for a command.
+#[track_caller]
+fn check_guide(output: &str) {
+    let guide = std::fs::read_to_string(root().join("docs/GUIDE.md")).expect("the guide");
+    for line in output.lines().filter(|line| !line.trim().is_empty()) {
+        assert!(guide.contains(line.trim_end()), "docs/GUIDE.md does not show: {line}\nin: {output}");
+    }
+}
+
+#[test]
+fn an_api_is_usable_from_an_empty_home_with_two_commands() {
+    let (user, base) = (User::new(), petstore());
+    let (code, _, said) = user.add(&base);
+    assert_eq!(code, 0, "{said}");
+    let port = base.trim_end_matches("/v1").rsplit(':').next().expect("a port");
+    check_guide(said.replace(port, "8080").lines().next().unwrap_or_default());
+    let (code, shown, said) = user.run(&["call", "petstore.listPets", r#"{"status": "available"}"#]);
+    assert_eq!(code, 0, "{said}");
+    check_guide(&shown);
+    let (_, shown, _) = user.run(&["describe", "petstore.addPet"]);
+    assert!(shown.contains("addPet") && shown.contains("name"), "{shown}");
+    let file = user.0.path().join("rename.ts");
+    let program = "const pet = await petstore.addPet({ name: 'Ada' });\nconst all = await petstore.listPets({});\ntry { await petstore.getPet({ id: 9 }) } catch (e) { return { pet, all: all.length, status: e.data.status, code: e.code } }\n";
+    std::fs::write(&file, program).expect("a program");
+    check_guide(program);
+    let (code, shown, said) = user.run(&["run", "rename.ts", "--config", "toolgate.json"]);
+    assert_eq!(code, 0, "{said}");
+    let value: Value = serde_json::from_str(&shown).expect("JSON");
+    assert_eq!(value, json!({"pet": {"name": "Ada", "id": 3}, "all": 2, "status": 404, "code": "TOOL_FAILED"}));
+    let config = std::fs::read_to_string(user.0.path().join("toolgate.json")).expect("a configuration");
+    assert!(config.contains("${PETSTORE_KEY}") && !config.contains("k-123"), "{config}");
+}
+
+#[test]
+fn a_document_that_cannot_be_used_is_not_added() {
+    let user = User::new();
+    std::fs::write(user.0.path().join("petstore.yaml"), "openapi: 9\n").expect("a file");
+    let (code, _, said) = user.add("http://127.0.0.1:1/");
+    assert_eq!((code, user.0.path().join("toolgate.json").exists()), (2, false), "{said}");
+    assert!(said.contains("version 9 is not supported"), "{said}");
+    std::fs::write(user.0.path().join("petstore.yaml"), "openapi: 3.0.0\npaths: {/a: {get: {}}}\n").expect("a file");
+    let (code, _, said) = user.run(&["add", "petstore", "--openapi", "petstore.yaml"]);
+    assert!(code == 2 && said.contains("--base"), "{said}");
+}
+
+#[test]
+fn an_address_that_only_the_document_names_is_not_allowed() {
+    let (user, base) = (User::new(), petstore());
+    let file = user.0.path().join("petstore.yaml");
+    let text = std::fs::read_to_string(&file).expect("a document").replace("https://petstore.example.com/v1", &base);
+    std::fs::write(&file, text).expect("a document");
+    let (code, _, said) = user.run(&["add", "petstore", "--openapi", "petstore.yaml"]);
+    assert_eq!(code, 0, "{said}");
+    let (code, _, said) = user.run(&["call", "petstore.listPets", "{}"]);
+    assert!(code != 0 && said.contains("allowHosts"), "{said}");
+}

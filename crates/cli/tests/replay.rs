@@ -1,0 +1,132 @@
+//! A run as a file, and the run again from it: `run --record` and `replay`.
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+use support::{Ran, Script, script, toolgate};
+
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/demo.json");
+const CHAIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/chain.ts");
+
+/// Records a program over the demo's tools; returns what the command did and its cassette.
+fn record(code: &str, more: &[&str]) -> (Ran, Script) {
+    let (program, cassette) = (script("program.ts", code), script("run.jsonl", ""));
+    let ran = toolgate(&[&["run", program.path(), "--record", cassette.path(), "--json"], more].concat());
+    (ran, cassette)
+}
+
+fn replay(cassette: &Script, more: &[&str]) -> Ran {
+    toolgate(&[&["replay", cassette.path()], more].concat())
+}
+
+fn text(cassette: &Script) -> String {
+    std::fs::read_to_string(cassette.path()).expect("a cassette")
+}
+
+#[test]
+fn a_replay_prints_the_recorded_report_byte_for_byte() {
+    let chain = std::fs::read_to_string(CHAIN).expect("the example");
+    let failing = "console.log(1); const t = await travel.cities({ country: 'Portugal' }); t.missing.name";
+    let random = "await sleep(3); return [Math.random(), crypto.randomUUID(), Date.now(), \
+                  await Promise.race([travel.cities({ country: 'Portugal' }), sleep(5000)])]";
+    for (code, end) in [(chain.as_str(), 0), (failing, 1), (random, 0)] {
+        let (ran, cassette) = record(code, &["--tools", DEMO]);
+        assert_eq!(ran.code, end, "{ran:?}");
+        let again = replay(&cassette, &["--json"]);
+        assert_eq!(again.stdout, ran.stdout, "{code}");
+        assert_eq!(again.code, end, "{again:?}");
+        let asserted = replay(&cassette, &["--assert", "--isolation", "thread"]);
+        assert_eq!(asserted.code, 0, "{asserted:?}");
+    }
+}
+
+#[test]
+fn a_replay_shows_what_the_run_showed() {
+    let (_, cassette) = record(&std::fs::read_to_string(CHAIN).expect("the example"), &["--tools", DEMO]);
+    let again = replay(&cassette, &[]);
+    assert_eq!(again.code, 0, "{again:?}");
+    let value: Value = serde_json::from_str(&again.stdout).expect("pretty JSON");
+    assert_eq!(value["best"], "Faro");
+    assert!(again.stderr.starts_with("Lisbon: 21.3 degrees\n") && again.stderr.contains("5 calls"), "{}", again.stderr);
+}
+
+#[test]
+fn a_run_that_was_stopped_is_replayed_to_its_end() {
+    let (ran, cassette) = record("console.log('here'); await sleep(60000); return 1", &["--timeout", "300ms"]);
+    let report: Value = serde_json::from_str(&ran.stdout).expect("a report");
+    assert_eq!(report["code"], "TIMEOUT", "{report}");
+    let again = replay(&cassette, &["--assert", "--json"]);
+    assert_eq!((again.code, again.stdout), (0, ran.stdout));
+}
+
+#[test]
+fn a_changed_answer_is_a_difference() {
+    let code = "const [c] = await travel.cities({ country: 'Portugal' }); return await notes.add({ text: c.name })";
+    let (_, cassette) = record(code, &["--tools", DEMO]);
+    let changed = script("changed.jsonl", text(&cassette).replacen("Lisbon", "London", 1));
+    let again = replay(&changed, &["--assert"]);
+    assert_eq!(again.code, 1, "{again:?}");
+    assert!(again.stderr.contains("error[DIVERGED]"), "{}", again.stderr);
+    assert!(again.stderr.contains(r#"now it called notes.add with {"text":"London"}"#), "{}", again.stderr);
+    assert_eq!(replay(&changed, &[]).code, 1);
+}
+
+#[test]
+fn a_changed_program_gets_the_recorded_answers() {
+    let (_, cassette) = record("return (await travel.cities({ country: 'Portugal' })).length", &["--tools", DEMO]);
+    let edited = |code: &str| replay(&cassette, &["--edit", script("edited.ts", code).path()]);
+    let names = edited("return (await travel.cities({ country: 'Portugal' })).map((c) => c.name).join()");
+    assert_eq!((names.code, names.stdout.as_str()), (0, "\"Lisbon,Porto,Faro\"\n"), "{names:?}");
+    let other = edited("return await travel.cities({ country: 'Spain' })");
+    assert_eq!(other.code, 1);
+    let nearest = r#"travel.cities was recorded with other arguments; the nearest are {"country":"Portugal"}"#;
+    assert!(other.stderr.contains(nearest), "{}", other.stderr);
+    let broken = edited("return (");
+    assert!(broken.code == 1 && broken.stderr.contains("error[SYNTAX]"), "{broken:?}");
+}
+
+#[test]
+fn secrets_are_not_in_a_cassette_and_it_still_replays() {
+    const SECRET: &str = "hunter2-is-my-Secret";
+    let context = script("context.json", format!(r#"{{"user":"ann","password":"{SECRET}"}}"#));
+    let code = "console.log(context.user); return { length: context.password.length, password: context.password }";
+    let (ran, cassette) = record(code, &["--context", context.path()]);
+    assert!(ran.stdout.contains(SECRET), "the run itself has it: {ran:?}");
+    let kept = text(&cassette);
+    assert!(!kept.contains(SECRET) && kept.contains("ann"), "{kept}");
+    assert_eq!(replay(&cassette, &["--assert"]).code, 0);
+}
+
+#[test]
+fn what_cannot_be_recorded_or_replayed_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("new.jsonl");
+    let program = script("program.ts", "return 1");
+    toolgate(&["run", program.path(), "--record", path.to_str().expect("UTF-8")]);
+    assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
+    let path = folder.path().join("none.jsonl");
+    let program = script("program.ts", "return (");
+    let ran = toolgate(&["run", program.path(), "--record", path.to_str().expect("UTF-8")]);
+    assert!(ran.stderr.contains("nothing was recorded: no program was started"), "{ran:?}");
+    assert!(!path.exists());
+    let text = script("notes.txt", "not a cassette\n");
+    let ran = replay(&text, &[]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("notes.txt: line 1 is not an entry of a cassette"), "{ran:?}");
+}
+
+#[test]
+fn secrets_of_a_backend_are_not_in_a_cassette() {
+    const CANARY: &str = "canary-of-the-backend-93ac";
+    let server = serde_json::json!({
+        "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"], "env": { "DEMO_SETTING": CANARY },
+    });
+    let config = script("toolgate.json", serde_json::json!({ "mcpServers": { "demo": server } }).to_string());
+    let code = "return (await demo.list_issues({ state: 'open', limit: 2 })).issues.length";
+    let (ran, cassette) = record(code, &["--config", config.path()]);
+    assert!(ran.stdout.contains(r#""value":2"#), "{ran:?}");
+    assert!(text(&cassette).contains("list_issues") && !text(&cassette).contains(CANARY));
+    assert_eq!(replay(&cassette, &["--assert"]).code, 0);
+}

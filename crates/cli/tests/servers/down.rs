@@ -1,0 +1,117 @@
+//! A server that is down, or cannot be started as it is configured, costs its own tools and no others.
+
+use std::io::Write;
+use std::process::Stdio;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Client, User};
+
+/// A user with a server that works, one that needs a variable and one that cannot be started.
+fn with_bad_servers() -> User {
+    let user = User::with_demo("tracker");
+    user.run(&["add", "unset", "--env", "KEY=${NOT_SET_ANYWHERE}", "--", env!("CARGO_BIN_EXE_toolgate"), "demo"]);
+    user.run(&["add", "dead", "--", "/no/such/program"]);
+    user
+}
+
+#[test]
+fn a_bad_server_is_down_and_the_gateway_is_not() {
+    let user = with_bad_servers();
+    let (code, stdout, _) = user.try_run(&["list", "--json"]);
+    assert_eq!(code, 1, "something is not up");
+    let listed: Value = serde_json::from_str(&stdout).expect("JSON");
+    let state = |name: &str| {
+        let row = listed["backends"].as_array().expect("rows").iter().find(|row| row["name"] == name).expect("a row");
+        (row["state"].as_str().expect("a word").to_owned(), row["detail"].as_str().expect("a text").to_owned())
+    };
+    assert_eq!(state("tracker").0, "ready");
+    assert_eq!(state("unset"), ("needs configuration".to_owned(), "set NOT_SET_ANYWHERE".to_owned()));
+    assert_eq!(state("dead").0, "failed");
+    let found = user.json(&["search", "get", "issue", "--limit", "1", "--json"]);
+    assert_eq!(found["tools"][0]["tool"], "get_issue");
+    assert_eq!(found["not_searched"].as_array().expect("a list").len(), 2, "{found}");
+    user.run(&["call", "tracker.get_issue", r#"{"number": 3}"#]);
+    let mut client = Client::new(&user, &[]);
+    assert_eq!(client.chain("return (await tracker.get_issue({ number: 1 })).number"), json!(1));
+    let backends = client.ask("resources/read", json!({ "uri": "toolgate://backends" }));
+    assert!(backends.to_string().contains("needs configuration"), "{backends}");
+    let keys = client.call("get_required_keys_for_tool", json!({ "tool_name": "unset.get_issue" }));
+    let keys: Value = serde_json::from_str(keys["content"][0]["text"].as_str().expect("text")).expect("JSON");
+    assert_eq!(keys["keys"], json!([{ "name": "NOT_SET_ANYWHERE", "kind": "variable", "set": false }]));
+    let failed =
+        client.chain("try { return await unset.get_issue({ number: 1 }) } catch (error) { return error.message }");
+    assert!(failed.to_string().contains("NOT_SET_ANYWHERE"), "{failed}");
+    client.leave();
+}
+
+#[test]
+fn search_never_says_that_nothing_fits_because_servers_failed() {
+    let user = User::new();
+    user.run(&["add", "dead", "--", "/no/such/program"]);
+    let (code, stdout, stderr) = user.try_run(&["search", "issue"]);
+    assert_eq!((code, stdout.as_str()), (1, ""));
+    assert!(stderr.contains("dead: ") && !stderr.contains("try other words"), "{stderr}");
+    let (code, _, stderr) = user.try_run(&["describe", "dead.get_issue"]);
+    assert!(code == 2 && stderr.contains("dead: "), "{stderr}");
+}
+
+#[test]
+fn what_is_in_the_cache_is_answered_without_the_server() {
+    let user = User::new();
+    let program = user.path("server");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_toolgate"), &program).expect("a link");
+    user.run(&["add", "tracker", "--", program.to_str().expect("UTF-8"), "demo"]);
+    user.run(&["list"]);
+    // A server that never answers: waiting for it would take a minute.
+    std::fs::remove_file(&program).expect("removed");
+    std::os::unix::fs::symlink("/bin/cat", &program).expect("a link");
+    assert!(user.run(&["describe", "tracker.get_issue"]).contains("get_issue"));
+    assert_eq!(user.json(&["search", "get", "issue", "--json"])["tools"][0]["backend"], "tracker");
+}
+
+#[test]
+fn a_hangup_reads_the_configuration_and_its_files_again() {
+    let user = User::new();
+    let demo =
+        json!({ "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"], "envFile": user.path("later.env") });
+    user.write(".config/toolgate/toolgate.json", &json!({ "mcpServers": { "tracker": demo } }).to_string());
+    let mut client = Client::new(&user, &[]);
+    user.write("later.env", "A=1\n");
+    let pid = client.child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-HUP", &pid]).status().expect("kill runs").success());
+    while client.next()["method"] != "notifications/tools/list_changed" {}
+    assert_eq!(client.chain("return (await tracker.get_issue({ number: 1 })).number"), json!(1));
+    client.leave();
+}
+
+#[test]
+fn standard_error_that_nobody_reads_does_not_keep_serve_from_ending() {
+    let user = User::with_demo("tracker");
+    for signal in [None, Some("-TERM")] {
+        let mut command = user.command(&["serve"]);
+        command.env("TOOLGATE_LOG", "debug").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary starts");
+        drop(child.stderr.take());
+        let mut input = child.stdin.take().expect("piped");
+        let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } } });
+        writeln!(input, "{hello}").expect("written");
+        let pid = child.id().to_string();
+        match signal {
+            None => drop(input),
+            Some(signal) => {
+                // Told to end while standard input stays open.
+                std::process::Command::new("kill").args([signal, &pid]).status().expect("kill runs");
+                std::mem::forget(input);
+            }
+        }
+        let (ended, end) = channel();
+        std::thread::spawn(move || ended.send(child.wait()));
+        let status = end.recv_timeout(Duration::from_secs(120)).expect("it ends").expect("a status");
+        // A signal may come before there is anybody to take it.
+        assert!(status.success() || signal.is_some(), "{status}");
+    }
+}
