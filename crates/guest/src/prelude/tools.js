@@ -49,8 +49,8 @@
   for (const names of [read, ...[objectPrototype, p.Promise.prototype, p.prototypeOf(callTool)].map(p.ownKeys)]) {
     for (const name of names) notTools[name] = true;
   }
-  const missingTool = (backend, tool) =>
-    notTools[tool] || tool === "" || p.toWellFormed(tool) !== tool ? undefined : toolFunction(backend, tool);
+  const isToolName = (name) => name !== "" && name.length <= 256 && !notTools[name] && p.toWellFormed(name) === name;
+  const missingTool = (backend, name) => (isToolName(name) ? toolFunction(backend, name) : undefined);
 
   // A backend is a frozen object of its functions. A function is made when its property is first read, since a program uses
   // a few of hundreds; all are made for every other operation, such as listing the keys. The handler of the Proxy is `this`:
