@@ -117,11 +117,11 @@ fn an_api_is_usable_from_an_empty_home_with_two_commands() {
     let program = "const pet = await petstore.addPet({ name: 'Ada' });\nconst all = await petstore.listPets({});\ntry { await petstore.getPet({ id: 9 }) } catch (e) { return { pet, all: all.length, status: e.data.status, code: e.code } }\n";
     std::fs::write(&file, program).expect("a program");
     check_guide(program);
-    let (code, shown, said) = user.run(&["run", "rename.ts", "--config", "toolgate.json"]);
+    let (code, shown, said) = user.run(&["run", "rename.ts"]);
     assert_eq!(code, 0, "{said}");
     let value: Value = serde_json::from_str(&shown).expect("JSON");
     assert_eq!(value, json!({"pet": {"name": "Ada", "id": 3}, "all": 2, "status": 404, "code": "TOOL_FAILED"}));
-    let config = std::fs::read_to_string(user.0.path().join("toolgate.json")).expect("a configuration");
+    let config = std::fs::read_to_string(user.0.path().join(".config/toolgate/toolgate.json")).expect("a configuration");
     assert!(config.contains("${PETSTORE_KEY}") && !config.contains("k-123"), "{config}");
 }
 
@@ -130,7 +130,7 @@ fn a_document_that_cannot_be_used_is_not_added() {
     let user = User::new();
     std::fs::write(user.0.path().join("petstore.yaml"), "openapi: 9\n").expect("a file");
     let (code, _, said) = user.add("http://127.0.0.1:1/");
-    assert_eq!((code, user.0.path().join("toolgate.json").exists()), (2, false), "{said}");
+    assert_eq!((code, user.0.path().join(".config/toolgate/toolgate.json").exists()), (2, false), "{said}");
     assert!(said.contains("version 9 is not supported"), "{said}");
     std::fs::write(user.0.path().join("petstore.yaml"), "openapi: 3.0.0\npaths: {/a: {get: {}}}\n").expect("a file");
     let (code, _, said) = user.run(&["add", "petstore", "--openapi", "petstore.yaml"]);

@@ -26,7 +26,7 @@ pub(crate) fn tools() -> Value {
             reply("yes", json!(true)),
             reply("then_like", json!({ "then": "not a function" })),
             reply("deep", (0..100).fold(json!("bottom"), |inner, level| if level % 2 == 0 { json!([inner]) } else { json!({ "in": inner }) })),
-            reply("long", json!({ "text": "x".repeat(1_200_000) })),
+            reply("long", json!({ "text": "x".repeat(2_200_000) })),
             reply("rows", Value::from_iter((0..500).map(|n| json!({ "id": n, "name": format!("row {n}"), "share": n as f64 / 7.0 })))),
             reply("hollow", Value::from(vec![json!([]); 218_000])),
             reply("husks", Value::from(vec![json!({}); 218_000])),
