@@ -121,7 +121,8 @@ fn an_api_is_usable_from_an_empty_home_with_two_commands() {
     assert_eq!(code, 0, "{said}");
     let value: Value = serde_json::from_str(&shown).expect("JSON");
     assert_eq!(value, json!({"pet": {"name": "Ada", "id": 3}, "all": 2, "status": 404, "code": "TOOL_FAILED"}));
-    let config = std::fs::read_to_string(user.0.path().join(".config/toolgate/toolgate.json")).expect("a configuration");
+    let config =
+        std::fs::read_to_string(user.0.path().join(".config/toolgate/toolgate.json")).expect("a configuration");
     assert!(config.contains("${PETSTORE_KEY}") && !config.contains("k-123"), "{config}");
 }
 
