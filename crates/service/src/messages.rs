@@ -38,7 +38,7 @@ pub(super) struct RunBody {
     /// The kind of run; `chain` if absent.
     pub(super) profile: Option<RunProfile>,
     /// The interpreter; the configured one if absent.
-    pub(super) engine: Option<Interpreter>,
+    pub(super) engine: Option<EngineName>,
     /// Shapes the value for a context window of this many bytes: the reply has `output` instead of the value.
     #[schemars(with = "Option<u64>", range(min = 256, max = 67_108_864))]
     pub(super) max_output_size: Option<Whole>,
@@ -68,18 +68,18 @@ impl From<RunProfile> for Profile {
 
 /// The interpreter of a run, by the name that the engine has for it at every door.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Interpreter(pub(super) EngineChoice);
+pub(super) struct EngineName(pub(super) EngineChoice);
 
-impl<'de> Deserialize<'de> for Interpreter {
+impl<'de> Deserialize<'de> for EngineName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = Cow::<str>::deserialize(deserializer)?;
-        name.parse().map(Interpreter).map_err(de::Error::custom)
+        name.parse().map(EngineName).map_err(de::Error::custom)
     }
 }
 
-impl JsonSchema for Interpreter {
+impl JsonSchema for EngineName {
     fn schema_name() -> Cow<'static, str> {
-        "Interpreter".into()
+        "EngineName".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
@@ -114,7 +114,7 @@ pub(super) struct ComputeRequest {
     #[schemars(with = "Option<u64>", range(min = 2, max = 1024))]
     pub(super) max_heap_mb: Option<Whole>,
     /// The interpreter; the configured one if absent.
-    pub(super) engine: Option<Interpreter>,
+    pub(super) engine: Option<EngineName>,
     /// Shapes the value for a context window of this many bytes: the reply has `output` instead of the value.
     #[schemars(with = "Option<u64>", range(min = 256, max = 67_108_864))]
     pub(super) max_output_size: Option<Whole>,

@@ -284,4 +284,17 @@ mod tests {
         document["info"]["version"] = json!("…");
         insta::assert_json_snapshot!(document);
     }
+
+    #[tokio::test]
+    async fn a_request_names_the_engines_that_it_may_ask_for() {
+        let document = document(&runner(), &Caller::Local, false);
+        let schemas = &document["components"]["schemas"];
+        let named = |schema: &str| schemas[schema]["properties"]["engine"].to_string();
+        for request in ["RunRequest", "ComputeRequest"] {
+            assert!(named(request).contains("#/components/schemas/EngineName"), "{}", named(request));
+        }
+        let choices = schemas["EngineName"]["oneOf"].as_array().expect("choices");
+        let choices: Vec<&str> = choices.iter().filter_map(|choice| choice["const"].as_str()).collect();
+        assert_eq!(choices, ["auto", "quickjs", "v8"]);
+    }
 }

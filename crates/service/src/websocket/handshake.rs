@@ -12,7 +12,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::remote_functions::{Outgoing, RemoteFunctions};
 use crate::body::{self, escaped};
 use crate::limits::RequestedLimits;
-use crate::messages::{Interpreter, RunProfile, Whole};
+use crate::messages::{EngineName, RunProfile, Whole};
 use crate::refusal::Refusal;
 use crate::run::{Output, context, named};
 use crate::{Caller, HttpService};
@@ -35,7 +35,7 @@ pub(super) struct Handshake {
     #[serde(rename = "maxHeapMB")]
     max_heap_mb: Option<Whole>,
     profile: Option<RunProfile>,
-    engine: Option<Interpreter>,
+    engine: Option<EngineName>,
     max_output_size: Option<Whole>,
     intent: Option<String>,
 }
