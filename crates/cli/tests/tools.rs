@@ -194,7 +194,7 @@ fn wrong_usage_exits_with_two() {
     check(&["run", CHAIN, "--tools", bad.path()], "does not describe tools: unknown field `nam`");
     check(&["run", CHAIN, "--tools", "no.json"], "cannot read no.json");
     check(&["run", CHAIN, "--tools", DEMO, "--demo"], "cannot be used with");
-    check(&["result", "x", "--lines", "9-3"], "not a line range");
+    check(&["result", "x", "--lines", "0-3"], "not a line range");
     check(&["result", "x", "--path", "a["], "not a key path");
 }
 

@@ -60,7 +60,8 @@ impl FromStr for LineRange {
             Some((first, last)) => (number(first)?, number(last)?),
             None => (number(text)?, number(text)?),
         };
-        Self::new(first, last).ok_or(BadLines)
+        // Backwards is the same range.
+        Self::new(first.min(last), first.max(last)).ok_or(BadLines)
     }
 }
 

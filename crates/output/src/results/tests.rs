@@ -245,7 +245,8 @@ fn line_ranges_are_written_as_numbers_from_one() {
     assert_eq!(parsed("10-40"), LineRange::new(10, 40));
     assert_eq!(parsed("7"), LineRange::new(7, 7));
     assert_eq!(parsed("7-"), LineRange::new(7, usize::MAX));
-    assert_eq!([parsed("0-3"), parsed("4-3"), parsed("a"), parsed("-")], [None; 4]);
+    assert_eq!(parsed("4-3"), LineRange::new(3, 4), "backwards is the same range");
+    assert_eq!([parsed("0-3"), parsed("3-0"), parsed("a"), parsed("-")], [None; 4]);
 }
 
 #[test]
