@@ -116,7 +116,7 @@ pub fn servers(client: Client, scope: Scope, roots: &Roots) -> Result<Vec<String
     Ok(entries.into_iter().filter(|(name, entry)| name != NAME && !is_toolgate(entry)).map(|(name, _)| name).collect())
 }
 
-/// Takes Toolgate's entry out and puts the entries back that [`write`] took out; returns their names.
+/// Takes Toolgate's entry out and puts the entries back that [`write()`] took out; returns their names.
 pub fn undo(
     client: Client,
     scope: Scope,

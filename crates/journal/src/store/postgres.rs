@@ -1,7 +1,7 @@
 //! Runs in PostgreSQL: for several replicas.
 //!
 //! Times are the database's, so replicas need no common clock. Every operation is one statement or one transaction, and
-//! ends with an error after [`OPERATION_TIMEOUT`]. Connections are plain: put the database on a private network or behind a
+//! ends with an error after `OPERATION_TIMEOUT`. Connections are plain: put the database on a private network or behind a
 //! local proxy that speaks TLS.
 
 use std::future::Future;
