@@ -156,7 +156,7 @@ fn owner_of_environment(pid: u32) -> u32 {
 
 #[test]
 fn other_processes_of_the_user_read_neither_its_memory_nor_its_environment() {
-    // Root reads everything, so the command runs as somebody else.
+    // Root may read the files of every process, so the command runs as another user.
     const NOBODY: u32 = 65534;
     let folder = tempfile::tempdir().expect("a folder");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("ours");

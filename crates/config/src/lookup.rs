@@ -58,14 +58,14 @@ pub fn find(asked: Option<&Path>, env: &Env) -> Result<Option<FoundFile>, FindEr
     find_of_user(env)
 }
 
-/// The file in the user's own configuration directory; `None` if there is none.
+/// The file in the user's own configuration directory, if it exists.
 pub fn find_of_user(env: &Env) -> Result<Option<FoundFile>, FindError> {
     let path = user_folder(env).map_or(Ok(None), |folder| in_folder(&folder))?;
     Ok(path.map(|path| FoundFile { path, origin: FileOrigin::UserFolder }))
 }
 
-/// The file that is created where there is none: in the user's own configuration directory, or in the working directory of
-/// a user without a home.
+/// The path of a new configuration file: in the user's own configuration directory, or in the working directory if the user
+/// has no home directory.
 pub fn new_file(env: &Env) -> PathBuf {
     user_folder(env).unwrap_or_else(|| env.cwd().to_owned()).join("toolgate.json")
 }

@@ -47,7 +47,7 @@ impl Hints {
         self.0.get(name)
     }
 
-    /// All hints as JSON text for the program; `None` if there are none.
+    /// All hints as JSON text for the program; `None` without hints.
     pub fn to_json(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| serde_json::to_string(&*self.0).unwrap_or_default())
     }

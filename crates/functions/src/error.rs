@@ -57,7 +57,7 @@ impl ErrorCode {
 /// What is known about the effect of a failed call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailedEffect {
-    /// Nothing was sent, so there is none.
+    /// Nothing was sent, so the call had no effect.
     NotSent,
     /// The other side answered with a failure.
     Failed,

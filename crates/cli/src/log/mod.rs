@@ -1,6 +1,6 @@
 //! Log lines on standard error that cannot hold up the program.
 //!
-//! Standard error may be closed, or a pipe that nobody reads. Then lines are dropped; a thread of its own does the
+//! Standard error may be closed, or a pipe without a reader. Then lines are dropped; a thread of its own does the
 //! writing, so that neither an error nor a full pipe reaches the threads that serve.
 
 mod format;

@@ -100,7 +100,7 @@ fn own_edits_of_a_trusted_file_need_no_second_consent() {
 fn doctor_starts_no_configured_program() {
     use std::os::unix::fs::PermissionsExt;
     let user = User::new();
-    // An executable that cannot be executed: whoever starts it sees that it is no deno.
+    // A file that is executable by its mode and not by its content: starting it fails.
     let fake = user.write("fake", "\x7fELF");
     std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).expect("permissions");
     user.write("toolgate.json", &json!({ "toolgate": { "engines": { "v8": { "deno": fake } } } }).to_string());

@@ -21,7 +21,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// The output of a command line of the shell, without its last line break, or why there is none.
+    /// The output of a shell command without its last line break, or the reason why the command failed.
     pub(super) fn output(&mut self, line: &str) -> Result<String, String> {
         self.outputs.entry(line.to_owned()).or_insert_with(|| run(line, COMMAND_TIMEOUT)).clone()
     }

@@ -47,7 +47,7 @@ pub struct Checked {
     pub warnings: Vec<Problem>,
 }
 
-/// A server that needs configuration: a variable that is not set, a file that is not there, a URL that is none.
+/// A server that needs configuration: a variable is not set, a file is missing, or the URL is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Incomplete {
     /// What is wrong; at least one.

@@ -104,7 +104,7 @@ fn passes_on(scope: &RequestScope) -> bool {
     }
 }
 
-/// What the client sees: ours, a backend's, or a backend's where there is none of ours.
+/// What the client sees by its tool mode: Toolgate's own, the backend's, or the backend's where Toolgate has none.
 fn shown<T>(scope: &RequestScope, own: impl FnOnce() -> Option<T>, passed_on: impl FnOnce() -> Option<T>) -> Option<T> {
     match scope.mode {
         ToolMode::Code => own(),

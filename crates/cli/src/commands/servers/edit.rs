@@ -120,7 +120,7 @@ pub(crate) fn schema() -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The file that is meant; a new one in the user's own folder if there is none.
+/// The configuration file that the command edits: the one that is found, else a new one in the user's configuration folder.
 pub(super) fn own_file(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(asked) = asked {
         return Ok(asked.to_owned());
