@@ -127,9 +127,7 @@ impl Tables {
 
     fn write_unchanged(&mut self, value: Value<'_>) -> Option<()> {
         let text = value.text();
-        // An escape may spell a reserved key, too.
-        let may_reserve = value.is_container() && [COLUMNS, ROWS, "\\u"].iter().any(|part| text.contains(part));
-        (!may_reserve).then(|| self.out.push_str(text))
+        (!has_reserved_key(text)).then(|| self.out.push_str(text))
     }
 
     fn write_table(&mut self, list: Value<'_>, keys: &[&str], depth: usize) -> Option<()> {
@@ -149,6 +147,24 @@ impl Tables {
         self.out.push_str("\n]}");
         Some(())
     }
+}
+
+/// Whether an object at any depth has a key of a table. Reads the text once, however deep it is.
+fn has_reserved_key(json: &str) -> bool {
+    let mut bytes = json.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'"' {
+            continue;
+        }
+        let start = json.len() - bytes.len() - 1;
+        skip_string(&mut bytes);
+        let end = json.len() - bytes.len();
+        // The text has no white space: what a colon follows is a key.
+        if json.as_bytes().get(end) == Some(&b':') && json.get(start..end).is_some_and(is_reserved) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether a key as written is one of a table.

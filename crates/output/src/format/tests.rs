@@ -113,6 +113,25 @@ fn a_table_that_fits_is_shown_whole_where_the_indented_form_would_be_outlined() 
 }
 
 #[test]
+fn only_a_key_of_a_table_far_inside_leaves_the_tables_out() {
+    let nested = |inner: serde_json::Value| (0..MAX_DEPTH + 2).fold(inner, |inner, _| json!([inner]));
+    let list = |inner: serde_json::Value| -> serde_json::Value {
+        let inner = nested(inner);
+        (0..3).map(|id| json!({ "id": id, "data": inner })).collect()
+    };
+    let text = |value: &serde_json::Value| shaped(&value.to_string(), OutputFormat::Table).text;
+    for inner in [json!({ "a": "\\u0023rows" }), json!(["#columns", { "\u{1}": "#rows\":" }]), json!({ "#row": 1 })] {
+        let value = list(inner);
+        assert!(text(&value).starts_with(TABLE_NOTE), "{}", text(&value));
+        assert_eq!(read(&text(&value)), value);
+    }
+    let reserved = list(json!({ "#rows": 1 })).to_string();
+    for value in [reserved.replace("#rows", "\\u0023rows"), reserved] {
+        assert!(!shaped(&value, OutputFormat::Table).text.starts_with(TABLE_NOTE), "{value}");
+    }
+}
+
+#[test]
 fn hostile_values_are_written_within_their_bound() {
     let deep = "[".repeat(20_000) + &"]".repeat(20_000);
     let objects = "{\"a\":".repeat(5_000) + "[{\"b\":1},{\"b\":1},{\"b\":1}]" + &"}".repeat(5_000);
