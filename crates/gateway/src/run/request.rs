@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::approvals::Approver;
 use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -84,6 +85,8 @@ pub struct RunRequest {
     pub id: Option<String>,
     /// Keeps the messages of the run, which is then not answered without an interpreter.
     pub recorder: Option<Arc<dyn Recorder>>,
+    /// Asks a person about calls that the policy does not let through by itself. Without it they fail as `DENIED`.
+    pub approver: Option<Arc<dyn Approver>>,
     /// A recorded run to repeat. The program is not planned again, and no tool is looked up for it.
     pub recorded: Option<RecordedRun>,
 }
@@ -116,6 +119,7 @@ impl RunRequest {
             door: Door::Api,
             id: None,
             recorder: None,
+            approver: None,
             recorded: None,
         }
     }
