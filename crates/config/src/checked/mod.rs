@@ -9,6 +9,7 @@ mod envfile;
 mod functions;
 mod limits;
 mod openapi;
+mod policy;
 mod service;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,6 +105,8 @@ pub struct Settings {
     pub http: Http,
     /// Configured host functions.
     pub functions: BTreeMap<FunctionName, Function>,
+    /// Who may call which tool.
+    pub policy: toolgate_policy::Policy,
     /// Where programs may send HTTP requests.
     pub egress: Egress,
     /// What guarded HTTP may reach besides the public internet.
@@ -189,6 +192,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         cache: cache(&mut checker, &value(&toolgate.cache)),
         http: service::check(&mut checker, &value(&toolgate.http)),
         functions: functions::check(&mut checker, &toolgate, &servers.names, call.timeout),
+        policy: policy::check(&mut checker, &toolgate),
         egress: egress(&mut checker, &toolgate.egress),
         guard: checker.list(&value(&toolgate.guard).allow).unwrap_or_default(),
         store: checker.get(&toolgate.store).unwrap_or(Store::Memory),

@@ -3,11 +3,15 @@
 mod choices;
 mod names;
 mod net;
+mod policy;
 mod units;
 
-pub use choices::{EgressWord, Engine, HttpAuth, Isolation, Method, Mode, TransportKind};
+pub use choices::{
+    EgressWord, Engine, HttpAuth, Isolation, Method, Mode, PolicyAction, PolicyAnnotation, PolicyProfile, TransportKind,
+};
 pub use names::{BackendName, FunctionName, Glob, ToolPath};
 pub use net::{Allowed, Endpoint, HostName, Origin, Store};
+pub use policy::CallLimitWords;
 pub use units::{Bytes, KeyHash, Millis, Period, Rate};
 
 use serde_json::{Value as Json, json};

@@ -27,16 +27,17 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_catalog::BackendState;
 use toolgate_engine::Engine;
-use toolgate_functions::Registry;
+use toolgate_functions::{CallContext, FunctionError, Registry};
 use toolgate_output::results::{Kept, ResultStore};
 use toolgate_output::{OutputSettings, Response};
 use toolgate_plan::Preflight;
 use toolgate_wire::{ByteBudget, CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
 
-use crate::bridge::{Bridge, ScopedCatalog};
+use crate::bridge::{Bridge, RequestContext, ScopedCatalog};
 use attempt::Attempt;
 use budgets::CallerBudgets;
 
@@ -93,6 +94,21 @@ impl Runner {
     /// The host functions that programs of this caller may call.
     pub fn functions(&self, caller: &CallerScope) -> Registry {
         self.environment.functions(caller)
+    }
+
+    /// Calls a host function outside a run, on behalf of this caller.
+    ///
+    /// # Errors
+    /// If the policy denies the call, or the function fails.
+    pub async fn call_function(
+        &self,
+        caller: &CallerScope,
+        name: &str,
+        context: CallContext,
+        args: Vec<Value>,
+    ) -> Result<Value, FunctionError> {
+        let functions = self.functions(caller);
+        self.bridge.call_function(&functions, name, context, args, RequestContext::of(caller)).await
     }
 
     /// The limits of a run that asks for these: with the configured ones where it asks for none.

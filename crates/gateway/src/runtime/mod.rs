@@ -83,6 +83,7 @@ impl Gateway {
         // An embedding program may have installed another provider; both work.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let bridge = Arc::new(Bridge::new(CatalogHandle::default()));
+        bridge.set_policy(config.settings.policy.clone());
         let functions = Arc::new(GrantedFunctions::new(&config.settings, &bridge));
         let ahead = Arc::clone(&functions);
         tokio::task::spawn_blocking(move || ahead.prepare());

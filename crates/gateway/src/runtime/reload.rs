@@ -73,6 +73,9 @@ impl Gateway {
     }
 
     fn adopt_settings(&self, old: &Checked, new: &Checked) {
+        if old.settings.policy != new.settings.policy {
+            self.bridge().set_policy(new.settings.policy.clone());
+        }
         let functions = GrantedFunctions::new(&new.settings, self.bridge());
         *self.functions.write() = Arc::new(functions);
         if old.settings.cache != new.settings.cache {
