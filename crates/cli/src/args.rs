@@ -1,5 +1,6 @@
 //! What can be typed: commands, flags and the help that teaches them.
 
+pub(crate) mod policy;
 pub(crate) mod servers;
 
 use std::ffi::OsString;
@@ -11,6 +12,7 @@ use toolgate_engine::{EngineChoice, IsolationMode, Without};
 use toolgate_output::results::{KeyPath, LineRange};
 use toolgate_wire::{LimitRequest, Profile};
 
+use self::policy::PolicyCommand;
 use self::servers::{
     AddArgs, CallArgs, ConfigCommand, ConnectArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs, ListArgs,
     RemoveArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs,
@@ -63,6 +65,9 @@ pub(crate) enum Command {
     Describe(DescribeArgs),
     /// Call a tool
     Call(CallArgs),
+    /// About the rules that allow, ask about or deny tool calls
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Print TypeScript declarations of all tools, for editors
     Types(TypesArgs),
     /// Put Toolgate into the configuration of an MCP client; a backup is kept

@@ -168,6 +168,11 @@ impl Policy {
         &self.rules
     }
 
+    /// The rules in the order in which they decide.
+    pub fn in_order(&self) -> &[Arc<Rule>] {
+        &self.ordered
+    }
+
     /// What happens to calls that no rule is about.
     pub fn default_action(&self) -> Action {
         self.default

@@ -107,6 +107,8 @@ pub struct Settings {
     pub functions: BTreeMap<FunctionName, Function>,
     /// Who may call which tool.
     pub policy: toolgate_policy::Policy,
+    /// The file of approvals that stand for later calls; `None` without a home directory.
+    pub remembered_rules: Option<PathBuf>,
     /// Where programs may send HTTP requests.
     pub egress: Egress,
     /// What guarded HTTP may reach besides the public internet.
@@ -193,6 +195,10 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         http: service::check(&mut checker, &value(&toolgate.http)),
         functions: functions::check(&mut checker, &toolgate, &servers.names, call.timeout),
         policy: policy::check(&mut checker, &toolgate),
+        remembered_rules: checker
+            .env
+            .xdg("XDG_STATE_HOME", ".local/state")
+            .map(|it| it.join("toolgate/remembered-rules.json")),
         egress: egress(&mut checker, &toolgate.egress),
         guard: checker.list(&value(&toolgate.guard).allow).unwrap_or_default(),
         store: checker.get(&toolgate.store).unwrap_or(Store::Memory),

@@ -18,7 +18,7 @@ use toolgate_wire::report::CallDecision;
 use toolgate_wire::{CallId, Profile, Target};
 
 use super::RequestContext;
-use crate::approvals::{AskedCall, Verdict};
+use crate::approvals::{AskedCall, RememberedRules, Verdict};
 
 /// The code of a call that the policy, or a person, does not let through.
 pub(crate) const DENIED: &str = "DENIED";
@@ -31,7 +31,7 @@ pub(crate) fn is_denial(code: &str) -> bool {
 }
 
 /// How the local user is named in rules.
-const LOCAL: &str = "local";
+pub(super) const LOCAL: &str = "local";
 /// The kind of run of a call without one.
 const DIRECT: &str = "direct";
 /// Seconds of a day.
@@ -85,6 +85,8 @@ pub(super) struct CallPolicy {
     policy: RwLock<Arc<Policy>>,
     /// By caller: the day, and what was let through.
     days: Mutex<HashMap<String, (u64, Usage)>>,
+    /// Approvals that stand for later calls.
+    pub(super) remembered: RwLock<Arc<RememberedRules>>,
     /// Backends that an agent added while the gateway runs.
     added: RwLock<HashSet<String>>,
 }
@@ -127,6 +129,11 @@ impl CallPolicy {
                 note(record);
                 Err(denied(subject, &decision))
             }
+            Action::Ask if self.is_remembered(subject, &arguments, &decision, asked) => {
+                record.verdict = Some("remembered");
+                note(record);
+                Ok(arguments)
+            }
             Action::Ask => {
                 let counted = Counted { policy: self, subject, decision: &decision, asked, keep: false };
                 let answer = self.ask(subject, arguments, &decision, asked, &mut record, check_edited).await;
@@ -140,6 +147,13 @@ impl CallPolicy {
                 }
             }
         }
+    }
+
+    /// Whether a person has approved calls like this one before, and wants not to be asked again.
+    fn is_remembered(&self, subject: &Subject, arguments: &Value, decision: &Decision, asked: &RequestContext) -> bool {
+        let rules = Arc::clone(&self.remembered.read());
+        let answer = with_call(subject, arguments, asked, |call| rules.answer(call, decision, asked.run_id.as_deref()));
+        answer.is_some()
     }
 
     /// Decides, and counts the call where it is let through or asked about.

@@ -45,6 +45,8 @@ pub(crate) use scoped_catalog::ScopedCatalog;
 pub use toolgate_wire::Access;
 use toolgate_wire::{CallRate, Target};
 
+use crate::approvals::{AskedCall, Remember, RememberError, RememberedRule, RememberedRules};
+
 /// The code of a call that the backend answered with a JSON-RPC error; `data` has its code, message and data.
 pub(crate) const REJECTED: &str = "REJECTED";
 /// The code of a call to a backend that is still starting, or disabled.
@@ -92,6 +94,30 @@ impl Bridge {
     /// Puts a policy in force, for every call that is not decided yet.
     pub fn set_policy(&self, policy: Policy) {
         self.policy.replace(policy);
+    }
+
+    /// Remembers approvals in other rules from now on.
+    pub fn set_remembered(&self, rules: RememberedRules) {
+        *self.policy.remembered.write() = Arc::new(rules);
+    }
+
+    /// Approvals that stand for later calls, to list and to revoke.
+    pub fn remembered(&self) -> Arc<RememberedRules> {
+        Arc::clone(&self.policy.remembered.read())
+    }
+
+    /// Remembers a person's approval of a call for later calls of this caller, by its name (empty for the local user).
+    ///
+    /// # Errors
+    /// If it cannot be remembered; the approval itself stands.
+    pub fn remember(
+        &self,
+        caller: &str,
+        call: &AskedCall,
+        remember: &Remember,
+    ) -> Result<RememberedRule, RememberError> {
+        let caller = if caller.is_empty() { decide::LOCAL } else { caller };
+        self.remembered().remember(&self.policy.current(), caller, call, remember)
     }
 
     /// Notes whether an agent added a backend: where there are rules, calls that none is about are asked about then.

@@ -39,6 +39,8 @@ pub struct RequestContext {
     pub name: String,
     /// The kind of run; `None` for a call without one.
     pub profile: Option<Profile>,
+    /// The name of the run, where it has one from the start.
+    pub run_id: Option<String>,
     /// Number of the call in its run.
     pub call_id: u64,
     /// What the policy keeps of the run.

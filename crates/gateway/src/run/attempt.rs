@@ -277,6 +277,7 @@ impl<'a> Attempt<'a> {
             budget: Some(budgets.answers),
             approver: self.request.approver.clone(),
             profile: Some(self.request.profile),
+            run_id: self.request.id.clone(),
             run: Some(Arc::clone(&self.run_calls)),
             ..RequestContext::of(&self.request.caller)
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolgate_functions::{HostFunction, Registry};
-use toolgate_gateway::approvals::{Approver, AskedCall, Verdict, VerdictFuture};
+use toolgate_gateway::approvals::{Approver, AskedCall, Remember, RememberedRules, Verdict, VerdictFuture};
 use toolgate_gateway::run::{FastPaths, Route, RunReport, RunRequest, Runner};
 use toolgate_policy::{Action, Condition, Policy, Rule, TraitFilter, parse_limits};
 use toolgate_wire::{CallState, CallerScope, Code, Outcome};
@@ -30,6 +30,8 @@ pub(crate) fn cases() -> Vec<Case> {
         policy::a_new_policy_holds_for_calls_that_wait,
         policy::a_program_that_can_only_be_denied_is_refused_before_its_first_call,
         policy::the_report_lists_what_will_be_asked,
+        policy::an_approval_can_stand_for_later_calls,
+        policy::a_remembered_rule_answers_its_own_question_only,
         policy::without_rules_nothing_changes,
     ]
 }
@@ -336,4 +338,72 @@ pub(crate) fn the_report_lists_what_will_be_asked() {
     assert_eq!(ran.report.warnings, ["2:12: a person is asked about bank.pay: because"]);
     let check = chain.check(&asking(code)).unwrap();
     assert_eq!(check.warnings.iter().map(|it| it.code.as_str()).collect::<Vec<_>>(), ["asked"]);
+}
+
+/// A chain that asks about payments, with a file for what is remembered, and a question that a run of it asked.
+fn remembering() -> (Runner, tempfile::TempDir, AskedCall) {
+    let chain = chain_with(vec![rule("bank.pay", Action::Ask)]);
+    let folder = tempfile::tempdir().unwrap();
+    chain.bridge().set_remembered(RememberedRules::new(Some(folder.path().join("state/rules.json"))));
+    let reviewer = Arc::new(Reviewer::default());
+    let request = RunRequest { approver: Some(reviewer.clone()), ..asking("return await bank.pay({ amount: 1 })") };
+    assert_eq!(outcome(&run(&chain, request)), r#"{"paid":1}"#);
+    let asked = reviewer.asked.lock().remove(0);
+    (chain, folder, asked)
+}
+
+/// Whether a payment is made without a question, for this caller in this run.
+fn pays(chain: &Runner, amount: u32, caller: &str, run_id: &str) -> bool {
+    let caller = CallerScope { name: caller.to_owned(), ..CallerScope::default() };
+    let code = format!("return await bank.pay({{ amount: {amount} }})");
+    let ran = run(chain, RunRequest { caller, id: Some(run_id.to_owned()), ..asking(code) });
+    let remembered = ran
+        .report
+        .calls
+        .iter()
+        .any(|call| call.decision.as_ref().is_some_and(|decision| decision.verdict == Some("remembered")));
+    assert_eq!(remembered, ran.report.failure().is_none());
+    remembered
+}
+
+pub(crate) fn an_approval_can_stand_for_later_calls() {
+    let (chain, folder, asked) = remembering();
+    let bridge = chain.bridge();
+    assert!(!pays(&chain, 1, "", "r1"), "once is once");
+    bridge.remember("", &asked, &Remember::Run("r1".to_owned())).unwrap();
+    assert_eq!([pays(&chain, 9, "", "r1"), pays(&chain, 9, "", "r2")], [true, false]);
+    let session = bridge.remember("ci", &asked, &Remember::Session).unwrap();
+    assert_eq!([pays(&chain, 9, "ci", "r3"), pays(&chain, 9, "", "r3")], [true, false]);
+    bridge.remembered().revoke(&session.id).unwrap();
+    assert!(!pays(&chain, 9, "ci", "r4"));
+
+    let same = bridge.remember("", &asked, &Remember::Always { when: None }).unwrap();
+    assert_eq!(same.rule.when.as_deref(), Some("args == {\"amount\":1}"));
+    assert_eq!([pays(&chain, 1, "", "r5"), pays(&chain, 2, "", "r5")], [true, false]);
+    let small = Remember::Always { when: Some("args.amount < 50".to_owned()) };
+    let small = bridge.remember("", &asked, &small).unwrap();
+    assert_eq!([pays(&chain, 49, "", "r6"), pays(&chain, 50, "", "r6")], [true, false]);
+    assert!(bridge.remember("", &asked, &Remember::Always { when: Some("arg.x".to_owned()) }).is_err());
+
+    // Another process sees them, and revokes one.
+    let file = folder.path().join("state/rules.json");
+    let elsewhere = RememberedRules::new(Some(file));
+    let ids: Vec<String> = elsewhere.list().unwrap().into_iter().map(|rule| rule.id).collect();
+    assert_eq!(ids, [same.id, small.id.clone()]);
+    elsewhere.revoke(&small.id).unwrap();
+    assert!(elsewhere.revoke(&small.id).is_err());
+    assert_eq!([pays(&chain, 49, "", "r7"), pays(&chain, 1, "", "r7")], [false, true]);
+}
+
+pub(crate) fn a_remembered_rule_answers_its_own_question_only() {
+    let (chain, _folder, asked) = remembering();
+    chain.bridge().remember("", &asked, &Remember::Session).unwrap();
+    assert!(pays(&chain, 5, "", "r1"));
+    // A rule that denies wins, and so does a question of another rule.
+    for stricter in [rule("bank.pay", Action::Deny), when("bank.pay", Action::Ask, "args.amount > 1")] {
+        chain.bridge().set_policy(Policy::new(vec![stricter, rule("bank.pay", Action::Ask)], Action::Allow));
+        assert!(!pays(&chain, 5, "", "r2"));
+    }
+    chain.bridge().set_policy(Policy::new(vec![rule("bank.pay", Action::Ask)], Action::Allow));
+    assert!(pays(&chain, 5, "", "r3"));
 }
