@@ -378,8 +378,7 @@ async fn order_of(callers: &[u64]) -> Vec<usize> {
     for run in waiting {
         run.await.expect("joined");
     }
-    let order = order.lock().expect("lock").clone();
-    order
+    order.lock().expect("lock").clone()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
