@@ -26,6 +26,8 @@ pub enum Door {
     WebSocket,
     /// An MCP tool, by its name.
     Mcp(&'static str),
+    /// A durable run, whichever door it came by first.
+    Durable,
 }
 
 impl Door {
@@ -37,6 +39,7 @@ impl Door {
             Door::Http => "http",
             Door::WebSocket => "websocket",
             Door::Mcp(tool) => tool,
+            Door::Durable => "durable",
         }
     }
 }
@@ -49,6 +52,16 @@ pub enum FastPaths {
     Allowed,
     /// Never.
     Off,
+}
+
+/// Whether a run outlives its process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// It ends with its process.
+    #[default]
+    Volatile,
+    /// It is kept in the store of durable runs.
+    Durable,
 }
 
 /// One program to run.
@@ -84,6 +97,8 @@ pub struct RunRequest {
     pub id: Option<String>,
     /// Keeps the messages of the run, which is then not answered without an interpreter.
     pub recorder: Option<Arc<dyn Recorder>>,
+    /// Whether the run outlives its process.
+    pub durable: Durability,
     /// A recorded run to repeat. The program is not planned again, and no tool is looked up for it.
     pub recorded: Option<RecordedRun>,
 }
@@ -116,6 +131,7 @@ impl RunRequest {
             door: Door::Api,
             id: None,
             recorder: None,
+            durable: Durability::Volatile,
             recorded: None,
         }
     }
