@@ -475,7 +475,7 @@ impl Pump {
         if serde_json::from_str::<&serde_json::value::RawValue>(&args).is_err() {
             return Err(Lost::Violation("arguments that are not JSON"));
         }
-        let call = HostCall { target: target.clone(), args };
+        let call = HostCall { id, target: target.clone(), args };
         let future = match self.shared.channel.recorder().filter(|_| !read_only) {
             Some(recorder) => hold_back(recorder, self.host.clone(), id, call),
             None => self.host.call(call),

@@ -241,6 +241,7 @@ impl<'a> Attempt<'a> {
             progress: self.request.progress.clone(),
             deadline: Some(self.since + self.limits.wall),
             budget: Some(budgets.answers),
+            approver: self.request.approver.clone(),
             ..RequestContext::of(&self.request.caller)
         };
         RunHost::new(self.runner.bridge.clone(), request)

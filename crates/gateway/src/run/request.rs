@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::approvals::Approver;
 use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -99,6 +100,8 @@ pub struct RunRequest {
     pub recorder: Option<Arc<dyn Recorder>>,
     /// Whether the run outlives its process.
     pub durable: Durability,
+    /// Asks a person about calls that the policy does not let through by itself. Without it they fail as `DENIED`.
+    pub approver: Option<Arc<dyn Approver>>,
     /// A recorded run to repeat. The program is not planned again, and no tool is looked up for it.
     pub recorded: Option<RecordedRun>,
 }
@@ -132,6 +135,7 @@ impl RunRequest {
             id: None,
             recorder: None,
             durable: Durability::Volatile,
+            approver: None,
             recorded: None,
         }
     }
