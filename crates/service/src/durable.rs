@@ -9,13 +9,16 @@ use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use toolgate_gateway::run::durable::{ListRuns, RunStatus, RunSummary, RunView};
+use toolgate_gateway::run::durable::{CallDecision, ListRuns, RunStatus, RunSummary, RunView};
 use toolgate_gateway::run::{Door, Durability, RunRequest};
 use url::form_urlencoded;
 
 use super::body::{Received, escaped};
 use super::limits::RequestedLimits;
-use super::messages::{DurableRunBody, RunListItem, RunListReply, RunStateReply, RunStatusName};
+use super::messages::{
+    DecisionBody, DecisionName, DecisionReply, DecisionsBody, DecisionsReply, DurableRunBody, RunListItem,
+    RunListReply, RunStateReply, RunStatusName, Whole,
+};
 use super::refusal::Refusal;
 use super::run::{answer, context, named};
 use super::{Caller, HttpService};
@@ -29,6 +32,10 @@ const MAX_WAIT_SECONDS: u64 = 300;
 /// Runs on a page unless the request says otherwise.
 const USUAL_PAGE: usize = 50;
 const MAX_PAGE: usize = 200;
+/// Decisions in one request.
+const MAX_DECISIONS: usize = 1000;
+/// Bytes of the reason of a decision.
+const MAX_REASON: usize = 10_000;
 /// The longest id that is looked for; those of runs are shorter.
 const MAX_ID: usize = 128;
 
@@ -108,6 +115,47 @@ pub(super) async fn abort(
     let status = service.runs().await?.abort(&id, Some(caller.name())).await?;
     let reply = answer(service.budget(), &RunStateReply::new(id, status))?;
     Ok((StatusCode::ACCEPTED, reply).into_response())
+}
+
+pub(super) async fn decide(
+    State(service): State<HttpService>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    received: Received<DecisionsBody>,
+) -> Result<Response, Refusal> {
+    let id = checked(id)?;
+    let decisions = received.value.decisions.ok_or_else(|| Refusal::missing("/decisions"))?;
+    if decisions.is_empty() || decisions.len() > MAX_DECISIONS {
+        return Err(Refusal::field("/decisions", format!("must have between 1 and {MAX_DECISIONS} decisions")));
+    }
+    let decisions = decisions.into_iter().enumerate().map(|(at, body)| decision(at, body));
+    let decisions = decisions.collect::<Result<Vec<_>, _>>()?;
+    let held = service.runs().await?.decide(&id, Some(caller.name()), decisions).await?;
+    let decisions = held.into_iter().map(|held| DecisionReply {
+        call_id: held.call_id,
+        decision: DecisionName::from(held.decision),
+        reason: held.reason,
+    });
+    answer(service.budget(), &DecisionsReply { run_id: id, decisions: decisions.collect() })
+}
+
+fn decision(at: usize, body: DecisionBody) -> Result<CallDecision, Refusal> {
+    let missing = |name: &str| Refusal::missing(&format!("/decisions/{at}/{name}"));
+    if body.reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON) {
+        let message = format!("has at most {MAX_REASON} bytes");
+        return Err(Refusal::field(format!("/decisions/{at}/reason"), message));
+    }
+    let Whole(call) = body.call_id.ok_or_else(|| missing("callId"))?;
+    let too_large = |_| Refusal::field(format!("/decisions/{at}/callId"), "no call has this number");
+    Ok(CallDecision {
+        call_id: u32::try_from(call).map_err(too_large)?,
+        decision: body.decision.ok_or_else(|| missing("decision"))?.into(),
+        arguments: body.arguments,
+        reason: body.reason,
+        remember: body.remember,
+        by: String::new(),
+        at: 0,
+    })
 }
 
 /// An id that may be one.

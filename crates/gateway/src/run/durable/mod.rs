@@ -9,10 +9,13 @@
 //! - `gate`: the recorder, which can stop a run between two effects
 //! - `execute`: one run, from its start or from its record, to its end
 //! - `take_over`: finds runs that are due
+//! - `approver`: asks people about calls; `decision`: what they decided
 //! - `view`: what a caller sees of its runs
 //! - `callers`: who a run belongs to; `open`: the store of a configuration
 
+mod approver;
 mod callers;
+mod decision;
 mod execute;
 mod gate;
 mod open;
@@ -35,9 +38,11 @@ use toolgate_wire::LimitFault;
 
 use super::Runner;
 use super::request::RunRequest;
+use approver::RunApprover;
 use stored::StoredRequest;
 
 pub use callers::{Callers, LocalCaller, scope_of_key};
+pub use decision::{CallDecision, DecisionKind};
 pub use open::{OpenError, journal_of};
 pub use toolgate_journal::store::{RunStatus, StoreError as StoreFault};
 pub use view::{ListRuns, PendingView, RunList, RunSummary, RunView};
@@ -83,6 +88,17 @@ pub enum DurableError {
     /// The store cannot be opened.
     #[error("durable runs cannot be kept: {0}")]
     Open(#[from] OpenError),
+    /// A decision cannot be taken.
+    #[error("{message}")]
+    BadDecision {
+        /// Its place in the list.
+        at: usize,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// What is kept of a run has another form.
+    #[error("the run cannot be read: {0}")]
+    Unreadable(String),
     /// The store does not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -122,6 +138,8 @@ struct Inner {
 struct LiveRun {
     caller: String,
     run: Arc<DurableRun>,
+    /// Once the program is executed.
+    approver: Option<Arc<RunApprover>>,
 }
 
 /// Where a runner finds the durable runs of its process.
@@ -254,4 +272,10 @@ impl Inner {
         // Without listeners nothing happens.
         let _ = self.changes.send(run.into());
     }
+}
+
+/// Milliseconds since 1970.
+fn unix_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
