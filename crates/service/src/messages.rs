@@ -71,6 +71,9 @@ pub(super) struct DurableRunBody {
     pub(super) profile: Option<RunProfile>,
     /// The interpreter; the configured one if absent.
     pub(super) engine: Option<EngineName>,
+    /// A URL that gets a signed request when the run has ended.
+    #[schemars(with = "Option<String>", url)]
+    pub(super) webhook: Option<String>,
     /// Always true; may be absent.
     #[schemars(with = "Option<bool>", extend("const" = true))]
     pub(super) durable: Option<bool>,

@@ -171,6 +171,15 @@ fn paths(schemas: &mut Schemas, keyed: bool) -> Value {
         operation(schemas, "abortRun", "Ends a durable run.", (202, ok), &[KEYED, &[404, 503]])
             .with("parameters", json!([parameter("runId")]))
     };
+    let events = {
+        let ok = json!({"description": "Server-sent events, to the end of the run.", "content": {"text/event-stream": {"schema": {"type": "string"}}}});
+        let last = json!([parameter("runId"), {
+            "name": "Last-Event-ID", "in": "header", "required": false,
+            "schema": {"type": "integer", "minimum": 0}, "description": "The number of the last event that was received.",
+        }]);
+        operation(schemas, "runEvents", "Watches a durable run.", (200, ok), &[KEYED, &[404, 503]])
+            .with("parameters", last)
+    };
     let decide = {
         let ok = schemas.writes::<DecisionsReply>("The decisions that hold: the first one about each call.");
         let body = schemas.reads::<DecisionsBody>();
@@ -220,6 +229,7 @@ fn paths(schemas: &mut Schemas, keyed: bool) -> Value {
         "/v1/compute": {"post": compute.keyed(&key)},
         "/v1/runs": {"post": begin.keyed(&key), "get": runs.keyed(&key)},
         "/v1/runs/{runId}": {"get": durable.keyed(&key), "delete": abort.keyed(&key)},
+        "/v1/runs/{runId}/events": {"get": events.keyed(&key)},
         "/v1/runs/{runId}/decisions": {"post": decide.keyed(&key)},
         "/v1/results/{id}": {"get": result.keyed(&key)},
         "/v1/functions": {"get": functions.keyed(&key)},

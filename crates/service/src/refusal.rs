@@ -233,6 +233,7 @@ impl From<DurableError> for Refusal {
             }
             DurableError::Store(fault @ StoreFault::TooManyRuns(_)) => Refusal::Busy(fault.to_string()),
             DurableError::Limit(fault) => Refusal::field("", fault.to_string()),
+            DurableError::NoWebhooks => Refusal::field("/webhook", error.to_string()),
             DurableError::BadDecision { at, message } => Refusal::field(format!("/decisions/{at}"), message),
             DurableError::Stopping
             | DurableError::NoStore

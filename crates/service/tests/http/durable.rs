@@ -26,6 +26,8 @@ pub(crate) fn cases() -> Vec<Case> {
         other_calls_go_on_while_one_waits,
         approvers_decide_and_others_do_not,
         bad_decisions_are_refused,
+        events_tell_what_happens_and_can_be_read_again,
+        the_end_is_told_to_a_signed_webhook,
     ]
 }
 
@@ -407,4 +409,79 @@ async fn bad_decisions_are_refused() {
 /// A key that may use the backends.
 fn open_key(name: &str) -> toolgate_config::checked::Key {
     toolgate_config::checked::Key { backends: None, ..key(name) }
+}
+
+/// The events of a stream that has ended: number, name and data.
+fn events_of(body: &str) -> Vec<(Option<u64>, String, Value)> {
+    let events = body.split("\n\n").filter(|event| event.contains("event: "));
+    let field = |event: &str, name: &str| {
+        let line = event.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+        line.map(str::to_owned)
+    };
+    let events = events.map(|event| {
+        let data = field(event, "data").expect("data");
+        let number = field(event, "id").map(|id| id.parse().expect("a number"));
+        (number, field(event, "event").expect("a name"), serde_json::from_str(&data).expect("JSON"))
+    });
+    events.collect()
+}
+
+async fn events_tell_what_happens_and_can_be_read_again() {
+    let server = start(Setup::default()).await;
+    let code = "console.log('a \\u2028 line'); await add(1, 2); return (await bank.pay({ call: 2, amount: 1 })).paid";
+    let run = server.begin(json!({"code": code})).await;
+    let path = format!("/v1/runs/{run}/events");
+    let watching = server.ask("GET", &path).send();
+    let (watched, ()) = tokio::join!(watching, async {
+        server.paused(&run).await;
+        server.decide(&run, json!([{"callId": 2, "decision": "approve"}])).await;
+    });
+    assert_eq!(watched.header("content-type"), Some("text/event-stream"), "{watched:?}");
+    let events = events_of(&watched.body);
+    let names: Vec<&str> = events.iter().map(|(_, name, _)| name.as_str()).collect();
+    let of =
+        |name: &str| events.iter().filter(|(_, known, _)| known == name).map(|(_, _, data)| data).collect::<Vec<_>>();
+    assert_eq!(of("log")[0]["text"], json!("a \u{2028} line"), "{events:?}");
+    assert_eq!((of("call")[0]["function"].clone(), of("call")[1]["tool"].clone()), (json!("add"), json!("pay")));
+    assert!(!of("asked").is_empty() && of("answered").len() == 2, "{names:?}");
+    let states: Vec<&Value> = of("status").iter().map(|status| &status["status"]).collect();
+    assert_eq!(states.last(), Some(&&json!("done")), "{names:?}");
+    let end = of("status").last().expect("an end")["report"]["value"].clone();
+    assert_eq!(end, json!(1));
+    // The same from behind the first event that was seen.
+    let first = events.iter().find_map(|(number, ..)| *number).expect("a number");
+    let again = server.ask("GET", &path).header("Last-Event-ID", &first.to_string()).send().await;
+    let again = events_of(&again.body);
+    let numbered =
+        |events: &[(Option<u64>, String, Value)]| events.iter().filter_map(|(id, ..)| *id).collect::<Vec<_>>();
+    assert_eq!(numbered(&again), numbered(&events)[1..]);
+    assert_eq!(server.get("/v1/runs/none/events").await.refusal(), "404 NOT_FOUND");
+}
+
+async fn the_end_is_told_to_a_signed_webhook() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/ended", listener.local_addr().expect("an address"));
+    let server = start(Setup::default()).await;
+    let run = server.begin(json!({"code": "return 7", "webhook": url})).await;
+    let (mut stream, _) = listener.accept().await.expect("a request");
+    let mut request = Vec::new();
+    let (head, body) = loop {
+        use tokio::io::AsyncReadExt;
+        let mut part = [0; 4096];
+        let read = stream.read(&mut part).await.expect("a request");
+        request.extend_from_slice(&part[..read]);
+        let text = String::from_utf8_lossy(&request).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n").filter(|(_, body)| body.ends_with('}')) {
+            break (head.to_lowercase(), body.to_owned());
+        }
+    };
+    let field = |name: &str| {
+        head.lines().find_map(|line| line.strip_prefix(&format!("{name}: "))).expect("a header").to_owned()
+    };
+    assert_eq!(field("webhook-id"), run);
+    assert!(field("webhook-signature").starts_with("v1,"), "{head}");
+    let body: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!((&body["runId"], &body["status"], &body["report"]["value"]), (&json!(run), &json!("done"), &json!(7)));
+    let wrong = server.post("/v1/runs", json!({"code": "return 1", "webhook": "ftp://x"})).await;
+    assert_eq!(wrong.refusal(), "400 INVALID_INPUT /webhook");
 }

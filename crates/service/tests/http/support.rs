@@ -15,12 +15,13 @@ use toolgate_config::checked::{Http, Key};
 use toolgate_config::values::{Glob, HttpAuth, KeyHash, Rate, Setting};
 use toolgate_engine::host::Target;
 use toolgate_engine::{Engine, EngineBuilder, HostError};
+use toolgate_functions::http::{AllowList, Fetcher, Guard, HttpLimits};
 use toolgate_functions::{HostFunction, Registry};
 use toolgate_gateway::approvals::{AskedCall, Verdict};
 use toolgate_gateway::bridge::{
     Answer as ToolAnswer, Bridge, Provider, ProviderFuture, RequestContext, scripted::Script,
 };
-use toolgate_gateway::run::durable::{Callers, DurableRuns, DurableSettings};
+use toolgate_gateway::run::durable::{Callers, DurableRuns, DurableSettings, Webhooks};
 use toolgate_gateway::run::{FixedEnvironment, Runner};
 use toolgate_journal::durable::Journal;
 use toolgate_journal::seal::Sealer;
@@ -213,7 +214,10 @@ fn durable(runner: &Runner, max_open: u64) -> DurableRuns {
     let sealer = Sealer::new([7; 32]).expect("a key");
     let journal = Journal::new(Arc::new(RunsInMemory::new()), sealer, "test".into(), Duration::from_secs(60));
     let journal = journal.with_max_open(max_open);
-    DurableRuns::start(journal, runner.clone(), Arc::new(AnyCaller), DurableSettings::default())
+    let allow = AllowList::parse(&["127.0.0.1"]).expect("an address");
+    let webhooks = Webhooks::new("secret", Fetcher::new(Guard::new(allow), HttpLimits::default()));
+    let settings = DurableSettings { webhooks: Some(Arc::new(webhooks)), ..DurableSettings::default() };
+    DurableRuns::start(journal, runner.clone(), Arc::new(AnyCaller), settings)
 }
 
 impl Drop for Server {

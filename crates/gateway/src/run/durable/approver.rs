@@ -56,8 +56,9 @@ impl RunApprover {
     /// The calls that wait, for the pause, and when the first question expires.
     pub(super) fn questions(&self) -> (Vec<(CallId, String)>, Option<u64>) {
         let state = self.state.lock();
-        let open: Vec<&PendingView> =
+        let mut open: Vec<&PendingView> =
             state.questions.values().filter(|question| state.waiting.contains_key(&question.call_id)).collect();
+        open.sort_by_key(|question| question.call_id);
         let expires = open.iter().map(|question| question.expires_at).min();
         let texts = open.iter().map(|question| (CallId(question.call_id), json(question)));
         (texts.collect(), expires)

@@ -112,9 +112,9 @@ impl Inner {
                 let reason = approver.stopped().unwrap_or_default();
                 let message = format!("a person stopped the run: {reason}");
                 report.report.outcome = Outcome::Failed(Failure::new(Code::Aborted, message));
-                self.finish(&run, &request.caller, report).await;
+                self.finish(&run, &request.caller, stored.webhook.as_deref(), report).await;
             }
-            _ => self.finish(&run, &request.caller, report).await,
+            _ => self.finish(&run, &request.caller, stored.webhook.as_deref(), report).await,
         }
     }
 
@@ -179,7 +179,7 @@ impl Inner {
     }
 
     /// Writes the end of a run. A store that is gone is asked again for a while.
-    async fn finish(&self, run: &DurableRun, caller: &CallerScope, mut report: RunReport) {
+    async fn finish(&self, run: &DurableRun, caller: &CallerScope, webhook: Option<&str>, mut report: RunReport) {
         report.report.warnings.extend(run.remark());
         self.runner.history.record(super::super::Door::Durable, caller, &report);
         let text = match serde_json::to_string(&report) {
@@ -194,8 +194,14 @@ impl Inner {
             }
             kept = run.finish_again().await;
         }
-        if let Err(error) = kept {
-            tracing::warn!(run = run.id(), %error, "the end of a run was not kept");
+        match (kept, &self.settings.webhooks, webhook) {
+            (Err(error), ..) => tracing::warn!(run = run.id(), %error, "the end of a run was not kept"),
+            (Ok(()), Some(webhooks), Some(url)) => {
+                let (webhooks, url, run) = (webhooks.clone(), url.to_owned(), run.id().to_owned());
+                // Not one of the tasks that the end of the process waits for.
+                tokio::spawn(async move { webhooks.send(&url, &run, &text).await });
+            }
+            (Ok(()), ..) => {}
         }
     }
 
@@ -227,7 +233,7 @@ impl Inner {
         };
         match resumed {
             Ok(replayable) => self.perform(run, request, stored, replayable).await,
-            Err(failure) => self.end_with(run, &record, Some(request), failure).await,
+            Err(failure) => self.end_with(run, &record, Some((request, stored)), failure).await,
         }
     }
 
@@ -256,9 +262,18 @@ impl Inner {
     }
 
     /// Ends a run that cannot go on. The report has the calls that it had made.
-    async fn end_with(&self, run: Arc<DurableRun>, record: &Record, request: Option<RunRequest>, failure: Failure) {
+    async fn end_with(
+        &self,
+        run: Arc<DurableRun>,
+        record: &Record,
+        request: Option<(RunRequest, StoredRequest)>,
+        failure: Failure,
+    ) {
         let profile = record.header().map(|header| header.profile).unwrap_or(toolgate_wire::Profile::Chain);
-        let request = request.unwrap_or_else(|| RunRequest::new(profile, ""));
+        let (request, webhook) = match request {
+            Some((request, stored)) => (request, stored.webhook),
+            None => (RunRequest::new(profile, ""), None),
+        };
         let caller = request.caller.clone();
         let report = match replay::stopped(record, failure.clone()) {
             Ok(replayable) => {
@@ -272,7 +287,7 @@ impl Inner {
                 RunReport { id: run.id().to_owned(), route: Route::Refused, report }
             }
         };
-        self.finish(&run, &caller, report).await;
+        self.finish(&run, &caller, webhook.as_deref(), report).await;
     }
 
     /// Waits until the tools of the backends that the program names are known.

@@ -10,18 +10,20 @@
 //! - `execute`: one run, from its start or from its record, to its end
 //! - `take_over`: finds runs that are due
 //! - `approver`: asks people about calls; `decision`: what they decided
-//! - `view`: what a caller sees of its runs
+//! - `view`: what a caller sees of its runs; `events`: what happens in one; `webhook`: tells a URL of its end
 //! - `callers`: who a run belongs to; `open`: the store of a configuration
 
 mod approver;
 mod callers;
 mod decision;
+mod events;
 mod execute;
 mod gate;
 mod open;
 mod stored;
 mod take_over;
 mod view;
+mod webhook;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -43,9 +45,11 @@ use stored::StoredRequest;
 
 pub use callers::{Callers, LocalCaller, scope_of_key};
 pub use decision::{CallDecision, DecisionKind};
+pub use events::{RunEvent, RunEvents};
 pub use open::{OpenError, journal_of};
 pub use toolgate_journal::store::{RunStatus, StoreError as StoreFault};
 pub use view::{ListRuns, PendingView, RunList, RunSummary, RunView};
+pub use webhook::Webhooks;
 
 /// Durable runs that one process executes at one time.
 const MAX_LIVE: usize = 64;
@@ -55,18 +59,20 @@ const MAX_LIVE_OF_CALLER: usize = 32;
 const MAX_CHANGES_BEHIND: usize = 1024;
 
 /// How durable runs are kept.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct DurableSettings {
     /// How often this process looks for runs that are due.
     pub look_interval: Duration,
     /// Which runs are forgotten.
     pub retention: Prune,
+    /// Tells callers of the end of their runs, where that is configured.
+    pub webhooks: Option<Arc<Webhooks>>,
 }
 
 impl Default for DurableSettings {
     fn default() -> Self {
         let retention = Prune { older_than: Some(Duration::from_secs(7 * 86_400)), max_bytes: Some(1 << 30) };
-        DurableSettings { look_interval: Duration::from_millis(300), retention }
+        DurableSettings { look_interval: Duration::from_millis(300), retention, webhooks: None }
     }
 }
 
@@ -79,6 +85,9 @@ pub enum DurableError {
     /// A limit is out of range.
     #[error(transparent)]
     Limit(#[from] LimitFault),
+    /// A webhook is asked for, and there is no secret to sign it with.
+    #[error("webhooks need toolgate.runs.webhook_secret in the configuration")]
+    NoWebhooks,
     /// The process is ending.
     #[error("the service is shutting down")]
     Stopping,
@@ -190,6 +199,9 @@ impl DurableRuns {
         let inner = &self.0;
         if inner.stop.is_cancelled() {
             return Err(DurableError::Stopping);
+        }
+        if webhook.is_some() && inner.settings.webhooks.is_none() {
+            return Err(DurableError::NoWebhooks);
         }
         let granted = inner.runner.limits(request.profile, &request.limits)?;
         let wall = granted.resolve(request.profile)?.limits.wall;
