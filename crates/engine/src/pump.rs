@@ -178,7 +178,14 @@ pub(crate) fn drive(socket: &mut WorkerSocket, job: Job, migration: Option<Migra
         target_end: None,
         target_layers: None,
     };
-    let repeated = replay.map_or(Ok(None), |replay| pump.repeat(socket, &replay));
+    let repeated = replay.map_or(Ok(None), |replay| {
+        let repeated = pump.repeat(socket, &replay);
+        // The time of the repetition is not the program's.
+        if let Some(left) = replay.left {
+            pump.deadline = pump.deadline.min(Instant::now() + left);
+        }
+        repeated
+    });
     let end = match repeated {
         Ok(Some(finished)) => Ok(finished),
         Ok(None) => pump.serve(socket, migration.map(Migration::new)),

@@ -10,7 +10,7 @@ pub use choices::{
     EgressWord, Engine, HttpAuth, Isolation, Method, Mode, PolicyAction, PolicyAnnotation, PolicyProfile, TransportKind,
 };
 pub use names::{BackendName, FunctionName, Glob, ToolPath};
-pub use net::{Allowed, Endpoint, HostName, Origin, Store};
+pub use net::{Allowed, Endpoint, HostName, Origin, RunStorePlace, Store};
 pub use policy::CallLimitWords;
 pub use units::{Bytes, KeyHash, Millis, Period, Rate};
 

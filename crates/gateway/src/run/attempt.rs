@@ -12,7 +12,7 @@ use toolgate_policy::Policy;
 use toolgate_wire::{Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
 
 use super::reachable::Reachable;
-use super::request::{FastPaths, Route, RunRequest};
+use super::request::{Durability, FastPaths, Route, RunRequest};
 use super::{Readiness, Runner, fast_path, introspect, out_of_range};
 use crate::bridge::{self, RequestContext, RunCalls, RunHost, ScopedCatalog};
 use toolgate_catalog::{BackendState, Catalog};
@@ -177,6 +177,11 @@ impl<'a> Attempt<'a> {
                 Some(value) => (without_engine(Outcome::Returned(value), self.since), Route::Introspection),
                 None => self.program(tools).await,
             },
+            // A call without a program has no record to go on from.
+            Plan::Direct(_) if self.request.durable == Durability::Durable => {
+                let message = "a durable run needs a program, and this is a call in JSON";
+                refused(Failure::new(Code::InvalidCode, message), Vec::new(), self.since)
+            }
             Plan::Direct(call) => {
                 let preflight = toolgate_plan::preflight_call(&call, &tools);
                 if let Some(stopped) = stopped_by(&preflight) {

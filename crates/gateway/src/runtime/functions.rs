@@ -84,7 +84,7 @@ fn weather(settings: &Settings, egress: Option<&Egress>) -> Option<WeatherSettin
     }
 }
 
-fn allow_list(allowed: &[Allowed]) -> AllowList {
+pub(super) fn allow_list(allowed: &[Allowed]) -> AllowList {
     let entries: Vec<String> = allowed
         .iter()
         .map(|entry| match entry {
