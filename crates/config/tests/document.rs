@@ -11,7 +11,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use toolgate_config::values::{
-    Allowed, Bytes, CallLimitWords, Endpoint, Glob, HostName, KeyHash, Origin, Period, Rate, RunStorePlace, Setting, Store, ToolPath,
+    Allowed, Bytes, CallLimitWords, Endpoint, Glob, HostName, KeyHash, Origin, Period, Rate, RunStorePlace, Setting,
+    Store, ToolPath,
 };
 use toolgate_config::{Checked, Env, Problem, load, schema};
 use toolgate_wire::limits::Unit;

@@ -183,6 +183,11 @@ impl Policy {
         self.rules.is_empty() && self.default == Action::Allow
     }
 
+    /// Whether any call may be asked about.
+    pub fn may_ask(&self) -> bool {
+        self.default == Action::Ask || self.rules.iter().any(|rule| rule.action == Action::Ask)
+    }
+
     /// Whether decisions depend on calls that were let through before.
     pub fn needs_usage(&self) -> bool {
         self.needs_usage

@@ -31,15 +31,16 @@ use std::time::Instant;
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use toolgate_catalog::BackendState;
+use toolgate_catalog::{BackendState, ToolRef};
 use toolgate_engine::Engine;
 use toolgate_functions::{CallContext, FunctionError, Registry};
 use toolgate_output::results::{Kept, ResultStore};
 use toolgate_output::{OutputSettings, Response};
 use toolgate_plan::Preflight;
+use toolgate_policy::Action;
 use toolgate_wire::{ByteBudget, CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
 
-use crate::bridge::{Bridge, RequestContext, ScopedCatalog};
+use crate::bridge::{self, Bridge, RequestContext, ScopedCatalog};
 use attempt::Attempt;
 use budgets::CallerBudgets;
 use durable::{DurableError, DurableRuns, DurableSlot};
@@ -86,6 +87,28 @@ impl Runner {
             Some(runs) => Ok(runs),
             None => Ok(self.environment.durable_runs().await.ok_or(DurableError::NoStore)??),
         }
+    }
+
+    /// Whether a program may make a call that a person is asked about. Looks at the names in its text, so that programs
+    /// which name no such backend are not kept in a store for nothing.
+    pub fn may_ask(&self, request: &RunRequest) -> bool {
+        let policy = self.bridge.policy();
+        if request.profile != Profile::Chain || !policy.may_ask() || self.route(request) == Route::Direct {
+            return false;
+        }
+        let catalog = self.bridge.catalog();
+        let caller = &request.caller;
+        let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
+        let is_named = |name: &str| request.text.contains(name);
+        let reaches_all = ["tools", "__backends", "globalThis"].into_iter().any(is_named);
+        let named = view.backends().filter(|it| reaches_all || is_named(it.name()) || is_named(it.identifier()));
+        let mut tools = named.flat_map(|backend| backend.tools().iter().map(move |entry| ToolRef { backend, entry }));
+        let asks = |tool: ToolRef<'_>| {
+            let foreseen = bridge::foresee(&policy, tool, &caller.name, None);
+            foreseen.is_none_or(|decision| decision.action == Action::Ask)
+        };
+        let functions = request.functions.clone().unwrap_or_else(|| self.functions(caller));
+        tools.any(asks) || functions.names().iter().any(|name| is_named(name))
     }
 
     /// The engine behind it.

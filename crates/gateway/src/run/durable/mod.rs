@@ -48,7 +48,7 @@ pub use decision::{CallDecision, DecisionKind};
 pub use events::{RunEvent, RunEvents};
 pub use open::{OpenError, journal_of};
 pub use toolgate_journal::store::{RunStatus, StoreError as StoreFault};
-pub use view::{ListRuns, PendingView, RunList, RunSummary, RunView};
+pub use view::{ListRuns, PendingView, RawJson, RunList, RunSummary, RunView};
 pub use webhook::Webhooks;
 
 /// Durable runs that one process executes at one time.
