@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use toolgate_config::values::{
-    Allowed, Bytes, Endpoint, Glob, HostName, KeyHash, Origin, Period, Rate, Setting, Store, ToolPath,
+    Allowed, Bytes, Endpoint, Glob, HostName, KeyHash, Origin, Period, Rate, RunStorePlace, Setting, Store, ToolPath,
 };
 use toolgate_config::{Checked, Env, Problem, load, schema};
 use toolgate_wire::limits::Unit;
@@ -49,6 +49,16 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.limits.result_store", "64 MB", Some("\"64MB\"")),
     ("toolgate.limits.result_ttl", "1h", Some("\"1h\"")),
     ("toolgate.limits.shutdown_grace", "10s", Some("\"10s\"")),
+    ("toolgate.runs.store", "a file in `toolgate/runs` in `$XDG_STATE_HOME` or `~/.local/state`", None),
+    (
+        "toolgate.runs.key_file",
+        "`toolgate/runs.key` in `$XDG_STATE_HOME` or `~/.local/state`",
+        Some("\"~/.local/state/toolgate/runs.key\""),
+    ),
+    ("toolgate.runs.lease", "2s", Some("\"2s\"")),
+    ("toolgate.runs.keep", "7d", Some("\"7d\"")),
+    ("toolgate.runs.max_size", "1 GB", Some("\"1GB\"")),
+    ("toolgate.runs.max_open", "1000", Some("1000")),
     ("toolgate.cache.enabled", "`true`", Some("true")),
     ("toolgate.cache.dir", "`toolgate` in `$XDG_CACHE_HOME` or `~/.cache`", Some("\"~/.cache/toolgate\"")),
     ("toolgate.http.auth", "`token`", Some("\"token\"")),
@@ -268,7 +278,8 @@ fn named_types() -> Vec<(Value, &'static str)> {
         (HostName::schema(), "host name"),
         (Allowed::schema(), "host or network"),
         (Origin::schema(), "origin"),
-        (Store::schema(), "`memory` or `redis://` URL"),
+        (Store::schema(), "`memory`, `redis://` or `postgres://` URL"),
+        (RunStorePlace::schema(), "file or `postgres://` URL"),
         (ToolPath::schema(), "`backend.tool`"),
         (Glob::schema(), "pattern"),
     ]

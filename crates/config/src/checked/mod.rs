@@ -9,6 +9,7 @@ mod envfile;
 mod functions;
 mod limits;
 mod openapi;
+mod runs;
 mod service;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,7 @@ pub use backends::starts_toolgate;
 pub use backends::{Backend, Policy, Process, Remote, Transport};
 pub use functions::{Function, Target};
 pub use openapi::{OpenApi, SpecSource};
+pub use runs::{RunStore, Runs};
 pub use service::{Http, Key};
 
 use super::problem::{Problem, Severity};
@@ -110,6 +112,8 @@ pub struct Settings {
     pub guard: Vec<Allowed>,
     /// The session store.
     pub store: Store,
+    /// Durable runs.
+    pub runs: Runs,
     /// The V8 engine.
     pub v8: V8,
     /// The weather service; `None` is the public one.
@@ -181,6 +185,8 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     let limits = value(&toolgate.limits);
     let call = backends::Defaults::check(&mut checker, &limits);
     let servers = backends::check(&mut checker, &raw.file, &toolgate, &call);
+    let store = checker.get(&toolgate.store).unwrap_or(Store::Memory);
+    let runs = runs::check(&mut checker, &value(&toolgate.runs), &store);
     let settings = Settings {
         mode: checker.get(&toolgate.mode).unwrap_or(Mode::Code),
         sandbox: sandbox(&mut checker, &value(&toolgate.sandbox)),
@@ -191,7 +197,8 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         functions: functions::check(&mut checker, &toolgate, &servers.names, call.timeout),
         egress: egress(&mut checker, &toolgate.egress),
         guard: checker.list(&value(&toolgate.guard).allow).unwrap_or_default(),
-        store: checker.get(&toolgate.store).unwrap_or(Store::Memory),
+        store,
+        runs,
         v8: v8(&mut checker, &value(&value(&toolgate.engines).v8)),
         weather: checker.get(&value(&toolgate.weather).base_url),
         allow_runtime_registration: flag(&toolgate.allow_runtime_registration, false),

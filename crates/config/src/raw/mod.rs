@@ -17,7 +17,7 @@ use super::text::Source;
 use super::text::tree::{Node, Value};
 use super::values::{
     Allowed, Bytes, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, Method, Millis, Mode,
-    Origin, Period, Rate, Store, ToolPath, TransportKind,
+    Origin, Period, Rate, RunStorePlace, Store, ToolPath, TransportKind,
 };
 
 /// The settings of a file, with the problems found while reading them.
@@ -134,8 +134,10 @@ section! {
         egress: RawEgress,
         /// Hosts and networks that guarded outgoing HTTP may reach besides the public internet.
         guard: Guard,
-        /// The session store: memory, or the URL of a Redis server that several gateways share.
+        /// What several gateways share: the URL of a Redis server for sessions, or of a PostgreSQL database for durable runs (postgres://…). By default nothing (memory).
         store: RawText<Store>,
+        /// Durable runs.
+        runs: Runs,
         /// Settings of single engines.
         engines: Engines,
         /// The weather function.
@@ -346,6 +348,26 @@ impl RawSetting for RawEgress {
 
     fn schema() -> Json {
         json!({"anyOf": [RawText::<EgressWord>::schema(), Vec::<Located<RawText<Allowed>>>::schema()]})
+    }
+}
+
+section! {
+    /// Durable runs: programs whose calls are kept in a store, so that they survive their process.
+    Refused Runs {
+        /// Where they are kept: an SQLite file, or a PostgreSQL database (postgres://…) that several gateways share.
+        store: RawText<RunStorePlace>,
+        /// The file with the key that encrypts them, which only this user can read; it is created when it does not exist. Gateways that share a database need the same key.
+        key_file: RawText<String>,
+        /// How long a run waits after the last sign of life of its process until another one takes it over.
+        lease: RawText<Period>,
+        /// How long runs are kept after their end.
+        keep: RawText<Period>,
+        /// Maximum total size of ended runs; the oldest are forgotten first.
+        max_size: RawText<Bytes>,
+        /// Maximum number of runs of one caller that have not ended.
+        max_open: u64,
+        /// The secret that webhooks are signed with. Without it a run cannot have a webhook.
+        webhook_secret: RawText<String>,
     }
 }
 

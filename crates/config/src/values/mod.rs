@@ -7,7 +7,7 @@ mod units;
 
 pub use choices::{EgressWord, Engine, HttpAuth, Isolation, Method, Mode, TransportKind};
 pub use names::{BackendName, FunctionName, Glob, ToolPath};
-pub use net::{Allowed, Endpoint, HostName, Origin, Store};
+pub use net::{Allowed, Endpoint, HostName, Origin, RunStorePlace, Store};
 pub use units::{Bytes, KeyHash, Millis, Period, Rate};
 
 use serde_json::{Value as Json, json};

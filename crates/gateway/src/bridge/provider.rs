@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
@@ -10,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_engine::HostError;
 
 use super::Access;
+use crate::approvals::Approver;
 use crate::backends::ReplyMode;
 use toolgate_mcp::result::{Wrapping, value};
 use toolgate_mcp::{JsonText, Progress};
@@ -47,6 +49,8 @@ pub struct RequestContext {
     pub caller: u64,
     /// The call's own time; the backend's default when absent.
     pub timeout: Option<Duration>,
+    /// Asks a person about calls that the policy does not let through by itself.
+    pub approver: Option<Arc<dyn Approver>>,
     /// When the run around it ends.
     pub deadline: Option<Instant>,
     /// The form of the answer.

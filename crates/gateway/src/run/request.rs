@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::approvals::Approver;
 use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,8 @@ pub enum Door {
     WebSocket,
     /// An MCP tool, by its name.
     Mcp(&'static str),
+    /// A durable run, whichever door it came by first.
+    Durable,
 }
 
 impl Door {
@@ -37,6 +40,7 @@ impl Door {
             Door::Http => "http",
             Door::WebSocket => "websocket",
             Door::Mcp(tool) => tool,
+            Door::Durable => "durable",
         }
     }
 }
@@ -49,6 +53,16 @@ pub enum FastPaths {
     Allowed,
     /// Never.
     Off,
+}
+
+/// Whether a run outlives its process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// It ends with its process.
+    #[default]
+    Volatile,
+    /// It is kept in the store of durable runs.
+    Durable,
 }
 
 /// One program to run.
@@ -84,6 +98,10 @@ pub struct RunRequest {
     pub id: Option<String>,
     /// Keeps the messages of the run, which is then not answered without an interpreter.
     pub recorder: Option<Arc<dyn Recorder>>,
+    /// Whether the run outlives its process.
+    pub durable: Durability,
+    /// Asks a person about calls that the policy does not let through by itself. Without it they fail as `DENIED`.
+    pub approver: Option<Arc<dyn Approver>>,
     /// A recorded run to repeat. The program is not planned again, and no tool is looked up for it.
     pub recorded: Option<RecordedRun>,
 }
@@ -116,6 +134,8 @@ impl RunRequest {
             door: Door::Api,
             id: None,
             recorder: None,
+            durable: Durability::Volatile,
+            approver: None,
             recorded: None,
         }
     }

@@ -12,12 +12,14 @@
 //! - `cache`: the tools of the last time
 //! - `reload`, `register`: changes while it runs, by the file and by an agent
 //! - `functions`: host functions, built in and configured
+//! - `durable_runs`: the store of runs that outlive their process
 //!
 //! It knows no protocol towards clients: what an agent sees is [`agent`](crate::agent)'s.
 
 mod backend_records;
 mod cache;
 mod catalog_sync;
+mod durable_runs;
 mod functions;
 mod register;
 mod reload;
@@ -37,7 +39,8 @@ use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use crate::backends::{Backend, Backends};
 use crate::bridge::Bridge;
-use crate::run::{Environment, Readiness, Runner, Waiting, permitted};
+use crate::run::durable::DurableRuns;
+use crate::run::{Environment, OpeningRuns, Readiness, Runner, Waiting, permitted};
 use toolgate_catalog::{Catalog, CatalogHandle};
 use toolgate_config::{Checked, Problem};
 use toolgate_functions::Registry;
@@ -58,6 +61,9 @@ use settings::{configured_limits, output_settings};
 /// ChangeNotice that a slow listener may fall behind by.
 const MAX_CHANGES_BEHIND: usize = 256;
 
+/// How long calls of durable runs may take to be answered at the end; what is not answered by then is unknown.
+const DURABLE_GRACE: Duration = Duration::from_secs(10);
+
 /// A running gateway.
 pub struct Gateway {
     config: RwLock<Arc<Checked>>,
@@ -68,6 +74,8 @@ pub struct Gateway {
     results: ResultStore,
     functions: RwLock<Arc<GrantedFunctions>>,
     cache: RwLock<Option<Arc<CacheFile>>>,
+    /// Runs that outlive their process, once a door keeps them.
+    durable: Mutex<Option<DurableRuns>>,
     changes: broadcast::Sender<ChangeNotice>,
     /// Grows with every change of any tool, so that what is derived from the catalog knows when it is old.
     edition: AtomicU64,
@@ -94,6 +102,7 @@ impl Gateway {
             results: ResultStore::new(settings::result_limits(&config.settings)),
             functions: RwLock::new(functions),
             cache: RwLock::new(cache),
+            durable: Mutex::default(),
             changes: broadcast::channel(MAX_CHANGES_BEHIND).0,
             edition: AtomicU64::new(0),
             changing: tokio::sync::Mutex::default(),
@@ -226,6 +235,11 @@ impl Gateway {
 
     /// Ends all backends and the engine; returns when no process is left.
     pub async fn shut_down(&self) {
+        // Before the backends end: what was sent is answered first.
+        let durable = self.durable.lock().take();
+        if let Some(runs) = durable {
+            runs.stop(DURABLE_GRACE).await;
+        }
         self.stop.cancel();
         let _changing = self.changing.lock().await;
         self.flush_cache().await;
@@ -266,6 +280,11 @@ impl Environment for ConfiguredEnvironment {
 
     fn results(&self) -> Option<ResultStore> {
         self.0.upgrade().map(|gateway| gateway.results.clone())
+    }
+
+    fn durable_runs(&self) -> OpeningRuns<'_> {
+        let Some(gateway) = self.0.upgrade() else { return Box::pin(std::future::ready(None)) };
+        Box::pin(async move { Some(gateway.keep_runs().await) })
     }
 
     fn wait_for_named<'a>(
