@@ -72,6 +72,8 @@ pub struct Policy {
     pub tags: Vec<String>,
     /// Whether its tools are prefixed with its name in direct mode.
     pub prefix: bool,
+    /// Whether the types of results that its tools do not declare are learned.
+    pub learn_types: bool,
 }
 
 impl Policy {
@@ -166,6 +168,7 @@ fn policy(checker: &mut Checker<'_>, server: &raw::Server, own: &raw::Backend, d
         deny: checker.list(&own.deny).unwrap_or_default(),
         tags: checker.list(&own.tags).unwrap_or_default(),
         prefix: super::flag(&own.prefix, true),
+        learn_types: super::flag(&own.learn_types, true),
     }
 }
 

@@ -26,7 +26,9 @@ pub use service::{Http, Key};
 use super::problem::{Problem, Severity};
 use super::raw::{self, Raw};
 use super::text::join;
-use super::values::{Allowed, BackendName, Bytes, EgressWord, Endpoint, Engine, FunctionName, Isolation, Mode, Store};
+use super::values::{
+    Allowed, BackendName, Bytes, EgressWord, Endpoint, Engine, FunctionName, Isolation, Mode, ResultFormat, Store,
+};
 use super::vars::Env;
 use backends::Servers;
 use checker::Checker;
@@ -116,6 +118,8 @@ pub struct Settings {
     pub runs: Runs,
     /// The V8 engine.
     pub v8: V8,
+    /// The type check of programs.
+    pub type_check: TypeCheck,
     /// The weather service; `None` is the public one.
     pub weather: Option<Endpoint>,
     /// Whether agents may add and remove backends.
@@ -150,6 +154,8 @@ pub struct Output {
     pub chunk_threshold: Bytes,
     /// Maximum size of a returned result.
     pub max_output_size: Bytes,
+    /// How a result is written.
+    pub format: ResultFormat,
 }
 
 /// Limits of the whole gateway.
@@ -178,6 +184,26 @@ pub struct V8 {
     pub threshold: Duration,
 }
 
+/// The type check of programs before their first call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeCheck {
+    /// Which TypeScript compiler checks them.
+    pub compiler: TypeScript,
+    /// How long a run waits for its check.
+    pub budget: Duration,
+}
+
+/// The TypeScript compiler that checks programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TypeScript {
+    /// The one that the environment names or the search path has, if any.
+    Found,
+    /// This program.
+    At(PathBuf),
+    /// None: programs are not checked.
+    Off,
+}
+
 /// Validates the settings of a file.
 pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     let mut checker = Checker::new(raw, env);
@@ -200,6 +226,10 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         store,
         runs,
         v8: v8(&mut checker, &value(&value(&toolgate.engines).v8)),
+        type_check: TypeCheck {
+            compiler: typescript(&mut checker, &value(&toolgate.engines)),
+            budget: checker.period(&limits.type_check).unwrap_or(Duration::from_millis(150)),
+        },
         weather: checker.get(&value(&toolgate.weather).base_url),
         allow_runtime_registration: flag(&toolgate.allow_runtime_registration, false),
     };
@@ -265,6 +295,7 @@ fn output(checker: &mut Checker<'_>, raw: &raw::Output) -> Output {
         smart_truncation: flag(&raw.smart_truncation, true),
         chunk_threshold: checker.size(&raw.chunk_threshold, &range).unwrap_or(Bytes::new(10_240)),
         max_output_size: checker.size(&raw.max_output_size, &range).unwrap_or(Bytes::new(200_000)),
+        format: checker.get(&raw.format).unwrap_or(ResultFormat::Auto),
     }
 }
 
@@ -309,6 +340,15 @@ fn v8(checker: &mut Checker<'_>, raw: &raw::V8) -> V8 {
         raw.deno.as_ref().and_then(|deno| checker.text(deno).and_then(|text| checker.program(&text, &deno.place)));
     let threshold = checker.count(&raw.threshold_ms, 1..=60_000).unwrap_or(50);
     V8 { deno, pool: checker.count(&raw.pool, 0..=16).unwrap_or(1), threshold: Duration::from_millis(threshold as u64) }
+}
+
+fn typescript(checker: &mut Checker<'_>, raw: &raw::Engines) -> TypeScript {
+    let Some(setting) = &raw.typescript else { return TypeScript::Found };
+    match checker.text(setting) {
+        Some(word) if word == "off" => TypeScript::Off,
+        Some(path) => checker.program(&path, &setting.place).map_or(TypeScript::Off, TypeScript::At),
+        None => TypeScript::Off,
+    }
 }
 
 /// The section, or its default if it is absent.

@@ -17,7 +17,7 @@ use super::text::Source;
 use super::text::tree::{Node, Value};
 use super::values::{
     Allowed, Bytes, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, Method, Millis, Mode,
-    Origin, Period, Rate, RunStorePlace, Store, ToolPath, TransportKind,
+    Origin, Period, Rate, ResultFormat, RunStorePlace, Store, ToolPath, TransportKind,
 };
 
 /// The settings of a file, with the problems found while reading them.
@@ -212,6 +212,8 @@ section! {
         chunk_threshold: RawText<Bytes>,
         /// Maximum size of a returned result.
         max_output_size: RawText<Bytes>,
+        /// How a result is written: indented JSON (pretty), JSON without white space (compact), lists of records as one header and rows (table), or what is shortest (auto).
+        format: RawText<ResultFormat>,
     }
 }
 
@@ -232,6 +234,8 @@ section! {
         result_ttl: RawText<Period>,
         /// How long running work may continue at shutdown.
         shutdown_grace: RawText<Period>,
+        /// How long a run waits for the check of its types; after it the run starts unchecked, with a warning.
+        type_check: RawText<Period>,
     }
 }
 
@@ -298,6 +302,8 @@ section! {
         tags: Vec<Located<RawText<String>>>,
         /// Prefix its tools with the server's name in direct mode. If off, a tool keeps its own name unless another tool has it.
         prefix: bool,
+        /// Learn the types of results that its tools do not declare: kinds and keys, never values.
+        learn_types: bool,
     }
 }
 
@@ -376,6 +382,8 @@ section! {
     Refused Engines {
         /// V8, in the user's deno.
         v8: V8,
+        /// The tsc of the npm package typescript, version 7 or newer, which checks the types of programs before their first call; off checks none.
+        typescript: RawText<String>,
     }
 }
 

@@ -54,6 +54,20 @@ choice! {
 }
 
 choice! {
+    /// How a result is written.
+    ResultFormat {
+        /// The shortest of the others.
+        Auto = "auto",
+        /// Indented JSON.
+        Pretty = "pretty",
+        /// JSON without white space.
+        Compact = "compact",
+        /// Lists of records as one header and rows.
+        Table = "table",
+    }
+}
+
+choice! {
     /// Which tools an agent sees.
     Mode {
         /// The tools of code mode.

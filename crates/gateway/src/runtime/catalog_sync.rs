@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::CancellationToken;
@@ -21,6 +22,9 @@ use toolgate_config::checked;
 use toolgate_mcp::client::ListKind;
 use toolgate_mcp::protocol::Era;
 use toolgate_mcp::server::Change;
+
+/// Delay before the search index is built: at a start, many backends list their tools within moments.
+const SEARCH_PREPARATION_DELAY: Duration = Duration::from_millis(300);
 
 /// Follows the events of all backends until the gateway ends.
 pub(super) async fn follow_events(
@@ -155,7 +159,23 @@ impl Gateway {
         }
         if state.is_ready() && fresh {
             self.remember(name);
+            self.prepare_search();
         }
+    }
+
+    /// Builds the search index in the background once lists have stopped coming for a moment, so that no search waits for it.
+    fn prepare_search(self: &Arc<Self>) {
+        if self.search_preparation.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let gateway = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(SEARCH_PREPARATION_DELAY).await;
+            let Some(gateway) = gateway.upgrade() else { return };
+            gateway.search_preparation.store(false, Ordering::Release);
+            let catalog = gateway.catalog();
+            let _ = tokio::task::spawn_blocking(move || catalog.prepare_search()).await;
+        });
     }
 
     /// Shows a backend with a choice of these tools; where the choice is what is shown already, only its state changes.

@@ -156,7 +156,7 @@ impl Gateway {
 fn usual_policy() -> Policy {
     let timeout = Duration::from_secs(30);
     let tags = vec!["registered".to_owned()];
-    Policy { timeout, max_concurrent_calls: 16, allow: None, deny: Vec::new(), tags, prefix: true }
+    Policy { timeout, max_concurrent_calls: 16, allow: None, deny: Vec::new(), tags, prefix: true, learn_types: true }
 }
 
 fn transport(registration: Registration) -> Result<Transport, RegistrationError> {

@@ -53,7 +53,12 @@ pub(super) fn output_settings(settings: &Settings) -> OutputSettings {
         smart_truncation: output.smart_truncation,
         chunk_threshold: size(output.chunk_threshold.get()),
         max_output_size: size(output.max_output_size.get()),
-        format: OutputFormat::Pretty,
+        format: match output.format {
+            values::ResultFormat::Auto => OutputFormat::Auto,
+            values::ResultFormat::Pretty => OutputFormat::Pretty,
+            values::ResultFormat::Compact => OutputFormat::Compact,
+            values::ResultFormat::Table => OutputFormat::Table,
+        },
     }
 }
 

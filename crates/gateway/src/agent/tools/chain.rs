@@ -13,6 +13,7 @@ use super::super::progress::Steps;
 use super::super::{Shared, caller_of, content};
 use super::{Hints, Tool, ToolFuture};
 use crate::run::{Door, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
+use toolgate_config::values::ResultFormat;
 use toolgate_mcp::server::{RequestScope, ToolCall};
 use toolgate_output::{OutputSettings, Stage};
 
@@ -32,7 +33,14 @@ fn description(shared: &Shared, scope: &RequestScope) -> String {
         true => "fetch; `await httpCall({ url })` sends an HTTP request to a host that the user allows",
         false => "network",
     };
-    DESCRIPTION.replace("{network}", network)
+    let format = match shared.gateway.config().settings.output.format {
+        ResultFormat::Auto | ResultFormat::Table => {
+            "a list of records may come as {\"#columns\": keys, \"#rows\": [values, ...]}."
+        }
+        ResultFormat::Compact => "without white space.",
+        ResultFormat::Pretty => "indented.",
+    };
+    DESCRIPTION.replace("{network}", network).replace("{format}", format)
 }
 
 const DESCRIPTION: &str = "\
@@ -44,6 +52,7 @@ tools with search_tools first.
 - Use `Promise.all([...])` for calls that do not depend on each other.
 - A failing tool throws a ToolError with backend, tool, code, message and data; catch it to go on.
 - `__getToolInterface(\"backend.tool\")` gives a tool's schema. There are no imports, no files and no {network}.
+- Results come as JSON; {format}
 - A returned image, audio or resource block (or a list of them) is shown as such.
 
 Example:

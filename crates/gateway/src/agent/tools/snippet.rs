@@ -102,12 +102,13 @@ fn read(given: &Map<String, Value>) -> Result<Snippet, Refusal> {
     Ok(Snippet { code, timeout, hints })
 }
 
-/// The report as text, and beside it in the structured form what clients of this tool have always got: `result`,
-/// `stdout`, `stderr`, `errorName`, `environment`.
+/// The whole report as structured content, with what clients of this tool have always got: `result`, `stdout`, `stderr`,
+/// `errorName`, `environment`. The text is for clients without structured content, and does not repeat it: the value, or
+/// the failure, and the console.
 fn result(run: &RunReport, limits: &Limits) -> Value {
     let report = &run.report;
     let mut value = serde_json::to_value(run).unwrap_or_default();
-    let mut result = answer::pretty(&value);
+    let mut result = answer::text(brief(&value).to_string());
     match report.failure() {
         None => value["result"] = value["value"].clone(),
         Some(failure) => {
@@ -136,6 +137,19 @@ fn result(run: &RunReport, limits: &Limits) -> Value {
     });
     result["structuredContent"] = value;
     result
+}
+
+/// What a model needs of a report.
+fn brief(report: &Value) -> Value {
+    let keys = ["ok", "value", "error", "code", "hint", "warnings"];
+    let mut brief: Map<String, Value> =
+        keys.iter().filter_map(|key| Some(((*key).to_owned(), report.get(*key)?.clone()))).collect();
+    let has_lines = |list: &str| report["logs"][list].as_array().is_some_and(|lines| !lines.is_empty());
+    if has_lines("stdout") || has_lines("stderr") {
+        brief.insert("logs".to_owned(), report["logs"].clone());
+    }
+    brief.retain(|key, value| key != "warnings" || value.as_array().is_some_and(|list| !list.is_empty()));
+    Value::Object(brief)
 }
 
 /// No wildcard arm: a new code must choose.
