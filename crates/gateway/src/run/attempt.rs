@@ -236,6 +236,7 @@ impl<'a> Attempt<'a> {
             progress: self.request.progress.clone(),
             deadline: Some(self.since + self.limits.wall),
             budget: Some(budgets.answers),
+            effects: self.request.effects,
             ..RequestContext::of(&self.request.caller)
         };
         RunHost::new(self.runner.bridge.clone(), request)

@@ -11,6 +11,7 @@ mod egress;
 mod forward;
 mod hostile;
 mod lifecycle;
+mod offers;
 mod registration;
 mod remote;
 #[path = "../backends/server.rs"]
