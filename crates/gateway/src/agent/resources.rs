@@ -173,6 +173,7 @@ fn row(shared: &Shared, shown: &toolgate_catalog::Backend, caller: &CallerScope)
 
 fn word(state: &BackendState) -> &'static str {
     match state {
+        BackendState::Idle => "idle",
         BackendState::Starting => "starting",
         BackendState::Ready(_) => "ready",
         BackendState::Restarting { .. } => "restarting",

@@ -10,6 +10,7 @@ mod direct;
 mod egress;
 mod forward;
 mod hostile;
+mod lazy;
 mod lifecycle;
 mod offers;
 mod registration;
