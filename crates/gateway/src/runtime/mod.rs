@@ -1,7 +1,8 @@
 //! The life of a gateway: from a checked configuration to tools that can be called, and back to nothing.
 //!
-//! All backends start at once and in the background. Until one is up, its tools are those of the last time, from
-//! the cache on disk; then the catalog follows the backend. A saved configuration restarts only what changed.
+//! Backends start in the background and all at once, but for those whose tools the cache on disk knows: they start when
+//! something of them is needed. Until a backend is up, its tools are those of the last time; then the catalog follows the
+//! backend. A saved configuration restarts only what changed.
 //!
 //! # Layout
 //! - `settings`: from configured values to what the engine, the output and the stores take
