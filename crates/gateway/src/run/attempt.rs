@@ -284,6 +284,7 @@ impl<'a> Attempt<'a> {
             profile: Some(self.request.profile),
             run_id: self.request.id.clone(),
             run: Some(Arc::clone(&self.run_calls)),
+            effects: self.request.effects,
             ..RequestContext::of(&self.request.caller)
         };
         RunHost::new(self.runner.bridge.clone(), request)
