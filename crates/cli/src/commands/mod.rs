@@ -7,6 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod replay;
 pub(crate) mod result;
 pub(crate) mod run;
+pub(crate) mod runs;
 pub(crate) mod servers;
 pub(crate) mod shell;
 

@@ -45,10 +45,10 @@ use stored::StoredRequest;
 
 pub use callers::{Callers, LocalCaller, scope_of_key};
 pub use decision::{CallDecision, DecisionKind};
-pub use events::{RunEvent, RunEvents};
+pub use events::{RunEvent, RunEvents, events_of};
 pub use open::{OpenError, journal_of};
 pub use toolgate_journal::store::{RunStatus, StoreError as StoreFault};
-pub use view::{ListRuns, PendingView, RunList, RunSummary, RunView};
+pub use view::{ListRuns, PendingView, RunList, RunSummary, RunView, undecided};
 pub use webhook::Webhooks;
 
 /// Durable runs that one process executes at one time.
