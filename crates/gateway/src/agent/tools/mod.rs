@@ -2,11 +2,13 @@
 
 pub(super) mod chain;
 mod find;
+mod fix_run;
 mod info;
 mod keys;
 mod list;
 mod registration;
 mod results;
+mod run_status;
 mod snippet;
 
 use std::future::Future;
@@ -76,8 +78,18 @@ fn annotations(title: &str, hints: Hints) -> Value {
     })
 }
 
-static ALWAYS: [&Tool; 8] =
-    [&chain::TOOL, &find::TOOL, &info::TOOL, &list::TOOL, &keys::TOOL, &snippet::TOOL, &results::READ, &results::QUERY];
+static ALWAYS: [&Tool; 10] = [
+    &chain::TOOL,
+    &find::TOOL,
+    &info::TOOL,
+    &list::TOOL,
+    &keys::TOOL,
+    &snippet::TOOL,
+    &results::READ,
+    &results::QUERY,
+    &run_status::TOOL,
+    &fix_run::TOOL,
+];
 
 /// The tools there are, in the order in which they are listed.
 pub(super) fn available(shared: &Shared) -> Vec<&'static Tool> {

@@ -30,6 +30,9 @@ pub(super) struct StoredRequest {
     seed: Option<u64>,
     /// The door that it came by.
     pub(super) door: String,
+    /// The run whose effects the program keeps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fixes: Option<String>,
     /// Where the end of the run is reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) webhook: Option<String>,
@@ -61,6 +64,7 @@ impl StoredRequest {
             engine: request.engine.map(|engine| engine.name().to_owned()),
             seed: request.seed,
             door: request.door.name().to_owned(),
+            fixes: request.kept.as_ref().map(|kept| kept.run().to_owned()),
             webhook,
         }
     }
