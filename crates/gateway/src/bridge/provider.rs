@@ -32,6 +32,16 @@ pub trait Provider: Send + Sync + 'static {
     fn retry(&self) {}
 }
 
+/// What calls may do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AllowedEffects {
+    /// Anything.
+    #[default]
+    Any,
+    /// Only what is known to change nothing.
+    ReadOnly,
+}
+
 /// On whose behalf a tool is called, how long the call may take, and in which form it is answered.
 #[derive(Debug, Clone, Default)]
 pub struct RequestContext {
@@ -41,6 +51,8 @@ pub struct RequestContext {
     pub tools: Access,
     /// How many tool calls the caller may make, counted under this name.
     pub rate: Option<(String, CallRate)>,
+    /// What the call may do.
+    pub effects: AllowedEffects,
     /// Ends the call.
     pub cancel: CancellationToken,
     /// Where the call's progress goes.

@@ -252,6 +252,7 @@ impl<'a> Attempt<'a> {
             deadline: Some(self.since + self.limits.wall),
             budget: Some(budgets.answers),
             approver: self.request.approver.clone(),
+            effects: self.request.effects,
             ..RequestContext::of(&self.request.caller)
         };
         RunHost::new(self.runner.bridge.clone(), request)
@@ -277,6 +278,7 @@ impl<'a> Attempt<'a> {
             replay: recorded.as_ref().map(|recorded| recorded.replay.clone()),
             engine: *engine,
             seed: *seed,
+            fairness: self.request.caller.fairness.unwrap_or_default(),
             ..Request::new(*profile, text.clone())
         };
         self.runner.engine.run(run).await

@@ -14,6 +14,8 @@ use toolgate_mcp::Progress;
 use toolgate_wire::report::ReportFields;
 use toolgate_wire::{CallerScope, Code, Failure, LimitRequest, Outcome, Profile, Report};
 
+use crate::bridge::AllowedEffects;
+
 /// The door that a request came by, as statistics name it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Door {
@@ -95,6 +97,10 @@ pub struct RunRequest {
     pub fast_paths: FastPaths,
     /// The door that the request came by.
     pub door: Door,
+    /// What its calls may do.
+    pub effects: AllowedEffects,
+    /// The client's session, which has statistics of its own.
+    pub session: Option<u64>,
     /// Names the run; a new name when absent.
     pub id: Option<String>,
     /// Keeps the messages of the run, which is then not answered without an interpreter.
@@ -135,6 +141,8 @@ impl RunRequest {
             seed: None,
             fast_paths: FastPaths::Allowed,
             door: Door::Api,
+            effects: AllowedEffects::Any,
+            session: None,
             id: None,
             recorder: None,
             durable: Durability::Volatile,

@@ -1,7 +1,8 @@
 //! The life of a gateway: from a checked configuration to tools that can be called, and back to nothing.
 //!
-//! All backends start at once and in the background. Until one is up, its tools are those of the last time, from
-//! the cache on disk; then the catalog follows the backend. A saved configuration restarts only what changed.
+//! Backends start in the background and all at once, but for those whose tools the cache on disk knows: they start when
+//! something of them is needed. Until a backend is up, its tools are those of the last time; then the catalog follows the
+//! backend. A saved configuration restarts only what changed.
 //!
 //! # Layout
 //! - `settings`: from configured values to what the engine, the output and the stores take
@@ -27,7 +28,7 @@ mod settings;
 mod spec;
 mod wait_until_ready;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -79,6 +80,8 @@ pub struct Gateway {
     changes: broadcast::Sender<ChangeNotice>,
     /// Grows with every change of any tool, so that what is derived from the catalog knows when it is old.
     edition: AtomicU64,
+    /// Whether the search index will be built in a moment.
+    search_preparation: AtomicBool,
     /// Reloads and registrations come one after the other.
     changing: tokio::sync::Mutex<()>,
     stop: CancellationToken,
@@ -105,6 +108,7 @@ impl Gateway {
             durable: Mutex::default(),
             changes: broadcast::channel(MAX_CHANGES_BEHIND).0,
             edition: AtomicU64::new(0),
+            search_preparation: AtomicBool::new(false),
             changing: tokio::sync::Mutex::default(),
             stop: CancellationToken::new(),
             runner: Runner::new(engine, bridge, Arc::new(ConfiguredEnvironment(Weak::clone(this)))),

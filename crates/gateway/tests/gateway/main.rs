@@ -11,7 +11,9 @@ mod durable;
 mod egress;
 mod forward;
 mod hostile;
+mod lazy;
 mod lifecycle;
+mod offers;
 mod registration;
 mod remote;
 #[path = "../backends/server.rs"]

@@ -193,7 +193,7 @@ impl Inner {
     async fn finish(&self, run: &DurableRun, caller: &CallerScope, webhook: Option<&str>, mut report: RunReport) {
         report.report.warnings.extend(run.remark());
         add_fix_hint(&mut report);
-        self.runner.history.record(super::super::Door::Durable, caller, &report);
+        self.runner.history.record(super::super::Door::Durable, caller, None, &report);
         let text = match serde_json::to_string(&report) {
             Ok(text) => text,
             Err(error) => return tracing::error!(run = run.id(), %error, "a report cannot be written"),
