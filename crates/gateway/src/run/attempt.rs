@@ -11,6 +11,7 @@ use toolgate_plan::{FailureFacts, Finding, FindingCode, Plan, Preflight, Program
 use toolgate_policy::Policy;
 use toolgate_wire::{Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
 
+use super::durable::{KeptHost, KeyedHost};
 use super::reachable::Reachable;
 use super::request::{Durability, FastPaths, Route, RunRequest};
 use super::{Readiness, Runner, fast_path, introspect, out_of_range};
@@ -56,7 +57,7 @@ impl<'a> Attempt<'a> {
         let warnings = attempt.context.warnings.clone();
         let (mut report, route) = match (&request.recorded, request.profile) {
             (Some(recorded), _) => {
-                let host = recorded.host.clone().unwrap_or_else(|| Arc::new(attempt.host()));
+                let host = recorded.host.clone().unwrap_or_else(|| attempt.program_host());
                 (attempt.in_engine(host, None, Watched::Yes).await, Route::Script)
             }
             (None, Profile::Chain) => attempt.chain().await,
@@ -245,7 +246,7 @@ impl<'a> Attempt<'a> {
         if let Some(stopped) = stopped_by(&script.preflight) {
             return refused(stopped, warnings, self.since);
         }
-        let mut report = self.in_engine(Arc::new(self.host()), Some(script.program), Watched::Yes).await;
+        let mut report = self.in_engine(self.program_host(), Some(script.program), Watched::Yes).await;
         report.warnings.extend(warnings);
         let report = with_hint(report, &self.request.text, tools);
         (self.with_late_hint(report, tools.view).await, Route::Script)
@@ -270,6 +271,19 @@ impl<'a> Attempt<'a> {
         }
         let catalog = self.runner.bridge.catalog();
         with_hint(report, text, self.reachable(&catalog))
+    }
+
+    /// What a program may call: with keys of its calls, and the effects of an earlier run that it keeps.
+    fn program_host(&self) -> Arc<dyn Host> {
+        let mut real: Arc<dyn Host> = Arc::new(self.host());
+        if let Some(keys) = self.request.keys.clone() {
+            let (bridge, caller) = (self.runner.bridge.clone(), self.request.caller.clone());
+            real = Arc::new(KeyedHost { keys, bridge, caller, real });
+        }
+        match &self.request.kept {
+            Some(kept) => Arc::new(KeptHost::new(kept.clone(), real)),
+            None => real,
+        }
     }
 
     /// What the program may call.

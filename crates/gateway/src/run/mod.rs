@@ -49,7 +49,7 @@ pub use environment::{Environment, FixedEnvironment, OpeningRuns, Readiness, Wai
 pub use explain::explain;
 pub use history::{History, Transfer};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
-pub use request::{Door, Durability, FastPaths, RecordedRun, Route, RunReport, RunRequest};
+pub use request::{Door, Durability, FastPaths, PausedRun, RecordedRun, Route, RunReport, RunRequest};
 
 pub(crate) use environment::permitted;
 
@@ -170,6 +170,13 @@ impl Runner {
 
     /// Runs a program to its end. Dropping the future ends it.
     pub async fn run(&self, request: RunRequest) -> RunReport {
+        let is_begun = request.recorder.is_some() || request.recorded.is_some();
+        if request.durable == Durability::Durable && !is_begun {
+            return match self.durable().await {
+                Ok(runs) => runs.run(request).await,
+                Err(error) => RunReport::refused(Code::Unavailable, error.to_string()),
+            };
+        }
         self.perform(request, Counted::Yes).await
     }
 
@@ -189,7 +196,7 @@ impl Runner {
         };
         report.elapsed = since.elapsed();
         let id = request.id.clone().unwrap_or_else(execution_id);
-        let report = RunReport { id, route, report };
+        let report = RunReport::ended(id, route, report);
         if counted == Counted::Yes {
             self.history.record(request.door, &request.caller, request.session, &report);
         }
