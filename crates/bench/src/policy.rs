@@ -51,7 +51,10 @@ pub(super) fn measure(meter: &Meter) -> anyhow::Result<Samples> {
         profile: "chain",
         args: &args,
     };
-    ensure!(policy.rules().len() == 100 && policy.decide(&call, &usage, &usage).action == Action::Allow, "another policy");
+    ensure!(
+        policy.rules().len() == 100 && policy.decide(&call, &usage, &usage).action == Action::Allow,
+        "another policy"
+    );
     meter.sample_in_a_row(|| {
         let since = Instant::now();
         for _ in 0..DECISIONS {

@@ -17,8 +17,8 @@ use super::text::Source;
 use super::text::tree::{Node, Value};
 use super::values::{
     Allowed, Bytes, CallLimitWords, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, Method,
-    Millis, Mode, Origin, Period, PolicyAction, PolicyAnnotation, PolicyProfile, Rate, ResultFormat, RunStorePlace, Start, Store, ToolPath,
-    TransportKind,
+    Millis, Mode, Origin, Period, PolicyAction, PolicyAnnotation, PolicyProfile, Rate, ResultFormat, RunStorePlace,
+    Start, Store, ToolPath, TransportKind,
 };
 
 /// The settings of a file, with the problems found while reading them.
