@@ -8,6 +8,8 @@
 //! | `GET /v1/run/ws` | the same as `/v1/run`, with functions that the caller implements |
 //! | `POST /v1/runs`, `GET /v1/runs` | begins a durable run; lists the caller's |
 //! | `GET /v1/runs/{runId}`, `DELETE /v1/runs/{runId}` | shows a durable run, waits for it; ends it |
+//! | `GET /v1/runs/{runId}/events` | what happens in a durable run, as server-sent events |
+//! | `POST /v1/runs/{runId}/decisions` | decides calls that wait for a person |
 //! | `GET /v1/results/{id}` | reads a result of which an answer showed only a part |
 //! | `GET /v1/functions` | lists the functions that the caller's programs may use |
 //! | `POST /v1/sessions`, `DELETE /v1/sessions/{id}` | opens and ends a session of the RPC bridge |

@@ -198,6 +198,8 @@ impl HttpService {
             .route("/v1/run/ws", get(websocket::upgrade))
             .route("/v1/runs", post(durable::begin).get(durable::list))
             .route("/v1/runs/{runId}", get(durable::view).delete(durable::abort))
+            .route("/v1/runs/{runId}/decisions", post(durable::decide))
+            .route("/v1/runs/{runId}/events", get(durable::events))
             .route("/v1/results/{id}", get(results::read))
             .route("/v1/functions", get(status::functions))
             .route("/v1/openapi.json", get(status::openapi))

@@ -87,7 +87,7 @@ fn weather(settings: &Settings, egress: Option<&Egress>) -> Option<WeatherSettin
     Some(WeatherSettings { base_url: base_url.unwrap_or_else(|| usual.base_url.clone()), ..usual })
 }
 
-fn allow_list(allowed: &[Allowed]) -> AllowList {
+pub(super) fn allow_list(allowed: &[Allowed]) -> AllowList {
     let entries: Vec<String> = allowed
         .iter()
         .map(|entry| match entry {

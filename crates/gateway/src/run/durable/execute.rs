@@ -1,4 +1,4 @@
-//! One durable run: from its start or from its record to its end, or to its next owner.
+//! One durable run: from its start or from its record to its end, its pause, or its next owner.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use toolgate_wire::{CallerScope, Code, Failure, Outcome, Report};
 
 use super::super::request::{Durability, RecordedRun, Route, RunReport, RunRequest};
 use super::super::{Counted, Readiness, Runner};
+use super::approver::RunApprover;
 use super::gate::Gate;
 use super::stored::StoredRequest;
 use super::{Inner, LiveRun};
@@ -22,6 +23,10 @@ use crate::bridge::{ScopedCatalog, is_annotated_read_only};
 /// How long a run that is taken over waits for the backends that its program names: what is known of their tools decides
 /// which calls may be made again.
 const BACKEND_WAIT: Duration = Duration::from_secs(30);
+/// The silence of a program after which a run is paused whose calls all wait for a person.
+const SETTLE_TIME: Duration = Duration::from_millis(50);
+/// How long a call waits for a person before the run is paused although other calls are open.
+const PAUSE_PATIENCE: Duration = Duration::from_secs(2);
 /// Between two attempts to run a program, or to write its end.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// Attempts to start a program while too many others wait.
@@ -38,6 +43,10 @@ enum Ended {
     Lost,
     /// Somebody asked for its end.
     Aborted,
+    /// It waits for a person.
+    Paused,
+    /// A person stopped it.
+    Stopped,
     /// This process ends.
     Released,
 }
@@ -51,7 +60,7 @@ impl Inner {
         work: impl Future<Output = ()> + Send + 'static,
     ) {
         let id = run.id().to_owned();
-        self.live.lock().insert(id.clone(), LiveRun { caller, run: run.clone() });
+        self.live.lock().insert(id.clone(), LiveRun { caller, run: run.clone(), approver: None });
         let inner = self.clone();
         self.tasks.spawn(async move {
             work.await;
@@ -75,9 +84,20 @@ impl Inner {
             RecordedRun { replay: Arc::new(replay), host: None }
         });
         let gate = Gate::new(run.clone());
+        // A run from its start has no questions yet.
+        let asked = if recorded.is_some() { self.journal.pending(run.id()).await } else { Ok(Vec::new()) };
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(error) => return tracing::warn!(run = run.id(), %error, "a run cannot go on here"),
+        };
+        let approver = RunApprover::new(run.clone(), gate.clone(), &asked);
+        if let Some(live) = self.live.lock().get_mut(run.id()) {
+            live.approver = Some(approver.clone());
+        }
         let request = RunRequest {
             id: Some(run.id().to_owned()),
             recorder: Some(gate.clone()),
+            approver: Some(approver.clone()),
             durable: Durability::Durable,
             recorded,
             ..request
@@ -87,7 +107,14 @@ impl Inner {
         match ended {
             Ended::Lost => {}
             Ended::Released if is_aborted(&report) => self.release(&run).await,
-            _ => self.finish(&run, &request.caller, report).await,
+            Ended::Paused if is_aborted(&report) => self.pause(&run, &approver).await,
+            Ended::Stopped if is_aborted(&report) => {
+                let reason = approver.stopped().unwrap_or_default();
+                let message = format!("a person stopped the run: {reason}");
+                report.report.outcome = Outcome::Failed(Failure::new(Code::Aborted, message));
+                self.finish(&run, &request.caller, stored.webhook.as_deref(), report).await;
+            }
+            _ => self.finish(&run, &request.caller, stored.webhook.as_deref(), report).await,
         }
     }
 
@@ -102,6 +129,8 @@ impl Inner {
                 let ended = tokio::select! {
                     () = run.lost().cancelled() => return Ended::Lost,
                     () = run.aborted().cancelled() => return Ended::Aborted,
+                    () = gate.stopped() => return Ended::Stopped,
+                    () = gate.wants_pause(SETTLE_TIME, PAUSE_PATIENCE) => Ended::Paused,
                     () = self.stop.cancelled() => Ended::Released,
                 };
                 gate.close().await;
@@ -133,8 +162,24 @@ impl Inner {
         }
     }
 
+    /// Leaves a run until somebody decides. Where that cannot be written its lease ends, and it asks again.
+    async fn pause(&self, run: &DurableRun, approver: &RunApprover) {
+        let (questions, wake) = approver.questions();
+        let mut kept = run.pause(&questions, wake).await;
+        for _ in 0..MAX_FINISH_ATTEMPTS {
+            match &kept {
+                Ok(()) | Err(StoreError::Fenced(_) | StoreError::NoSuchRun(_)) => break,
+                Err(_) => tokio::time::sleep(RETRY_INTERVAL).await,
+            }
+            kept = run.pause(&questions, wake).await;
+        }
+        if let Err(error) = kept {
+            tracing::warn!(run = run.id(), %error, "a run could not be paused");
+        }
+    }
+
     /// Writes the end of a run. A store that is gone is asked again for a while.
-    async fn finish(&self, run: &DurableRun, caller: &CallerScope, mut report: RunReport) {
+    async fn finish(&self, run: &DurableRun, caller: &CallerScope, webhook: Option<&str>, mut report: RunReport) {
         report.report.warnings.extend(run.remark());
         self.runner.history.record(super::super::Door::Durable, caller, None, &report);
         let text = match serde_json::to_string(&report) {
@@ -149,8 +194,14 @@ impl Inner {
             }
             kept = run.finish_again().await;
         }
-        if let Err(error) = kept {
-            tracing::warn!(run = run.id(), %error, "the end of a run was not kept");
+        match (kept, &self.settings.webhooks, webhook) {
+            (Err(error), ..) => tracing::warn!(run = run.id(), %error, "the end of a run was not kept"),
+            (Ok(()), Some(webhooks), Some(url)) => {
+                let (webhooks, url, run) = (webhooks.clone(), url.to_owned(), run.id().to_owned());
+                // Not one of the tasks that the end of the process waits for.
+                tokio::spawn(async move { webhooks.send(&url, &run, &text).await });
+            }
+            (Ok(()), ..) => {}
         }
     }
 
@@ -182,7 +233,7 @@ impl Inner {
         };
         match resumed {
             Ok(replayable) => self.perform(run, request, stored, replayable).await,
-            Err(failure) => self.end_with(run, &record, Some(request), failure).await,
+            Err(failure) => self.end_with(run, &record, Some((request, stored)), failure).await,
         }
     }
 
@@ -211,9 +262,18 @@ impl Inner {
     }
 
     /// Ends a run that cannot go on. The report has the calls that it had made.
-    async fn end_with(&self, run: Arc<DurableRun>, record: &Record, request: Option<RunRequest>, failure: Failure) {
+    async fn end_with(
+        &self,
+        run: Arc<DurableRun>,
+        record: &Record,
+        request: Option<(RunRequest, StoredRequest)>,
+        failure: Failure,
+    ) {
         let profile = record.header().map(|header| header.profile).unwrap_or(toolgate_wire::Profile::Chain);
-        let request = request.unwrap_or_else(|| RunRequest::new(profile, ""));
+        let (request, webhook) = match request {
+            Some((request, stored)) => (request, stored.webhook),
+            None => (RunRequest::new(profile, ""), None),
+        };
         let caller = request.caller.clone();
         let report = match replay::stopped(record, failure.clone()) {
             Ok(replayable) => {
@@ -227,7 +287,7 @@ impl Inner {
                 RunReport { id: run.id().to_owned(), route: Route::Refused, report }
             }
         };
-        self.finish(&run, &caller, report).await;
+        self.finish(&run, &caller, webhook.as_deref(), report).await;
     }
 
     /// Waits until the tools of the backends that the program names are known.

@@ -9,16 +9,21 @@
 //! - `gate`: the recorder, which can stop a run between two effects
 //! - `execute`: one run, from its start or from its record, to its end
 //! - `take_over`: finds runs that are due
-//! - `view`: what a caller sees of its runs
+//! - `approver`: asks people about calls; `decision`: what they decided
+//! - `view`: what a caller sees of its runs; `events`: what happens in one; `webhook`: tells a URL of its end
 //! - `callers`: who a run belongs to; `open`: the store of a configuration
 
+mod approver;
 mod callers;
+mod decision;
+mod events;
 mod execute;
 mod gate;
 mod open;
 mod stored;
 mod take_over;
 mod view;
+mod webhook;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -35,12 +40,16 @@ use toolgate_wire::LimitFault;
 
 use super::Runner;
 use super::request::RunRequest;
+use approver::RunApprover;
 use stored::StoredRequest;
 
 pub use callers::{Callers, LocalCaller, scope_of_key};
+pub use decision::{CallDecision, DecisionKind};
+pub use events::{RunEvent, RunEvents};
 pub use open::{OpenError, journal_of};
 pub use toolgate_journal::store::{RunStatus, StoreError as StoreFault};
 pub use view::{ListRuns, PendingView, RunList, RunSummary, RunView};
+pub use webhook::Webhooks;
 
 /// Durable runs that one process executes at one time.
 const MAX_LIVE: usize = 64;
@@ -50,18 +59,20 @@ const MAX_LIVE_OF_CALLER: usize = 32;
 const MAX_CHANGES_BEHIND: usize = 1024;
 
 /// How durable runs are kept.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct DurableSettings {
     /// How often this process looks for runs that are due.
     pub look_interval: Duration,
     /// Which runs are forgotten.
     pub retention: Prune,
+    /// Tells callers of the end of their runs, where that is configured.
+    pub webhooks: Option<Arc<Webhooks>>,
 }
 
 impl Default for DurableSettings {
     fn default() -> Self {
         let retention = Prune { older_than: Some(Duration::from_secs(7 * 86_400)), max_bytes: Some(1 << 30) };
-        DurableSettings { look_interval: Duration::from_millis(300), retention }
+        DurableSettings { look_interval: Duration::from_millis(300), retention, webhooks: None }
     }
 }
 
@@ -74,6 +85,9 @@ pub enum DurableError {
     /// A limit is out of range.
     #[error(transparent)]
     Limit(#[from] LimitFault),
+    /// A webhook is asked for, and there is no secret to sign it with.
+    #[error("webhooks need toolgate.runs.webhook_secret in the configuration")]
+    NoWebhooks,
     /// The process is ending.
     #[error("the service is shutting down")]
     Stopping,
@@ -83,6 +97,17 @@ pub enum DurableError {
     /// The store cannot be opened.
     #[error("durable runs cannot be kept: {0}")]
     Open(#[from] OpenError),
+    /// A decision cannot be taken.
+    #[error("{message}")]
+    BadDecision {
+        /// Its place in the list.
+        at: usize,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// What is kept of a run has another form.
+    #[error("the run cannot be read: {0}")]
+    Unreadable(String),
     /// The store does not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -122,6 +147,8 @@ struct Inner {
 struct LiveRun {
     caller: String,
     run: Arc<DurableRun>,
+    /// Once the program is executed.
+    approver: Option<Arc<RunApprover>>,
 }
 
 /// Where a runner finds the durable runs of its process.
@@ -172,6 +199,9 @@ impl DurableRuns {
         let inner = &self.0;
         if inner.stop.is_cancelled() {
             return Err(DurableError::Stopping);
+        }
+        if webhook.is_some() && inner.settings.webhooks.is_none() {
+            return Err(DurableError::NoWebhooks);
         }
         let granted = inner.runner.limits(request.profile, &request.limits)?;
         let wall = granted.resolve(request.profile)?.limits.wall;
@@ -254,4 +284,10 @@ impl Inner {
         // Without listeners nothing happens.
         let _ = self.changes.send(run.into());
     }
+}
+
+/// Milliseconds since 1970.
+fn unix_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
