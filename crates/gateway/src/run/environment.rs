@@ -2,8 +2,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::type_check::ProgramTypes;
 use toolgate_functions::Registry;
 use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultStore;
@@ -45,6 +47,11 @@ pub trait Environment: Send + Sync + 'static {
         None
     }
 
+    /// Checks the types of programs, where there is a checker.
+    fn types(&self) -> Option<Arc<ProgramTypes>> {
+        None
+    }
+
     /// Waits until the backends that a program seems to name are that far, or have failed.
     fn wait_for_named<'a>(
         &'a self,
@@ -67,6 +74,8 @@ pub struct FixedEnvironment {
     pub limits: Profiles<LimitRequest>,
     /// Where results are kept.
     pub results: Option<ResultStore>,
+    /// Checks the types of programs.
+    pub types: Option<Arc<ProgramTypes>>,
 }
 
 impl Environment for FixedEnvironment {
@@ -80,6 +89,10 @@ impl Environment for FixedEnvironment {
 
     fn results(&self) -> Option<ResultStore> {
         self.results.clone()
+    }
+
+    fn types(&self) -> Option<Arc<ProgramTypes>> {
+        self.types.clone()
     }
 }
 

@@ -11,6 +11,7 @@
 //! - `wait_until_ready`: a call to a backend that may not be up yet
 //! - `cache`: the tools of the last time
 //! - `reload`, `register`: changes while it runs, by the file and by an agent
+//! - `types`: the type checker that the configuration asks for
 //! - `functions`: host functions, built in and configured
 //!
 //! It knows no protocol towards clients: what an agent sees is [`agent`](crate::agent)'s.
@@ -23,6 +24,7 @@ mod register;
 mod reload;
 mod settings;
 mod spec;
+mod types;
 mod wait_until_ready;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,7 +39,7 @@ use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use crate::backends::{Backend, Backends};
 use crate::bridge::Bridge;
-use crate::run::{Environment, Readiness, Runner, Waiting, permitted};
+use crate::run::{Environment, ProgramTypes, Readiness, Runner, Waiting, permitted};
 use toolgate_catalog::{Catalog, CatalogHandle};
 use toolgate_config::{Checked, Problem};
 use toolgate_functions::Registry;
@@ -71,6 +73,8 @@ pub struct Gateway {
     changes: broadcast::Sender<ChangeNotice>,
     /// Grows with every change of any tool, so that what is derived from the catalog knows when it is old.
     edition: AtomicU64,
+    /// Checks the types of programs.
+    types: RwLock<Option<Arc<ProgramTypes>>>,
     /// Whether the search index will be built in a moment.
     search_preparation: AtomicBool,
     /// Reloads and registrations come one after the other.
@@ -89,6 +93,7 @@ impl Gateway {
         let ahead = Arc::clone(&functions);
         tokio::task::spawn_blocking(move || ahead.prepare());
         let cache = CacheFile::of(&config).map(Arc::new);
+        let types = types::checker(&config.settings.type_check, &engine).ok();
         let gateway = Arc::new_cyclic(|this| Gateway {
             problems: RwLock::default(),
             backends: Backends::start_all([]),
@@ -98,6 +103,7 @@ impl Gateway {
             cache: RwLock::new(cache),
             changes: broadcast::channel(MAX_CHANGES_BEHIND).0,
             edition: AtomicU64::new(0),
+            types: RwLock::new(types),
             search_preparation: AtomicBool::new(false),
             changing: tokio::sync::Mutex::default(),
             stop: CancellationToken::new(),
@@ -133,6 +139,13 @@ impl Gateway {
     /// Runs programs.
     pub fn runner(&self) -> &Runner {
         &self.runner
+    }
+
+    /// Starts the type checker, if there is one, so that the first run does not wait for it.
+    pub fn prepare_types(&self) {
+        if let Some(types) = &*self.types.read() {
+            types.checker().warm();
+        }
     }
 
     /// The one way to a tool.
@@ -269,6 +282,10 @@ impl Environment for ConfiguredEnvironment {
 
     fn results(&self) -> Option<ResultStore> {
         self.0.upgrade().map(|gateway| gateway.results.clone())
+    }
+
+    fn types(&self) -> Option<Arc<ProgramTypes>> {
+        self.0.upgrade()?.types.read().clone()
     }
 
     fn wait_for_named<'a>(

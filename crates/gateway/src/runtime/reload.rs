@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::Gateway;
+use super::{Gateway, types};
 use super::backend_records::Origin;
 use super::cache::CacheFile;
 use super::catalog_sync::{disabled, incomplete};
@@ -73,6 +73,9 @@ impl Gateway {
     }
 
     fn adopt_settings(&self, old: &Checked, new: &Checked) {
+        if old.settings.type_check != new.settings.type_check {
+            *self.types.write() = types::checker(&new.settings.type_check, self.runner.engine()).ok();
+        }
         let functions = GrantedFunctions::new(&new.settings, self.bridge());
         *self.functions.write() = Arc::new(functions);
         if old.settings.cache != new.settings.cache {
