@@ -74,11 +74,7 @@ pub fn take_over_if_asked() {
     let Some(name) = arguments.next().filter(is_ours) else { return };
     let without = arguments.next().map(|names| names.to_string_lossy().into_owned()).unwrap_or_default();
     let without = lockdown::Without::parse(&without);
-    if name == ZYGOTE {
-        become_zygote(without)
-    } else {
-        become_jail(without, name == FOLDER_JAIL, arguments)
-    }
+    if name == ZYGOTE { become_zygote(without) } else { become_jail(without, name == FOLDER_JAIL, arguments) }
 }
 
 /// As [`take_over_if_asked`], but workers pass the program's text to `act` instead of running it. They are locked down like

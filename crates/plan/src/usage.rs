@@ -580,7 +580,6 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
         }
         walk::walk_binding_property(self, it);
     }
-
 }
 
 #[cfg(test)]

@@ -104,12 +104,7 @@ impl TypeChecker {
     }
 
     /// The same with another budget.
-    pub async fn check_within(
-        &self,
-        program: &Program,
-        declarations: &Arc<Declarations>,
-        budget: Duration,
-    ) -> Checked {
+    pub async fn check_within(&self, program: &Program, declarations: &Arc<Declarations>, budget: Duration) -> Checked {
         let deadline = Instant::now() + budget;
         if program.js.len() > MAX_PROGRAM || program.js.contains(RESERVED) {
             return Checked::Unchecked(Unchecked::Unsuitable);

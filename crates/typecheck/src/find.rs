@@ -63,7 +63,9 @@ fn compiler(path: &Path) -> Option<Compiler> {
     let native = |program: PathBuf| is_native(&program).then_some(program);
     let program = native(path.clone()).or_else(|| {
         let package = format!("@typescript/typescript-{}/lib/tsc", platform());
-        path.ancestors().flat_map(|folder| [folder.join("node_modules").join(&package), folder.join(&package)]).find_map(native)
+        path.ancestors()
+            .flat_map(|folder| [folder.join("node_modules").join(&package), folder.join(&package)])
+            .find_map(native)
     })?;
     let version = version(&program);
     Some(Compiler { program, version })

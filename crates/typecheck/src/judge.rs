@@ -161,7 +161,9 @@ impl Judge<'_> {
         let owner: Vec<String> = types.iter().map(Member::shown).collect();
         let owner = owner.join(" or ");
         let keys: Vec<&str> = types.iter().flat_map(Member::keys).collect();
-        let near = question(&nearest(name, keys.iter().copied()).into_iter().map(|one| one_line(&one, MAX_QUOTED)).collect::<Vec<_>>());
+        let near = question(
+            &nearest(name, keys.iter().copied()).into_iter().map(|one| one_line(&one, MAX_QUOTED)).collect::<Vec<_>>(),
+        );
         let suggestion = Some([near, listed(&keys)].into_iter().flatten().collect::<Vec<_>>().join(" "));
         let suggestion = suggestion.filter(|text| !text.is_empty());
         let origin = |wanted: TypeOrigin| types.iter().any(|one| one.origin() == Some(wanted));
@@ -450,7 +452,10 @@ mod tests {
 
     #[test]
     fn kinds_are_those_of_json() {
-        assert_eq!((kind_of("$tgs"), kind_of("$tgn"), kind_of("$tg3")), (Some(Kind::Text), Some(Kind::Number), Some(Kind::Object)));
+        assert_eq!(
+            (kind_of("$tgs"), kind_of("$tgn"), kind_of("$tg3")),
+            (Some(Kind::Text), Some(Kind::Number), Some(Kind::Object))
+        );
         assert_eq!((kind_of("$tg3[]"), kind_of("Promise<$tg1>")), (Some(Kind::List), Some(Kind::Promise)));
         for unknown in ["Date", "string | number", "{ toJSON(): string; }", "any", "Promise<a> | Promise<b>", "$tgx"] {
             assert_eq!(kind_of(unknown), None, "{unknown}");

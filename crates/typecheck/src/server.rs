@@ -160,9 +160,10 @@ impl Server {
         let Some(server) = &mut self.process else { return Err(io::ErrorKind::NotFound.into()) };
         self.checks = self.checks.wrapping_add(1);
         let used = self.checks;
-        let known = self.projects.iter_mut().find(|one| {
-            Arc::ptr_eq(&one.declarations, declarations) || one.declarations.text == declarations.text
-        });
+        let known = self
+            .projects
+            .iter_mut()
+            .find(|one| Arc::ptr_eq(&one.declarations, declarations) || one.declarations.text == declarations.text);
         let number = match known {
             Some(project) => {
                 project.version += 1;

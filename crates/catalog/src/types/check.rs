@@ -411,8 +411,7 @@ mod tests {
             None,
         );
         let allocator = oxc::allocator::Allocator::default();
-        let parsed =
-            oxc::parser::Parser::new(&allocator, &declarations.text, oxc::span::SourceType::d_ts()).parse();
+        let parsed = oxc::parser::Parser::new(&allocator, &declarations.text, oxc::span::SourceType::d_ts()).parse();
         assert!(!parsed.panicked && parsed.diagnostics.is_empty(), "{}", declarations.text);
         let constants = parsed.program.body.iter().filter(|it| it.is_declaration()).count();
         assert_eq!(constants, declarations.text.lines().count(), "one declaration a line");

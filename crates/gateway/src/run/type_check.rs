@@ -155,10 +155,9 @@ fn key(program: &Program, tools: Reachable<'_>, learned: u64) -> Option<Declarat
         .backends()
         .filter(is_named)
         .map(|backend| {
-            let permitted: Vec<&str> =
-                tools.view.tools_of(backend).map(|entry| entry.tool().name.as_str()).collect();
-            let some = (permitted.len() < backend.tools().len())
-                .then(|| permitted.into_iter().map(str::to_owned).collect());
+            let permitted: Vec<&str> = tools.view.tools_of(backend).map(|entry| entry.tool().name.as_str()).collect();
+            let some =
+                (permitted.len() < backend.tools().len()).then(|| permitted.into_iter().map(str::to_owned).collect());
             (NamedBackend(backend.clone()), some)
         })
         .collect();

@@ -51,6 +51,7 @@ pub use backend_records::{KeyName, Origin};
 pub use cache::prefill_cache;
 pub use register::{Registration, RegistrationError};
 pub use settings::{engine_builder, v8_settings};
+pub use types::{find_compiler, program_types};
 
 use backend_records::BackendRecords;
 use cache::CacheFile;
@@ -93,7 +94,8 @@ impl Gateway {
         let ahead = Arc::clone(&functions);
         tokio::task::spawn_blocking(move || ahead.prepare());
         let cache = CacheFile::of(&config).map(Arc::new);
-        let types = types::checker(&config.settings.type_check, &engine).ok();
+        let wanted = &config.settings.type_check;
+        let types = program_types(&wanted.compiler, wanted.budget, &engine).ok();
         let gateway = Arc::new_cyclic(|this| Gateway {
             problems: RwLock::default(),
             backends: Backends::start_all([]),

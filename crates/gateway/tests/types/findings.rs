@@ -24,7 +24,10 @@ pub(crate) fn what_is_certainly_wrong_is_found_before_the_first_call() {
         ("const r = await tracker.list_issues(); return r.issues.¦lenght", "unknown_property"),
         ("const r = await tracker.list_issues();\nreturn r.issues.map(i => i.¦titel)", "unknown_property"),
         ("const { ¦issue } = await tracker.list_issues(); return issue", "unknown_property"),
-        ("const r: any[] = (await tracker.list_issues()).issues; return r.map(i => i.author.¦name)", "unknown_property"),
+        (
+            "const r: any[] = (await tracker.list_issues()).issues; return r.map(i => i.author.¦name)",
+            "unknown_property",
+        ),
         ("for (const f of await my_files.list()) { console.log(f.¦pth) }", "unknown_property"),
         ("const u = await tracker.get_user({ login: 'a' }); return u.email.¦lenght", "unknown_property"),
         (
@@ -59,8 +62,14 @@ pub(crate) fn what_is_certainly_wrong_is_found_before_the_first_call() {
             "const x = 'a'; await tracker.create_issue({ title: x, ¦options: { weight: x.length } })",
             "invalid_arguments",
         ),
-        ("const x = 'a'; /* ü */ const r = await tracker.get_issue({ number: 1 }); return x + r.¦stat", "unknown_property"),
-        ("enum E { A }\nlet z = 1; z = 2;\nreturn (await tracker.get_issue({ number: E.A })).¦nmber + z", "unknown_property"),
+        (
+            "const x = 'a'; /* ü */ const r = await tracker.get_issue({ number: 1 }); return x + r.¦stat",
+            "unknown_property",
+        ),
+        (
+            "enum E { A }\nlet z = 1; z = 2;\nreturn (await tracker.get_issue({ number: E.A })).¦nmber + z",
+            "unknown_property",
+        ),
     ] {
         let code = &marked.replace('¦', "");
         let before = &marked[..marked.find('¦').unwrap()];

@@ -135,7 +135,9 @@ pub(crate) fn damaged(program: &str, random: &mut Random) -> Option<(&'static st
             ("renamed property", if is_pattern { format!("{wrong}: {name}") } else { wrong })
         }
         Some(("k", name)) => ("missing argument", misspelt_key(name, after, random)),
-        Some(("s", _)) => ("wrong argument type", ["42", "[1]", "true", "{ a: 1 }", "v_number"][random.below(5)].to_owned()),
+        Some(("s", _)) => {
+            ("wrong argument type", ["42", "[1]", "true", "{ a: 1 }", "v_number"][random.below(5)].to_owned())
+        }
         Some(("n", _)) => ("wrong argument type", ["'7'", "[7]", "false", "v_text"][random.below(4)].to_owned()),
         Some(_) => ("wrong argument type", ["'yes'", "1", "v_text"][random.below(3)].to_owned()),
     };

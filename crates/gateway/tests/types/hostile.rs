@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use toolgate_gateway::run::ProgramTypes;
 
 use crate::runner::{Case, cases};
-use crate::world::{TYPED, checker, check, run, runner, tools};
+use crate::world::{TYPED, check, checker, run, runner, tools};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![

@@ -31,7 +31,8 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 
 /// The compiler that the variable names, that is on the search path, or that `./check` installed.
 pub(crate) fn compiler() -> find::Compiler {
-    let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.check/typescript/node_modules/typescript/bin/tsc");
+    let installed =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.check/typescript/node_modules/typescript/bin/tsc");
     find::find(None)
         .or_else(|_| find::find(Some(&installed)))
         .expect("a TypeScript 7: `./check` installs one, or name yours in TOOLGATE_TSC")
@@ -56,8 +57,7 @@ pub(crate) fn runner(tools: &Value, types: Option<Arc<ProgramTypes>>) -> Runner 
 }
 
 /// One process for all tests that do not attack it.
-pub(crate) static TYPES: LazyLock<Arc<ProgramTypes>> =
-    LazyLock::new(|| Arc::new(ProgramTypes::new(checker(PATIENCE))));
+pub(crate) static TYPES: LazyLock<Arc<ProgramTypes>> = LazyLock::new(|| Arc::new(ProgramTypes::new(checker(PATIENCE))));
 
 pub(crate) static TYPED: LazyLock<Runner> = LazyLock::new(|| runner(&tools(), Some(Arc::clone(&TYPES))));
 pub(crate) static UNTYPED: LazyLock<Runner> = LazyLock::new(|| runner(&tools(), None));
