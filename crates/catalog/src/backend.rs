@@ -134,6 +134,11 @@ impl Backend {
         json!({ "name": backend, "tools": tools.collect::<Vec<_>>() }).to_string()
     }
 
+    /// Whether it has the very same tools as a backend of another snapshot.
+    pub fn has_same_tools(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.tool_set, &other.tool_set)
+    }
+
     /// Its tags in the configuration.
     pub fn tags(&self) -> &[String] {
         &self.tool_set.tags

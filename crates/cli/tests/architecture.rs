@@ -46,85 +46,37 @@ fn named_by(manifest: &str) -> BTreeSet<String> {
 
 #[test]
 fn crates_depend_on_each_other_only_along_the_arrows() {
-    let arrows: &[(&str, &[&str])] = &[
-        ("wire", &[]),
-        ("json", &[]),
-        ("plan", &["wire"]),
-        ("guest", &["json", "wire"]),
-        ("engine", &["guest", "json", "plan", "wire"]),
-        ("journal", &["engine", "wire"]),
-        ("catalog", &["json", "plan", "wire"]),
-        ("output", &["json"]),
-        ("config", &["plan", "wire"]),
-        ("functions", &["plan", "wire"]),
-        ("mcp", &["json", "wire"]),
-        ("openapi", &[]),
-        (
-            "gateway",
-            &[
-                "catalog",
-                "config",
-                "engine",
-                "functions",
-                "journal",
-                "json",
-                "mcp",
-                "openapi",
-                "output",
-                "plan",
-                "wire",
-            ],
-        ),
-        (
-            "service",
-            &[
-                "catalog",
-                "config",
-                "engine",
-                "functions",
-                "gateway",
-                "journal",
-                "json",
-                "mcp",
-                "output",
-                "plan",
-                "wire",
-            ],
-        ),
-        ("demo", &["mcp"]),
-        ("chaos", &["mcp"]),
-        (
-            "bench",
-            &["catalog", "config", "engine", "functions", "gateway", "journal", "output", "plan", "service", "wire"],
-        ),
+    // A row for each crate, with those that it may name in its manifest.
+    let arrows: &[(&str, &str)] = &[
+        ("wire", ""),
+        ("json", ""),
+        ("plan", "wire"),
+        ("guest", "json wire"),
+        ("engine", "guest json plan wire"),
+        ("journal", "engine wire"),
+        ("catalog", "json plan wire"),
+        ("output", "json"),
+        ("config", "plan wire"),
+        ("functions", "plan wire"),
+        ("mcp", "json wire"),
+        ("openapi", ""),
+        ("typecheck", "catalog plan wire"),
+        ("gateway", "catalog config engine functions journal json mcp openapi output plan typecheck wire"),
+        ("service", "catalog config engine functions gateway journal json mcp output plan wire"),
+        ("demo", "mcp"),
+        ("chaos", "mcp"),
+        ("bench", "catalog config engine functions gateway journal output plan service wire"),
         (
             "cli",
-            &[
-                "bench",
-                "catalog",
-                "chaos",
-                "config",
-                "demo",
-                "engine",
-                "functions",
-                "gateway",
-                "guest",
-                "journal",
-                "json",
-                "mcp",
-                "openapi",
-                "output",
-                "plan",
-                "service",
-                "wire",
-            ],
+            "bench catalog chaos config demo engine functions gateway guest journal json mcp openapi output plan service \
+             typecheck wire",
         ),
     ];
     let crates: BTreeSet<String> = folders("crates").into_iter().filter(|name| name != "hostile").collect();
     assert_eq!(crates, arrows.iter().map(|(name, _)| (*name).to_owned()).collect(), "every crate has its arrows");
     for (name, allowed) in arrows {
         for used in named_by(&read(format!("crates/{name}/Cargo.toml"))) {
-            assert!(allowed.contains(&used.as_str()), "{name} may not depend on {used}");
+            assert!(allowed.split(' ').any(|name| name == used), "{name} may not depend on {used}");
         }
     }
 }

@@ -306,8 +306,11 @@ pub(crate) struct CallArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TypesArgs {
     /// Write them to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "watch")]
     pub(crate) out: Option<PathBuf>,
+    /// Write them to toolgate.d.ts in this folder, and again whenever the tools change, until Ctrl-C
+    #[arg(long, value_name = "DIR")]
+    pub(crate) watch: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) servers: Servers,
 }

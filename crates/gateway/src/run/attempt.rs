@@ -12,6 +12,7 @@ use toolgate_wire::{Code, Failure, LimitRequest, Limits, Outcome, Profile, Repor
 
 use super::reachable::Reachable;
 use super::request::{Durability, FastPaths, Route, RunRequest};
+use super::type_check::TypeVerdict;
 use super::{Readiness, Runner, fast_path, introspect, out_of_range};
 use crate::bridge::{self, RequestContext, RunHost, ScopedCatalog};
 use toolgate_catalog::{BackendState, Catalog};
@@ -84,6 +85,30 @@ impl<'a> Attempt<'a> {
         let attempt = Attempt::admit(runner, request, Instant::now())?;
         let catalog = runner.bridge.catalog();
         toolgate_plan::preflight(&request.text, &attempt.reachable(&catalog)).map_err(not_a_program)
+    }
+
+    /// See [`Runner::check_types`].
+    pub(super) async fn check_types(
+        runner: &Runner,
+        request: &RunRequest,
+        within: Duration,
+    ) -> Result<Preflight, Failure> {
+        let mut preflight = Attempt::check(runner, request)?;
+        let attempt = Attempt::admit(runner, request, Instant::now())?;
+        let catalog = runner.bridge.catalog();
+        let tools = attempt.reachable(&catalog);
+        if let Plan::Script(script) = attempt.plan(tools) {
+            let typed = attempt.type_check(&script.program, tools, Some(within)).await;
+            preflight.errors.extend(typed.errors);
+            preflight.warnings.extend(typed.warnings);
+        }
+        Ok(preflight)
+    }
+
+    /// Checks the types of a program, where there is a checker.
+    async fn type_check(&self, program: &Program, tools: Reachable<'_>, within: Option<Duration>) -> TypeVerdict {
+        let Some(types) = self.runner.environment.types() else { return TypeVerdict::default() };
+        types.check(program, tools, None, within).await
     }
 
     /// Everything that can be checked before anything is spent.
@@ -206,8 +231,14 @@ impl<'a> Attempt<'a> {
         if let Some(stopped) = stopped_by(&script.preflight) {
             return refused(stopped, warnings, self.since);
         }
+        let typed = self.type_check(&script.program, tools, None).await;
+        let warnings: Vec<String> = warnings.into_iter().chain(typed.warnings.iter().map(sentence)).collect();
+        if let Some(stopped) = stopped_by(&Preflight { errors: typed.errors, ..Preflight::default() }) {
+            return refused(stopped, warnings, self.since);
+        }
         let mut report = self.in_engine(Arc::new(self.host()), Some(script.program), Watched::Yes).await;
         report.warnings.extend(warnings);
+        report.warnings.extend(typed.unchecked.map(|why| format!("the types of the program were not checked: {why}")));
         let report = with_hint(report, &self.request.text, tools);
         (self.with_late_hint(report, tools.view).await, Route::Script)
     }

@@ -11,6 +11,7 @@
 //! - [`durable`]: runs that outlive their process
 //! - `fast_path`: a program that is one call, without an interpreter; `introspect`: one that asks what tools there are
 //! - `reachable`: the catalog as the planner asks it
+//! - `type_check`: the types of a program, before its first call
 //! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `metrics`: counters and log lines
 
 mod attempt;
@@ -24,10 +25,11 @@ mod introspect;
 mod metrics;
 mod reachable;
 mod request;
+mod type_check;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use toolgate_catalog::BackendState;
@@ -48,6 +50,8 @@ pub use explain::explain;
 pub use history::{History, Transfer};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
 pub use request::{Door, Durability, FastPaths, RecordedRun, Route, RunReport, RunRequest};
+
+pub use type_check::ProgramTypes;
 
 pub(crate) use environment::permitted;
 
@@ -225,6 +229,14 @@ impl Runner {
     /// If the text is no program.
     pub fn check(&self, request: &RunRequest) -> Result<Preflight, Failure> {
         Attempt::check(self, request)
+    }
+
+    /// The same with a check of its types, where there is a checker. `within` is how long that may take.
+    ///
+    /// # Errors
+    /// If the text is no program.
+    pub async fn check_types(&self, request: &RunRequest, within: Duration) -> Result<Preflight, Failure> {
+        Attempt::check_types(self, request, within).await
     }
 }
 

@@ -12,6 +12,7 @@
 //! - `wait_until_ready`: a call to a backend that may not be up yet
 //! - `cache`: the tools of the last time
 //! - `reload`, `register`: changes while it runs, by the file and by an agent
+//! - `types`: the type checker that the configuration asks for
 //! - `functions`: host functions, built in and configured
 //! - `durable_runs`: the store of runs that outlive their process
 //!
@@ -26,6 +27,7 @@ mod register;
 mod reload;
 mod settings;
 mod spec;
+mod types;
 mod wait_until_ready;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,6 +44,7 @@ use crate::backends::{Backend, Backends};
 use crate::bridge::Bridge;
 use crate::run::durable::DurableRuns;
 use crate::run::{Environment, OpeningRuns, Readiness, Runner, Waiting, permitted};
+use crate::run::{Environment, ProgramTypes, Readiness, Runner, Waiting, permitted};
 use toolgate_catalog::{Catalog, CatalogHandle};
 use toolgate_config::{Checked, Problem};
 use toolgate_functions::Registry;
@@ -53,6 +56,7 @@ pub use backend_records::{KeyName, Origin};
 pub use cache::prefill_cache;
 pub use register::{Registration, RegistrationError};
 pub use settings::{engine_builder, v8_settings};
+pub use types::{find_compiler, program_types};
 
 use backend_records::BackendRecords;
 use cache::CacheFile;
@@ -80,6 +84,8 @@ pub struct Gateway {
     changes: broadcast::Sender<ChangeNotice>,
     /// Grows with every change of any tool, so that what is derived from the catalog knows when it is old.
     edition: AtomicU64,
+    /// Checks the types of programs.
+    types: RwLock<Option<Arc<ProgramTypes>>>,
     /// Whether the search index will be built in a moment.
     search_preparation: AtomicBool,
     /// Reloads and registrations come one after the other.
@@ -98,6 +104,8 @@ impl Gateway {
         let ahead = Arc::clone(&functions);
         tokio::task::spawn_blocking(move || ahead.prepare());
         let cache = CacheFile::of(&config).map(Arc::new);
+        let wanted = &config.settings.type_check;
+        let types = program_types(&wanted.compiler, wanted.budget, &engine).ok();
         let gateway = Arc::new_cyclic(|this| Gateway {
             problems: RwLock::default(),
             backends: Backends::start_all([]),
@@ -108,6 +116,7 @@ impl Gateway {
             durable: Mutex::default(),
             changes: broadcast::channel(MAX_CHANGES_BEHIND).0,
             edition: AtomicU64::new(0),
+            types: RwLock::new(types),
             search_preparation: AtomicBool::new(false),
             changing: tokio::sync::Mutex::default(),
             stop: CancellationToken::new(),
@@ -143,6 +152,13 @@ impl Gateway {
     /// Runs programs.
     pub fn runner(&self) -> &Runner {
         &self.runner
+    }
+
+    /// Starts the type checker, if there is one, so that the first run does not wait for it.
+    pub fn prepare_types(&self) {
+        if let Some(types) = &*self.types.read() {
+            types.checker().warm();
+        }
     }
 
     /// The one way to a tool.
@@ -289,6 +305,10 @@ impl Environment for ConfiguredEnvironment {
     fn durable_runs(&self) -> OpeningRuns<'_> {
         let Some(gateway) = self.0.upgrade() else { return Box::pin(std::future::ready(None)) };
         Box::pin(async move { Some(gateway.keep_runs().await) })
+    }
+
+    fn types(&self) -> Option<Arc<ProgramTypes>> {
+        self.0.upgrade()?.types.read().clone()
     }
 
     fn wait_for_named<'a>(

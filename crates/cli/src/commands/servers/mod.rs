@@ -36,6 +36,9 @@ use crate::args::servers::Servers;
 use crate::consent;
 use crate::print::{Style, escape, note};
 
+/// How long the one program of a command waits for the check of its types.
+pub(crate) const ONE_CHECK_BUDGET: Duration = Duration::from_secs(2);
+
 /// A gateway that runs, and the runtime it runs on.
 pub(crate) struct Opened {
     runtime: Runtime,
@@ -53,6 +56,8 @@ impl Opened {
         let mut config = configuration(servers)?;
         // One run at most comes of a command: a second V8 process would be started for nobody.
         config.settings.v8.pool = 0;
+        // No type checker is warm yet, and there is one program to check.
+        config.settings.type_check.budget = config.settings.type_check.budget.max(ONE_CHECK_BUDGET);
         for warning in &config.warnings {
             note(escape::text(&warning.to_string()));
         }

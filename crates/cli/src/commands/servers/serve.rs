@@ -49,6 +49,7 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
         if let Some(config) = watched {
             gateway.follow_file(watch::watch(config, Env::of_process().running_commands(), gate, LOOK));
         }
+        gateway.prepare_types();
         let shutdown = CancellationToken::new();
         tokio::spawn(cancel_on_signal(shutdown.clone()));
         tokio::spawn(reload_on_hangup(Arc::clone(gateway), args.servers.clone()));
