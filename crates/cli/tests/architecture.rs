@@ -46,7 +46,7 @@ fn named_by(manifest: &str) -> BTreeSet<String> {
 
 #[test]
 fn crates_depend_on_each_other_only_along_the_arrows() {
-    let arrows: [(&str, &[&str]); 17] = [
+    let arrows: [(&str, &[&str]); 18] = [
         ("wire", &[]),
         ("json", &[]),
         ("plan", &["wire"]),
@@ -55,11 +55,27 @@ fn crates_depend_on_each_other_only_along_the_arrows() {
         ("journal", &["engine", "wire"]),
         ("catalog", &["json", "plan", "wire"]),
         ("output", &["json"]),
-        ("config", &["plan", "wire"]),
+        ("secrets", &[]),
+        ("config", &["plan", "secrets", "wire"]),
         ("functions", &["plan", "wire"]),
-        ("mcp", &["json", "wire"]),
+        ("mcp", &["json", "secrets", "wire"]),
         ("openapi", &[]),
-        ("gateway", &["catalog", "config", "engine", "functions", "json", "mcp", "openapi", "output", "plan", "wire"]),
+        (
+            "gateway",
+            &[
+                "catalog",
+                "config",
+                "engine",
+                "functions",
+                "json",
+                "mcp",
+                "openapi",
+                "output",
+                "plan",
+                "secrets",
+                "wire",
+            ],
+        ),
         ("service", &["catalog", "config", "engine", "functions", "gateway", "json", "mcp", "output", "plan", "wire"]),
         ("demo", &["mcp"]),
         ("bench", &["catalog", "config", "engine", "functions", "gateway", "output", "plan", "service", "wire"]),
@@ -80,6 +96,7 @@ fn crates_depend_on_each_other_only_along_the_arrows() {
                 "openapi",
                 "output",
                 "plan",
+                "secrets",
                 "service",
                 "wire",
             ],
@@ -117,7 +134,7 @@ fn http_stacks_are_linked_where_the_document_says() {
             assert!(!named || allowed.contains(&name.as_str()), "{name} names {package}");
         }
     }
-    for name in ["wire", "json", "plan", "guest", "engine", "catalog", "output", "config", "openapi"] {
+    for name in ["wire", "json", "plan", "guest", "engine", "catalog", "output", "config", "openapi", "secrets"] {
         let linked = linked_by(name);
         for package in ["reqwest", "axum", "hyper", "redis"] {
             assert!(!linked.contains(package), "{name} links {package}");
@@ -136,6 +153,9 @@ fn the_guest_links_nothing_that_reaches_out() {
         "toolgate-config",
         "toolgate-mcp",
         "toolgate-functions",
+        "toolgate-secrets",
+        "keyring",
+        "zbus",
         "tokio",
         "mio",
         "socket2",

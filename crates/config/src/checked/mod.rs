@@ -8,6 +8,7 @@ mod commands;
 mod envfile;
 mod functions;
 mod limits;
+mod login;
 mod openapi;
 mod service;
 
@@ -18,13 +19,16 @@ use std::time::Duration;
 pub use backends::starts_toolgate;
 pub use backends::{Backend, Policy, Process, Remote, Transport};
 pub use functions::{Function, Target};
+pub use login::LoginSettings;
 pub use openapi::{OpenApi, SpecSource};
 pub use service::{Http, Key};
 
-use super::problem::{Problem, Severity};
+use super::problem::{Problem, Severity, Unset};
 use super::raw::{self, Raw};
 use super::text::join;
-use super::values::{Allowed, BackendName, Bytes, EgressWord, Endpoint, Engine, FunctionName, Isolation, Mode, Store};
+use super::values::{
+    Allowed, BackendName, Bytes, EgressWord, Endpoint, Engine, FunctionName, Isolation, Mode, SecretPlace, Store,
+};
 use super::vars::Env;
 use backends::Servers;
 use checker::Checker;
@@ -43,11 +47,13 @@ pub struct Checked {
     pub incomplete: BTreeMap<BackendName, Incomplete>,
     /// Toolgate's own settings.
     pub settings: Settings,
+    /// Files besides its own that values came from, or that are missing for them. A change of one may change values.
+    pub files: BTreeSet<PathBuf>,
     /// Settings that have no effect or may be mistakes.
     pub warnings: Vec<Problem>,
 }
 
-/// A server that needs configuration: a variable is not set, a file is missing, or the URL is invalid.
+/// A server that needs configuration: a variable or a secret is not set, a file is missing, or the URL is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Incomplete {
     /// What is wrong; at least one.
@@ -55,9 +61,9 @@ pub struct Incomplete {
 }
 
 impl Incomplete {
-    /// The environment variables that are not set, without repetitions.
-    pub fn unset_variables(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.problems.iter().filter_map(|problem| problem.unset.as_deref()).collect();
+    /// The environment variables and secrets that are not set, without repetitions.
+    pub fn unset(&self) -> Vec<&Unset> {
+        let mut names: Vec<&Unset> = self.problems.iter().filter_map(|problem| problem.unset.as_ref()).collect();
         names.sort_unstable();
         names.dedup();
         names
@@ -65,10 +71,15 @@ impl Incomplete {
 
     /// One line for people and models: `needs configuration: set GITHUB_TOKEN`.
     pub fn reason(&self) -> String {
-        let unset = self.unset_variables();
-        let mut parts = Vec::new();
-        if !unset.is_empty() {
-            parts.push(format!("set {}", unset.join(", ")));
+        let (mut variables, mut parts) = (Vec::new(), Vec::new());
+        for unset in self.unset() {
+            match unset {
+                Unset::Variable(name) => variables.push(name.as_str()),
+                Unset::Secret(name) => parts.push(format!("run `toolgate secret set {name}`")),
+            }
+        }
+        if !variables.is_empty() {
+            parts.insert(0, format!("set {}", variables.join(", ")));
         }
         let others = self.problems.iter().filter(|problem| problem.unset.is_none());
         parts.extend(others.map(|problem| problem.message.clone()));
@@ -114,8 +125,19 @@ pub struct Settings {
     pub v8: V8,
     /// The weather service; `None` is the public one.
     pub weather: Option<Endpoint>,
+    /// Where logins are kept.
+    pub logins: Logins,
     /// Whether agents may add and remove backends.
     pub allow_runtime_registration: bool,
+}
+
+/// Where logins are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Logins {
+    /// The folder that knows of them; `None` without a home directory.
+    pub folder: Option<PathBuf>,
+    /// Where new ones go.
+    pub place: SecretPlace,
 }
 
 /// How scripts are run.
@@ -194,9 +216,13 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         store: checker.get(&toolgate.store).unwrap_or(Store::Memory),
         v8: v8(&mut checker, &value(&value(&toolgate.engines).v8)),
         weather: checker.get(&value(&toolgate.weather).base_url),
+        logins: Logins {
+            folder: checker.env.state_folder().map(|state| state.join("logins")),
+            place: checker.get(&value(&toolgate.secrets).store).unwrap_or(SecretPlace::Auto),
+        },
         allow_runtime_registration: flag(&toolgate.allow_runtime_registration, false),
     };
-    let mut problems = checker.finish();
+    let (mut problems, files) = checker.finish();
     problems.sort_by_key(|problem| problem.position);
     let Servers { mut backends, disabled, names } = servers;
     let (incomplete, problems) = by_server(problems, &names);
@@ -211,7 +237,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     // A disabled server is not looked into.
     let incomplete = incomplete.into_iter().filter(|(name, _)| !disabled.contains(name)).collect();
     let file = raw.source.file().to_owned();
-    Ok(Checked { file, backends, disabled, incomplete, settings, warnings: problems })
+    Ok(Checked { file, backends, disabled, incomplete, settings, files, warnings: problems })
 }
 
 /// Separates the errors inside single servers' entries from everything else.

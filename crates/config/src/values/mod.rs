@@ -5,7 +5,7 @@ mod names;
 mod net;
 mod units;
 
-pub use choices::{EgressWord, Engine, HttpAuth, Isolation, Method, Mode, TransportKind};
+pub use choices::{EgressWord, Engine, HttpAuth, Isolation, LoginGrant, Method, Mode, SecretPlace, TransportKind};
 pub use names::{BackendName, FunctionName, Glob, ToolPath};
 pub use net::{Allowed, Endpoint, HostName, Origin, Store};
 pub use units::{Bytes, KeyHash, Millis, Period, Rate};

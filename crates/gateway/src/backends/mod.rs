@@ -6,14 +6,17 @@
 //! - [`set`](Backends): all backends; [`backend`](Backend): the handle to one; `supervisor`: starts and restarts it;
 //!   `queue`: the order of waiting calls
 //! - `lists`: resources and prompts, listed, read and watched
-//! - `openapi`: an HTTP API with an OpenAPI document as a backend
+//! - `login`: how a backend logs in
+//! - `openapi`: an HTTP API with an OpenAPI document as a backend; `api_login`: the token of a login in its requests
 //!
 //! Connections and the protocol are [`toolgate_mcp::client`]'s. Nothing here knows policy, names for scripts, or retries of
 //! calls that a backend may have served.
 
+mod api_login;
 mod backend;
 mod call;
 mod lists;
+mod login;
 mod openapi;
 pub(crate) mod queue;
 mod set;
@@ -24,6 +27,8 @@ mod supervisor;
 pub use backend::Backend;
 pub use call::{CallError, CallOptions, Effect, Reply, ReplyMode, WhenUnready};
 pub use lists::WatchError;
+pub use login::LoginSpec;
+pub(crate) use login::quoted;
 pub use openapi::{ApiSpec, DocumentSource};
 pub use set::Backends;
 pub use spec::{BackendKind, BackendSpec, Probe};

@@ -11,6 +11,7 @@
 //! - `wait_until_ready`: a call to a backend that may not be up yet
 //! - `cache`: the tools of the last time
 //! - `reload`, `register`: changes while it runs, by the file and by an agent
+//! - `login`: a server as the commands about logins see it
 //! - `functions`: host functions, built in and configured
 //!
 //! It knows no protocol towards clients: what an agent sees is [`agent`](crate::agent)'s.
@@ -19,6 +20,7 @@ mod backend_records;
 mod cache;
 mod catalog_sync;
 mod functions;
+mod login;
 mod register;
 mod reload;
 mod settings;
@@ -47,6 +49,7 @@ use toolgate_output::results::ResultStore;
 
 pub use backend_records::{KeyName, Origin};
 pub use cache::prefill_cache;
+pub use login::{LoginNeed, LoginTarget, LoginTargetError};
 pub use register::{Registration, RegistrationError};
 pub use settings::{engine_builder, v8_settings};
 
