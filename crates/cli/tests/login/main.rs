@@ -30,7 +30,7 @@ fn a_server_behind_oauth_is_usable_from_an_empty_home_with_two_commands() {
     assert_eq!(login.code, 0, "{login:?}");
     let origin = server.fake.origin.clone();
     let shown = |text: &str| text.replace(&origin, "https://notes.example.com");
-    check_guide(&shown(&added.stderr.lines().find(|line| line.contains("asks for")).unwrap().to_owned()));
+    check_guide(&shown(added.stderr.lines().find(|line| line.contains("asks for")).unwrap()));
     check_guide(&shown(login.stderr.lines().last().unwrap()));
     let called = user.run(&["call", "notes.read"]);
     assert_eq!((called.code, called.stdout.trim()), (0, "done"), "{called:?}");

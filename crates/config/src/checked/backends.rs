@@ -31,7 +31,7 @@ pub enum Transport {
     /// Streamable HTTP.
     Http(Remote),
     /// An HTTP API that a document describes.
-    OpenApi(OpenApi),
+    OpenApi(Box<OpenApi>),
 }
 
 /// A process to start.
@@ -57,7 +57,7 @@ pub struct Remote {
     /// Headers of each request; names and values are valid.
     pub headers: Vec<(String, Secret)>,
     /// How to log in there; `None` where a header does.
-    pub login: Option<LoginSettings>,
+    pub login: Option<Box<LoginSettings>>,
 }
 
 /// Limits and filters of a server.
@@ -180,7 +180,9 @@ fn transport(checker: &mut Checker<'_>, name: &Located<String>, server: &Located
         None => None,
     };
     match (kind, &raw.command, &raw.url) {
-        (Some(TransportKind::OpenApi), _, _) => openapi::check(checker, name, raw).map(Transport::OpenApi),
+        (Some(TransportKind::OpenApi), _, _) => {
+            openapi::check(checker, name, raw).map(|api| Transport::OpenApi(Box::new(api)))
+        }
         (Some(TransportKind::Stdio) | None, Some(command), None) => {
             process(checker, raw, command).map(Transport::Stdio)
         }
@@ -300,7 +302,7 @@ fn remote(checker: &mut Checker<'_>, raw: &raw::Server, url: &Located<RawText<En
     if let (true, Some(auth)) = (has_token, &raw.auth) {
         checker.wrong(&auth.place, "the header Authorization and a login exclude each other", "remove one of them");
     }
-    let login = if has_token { None } else { Some(login.unwrap_or_default()) };
+    let login = if has_token { None } else { Some(Box::new(login.unwrap_or_default())) };
     checker.parse(url).map(|url| Remote { url, headers, login })
 }
 

@@ -74,17 +74,17 @@ pub enum BackendKind {
         /// Sent with every request, such as `Authorization`.
         headers: BTreeMap<String, String>,
         /// How to log in if the server asks for it.
-        login: Option<LoginSpec>,
+        login: Option<Box<LoginSpec>>,
     },
     /// An HTTP API with an OpenAPI document, called in this process.
-    OpenApi(ApiSpec),
+    OpenApi(Box<ApiSpec>),
 }
 
 impl BackendKind {
     /// How to log in, where that is possible.
     pub fn login(&self) -> Option<&LoginSpec> {
         match self {
-            Self::Http { login, .. } => login.as_ref(),
+            Self::Http { login, .. } => login.as_deref(),
             Self::OpenApi(api) => api.login.as_ref().map(|(_, login)| login),
             Self::Stdio { .. } => None,
         }

@@ -39,7 +39,7 @@ pub(super) fn spec(
 /// What the configuration says about the login of a server that can have one.
 pub(super) fn login_of(transport: &Transport) -> Option<&LoginSettings> {
     match transport {
-        Transport::Http(remote) => remote.login.as_ref(),
+        Transport::Http(remote) => remote.login.as_deref(),
         Transport::OpenApi(api) => api.login.as_ref().map(|(_, login)| login),
         Transport::Stdio(_) => None,
     }
@@ -57,9 +57,13 @@ pub(super) fn kind(name: &str, transport: &Transport, settings: &Settings) -> Ba
         Transport::Http(remote) => BackendKind::Http {
             url: remote.url.url().to_string(),
             headers: remote.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect(),
-            login: remote.login.as_ref().and_then(|login| login_spec(name, remote.url.url(), login, settings)),
+            login: remote
+                .login
+                .as_deref()
+                .and_then(|login| login_spec(name, remote.url.url(), login, settings))
+                .map(Box::new),
         },
-        Transport::OpenApi(api) => BackendKind::OpenApi(api_spec(name, api, settings)),
+        Transport::OpenApi(api) => BackendKind::OpenApi(Box::new(api_spec(name, api, settings))),
     }
 }
 
@@ -154,6 +158,7 @@ pub(super) fn fingerprint(name: &str, transport: &Transport, settings: &Settings
             put(&url);
         }
         BackendKind::OpenApi(api) => {
+            let api = *api;
             put_all(&api.auth);
             put_all(&api.headers.into_iter().collect());
             put("openapi");

@@ -111,7 +111,7 @@ async fn serve(mut stream: TcpStream, heads: Arc<Mutex<Vec<String>>>) {
 }
 
 fn backend_spec(api: ApiSpec) -> BackendSpec {
-    BackendSpec::new("pets", BackendKind::OpenApi(api))
+    BackendSpec::new("pets", BackendKind::OpenApi(Box::new(api)))
 }
 
 #[tokio::test]
