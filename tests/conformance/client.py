@@ -75,8 +75,9 @@ class User:
         """Runs a command, and again after each login that it asks for."""
         while True:
             code, stdout, stderr = self.run(*args)
-            named = re.search(r"toolgate (login server[^`.\n]*)", stdout + stderr)
-            if code == 0 or not named or not self.log_in(named.group(1).split()):
+            # The whole command is in backticks; a table may show its beginning only.
+            named = re.findall(r"`toolgate (login server[^`\n]*)`", stdout + stderr)
+            if code == 0 or not named or not self.log_in(named[-1].split()):
                 return code, stdout
 
 
