@@ -42,6 +42,10 @@ class User:
         with open(os.path.join(folder, "toolgate.json"), "w") as file:
             json.dump(config, file)
         self.env = {"HOME": self.home.name, "PATH": os.environ["PATH"], "TOOLGATE_LOG": "debug"}
+        # With a session bus, logins are in its keyring.
+        for name in ["DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"]:
+            if name in os.environ:
+                self.env[name] = os.environ[name]
 
     def start(self, *args):
         pipe = subprocess.PIPE
