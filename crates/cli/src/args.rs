@@ -1,5 +1,6 @@
 //! What can be typed: commands, flags and the help that teaches them.
 
+pub(crate) mod logins;
 pub(crate) mod servers;
 
 use std::ffi::OsString;
@@ -11,6 +12,7 @@ use toolgate_engine::{EngineChoice, IsolationMode, Without};
 use toolgate_output::results::{KeyPath, LineRange};
 use toolgate_wire::{LimitRequest, Profile};
 
+use self::logins::{LoginArgs, LogoutArgs, SecretCommand};
 use self::servers::{
     AddArgs, CallArgs, ConfigCommand, ConnectArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs, ListArgs,
     RemoveArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs,
@@ -55,8 +57,18 @@ pub(crate) enum Command {
     Add(AddArgs),
     /// Remove a server from the configuration
     Remove(RemoveArgs),
-    /// Connect to all servers and show state, tools and latency
+    /// Connect to all servers and show state, tools, latency and logins
     List(ListArgs),
+    /// Log in at a server that asks for it, with a browser
+    ///
+    /// Prints a URL, and opens it in a browser where there is one. The browser comes back to this machine by itself. From
+    /// another machine, open the URL there and paste the address of the page that it ends at, which cannot be shown there.
+    Login(LoginArgs),
+    /// Forget the login at a server
+    Logout(LogoutArgs),
+    /// Keep secrets in the keyring of the system, or in encrypted files, for ${keyring:NAME} in configurations
+    #[command(subcommand)]
+    Secret(SecretCommand),
     /// Find tools by what they do
     Search(SearchArgs),
     /// Describe a tool: schema, types, a ready call

@@ -56,20 +56,21 @@ fn crates_depend_on_each_other_only_along_the_arrows() {
         ("journal", "engine wire"),
         ("catalog", "json plan wire"),
         ("output", "json"),
-        ("config", "plan wire"),
+        ("secrets", ""),
+        ("config", "plan secrets wire"),
         ("functions", "plan wire"),
-        ("mcp", "json wire"),
+        ("mcp", "json secrets wire"),
         ("openapi", ""),
         ("typecheck", "catalog plan wire"),
-        ("gateway", "catalog config engine functions journal json mcp openapi output plan typecheck wire"),
+        ("gateway", "catalog config engine functions journal json mcp openapi output plan secrets typecheck wire"),
         ("service", "catalog config engine functions gateway journal json mcp output plan wire"),
         ("demo", "mcp"),
         ("chaos", "mcp"),
         ("bench", "catalog config engine functions gateway journal output plan service wire"),
         (
             "cli",
-            "bench catalog chaos config demo engine functions gateway guest journal json mcp openapi output plan service \
-             typecheck wire",
+            "bench catalog chaos config demo engine functions gateway guest journal json mcp openapi output plan secrets \
+             service typecheck wire",
         ),
     ];
     let crates: BTreeSet<String> = folders("crates").into_iter().filter(|name| name != "hostile").collect();

@@ -169,6 +169,12 @@ pub(crate) struct ImportArgs {
     /// Only show what would be added, what would be left out, and why
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Keep literal secrets in the keyring (see `secret`) instead of in the file, without asking
+    #[arg(long, conflicts_with = "keep_secrets")]
+    pub(crate) move_secrets: bool,
+    /// Leave literal secrets as they are, without asking
+    #[arg(long)]
+    pub(crate) keep_secrets: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -192,6 +198,18 @@ pub(crate) struct AddArgs {
     /// A credential of an HTTP API, as SCHEME=VALUE; ${NAME} takes it from the environment later
     #[arg(long, value_name = "SCHEME=VALUE", requires = "openapi")]
     pub(crate) auth: Vec<String>,
+    /// The id of a client that you registered at the server's authorization server
+    #[arg(long, value_name = "ID", requires = "url")]
+    pub(crate) client_id: Option<String>,
+    /// The secret of that client; ${keyring:NAME} takes it from `toolgate secret` later
+    #[arg(long, value_name = "SECRET", requires = "client_id")]
+    pub(crate) client_secret: Option<String>,
+    /// An OAuth scope to ask for at a login; can be given several times
+    #[arg(long, value_name = "SCOPE", requires = "url")]
+    pub(crate) login_scope: Vec<String>,
+    /// Do not connect to find out whether a login is needed
+    #[arg(long)]
+    pub(crate) offline: bool,
     /// stdio or http, as other clients' commands have it; otherwise by what is given
     #[arg(long, short, value_name = "KIND", value_enum)]
     pub(crate) transport: Option<AddTransport>,

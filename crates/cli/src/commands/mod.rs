@@ -5,6 +5,7 @@ pub(crate) mod chaos;
 pub(crate) mod check;
 pub(crate) mod compute;
 pub(crate) mod doctor;
+pub(crate) mod logins;
 pub(crate) mod replay;
 pub(crate) mod result;
 pub(crate) mod run;

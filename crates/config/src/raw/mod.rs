@@ -16,8 +16,9 @@ use super::problem::Problem;
 use super::text::Source;
 use super::text::tree::{Node, Value};
 use super::values::{
-    Allowed, Bytes, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, Method, Millis, Mode,
-    Origin, Period, Rate, ResultFormat, RunStorePlace, Start, Store, ToolPath, TransportKind,
+    Allowed, Bytes, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, LoginGrant, Method,
+    Millis, Mode, Origin, Period, Rate, ResultFormat, RunStorePlace, SecretPlace, Start, Store, ToolPath,
+    TransportKind,
 };
 
 /// The settings of a file, with the problems found while reading them.
@@ -102,8 +103,8 @@ section! {
         spec: RawText<String>,
         /// Where the requests of an API go. The document's own servers decide nothing.
         base: RawText<Endpoint>,
-        /// Credentials of an API by the names of its security schemes: a key or a token, or user:password for basic. bearer and basic also work without a scheme.
-        auth: StringMap,
+        /// How to log in at an HTTP server: not needed where the server's own metadata is enough. For an API: credentials by the names of its security schemes, each a key or a token, or user:password for basic, or a section as for a server; bearer and basic also work without a scheme.
+        auth: RawAuth,
         /// Operations of an API that are tools: tag:NAME, a method, a path with *, or a method and a path. By default all.
         include: Vec<Located<RawText<String>>>,
         /// Operations of an API that are no tools; takes precedence over include.
@@ -365,6 +366,76 @@ section! {
     }
 }
 
+section! {
+    /// How to log in at a server with OAuth.
+    Refused Login {
+        /// The id of a client that you registered at the authorization server.
+        client_id = "clientId": RawText<String>,
+        /// Its secret, if it has one.
+        client_secret = "clientSecret": RawText<String>,
+        /// The HTTPS URL of a document that describes this client, for authorization servers that read such.
+        client_metadata = "clientMetadata": RawText<Endpoint>,
+        /// Who logs in: a person with a browser (authorization_code), or the client itself (client_credentials).
+        grant: RawText<LoginGrant>,
+        /// Scopes to ask for besides those that the server names.
+        scopes: Vec<Located<RawText<String>>>,
+        /// The port of this machine that the browser comes back to, if a client is registered for one; by default any.
+        redirect_port = "redirectPort": u64,
+        /// Where a person logs in, for a server without metadata.
+        authorization_url = "authorizationUrl": RawText<Endpoint>,
+        /// Where tokens are issued, for a server without metadata.
+        token_url = "tokenUrl": RawText<Endpoint>,
+    }
+}
+
+/// How to log in at a server, or the credentials of an API.
+#[derive(Debug, Clone)]
+pub(crate) enum RawAuth {
+    /// A login.
+    Login(Box<Login>),
+    /// By the names of security schemes.
+    Schemes(Table<RawCredential>),
+}
+
+/// The credential of one security scheme.
+#[derive(Debug, Clone)]
+pub(crate) enum RawCredential {
+    /// The credential itself.
+    Text(reader::Scalar),
+    /// A login that gives one.
+    Login(Box<Login>),
+}
+
+impl RawSetting for RawAuth {
+    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
+        let is_login =
+            node.entries().is_some_and(|entries| entries.iter().all(|entry| Login::KEYS.contains(&entry.key.as_str())));
+        match is_login {
+            true => Login::read(node, place, reader).map(|login| Self::Login(Box::new(login))),
+            false => RawSetting::read(node, place, reader).map(Self::Schemes),
+        }
+    }
+
+    fn schema() -> Json {
+        let mut schema = Login::schema();
+        schema["additionalProperties"] = json!({"anyOf": [StringMap::entry_schema(), Login::schema()]});
+        schema
+    }
+}
+
+impl RawSetting for RawCredential {
+    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.value {
+            Value::Map(_) => Login::read(node, place, reader).map(|login| Self::Login(Box::new(login))),
+            _ => reader::scalar(node, place, reader).map(Self::Text),
+        }
+    }
+
+    fn schema() -> Json {
+        json!({"anyOf": [StringMap::entry_schema(), Login::schema()]})
+    }
+}
+
 /// A word, or a list of hosts.
 #[derive(Debug, Clone)]
 pub(crate) enum RawEgress {
@@ -444,5 +515,7 @@ section! {
     Refused Secrets {
         /// Allow ${cmd:…} in values: the output of a command, which is run when the servers are started.
         commands: bool,
+        /// Where logins and the secrets of `toolgate secret` are kept: in the keyring of the system (keyring), in encrypted files that only this user can read (file), or in the keyring where there is one (auto).
+        store: RawText<SecretPlace>,
     }
 }

@@ -172,7 +172,7 @@ async fn call(
         let code = match error.code.as_str() {
             "INVALID_ARGUMENTS" => ErrorCode::InvalidArguments,
             "TIMEOUT" => ErrorCode::Timeout,
-            "NOT_READY" | "FAILED_TO_START" | "UNREACHABLE" | "OVERLOADED" => ErrorCode::Unavailable,
+            "NOT_READY" | "FAILED_TO_START" | "NEEDS_LOGIN" | "UNREACHABLE" | "OVERLOADED" => ErrorCode::Unavailable,
             _ => ErrorCode::Failed,
         };
         let effect = match error.state {

@@ -13,6 +13,7 @@
 //! - `cache`: the tools of the last time
 //! - `reload`, `register`: changes while it runs, by the file and by an agent
 //! - `types`: the type checker that the configuration asks for
+//! - `login`: a server as the commands about logins see it
 //! - `functions`: host functions, built in and configured
 //! - `durable_runs`: the store of runs that outlive their process
 //!
@@ -23,6 +24,7 @@ mod cache;
 mod catalog_sync;
 mod durable_runs;
 mod functions;
+mod login;
 mod register;
 mod reload;
 mod settings;
@@ -53,6 +55,7 @@ use toolgate_output::results::ResultStore;
 
 pub use backend_records::{KeyName, Origin};
 pub use cache::prefill_cache;
+pub use login::{LoginNeed, LoginTarget, LoginTargetError};
 pub use register::{Registration, RegistrationError};
 pub use settings::{engine_builder, v8_settings};
 pub use types::{find_compiler, program_types};

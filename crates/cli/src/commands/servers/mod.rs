@@ -187,6 +187,9 @@ pub(crate) fn unknown_servers(catalog: &Catalog) -> Vec<String> {
     let line = |backend: &toolgate_catalog::Backend| match backend.state() {
         BackendState::Failed { reason } => Some(format!("{}: {}", escape::line(backend.name()), escape::line(reason))),
         BackendState::Starting => Some(format!("{}: still starting", escape::line(backend.name()))),
+        state @ BackendState::NeedsLogin { .. } => {
+            Some(format!("{}: {}", escape::line(backend.name()), escape::line(&state.to_string())))
+        }
         BackendState::Cached | BackendState::Ready | BackendState::Disabled => None,
     };
     catalog.backends().iter().filter(|backend| backend.tools().is_empty()).filter_map(line).collect()
