@@ -13,7 +13,7 @@ use toolgate_wire::{LimitRequest, Profile};
 
 use self::servers::{
     AddArgs, CallArgs, ConfigCommand, ConnectArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs, ListArgs,
-    RemoveArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs,
+    RemoveArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs, UiArgs,
 };
 use crate::input::Source;
 use crate::units::{duration, size};
@@ -47,6 +47,11 @@ pub(crate) enum Command {
     /// On standard input and output, which is how MCP clients start it; or over HTTP. Answers at once from the tool cache
     /// while the servers start. Changes of the configuration file are picked up while it runs.
     Serve(ServeArgs),
+    /// Open the page in the browser: backends, runs, tools, a playground
+    ///
+    /// Serves it at an address of this machine until Ctrl-C, and prints a link that signs one browser in. `serve --http`
+    /// has the same page at its address, for a key or the token of its user.
+    Ui(UiArgs),
     /// Write a first configuration file
     Init(InitArgs),
     /// Take over the servers that MCP clients on this machine have

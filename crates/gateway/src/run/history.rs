@@ -1,6 +1,7 @@
 //! Statistics and recent runs: what was done since the start, and what it kept out of context windows.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -8,8 +9,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolgate_wire::{CallRecord, CallState, CallerScope, Code, Failure, Outcome, Report, Target};
 
+use super::listen::{CallStarts, EndedRun, Listeners, RunListener};
 use super::metrics::RunMetrics;
-use super::request::{Door, Route, RunReport};
+use super::request::{Door, Route, RunReport, RunRequest};
 
 /// Runs that are remembered.
 const RECENT: usize = 50;
@@ -55,6 +57,7 @@ pub struct Transfer {
 pub struct History {
     since: Instant,
     metrics: RunMetrics,
+    listeners: Listeners,
     sums: Mutex<Sums>,
 }
 
@@ -80,7 +83,12 @@ struct ToolSums {
 
 impl Default for History {
     fn default() -> Self {
-        History { since: Instant::now(), metrics: RunMetrics::default(), sums: Mutex::default() }
+        History {
+            since: Instant::now(),
+            metrics: RunMetrics::default(),
+            listeners: Listeners::default(),
+            sums: Mutex::default(),
+        }
     }
 }
 
@@ -90,10 +98,32 @@ impl History {
         &self.metrics
     }
 
+    /// Tells a listener of every run from now on.
+    pub fn listen(&self, listener: Arc<dyn RunListener>) {
+        self.listeners.add(listener);
+    }
+
+    /// The request with an observer that notes when calls begin, if anybody is to be told.
+    pub(super) fn note_starts(&self, request: RunRequest, since: Instant) -> (RunRequest, Option<Arc<CallStarts>>) {
+        if !self.listeners.are_there() {
+            return (request, None);
+        }
+        let starts = Arc::new(CallStarts::new(since, request.observer.clone()));
+        (RunRequest { observer: Some(starts.clone()), ..request }, Some(starts))
+    }
+
     /// Adds a run whose value is returned as it is; [`History::shaped`] says where that is not so.
-    pub(super) fn record(&self, door: Door, caller: &CallerScope, run: &RunReport) {
+    pub(super) fn record(&self, request: &RunRequest, starts: &[f64], run: &RunReport) {
         let bytes = run.report.value().map_or(0, |value| value.get().len() as u64);
-        self.add(door, caller, run, Transfer { processed: bytes, returned: bytes });
+        self.add(EndedRun {
+            door: request.door,
+            caller: &request.caller,
+            text: Some(&request.text),
+            call_starts: starts,
+            report: run,
+            transfer: Transfer { processed: bytes, returned: bytes },
+            saved: 0,
+        });
     }
 
     /// Corrects how much of a run was returned.
@@ -101,9 +131,13 @@ impl History {
         let mut sums = self.sums();
         let Some(record) = sums.recent.iter_mut().rev().find(|record| record.id == id) else { return };
         let before = std::mem::replace(&mut record.transfer, transfer);
-        let replies = record.replies;
+        let (replies, caller) = (record.replies, record.caller.clone());
         sums.subtract(before, replies);
         sums.add(transfer, replies);
+        drop(sums);
+        let saved = |transfer| i64::try_from(processed_and_saved(transfer, replies).1).unwrap_or(i64::MAX);
+        let more = saved(transfer).saturating_sub(saved(before));
+        self.listeners.tell(|listener| listener.saved_more(&caller, more));
     }
 
     /// Adds one call that a client made without a program.
@@ -117,17 +151,28 @@ impl History {
         let elapsed = Duration::from_secs_f64(record.ms.max(0.0) / 1e3);
         let report = Report { calls: vec![record], ..Report::not_started(outcome, elapsed) };
         let run = RunReport { id: super::execution_id(), route: Route::Direct, report };
-        self.add(Door::Mcp("direct"), caller, &run, Transfer { processed: bytes, returned: bytes });
+        let transfer = Transfer { processed: bytes, returned: bytes };
+        let door = Door::Mcp("direct");
+        self.add(EndedRun { door, caller, text: None, call_starts: &[], report: &run, transfer, saved: 0 });
     }
 
-    fn add(&self, door: Door, caller: &CallerScope, run: &RunReport, transfer: Transfer) {
+    fn add(&self, ended: EndedRun<'_>) {
+        let EndedRun { door, caller, report: run, transfer, .. } = ended;
         self.metrics.record(door, caller, run);
+        let report = &run.report;
+        let replies: u64 = report.calls.iter().map(|call| call.reply_bytes).sum();
+        self.sum_up(&ended, replies);
+        let ended = EndedRun { saved: processed_and_saved(transfer, replies).1, ..ended };
+        self.listeners.tell(|listener| listener.ended(&ended));
+    }
+
+    fn sum_up(&self, ended: &EndedRun<'_>, replies: u64) {
+        let EndedRun { door, caller, report: run, transfer, .. } = *ended;
         let report = &run.report;
         let mut sums = self.sums();
         sums.runs += 1;
         sums.failed += u64::from(report.failure().is_some());
         sums.calls += report.calls.len() as u64;
-        let replies: u64 = report.calls.iter().map(|call| call.reply_bytes).sum();
         sums.add(transfer, replies);
         for call in report.calls.iter().filter(|call| call.state != CallState::NotSent) {
             sums.count(call);
@@ -151,7 +196,7 @@ impl History {
     }
 
     /// The sums, with the tools that this caller may know of.
-    pub(crate) fn stats(&self, caller: &CallerScope) -> Value {
+    pub fn stats(&self, caller: &CallerScope) -> Value {
         let sums = self.sums();
         let tools = sums.tools.iter().filter(|(target, _)| may_know(caller, target)).map(|(target, tool)| {
             let mean = if tool.calls == 0 { 0.0 } else { tool.ms / tool.calls as f64 };
@@ -270,7 +315,12 @@ mod tests {
         let report = Report { calls, ..Report::not_started(outcome, Duration::from_millis(1)) };
         let run = RunReport { id: super::super::execution_id(), route: Route::Script, report };
         let caller = CallerScope { name: caller.into(), ..CallerScope::default() };
-        history.record(Door::Mcp("call_tool_chain"), &caller, &run);
+        let request = RunRequest {
+            caller,
+            door: Door::Mcp("call_tool_chain"),
+            ..RunRequest::new(toolgate_wire::Profile::Chain, "return 1")
+        };
+        history.record(&request, &[], &run);
         history.shaped(&run.id, Transfer { processed, returned });
     }
 
@@ -324,6 +374,28 @@ mod tests {
         let history = History::default();
         record(&history, "alice", vec![], 0, 0);
         assert_eq!((seen(&history, "alice", Access::All), seen(&history, "bob", Access::All)), (1, 0));
+    }
+
+    #[test]
+    fn a_listener_hears_of_every_run_and_of_what_it_saved() {
+        #[derive(Default)]
+        struct Heard(Mutex<Vec<String>>);
+        impl RunListener for Heard {
+            fn ended(&self, run: &EndedRun<'_>) {
+                self.0.lock().push(format!("{} {:?} {}", run.caller.name, run.text, run.saved));
+            }
+
+            fn saved_more(&self, caller: &str, bytes: i64) {
+                self.0.lock().push(format!("{caller} {bytes}"));
+            }
+        }
+        let (history, heard) = (History::default(), Arc::new(Heard::default()));
+        history.listen(heard.clone());
+        record(&history, "alice", vec![call("a.x", CallState::Applied, 4_000)], 400, 100);
+        history.direct_call(&CallerScope::default(), call("a.x", CallState::Applied, 10), 10);
+        // The value of the record is `null`, of four bytes.
+        let expected = ["alice Some(\"return 1\") 3996", "alice -96", " None 0"];
+        assert_eq!(*heard.0.lock(), expected);
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //! - `attempt`: one run from admission to its report
 //! - `fast_path`: a program that is one call, without an interpreter; `introspect`: one that asks what tools there are
 //! - `reachable`: the catalog as the planner asks it
-//! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `metrics`: counters and log lines
+//! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `metrics`: counters and log lines;
+//!   `listen`: who is told of every run
 
 mod attempt;
 mod budgets;
@@ -19,6 +20,7 @@ mod explain;
 mod fast_path;
 mod history;
 mod introspect;
+mod listen;
 mod metrics;
 mod reachable;
 mod request;
@@ -43,6 +45,7 @@ use budgets::CallerBudgets;
 pub use environment::{Environment, FixedEnvironment, Readiness, Waiting};
 pub use explain::explain;
 pub use history::{History, Transfer};
+pub use listen::{EndedRun, RunListener};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
 pub use request::{Door, FastPaths, RecordedRun, Route, RunReport, RunRequest};
 
@@ -118,6 +121,7 @@ impl Runner {
         let in_flight = self.history.metrics().begin(request.door);
         // A token of its own: cancelling the caller's would tell it that nobody waits for the report.
         let request = RunRequest { cancel: request.cancel.child_token(), ..request };
+        let (request, starts) = self.history.note_starts(request, since);
         let mut performing = std::pin::pin!(Attempt::perform(self, &request, since));
         let (mut report, route) = tokio::select! {
             biased;
@@ -130,7 +134,8 @@ impl Runner {
         report.elapsed = since.elapsed();
         let id = request.id.clone().unwrap_or_else(execution_id);
         let report = RunReport { id, route, report };
-        self.history.record(request.door, &request.caller, &report);
+        let starts = starts.map(|starts| starts.so_far()).unwrap_or_default();
+        self.history.record(&request, &starts, &report);
         in_flight.end();
         report
     }

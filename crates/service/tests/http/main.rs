@@ -6,6 +6,7 @@
 mod admission;
 mod harness;
 mod orphans;
+mod page;
 mod processes;
 #[path = "../support/redis.rs"]
 mod redis_server;
@@ -30,6 +31,7 @@ fn main() -> std::process::ExitCode {
         replicas::cases(),
         websocket::cases(),
         server::cases(),
+        page::cases(),
         orphans::cases(),
     ]
     .concat();

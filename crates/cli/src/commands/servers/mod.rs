@@ -12,6 +12,7 @@ pub(crate) mod list;
 mod openapi;
 pub(crate) mod serve;
 pub(crate) mod trust;
+pub(crate) mod ui;
 
 use std::io::IsTerminal;
 use std::path::Path;
