@@ -137,6 +137,8 @@ impl Host for Functions {
         Box::pin(async move {
             let args = serde_json::from_str(&call.args)
                 .map_err(|error| HostError::not_sent("INVALID_ARGUMENTS", error.to_string()))?;
+            // The text of large arguments need not wait for the answer.
+            drop(call);
             handler(args).await.map(|value| value.to_string())
         })
     }

@@ -1,7 +1,8 @@
 //! Runs untrusted JavaScript and TypeScript in a fresh, isolated process.
 //!
 //! # Layout
-//! - [`Engine`]: takes a [`Request`] and returns a report; `queue` limits how many runs execute at one time
+//! - [`Engine`]: takes a [`Request`] and returns a report; `queue` waits for a run's turn;
+//!   [`TurnQueue`] limits how many jobs run at one time, fair to callers
 //! - [`host`]: the host functions and tools that a program may call
 //! - `source`: compiles the user's text, and maps positions back to it
 //! - `pump`: drives one worker and checks everything that it sends; `socket` reads its frames, `outbox` sends frames to
@@ -38,6 +39,7 @@ mod source;
 mod thread;
 mod timers;
 pub mod transcript;
+mod turns;
 mod v8;
 mod with_runtime;
 
@@ -49,5 +51,6 @@ pub use tokio_util::sync::CancellationToken;
 pub use toolgate_guest::{lockdown::Without, take_over_if_asked};
 pub use toolgate_plan::{Violation, validate_code};
 pub use toolgate_wire as wire;
+pub use turns::{NoPermit, Permit, TurnQueue};
 pub use v8::{DENO_VARIABLE, V8Settings, V8Status, find_deno, v8_status};
 pub use with_runtime::EngineWithRuntime;

@@ -12,11 +12,11 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::call::{CallError, CallOptions, Reply, ReplyMode, WhenUnready};
-use super::queue::{Full, Permit, Queue};
 use super::spec::BackendSpec;
 use super::state::{BackendChange, BackendEvent, BackendState, BackendStats};
 use super::supervisor::supervise;
 use toolgate_catalog::Tool;
+use toolgate_engine::{Permit, TurnQueue};
 use toolgate_mcp::client::{LinkError, McpSession, StderrTail, ToolCallOptions, ToolFingerprints, ToolName, Watchlist};
 use toolgate_mcp::process_budget;
 use toolgate_mcp::result::{self as unwrap, ToolResult, Wrapping};
@@ -40,7 +40,7 @@ pub struct Backend {
 pub(crate) struct Shared {
     pub(crate) name: Arc<str>,
     pub(crate) spec: BackendSpec,
-    pub(crate) queue: Arc<Queue>,
+    pub(crate) queue: Arc<TurnQueue>,
     pub(crate) stderr: Arc<StderrTail>,
     pub(crate) stop: CancellationToken,
     pub(crate) restart: Notify,
@@ -75,7 +75,7 @@ impl Backend {
         let stop = CancellationToken::new();
         let shared = Arc::new(Shared {
             name: spec.name.as_str().into(),
-            queue: Queue::new(spec.max_concurrent_calls, spec.max_queued_calls),
+            queue: TurnQueue::new(spec.max_concurrent_calls, spec.max_queued_calls),
             spec,
             stderr: Arc::default(),
             stop: stop.clone(),
@@ -231,8 +231,9 @@ impl Backend {
 
     /// Waits for the caller's turn.
     pub(super) async fn turn(&self, caller: u64) -> Result<Permit, CallError> {
-        let full = |Full(queued)| CallError::Overloaded { backend: Arc::clone(&self.shared.name), queued };
-        self.shared.queue.enter(caller).await.map_err(full)
+        let queue = &self.shared.queue;
+        let full = |_| CallError::Overloaded { backend: Arc::clone(&self.shared.name), queued: queue.load().1 };
+        queue.enter(caller).await.map_err(full)
     }
 
     async fn wait_if_asked(&self, options: &CallOptions, within: Duration) -> Result<(), CallError> {

@@ -261,6 +261,7 @@ impl<'a> Attempt<'a> {
             replay: recorded.as_ref().map(|recorded| recorded.replay.clone()),
             engine: *engine,
             seed: *seed,
+            fairness: self.request.caller.fairness.unwrap_or_default(),
             ..Request::new(*profile, text.clone())
         };
         self.runner.engine.run(run).await
