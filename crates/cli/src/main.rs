@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::servers::ConfigCommand;
-use args::{Cli, Command, KeyCommand};
+use args::{AuditCommand, Cli, Command, KeyCommand};
 
 fn main() -> ExitCode {
     // Before any thread exists: the engine starts this same program again to get its zygote.
@@ -58,6 +58,8 @@ fn main() -> ExitCode {
         Command::Check(args) => commands::check::check(&args),
         Command::Result(args) => commands::result::result(args),
         Command::Compute(args) => commands::compute::compute(args),
+        Command::Audit(AuditCommand::Verify(args)) => commands::audit::verify(&args),
+        Command::Logs(args) => commands::logs::logs(&args),
         Command::Doctor(args) => commands::doctor::doctor(&args),
         Command::Bench(args) => commands::bench::bench(&args),
         Command::Chaos(args) => commands::chaos::chaos(&args),

@@ -60,7 +60,11 @@ fn crates_depend_on_each_other_only_along_the_arrows() {
         ("mcp", &["json", "wire"]),
         ("openapi", &[]),
         ("page", &[]),
-        ("gateway", &["catalog", "config", "engine", "functions", "json", "mcp", "openapi", "output", "plan", "wire"]),
+        ("audit", &[]),
+        (
+            "gateway",
+            &["audit", "catalog", "config", "engine", "functions", "json", "mcp", "openapi", "output", "plan", "wire"],
+        ),
         (
             "service",
             &["catalog", "config", "engine", "functions", "gateway", "json", "mcp", "output", "page", "plan", "wire"],
@@ -71,6 +75,7 @@ fn crates_depend_on_each_other_only_along_the_arrows() {
         (
             "cli",
             &[
+                "audit",
                 "bench",
                 "catalog",
                 "chaos",

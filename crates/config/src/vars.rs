@@ -80,6 +80,11 @@ impl Env {
         &self.cwd
     }
 
+    /// The folder for what Toolgate keeps of its own: tokens, logs, the audit log.
+    pub fn state_folder(&self) -> Option<PathBuf> {
+        self.xdg("XDG_STATE_HOME", ".local/state").map(|state| state.join("toolgate"))
+    }
+
     /// The directory of an `XDG_*_HOME` variable if it is absolute, otherwise `below_home` in the home directory.
     pub(crate) fn xdg(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
         let set = self.var(variable).map(PathBuf::from).filter(|dir| dir.is_absolute());

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use toolgate_mcp::RequestOrigin;
 use toolgate_wire::{CallRecord, CallState, CallerScope, Code, Failure, Outcome, Report, Target};
 
-use super::listen::{CallStarts, EndedRun, Listeners, RunListener};
+use super::listen::{BegunCalls, CallNotes, EndedRun, Listeners, RunListener};
 use super::metrics::RunMetrics;
 use super::request::{Door, Route, RunReport, RunRequest};
 
@@ -53,11 +54,21 @@ pub struct Transfer {
     pub returned: u64,
 }
 
+/// A call that a client made without a program.
+pub(crate) struct DirectCall<'a> {
+    pub(crate) record: CallRecord,
+    /// Bytes that were returned.
+    pub(crate) bytes: u64,
+    /// JSON text.
+    pub(crate) arguments: &'a str,
+    pub(crate) origin: &'a RequestOrigin,
+}
+
 /// Statistics since the start, and the last runs.
 pub struct History {
     since: Instant,
     metrics: RunMetrics,
-    listeners: Listeners,
+    listeners: Arc<Listeners>,
     sums: Mutex<Sums>,
 }
 
@@ -86,7 +97,7 @@ impl Default for History {
         History {
             since: Instant::now(),
             metrics: RunMetrics::default(),
-            listeners: Listeners::default(),
+            listeners: Arc::default(),
             sums: Mutex::default(),
         }
     }
@@ -104,22 +115,30 @@ impl History {
     }
 
     /// The request with an observer that notes when calls begin, if anybody is to be told.
-    pub(super) fn note_starts(&self, request: RunRequest, since: Instant) -> (RunRequest, Option<Arc<CallStarts>>) {
+    pub(super) fn note_calls(
+        &self,
+        request: RunRequest,
+        id: &str,
+        since: Instant,
+    ) -> (RunRequest, Option<Arc<CallNotes>>) {
         if !self.listeners.are_there() {
             return (request, None);
         }
-        let starts = Arc::new(CallStarts::new(since, request.observer.clone()));
-        (RunRequest { observer: Some(starts.clone()), ..request }, Some(starts))
+        let notes = Arc::new(CallNotes::new(&request, id, since, self.listeners.clone()));
+        (RunRequest { observer: Some(notes.clone()), ..request }, Some(notes))
     }
 
     /// Adds a run whose value is returned as it is; [`History::shaped`] says where that is not so.
-    pub(super) fn record(&self, request: &RunRequest, starts: &[f64], run: &RunReport) {
+    pub(super) fn record(&self, request: &RunRequest, calls: &BegunCalls, run: &RunReport) {
         let bytes = run.report.value().map_or(0, |value| value.get().len() as u64);
         self.add(EndedRun {
             door: request.door,
             caller: &request.caller,
             text: Some(&request.text),
-            call_starts: starts,
+            origin: &request.origin,
+            call_starts: &calls.starts,
+            call_digests: &calls.digests,
+            call_arguments: &calls.arguments,
             report: run,
             transfer: Transfer { processed: bytes, returned: bytes },
             saved: 0,
@@ -141,7 +160,9 @@ impl History {
     }
 
     /// Adds one call that a client made without a program.
-    pub(crate) fn direct_call(&self, caller: &CallerScope, record: CallRecord, bytes: u64) {
+    pub(crate) fn direct_call(&self, caller: &CallerScope, call: DirectCall<'_>) {
+        let DirectCall { record, bytes, arguments, origin } = call;
+        let begun = self.listeners.of_one_call(arguments);
         let outcome = match record.state {
             CallState::Applied => Outcome::Returned(Box::<RawValue>::default()),
             CallState::Failed | CallState::NotSent | CallState::Unknown => {
@@ -153,7 +174,18 @@ impl History {
         let run = RunReport { id: super::execution_id(), route: Route::Direct, report };
         let transfer = Transfer { processed: bytes, returned: bytes };
         let door = Door::Mcp("direct");
-        self.add(EndedRun { door, caller, text: None, call_starts: &[], report: &run, transfer, saved: 0 });
+        self.add(EndedRun {
+            door,
+            caller,
+            text: None,
+            origin,
+            call_starts: &begun.starts,
+            call_digests: &begun.digests,
+            call_arguments: &begun.arguments,
+            report: &run,
+            transfer,
+            saved: 0,
+        });
     }
 
     fn add(&self, ended: EndedRun<'_>) {
@@ -320,7 +352,7 @@ mod tests {
             door: Door::Mcp("call_tool_chain"),
             ..RunRequest::new(toolgate_wire::Profile::Chain, "return 1")
         };
-        history.record(&request, &[], &run);
+        history.record(&request, &BegunCalls::default(), &run);
         history.shaped(&run.id, Transfer { processed, returned });
     }
 
@@ -392,7 +424,9 @@ mod tests {
         let (history, heard) = (History::default(), Arc::new(Heard::default()));
         history.listen(heard.clone());
         record(&history, "alice", vec![call("a.x", CallState::Applied, 4_000)], 400, 100);
-        history.direct_call(&CallerScope::default(), call("a.x", CallState::Applied, 10), 10);
+        let record = call("a.x", CallState::Applied, 10);
+        let direct = DirectCall { record, bytes: 10, arguments: "{}", origin: &RequestOrigin::default() };
+        history.direct_call(&CallerScope::default(), direct);
         // The value of the record is `null`, of four bytes.
         let expected = ["alice Some(\"return 1\") 3996", "alice -96", " None 0"];
         assert_eq!(*heard.0.lock(), expected);

@@ -44,8 +44,9 @@ use budgets::CallerBudgets;
 
 pub use environment::{Environment, FixedEnvironment, Readiness, Waiting};
 pub use explain::explain;
+pub(crate) use history::DirectCall;
 pub use history::{History, Transfer};
-pub use listen::{EndedRun, RunListener};
+pub use listen::{ArgumentsWanted, BegunCall, EndedRun, RunListener};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
 pub use request::{Door, FastPaths, RecordedRun, Route, RunReport, RunRequest};
 
@@ -119,9 +120,10 @@ impl Runner {
     pub async fn run(&self, request: RunRequest) -> RunReport {
         let since = Instant::now();
         let in_flight = self.history.metrics().begin(request.door);
+        let id = request.id.clone().unwrap_or_else(execution_id);
         // A token of its own: cancelling the caller's would tell it that nobody waits for the report.
         let request = RunRequest { cancel: request.cancel.child_token(), ..request };
-        let (request, starts) = self.history.note_starts(request, since);
+        let (request, calls) = self.history.note_calls(request, &id, since);
         let mut performing = std::pin::pin!(Attempt::perform(self, &request, since));
         let (mut report, route) = tokio::select! {
             biased;
@@ -132,10 +134,9 @@ impl Runner {
             }
         };
         report.elapsed = since.elapsed();
-        let id = request.id.clone().unwrap_or_else(execution_id);
         let report = RunReport { id, route, report };
-        let starts = starts.map(|starts| starts.so_far()).unwrap_or_default();
-        self.history.record(&request, &starts, &report);
+        let calls = calls.map(|calls| calls.so_far()).unwrap_or_default();
+        self.history.record(&request, &calls, &report);
         in_flight.end();
         report
     }

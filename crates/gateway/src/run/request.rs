@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_engine::transcript::{Recorder, Replay};
 use toolgate_engine::{EngineChoice, Host, Observer};
 use toolgate_functions::Registry;
-use toolgate_mcp::Progress;
+use toolgate_mcp::{Progress, RequestOrigin};
 use toolgate_wire::report::ReportFields;
 use toolgate_wire::{CallerScope, Code, Failure, LimitRequest, Outcome, Profile, Report};
 
@@ -80,6 +80,8 @@ pub struct RunRequest {
     pub fast_paths: FastPaths,
     /// The door that the request came by.
     pub door: Door,
+    /// Which client asks, and which trace the run belongs to.
+    pub origin: RequestOrigin,
     /// Names the run; a new name when absent.
     pub id: Option<String>,
     /// Keeps the messages of the run, which is then not answered without an interpreter.
@@ -114,6 +116,7 @@ impl RunRequest {
             seed: None,
             fast_paths: FastPaths::Allowed,
             door: Door::Api,
+            origin: RequestOrigin::default(),
             id: None,
             recorder: None,
             recorded: None,

@@ -12,9 +12,11 @@
 //! - `cache`: the tools of the last time
 //! - `reload`, `register`: changes while it runs, by the file and by an agent
 //! - `functions`: host functions, built in and configured
+//! - `audit`: the audit log
 //!
 //! It knows no protocol towards clients: what an agent sees is [`agent`](crate::agent)'s.
 
+mod audit;
 mod backend_records;
 mod cache;
 mod catalog_sync;
@@ -45,11 +47,13 @@ use toolgate_mcp::server::{Change, ChangeNotice};
 use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultStore;
 
+pub use audit::check_audit;
 pub use backend_records::{KeyName, Origin};
 pub use cache::prefill_cache;
 pub use register::{Registration, RegistrationError};
 pub use settings::{engine_builder, v8_settings};
 
+use audit::AuditListener;
 use backend_records::BackendRecords;
 use cache::CacheFile;
 use functions::GrantedFunctions;
@@ -73,6 +77,7 @@ pub struct Gateway {
     edition: AtomicU64,
     /// Reloads and registrations come one after the other.
     changing: tokio::sync::Mutex<()>,
+    audit: Option<Arc<AuditListener>>,
     stop: CancellationToken,
 }
 
@@ -87,6 +92,7 @@ impl Gateway {
         let ahead = Arc::clone(&functions);
         tokio::task::spawn_blocking(move || ahead.prepare());
         let cache = CacheFile::of(&config).map(Arc::new);
+        let audit = open_audit(&config);
         let gateway = Arc::new_cyclic(|this| Gateway {
             problems: RwLock::default(),
             backends: Backends::start_all([]),
@@ -97,10 +103,14 @@ impl Gateway {
             changes: broadcast::channel(MAX_CHANGES_BEHIND).0,
             edition: AtomicU64::new(0),
             changing: tokio::sync::Mutex::default(),
+            audit,
             stop: CancellationToken::new(),
             runner: Runner::new(engine, bridge, Arc::new(ConfiguredEnvironment(Weak::clone(this)))),
             config: RwLock::new(Arc::new(config)),
         });
+        if let Some(audit) = &gateway.audit {
+            gateway.runner.history().listen(audit.clone());
+        }
         let events = gateway.backends.events();
         gateway.open();
         tokio::spawn(catalog_sync::follow_events(Arc::downgrade(&gateway), events, gateway.stop.clone()));
@@ -231,6 +241,10 @@ impl Gateway {
         self.flush_cache().await;
         self.backends.shut_down().await;
         self.runner.engine().dispose();
+        if let Some(audit) = self.audit.clone() {
+            // Waits for a disk.
+            let _ = tokio::task::spawn_blocking(move || audit.flush()).await;
+        }
     }
 
     fn records(&self) -> parking_lot::MutexGuard<'_, BackendRecords> {
@@ -245,6 +259,19 @@ impl Gateway {
     /// The same about one backend, for those who see it.
     fn notify_for(&self, backend: &str, change: Change) {
         let _ = self.changes.send(ChangeNotice { change, backend: Some(backend.into()) });
+    }
+}
+
+/// The audit log, if it is configured. One that cannot be written is reported and does not hold up the gateway; the
+/// command line asks [`check_audit`] first.
+fn open_audit(config: &Checked) -> Option<Arc<AuditListener>> {
+    let settings = config.settings.audit.as_ref()?;
+    match AuditListener::open(settings) {
+        Ok(audit) => Some(Arc::new(audit)),
+        Err(error) => {
+            tracing::error!(%error, file = %settings.file.display(), "the audit log cannot be written");
+            None
+        }
     }
 }
 

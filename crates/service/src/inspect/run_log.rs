@@ -25,6 +25,8 @@ const MAX_WHOLE_BYTES: usize = 32 << 20;
 const MAX_REPORT_BYTES: usize = 512 << 10;
 /// Bytes of a program's text.
 const MAX_TEXT_BYTES: usize = 64 << 10;
+/// Starts of calls that are kept.
+const MAX_STARTS: usize = 1_000;
 /// Names of tools in a line.
 const MAX_NAMES: usize = 8;
 /// Minutes that are counted.
@@ -251,7 +253,10 @@ impl State {
             self.lines.pop_front();
         }
         self.lines.push_back(line.clone());
-        let starts = if run.call_starts.len() == line.calls { run.call_starts.to_vec() } else { Vec::new() };
+        let starts = match run.call_starts.len() == line.calls {
+            true => run.call_starts.iter().take(MAX_STARTS).copied().collect(),
+            false => Vec::new(),
+        };
         let whole = WholeRun { line: line.clone(), text, report, starts };
         self.whole_bytes += whole.bytes();
         self.whole.push_back(Arc::new(whole));
@@ -347,7 +352,10 @@ mod tests {
             door: Door::Http,
             caller,
             text: Some("return 1"),
+            origin: &toolgate_mcp::RequestOrigin::default(),
             call_starts: &[],
+            call_digests: &[],
+            call_arguments: &[],
             report: &report,
             transfer: Transfer::default(),
             saved: 100,

@@ -101,6 +101,7 @@ async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         progress: steps.as_ref().map(|steps| steps.nested()),
         observer: steps.map(|steps| steps as Arc<dyn Observer>),
         door: Door::Mcp(TOOL.name),
+        origin: call.origin.clone(),
         ..RunRequest::new(Profile::Chain, code)
     };
     let caller = request.caller.clone();

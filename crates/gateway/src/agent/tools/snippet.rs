@@ -73,6 +73,7 @@ async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         cancel: call.cancel.clone(),
         observer: call.progress.clone().map(|client| Steps::new(client) as Arc<dyn Observer>),
         door: Door::Mcp(TOOL.name),
+        origin: call.origin.clone(),
         ..RunRequest::new(Profile::Snippet, asked.code)
     };
     let run = runner.run(request).await;
