@@ -524,7 +524,7 @@ async function pendingRule({ rule, page, view, picture, unharmed }) {
       },
     ];
     const status = () => ({ runId: "run-1", status: waiting.length > 0 ? "paused" : "done", pending: waiting });
-    await page.route(/\/v1\/runs(\/.*)?$/, async (route) => {
+    await page.route(/\/v1\/runs(\/.*)?(\?.*)?$/, async (route) => {
       const request = route.request();
       if (request.method() === "POST") {
         assert.ok(request.headers()["x-toolgate-csrf"], "a write without the token");
@@ -572,7 +572,7 @@ async function pendingRule({ rule, page, view, picture, unharmed }) {
       { callId: "c2", decision: "edit", remember: true, arguments: { title: "edited", text: "y" } },
       { callId: "c3", decision: "approve" },
     ]);
-    await page.unroute(/\/v1\/runs(\/.*)?$/);
+    await page.unroute(/\/v1\/runs(\/.*)?(\?.*)?$/);
   });
 }
 

@@ -89,6 +89,9 @@ pub(crate) enum Command {
     ///
     /// For bash: toolgate completions bash > ~/.local/share/bash-completion/completions/toolgate
     Completions(CompletionsArgs),
+    /// Print the manual page
+    #[command(hide = true)]
+    Man,
     /// About API keys of the HTTP service
     #[command(subcommand)]
     Key(KeyCommand),

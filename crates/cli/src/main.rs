@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         Command::Disconnect(args) => commands::servers::connect::disconnect(&args),
         Command::Trust(args) => commands::servers::trust::trust(&args),
         Command::Completions(args) => commands::shell::completions(&args),
+        Command::Man => commands::man::man(),
         Command::Key(KeyCommand::New(args)) => commands::shell::new_key(&args),
         Command::Demo => commands::servers::serve::demo(),
         Command::Run(args) => commands::run::run(args),

@@ -1,5 +1,35 @@
 //! Runs untrusted JavaScript and TypeScript in a fresh, isolated process.
 //!
+//! A program that lends one function to the code that it runs:
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use toolgate_engine::wire::Profile;
+//! use toolgate_engine::{Engine, Functions, HostError, Request, take_over_if_asked};
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // First in `main`, before any thread exists: the engine starts this same program again for its workers. In the
+//!     // body of a `#[tokio::main]` function it would be too late.
+//!     take_over_if_asked();
+//!     tokio::runtime::Runtime::new()?.block_on(async {
+//!         let engine = Engine::new()?;
+//!         let functions = Functions::new().with("double", |args| async move {
+//!             let number = args[0].as_f64().ok_or_else(|| HostError::new("NO_NUMBER", "double takes a number"))?;
+//!             Ok((number * 2.0).into())
+//!         });
+//!         let code = "const all: number[] = await Promise.all([1, 2, 3].map((n) => double(n))); return all";
+//!         let request = Request { host: Arc::new(functions), ..Request::new(Profile::Chain, code) };
+//!         let report = engine.run(request).await;
+//!         println!("{}", report.value().map_or("it failed", |value| value.get())); // [2,4,6]
+//!         Ok(())
+//!     })
+//! }
+//! ```
+//!
+//! [`Engine::compute`] runs one pure function over data. A [`Request`] has limits, data, a [`CancellationToken`] and an
+//! [`Observer`]; the [report](wire::Report) has the one outcome, the console, the calls with what is known of their
+//! effects, and what it cost. An `Err` of the engine means that it could not start, never that a program failed.
+//!
 //! # Layout
 //! - [`Engine`]: takes a [`Request`] and returns a report; `queue` waits for a run's turn;
 //!   [`TurnQueue`] limits how many jobs run at one time, fair to callers

@@ -176,7 +176,14 @@ pub(crate) fn drive(socket: &mut WorkerSocket, job: Job, migration: Option<Migra
         target_end: None,
         target_layers: None,
     };
-    let repeated = replay.map_or(Ok(None), |replay| pump.repeat(socket, &replay));
+    let repeated = replay.map_or(Ok(None), |replay| {
+        let repeated = pump.repeat(socket, &replay);
+        // The time of the repetition is not the program's.
+        if let Some(left) = replay.left {
+            pump.deadline = pump.deadline.min(Instant::now() + left);
+        }
+        repeated
+    });
     let end = match repeated {
         Ok(Some(finished)) => Ok(finished),
         Ok(None) => pump.serve(socket, migration.map(Migration::new)),
@@ -470,7 +477,7 @@ impl Pump {
         if serde_json::from_str::<&serde_json::value::RawValue>(&args).is_err() {
             return Err(Lost::Violation("arguments that are not JSON"));
         }
-        let call = HostCall { target: target.clone(), args };
+        let call = HostCall { id, target: target.clone(), args };
         let future = match self.shared.channel.recorder().filter(|_| !read_only) {
             Some(recorder) => hold_back(recorder, self.host.clone(), id, call),
             None => self.host.call(call),

@@ -7,6 +7,7 @@ import { minutesChart } from "./charts.js";
 const RELOAD = 1000;
 const STATES = {
   ready: "good",
+  idle: "soft",
   starting: "soft",
   restarting: "warn",
   failed: "bad",

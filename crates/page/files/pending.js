@@ -46,7 +46,7 @@ export function pending(_, context) {
 
 /** The runs that are paused, with their pending calls. @returns {Promise<any[]>} */
 async function paused() {
-  const reply = await get("/v1/runs");
+  const reply = await get(`/v1/runs?status=paused&limit=${MAX_RUNS}`);
   const runs = /** @type {any[]} */ (Array.isArray(reply) ? reply : reply.runs);
   const waiting = runs.filter((run) => run.status === "paused").slice(0, MAX_RUNS);
   const whole = await Promise.all(waiting.map((run) => (run.pending ? run : get(path("/v1/runs", run.runId)))));

@@ -25,11 +25,12 @@ use super::inspect::run_log::RunLog;
 use super::metrics::{self, ResponseCounts};
 use super::page::sessions::PageSessions;
 use super::refusal::{Refusal, Shown};
-use super::{Caller, LocalToken, admission, inspect, page, results, rpc, run, status, websocket};
+use super::{Caller, LocalToken, admission, durable, inspect, page, results, rpc, run, status, websocket};
 use crate::rpc_sessions::{RpcSessions, StoreError};
 use toolgate_config::checked::Http;
 use toolgate_config::values::HttpAuth;
 use toolgate_gateway::run::Runner;
+use toolgate_gateway::run::durable::DurableRuns;
 use toolgate_gateway::runtime::Gateway;
 use toolgate_mcp::server::HostGuard;
 
@@ -56,6 +57,8 @@ pub struct ServiceLimits {
     pub memory: usize,
     /// WebSockets at one time. Each may buffer an incomplete message of up to 2 MB.
     pub sockets: usize,
+    /// Requests at one time that wait for a durable run or watch one.
+    pub waiters: usize,
     /// From the upgrade of a WebSocket to its first message.
     pub handshake_time: Duration,
     /// How long a WebSocket may be silent before it is closed; a ping is sent three times as often.
@@ -69,6 +72,7 @@ impl Default for ServiceLimits {
             body_time: Duration::from_secs(30),
             memory: 256 * 1024 * 1024,
             sockets: 256,
+            waiters: 256,
             handshake_time: Duration::from_secs(10),
             silence: Duration::from_secs(60),
         }
@@ -167,6 +171,8 @@ struct Inner {
     event_streams: Arc<Semaphore>,
     /// What the backends' details come from; set once the service serves a gateway.
     gateway: OnceLock<Weak<Gateway>>,
+    /// Requests that wait for a run.
+    waiters: Arc<Semaphore>,
 }
 
 impl HttpService {
@@ -177,6 +183,7 @@ impl HttpService {
         let websockets = Arc::new(Semaphore::new(limits.sockets));
         let run_log = Arc::new(RunLog::default());
         runner.history().listen(run_log.clone());
+        let waiters = Arc::new(Semaphore::new(limits.waiters));
         HttpService(Arc::new(Inner {
             runner,
             sessions,
@@ -194,6 +201,7 @@ impl HttpService {
             run_log,
             event_streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             gateway: OnceLock::new(),
+            waiters,
         }))
     }
 
@@ -203,6 +211,8 @@ impl HttpService {
             .route("/v1/run", post(run::run))
             .route("/v1/compute", post(run::compute))
             .route("/v1/run/ws", get(websocket::upgrade))
+            .route("/v1/runs", post(durable::begin).get(durable::list))
+            .route("/v1/runs/{runId}", get(durable::view).delete(durable::abort))
             .route("/v1/results/{id}", get(results::read))
             .route("/v1/functions", get(status::functions))
             .route("/v1/openapi.json", get(status::openapi))
@@ -312,6 +322,17 @@ impl HttpService {
     /// The gateway behind the service, if there is one.
     pub(super) fn gateway(&self) -> Option<Arc<Gateway>> {
         self.0.gateway.get().and_then(Weak::upgrade)
+    }
+
+    /// The durable runs.
+    pub(super) async fn runs(&self) -> Result<DurableRuns, Refusal> {
+        Ok(self.0.runner.durable().await?)
+    }
+
+    /// A permit to wait for a run.
+    pub(super) fn waiter_permit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let permit = self.0.waiters.clone().try_acquire_owned();
+        permit.map_err(|_| Refusal::Busy("too many requests wait for runs already".to_owned()))
     }
 
     pub(super) fn public_url(&self) -> Option<&Url> {

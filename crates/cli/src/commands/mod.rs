@@ -7,6 +7,7 @@ pub(crate) mod check;
 pub(crate) mod compute;
 pub(crate) mod doctor;
 pub(crate) mod logs;
+pub(crate) mod man;
 pub(crate) mod replay;
 pub(crate) mod result;
 pub(crate) mod run;

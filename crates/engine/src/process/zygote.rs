@@ -29,10 +29,17 @@ const MAX_FORKS_PER_ZYGOTE: u32 = 20_000;
 pub enum StartError {
     /// The program cannot be started again as a worker.
     #[error(
-        "this program cannot be started again as a worker: call toolgate_guest::take_over_if_asked() first in main, \
+        "this program cannot be started again as a worker: call take_over_if_asked() first in main, \
          or name a worker command"
     )]
     NotPrepared,
+    /// The program called `take_over_if_asked()` when it had threads already.
+    #[error(
+        "take_over_if_asked() was called when this program had other threads already, as in the body of a #[tokio::main] \
+         function: call it first in a plain fn main and start the runtime after it, or use \
+         #[tokio::main(flavor = \"current_thread\")], or name a worker command"
+    )]
+    PreparedLate,
     /// The system refused.
     #[error("the worker process could not be started: {0}")]
     Io(#[from] io::Error),
@@ -41,7 +48,7 @@ pub enum StartError {
 /// The program that is started as the zygote.
 #[derive(Debug, Clone, Default)]
 pub enum WorkerCommand {
-    /// This one, which must have called `toolgate_guest::take_over_if_asked()` first in `main`.
+    /// This one, which must have called `take_over_if_asked()` first in `main`.
     #[default]
     ThisProgram,
     /// Another program that does so.
@@ -52,6 +59,7 @@ impl WorkerCommand {
     pub(crate) fn path(&self) -> Result<PathBuf, StartError> {
         match self {
             WorkerCommand::Program(path) => Ok(path.clone()),
+            WorkerCommand::ThisProgram if toolgate_guest::was_called_late() => Err(StartError::PreparedLate),
             WorkerCommand::ThisProgram if toolgate_guest::can_take_over() => Ok("/proc/self/exe".into()),
             WorkerCommand::ThisProgram => Err(StartError::NotPrepared),
         }

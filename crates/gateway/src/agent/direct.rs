@@ -91,7 +91,7 @@ pub(super) fn text(shared: &Shared, name: &str, scope: &RequestScope) -> Option<
 
 /// Calls it; the result, or the error, is the backend's own.
 pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: ToolCall) -> Result<Value, Fault> {
-    let caller = caller_of(&call);
+    let (caller, session) = (caller_of(&call), call.caller);
     let context = RequestContext {
         cancel: call.cancel,
         progress: call.progress,
@@ -120,11 +120,8 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
     }
     record.ms = since.elapsed().as_secs_f64() * 1e3;
     let bytes = bytes as u64;
-    shared
-        .gateway
-        .runner()
-        .history()
-        .direct_call(&caller, DirectCall { record, bytes, arguments: &arguments, origin: &call.origin });
+    let direct = DirectCall { record, bytes, arguments: &arguments, origin: &call.origin, session };
+    shared.gateway.runner().history().direct_call(&caller, direct);
     result
 }
 

@@ -24,5 +24,5 @@ pub use call::{CallError, CallOptions, Effect, Reply, ReplyMode, WhenUnready};
 pub use lists::WatchError;
 pub use openapi::{ApiSpec, DocumentSource};
 pub use set::Backends;
-pub use spec::{BackendKind, BackendSpec, Probe};
+pub use spec::{BackendKind, BackendSpec, Probe, StartTime};
 pub use state::{BackendChange, BackendEvent, BackendState, BackendStats};

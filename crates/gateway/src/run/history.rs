@@ -1,6 +1,6 @@
 //! Statistics and recent runs: what was done since the start, and what it kept out of context windows.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolgate_mcp::RequestOrigin;
-use toolgate_wire::{CallRecord, CallState, CallerScope, Code, Failure, Outcome, Report, Target};
+use toolgate_wire::{CallRecord, CallState, CallerScope, Code, Failure, Outcome, Profile, Report, Target};
 
 use super::listen::{BegunCalls, CallNotes, EndedRun, Listeners, RunListener};
 use super::metrics::RunMetrics;
@@ -16,10 +16,14 @@ use super::request::{Door, Route, RunReport, RunRequest};
 
 /// Runs that are remembered.
 const RECENT: usize = 50;
+/// Durable runs whose notes wait for their end.
+const MAX_KEPT: usize = 1_024;
 /// Calls of each that are remembered.
 const MAX_CALLS: usize = 20;
 /// Tools that are counted one by one; the names come from outside.
 const MAX_TOOLS: usize = 5_000;
+/// Sessions of clients that are counted on their own; of more the one that was quiet for longest is forgotten.
+const MAX_SESSIONS: usize = 1_000;
 /// The usual estimate for English text and JSON.
 const BYTES_PER_TOKEN: u64 = 4;
 
@@ -28,6 +32,7 @@ const BYTES_PER_TOKEN: u64 = 4;
 struct RunRecord {
     id: String,
     caller: String,
+    session: Option<u64>,
     door: &'static str,
     path: &'static str,
     ok: bool,
@@ -54,6 +59,14 @@ pub struct Transfer {
     pub returned: u64,
 }
 
+/// What was noted of an execution of a durable run.
+#[derive(Default)]
+struct KeptNotes {
+    text: String,
+    origin: RequestOrigin,
+    calls: BegunCalls,
+}
+
 /// A call that a client made without a program.
 pub(crate) struct DirectCall<'a> {
     pub(crate) record: CallRecord,
@@ -62,6 +75,8 @@ pub(crate) struct DirectCall<'a> {
     /// JSON text.
     pub(crate) arguments: &'a str,
     pub(crate) origin: &'a RequestOrigin,
+    /// The client's session.
+    pub(crate) session: u64,
 }
 
 /// Statistics since the start, and the last runs.
@@ -69,19 +84,35 @@ pub struct History {
     since: Instant,
     metrics: RunMetrics,
     listeners: Arc<Listeners>,
+    /// What was noted of durable runs that have not been recorded.
+    kept: Mutex<HashMap<String, KeptNotes>>,
     sums: Mutex<Sums>,
 }
 
 #[derive(Default)]
 struct Sums {
+    all: Counts,
+    sessions: BTreeMap<u64, SessionCounts>,
+    tools: BTreeMap<Target, ToolSums>,
+    recent: VecDeque<RunRecord>,
+}
+
+/// What was done, and what it kept out of context windows.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
     runs: u64,
     failed: u64,
     calls: u64,
     bytes_processed: u64,
     bytes_returned: u64,
     bytes_saved: u64,
-    tools: BTreeMap<Target, ToolSums>,
-    recent: VecDeque<RunRecord>,
+}
+
+/// The same of one client's session.
+struct SessionCounts {
+    since: Instant,
+    last: Instant,
+    counts: Counts,
 }
 
 #[derive(Default)]
@@ -98,6 +129,7 @@ impl Default for History {
             since: Instant::now(),
             metrics: RunMetrics::default(),
             listeners: Arc::default(),
+            kept: Mutex::default(),
             sums: Mutex::default(),
         }
     }
@@ -134,6 +166,7 @@ impl History {
         self.add(EndedRun {
             door: request.door,
             caller: &request.caller,
+            session: request.session,
             text: Some(&request.text),
             origin: &request.origin,
             call_starts: &calls.starts,
@@ -145,14 +178,37 @@ impl History {
         });
     }
 
+    /// Keeps what was noted of an execution of a durable run until the run itself is recorded.
+    pub(super) fn keep_notes(&self, id: &str, request: &RunRequest, calls: BegunCalls) {
+        let mut kept = self.kept.lock();
+        if self.listeners.are_there() && (kept.len() < MAX_KEPT || kept.contains_key(id)) {
+            let (text, origin) = (request.text.clone(), request.origin.clone());
+            kept.insert(id.to_owned(), KeptNotes { text, origin, calls });
+        }
+    }
+
+    /// Adds a durable run that has ended here, with what was noted of its last execution.
+    pub(super) fn record_durable(&self, caller: &CallerScope, run: &RunReport) {
+        let kept = self.kept.lock().remove(&run.id).unwrap_or_default();
+        let request = RunRequest {
+            caller: caller.clone(),
+            door: Door::Durable,
+            origin: kept.origin,
+            ..RunRequest::new(Profile::Chain, kept.text)
+        };
+        self.record(&request, &kept.calls, run);
+    }
+
     /// Corrects how much of a run was returned.
     pub fn shaped(&self, id: &str, transfer: Transfer) {
         let mut sums = self.sums();
         let Some(record) = sums.recent.iter_mut().rev().find(|record| record.id == id) else { return };
         let before = std::mem::replace(&mut record.transfer, transfer);
-        let (replies, caller) = (record.replies, record.caller.clone());
-        sums.subtract(before, replies);
-        sums.add(transfer, replies);
+        let (replies, session, caller) = (record.replies, record.session, record.caller.clone());
+        sums.each(session, |counts| {
+            counts.subtract(before, replies);
+            counts.add(transfer, replies);
+        });
         drop(sums);
         let saved = |transfer| i64::try_from(processed_and_saved(transfer, replies).1).unwrap_or(i64::MAX);
         let more = saved(transfer).saturating_sub(saved(before));
@@ -161,7 +217,7 @@ impl History {
 
     /// Adds one call that a client made without a program.
     pub(crate) fn direct_call(&self, caller: &CallerScope, call: DirectCall<'_>) {
-        let DirectCall { record, bytes, arguments, origin } = call;
+        let DirectCall { record, bytes, arguments, origin, session } = call;
         let begun = self.listeners.of_one_call(arguments);
         let outcome = match record.state {
             CallState::Applied => Outcome::Returned(Box::<RawValue>::default()),
@@ -177,6 +233,7 @@ impl History {
         self.add(EndedRun {
             door,
             caller,
+            session: Some(session),
             text: None,
             origin,
             call_starts: &begun.starts,
@@ -199,13 +256,16 @@ impl History {
     }
 
     fn sum_up(&self, ended: &EndedRun<'_>, replies: u64) {
-        let EndedRun { door, caller, report: run, transfer, .. } = *ended;
+        let EndedRun { door, caller, session, report: run, transfer, .. } = *ended;
         let report = &run.report;
         let mut sums = self.sums();
-        sums.runs += 1;
-        sums.failed += u64::from(report.failure().is_some());
-        sums.calls += report.calls.len() as u64;
-        sums.add(transfer, replies);
+        sums.begin(session);
+        sums.each(session, |counts| {
+            counts.runs += 1;
+            counts.failed += u64::from(report.failure().is_some());
+            counts.calls += report.calls.len() as u64;
+            counts.add(transfer, replies);
+        });
         for call in report.calls.iter().filter(|call| call.state != CallState::NotSent) {
             sums.count(call);
         }
@@ -216,6 +276,7 @@ impl History {
         sums.recent.push_back(RunRecord {
             id: run.id.clone(),
             caller: caller.name.clone(),
+            session,
             door: door.name(),
             path: run.route.name(),
             ok: report.failure().is_none(),
@@ -227,8 +288,8 @@ impl History {
         });
     }
 
-    /// The sums, with the tools that this caller may know of.
-    pub fn stats(&self, caller: &CallerScope) -> Value {
+    /// The sums, with the tools that this caller may know of, and those of one session.
+    pub fn stats(&self, caller: &CallerScope, session: Option<u64>) -> Value {
         let sums = self.sums();
         let tools = sums.tools.iter().filter(|(target, _)| may_know(caller, target)).map(|(target, tool)| {
             let mean = if tool.calls == 0 { 0.0 } else { tool.ms / tool.calls as f64 };
@@ -237,16 +298,15 @@ impl History {
             });
             (target.to_string(), row)
         });
-        json!({
-            "uptime_seconds": self.since.elapsed().as_secs(),
-            "runs": sums.runs,
-            "runs_failed": sums.failed,
-            "tool_calls": sums.calls,
-            "bytes_processed": sums.bytes_processed,
-            "bytes_returned": sums.bytes_returned,
-            "estimated_tokens_saved": sums.bytes_saved / BYTES_PER_TOKEN,
-            "per_tool": tools.collect::<serde_json::Map<_, _>>(),
-        })
+        let own = session.map(|session| sums.sessions.get(&session));
+        let mut stats = json!({ "uptime_seconds": self.since.elapsed().as_secs() });
+        sums.all.write(&mut stats);
+        if let Some(own) = own {
+            stats["session"] = json!({ "seconds": own.map_or(0, |own| own.since.elapsed().as_secs()) });
+            own.map(|own| own.counts).unwrap_or_default().write(&mut stats["session"]);
+        }
+        stats["per_tool"] = Value::Object(tools.collect());
+        stats
     }
 
     /// The last runs of this caller, newest first, without those that touched what it may not know of.
@@ -270,7 +330,7 @@ impl History {
     }
 }
 
-impl Sums {
+impl Counts {
     fn add(&mut self, transfer: Transfer, replies: u64) {
         let (processed, saved) = processed_and_saved(transfer, replies);
         self.bytes_processed = self.bytes_processed.saturating_add(processed);
@@ -283,6 +343,37 @@ impl Sums {
         self.bytes_processed = self.bytes_processed.saturating_sub(processed);
         self.bytes_returned = self.bytes_returned.saturating_sub(transfer.returned);
         self.bytes_saved = self.bytes_saved.saturating_sub(saved);
+    }
+
+    fn write(&self, into: &mut Value) {
+        into["runs"] = json!(self.runs);
+        into["runs_failed"] = json!(self.failed);
+        into["tool_calls"] = json!(self.calls);
+        into["bytes_processed"] = json!(self.bytes_processed);
+        into["bytes_returned"] = json!(self.bytes_returned);
+        into["estimated_tokens_saved"] = json!(self.bytes_saved / BYTES_PER_TOKEN);
+    }
+}
+
+impl Sums {
+    /// Makes room for a session's counts and notes that it is in use.
+    fn begin(&mut self, session: Option<u64>) {
+        let Some(session) = session else { return };
+        if !self.sessions.contains_key(&session) && self.sessions.len() >= MAX_SESSIONS {
+            let quietest = self.sessions.iter().min_by_key(|(_, counts)| counts.last).map(|(session, _)| *session);
+            quietest.and_then(|quietest| self.sessions.remove(&quietest));
+        }
+        let now = Instant::now();
+        let counts = Counts::default();
+        self.sessions.entry(session).or_insert(SessionCounts { since: now, last: now, counts }).last = now;
+    }
+
+    /// Changes the counts of all, and those of a session.
+    fn each(&mut self, session: Option<u64>, change: impl Fn(&mut Counts)) {
+        change(&mut self.all);
+        if let Some(own) = session.and_then(|session| self.sessions.get_mut(&session)) {
+            change(&mut own.counts);
+        }
     }
 
     fn count(&mut self, call: &CallRecord) {
@@ -348,9 +439,10 @@ mod tests {
         let run = RunReport { id: super::super::execution_id(), route: Route::Script, report };
         let caller = CallerScope { name: caller.into(), ..CallerScope::default() };
         let request = RunRequest {
+            session: Some(caller.name.len() as u64),
             caller,
             door: Door::Mcp("call_tool_chain"),
-            ..RunRequest::new(toolgate_wire::Profile::Chain, "return 1")
+            ..RunRequest::new(Profile::Chain, "return 1")
         };
         history.record(&request, &BegunCalls::default(), &run);
         history.shaped(&run.id, Transfer { processed, returned });
@@ -366,17 +458,40 @@ mod tests {
         let history = History::default();
         record(&history, "", vec![call("a.x", CallState::Applied, 4_000)], 400, 400);
         record(&history, "", vec![], 10_000, 2_000);
-        let stats = history.stats(&CallerScope::default());
+        let stats = history.stats(&CallerScope::default(), None);
         assert_eq!(stats["estimated_tokens_saved"], 900 + 2_000);
         assert_eq!((&stats["bytes_processed"], &stats["bytes_returned"]), (&json!(14_000), &json!(2_400)));
         assert_eq!(stats["per_tool"]["a.x"], json!({ "calls": 1, "failed": 0, "bytes": 4_000, "mean_ms": 2.0 }));
     }
 
     #[test]
+    fn a_session_has_counts_of_its_own() {
+        let history = History::default();
+        record(&history, "a", vec![call("a.x", CallState::Applied, 4_000)], 400, 400);
+        record(&history, "bb", vec![], 10_000, 2_000);
+        let stats = |session: u64| history.stats(&CallerScope::default(), Some(session))["session"].clone();
+        let counts = |stats: &Value| {
+            ["runs", "tool_calls", "bytes_returned", "estimated_tokens_saved"].map(|key| stats[key].as_u64().unwrap())
+        };
+        assert_eq!(counts(&stats(1)), [1, 1, 400, 900]);
+        assert_eq!(counts(&stats(2)), [1, 0, 2_000, 2_000]);
+        assert_eq!(counts(&stats(7)), [0, 0, 0, 0]);
+        assert_eq!(history.stats(&CallerScope::default(), Some(1))["runs"], 2);
+    }
+
+    #[test]
+    fn sessions_that_were_quiet_for_longest_are_forgotten() {
+        let mut sums = Sums::default();
+        (0..=MAX_SESSIONS as u64).for_each(|session| sums.begin(Some(session)));
+        assert_eq!(sums.sessions.len(), MAX_SESSIONS);
+        assert!(!sums.sessions.contains_key(&0) && sums.sessions.contains_key(&(MAX_SESSIONS as u64)));
+    }
+
+    #[test]
     fn names_that_a_program_made_up_are_not_kept() {
         let history = History::default();
         record(&history, "", vec![call("a.nope", CallState::NotSent, 0)], 0, 0);
-        assert_eq!(history.stats(&CallerScope::default())["per_tool"], json!({}));
+        assert_eq!(history.stats(&CallerScope::default(), None)["per_tool"], json!({}));
     }
 
     #[test]
@@ -385,18 +500,18 @@ mod tests {
         record(&history, "", vec![call("a.x", CallState::Applied, 1)], 0, 0);
         record(&history, "", vec![call("b.x", CallState::Applied, 1), call("httpCall", CallState::Applied, 1)], 0, 0);
         let only = Access::only(["b"]);
-        let names: Vec<String> =
-            history.stats(&CallerScope { backends: only.clone(), ..CallerScope::default() })["per_tool"]
-                .as_object()
-                .unwrap()
-                .keys()
-                .cloned()
-                .collect();
+        let names: Vec<String> = history.stats(&CallerScope { backends: only.clone(), ..CallerScope::default() }, None)
+            ["per_tool"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect();
         assert_eq!(names, ["b.x", "httpCall"]);
         assert_eq!(seen(&history, "", only), 1);
         let tools = CallerScope { tools: Access::only(["a.*"]), ..CallerScope::default() };
         assert_eq!(
-            history.stats(&tools)["per_tool"].as_object().unwrap().keys().collect::<Vec<_>>(),
+            history.stats(&tools, None)["per_tool"].as_object().unwrap().keys().collect::<Vec<_>>(),
             ["a.x", "httpCall"]
         );
     }
@@ -425,7 +540,7 @@ mod tests {
         history.listen(heard.clone());
         record(&history, "alice", vec![call("a.x", CallState::Applied, 4_000)], 400, 100);
         let record = call("a.x", CallState::Applied, 10);
-        let direct = DirectCall { record, bytes: 10, arguments: "{}", origin: &RequestOrigin::default() };
+        let direct = DirectCall { record, bytes: 10, arguments: "{}", origin: &RequestOrigin::default(), session: 1 };
         history.direct_call(&CallerScope::default(), direct);
         // The value of the record is `null`, of four bytes.
         let expected = ["alice Some(\"return 1\") 3996", "alice -96", " None 0"];
@@ -437,6 +552,6 @@ mod tests {
         let history = History::default();
         (0..80).for_each(|_| record(&history, "", vec![], 1, 1));
         assert_eq!(seen(&history, "", Access::All), RECENT);
-        assert_eq!(history.stats(&CallerScope::default())["runs"], 80);
+        assert_eq!(history.stats(&CallerScope::default(), None)["runs"], 80);
     }
 }

@@ -58,6 +58,8 @@ pub struct EndedRun<'a> {
     pub door: Door,
     /// Who asked.
     pub caller: &'a CallerScope,
+    /// The client's session, if it has one.
+    pub session: Option<u64>,
     /// The program; `None` for a call that a client made without one.
     pub text: Option<&'a str>,
     /// Which client asked, and which trace it belongs to.

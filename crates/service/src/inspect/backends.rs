@@ -69,6 +69,8 @@ enum StateName {
     /// On its way up.
     #[default]
     Starting,
+    /// Its tools are known, and it is started when one of them is needed.
+    Idle,
     /// Answers calls.
     Ready,
     /// Lost, and coming back.
@@ -143,6 +145,7 @@ fn add_connection(reply: &mut BackendReply, connection: &Backend) {
     let stats = connection.stats();
     (reply.in_flight, reply.queued, reply.restarts) = (stats.in_flight, stats.queued, stats.restarts);
     match connection.state() {
+        BackendState::Idle => reply.state = StateName::Idle,
         BackendState::Starting => reply.state = StateName::Starting,
         BackendState::Ready(ready) => {
             let server = &ready.server;

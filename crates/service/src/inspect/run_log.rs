@@ -351,6 +351,7 @@ mod tests {
         log.ended(&EndedRun {
             door: Door::Http,
             caller,
+            session: None,
             text: Some("return 1"),
             origin: &toolgate_mcp::RequestOrigin::default(),
             call_starts: &[],

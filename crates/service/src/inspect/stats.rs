@@ -42,7 +42,7 @@ pub(crate) async fn read(
 ) -> Result<Json<StatsReply>, Refusal> {
     Query::parse(&query.unwrap_or_default(), &[])?;
     let history = service.runner().history();
-    let stats = history.stats(&caller.scope());
+    let stats = history.stats(&caller.scope(), None);
     let count = |name: &str| stats.get(name).and_then(Value::as_u64).unwrap_or_default();
     Ok(Json(StatsReply {
         uptime_seconds: count("uptime_seconds"),

@@ -4,6 +4,7 @@
 //! function of its own; and it is also, where a test needs one, a second server process, a crowd of clients that do nothing, and a process to be killed.
 
 mod admission;
+mod durable;
 mod harness;
 mod orphans;
 mod page;
@@ -26,6 +27,7 @@ fn main() -> std::process::ExitCode {
     }
     let all: Vec<Case> = [
         runs::cases(),
+        durable::cases(),
         admission::cases(),
         sessions::cases(),
         replicas::cases(),
