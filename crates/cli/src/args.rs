@@ -15,7 +15,7 @@ use toolgate_wire::{LimitRequest, Profile};
 use self::logins::{LoginArgs, LogoutArgs, SecretCommand};
 use self::servers::{
     AddArgs, CallArgs, ConfigCommand, ConnectArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs, ListArgs,
-    RemoveArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs,
+    RemoveArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs, UiArgs,
 };
 use crate::input::Source;
 use crate::units::{duration, size};
@@ -49,6 +49,11 @@ pub(crate) enum Command {
     /// On standard input and output, which is how MCP clients start it; or over HTTP. Answers at once from the tool cache
     /// while the servers start. Changes of the configuration file are picked up while it runs.
     Serve(ServeArgs),
+    /// Open the page in the browser: backends, runs, tools, a playground
+    ///
+    /// Serves it at an address of this machine until Ctrl-C, and prints a link that signs one browser in. `serve --http`
+    /// has the same page at its address, for a key or the token of its user.
+    Ui(UiArgs),
     /// Write a first configuration file
     Init(InitArgs),
     /// Take over the servers that MCP clients on this machine have
@@ -96,6 +101,9 @@ pub(crate) enum Command {
     ///
     /// For bash: toolgate completions bash > ~/.local/share/bash-completion/completions/toolgate
     Completions(CompletionsArgs),
+    /// Print the manual page
+    #[command(hide = true)]
+    Man,
     /// About API keys of the HTTP service
     #[command(subcommand)]
     Key(KeyCommand),
@@ -131,6 +139,11 @@ pub(crate) enum Command {
     /// The function runs where the data is; only its result leaves. It must be one plain (not async) function expression.
     #[command(after_help = COMPUTE_EXAMPLES)]
     Compute(ComputeArgs),
+    /// About the audit log
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    /// Show the log lines of `serve` and `ui`, also of those that an MCP client started
+    Logs(LogsArgs),
     /// Show what confines programs on this machine, layer by layer
     ///
     /// Starts a real worker and looks at it from outside; no other program is executed. Exit code 0 when programs can be run in a process of their own,
@@ -156,6 +169,62 @@ pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_name = "SHELL", value_enum)]
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// See [`Command::Audit`].
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Check the chain of the audit log, archives included
+    ///
+    /// Exit code 0 when every line follows from the one before it, 1 otherwise. A line that was changed, added, moved or
+    /// removed is found. What was cut off at the end is not, unless you name a hash that an earlier check printed.
+    Verify(AuditVerifyArgs),
+}
+
+/// See [`AuditCommand::Verify`].
+#[derive(Debug, Args)]
+pub(crate) struct AuditVerifyArgs {
+    /// The log; otherwise the one of the configuration, or ~/.local/state/toolgate/audit.jsonl
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// A hash that must be in the chain: the head that an earlier check printed
+    #[arg(long, value_name = "HASH")]
+    pub(crate) expect: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// See [`Command::Logs`].
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// How many lines
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    pub(crate) lines: usize,
+    /// Go on with lines as they come, until Ctrl-C
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only lines of this level or worse
+    #[arg(long, value_enum, default_value = "debug")]
+    pub(crate) level: LogLevel,
+    /// Print the lines as they are: one JSON object each
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The level of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum LogLevel {
+    /// Something does not work
+    Error,
+    /// Something is wrong
+    Warn,
+    /// One line for each run
+    Info,
+    /// One line for each call
+    Debug,
 }
 
 /// See [`Command::Key`].

@@ -61,16 +61,21 @@ fn crates_depend_on_each_other_only_along_the_arrows() {
         ("functions", "plan wire"),
         ("mcp", "json secrets wire"),
         ("openapi", ""),
+        ("page", ""),
+        ("audit", ""),
         ("typecheck", "catalog plan wire"),
-        ("gateway", "catalog config engine functions journal json mcp openapi output plan secrets typecheck wire"),
-        ("service", "catalog config engine functions gateway journal json mcp output plan wire"),
+        (
+            "gateway",
+            "audit catalog config engine functions journal json mcp openapi output plan secrets typecheck wire",
+        ),
+        ("service", "catalog config engine functions gateway journal json mcp output page plan wire"),
         ("demo", "mcp"),
         ("chaos", "mcp"),
         ("bench", "catalog config engine functions gateway journal output plan service wire"),
         (
             "cli",
-            "bench catalog chaos config demo engine functions gateway guest journal json mcp openapi output plan secrets \
-             service typecheck wire",
+            "audit bench catalog chaos config demo engine functions gateway guest journal json mcp openapi output plan \
+             secrets service typecheck wire",
         ),
     ];
     let crates: BTreeSet<String> = folders("crates").into_iter().filter(|name| name != "hostile").collect();

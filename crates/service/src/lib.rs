@@ -16,6 +16,8 @@
 //! | `POST /rpc/{executionId}/{fnName}` | calls a function in a session, with the session's token |
 //! | `GET /`, `/v1/openapi.json`, `/healthz`, `/readyz` | describes the service, and its health |
 //! | `GET /metrics` | counters for monitoring |
+//! | `GET /v1/backends`, `/v1/tools`, `/v1/history`, `/v1/stats`, `/v1/policy`, `/v1/doctor`, `/v1/events`; `POST /v1/check` | what people look at |
+//! | `GET /` for a browser, `/page/…` | the page that shows it |
 //!
 //! A program gets the built-in and configured functions that its `functions` list names (all without a list) and its
 //! key allows. A limit in the configuration is also the most that a caller may request.
@@ -27,6 +29,7 @@
 //! - `admission`, `caller`, `local_token`, `failed_keys`: who may send requests; `refusal`: every error response
 //! - `body`, `messages`, `limits`: requests and replies
 //! - `run`, `durable`, `results`, `rpc`, `websocket`, `status`, `openapi`, `metrics`: the endpoints; [`rpc_sessions`]: sessions of the RPC bridge and their stores
+//! - `inspect`: the routes that people look at; `page`: the page in the browser and who is signed in to it
 //!
 //! The service runs nothing itself: every program goes to `gateway::run`.
 
@@ -38,11 +41,13 @@ mod caller;
 pub mod doors;
 mod durable;
 mod failed_keys;
+mod inspect;
 mod limits;
 mod local_token;
 mod messages;
 mod metrics;
 mod openapi;
+mod page;
 mod refusal;
 mod results;
 mod rpc;

@@ -60,6 +60,25 @@ pub(crate) struct ServeArgs {
     pub(crate) log_format: LogFormat,
 }
 
+/// See `Command::Ui`.
+#[derive(Debug, Args)]
+pub(crate) struct UiArgs {
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// The port to listen at; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) port: u16,
+    /// Print the link and start no browser
+    #[arg(long)]
+    pub(crate) no_open: bool,
+    /// What is logged to standard error, as for `serve`
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+    /// The form of log lines
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
+}
+
 /// Where `--http` listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HttpAddress {

@@ -3,6 +3,7 @@
 //! Built only by `check`, which reports all problems at once.
 
 mod agent;
+mod audit;
 mod backends;
 mod checker;
 mod commands;
@@ -19,6 +20,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use agent::{AgentTools, DataSource, Weather};
+pub use audit::Audit;
 pub use backends::starts_toolgate;
 pub use backends::{Backend, Policy, Process, Remote, Transport};
 pub use functions::{Function, Target};
@@ -121,6 +123,8 @@ pub struct Settings {
     pub cache: Option<PathBuf>,
     /// The HTTP service.
     pub http: Http,
+    /// The audit log; `None` if it is off.
+    pub audit: Option<Audit>,
     /// Configured host functions.
     pub functions: BTreeMap<FunctionName, Function>,
     /// Where programs may send HTTP requests.
@@ -248,6 +252,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         limits: bounds(&mut checker, &limits),
         cache: cache(&mut checker, &value(&toolgate.cache)),
         http: service::check(&mut checker, &value(&toolgate.http)),
+        audit: audit::check(&mut checker, &value(&toolgate.audit)),
         functions: functions::check(&mut checker, &toolgate, &servers.names, call.timeout),
         egress: egress(&mut checker, &toolgate.egress),
         guard: checker.list(&value(&toolgate.guard).allow).unwrap_or_default(),

@@ -135,6 +135,8 @@ section! {
         cache: Cache,
         /// The HTTP service.
         http: Http,
+        /// The audit log.
+        audit: Audit,
         /// Settings of single servers, by name.
         backends: Table<Backend>,
         /// Your own host functions, by the names that scripts call.
@@ -293,6 +295,22 @@ section! {
         allowed_origins: Vec<Located<RawText<Origin>>>,
         /// Accepted host names besides those of this machine.
         allowed_hosts: Vec<Located<RawText<HostName>>>,
+    }
+}
+
+section! {
+    /// The audit log: a line of JSON for every call and every run, in a hash chain. toolgate audit verify checks it.
+    Refused Audit {
+        /// Write it.
+        enabled: bool,
+        /// The file. Archives of it and a lock are beside it.
+        file: RawText<String>,
+        /// Write the arguments of calls too, shortened and without fields that look secret. If off, only their digests.
+        arguments: bool,
+        /// Size at which the file becomes an archive and a new one is begun.
+        max_size: RawText<Bytes>,
+        /// Number of archives to keep.
+        keep: u64,
     }
 }
 

@@ -15,10 +15,12 @@
 //! - `types`: the type checker that the configuration asks for
 //! - `login`: a server as the commands about logins see it
 //! - `functions`: host functions, built in and configured
+//! - `audit`: the audit log
 //! - `durable_runs`: the store of runs that outlive their process
 //!
 //! It knows no protocol towards clients: what an agent sees is [`agent`](crate::agent)'s.
 
+mod audit;
 mod backend_records;
 mod cache;
 mod catalog_sync;
@@ -53,6 +55,7 @@ use toolgate_mcp::server::{Change, ChangeNotice};
 use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultStore;
 
+pub use audit::check_audit;
 pub use backend_records::{KeyName, Origin};
 pub use cache::prefill_cache;
 pub use login::{LoginNeed, LoginTarget, LoginTargetError};
@@ -60,6 +63,7 @@ pub use register::{Registration, RegistrationError};
 pub use settings::{engine_builder, v8_settings};
 pub use types::{find_compiler, program_types};
 
+use audit::AuditListener;
 use backend_records::BackendRecords;
 use cache::CacheFile;
 use functions::GrantedFunctions;
@@ -92,6 +96,7 @@ pub struct Gateway {
     search_preparation: AtomicBool,
     /// Reloads and registrations come one after the other.
     changing: tokio::sync::Mutex<()>,
+    audit: Option<Arc<AuditListener>>,
     stop: CancellationToken,
 }
 
@@ -108,6 +113,7 @@ impl Gateway {
         let cache = CacheFile::of(&config).map(Arc::new);
         let wanted = &config.settings.type_check;
         let types = program_types(&wanted.compiler, wanted.budget, &engine).ok();
+        let audit = open_audit(&config);
         let gateway = Arc::new_cyclic(|this| Gateway {
             problems: RwLock::default(),
             backends: Backends::start_all([]),
@@ -121,10 +127,14 @@ impl Gateway {
             types: RwLock::new(types),
             search_preparation: AtomicBool::new(false),
             changing: tokio::sync::Mutex::default(),
+            audit,
             stop: CancellationToken::new(),
             runner: Runner::new(engine, bridge, Arc::new(ConfiguredEnvironment(Weak::clone(this)))),
             config: RwLock::new(Arc::new(config)),
         });
+        if let Some(audit) = &gateway.audit {
+            gateway.runner.history().listen(audit.clone());
+        }
         let events = gateway.backends.events();
         gateway.open();
         tokio::spawn(catalog_sync::follow_events(Arc::downgrade(&gateway), events, gateway.stop.clone()));
@@ -267,6 +277,10 @@ impl Gateway {
         self.flush_cache().await;
         self.backends.shut_down().await;
         self.runner.engine().dispose();
+        if let Some(audit) = self.audit.clone() {
+            // Waits for a disk.
+            let _ = tokio::task::spawn_blocking(move || audit.flush()).await;
+        }
     }
 
     fn records(&self) -> parking_lot::MutexGuard<'_, BackendRecords> {
@@ -281,6 +295,19 @@ impl Gateway {
     /// The same about one backend, for those who see it.
     fn notify_for(&self, backend: &str, change: Change) {
         let _ = self.changes.send(ChangeNotice { change, backend: Some(backend.into()) });
+    }
+}
+
+/// The audit log, if it is configured. One that cannot be written is reported and does not hold up the gateway; the
+/// command line asks [`check_audit`] first.
+fn open_audit(config: &Checked) -> Option<Arc<AuditListener>> {
+    let settings = config.settings.audit.as_ref()?;
+    match AuditListener::open(settings) {
+        Ok(audit) => Some(Arc::new(audit)),
+        Err(error) => {
+            tracing::error!(%error, file = %settings.file.display(), "the audit log cannot be written");
+            None
+        }
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod list;
 mod openapi;
 pub(crate) mod serve;
 pub(crate) mod trust;
+pub(crate) mod ui;
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -29,7 +30,7 @@ use toolgate_config::text::{Format, Source};
 use toolgate_config::trust::{Gate, TrustStore};
 use toolgate_config::{Checked, Env, lookup};
 use toolgate_engine::{EngineBuilder, IsolationMode};
-use toolgate_gateway::runtime::{Gateway, engine_builder};
+use toolgate_gateway::runtime::{Gateway, check_audit, engine_builder};
 
 use super::Usage;
 use crate::args::servers::Servers;
@@ -70,6 +71,7 @@ impl Opened {
 
     /// Starts the servers of a configuration, with so many workers forked ahead unless it says otherwise.
     pub(crate) fn of(config: Checked, engine: EngineBuilder, ahead: usize) -> anyhow::Result<Self> {
+        check_audit(&config).context("the audit log cannot be written")?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let gateway = {
             let _inside = runtime.enter();

@@ -22,11 +22,11 @@ use crate::print::note;
 use crate::runner::cancel_on_signal;
 
 /// How often the configuration file is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 /// How long after its grace time a process that was told to end is ended by force.
-const LAST_RESORT: Duration = Duration::from_secs(20);
+pub(super) const LAST_RESORT: Duration = Duration::from_secs(20);
 /// Workers that wait for the next program.
-const AHEAD: usize = 2;
+pub(super) const AHEAD: usize = 2;
 
 pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     let config = configuration(&args.servers)?;
@@ -64,7 +64,7 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
 }
 
 /// Ends the process if it is still there that long after it was told to end, whatever holds it up.
-fn end_after(shutdown: CancellationToken, patience: Duration) -> std::io::Result<DropGuard> {
+pub(super) fn end_after(shutdown: CancellationToken, patience: Duration) -> std::io::Result<DropGuard> {
     // Standard input at its end cancels too, when the guard is dropped.
     let guard = shutdown.clone().drop_guard();
     let handle = tokio::runtime::Handle::current();
@@ -78,7 +78,7 @@ fn end_after(shutdown: CancellationToken, patience: Duration) -> std::io::Result
 }
 
 /// Reads the configuration again at SIGHUP: the file, the files that it names, and what the changes need.
-async fn reload_on_hangup(gateway: Arc<Gateway>, servers: Servers) {
+pub(super) async fn reload_on_hangup(gateway: Arc<Gateway>, servers: Servers) {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
@@ -123,7 +123,7 @@ async fn over_http(
         ListenAddress::Ip(address) => {
             let token = doors::local_token(&gateway.config().settings.http)?;
             let listener = toolgate_service::listen(address).with_context(|| format!("cannot listen at {address}"))?;
-            note(format_args!("listening at http://{}, MCP at /mcp", listener.local_addr()?));
+            note(format_args!("listening at http://{0}, MCP at /mcp, the page at http://{0}/", listener.local_addr()?));
             if let Some(token) = token {
                 note(format_args!("clients send the bearer token in {}", token.path().display()));
             }

@@ -129,6 +129,7 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
         door: Door::Mcp(if effects == AllowedEffects::ReadOnly { QUERY.name } else { TOOL.name }),
         effects,
         session: Some(call.caller),
+        origin: call.origin.clone(),
         ..RunRequest::new(Profile::Chain, code)
     };
     let caller = request.caller.clone();

@@ -181,7 +181,7 @@ impl Inner {
     /// Writes the end of a run. A store that is gone is asked again for a while.
     async fn finish(&self, run: &DurableRun, caller: &CallerScope, webhook: Option<&str>, mut report: RunReport) {
         report.report.warnings.extend(run.remark());
-        self.runner.history.record(super::super::Door::Durable, caller, None, &report);
+        self.runner.history.record_durable(caller, &report);
         let text = match serde_json::to_string(&report) {
             Ok(text) => text,
             Err(error) => return tracing::error!(run = run.id(), %error, "a report cannot be written"),
