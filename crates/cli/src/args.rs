@@ -12,8 +12,8 @@ use toolgate_output::results::{KeyPath, LineRange};
 use toolgate_wire::{LimitRequest, Profile};
 
 use self::servers::{
-    AddArgs, CallArgs, ConfigCommand, ConnectArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs, ListArgs,
-    RemoveArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs,
+    AddArgs, CallArgs, ConfigCommand, ConnectArgs, DaemonArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs,
+    ListArgs, RemoveArgs, RestartArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs,
 };
 use crate::input::Source;
 use crate::units::{duration, size};
@@ -47,6 +47,17 @@ pub(crate) enum Command {
     /// On standard input and output, which is how MCP clients start it; or over HTTP. Answers at once from the tool cache
     /// while the servers start. Changes of the configuration file are picked up while it runs.
     Serve(ServeArgs),
+    /// Be one gateway for all windows: `serve` attaches to it while it runs
+    ///
+    /// In the foreground, until it is ended. The servers are started once, in this folder and with this environment. With
+    /// `toolgate.share` in the configuration, `serve` starts it by itself.
+    #[cfg(unix)]
+    Daemon(DaemonArgs),
+    /// Start a server again in every Toolgate that runs with the configuration
+    ///
+    /// Exit code 0 when it is up everywhere, 1 when it is not or no Toolgate runs.
+    #[cfg(unix)]
+    Restart(RestartArgs),
     /// Write a first configuration file
     Init(InitArgs),
     /// Take over the servers that MCP clients on this machine have

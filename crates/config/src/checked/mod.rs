@@ -94,6 +94,8 @@ pub enum Egress {
 pub struct Settings {
     /// Which tools an agent sees.
     pub mode: Mode,
+    /// Whether `serve` starts a daemon that all windows share.
+    pub share: bool,
     /// Which of Toolgate's own tools agents have.
     pub tools: AgentTools,
     /// Data that agents compute on, by name.
@@ -189,6 +191,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     let servers = backends::check(&mut checker, &raw.file, &toolgate, &call);
     let settings = Settings {
         mode: checker.get(&toolgate.mode).unwrap_or(Mode::Code),
+        share: flag(&toolgate.share, false),
         tools: agent::tools(&value(&toolgate.tools)),
         data: agent::data(&mut checker, &toolgate.data),
         sandbox: sandbox(&mut checker, &value(&toolgate.sandbox)),
