@@ -100,4 +100,7 @@ for (const options of [{}, { numeric: true }, { sensitivity: "base" }, { sensiti
 }
 
 console.log(`locale: ${counts.same} the same, ${counts.refused} refused, ${counts.different} different`);
-if (counts.different > 0 || counts.same < 10_000) process.exit(1);
+// Another ICU has other words here and there.
+const isComparable = process.versions.icu === data.icu;
+if (!isComparable) console.log(`locale: this node has ICU ${process.versions.icu}, the data is of ${data.icu}`);
+if ((isComparable && counts.different > 0) || counts.same < 10_000) process.exit(1);

@@ -14,8 +14,8 @@ use toolgate_wire::{LimitRequest, Profile};
 
 use self::logins::{LoginArgs, LogoutArgs, SecretCommand};
 use self::servers::{
-    AddArgs, CallArgs, ConfigCommand, ConnectArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs, ListArgs,
-    RemoveArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs, UiArgs,
+    AddArgs, CallArgs, ConfigCommand, ConnectArgs, DaemonArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs,
+    ListArgs, RemoveArgs, RestartArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs, UiArgs,
 };
 use crate::input::Source;
 use crate::units::{duration, size};
@@ -54,6 +54,17 @@ pub(crate) enum Command {
     /// Serves it at an address of this machine until Ctrl-C, and prints a link that signs one browser in. `serve --http`
     /// has the same page at its address, for a key or the token of its user.
     Ui(UiArgs),
+    /// Be one gateway for all windows: `serve` attaches to it while it runs
+    ///
+    /// In the foreground, until it is ended. The servers are started once, in this folder and with this environment. With
+    /// `toolgate.share` in the configuration, `serve` starts it by itself.
+    #[cfg(unix)]
+    Daemon(DaemonArgs),
+    /// Start a server again in every Toolgate that runs with the configuration
+    ///
+    /// Exit code 0 when it is up everywhere, 1 when it is not or no Toolgate runs.
+    #[cfg(unix)]
+    Restart(RestartArgs),
     /// Write a first configuration file
     Init(InitArgs),
     /// Take over the servers that MCP clients on this machine have

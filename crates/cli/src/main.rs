@@ -37,6 +37,10 @@ fn main() -> ExitCode {
     let end = match command {
         Command::Serve(args) => commands::servers::serve::serve(&args),
         Command::Ui(args) => commands::servers::ui::ui(&args),
+        #[cfg(unix)]
+        Command::Daemon(args) => commands::servers::sharing::daemon(&args),
+        #[cfg(unix)]
+        Command::Restart(args) => commands::servers::sharing::restart(&args),
         Command::Init(args) => commands::servers::edit::init(&args),
         Command::Import(args) => commands::servers::import::import(&args),
         Command::Add(args) => commands::servers::edit::add(&args),

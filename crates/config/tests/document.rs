@@ -31,6 +31,7 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("mcpServers.NAME.timeout", "`toolgate.limits.call_timeout`", Some("\"30s\"")),
     ("mcpServers.NAME.start", "`toolgate.start`", Some("\"lazy\"")),
     ("toolgate.start", "`lazy`", Some("\"lazy\"")),
+    ("toolgate.share", "`false`", Some("false")),
     ("toolgate.tools.run_code", "where there are host functions", None),
     ("toolgate.tools.query_tools", "`true`", Some("true")),
     ("toolgate.backends.NAME.start", "`toolgate.start`", Some("\"lazy\"")),

@@ -281,6 +281,32 @@ pub(crate) struct RemoveArgs {
     pub(crate) config: Option<PathBuf>,
 }
 
+/// See `Command::Daemon`.
+#[derive(Debug, Args)]
+pub(crate) struct DaemonArgs {
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// End when no window has been attached for ten seconds
+    #[arg(long)]
+    pub(crate) until_idle: bool,
+    /// What is logged to standard error, as for `serve`
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+    /// The form of log lines
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// See `Command::Restart`.
+#[derive(Debug, Args)]
+pub(crate) struct RestartArgs {
+    /// The server
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+}
+
 /// See `Command::List`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {

@@ -109,6 +109,8 @@ pub enum Egress {
 pub struct Settings {
     /// Which tools an agent sees.
     pub mode: Mode,
+    /// Whether `serve` starts a daemon that all windows share.
+    pub share: bool,
     /// Which of Toolgate's own tools agents have.
     pub tools: AgentTools,
     /// Data that agents compute on, by name.
@@ -245,6 +247,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     let runs = runs::check(&mut checker, &value(&toolgate.runs), &store);
     let settings = Settings {
         mode: checker.get(&toolgate.mode).unwrap_or(Mode::Code),
+        share: flag(&toolgate.share, false),
         tools: agent::tools(&value(&toolgate.tools)),
         data: agent::data(&mut checker, &toolgate.data),
         sandbox: sandbox(&mut checker, &value(&toolgate.sandbox)),

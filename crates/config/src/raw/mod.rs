@@ -121,6 +121,8 @@ section! {
         mode: RawText<Mode>,
         /// When servers are started: at once (eager), or at the first call where the tool cache knows their tools (lazy).
         start: RawText<Start>,
+        /// Have all windows share one gateway: serve starts a daemon unless one runs, and attaches to it. The servers are started once, in its folder and with its environment.
+        share: bool,
         /// Which of Toolgate's own tools agents have.
         tools: AgentTools,
         /// Data that agents compute on without seeing it, by name: the tool compute takes a function over it.

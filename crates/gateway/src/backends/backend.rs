@@ -181,6 +181,9 @@ impl Backend {
         if !self.shared.needed.is_cancelled() && self.state() == BackendState::Idle {
             return self.start_if_idle();
         }
+        if matches!(self.state(), BackendState::Failed { .. }) {
+            self.shared.set_state(BackendState::Starting);
+        }
         self.shared.restart.notify_one();
     }
 

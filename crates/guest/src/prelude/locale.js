@@ -11,7 +11,8 @@
   // What a language alone means.
   const MAIN = { no: "nb-NO", "zh-hans": "zh-CN", "zh-hant": "zh-TW" };
   for (const name of names) MAIN[name.split("-")[0]] ??= name;
-  const byTag = new Map([...names.map((name) => [name.toLowerCase(), name]), ...Object.entries(MAIN)]);
+  const byTag = new Map(Object.entries(MAIN));
+  for (const name of names) byTag.set(name.toLowerCase(), name);
   const UNSUPPORTED = "is not supported in the sandbox";
 
   const unsupported = (what, instead) => new RangeError(`${what} ${UNSUPPORTED}${instead === undefined ? "" : `: ${instead}`}`);

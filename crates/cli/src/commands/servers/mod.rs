@@ -11,6 +11,8 @@ pub(crate) mod import;
 pub(crate) mod list;
 mod openapi;
 pub(crate) mod serve;
+#[cfg(unix)]
+pub(crate) mod sharing;
 pub(crate) mod trust;
 pub(crate) mod ui;
 
