@@ -60,6 +60,7 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
         "`toolgate/http-token` in `$XDG_STATE_HOME` or `~/.local/state`",
         Some("\"~/.local/state/toolgate/http-token\""),
     ),
+    ("toolgate.http.oauth.jwks", "as the issuer's metadata says", None),
     ("toolgate.http.keys[].calls_per_minute", "as many as it likes", None),
     ("toolgate.backends.NAME.timeout", "`toolgate.limits.call_timeout`", Some("\"30s\"")),
     ("toolgate.backends.NAME.max_concurrent_calls", "`toolgate.limits.max_concurrent_calls`", Some("16")),

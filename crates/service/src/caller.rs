@@ -12,6 +12,7 @@ use ring::digest::{SHA256, digest};
 use subtle::ConstantTimeEq;
 
 use super::refusal::Refusal;
+use super::resource_server::TokenCaller;
 use toolgate_config::checked::Key;
 use toolgate_config::values::{Glob, Rate};
 use toolgate_wire::{Access, CallerScope};
@@ -23,6 +24,8 @@ pub enum Caller {
     Local,
     /// The holder of a key.
     Key(Arc<Key>),
+    /// The holder of a token of the configured issuer.
+    Token(Arc<TokenCaller>),
 }
 
 impl Caller {
@@ -31,6 +34,7 @@ impl Caller {
         match self {
             Caller::Local => "",
             Caller::Key(key) => &key.name,
+            Caller::Token(token) => &token.name,
         }
     }
 
@@ -39,6 +43,7 @@ impl Caller {
         let access = |patterns: &Option<Vec<Glob>>| patterns.clone().map_or(Access::All, Access::Only);
         match self {
             Caller::Local => CallerScope::default(),
+            Caller::Token(token) => token.scope.clone(),
             Caller::Key(key) => CallerScope {
                 name: key.name.clone(),
                 fairness: Some(number_of(&key.name)),
@@ -52,7 +57,7 @@ impl Caller {
 }
 
 /// The fairness id of a key: all connections with one key share one turn in queues.
-fn number_of(name: &str) -> u64 {
+pub(super) fn number_of(name: &str) -> u64 {
     let digest = digest(&SHA256, name.as_bytes());
     digest.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

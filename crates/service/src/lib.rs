@@ -12,6 +12,7 @@
 //! | `POST /rpc/{executionId}/{fnName}` | calls a function in a session, with the session's token |
 //! | `GET /`, `/v1/openapi.json`, `/healthz`, `/readyz` | describes the service, and its health |
 //! | `GET /metrics` | counters for monitoring |
+//! | `GET /.well-known/oauth-protected-resource` | where clients log in, if an OAuth issuer is configured |
 //!
 //! A program gets the built-in and configured functions that its `functions` list names (all without a list) and its
 //! key allows. A limit in the configuration is also the most that a caller may request.
@@ -20,7 +21,7 @@
 //! - `service`: [`HttpService`], its routes and limits; [`Shutdown`]: how it is stopped
 //! - [`doors`]: MCP over stdio, and MCP beside the HTTP service on one listener
 //! - `server`: [`listen`] and [`serve`]: connections, slow clients, graceful shutdown
-//! - `admission`, `caller`, `local_token`, `failed_keys`: who may send requests; `refusal`: every error response
+//! - `admission`, `caller`, `local_token`, `resource_server`, `failed_keys`: who may send requests; `refusal`: every error response
 //! - `body`, `messages`, `limits`: requests and replies
 //! - `run`, `results`, `rpc`, `websocket`, `status`, `openapi`, `metrics`: the endpoints; [`rpc_sessions`]: sessions of the RPC bridge and their stores
 //!
@@ -39,6 +40,7 @@ mod messages;
 mod metrics;
 mod openapi;
 mod refusal;
+mod resource_server;
 mod results;
 mod rpc;
 pub mod rpc_sessions;
@@ -50,5 +52,6 @@ mod websocket;
 
 pub use caller::Caller;
 pub use local_token::{LocalToken, LocalTokenError};
+pub use resource_server::TokenCaller;
 pub use server::{Listener, ServerLimits, UnixSocket, listen, listen_unix, serve};
 pub use service::{AdmissionRules, HttpService, ServiceLimits, ServiceParts, Shutdown};

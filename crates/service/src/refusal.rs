@@ -67,6 +67,8 @@ pub(super) enum Refusal {
     /// Names no reason, since each would help to guess credentials.
     #[error("not authorised")]
     Unauthorised,
+    #[error("the token has no scope that opens anything")]
+    InsufficientScope,
     #[error("without API keys only this machine may connect (toolgate.http.keys)")]
     NotLocal,
     #[error("the host `{0}` is not accepted (toolgate.http.allowed_hosts)")]
@@ -120,6 +122,7 @@ impl Refusal {
             Refusal::BadInput { .. } => "INVALID_INPUT",
             Refusal::BadRequest(_) => "BAD_REQUEST",
             Refusal::Unauthorised => "UNAUTHORIZED",
+            Refusal::InsufficientScope => "FORBIDDEN",
             Refusal::NotLocal | Refusal::ForeignHost(_) | Refusal::ForeignOrigin(_) => "FORBIDDEN",
             Refusal::NoSuchPath(_) | Refusal::NoSuchSession(_) | Refusal::NoSuchResult(_) => "NOT_FOUND",
             Refusal::MethodNotAllowed { .. } => "METHOD_NOT_ALLOWED",
@@ -137,6 +140,7 @@ impl Refusal {
         match self {
             Refusal::BadInput { .. } | Refusal::BadRequest(_) => StatusCode::BAD_REQUEST,
             Refusal::Unauthorised => StatusCode::UNAUTHORIZED,
+            Refusal::InsufficientScope => StatusCode::FORBIDDEN,
             Refusal::NotLocal | Refusal::ForeignHost(_) | Refusal::ForeignOrigin(_) => StatusCode::FORBIDDEN,
             Refusal::NoSuchPath(_) | Refusal::NoSuchSession(_) | Refusal::NoSuchResult(_) => StatusCode::NOT_FOUND,
             Refusal::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,

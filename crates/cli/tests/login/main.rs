@@ -6,6 +6,7 @@
 
 #[path = "../../../mcp/tests/auth/fake.rs"]
 mod fake;
+mod resource;
 mod secrets;
 mod serving;
 mod user;
