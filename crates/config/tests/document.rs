@@ -79,6 +79,7 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
         "`toolgate/http-token` in `$XDG_STATE_HOME` or `~/.local/state`",
         Some("\"~/.local/state/toolgate/http-token\""),
     ),
+    ("toolgate.http.oauth.jwks", "as the issuer's metadata says", None),
     ("toolgate.http.keys[].calls_per_minute", "as many as it likes", None),
     ("toolgate.audit.enabled", "`false`", Some("false")),
     ("toolgate.audit.file", "`~/.local/state/toolgate/audit.jsonl`", None),

@@ -70,7 +70,7 @@ pub async fn stdio(agent: &Agent, mode: ToolMode, shutdown: CancellationToken) -
 /// # Errors
 /// If a token is asked for and cannot be read or created.
 pub fn local_token(http: &Http) -> Result<Option<LocalToken>, LocalTokenError> {
-    if !http.keys.is_empty() || http.auth == HttpAuth::None {
+    if !http.keys.is_empty() || http.oauth.is_some() || http.auth == HttpAuth::None {
         return Ok(None);
     }
     let path = http.token_file.as_deref().ok_or(LocalTokenError::NoPlace)?;

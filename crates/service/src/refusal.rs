@@ -68,6 +68,8 @@ pub(super) enum Refusal {
     /// Names no reason, since each would help to guess credentials.
     #[error("not authorised")]
     Unauthorised,
+    #[error("the token has no scope that opens anything")]
+    InsufficientScope,
     #[error("without API keys only this machine may connect (toolgate.http.keys)")]
     NotLocal,
     #[error("the host `{0}` is not accepted (toolgate.http.allowed_hosts)")]
@@ -139,6 +141,7 @@ impl Refusal {
             | Refusal::NoSuchResult(_)
             | Refusal::NoSuchRun(_)
             | Refusal::NoSuch(_) => "NOT_FOUND",
+            Refusal::InsufficientScope => "FORBIDDEN",
             Refusal::MethodNotAllowed { .. } => "METHOD_NOT_ALLOWED",
             Refusal::TooSlow(_) => "REQUEST_TIMEOUT",
             Refusal::TooLarge(_) => "TOO_LARGE",
@@ -164,6 +167,7 @@ impl Refusal {
             | Refusal::NoSuchResult(_)
             | Refusal::NoSuchRun(_)
             | Refusal::NoSuch(_) => StatusCode::NOT_FOUND,
+            Refusal::InsufficientScope => StatusCode::FORBIDDEN,
             Refusal::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
             Refusal::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,

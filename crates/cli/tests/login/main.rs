@@ -6,6 +6,7 @@
 
 #[path = "../../../mcp/tests/auth/fake.rs"]
 mod fake;
+mod resource;
 mod secrets;
 mod serving;
 mod user;
@@ -14,7 +15,7 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use crate::fake::{Behaviour, Fault};
+use crate::fake::{Behaviour, Described, Fault};
 use crate::user::{Server, User, check_guide};
 
 #[test]
@@ -215,4 +216,44 @@ fn a_login_that_nobody_finishes_ends() {
     assert!(refused.code == 2 && refused.stderr.contains("takes no login"), "{refused:?}");
     let refused = user.run(&["login", "nobody"]);
     assert!(refused.code == 2 && refused.stderr.contains("no server of this name"), "{refused:?}");
+}
+
+#[test]
+fn an_api_behind_oauth_is_called_with_the_token_of_a_login() {
+    let behaviour = Behaviour { described: Described::Configured, ..Default::default() };
+    let (user, server) = (User::new(), Server::start(behaviour));
+    let origin = server.fake.origin.clone();
+    let operation = |id: &str| json!({ "operationId": id, "security": [{ "oauth": [] }], "responses": {} });
+    let document = json!({
+        "openapi": "3.1.0", "info": { "title": "pets", "version": "1" },
+        "paths": { "/pets": { "get": operation("listPets"), "post": operation("addPet") } },
+        "components": { "securitySchemes": { "oauth": { "type": "oauth2", "flows": {} } } },
+    });
+    let document = user.file("pets.json", &document.to_string());
+    let login = json!({
+        "clientId": "mine", "authorizationUrl": format!("{origin}/authorize"), "tokenUrl": format!("{origin}/token"),
+        "scopes": ["read"],
+    });
+    let api = json!({
+        "type": "openapi", "spec": document, "base": format!("{origin}/v1"), "auth": { "oauth": login },
+        "allowHosts": ["127.0.0.1"],
+    });
+    user.config(&json!({ "mcpServers": { "pets": api } }));
+    let refused = user.run(&["call", "pets.listPets"]);
+    assert!(refused.code == 1 && refused.stderr.contains("toolgate login pets"), "{refused:?}");
+    assert_eq!(user.log_in(&["login", "pets"]).code, 0);
+    let called = user.run(&["call", "pets.listPets"]);
+    assert!(called.code == 0 && called.stdout.contains("Rex"), "{called:?}");
+    server.fake.revoke_access();
+    assert_eq!(user.run(&["call", "pets.listPets"]).code, 0);
+    assert_eq!(server.fake.refreshes(), 1);
+    let refused = user.run(&["call", "pets.addPet"]);
+    assert!(
+        refused.code == 1 && refused.stderr.contains("toolgate login pets --scope read --scope write"),
+        "{refused:?}"
+    );
+    assert_eq!(user.log_in(&["login", "pets", "--scope", "write"]).code, 0);
+    assert_eq!(user.run(&["call", "pets.addPet"]).code, 0);
+    assert!(user.run(&["list"]).stdout.contains("renewed by itself"));
+    user.check_no_secret();
 }

@@ -27,7 +27,7 @@ pub use functions::{Function, Target};
 pub use login::LoginSettings;
 pub use openapi::{OpenApi, SpecSource};
 pub use runs::{RunStore, Runs};
-pub use service::{Http, Key};
+pub use service::{Http, HttpOAuth, Key, OAuthScope};
 
 use super::problem::{Problem, Severity, Unset};
 use super::raw::{self, Raw};

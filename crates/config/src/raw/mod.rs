@@ -293,6 +293,8 @@ section! {
         auth: RawText<HttpAuth>,
         /// The file with the token, which only this user can read; it is created when it does not exist.
         token_file: RawText<String>,
+        /// Admit callers by tokens of an OAuth issuer, besides keys.
+        oauth: HttpOAuth,
         /// Origins of web pages that may use the service.
         allowed_origins: Vec<Located<RawText<Origin>>>,
         /// Accepted host names besides those of this machine.
@@ -313,6 +315,30 @@ section! {
         max_size: RawText<Bytes>,
         /// Number of archives to keep.
         keep: u64,
+    }
+}
+
+section! {
+    /// Admit callers by tokens of an OAuth issuer, besides keys.
+    Refused HttpOAuth {
+        /// The issuer, exactly as its tokens and its metadata have it.
+        issuer: RawText<String>,
+        /// The identifier of this service, which tokens must be issued for: the URL that clients connect to, such as https://tools.example.com/mcp.
+        audience: RawText<String>,
+        /// The URL of the issuer's keys; by default the one that its metadata names.
+        jwks: RawText<Endpoint>,
+        /// What the scopes of a token open, by their names. A token with none of them opens nothing; without this table, every token of the issuer for this service opens everything.
+        scopes: Table<OAuthScope>,
+    }
+}
+
+section! {
+    /// What a scope opens.
+    Refused OAuthScope {
+        /// Patterns of the tools, as backend.tool; by default all.
+        tools: Vec<Located<RawText<Glob>>>,
+        /// Patterns of the functions; by default all.
+        functions: Vec<Located<RawText<Glob>>>,
     }
 }
 

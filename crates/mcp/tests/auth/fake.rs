@@ -19,6 +19,8 @@ use serde_json::{Value, json};
 pub(crate) enum Described {
     OAuth,
     OpenId,
+    /// By the configuration alone.
+    Configured,
     /// As in the first revision: no document of the resource, and none of the issuer.
     Nowhere,
 }
@@ -125,6 +127,7 @@ impl Fake {
         let fake = Arc::new(Self { origin, behaviour: Mutex::new(behaviour), seen: Mutex::default() });
         let router = Router::new()
             .route("/mcp", any(resource))
+            .route("/v1/pets", any(api))
             .route("/.well-known/{*name}", get(document))
             .route("/register", post(register))
             .route("/authorize", get(authorize))
@@ -182,6 +185,7 @@ type Shared = State<Arc<Fake>>;
 async fn document(State(fake): Shared, Path(name): Path<String>) -> Response {
     let (behaviour, origin) = (fake.behaviour(), &fake.origin);
     let kind = match name.as_str() {
+        _ if behaviour.described == Described::Configured => return StatusCode::NOT_FOUND.into_response(),
         "oauth-protected-resource/mcp" if behaviour.described != Described::Nowhere => {
             let resource = match behaviour.fault {
                 Fault::MetadataOfAnotherResource => "https://victim.example/mcp".to_owned(),
@@ -262,7 +266,7 @@ async fn authorize(State(fake): Shared, Query(query): Query<BTreeMap<String, Str
     let behaviour = fake.behaviour();
     assert_eq!(query["response_type"], "code");
     assert_eq!(query["code_challenge_method"], "S256");
-    assert_eq!(query["resource"], fake.url());
+    assert_resource(&fake, query.get("resource"));
     let mut seen = fake.seen.lock().unwrap();
     let code = format!("canary-code-{}", seen.codes.len());
     seen.clients.push(query["client_id"].clone());
@@ -277,6 +281,28 @@ async fn authorize(State(fake): Shared, Query(query): Query<BTreeMap<String, Str
     Redirect::to(&back).into_response()
 }
 
+/// Every request names the resource, except where no metadata is read.
+fn assert_resource(fake: &Fake, named: Option<&String>) {
+    match fake.behaviour().described {
+        Described::Configured => assert_eq!(named, None),
+        _ => assert_eq!(named, Some(&fake.url())),
+    }
+}
+
+/// An HTTP API: `GET` needs a token, other methods the scope `write`.
+async fn api(State(fake): Shared, method: axum::http::Method, headers: HeaderMap) -> Response {
+    let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    let scopes = sent.and_then(|token| fake.seen.lock().unwrap().tokens.get(token).cloned());
+    let Some(scopes) = scopes else {
+        return (StatusCode::UNAUTHORIZED, axum::Json(json!({ "message": "no token" }))).into_response();
+    };
+    if method != axum::http::Method::GET && !scopes.iter().any(|scope| scope == "write") {
+        let challenge = r#"Bearer error="insufficient_scope", scope="write""#;
+        return (StatusCode::FORBIDDEN, [(header::WWW_AUTHENTICATE, challenge)]).into_response();
+    }
+    axum::Json(json!([{ "name": "Rex" }])).into_response()
+}
+
 async fn token(State(fake): Shared, headers: HeaderMap, body: Bytes) -> Response {
     let mut form: BTreeMap<String, String> = String::from_utf8(body.to_vec())
         .unwrap()
@@ -287,7 +313,7 @@ async fn token(State(fake): Shared, headers: HeaderMap, body: Bytes) -> Response
     if let Some(basic) = headers.get(header::AUTHORIZATION) {
         form.insert("basic".to_owned(), basic.to_str().unwrap().to_owned());
     }
-    assert_eq!(form["resource"], fake.url());
+    assert_resource(&fake, form.get("resource"));
     if fake.behaviour().fault == Fault::BrokenToken {
         return (StatusCode::BAD_GATEWAY, "<html>canary-proxy</html>").into_response();
     }

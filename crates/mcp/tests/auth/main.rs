@@ -451,3 +451,58 @@ async fn the_browser_comes_back_to_this_machine_and_nothing_else_ends_the_wait()
     assert_eq!(statuses, [400, 400, 400, 400, 400, 400, 200]);
     assert!(!page.contains("canary"), "{page}");
 }
+
+/// All that happens after a login, for every kind of registration and issuer: more scopes, tokens that end early because
+/// the server's clock is another, and refreshes by three replicas at one time.
+#[tokio::test]
+async fn every_kind_of_login_is_widened_and_refreshed_once_by_three_replicas() {
+    let document = "https://toolgate.example/client.json".to_owned();
+    let by_document = ClientRegistration { metadata_document: Some(document), ..Default::default() };
+    for client in [preregistered(None), preregistered(Some("s")), by_document, ClientRegistration::default()] {
+        for (promises_issuer, issuer) in [(true, Issuer::Right), (false, Issuer::Right), (false, Issuer::Absent)] {
+            for (described, rotates) in [(Described::OAuth, true), (Described::OpenId, false)] {
+                let case = format!("{client:?} {promises_issuer} {issuer:?} {described:?}");
+                let behaviour = Behaviour {
+                    described,
+                    promises_issuer,
+                    issuer,
+                    rotates,
+                    reads_client_documents: true,
+                    ..Default::default()
+                };
+                let fake = Fake::start(behaviour).await;
+                let folder = tempfile::tempdir().unwrap();
+                let replica = || {
+                    let store = Arc::new(SecretStore::new(folder.path(), "toolgate test", Preference::File));
+                    let settings = AuthSettings { client: client.clone(), ..settings() };
+                    Arc::new(Authorizer::new(&fake.url(), settings, store).unwrap())
+                };
+                let replicas = [replica(), replica(), replica()];
+                log_in(&replicas[0]).await.unwrap();
+                let mut sessions = Vec::new();
+                for replica in &replicas {
+                    sessions.push(Arc::new(open(&fake, replica).await.unwrap()));
+                }
+                // Step-up at one of them counts for all.
+                assert!(matches!(
+                    call(&sessions[1], "write").await,
+                    Err(LinkError::Auth(AuthError::ScopesRequired { .. }))
+                ));
+                log_in(&replicas[1]).await.unwrap();
+                assert!(call(&sessions[2], "write").await.unwrap().contains("done"), "{case}");
+                for round in 1..=2 {
+                    // The server's clock is ahead: tokens end while this machine thinks that they are good.
+                    fake.revoke_access();
+                    let mut calls = tokio::task::JoinSet::new();
+                    for session in sessions.iter().cloned() {
+                        calls.spawn(async move { call(&session, "write").await });
+                    }
+                    while let Some(done) = calls.join_next().await {
+                        assert!(done.unwrap().unwrap().contains("done"), "{case}");
+                    }
+                    assert_eq!(fake.refreshes(), round, "{case}");
+                }
+            }
+        }
+    }
+}
