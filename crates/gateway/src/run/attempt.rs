@@ -108,7 +108,8 @@ impl<'a> Attempt<'a> {
     /// Checks the types of a program, where there is a checker.
     async fn type_check(&self, program: &Program, tools: Reachable<'_>, within: Option<Duration>) -> TypeVerdict {
         let Some(types) = self.runner.environment.types() else { return TypeVerdict::default() };
-        types.check(program, tools, None, within).await
+        let learned = self.runner.environment.learned();
+        types.check(program, tools, learned.as_deref(), within).await
     }
 
     /// Everything that can be checked before anything is spent.

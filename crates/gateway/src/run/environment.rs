@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::type_check::ProgramTypes;
+use super::type_check::{LearnedResults, ProgramTypes};
 use toolgate_functions::Registry;
 use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultStore;
@@ -44,6 +44,11 @@ pub trait Environment: Send + Sync + 'static {
 
     /// Where results are kept of which an answer shows a part; nothing is kept when absent.
     fn results(&self) -> Option<ResultStore> {
+        None
+    }
+
+    /// What was learned of results that tools do not declare.
+    fn learned(&self) -> Option<Arc<dyn LearnedResults>> {
         None
     }
 

@@ -48,7 +48,7 @@ pub use history::{History, Transfer};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
 pub use request::{Door, FastPaths, RecordedRun, Route, RunReport, RunRequest};
 
-pub use type_check::ProgramTypes;
+pub use type_check::{LearnedResults, ProgramTypes};
 
 pub(crate) use environment::permitted;
 

@@ -10,6 +10,7 @@ mod direct;
 mod egress;
 mod forward;
 mod hostile;
+mod learning;
 mod lifecycle;
 mod registration;
 mod remote;
