@@ -61,17 +61,21 @@ pub const JAIL: &str = "toolgate-jail";
 pub const FOLDER_JAIL: &str = "toolgate-folder-jail";
 
 static PREPARED: AtomicBool = AtomicBool::new(false);
+static CALLED_LATE: AtomicBool = AtomicBool::new(false);
 
 /// Becomes the zygote or a jail, if this process was started as one; otherwise returns at once.
 ///
 /// The first line of `main` in every program that runs code in processes of its own: the engine
-/// starts that same program again to get its zygote. Workers of a program that is linked with
+/// starts that same program again to get its zygote. No other thread may exist yet, so in the body of a
+/// `#[tokio::main]` function with its usual threads it is too late, and the engine says so. Workers of a program that is linked with
 /// `-z max-page-size=2097152` start faster: all of its code can lie on huge pages, which they share.
 pub fn take_over_if_asked() {
     PREPARED.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os();
     let is_ours = |name: &std::ffi::OsString| [ZYGOTE, JAIL, FOLDER_JAIL].iter().any(|ours| name == ours);
-    let Some(name) = arguments.next().filter(is_ours) else { return };
+    let Some(name) = arguments.next().filter(is_ours) else {
+        return CALLED_LATE.store(has_threads(), Ordering::Relaxed);
+    };
     let without = arguments.next().map(|names| names.to_string_lossy().into_owned()).unwrap_or_default();
     let without = lockdown::Without::parse(&without);
     if name == ZYGOTE { become_zygote(without) } else { become_jail(without, name == FOLDER_JAIL, arguments) }
@@ -97,6 +101,15 @@ pub fn take_over_as_test_worker(act: fn(&str)) {
 /// Whether this process called [`take_over_if_asked`], and so can be started again as a zygote.
 pub fn can_take_over() -> bool {
     PREPARED.load(Ordering::Relaxed)
+}
+
+/// Whether [`take_over_if_asked`] was called when this process had other threads: a zygote with threads cannot be confined.
+pub fn was_called_late() -> bool {
+    CALLED_LATE.load(Ordering::Relaxed)
+}
+
+fn has_threads() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() > 1)
 }
 
 #[cfg(target_os = "linux")]

@@ -2,6 +2,7 @@
 //!
 //! Built only by `check`, which reports all problems at once.
 
+mod agent;
 mod backends;
 mod checker;
 mod commands;
@@ -9,23 +10,26 @@ mod envfile;
 mod functions;
 mod limits;
 mod openapi;
+mod runs;
 mod service;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use agent::{AgentTools, DataSource, Weather};
 pub use backends::starts_toolgate;
 pub use backends::{Backend, Policy, Process, Remote, Transport};
 pub use functions::{Function, Target};
 pub use openapi::{OpenApi, SpecSource};
+pub use runs::{RunStore, Runs};
 pub use service::{Http, Key};
 
 use super::problem::{Problem, Severity};
 use super::raw::{self, Raw};
 use super::text::join;
 use super::values::{
-    Allowed, BackendName, Bytes, EgressWord, Endpoint, Engine, FunctionName, Isolation, Mode, ResultFormat, Store,
+    Allowed, BackendName, Bytes, EgressWord, Engine, FunctionName, Isolation, Mode, ResultFormat, Store,
 };
 use super::vars::Env;
 use backends::Servers;
@@ -94,6 +98,10 @@ pub enum Egress {
 pub struct Settings {
     /// Which tools an agent sees.
     pub mode: Mode,
+    /// Which of Toolgate's own tools agents have.
+    pub tools: AgentTools,
+    /// Data that agents compute on, by name.
+    pub data: BTreeMap<String, DataSource>,
     /// How scripts are run.
     pub sandbox: Sandbox,
     /// How results are reduced.
@@ -112,12 +120,14 @@ pub struct Settings {
     pub guard: Vec<Allowed>,
     /// The session store.
     pub store: Store,
+    /// Durable runs.
+    pub runs: Runs,
     /// The V8 engine.
     pub v8: V8,
     /// The type check of programs.
     pub type_check: TypeCheck,
-    /// The weather service; `None` is the public one.
-    pub weather: Option<Endpoint>,
+    /// The weather function.
+    pub weather: Weather,
     /// Whether agents may add and remove backends.
     pub allow_runtime_registration: bool,
 }
@@ -148,10 +158,10 @@ pub struct Output {
     pub smart_truncation: bool,
     /// Size above which JSON is chunked.
     pub chunk_threshold: Bytes,
-    /// Maximum size of a returned result.
-    pub max_output_size: Bytes,
     /// How a result is written.
     pub format: ResultFormat,
+    /// Maximum size of a returned result; `None` is the default of the door.
+    pub max_output_size: Option<Bytes>,
 }
 
 /// Limits of the whole gateway.
@@ -205,10 +215,14 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     let mut checker = Checker::new(raw, env);
     let toolgate = raw.file.toolgate.as_ref().map(|toolgate| toolgate.value.clone()).unwrap_or_default();
     let limits = value(&toolgate.limits);
-    let call = backends::Defaults::check(&mut checker, &limits);
+    let call = backends::Defaults::check(&mut checker, &limits, &toolgate);
     let servers = backends::check(&mut checker, &raw.file, &toolgate, &call);
+    let store = checker.get(&toolgate.store).unwrap_or(Store::Memory);
+    let runs = runs::check(&mut checker, &value(&toolgate.runs), &store);
     let settings = Settings {
         mode: checker.get(&toolgate.mode).unwrap_or(Mode::Code),
+        tools: agent::tools(&value(&toolgate.tools)),
+        data: agent::data(&mut checker, &toolgate.data),
         sandbox: sandbox(&mut checker, &value(&toolgate.sandbox)),
         output: output(&mut checker, &value(&toolgate.output)),
         limits: bounds(&mut checker, &limits),
@@ -217,13 +231,14 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         functions: functions::check(&mut checker, &toolgate, &servers.names, call.timeout),
         egress: egress(&mut checker, &toolgate.egress),
         guard: checker.list(&value(&toolgate.guard).allow).unwrap_or_default(),
-        store: checker.get(&toolgate.store).unwrap_or(Store::Memory),
+        store,
+        runs,
         v8: v8(&mut checker, &value(&value(&toolgate.engines).v8)),
         type_check: TypeCheck {
             compiler: typescript(&mut checker, &value(&toolgate.engines)),
             budget: checker.period(&limits.type_check).unwrap_or(Duration::from_millis(150)),
         },
-        weather: checker.get(&value(&toolgate.weather).base_url),
+        weather: agent::weather(&mut checker, &value(&toolgate.weather)),
         allow_runtime_registration: flag(&toolgate.allow_runtime_registration, false),
     };
     let mut problems = checker.finish();
@@ -287,8 +302,8 @@ fn output(checker: &mut Checker<'_>, raw: &raw::Output) -> Output {
         auto_chunk_json: flag(&raw.auto_chunk_json, true),
         smart_truncation: flag(&raw.smart_truncation, true),
         chunk_threshold: checker.size(&raw.chunk_threshold, &range).unwrap_or(Bytes::new(10_240)),
-        max_output_size: checker.size(&raw.max_output_size, &range).unwrap_or(Bytes::new(200_000)),
         format: checker.get(&raw.format).unwrap_or(ResultFormat::Auto),
+        max_output_size: checker.size(&raw.max_output_size, &range),
     }
 }
 

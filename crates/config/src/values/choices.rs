@@ -80,6 +80,16 @@ choice! {
 }
 
 choice! {
+    /// When a server is started.
+    Start {
+        /// When Toolgate starts.
+        Eager = "eager",
+        /// At the first call, if the tool cache knows its tools; else when Toolgate starts.
+        Lazy = "lazy",
+    }
+}
+
+choice! {
     /// Whether programs may send HTTP requests to hosts of their own choice.
     EgressWord {
         /// To no host.

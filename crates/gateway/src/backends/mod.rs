@@ -3,8 +3,7 @@
 //! # Layout
 //! - [`spec`](BackendSpec): what the user asked for; [`state`](BackendState): where a backend is in its life
 //! - [`call`](CallOptions): one call and every way it can end
-//! - [`set`](Backends): all backends; [`backend`](Backend): the handle to one; `supervisor`: starts and restarts it;
-//!   `queue`: the order of waiting calls
+//! - [`set`](Backends): all backends; [`backend`](Backend): the handle to one; `supervisor`: starts and restarts it
 //! - `lists`: resources and prompts, listed, read and watched
 //! - `openapi`: an HTTP API with an OpenAPI document as a backend
 //!
@@ -15,7 +14,6 @@ mod backend;
 mod call;
 mod lists;
 mod openapi;
-pub(crate) mod queue;
 mod set;
 mod spec;
 mod state;
@@ -26,5 +24,5 @@ pub use call::{CallError, CallOptions, Effect, Reply, ReplyMode, WhenUnready};
 pub use lists::WatchError;
 pub use openapi::{ApiSpec, DocumentSource};
 pub use set::Backends;
-pub use spec::{BackendKind, BackendSpec, Probe};
+pub use spec::{BackendKind, BackendSpec, Probe, StartTime};
 pub use state::{BackendChange, BackendEvent, BackendState, BackendStats};

@@ -5,11 +5,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::durable::{DurableRuns, OpenError};
 use super::type_check::{LearnedResults, ProgramTypes};
 use toolgate_functions::Registry;
 use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultStore;
 use toolgate_wire::{Access, CallerScope, LimitRequest, Profile, Profiles};
+
+/// The opening of the store of durable runs.
+pub type OpeningRuns<'a> = Pin<Box<dyn Future<Output = Option<Result<DurableRuns, OpenError>>> + Send + 'a>>;
 
 /// A wait that ends by itself.
 pub type Waiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
@@ -55,6 +59,11 @@ pub trait Environment: Send + Sync + 'static {
     /// Checks the types of programs, where there is a checker.
     fn types(&self) -> Option<Arc<ProgramTypes>> {
         None
+    }
+
+    /// Opens the store of durable runs, if it is not open; `None` where no store is configured.
+    fn durable_runs(&self) -> OpeningRuns<'_> {
+        Box::pin(std::future::ready(None))
     }
 
     /// Waits until the backends that a program seems to name are that far, or have failed.

@@ -1,7 +1,8 @@
 //! The life of a gateway: from a checked configuration to tools that can be called, and back to nothing.
 //!
-//! All backends start at once and in the background. Until one is up, its tools are those of the last time, from
-//! the cache on disk; then the catalog follows the backend. A saved configuration restarts only what changed.
+//! Backends start in the background and all at once, but for those whose tools the cache on disk knows: they start when
+//! something of them is needed. Until a backend is up, its tools are those of the last time; then the catalog follows the
+//! backend. A saved configuration restarts only what changed.
 //!
 //! # Layout
 //! - `settings`: from configured values to what the engine, the output and the stores take
@@ -14,12 +15,14 @@
 //! - `learning`: the types of results that tools do not declare
 //! - `types`: the type checker that the configuration asks for
 //! - `functions`: host functions, built in and configured
+//! - `durable_runs`: the store of runs that outlive their process
 //!
 //! It knows no protocol towards clients: what an agent sees is [`agent`](crate::agent)'s.
 
 mod backend_records;
 mod cache;
 mod catalog_sync;
+mod durable_runs;
 mod functions;
 mod learning;
 mod register;
@@ -41,7 +44,8 @@ use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use crate::backends::{Backend, Backends};
 use crate::bridge::Bridge;
-use crate::run::{Environment, LearnedResults, ProgramTypes, Readiness, Runner, Waiting, permitted};
+use crate::run::durable::DurableRuns;
+use crate::run::{Environment, LearnedResults, OpeningRuns, ProgramTypes, Readiness, Runner, Waiting, permitted};
 use toolgate_catalog::types::learned::LearnedTypes;
 use toolgate_catalog::{Catalog, CatalogHandle};
 use toolgate_config::{Checked, Problem};
@@ -65,6 +69,9 @@ use settings::{configured_limits, output_settings};
 /// ChangeNotice that a slow listener may fall behind by.
 const MAX_CHANGES_BEHIND: usize = 256;
 
+/// How long calls of durable runs may take to be answered at the end; what is not answered by then is unknown.
+const DURABLE_GRACE: Duration = Duration::from_secs(10);
+
 /// A running gateway.
 pub struct Gateway {
     config: RwLock<Arc<Checked>>,
@@ -75,6 +82,8 @@ pub struct Gateway {
     results: ResultStore,
     functions: RwLock<Arc<GrantedFunctions>>,
     cache: RwLock<Option<Arc<CacheFile>>>,
+    /// Runs that outlive their process, once a door keeps them.
+    durable: Mutex<Option<DurableRuns>>,
     changes: broadcast::Sender<ChangeNotice>,
     /// Grows with every change of any tool, so that what is derived from the catalog knows when it is old.
     edition: AtomicU64,
@@ -113,6 +122,7 @@ impl Gateway {
             results: ResultStore::new(settings::result_limits(&config.settings)),
             functions: RwLock::new(functions),
             cache: RwLock::new(cache),
+            durable: Mutex::default(),
             changes: broadcast::channel(MAX_CHANGES_BEHIND).0,
             edition: AtomicU64::new(0),
             learning,
@@ -279,6 +289,11 @@ impl Gateway {
 
     /// Ends all backends and the engine; returns when no process is left.
     pub async fn shut_down(&self) {
+        // Before the backends end: what was sent is answered first.
+        let durable = self.durable.lock().take();
+        if let Some(runs) = durable {
+            runs.stop(DURABLE_GRACE).await;
+        }
         self.stop.cancel();
         let _changing = self.changing.lock().await;
         self.flush_cache().await;
@@ -330,6 +345,11 @@ impl Environment for ConfiguredEnvironment {
 
     fn types(&self) -> Option<Arc<ProgramTypes>> {
         self.0.upgrade()?.types.read().clone()
+    }
+
+    fn durable_runs(&self) -> OpeningRuns<'_> {
+        let Some(gateway) = self.0.upgrade() else { return Box::pin(std::future::ready(None)) };
+        Box::pin(async move { Some(gateway.keep_runs().await) })
     }
 
     fn wait_for_named<'a>(

@@ -10,8 +10,10 @@ mod direct;
 mod egress;
 mod forward;
 mod hostile;
+mod lazy;
 mod learning;
 mod lifecycle;
+mod offers;
 mod registration;
 mod remote;
 #[path = "../backends/server.rs"]
