@@ -20,7 +20,7 @@ use std::time::Duration;
 pub use agent::{AgentTools, DataSource, Weather};
 pub use backends::starts_toolgate;
 pub use backends::{Backend, Policy, Process, Remote, Transport};
-pub use functions::{Function, Target};
+pub use functions::{Effect, Function, Target};
 pub use openapi::{OpenApi, SpecSource};
 pub use runs::{RunStore, Runs};
 pub use service::{Http, Key};

@@ -9,6 +9,7 @@ mod agent;
 mod direct;
 mod egress;
 mod forward;
+mod functions;
 mod hostile;
 mod lazy;
 mod learning;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::arguments::{Arguments, Refusal};
 use super::super::{Shared, answer, waiting};
-use super::{Hints, Tool, ToolFuture};
+use super::{Hints, Tool, ToolFuture, host_functions};
 use toolgate_catalog::search::Hit;
 use toolgate_catalog::types::learned::{LearnedTypes, learned_signature};
 use toolgate_catalog::{Catalog, ToolRef};
@@ -55,15 +55,17 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         |tool: ToolRef<'_>| tag.is_none_or(|tag| tool.backend.tags().iter().any(|own| own.eq_ignore_ascii_case(tag)));
     let hits = catalog
         .search_where(task, limit, |tool| caller.permits_tool(tool.backend.name(), &tool.tool().name) && tagged(tool));
-    let hint = hits.is_empty().then_some(NOTHING);
+    let functions = match tag {
+        Some(_) => Vec::new(),
+        None => host_functions::found(&shared.gateway.functions(caller), task),
+    };
+    let hint = (hits.is_empty() && functions.is_empty()).then_some(NOTHING);
     let note = waiting::note(&shared, &caller.backends);
     let learned = shared.gateway.learned_types();
     if brief {
-        let lines = hits
-            .into_iter()
-            .map(|hit| with_learned(hit, &learned, &catalog))
-            .chain(hint.map(str::to_owned))
-            .chain(note);
+        let room = limit.saturating_sub(functions.len());
+        let hits = hits.into_iter().take(room).map(|hit| with_learned(hit, &learned, &catalog));
+        let lines = functions.into_iter().take(limit).chain(hits).chain(hint.map(str::to_owned)).chain(note);
         return Ok(answer::text(lines.collect::<Vec<_>>().join("\n")));
     }
     let rows: Vec<Value> = hits
@@ -82,6 +84,9 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         })
         .collect();
     let mut result = json!({ "tools": rows });
+    if !functions.is_empty() {
+        result["functions"] = json!(functions);
+    }
     for (key, text) in [("hint", hint.map(str::to_owned)), ("note", note)] {
         if let Some(text) = text {
             result[key] = json!(text);

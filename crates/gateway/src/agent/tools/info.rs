@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::arguments::{Arguments, Refusal};
 use super::super::{Shared, answer, waiting};
-use super::{Hints, Tool, ToolFuture, named};
+use super::{Hints, Tool, ToolFuture, host_functions, named};
 use crate::runtime::Gateway;
 use toolgate_catalog::search::ready_call;
 use toolgate_catalog::types::learned::learned_signature;
@@ -45,6 +45,9 @@ async fn info(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let full = arguments.choice("detail", &["brief", "full"])? == "full";
     waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
     let catalog = shared.gateway.catalog();
+    if let Some(function) = shared.gateway.functions(&call.scope.caller).get(name) {
+        return Ok(answer::json(&shared, &host_functions::describe(function, full)));
+    }
     let tool = named(&catalog, name, &call.scope.caller)?;
     Ok(answer::json(&shared, &describe(&shared.gateway, tool, full)))
 }
