@@ -81,3 +81,27 @@ fn declarations_are_kept_fresh_in_a_folder() {
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill").success());
     assert!(child.wait().expect("it ends").success());
 }
+
+#[test]
+fn what_is_learned_can_be_exported_and_imported() {
+    let home = tempfile::tempdir().expect("a folder");
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
+        command.args(args).env("HOME", home.path()).env("XDG_CACHE_HOME", home.path().join("cache"));
+        command.env("XDG_STATE_HOME", home.path().join("state")).output().expect("the binary ends")
+    };
+    let learned = run(&["types", "learn", "demo", "--demo"]);
+    assert!(learned.status.success(), "{learned:?}");
+    let said = String::from_utf8_lossy(&learned.stderr).into_owned();
+    assert!(said.contains("those that only read, need no arguments and declare no result"), "{said}");
+    let file = home.path().join("learned.json");
+    let path = file.to_str().expect("UTF-8");
+    let exported = r#"{"version":1,"backends":{"demo":{"list_issues":{"version":1,"results":4,"shape":{}}}}}"#;
+    std::fs::write(&file, exported).expect("written");
+    let imported = run(&["types", "import", path, "--demo"]);
+    assert!(imported.status.success(), "{imported:?}");
+    assert!(String::from_utf8_lossy(&imported.stderr).contains("imported the types of 1 tools"), "{imported:?}");
+    std::fs::write(&file, r#"{"version":7}"#).expect("written");
+    let refused = run(&["types", "import", path, "--demo"]);
+    assert!(!refused.status.success(), "{refused:?}");
+}

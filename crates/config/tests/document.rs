@@ -91,6 +91,8 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.backends.NAME.prefix", "`true`", Some("true")),
     ("toolgate.backends.NAME.learn_types", "`true`", Some("true")),
     ("toolgate.functions.NAME.method", "`POST`", Some("\"POST\"")),
+    ("toolgate.functions.NAME.read_only", "`false`", Some("false")),
+    ("toolgate.functions.NAME.idempotent", "`false`", Some("false")),
     ("toolgate.functions.NAME.timeout", "`toolgate.limits.call_timeout`", Some("\"30s\"")),
     ("toolgate.engines.v8.deno", "the variable `TOOLGATE_DENO`, then the search path", None),
     ("toolgate.engines.v8.pool", "1", Some("1")),

@@ -376,6 +376,37 @@ pub(crate) struct TypesArgs {
     pub(crate) watch: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) servers: Servers,
+    #[command(subcommand)]
+    pub(crate) action: Option<TypesAction>,
+}
+
+/// What is done with learned types instead.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TypesAction {
+    /// Call the read-only tools of a server that need no arguments, and learn the types of their results
+    Learn {
+        /// The server
+        #[arg(value_name = "SERVER")]
+        server: String,
+        #[command(flatten)]
+        servers: Servers,
+    },
+    /// Write what was learned of results to a file: shapes, never values
+    Export {
+        /// The file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        servers: Servers,
+    },
+    /// Add what another gateway learned
+    Import {
+        /// A file that `types export` wrote
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        servers: Servers,
+    },
 }
 
 /// See `Command::Connect`.

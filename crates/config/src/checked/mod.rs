@@ -23,7 +23,7 @@ pub use agent::{AgentTools, DataSource, Weather};
 pub use audit::Audit;
 pub use backends::starts_toolgate;
 pub use backends::{Backend, Policy, Process, Remote, Transport};
-pub use functions::{Function, Target};
+pub use functions::{Effect, Function, Target};
 pub use login::LoginSettings;
 pub use openapi::{OpenApi, SpecSource};
 pub use runs::{RunStore, Runs};

@@ -141,7 +141,7 @@ section! {
         audit: Audit,
         /// Settings of single servers, by name.
         backends: Table<Backend>,
-        /// Your own host functions, by the names that scripts call.
+        /// Your own host functions, by the names that scripts call: a name of its own, or one after `api.`.
         functions: Table<Function>,
         /// Where programs may send HTTP requests with httpCall and api.fetch: nowhere (off), to every public host (all), or to the hosts and networks of a list, such as api.example.com or *.example.com. What it does not allow, programs do not have. Endpoints of functions are not concerned.
         egress: RawEgress,
@@ -401,6 +401,12 @@ section! {
         description: RawText<String>,
         /// JSON Schema of its argument.
         schema: RawJson,
+        /// JSON Schema of its result. Programs that read something else of it are stopped before their first call.
+        returns: RawJson,
+        /// A call changes nothing.
+        read_only: bool,
+        /// A call may be made again with the same arguments.
+        idempotent: bool,
     }
 }
 

@@ -108,7 +108,8 @@ impl<'a> Attempt<'a> {
     /// Checks the types of a program, where there is a checker.
     async fn type_check(&self, program: &Program, tools: Reachable<'_>, within: Option<Duration>) -> TypeVerdict {
         let Some(types) = self.runner.environment.types() else { return TypeVerdict::default() };
-        types.check(program, tools, None, within).await
+        let learned = self.runner.environment.learned();
+        types.check(program, tools, learned.as_deref(), within).await
     }
 
     /// Everything that can be checked before anything is spent.
@@ -162,10 +163,12 @@ impl<'a> Attempt<'a> {
             Plan::BadCall(fault) => {
                 refused(Failure { code: Code::InvalidCode, ..not_a_program(fault) }, Vec::new(), self.since)
             }
-            Plan::Introspect(query) => match fast_path::plain(&introspect::answer(&query, tools.view), &self.limits) {
-                Some(value) => (without_engine(Outcome::Returned(value), self.since), Route::Introspection),
-                None => self.program(tools).await,
-            },
+            Plan::Introspect(query) => {
+                match fast_path::plain(&introspect::answer(&query, tools.view, tools.functions), &self.limits) {
+                    Some(value) => (without_engine(Outcome::Returned(value), self.since), Route::Introspection),
+                    None => self.program(tools).await,
+                }
+            }
             // A call without a program has no record to go on from.
             Plan::Direct(_) if self.request.durable == Durability::Durable => {
                 let message = "a durable run needs a program, and this is a call in JSON";

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::durable::{DurableRuns, OpenError};
 use super::type_check::ProgramTypes;
+use super::type_check::{LearnedResults, ProgramTypes};
 use toolgate_functions::Registry;
 use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultStore;
@@ -51,6 +52,10 @@ pub trait Environment: Send + Sync + 'static {
         None
     }
 
+    /// What was learned of results that tools do not declare.
+    fn learned(&self) -> Option<Arc<dyn LearnedResults>> {
+        None
+    }
     /// Opens the store of durable runs, if it is not open; `None` where no store is configured.
     fn durable_runs(&self) -> OpeningRuns<'_> {
         Box::pin(std::future::ready(None))

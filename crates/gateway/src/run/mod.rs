@@ -55,7 +55,7 @@ pub use listen::{ArgumentsWanted, BegunCall, EndedRun, RunListener};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
 pub use request::{Door, Durability, FastPaths, RecordedRun, Route, RunReport, RunRequest};
 
-pub use type_check::ProgramTypes;
+pub use type_check::{LearnedResults, ProgramTypes};
 
 pub(crate) use environment::permitted;
 

@@ -66,7 +66,7 @@ pub(super) struct TypeVerdict {
 }
 
 /// What is known of results of tools that declare none.
-pub(super) trait LearnedResults: Send + Sync {
+pub trait LearnedResults: Send + Sync {
     /// Changes whenever what is known of a result's type changes.
     fn version(&self) -> u64;
 

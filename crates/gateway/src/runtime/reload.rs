@@ -25,6 +25,9 @@ impl Gateway {
         if changes.settings_changed {
             self.adopt_settings(&old, &config);
         }
+        if let Some(learning) = &self.learning {
+            learning.adopt(&config);
+        }
         let config = Arc::new(config);
         *self.config.write() = Arc::clone(&config);
         self.remove_all(changes.removed.iter().chain(&changes.changed).map(ToString::to_string)).await;

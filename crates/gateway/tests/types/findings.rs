@@ -1,10 +1,14 @@
 //! What is certain, what is a warning, what is nothing.
 
+use std::sync::Arc;
+
+use toolgate_catalog::types::learned::{LearnedType, LearnedTypes};
+use toolgate_gateway::run::{Environment, LearnedResults, ProgramTypes, Runner};
 use toolgate_plan::Finding;
 use toolgate_wire::Code;
 
 use crate::runner::{Case, cases};
-use crate::world::{TYPED, check, run};
+use crate::world::{TYPED, TYPES, check, run};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -12,6 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
         findings::a_refusal_says_where_what_and_what_there_is,
         findings::what_is_not_certain_is_no_error,
         findings::a_program_without_tools_pays_nothing,
+        findings::a_property_that_no_result_had_is_a_warning,
     ]
 }
 
@@ -138,4 +143,46 @@ pub(crate) fn what_is_not_certain_is_no_error() {
 pub(crate) fn a_program_without_tools_pays_nothing() {
     let report = run(&TYPED, "const a = { b: 1 }; return a.b + [1].lenght").report;
     assert!(report.failure().is_none() && report.warnings.is_empty(), "{report:?}");
+}
+
+struct Learning(LearnedTypes);
+
+impl LearnedResults for Learning {
+    fn version(&self) -> u64 {
+        1
+    }
+
+    fn result_type(&self, backend: &str, tool: &str) -> Option<LearnedType> {
+        self.0.get(backend, tool).cloned()
+    }
+}
+
+struct LearnedEnvironment(Arc<Learning>);
+
+impl Environment for LearnedEnvironment {
+    fn learned(&self) -> Option<Arc<dyn LearnedResults>> {
+        Some(Arc::clone(&self.0) as _)
+    }
+
+    fn types(&self) -> Option<Arc<ProgramTypes>> {
+        Some(Arc::clone(&TYPES))
+    }
+}
+
+pub(crate) fn a_property_that_no_result_had_is_a_warning() {
+    let mut types = LearnedTypes::default();
+    types.observe("loose", "get", r#"{"anything":{"goes":[1,2,3]},"name":"x"}"#).unwrap();
+    let environment = LearnedEnvironment(Arc::new(Learning(types)));
+    let runner = Runner::new(TYPED.engine().clone(), Arc::clone(TYPED.bridge()), Arc::new(environment));
+    for (code, name) in
+        [("const r = await loose.get(); return r.nme", "name"), ("return (await loose.get()).anything.gos", "goes")]
+    {
+        let report = run(&runner, code).report;
+        assert!(report.failure().is_none(), "{code}: {report:?}");
+        let warning = report.warnings.iter().find(|warning| warning.contains("no result so far had it")).unwrap();
+        assert!(warning.contains(&format!("Did you mean `{name}`?")), "{warning}");
+    }
+    let fine =
+        run(&runner, "const r = await loose.get(); return [r.name.length, r.anything.goes[0].foo, r.maybe ?? 1]");
+    assert!(fine.report.warnings.is_empty(), "{:?}", fine.report.warnings);
 }

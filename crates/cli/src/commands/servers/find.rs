@@ -85,11 +85,14 @@ pub(crate) fn describe(args: &DescribeArgs) -> anyhow::Result<Exit> {
 }
 
 pub(crate) fn types(args: &TypesArgs) -> anyhow::Result<Exit> {
+    if let Some(action) = &args.action {
+        return super::learn::perform(action);
+    }
     Opened::new(&args.servers)?.within(async |gateway| {
         all_known(gateway).await;
         let catalog = gateway.catalog();
         let functions = gateway.functions(&CallerScope::default());
-        let text = declarations::file(&catalog, &functions);
+        let text = declarations::file(&catalog, &functions, &gateway.learned_types());
         let missing = unknown_servers(&catalog);
         if !missing.is_empty() {
             note(format_args!("left out, because their tools are not known:\n  {}", missing.join("\n  ")));
@@ -118,7 +121,8 @@ async fn keep_fresh(gateway: &Arc<Gateway>, folder: &Path) -> anyhow::Result<Exi
     tokio::spawn(cancel_on_signal(shutdown.clone()));
     loop {
         let edition = gateway.edition();
-        let text = declarations::file(&gateway.catalog(), &gateway.functions(&CallerScope::default()));
+        let functions = gateway.functions(&CallerScope::default());
+        let text = declarations::file(&gateway.catalog(), &functions, &gateway.learned_types());
         let text = escape::text(&text).into_owned();
         if written.as_ref() != Some(&text) {
             replace(&file, &text).with_context(|| format!("cannot write {}", file.display()))?;

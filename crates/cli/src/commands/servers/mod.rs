@@ -8,6 +8,7 @@ mod declarations;
 pub(crate) mod edit;
 pub(crate) mod find;
 pub(crate) mod import;
+mod learn;
 pub(crate) mod list;
 mod openapi;
 pub(crate) mod serve;

@@ -11,7 +11,7 @@ use super::super::answer::{bounded, text_block};
 use super::super::arguments::{Arguments, Refusal};
 use super::super::progress::Steps;
 use super::super::{Shared, caller_of, content};
-use super::{Hints, Tool, ToolFuture};
+use super::{Hints, Tool, ToolFuture, host_functions};
 use crate::bridge::AllowedEffects;
 use crate::run::{Door, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
 use toolgate_config::values::ResultFormat;
@@ -45,7 +45,8 @@ call_tool_chain for those.";
 
 /// With a line about HTTP requests where egress permits them.
 fn description(shared: &Shared, scope: &RequestScope) -> String {
-    let can_send = shared.gateway.functions(&scope.caller).get("httpCall").is_some();
+    let functions = shared.gateway.functions(&scope.caller);
+    let can_send = functions.get("httpCall").is_some();
     let network = match can_send {
         true => "fetch; `await httpCall({ url })` sends an HTTP request to a host that the user allows",
         false => "network",
@@ -57,7 +58,10 @@ fn description(shared: &Shared, scope: &RequestScope) -> String {
         ResultFormat::Compact => "without white space.",
         ResultFormat::Pretty => "indented.",
     };
-    DESCRIPTION.replace("{network}", network).replace("{format}", format)
+    DESCRIPTION
+        .replace("{network}", network)
+        .replace("{functions}", &host_functions::described(&functions))
+        .replace("{format}", format)
 }
 
 const DESCRIPTION: &str = "\
@@ -70,7 +74,7 @@ tools with search_tools first.
 - A failing tool throws a ToolError with backend, tool, code, message and data; catch it to go on.
 - `__getToolInterface(\"backend.tool\")` gives a tool's schema. There are no imports, no files and no {network}.
 - Results come as JSON; {format}
-- A returned image, audio or resource block is shown as such, also inside an object or a list.
+{functions}- A returned image, audio or resource block is shown as such, also inside an object or a list.
 
 Example:
 const issues = await tracker.list_issues({ state: \"open\" });

@@ -3,6 +3,7 @@
 pub(super) mod chain;
 mod compute;
 mod find;
+mod host_functions;
 mod info;
 mod keys;
 mod list;

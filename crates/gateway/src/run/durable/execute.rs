@@ -298,7 +298,12 @@ impl Inner {
 
     /// Whether a call of this target may be made again: it reads, or says that it may.
     fn is_harmless(&self, target: &Target, caller: &CallerScope) -> bool {
-        let Target::Tool { backend, tool } = target else { return false };
+        let (backend, tool) = match target {
+            Target::Tool { backend, tool } => (backend, tool),
+            Target::Function(name) => {
+                return self.runner.functions(caller).get(name).is_some_and(|function| function.is_idempotent());
+            }
+        };
         let catalog = self.runner.bridge.catalog();
         let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
         view.tool(backend, tool).is_some_and(|tool| is_annotated_read_only(tool) || is_annotated_idempotent(tool))
