@@ -49,7 +49,7 @@ use toolgate_wire::{CallerScope, LimitRequest, Profile};
 use crate::backends::{Backend, Backends};
 use crate::bridge::Bridge;
 use crate::run::durable::DurableRuns;
-use crate::run::{Environment, LearnedResults, OpeningRuns, ProgramTypes, ProgramTypes, Readiness, Runner, Waiting, permitted};
+use crate::run::{Environment, LearnedResults, OpeningRuns, ProgramTypes, Readiness, Runner, Waiting, permitted};
 use toolgate_catalog::types::learned::LearnedTypes;
 use toolgate_catalog::{Catalog, CatalogHandle};
 use toolgate_config::{Checked, Problem};
