@@ -1,6 +1,7 @@
 //! What can be typed: commands, flags and the help that teaches them.
 
 pub(crate) mod logins;
+pub(crate) mod runs;
 pub(crate) mod servers;
 
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ use toolgate_output::results::{KeyPath, LineRange};
 use toolgate_wire::{LimitRequest, Profile};
 
 use self::logins::{LoginArgs, LogoutArgs, SecretCommand};
+use self::runs::{ApproveArgs, DenyArgs, PendingArgs, RunsCommand};
 use self::servers::{
     AddArgs, CallArgs, ConfigCommand, ConnectArgs, DaemonArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs,
     ListArgs, RemoveArgs, RestartArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs, UiArgs,
@@ -135,6 +137,17 @@ pub(crate) enum Command {
     /// DIVERGED. Exit code as for `run`; with --assert 0 when the report equals the recorded one, 1 otherwise.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
+    /// About durable runs: list, show, abort, forget, export them
+    ///
+    /// Works on the store of the configuration, whether or not a service runs. Runs are begun with POST /v1/runs.
+    #[command(subcommand)]
+    Runs(RunsCommand),
+    /// Show the calls of paused runs that wait for a decision
+    Pending(PendingArgs),
+    /// Let calls be made that wait for a decision; a service with the same store goes on with their run
+    Approve(ApproveArgs),
+    /// Refuse calls that wait for a decision: they fail with DENIED
+    Deny(DenyArgs),
     /// Look over a program's tool calls without running it
     ///
     /// Lists the calls on standard output and what is wrong with them on standard error. Exit code 0 when nothing must go

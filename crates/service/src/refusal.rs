@@ -259,6 +259,7 @@ impl From<DurableError> for Refusal {
             DurableError::BadDecision { at, message } => Refusal::field(format!("/decisions/{at}"), message),
             DurableError::Stopping
             | DurableError::NoStore
+            | DurableError::NotEnded(_)
             | DurableError::Unreadable(_)
             | DurableError::Open(_)
             | DurableError::Store(_) => Refusal::unavailable(error.to_string()),

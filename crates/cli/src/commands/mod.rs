@@ -12,6 +12,7 @@ pub(crate) mod man;
 pub(crate) mod replay;
 pub(crate) mod result;
 pub(crate) mod run;
+pub(crate) mod runs;
 pub(crate) mod servers;
 pub(crate) mod shell;
 

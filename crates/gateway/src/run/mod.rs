@@ -53,7 +53,7 @@ pub(crate) use history::DirectCall;
 pub use history::{History, Transfer};
 pub use listen::{ArgumentsWanted, BegunCall, EndedRun, RunListener};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
-pub use request::{Door, Durability, FastPaths, RecordedRun, Route, RunReport, RunRequest};
+pub use request::{Door, Durability, FastPaths, PausedRun, RecordedRun, Route, RunReport, RunRequest};
 
 pub use type_check::{LearnedResults, ProgramTypes};
 
@@ -139,6 +139,13 @@ impl Runner {
 
     /// Runs a program to its end. Dropping the future ends it.
     pub async fn run(&self, request: RunRequest) -> RunReport {
+        let is_begun = request.recorder.is_some() || request.recorded.is_some();
+        if request.durable == Durability::Durable && !is_begun {
+            return match self.durable().await {
+                Ok(runs) => runs.run(request).await,
+                Err(error) => RunReport::refused(Code::Unavailable, error.to_string()),
+            };
+        }
         self.perform(request, Counted::Yes).await
     }
 
@@ -159,7 +166,7 @@ impl Runner {
             }
         };
         report.elapsed = since.elapsed();
-        let report = RunReport { id, route, report };
+        let report = RunReport::ended(id, route, report);
         let calls = calls.map(|calls| calls.so_far()).unwrap_or_default();
         match counted {
             Counted::Yes => self.history.record(&request, &calls, &report),

@@ -53,12 +53,18 @@ impl RunApprover {
         Arc::new(RunApprover { run, gate, state: Mutex::new(state) })
     }
 
+    /// The calls that wait in this process.
+    pub(super) fn waiting(&self) -> Vec<PendingView> {
+        let state = self.state.lock();
+        let waiting = state.questions.values().filter(|question| state.waiting.contains_key(&question.call_id));
+        let mut waiting: Vec<PendingView> = waiting.cloned().collect();
+        waiting.sort_by_key(|question| question.call_id);
+        waiting
+    }
+
     /// The calls that wait, for the pause, and when the first question expires.
     pub(super) fn questions(&self) -> (Vec<(CallId, String)>, Option<u64>) {
-        let state = self.state.lock();
-        let mut open: Vec<&PendingView> =
-            state.questions.values().filter(|question| state.waiting.contains_key(&question.call_id)).collect();
-        open.sort_by_key(|question| question.call_id);
+        let open = self.waiting();
         let expires = open.iter().map(|question| question.expires_at).min();
         let texts = open.iter().map(|question| (CallId(question.call_id), json(question)));
         (texts.collect(), expires)

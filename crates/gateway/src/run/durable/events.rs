@@ -57,9 +57,7 @@ impl DurableRuns {
         let row = self.own(run, caller).await?;
         let record = self.0.journal.entries(run, from, MAX_ENTRIES).await?;
         let next = from + record.entries.len() as u64;
-        let numbered = record.entries.iter().zip(from..);
-        let events = numbered.filter_map(|(entry, number)| event(number, entry.at, &entry.event, &record)).collect();
-        Ok(RunEvents { events, next, status: row.status, is_end: next >= row.entries })
+        Ok(RunEvents { events: events_of(&record, from), next, status: row.status, is_end: next >= row.entries })
     }
 
     /// Waits until this process hears that a run has changed, at most for `within`.
@@ -77,6 +75,12 @@ impl DurableRuns {
         };
         let _ = tokio::time::timeout(within, changed).await;
     }
+}
+
+/// The events of a record whose first entry has the number `from`.
+pub fn events_of(record: &Record, from: u64) -> Vec<RunEvent> {
+    let numbered = record.entries.iter().zip(from..);
+    numbered.filter_map(|(entry, number)| event(number, entry.at, &entry.event, record)).collect()
 }
 
 fn event(number: u64, at: f64, event: &Event, record: &Record) -> Option<RunEvent> {

@@ -10,12 +10,13 @@ use toolgate_journal::durable::{DurableRun, TakenOver};
 use toolgate_journal::recording::Record;
 use toolgate_journal::replay::{self, NoReplay, Replayable};
 use toolgate_journal::store::StoreError;
-use toolgate_wire::{CallerScope, Code, Failure, Outcome, Report};
+use toolgate_wire::{CallState, CallerScope, Code, Failure, Outcome, Report};
 
-use super::super::request::{Durability, RecordedRun, Route, RunReport, RunRequest};
+use super::super::request::{Durability, PausedRun, RecordedRun, Route, RunReport, RunRequest};
 use super::super::{Counted, Readiness, Runner};
 use super::approver::RunApprover;
 use super::gate::Gate;
+use super::kept_effects::KeptEffects;
 use super::stored::StoredRequest;
 use super::{Inner, LiveRun};
 use crate::bridge::{ScopedCatalog, is_annotated_read_only};
@@ -104,10 +105,16 @@ impl Inner {
         };
         let (ended, mut report) = self.until_end(&run, &gate, &request).await;
         report.report.elapsed += ran;
+        let left_over = request.kept.as_ref().map(|kept| kept.left_over()).unwrap_or_default();
+        if !left_over.is_empty() {
+            let run = request.kept.as_ref().map(|kept| kept.run()).unwrap_or_default();
+            let left_over = left_over.join(", ");
+            report.report.warnings.push(format!("done by the run {run} and not called by this one: {left_over}"));
+        }
         match ended {
             Ended::Lost => {}
             Ended::Released if is_aborted(&report) => self.release(&run).await,
-            Ended::Paused if is_aborted(&report) => self.pause(&run, &approver).await,
+            Ended::Paused if is_aborted(&report) => self.pause(&run, &approver, report).await,
             Ended::Stopped if is_aborted(&report) => {
                 let reason = approver.stopped().unwrap_or_default();
                 let message = format!("a person stopped the run: {reason}");
@@ -163,7 +170,7 @@ impl Inner {
     }
 
     /// Leaves a run until somebody decides. Where that cannot be written its lease ends, and it asks again.
-    async fn pause(&self, run: &DurableRun, approver: &RunApprover) {
+    async fn pause(&self, run: &DurableRun, approver: &RunApprover, report: RunReport) {
         let (questions, wake) = approver.questions();
         let mut kept = run.pause(&questions, wake).await;
         for _ in 0..MAX_FINISH_ATTEMPTS {
@@ -173,8 +180,12 @@ impl Inner {
             }
             kept = run.pause(&questions, wake).await;
         }
-        if let Err(error) = kept {
-            tracing::warn!(run = run.id(), %error, "a run could not be paused");
+        match kept {
+            Ok(()) => {
+                let paused = Some(PausedRun { run_id: run.id().to_owned(), pending: approver.waiting() });
+                self.tell(RunReport { paused, ..report });
+            }
+            Err(error) => tracing::warn!(run = run.id(), %error, "a run could not be paused"),
         }
     }
 
@@ -182,6 +193,7 @@ impl Inner {
     async fn finish(&self, run: &DurableRun, caller: &CallerScope, webhook: Option<&str>, mut report: RunReport) {
         report.report.warnings.extend(run.remark());
         self.runner.history.record_durable(caller, &report);
+        add_fix_hint(&mut report);
         let text = match serde_json::to_string(&report) {
             Ok(text) => text,
             Err(error) => return tracing::error!(run = run.id(), %error, "a report cannot be written"),
@@ -194,6 +206,7 @@ impl Inner {
             }
             kept = run.finish_again().await;
         }
+        self.tell(report);
         match (kept, &self.settings.webhooks, webhook) {
             (Err(error), ..) => tracing::warn!(run = run.id(), %error, "the end of a run was not kept"),
             (Ok(()), Some(webhooks), Some(url)) => {
@@ -217,10 +230,24 @@ impl Inner {
         let TakenOver { record, run } = taken;
         let row = self.journal.row(run.id()).await.ok().flatten();
         let failed = |code: Code, message: String| Err(Failure::new(code, message));
-        let (request, stored) = match self.request_of(&record) {
+        let (mut request, stored) = match self.request_of(&record) {
             Ok(found) => found,
             Err(failure) => return self.end_with(run, &record, None, failure).await,
         };
+        if let Some(fixed) = &stored.fixes {
+            match self.journal.load(fixed).await {
+                Ok(earlier) => {
+                    let kept = KeptEffects::of(fixed, &earlier);
+                    kept.without(&record);
+                    request.kept = Some(kept);
+                }
+                Err(error) => {
+                    let message = format!("the run cannot go on without the record of the run {fixed}: {error}");
+                    let failure = Failure::new(Code::Runtime, message);
+                    return self.end_with(run, &record, Some((request, stored)), failure).await;
+                }
+            }
+        }
         let resumed = if row.is_some_and(|row| row.abort) {
             failed(Code::Aborted, "the run was aborted".to_owned())
         } else {
@@ -284,7 +311,7 @@ impl Inner {
             }
             Err(_) => {
                 let report = Report::not_started(Outcome::Failed(failure), Duration::ZERO);
-                RunReport { id: run.id().to_owned(), route: Route::Refused, report }
+                RunReport::ended(run.id().to_owned(), Route::Refused, report)
             }
         };
         self.finish(&run, &caller, webhook.as_deref(), report).await;
@@ -313,6 +340,21 @@ impl Inner {
 /// Whether the server says that calling the tool again with the same arguments changes nothing more.
 fn is_annotated_idempotent(tool: ToolRef<'_>) -> bool {
     tool.tool().raw()["annotations"]["idempotentHint"] == serde_json::Value::Bool(true)
+}
+
+/// Names `fix_run` where a program failed after it had an effect.
+fn add_fix_hint(report: &mut RunReport) {
+    let effects = report.report.calls.iter().filter(|call| !call.read_only && call.state == CallState::Applied).count();
+    let (id, outcome) = (&report.id, &mut report.report.outcome);
+    if let Outcome::Failed(failure) = outcome
+        && effects > 0
+        && failure.code != Code::Aborted
+    {
+        let fix = format!(
+            "fix_run({{ run_id: \"{id}\", code }}) runs a corrected program and keeps the {effects} effects of this run"
+        );
+        failure.hint = Some(failure.hint.take().map_or(fix.clone(), |hint| format!("{hint}; {fix}")));
+    }
 }
 
 fn is_aborted(report: &RunReport) -> bool {

@@ -211,7 +211,7 @@ pub(super) fn question_of(call: &PendingCall) -> Option<PendingView> {
     serde_json::from_str(&call.question).ok()
 }
 
-/// The calls that wait for a person.
-fn undecided(pending: &[PendingCall]) -> Vec<PendingView> {
+/// The calls that wait for a person, of those that were asked about.
+pub fn undecided(pending: &[PendingCall]) -> Vec<PendingView> {
     pending.iter().filter(|call| call.decision.is_none()).filter_map(question_of).collect()
 }
