@@ -72,8 +72,6 @@ fn crates_depend_on_each_other_only_along_the_arrows() {
         ("demo", "mcp"),
         ("chaos", "mcp"),
         ("bench", "catalog config engine functions gateway journal output plan service wire"),
-        ("chaos", &["mcp"]),
-        ("chaos", &["mcp"]),
         (
             "cli",
             "audit bench catalog chaos config demo engine functions gateway guest journal json mcp openapi output plan \

@@ -3,8 +3,8 @@
 pub(super) mod chain;
 mod compute;
 mod find;
-mod host_functions;
 mod fix_run;
+mod host_functions;
 mod info;
 mod keys;
 mod list;
