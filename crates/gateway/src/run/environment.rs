@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::durable::{DurableRuns, OpenError};
-use super::type_check::ProgramTypes;
 use super::type_check::{LearnedResults, ProgramTypes};
 use toolgate_functions::Registry;
 use toolgate_output::OutputSettings;

@@ -218,7 +218,13 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 async fn settled_again(backend: &Backend, before: &BackendState) {
     let is_new = |state: &BackendState| match (state, before) {
         (BackendState::Ready(now), BackendState::Ready(then)) => !Arc::ptr_eq(now, then),
-        (BackendState::Ready(_) | BackendState::Failed { .. } | BackendState::Stopped, _) => true,
+        (
+            BackendState::Ready(_)
+            | BackendState::Failed { .. }
+            | BackendState::NeedsLogin { .. }
+            | BackendState::Stopped,
+            _,
+        ) => true,
         (BackendState::Idle | BackendState::Starting | BackendState::Restarting { .. }, _) => false,
     };
     let _ = backend.watch().wait_for(is_new).await;

@@ -45,7 +45,7 @@ use super::request::{PausedRun, Route, RunReport, RunRequest};
 use approver::RunApprover;
 use stored::StoredRequest;
 
-pub use callers::{Callers, LocalCaller, scope_of_key};
+pub use callers::{Callers, LocalCaller, fairness_of, scope_of_key};
 pub use decision::{CallDecision, DecisionKind};
 pub use events::{RunEvent, RunEvents, events_of};
 pub use kept_effects::KeptEffects;
