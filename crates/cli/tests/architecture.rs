@@ -46,100 +46,44 @@ fn named_by(manifest: &str) -> BTreeSet<String> {
 
 #[test]
 fn crates_depend_on_each_other_only_along_the_arrows() {
-    let arrows: &[(&str, &[&str])] = &[
-        ("wire", &[]),
-        ("json", &[]),
-        ("plan", &["wire"]),
-        ("guest", &["json", "wire"]),
-        ("engine", &["guest", "json", "plan", "wire"]),
-        ("journal", &["engine", "wire"]),
-        ("catalog", &["json", "plan", "wire"]),
-        ("output", &["json"]),
-        ("policy", &["wire"]),
-        ("config", &["plan", "policy", "wire"]),
-        ("functions", &["plan", "wire"]),
-        ("mcp", &["json", "wire"]),
-        ("openapi", &[]),
+    // A row for each crate, with those that it may name in its manifest.
+    let arrows: &[(&str, &str)] = &[
+        ("wire", ""),
+        ("json", ""),
+        ("plan", "wire"),
+        ("guest", "json wire"),
+        ("engine", "guest json plan wire"),
+        ("journal", "engine wire"),
+        ("catalog", "json plan wire"),
+        ("output", "json"),
+        ("secrets", ""),
+        ("policy", "wire"),
+        ("config", "plan policy secrets wire"),
+        ("functions", "plan wire"),
+        ("mcp", "json secrets wire"),
+        ("openapi", ""),
+        ("page", ""),
+        ("audit", ""),
+        ("typecheck", "catalog plan wire"),
         (
             "gateway",
-            &[
-                "catalog",
-                "config",
-                "engine",
-                "functions",
-                "journal",
-                "json",
-                "mcp",
-                "openapi",
-                "output",
-                "plan",
-                "policy",
-                "wire",
-            ],
+            "audit catalog config engine functions journal json mcp openapi output plan policy secrets typecheck wire",
         ),
-        (
-            "service",
-            &[
-                "catalog",
-                "config",
-                "engine",
-                "functions",
-                "gateway",
-                "journal",
-                "json",
-                "mcp",
-                "output",
-                "plan",
-                "wire",
-            ],
-        ),
-        ("demo", &["mcp"]),
-        ("chaos", &["mcp"]),
-        (
-            "bench",
-            &[
-                "catalog",
-                "config",
-                "engine",
-                "functions",
-                "gateway",
-                "journal",
-                "output",
-                "plan",
-                "policy",
-                "service",
-                "wire",
-            ],
-        ),
+        ("service", "catalog config engine functions gateway journal json mcp output page plan wire"),
+        ("demo", "mcp"),
+        ("chaos", "mcp"),
+        ("bench", "catalog config engine functions gateway journal output plan policy service wire"),
         (
             "cli",
-            &[
-                "bench",
-                "catalog",
-                "chaos",
-                "config",
-                "demo",
-                "engine",
-                "functions",
-                "gateway",
-                "guest",
-                "journal",
-                "json",
-                "mcp",
-                "openapi",
-                "output",
-                "plan",
-                "policy",
-                "service",
-                "wire",
-            ],
+            "audit bench catalog chaos config demo engine functions gateway guest journal json mcp openapi output plan \
+             policy secrets service typecheck wire",
         ),
     ];
     let crates: BTreeSet<String> = folders("crates").into_iter().filter(|name| name != "hostile").collect();
     assert_eq!(crates, arrows.iter().map(|(name, _)| (*name).to_owned()).collect(), "every crate has its arrows");
     for (name, allowed) in arrows {
         for used in named_by(&read(format!("crates/{name}/Cargo.toml"))) {
-            assert!(allowed.contains(&used.as_str()), "{name} may not depend on {used}");
+            assert!(allowed.split(' ').any(|name| name == used), "{name} may not depend on {used}");
         }
     }
 }

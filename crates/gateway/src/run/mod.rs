@@ -11,7 +11,9 @@
 //! - [`durable`]: runs that outlive their process
 //! - `fast_path`: a program that is one call, without an interpreter; `introspect`: one that asks what tools there are
 //! - `reachable`: the catalog as the planner asks it
-//! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `metrics`: counters and log lines
+//! - `type_check`: the types of a program, before its first call
+//! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `metrics`: counters and log lines;
+//!   `listen`: who is told of every run
 
 mod attempt;
 mod budgets;
@@ -21,13 +23,15 @@ mod explain;
 mod fast_path;
 mod history;
 mod introspect;
+mod listen;
 mod metrics;
 mod reachable;
 mod request;
+mod type_check;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -47,9 +51,13 @@ use durable::{DurableError, DurableRuns, DurableSlot};
 
 pub use environment::{Environment, FixedEnvironment, OpeningRuns, Readiness, Waiting};
 pub use explain::explain;
+pub(crate) use history::DirectCall;
 pub use history::{History, Transfer};
+pub use listen::{ArgumentsWanted, BegunCall, EndedRun, RunListener};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
 pub use request::{Door, Durability, FastPaths, PausedRun, RecordedRun, Route, RunReport, RunRequest};
+
+pub use type_check::{LearnedResults, ProgramTypes};
 
 pub(crate) use environment::permitted;
 
@@ -183,8 +191,10 @@ impl Runner {
     async fn perform(&self, request: RunRequest, counted: Counted) -> RunReport {
         let since = Instant::now();
         let in_flight = self.history.metrics().begin(request.door);
+        let id = request.id.clone().unwrap_or_else(execution_id);
         // A token of its own: cancelling the caller's would tell it that nobody waits for the report.
         let request = RunRequest { cancel: request.cancel.child_token(), ..request };
+        let (request, calls) = self.history.note_calls(request, &id, since);
         let mut performing = std::pin::pin!(Attempt::perform(self, &request, since));
         let (mut report, route) = tokio::select! {
             biased;
@@ -195,10 +205,11 @@ impl Runner {
             }
         };
         report.elapsed = since.elapsed();
-        let id = request.id.clone().unwrap_or_else(execution_id);
         let report = RunReport::ended(id, route, report);
-        if counted == Counted::Yes {
-            self.history.record(request.door, &request.caller, request.session, &report);
+        let calls = calls.map(|calls| calls.so_far()).unwrap_or_default();
+        match counted {
+            Counted::Yes => self.history.record(&request, &calls, &report),
+            Counted::No => self.history.keep_notes(&report.id, &request, calls),
         }
         in_flight.end();
         report
@@ -271,6 +282,14 @@ impl Runner {
     /// If the text is no program.
     pub fn check(&self, request: &RunRequest) -> Result<Preflight, Failure> {
         Attempt::check(self, request)
+    }
+
+    /// The same with a check of its types, where there is a checker. `within` is how long that may take.
+    ///
+    /// # Errors
+    /// If the text is no program.
+    pub async fn check_types(&self, request: &RunRequest, within: Duration) -> Result<Preflight, Failure> {
+        Attempt::check_types(self, request, within).await
     }
 }
 

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_engine::transcript::{Recorder, Replay};
 use toolgate_engine::{EngineChoice, Host, Observer};
 use toolgate_functions::Registry;
-use toolgate_mcp::Progress;
+use toolgate_mcp::{Progress, RequestOrigin};
 use toolgate_wire::report::ReportFields;
 use toolgate_wire::{CallerScope, Code, Failure, LimitRequest, Outcome, Profile, Report};
 
@@ -97,6 +97,8 @@ pub struct RunRequest {
     pub fast_paths: FastPaths,
     /// The door that the request came by.
     pub door: Door,
+    /// Which client asks, and which trace the run belongs to.
+    pub origin: RequestOrigin,
     /// What its calls may do.
     pub effects: AllowedEffects,
     /// The client's session, which has statistics of its own.
@@ -143,6 +145,7 @@ impl RunRequest {
             seed: None,
             fast_paths: FastPaths::Allowed,
             door: Door::Api,
+            origin: RequestOrigin::default(),
             effects: AllowedEffects::Any,
             session: None,
             id: None,

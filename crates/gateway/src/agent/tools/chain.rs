@@ -12,7 +12,7 @@ use super::super::arguments::{Arguments, Refusal};
 use super::super::paused::{self, Continued};
 use super::super::progress::Steps;
 use super::super::{Shared, caller_of, content};
-use super::{Hints, Tool, ToolFuture};
+use super::{Hints, Tool, ToolFuture, host_functions};
 use crate::bridge::AllowedEffects;
 use crate::run::{Door, Durability, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
 use toolgate_config::values::ResultFormat;
@@ -46,7 +46,8 @@ call_tool_chain for those.";
 
 /// With a line about HTTP requests where egress permits them.
 fn description(shared: &Shared, scope: &RequestScope) -> String {
-    let can_send = shared.gateway.functions(&scope.caller).get("httpCall").is_some();
+    let functions = shared.gateway.functions(&scope.caller);
+    let can_send = functions.get("httpCall").is_some();
     let network = match can_send {
         true => "fetch; `await httpCall({ url })` sends an HTTP request to a host that the user allows",
         false => "network",
@@ -58,7 +59,10 @@ fn description(shared: &Shared, scope: &RequestScope) -> String {
         ResultFormat::Compact => "without white space.",
         ResultFormat::Pretty => "indented.",
     };
-    DESCRIPTION.replace("{network}", network).replace("{format}", format)
+    DESCRIPTION
+        .replace("{network}", network)
+        .replace("{functions}", &host_functions::described(&functions))
+        .replace("{format}", format)
 }
 
 const DESCRIPTION: &str = "\
@@ -71,7 +75,7 @@ tools with search_tools first.
 - A failing tool throws a ToolError with backend, tool, code, message and data; catch it to go on.
 - `__getToolInterface(\"backend.tool\")` gives a tool's schema. There are no imports, no files and no {network}.
 - Results come as JSON; {format}
-- A returned image, audio or resource block is shown as such, also inside an object or a list.
+{functions}- A returned image, audio or resource block is shown as such, also inside an object or a list.
 
 Example:
 const issues = await tracker.list_issues({ state: \"open\" });
@@ -135,6 +139,7 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
         door: Door::Mcp(if effects == AllowedEffects::ReadOnly { QUERY.name } else { TOOL.name }),
         effects,
         session: Some(call.caller),
+        origin: call.origin.clone(),
         durable,
         ..RunRequest::new(Profile::Chain, code)
     };

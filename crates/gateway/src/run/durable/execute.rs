@@ -196,8 +196,8 @@ impl Inner {
     /// Writes the end of a run. A store that is gone is asked again for a while.
     async fn finish(&self, run: &DurableRun, caller: &CallerScope, webhook: Option<&str>, mut report: RunReport) {
         report.report.warnings.extend(run.remark());
+        self.runner.history.record_durable(caller, &report);
         add_fix_hint(&mut report);
-        self.runner.history.record(super::super::Door::Durable, caller, None, &report);
         let text = match serde_json::to_string(&report) {
             Ok(text) => text,
             Err(error) => return tracing::error!(run = run.id(), %error, "a report cannot be written"),
@@ -329,7 +329,12 @@ impl Inner {
 
     /// Whether a call of this target may be made again: it reads, says that it may, or takes an idempotency key.
     fn is_harmless(&self, target: &Target, caller: &CallerScope) -> bool {
-        let Target::Tool { backend, tool } = target else { return false };
+        let (backend, tool) = match target {
+            Target::Tool { backend, tool } => (backend, tool),
+            Target::Function(name) => {
+                return self.runner.functions(caller).get(name).is_some_and(|function| function.is_idempotent());
+            }
+        };
         let catalog = self.runner.bridge.catalog();
         let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
         let is_harmless = |tool: ToolRef<'_>| {

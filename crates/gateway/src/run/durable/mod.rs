@@ -49,7 +49,7 @@ use stored::StoredRequest;
 
 pub use call_keys::CallKeys;
 pub(super) use call_keys::KeyedHost;
-pub use callers::{Callers, LocalCaller, scope_of_key};
+pub use callers::{Callers, LocalCaller, fairness_of, scope_of_key};
 pub use decision::{CallDecision, DecisionKind};
 pub use events::{RunEvent, RunEvents, events_of};
 pub use kept_effects::KeptEffects;
