@@ -10,7 +10,7 @@ use toolgate_functions::{CallContext, Hints, Registry};
 use toolgate_plan::{FailureFacts, Finding, FindingCode, Plan, Preflight, Program, Script, SyntaxFault};
 use toolgate_wire::{Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
 
-use super::durable::KeptHost;
+use super::durable::{KeptHost, KeyedHost};
 use super::reachable::Reachable;
 use super::request::{Durability, FastPaths, Route, RunRequest};
 use super::type_check::TypeVerdict;
@@ -268,9 +268,13 @@ impl<'a> Attempt<'a> {
         with_hint(report, text, self.reachable(&catalog))
     }
 
-    /// What a program may call, with the effects of an earlier run that it keeps.
+    /// What a program may call: with keys of its calls, and the effects of an earlier run that it keeps.
     fn program_host(&self) -> Arc<dyn Host> {
-        let real: Arc<dyn Host> = Arc::new(self.host());
+        let mut real: Arc<dyn Host> = Arc::new(self.host());
+        if let Some(keys) = self.request.keys.clone() {
+            let (bridge, caller) = (self.runner.bridge.clone(), self.request.caller.clone());
+            real = Arc::new(KeyedHost { keys, bridge, caller, real });
+        }
         match &self.request.kept {
             Some(kept) => Arc::new(KeptHost::new(kept.clone(), real)),
             None => real,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::durable::{KeptEffects, PendingView};
+use super::durable::{CallKeys, KeptEffects, PendingView};
 use crate::approvals::Approver;
 use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;
@@ -111,6 +111,8 @@ pub struct RunRequest {
     pub durable: Durability,
     /// Asks a person about calls that the policy does not let through by itself. Without it they fail as `DENIED`.
     pub approver: Option<Arc<dyn Approver>>,
+    /// Idempotency keys of the program's calls.
+    pub keys: Option<CallKeys>,
     /// The effects of an earlier run that the program keeps.
     pub kept: Option<Arc<KeptEffects>>,
     /// A recorded run to repeat. The program is not planned again, and no tool is looked up for it.
@@ -150,6 +152,7 @@ impl RunRequest {
             recorder: None,
             durable: Durability::Volatile,
             approver: None,
+            keys: None,
             kept: None,
             recorded: None,
         }

@@ -15,6 +15,7 @@ use toolgate_wire::{CallState, CallerScope, Code, Failure, Outcome, Report};
 use super::super::request::{Durability, PausedRun, RecordedRun, Route, RunReport, RunRequest};
 use super::super::{Counted, Readiness, Runner};
 use super::approver::RunApprover;
+use super::call_keys::{CallKeys, proves_idempotency};
 use super::gate::Gate;
 use super::kept_effects::KeptEffects;
 use super::stored::StoredRequest;
@@ -99,6 +100,7 @@ impl Inner {
             id: Some(run.id().to_owned()),
             recorder: Some(gate.clone()),
             approver: Some(approver.clone()),
+            keys: Some(CallKeys::new(self.journal.clone(), run.id())),
             durable: Durability::Durable,
             recorded,
             ..request
@@ -323,7 +325,7 @@ impl Inner {
         self.runner.environment.wait_for_named(text, caller, Readiness::Known, BACKEND_WAIT).await;
     }
 
-    /// Whether a call of this target may be made again: it reads, or says that it may.
+    /// Whether a call of this target may be made again: it reads, says that it may, or takes an idempotency key.
     fn is_harmless(&self, target: &Target, caller: &CallerScope) -> bool {
         let (backend, tool) = match target {
             Target::Tool { backend, tool } => (backend, tool),
@@ -333,7 +335,10 @@ impl Inner {
         };
         let catalog = self.runner.bridge.catalog();
         let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
-        view.tool(backend, tool).is_some_and(|tool| is_annotated_read_only(tool) || is_annotated_idempotent(tool))
+        let is_harmless = |tool: ToolRef<'_>| {
+            is_annotated_read_only(tool) || is_annotated_idempotent(tool) || proves_idempotency(tool)
+        };
+        view.tool(backend, tool).is_some_and(is_harmless)
     }
 }
 

@@ -9,12 +9,14 @@
 //! - `gate`: the recorder, which can stop a run between two effects
 //! - `execute`: one run, from its start or from its record, to its end
 //! - `take_over`: finds runs that are due
+//! - `call_keys`: idempotency keys of calls
 //! - `kept_effects`: a corrected program that keeps what an earlier run has done
 //! - `approver`: asks people about calls; `decision`: what they decided
 //! - `view`: what a caller sees of its runs; `events`: what happens in one; `webhook`: tells a URL of its end
 //! - `callers`: who a run belongs to; `open`: the store of a configuration
 
 mod approver;
+mod call_keys;
 mod callers;
 mod decision;
 mod events;
@@ -46,6 +48,8 @@ use approver::RunApprover;
 use stored::StoredRequest;
 
 pub use callers::{Callers, LocalCaller, fairness_of, scope_of_key};
+pub use call_keys::CallKeys;
+pub(super) use call_keys::KeyedHost;
 pub use decision::{CallDecision, DecisionKind};
 pub use events::{RunEvent, RunEvents, events_of};
 pub use kept_effects::KeptEffects;
