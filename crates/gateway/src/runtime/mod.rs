@@ -313,6 +313,8 @@ impl Gateway {
         if let Some(learning) = self.learning.clone() {
             let _ = tokio::task::spawn_blocking(move || learning.save()).await;
         }
+        // Dropping the checker ends its process.
+        self.types.write().take();
         self.backends.shut_down().await;
         self.runner.engine().dispose();
         if let Some(audit) = self.audit.clone() {
