@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::meter::{Cores, Meter, Samples, Unit};
 use super::natural::{self, Program};
-use super::{chain, cliffs, data, gateway, http, kill, latency, memory, search, throughput, types, v8};
+use super::{chain, cliffs, data, gateway, http, kill, latency, memory, policy, search, throughput, types, v8};
 use toolgate_engine::EngineChoice;
 
 /// One row.
@@ -152,6 +152,12 @@ const ROWS: &[Workload] = &[
         what: "a megabyte of JSON through the output pipeline",
         runs: 100,
         measure: chain::pipeline,
+        ..ROW
+    },
+    Workload {
+        name: "policy",
+        what: "a decision of the policy about a call, at 100 rules",
+        measure: policy::measure,
         ..ROW
     },
     Workload {

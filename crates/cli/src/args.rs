@@ -1,6 +1,7 @@
 //! What can be typed: commands, flags and the help that teaches them.
 
 pub(crate) mod logins;
+pub(crate) mod policy;
 pub(crate) mod runs;
 pub(crate) mod servers;
 
@@ -14,6 +15,7 @@ use toolgate_output::results::{KeyPath, LineRange};
 use toolgate_wire::{LimitRequest, Profile};
 
 use self::logins::{LoginArgs, LogoutArgs, SecretCommand};
+use self::policy::PolicyCommand;
 use self::runs::{ApproveArgs, DenyArgs, PendingArgs, RunsCommand};
 use self::servers::{
     AddArgs, CallArgs, ConfigCommand, ConnectArgs, DaemonArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs,
@@ -93,6 +95,9 @@ pub(crate) enum Command {
     Describe(DescribeArgs),
     /// Call a tool
     Call(CallArgs),
+    /// About the rules that allow, ask about or deny tool calls
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Print TypeScript declarations of all tools, for editors
     Types(TypesArgs),
     /// Put Toolgate into the configuration of an MCP client; a backup is kept

@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         Command::Search(args) => commands::servers::find::search(&args),
         Command::Describe(args) => commands::servers::find::describe(&args),
         Command::Call(args) => commands::servers::call::call(&args),
+        Command::Policy(command) => commands::policy::policy(&command),
         Command::Types(args) => commands::servers::find::types(&args),
         Command::Connect(args) => commands::servers::connect::connect(&args),
         Command::Config(ConfigCommand::Schema) => commands::servers::edit::schema(),

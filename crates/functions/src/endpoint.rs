@@ -12,8 +12,8 @@
 //! The result is the JSON value of a 2xx response, its text if it is not JSON, `null` if it is empty.
 
 use super::http::{TrustedClient, read_body, retry_after};
-use super::{ErrorCode, FailedEffect, FunctionBuilder, FunctionError, HostFunction, Param, Presence, SignatureError};
 use super::idempotency;
+use super::{ErrorCode, FailedEffect, FunctionBuilder, FunctionError, HostFunction, Param, Presence, SignatureError};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};

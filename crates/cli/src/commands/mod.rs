@@ -9,6 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod logins;
 pub(crate) mod logs;
 pub(crate) mod man;
+pub(crate) mod policy;
 pub(crate) mod replay;
 pub(crate) mod result;
 pub(crate) mod run;

@@ -46,6 +46,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_engine::Engine;
 use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
+use crate::approvals::RememberedRules;
 use crate::backends::{Backend, Backends};
 use crate::bridge::Bridge;
 use crate::run::durable::DurableRuns;
@@ -113,6 +114,8 @@ impl Gateway {
         // An embedding program may have installed another provider; both work.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let bridge = Arc::new(Bridge::new(CatalogHandle::default()));
+        bridge.set_policy(config.settings.policy.clone());
+        bridge.set_remembered(RememberedRules::new(config.settings.remembered_rules.clone()));
         let functions = Arc::new(GrantedFunctions::new(&config.settings, &bridge));
         let ahead = Arc::clone(&functions);
         tokio::task::spawn_blocking(move || ahead.prepare());

@@ -16,6 +16,7 @@ mod lazy;
 mod learning;
 mod lifecycle;
 mod offers;
+mod policy;
 mod registration;
 mod remote;
 #[path = "../backends/server.rs"]

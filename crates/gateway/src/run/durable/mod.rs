@@ -47,16 +47,16 @@ use super::request::{PausedRun, Route, RunReport, RunRequest};
 use approver::RunApprover;
 use stored::StoredRequest;
 
-pub use callers::{Callers, LocalCaller, fairness_of, scope_of_key};
 pub use call_keys::CallKeys;
 pub(super) use call_keys::KeyedHost;
+pub use callers::{Callers, LocalCaller, fairness_of, scope_of_key};
 pub use decision::{CallDecision, DecisionKind};
 pub use events::{RunEvent, RunEvents, events_of};
 pub use kept_effects::KeptEffects;
 pub(super) use kept_effects::KeptHost;
 pub use open::{OpenError, journal_of};
 pub use toolgate_journal::store::{RunStatus, StoreError as StoreFault};
-pub use view::{ListRuns, PendingView, RunList, RunSummary, RunView, undecided};
+pub use view::{ListRuns, PendingView, RawJson, RunList, RunSummary, RunView, undecided};
 pub use webhook::Webhooks;
 
 /// Durable runs that one process executes at one time.
