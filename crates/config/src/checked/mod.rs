@@ -13,6 +13,7 @@ mod limits;
 mod openapi;
 mod runs;
 mod service;
+mod telemetry;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -26,6 +27,7 @@ pub use functions::{Function, Target};
 pub use openapi::{OpenApi, SpecSource};
 pub use runs::{RunStore, Runs};
 pub use service::{Http, Key};
+pub use telemetry::Telemetry;
 
 use super::problem::{Problem, Severity};
 use super::raw::{self, Raw};
@@ -116,6 +118,8 @@ pub struct Settings {
     pub http: Http,
     /// The audit log; `None` if it is off.
     pub audit: Option<Audit>,
+    /// Where traces and metrics go; `None` if nowhere.
+    pub telemetry: Option<Telemetry>,
     /// Configured host functions.
     pub functions: BTreeMap<FunctionName, Function>,
     /// Where programs may send HTTP requests.
@@ -233,6 +237,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         cache: cache(&mut checker, &value(&toolgate.cache)),
         http: service::check(&mut checker, &value(&toolgate.http)),
         audit: audit::check(&mut checker, &value(&toolgate.audit)),
+        telemetry: telemetry::check(&mut checker, &value(&toolgate.telemetry)),
         functions: functions::check(&mut checker, &toolgate, &servers.names, call.timeout),
         egress: egress(&mut checker, &toolgate.egress),
         guard: checker.list(&value(&toolgate.guard).allow).unwrap_or_default(),

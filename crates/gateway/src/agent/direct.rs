@@ -97,6 +97,7 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         progress: call.progress,
         reply: call.interactive_client.map_or(ReplyMode::Raw, ReplyMode::Interactive),
         budget: Some(shared.gateway.runner().caller_budget(&caller)),
+        trace: call.origin.trace.clone(),
         ..RequestContext::of(&caller)
     };
     let since = Instant::now();

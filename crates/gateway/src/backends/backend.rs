@@ -236,6 +236,7 @@ impl Backend {
                 client: options.reply.interactive(),
                 progress: options.progress.clone(),
                 budget: options.budget.as_ref().unwrap_or(process_budget()).clone(),
+                trace: options.trace.clone(),
             };
             session.call(name, arguments, options).await
         });

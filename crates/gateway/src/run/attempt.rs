@@ -242,6 +242,7 @@ impl<'a> Attempt<'a> {
             deadline: Some(self.since + self.limits.wall),
             budget: Some(budgets.answers),
             approver: self.request.approver.clone(),
+            trace: self.request.trace_passed_on(),
             effects: self.request.effects,
             ..RequestContext::of(&self.request.caller)
         };

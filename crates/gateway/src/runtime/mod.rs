@@ -13,7 +13,7 @@
 //! - `cache`: the tools of the last time
 //! - `reload`, `register`: changes while it runs, by the file and by an agent
 //! - `functions`: host functions, built in and configured
-//! - `audit`: the audit log
+//! - `audit`: the audit log; `telemetry`: spans and durations of runs and calls
 //! - `durable_runs`: the store of runs that outlive their process
 //!
 //! It knows no protocol towards clients: what an agent sees is [`agent`](crate::agent)'s.
@@ -28,6 +28,7 @@ mod register;
 mod reload;
 mod settings;
 mod spec;
+mod telemetry;
 mod wait_until_ready;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -62,6 +63,7 @@ use backend_records::BackendRecords;
 use cache::CacheFile;
 use functions::GrantedFunctions;
 use settings::{configured_limits, output_settings};
+use telemetry::TelemetryListener;
 
 /// ChangeNotice that a slow listener may fall behind by.
 const MAX_CHANGES_BEHIND: usize = 256;
@@ -89,6 +91,7 @@ pub struct Gateway {
     /// Reloads and registrations come one after the other.
     changing: tokio::sync::Mutex<()>,
     audit: Option<Arc<AuditListener>>,
+    telemetry: Option<Arc<TelemetryListener>>,
     stop: CancellationToken,
 }
 
@@ -104,6 +107,7 @@ impl Gateway {
         tokio::task::spawn_blocking(move || ahead.prepare());
         let cache = CacheFile::of(&config).map(Arc::new);
         let audit = open_audit(&config);
+        let telemetry = config.settings.telemetry.as_ref().and_then(TelemetryListener::start).map(Arc::new);
         let gateway = Arc::new_cyclic(|this| Gateway {
             problems: RwLock::default(),
             backends: Backends::start_all([]),
@@ -117,12 +121,17 @@ impl Gateway {
             search_preparation: AtomicBool::new(false),
             changing: tokio::sync::Mutex::default(),
             audit,
+            telemetry,
             stop: CancellationToken::new(),
             runner: Runner::new(engine, bridge, Arc::new(ConfiguredEnvironment(Weak::clone(this)))),
             config: RwLock::new(Arc::new(config)),
         });
         if let Some(audit) = &gateway.audit {
             gateway.runner.history().listen(audit.clone());
+        }
+        if let Some(telemetry) = &gateway.telemetry {
+            telemetry.ask(&gateway);
+            gateway.runner.history().listen(telemetry.clone());
         }
         let events = gateway.backends.events();
         gateway.open();
@@ -259,10 +268,13 @@ impl Gateway {
         self.flush_cache().await;
         self.backends.shut_down().await;
         self.runner.engine().dispose();
-        if let Some(audit) = self.audit.clone() {
-            // Waits for a disk.
-            let _ = tokio::task::spawn_blocking(move || audit.flush()).await;
-        }
+        let (audit, telemetry) = (self.audit.clone(), self.telemetry.clone());
+        // They wait for a disk and a collector.
+        let flushing = tokio::task::spawn_blocking(move || {
+            audit.iter().for_each(|audit| audit.flush());
+            telemetry.iter().for_each(|telemetry| telemetry.flush());
+        });
+        let _ = flushing.await;
     }
 
     fn records(&self) -> parking_lot::MutexGuard<'_, BackendRecords> {
