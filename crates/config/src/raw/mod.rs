@@ -139,6 +139,8 @@ section! {
         http: Http,
         /// The audit log.
         audit: Audit,
+        /// Traces and metrics for OpenTelemetry.
+        telemetry: Telemetry,
         /// Settings of single servers, by name.
         backends: Table<Backend>,
         /// Your own host functions, by the names that scripts call: a name of its own, or one after `api.`.
@@ -303,6 +305,18 @@ section! {
         allowed_origins: Vec<Located<RawText<Origin>>>,
         /// Accepted host names besides those of this machine.
         allowed_hosts: Vec<Located<RawText<HostName>>>,
+    }
+}
+
+section! {
+    /// Traces and metrics for a collector of OpenTelemetry, as OTLP with JSON. Off without an endpoint.
+    Refused Telemetry {
+        /// The collector, such as http://127.0.0.1:4318. Plain HTTP: a collector on this machine adds TLS.
+        endpoint: RawText<Endpoint>,
+        /// Headers of each request to it.
+        headers: StringMap,
+        /// The name of this service in traces.
+        service_name: RawText<String>,
     }
 }
 
