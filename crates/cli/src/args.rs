@@ -142,6 +142,12 @@ pub(crate) enum Command {
     /// numbers of different machines and hours can be compared.
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
+    /// Kill parts of a gateway at random while programs run through it, and check every answer and every effect
+    ///
+    /// Starts a gateway of its own with servers that count; nothing that is configured is touched. Exit code 0 when no
+    /// answer was wrong, no effect was made twice or misreported, and no process was left behind.
+    #[command(after_help = CHAOS_EXAMPLES)]
+    Chaos(ChaosArgs),
 }
 
 /// See [`Command::Completions`].
@@ -501,6 +507,35 @@ Examples:
   toolgate bench                      every workload, as a table
   toolgate bench warm calls --json    two of them, one JSON object a line
   toolgate bench data --runs 20       data-1000, data-10000 and data-100000, 20 samples each";
+
+/// See [`Command::Chaos`].
+#[derive(Debug, Args)]
+pub(crate) struct ChaosArgs {
+    /// How long to kill
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    pub(crate) duration: Duration,
+    /// How many clients send programs at one time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) connections: u16,
+    /// Determines what is killed; otherwise random, and printed
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Kill nothing: send this many programs, and print the gateway's memory fifty times
+    #[arg(long, value_name = "RUNS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) soak: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Be the server that writes effects to this file
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) counter: Option<PathBuf>,
+}
+
+const CHAOS_EXAMPLES: &str = "\
+Examples:
+  toolgate chaos                      a minute of kills
+  toolgate chaos --duration 10m --seed 7
+  toolgate chaos --soak 500000        half a million programs through one gateway: is its memory flat?";
 
 /// From whatever was typed: a path need not be text.
 impl From<OsString> for Source {

@@ -63,6 +63,9 @@ pub(crate) fn summary(source: &Source) -> String {
             lines.push(format!("  {}  {}", style.strong(clipped(name)), clipped(&reach(server))));
         }
     }
+    if let Some(tsc) = tree.pointer("/toolgate/engines/typescript").and_then(Value::as_str) {
+        lines.push(format!("  {}  {}", style.strong("engines.typescript"), clipped(tsc)));
+    }
     if let Some(deno) = tree.pointer("/toolgate/engines/v8/deno").and_then(Value::as_str) {
         lines.push(format!("  {}  {}", style.strong("engines.v8.deno"), clipped(deno)));
     }

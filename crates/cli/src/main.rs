@@ -62,6 +62,7 @@ fn main() -> ExitCode {
         Command::Compute(args) => commands::compute::compute(args),
         Command::Doctor(args) => commands::doctor::doctor(&args),
         Command::Bench(args) => commands::bench::bench(&args),
+        Command::Chaos(args) => commands::chaos::chaos(&args),
     };
     commands::exit_code(end)
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use toolgate_config::values::{
-    Allowed, Bytes, Endpoint, Glob, HostName, KeyHash, Origin, Period, Rate, Setting, Store, ToolPath,
+    Allowed, Bytes, Endpoint, Glob, HostName, KeyHash, Origin, Period, Rate, RunStorePlace, Setting, Store, ToolPath,
 };
 use toolgate_config::{Checked, Env, Problem, load, schema};
 use toolgate_wire::limits::Unit;
@@ -31,6 +31,12 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("mcpServers.NAME.timeout", "`toolgate.limits.call_timeout`", Some("\"30s\"")),
     ("mcpServers.NAME.auth.grant", "`authorization_code`", None),
     ("mcpServers.NAME.auth.redirectPort", "any that is free", None),
+    ("mcpServers.NAME.start", "`toolgate.start`", Some("\"lazy\"")),
+    ("toolgate.start", "`lazy`", Some("\"lazy\"")),
+    ("toolgate.tools.run_code", "where there are host functions", None),
+    ("toolgate.tools.query_tools", "`true`", Some("true")),
+    ("toolgate.backends.NAME.start", "`toolgate.start`", Some("\"lazy\"")),
+    ("toolgate.weather.enabled", "where egress or `base_url` allows it", None),
     ("toolgate.mode", "`code`", Some("\"code\"")),
     ("toolgate.store", "`memory`", Some("\"memory\"")),
     ("toolgate.allow_runtime_registration", "`false`", Some("false")),
@@ -44,7 +50,8 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.output.auto_chunk_json", "`true`", Some("true")),
     ("toolgate.output.smart_truncation", "`true`", Some("true")),
     ("toolgate.output.chunk_threshold", "10 KB", Some("10240")),
-    ("toolgate.output.max_output_size", "200,000 bytes", Some("200000")),
+    ("toolgate.output.format", "`auto`", Some("\"auto\"")),
+    ("toolgate.output.max_output_size", "24,000 bytes for MCP clients, else 200,000", None),
     ("toolgate.limits.call_timeout", "30s", Some("\"30s\"")),
     ("toolgate.limits.max_concurrent_calls", "16", Some("16")),
     ("toolgate.limits.start_timeout", "60s", Some("\"60s\"")),
@@ -52,6 +59,17 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.limits.result_store", "64 MB", Some("\"64MB\"")),
     ("toolgate.limits.result_ttl", "1h", Some("\"1h\"")),
     ("toolgate.limits.shutdown_grace", "10s", Some("\"10s\"")),
+    ("toolgate.limits.type_check", "150ms", Some("\"150ms\"")),
+    ("toolgate.runs.store", "a file in `toolgate/runs` in `$XDG_STATE_HOME` or `~/.local/state`", None),
+    (
+        "toolgate.runs.key_file",
+        "`toolgate/runs.key` in `$XDG_STATE_HOME` or `~/.local/state`",
+        Some("\"~/.local/state/toolgate/runs.key\""),
+    ),
+    ("toolgate.runs.lease", "2s", Some("\"2s\"")),
+    ("toolgate.runs.keep", "7d", Some("\"7d\"")),
+    ("toolgate.runs.max_size", "1 GB", Some("\"1GB\"")),
+    ("toolgate.runs.max_open", "1000", Some("1000")),
     ("toolgate.cache.enabled", "`true`", Some("true")),
     ("toolgate.cache.dir", "`toolgate` in `$XDG_CACHE_HOME` or `~/.cache`", Some("\"~/.cache/toolgate\"")),
     ("toolgate.http.auth", "`token`", Some("\"token\"")),
@@ -65,11 +83,13 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.backends.NAME.timeout", "`toolgate.limits.call_timeout`", Some("\"30s\"")),
     ("toolgate.backends.NAME.max_concurrent_calls", "`toolgate.limits.max_concurrent_calls`", Some("16")),
     ("toolgate.backends.NAME.prefix", "`true`", Some("true")),
+    ("toolgate.backends.NAME.learn_types", "`true`", Some("true")),
     ("toolgate.functions.NAME.method", "`POST`", Some("\"POST\"")),
     ("toolgate.functions.NAME.timeout", "`toolgate.limits.call_timeout`", Some("\"30s\"")),
     ("toolgate.engines.v8.deno", "the variable `TOOLGATE_DENO`, then the search path", None),
     ("toolgate.engines.v8.pool", "1", Some("1")),
     ("toolgate.engines.v8.threshold_ms", "50", Some("50")),
+    ("toolgate.engines.typescript", "the variable `TOOLGATE_TSC`, then the search path", None),
     ("toolgate.weather.base_url", "Open-Meteo", None),
     ("toolgate.egress", "`off`", Some("\"off\"")),
 ];
@@ -272,7 +292,8 @@ fn named_types() -> Vec<(Value, &'static str)> {
         (HostName::schema(), "host name"),
         (Allowed::schema(), "host or network"),
         (Origin::schema(), "origin"),
-        (Store::schema(), "`memory` or `redis://` URL"),
+        (Store::schema(), "`memory`, `redis://` or `postgres://` URL"),
+        (RunStorePlace::schema(), "file or `postgres://` URL"),
         (ToolPath::schema(), "`backend.tool`"),
         (Glob::schema(), "pattern"),
     ]

@@ -8,8 +8,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolgate_wire::CallState;
 pub use toolgate_wire::frame::{Question, Target};
+use toolgate_wire::{CallId, CallState};
 
 /// The future of a call's answer.
 pub type HostFuture = Pin<Box<dyn Future<Output = Result<String, HostError>> + Send>>;
@@ -17,6 +17,8 @@ pub type HostFuture = Pin<Box<dyn Future<Output = Result<String, HostError>> + S
 /// One call from a program.
 #[derive(Debug, Clone)]
 pub struct HostCall {
+    /// Its number in the run.
+    pub id: CallId,
     /// What it invokes.
     pub target: Target,
     /// JSON text: a tool's argument object, or a function's list of arguments.
@@ -137,6 +139,8 @@ impl Host for Functions {
         Box::pin(async move {
             let args = serde_json::from_str(&call.args)
                 .map_err(|error| HostError::not_sent("INVALID_ARGUMENTS", error.to_string()))?;
+            // The text of large arguments need not wait for the answer.
+            drop(call);
             handler(args).await.map(|value| value.to_string())
         })
     }

@@ -6,8 +6,9 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
@@ -101,7 +102,7 @@ impl Outbox {
         if bytes.is_empty() {
             return;
         }
-        let mut backlog = self.lock();
+        let mut backlog = self.backlog.lock();
         let idle = backlog.waiting.is_empty() && !backlog.held;
         backlog.push(kind, bytes);
         if idle && self.send(&mut backlog) {
@@ -111,7 +112,7 @@ impl Outbox {
 
     /// Collects frames until [`Outbox::flush`], for a pump that has more frames to handle before it waits.
     pub(crate) fn hold(&self) {
-        self.lock().held = true;
+        self.backlog.lock().held = true;
     }
 
     /// Wakes the pump that waits with this outbox.
@@ -122,14 +123,14 @@ impl Outbox {
 
     /// Sends what the socket accepts; returns whether something is left.
     pub(crate) fn flush(&self) -> bool {
-        let mut backlog = self.lock();
+        let mut backlog = self.backlog.lock();
         backlog.held = false;
         self.send(&mut backlog)
     }
 
     /// Frames of a kind that the socket has not accepted completely.
     pub(crate) fn waiting(&self, kind: FrameKind) -> usize {
-        self.lock().counts[kind as usize]
+        self.backlog.lock().counts[kind as usize]
     }
 
     /// The descriptor that becomes readable when the pump must wake.
@@ -155,10 +156,6 @@ impl Outbox {
             }
         }
         false
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Backlog> {
-        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,10 +7,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use parking_lot::{Mutex, MutexGuard};
 use toolgate_wire::frame::{End, Layers, Question, Stream, Target};
 use toolgate_wire::limits::{self, MAX_ARGUMENTS, MAX_NAME};
 use toolgate_wire::{
@@ -111,7 +112,7 @@ struct Shared {
 
 impl Shared {
     fn reply(&self, id: CallId, target: &Target, answer: Result<String, HostError>) {
-        if let Some(record) = lock(&self.ledger).end(id, &answer)
+        if let Some(record) = self.ledger.lock().end(id, &answer)
             && let Some(observer) = &self.observer
         {
             observer.call_ended(record);
@@ -175,7 +176,14 @@ pub(crate) fn drive(socket: &mut WorkerSocket, job: Job, migration: Option<Migra
         target_end: None,
         target_layers: None,
     };
-    let repeated = replay.map_or(Ok(None), |replay| pump.repeat(socket, &replay));
+    let repeated = replay.map_or(Ok(None), |replay| {
+        let repeated = pump.repeat(socket, &replay);
+        // The time of the repetition is not the program's.
+        if let Some(left) = replay.left {
+            pump.deadline = pump.deadline.min(Instant::now() + left);
+        }
+        repeated
+    });
     let end = match repeated {
         Ok(Some(finished)) => Ok(finished),
         Ok(None) => pump.serve(socket, migration.map(Migration::new)),
@@ -184,7 +192,7 @@ pub(crate) fn drive(socket: &mut WorkerSocket, job: Job, migration: Option<Migra
     for task in pump.tasks.drain(..) {
         task.abort();
     }
-    let calls = lock(&shared.ledger).close();
+    let calls = shared.ledger.lock().close();
     Driven {
         end,
         logs: pump.logs,
@@ -380,7 +388,7 @@ impl Pump {
     }
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        lock(&self.shared.ledger)
+        self.shared.ledger.lock()
     }
 
     /// When the run ends in any case.
@@ -445,7 +453,7 @@ impl Pump {
 
     fn call(&mut self, id: CallId, target: Target, args: Vec<u8>, read_only: bool) -> Result<(), Lost> {
         {
-            let mut ledger = lock(&self.shared.ledger);
+            let mut ledger = self.shared.ledger.lock();
             if ledger.is_open(id) {
                 return Err(Lost::Violation("a call number used twice"));
             }
@@ -468,7 +476,7 @@ impl Pump {
         if serde_json::from_str::<&serde_json::value::RawValue>(&args).is_err() {
             return Err(Lost::Violation("arguments that are not JSON"));
         }
-        let call = HostCall { target: target.clone(), args };
+        let call = HostCall { id, target: target.clone(), args };
         let future = match self.shared.channel.recorder().filter(|_| !read_only) {
             Some(recorder) => hold_back(recorder, self.host.clone(), id, call),
             None => self.host.call(call),
@@ -529,8 +537,4 @@ fn check_length(target: &Target, args: &[u8]) -> Result<(), Lost> {
 /// Milliseconds since 1970.
 pub(crate) fn wall_clock() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| (since.as_millis()) as f64)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// Delay before refilling a pool, so that on one core the fork does not preempt the thread that delivers the answer.
 const ANSWER_HEAD_START: Duration = Duration::from_micros(200);
@@ -30,7 +31,7 @@ impl<T: Send + 'static> RefillThread<T> {
 
     /// Asks for a refill and returns at once.
     pub(crate) fn request(&self, what: T) {
-        if let Some((requests, _)) = &*self.lock() {
+        if let Some((requests, _)) = &*self.running.lock() {
             // The thread ends only in `stop`.
             let _ = requests.send(what);
         }
@@ -38,14 +39,10 @@ impl<T: Send + 'static> RefillThread<T> {
 
     /// Waits until the requested refills are done and ends the thread. Later requests do nothing.
     pub(crate) fn stop(&self) {
-        let running = self.lock().take();
+        let running = self.running.lock().take();
         if let Some((requests, thread)) = running {
             drop(requests);
             let _ = thread.join();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<(Sender<T>, JoinHandle<()>)>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use support::deno::deno;
-use support::machine::{children, descriptors, resident, threads};
+use support::machine::{children, descriptors, forget_peak, peak, resident, threads};
 use support::{Case, eventually, load, process_builder, show, specs, thread_builder, v8_builder};
 use toolgate_engine::wire::{Profile, Report};
 use toolgate_engine::{Engine, EngineChoice, Request, V8Settings};
@@ -23,6 +23,8 @@ const CANARY: &str = "canary-of-the-host-7c1f";
 const MARKER: &str = "marker-of-a-neighbour-93ab";
 /// How far the host's memory may be above what it was: the largest reply and result of a case, and the allocator's habits.
 const GROWTH: u64 = 192 * 1024 * 1024;
+/// How far the host's memory may grow during a run, above what the program itself may hold.
+const HOST_MEMORY: u64 = 16 * 1024 * 1024;
 const LEAST_CASES: usize = 120;
 const START_OF_V8: Duration = Duration::from_secs(3);
 
@@ -96,7 +98,13 @@ fn promises() -> BTreeSet<String> {
 
 async fn run(engine: &Engine, name: &str, case: &Case, faults: &mut Vec<String>) {
     let Some(expect) = case.expected_on(name) else { return };
-    let report = engine.run(case.request()).await;
+    let request = case.request();
+    let (can_measure, before) = (forget_peak(), resident());
+    let report = engine.run(request).await;
+    let growth = peak().saturating_sub(before);
+    if can_measure && growth > case.memory() + case.held_by_functions + HOST_MEMORY {
+        faults.push(format!("{} [{name}] the host grew by {growth} bytes", case.name));
+    }
     faults.extend(expect.faults(&report).into_iter().map(|fault| format!("{} [{name}] {fault}", case.name)));
     faults.extend(leaks(&report).into_iter().map(|secret| format!("{} [{name}] gives away {secret}", case.name)));
     // A V8 worker that nobody started ahead takes its time to come up.

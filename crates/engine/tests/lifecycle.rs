@@ -351,20 +351,20 @@ async fn waiting_counts_against_the_deadline() {
     running.await.expect("joined");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_queue_is_first_come_first_served() {
+/// The order in which runs of these callers start, after they lined up in this one.
+async fn order_of(callers: &[u64]) -> Vec<usize> {
     let _alone = ALONE.lock().await;
     let engine = process_builder().max_concurrent_runs(1).build().expect("engine");
     let (running, cancel) = standing(&engine).await;
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));
     let mut waiting = Vec::new();
-    for n in 0..10 {
+    for (n, fairness) in callers.iter().copied().enumerate() {
         let seen = order.clone();
         let host = Functions::new().with("here", move |_| {
             seen.lock().expect("lock").push(n);
             async { Ok(json!(null)) }
         });
-        let request = Request { host: Arc::new(host), ..Request::new(Profile::Chain, "await here()") };
+        let request = Request { host: Arc::new(host), fairness, ..Request::new(Profile::Chain, "await here()") };
         let mut run = Box::pin({
             let engine = engine.clone();
             async move { engine.run(request).await }
@@ -378,7 +378,17 @@ async fn the_queue_is_first_come_first_served() {
     for run in waiting {
         run.await.expect("joined");
     }
-    assert_eq!(*order.lock().expect("lock"), (0..10).collect::<Vec<_>>());
+    order.lock().expect("lock").clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_queue_is_first_come_first_served() {
+    assert_eq!(order_of(&[0; 10]).await, (0..10).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_take_turns_in_the_queue() {
+    assert_eq!(order_of(&[1, 1, 1, 1, 2, 3, 2]).await, [0, 4, 5, 1, 6, 2, 3]);
 }
 
 /// The environment variable that makes this test program the host that is to be killed.

@@ -51,7 +51,7 @@ impl Memory {
         let kept = self.kept.lock().expect("record");
         let (start, data) = kept.start.clone().expect("a start");
         let steps = kept.steps[..length].to_vec();
-        Replay { start, data, key: self.key.clone(), steps, lines: LineCheck::Compared, then }
+        Replay { start, data, key: self.key.clone(), steps, lines: LineCheck::Compared, left: None, then }
     }
 
     fn length(&self) -> usize {

@@ -57,20 +57,28 @@ pub const ZYGOTE: &str = "toolgate-zygote";
 /// of private memory, the program to become, and what that is given.
 pub const JAIL: &str = "toolgate-jail";
 
+/// The same for a program that reads files of its own folder, as a TypeScript compiler does. It is not told the layers.
+pub const FOLDER_JAIL: &str = "toolgate-folder-jail";
+
 static PREPARED: AtomicBool = AtomicBool::new(false);
+static CALLED_LATE: AtomicBool = AtomicBool::new(false);
 
 /// Becomes the zygote or a jail, if this process was started as one; otherwise returns at once.
 ///
 /// The first line of `main` in every program that runs code in processes of its own: the engine
-/// starts that same program again to get its zygote. Workers of a program that is linked with
+/// starts that same program again to get its zygote. No other thread may exist yet, so in the body of a
+/// `#[tokio::main]` function with its usual threads it is too late, and the engine says so. Workers of a program that is linked with
 /// `-z max-page-size=2097152` start faster: all of its code can lie on huge pages, which they share.
 pub fn take_over_if_asked() {
     PREPARED.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os();
-    let Some(name) = arguments.next().filter(|name| name == ZYGOTE || name == JAIL) else { return };
+    let is_ours = |name: &std::ffi::OsString| [ZYGOTE, JAIL, FOLDER_JAIL].iter().any(|ours| name == ours);
+    let Some(name) = arguments.next().filter(is_ours) else {
+        return CALLED_LATE.store(has_threads(), Ordering::Relaxed);
+    };
     let without = arguments.next().map(|names| names.to_string_lossy().into_owned()).unwrap_or_default();
     let without = lockdown::Without::parse(&without);
-    if name == ZYGOTE { become_zygote(without) } else { become_jail(without, arguments) }
+    if name == ZYGOTE { become_zygote(without) } else { become_jail(without, name == FOLDER_JAIL, arguments) }
 }
 
 /// As [`take_over_if_asked`], but workers pass the program's text to `act` instead of running it. They are locked down like
@@ -95,16 +103,27 @@ pub fn can_take_over() -> bool {
     PREPARED.load(Ordering::Relaxed)
 }
 
+/// Whether [`take_over_if_asked`] was called when this process had other threads: a zygote with threads cannot be confined.
+pub fn was_called_late() -> bool {
+    CALLED_LATE.load(Ordering::Relaxed)
+}
+
+fn has_threads() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() > 1)
+}
+
 #[cfg(target_os = "linux")]
 fn become_zygote(without: lockdown::Without) {
     zygote::serve(without, zygote::run)
 }
 
 #[cfg(target_os = "linux")]
-fn become_jail(without: lockdown::Without, mut arguments: std::env::ArgsOs) {
+fn become_jail(without: lockdown::Without, with_folder: bool, mut arguments: std::env::ArgsOs) {
+    use lockdown::jail::Reads;
     let memory = arguments.next().and_then(|bytes| bytes.to_string_lossy().parse().ok());
     if let (Some(memory), Some(program)) = (memory, arguments.next()) {
-        let jailed = lockdown::jail::JailedProgram { program, arguments: arguments.collect(), memory };
+        let reads = if with_folder { Reads::ItsFolder } else { Reads::Itself };
+        let jailed = lockdown::jail::JailedProgram { program, arguments: arguments.collect(), memory, reads };
         eprintln!("{}", lockdown::jail::execute(jailed, without));
     }
     std::process::exit(1)
@@ -116,7 +135,7 @@ fn become_zygote(_: lockdown::Without) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn become_jail(_: lockdown::Without, _: std::env::ArgsOs) {
+fn become_jail(_: lockdown::Without, _: bool, _: std::env::ArgsOs) {
     std::process::exit(1)
 }
 

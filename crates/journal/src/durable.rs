@@ -3,9 +3,11 @@
 //! Entries are collected in memory and written with the next entry that must be durable: the intent of a call that may
 //! have an effect, or its reply. A run that only reads writes nothing until it ends.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use toolgate_engine::transcript::{Delivery, Durable, NotDurable, Recorder};
 use toolgate_wire::{CallId, CallState, FromWorker};
@@ -13,13 +15,15 @@ use toolgate_wire::{CallId, CallState, FromWorker};
 use crate::entry::{Entry, hex};
 use crate::recording::{Record, Recording, RunFacts};
 use crate::seal::{RowKind, Sealer};
-use crate::store::{Begun, Claim, Decided, Lease, Leave, NewRun, Rows, Store, StoreError};
-use crate::text::Blobs;
+use crate::store::{Begun, Claim, Decided, Find, Lease, Leave, NewRun, Rows, RunRow, Store, StoreError};
+use crate::text::{Blobs, Text};
 
 /// How often a lease is prolonged, as a part of how long it lasts.
 const HEARTBEATS_PER_LEASE: u32 = 3;
 /// The shortest time between two heartbeats.
 const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(10);
+/// Runs of one caller that have not ended, unless [`Journal::with_max_open`] says otherwise.
+const MAX_OPEN: u64 = 10_000;
 
 /// Durable runs in a store, as one process uses it.
 #[derive(Clone)]
@@ -30,6 +34,15 @@ struct Inner {
     sealer: Sealer,
     owner: String,
     ttl: Duration,
+    max_open: u64,
+    /// The runs that this process has, whose leases are prolonged together.
+    held: Mutex<HeldRuns>,
+}
+
+#[derive(Default)]
+struct HeldRuns {
+    runs: HashMap<String, Weak<DurableRun>>,
+    is_beating: bool,
 }
 
 /// What came of beginning a durable run.
@@ -77,7 +90,26 @@ impl Journal {
     /// A journal in this store. `owner` names this process; a run that has shown no sign of life for `ttl` may be
     /// taken over.
     pub fn new(store: Arc<dyn Store>, sealer: Sealer, owner: String, ttl: Duration) -> Self {
-        Journal(Arc::new(Inner { store, sealer, owner, ttl }))
+        Journal(Arc::new(Inner { store, sealer, owner, ttl, max_open: MAX_OPEN, held: Mutex::default() }))
+    }
+
+    /// The same with another bound for the runs of a caller that have not ended. To be called before the first run.
+    #[must_use]
+    pub fn with_max_open(self, max_open: u64) -> Self {
+        match Arc::try_unwrap(self.0) {
+            Ok(inner) => Journal(Arc::new(Inner { max_open, ..inner })),
+            Err(shared) => Journal(shared),
+        }
+    }
+
+    /// How long a lease lasts.
+    pub fn ttl(&self) -> Duration {
+        self.0.ttl
+    }
+
+    /// A name that only those who have the store's key can compute: HMAC-SHA256, in hexadecimal digits.
+    pub fn name(&self, of: &str) -> String {
+        hex(&self.0.sealer.name(of))
     }
 
     /// The store.
@@ -96,7 +128,8 @@ impl Journal {
         // The header is kept with the run itself: a run that is there can be read.
         let header = recording.take();
         let rows = self.0.rows(&run, 0, &header)?;
-        let new = NewRun { run, caller, idempotency: key, owner: self.0.owner.clone(), ttl: self.0.ttl, rows };
+        let (owner, ttl, max_open) = (self.0.owner.clone(), self.0.ttl, self.0.max_open);
+        let new = NewRun { run, caller, idempotency: key, owner, ttl, max_open, rows };
         let lease = match self.0.store.begin(new).await? {
             Begun::New(lease) => lease,
             Begun::Existing { run } => return Ok(Began::Existing { run }),
@@ -110,7 +143,55 @@ impl Journal {
     /// If there is none, or it cannot be read.
     pub async fn load(&self, run: &str) -> Result<Record, StoreError> {
         let rows = self.0.store.read(run).await?;
-        self.0.open(run, &rows)
+        self.0.open(run, 0, &rows)
+    }
+
+    /// What the store knows of a run; `None` when there is none.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub async fn row(&self, run: &str) -> Result<Option<RunRow>, StoreError> {
+        let find = Find { run: Some(run.to_owned()), most: 1, ..Find::default() };
+        Ok(self.0.store.find(find).await?.pop())
+    }
+
+    /// The header of a run, without the rest.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be read.
+    pub async fn header(&self, run: &str) -> Result<Record, StoreError> {
+        self.entries(run, 0, 1).await
+    }
+
+    /// The JSON text of the report of a run that has ended: its last entry, without the rest.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn report(&self, row: &RunRow) -> Result<Option<String>, StoreError> {
+        let last = self.entries(&row.run, row.entries.saturating_sub(1), 1).await?;
+        Ok(last.report().map(str::to_owned))
+    }
+
+    /// Entries of a run from a number on, with their long texts.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be read.
+    pub async fn entries(&self, run: &str, from: u64, most: usize) -> Result<Record, StoreError> {
+        let rows = self.0.store.entries(run, from, most).await?;
+        let mut record = self.0.open(run, from, &Rows { entries: rows, blobs: Vec::new() })?;
+        let texts = record.entries.iter().flat_map(|entry| entry.event.texts());
+        let named: Vec<String> = texts
+            .filter_map(|text| match text {
+                Text::Blob { blob, .. } => Some(hex(&self.0.sealer.name(blob.as_str()))),
+                Text::Inline(_) => None,
+            })
+            .collect();
+        for name in named {
+            if let Some(sealed) = self.0.store.blob(run, &name).await? {
+                record.blobs.insert(self.0.text(run, RowKind::Blob(&name), &sealed)?);
+            }
+        }
+        Ok(record)
     }
 
     /// Takes over a run whose owner is gone, or a given one that is paused. `None` when there is none.
@@ -118,7 +199,15 @@ impl Journal {
     /// # Errors
     /// If the store cannot be read.
     pub async fn take_over(&self, run: Option<&str>) -> Result<Option<TakenOver>, StoreError> {
-        let claim = Claim { run: run.map(str::to_owned), owner: self.0.owner.clone(), ttl: self.0.ttl };
+        self.take_over_but(run, Vec::new()).await
+    }
+
+    /// The same, for any run, without those of some callers.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub async fn take_over_but(&self, run: Option<&str>, not_of: Vec<String>) -> Result<Option<TakenOver>, StoreError> {
+        let claim = Claim { run: run.map(str::to_owned), owner: self.0.owner.clone(), ttl: self.0.ttl, not_of };
         let Some(lease) = self.0.store.claim(claim).await? else { return Ok(None) };
         let record = self.load(&lease.run).await?;
         let key = record.header().and_then(|header| header.key());
@@ -187,8 +276,9 @@ impl Inner {
         Ok(rows)
     }
 
-    fn open(&self, run: &str, rows: &Rows) -> Result<Record, StoreError> {
-        let entries = rows.entries.iter().zip(0..).map(|(row, number)| {
+    /// A record from rows, numbered from `from`.
+    fn open(&self, run: &str, from: u64, rows: &Rows) -> Result<Record, StoreError> {
+        let entries = rows.entries.iter().zip(from..).map(|(row, number)| {
             let text = self.text(run, RowKind::Entry(number), row)?;
             serde_json::from_str::<Entry>(&text)
                 .map_err(|fault| StoreError::Damaged(format!("the run {run}, entry {number}: {fault}")))
@@ -210,6 +300,7 @@ pub struct DurableRun {
     /// Entries in the store. Locked while a write is in progress, so writes keep their order.
     written: tokio::sync::Mutex<u64>,
     lost: CancellationToken,
+    aborted: CancellationToken,
     this: Weak<DurableRun>,
 }
 
@@ -221,9 +312,10 @@ impl DurableRun {
             recording,
             written: tokio::sync::Mutex::new(written),
             lost: CancellationToken::new(),
+            aborted: CancellationToken::new(),
             this: this.clone(),
         });
-        tokio::spawn(heartbeats(Arc::downgrade(&run)));
+        run.journal.hold(&run);
         run
     }
 
@@ -235,6 +327,23 @@ impl DurableRun {
     /// Is cancelled when another process has taken the run over. Whoever executes it must stop then.
     pub fn lost(&self) -> &CancellationToken {
         &self.lost
+    }
+
+    /// Is cancelled when the run is to be aborted.
+    pub fn aborted(&self) -> &CancellationToken {
+        &self.aborted
+    }
+
+    /// Notes that a person is asked about a call, which was not sent. Durable when the future completes.
+    pub fn asks(&self, call: CallId) -> Durable {
+        self.recording.asks(call);
+        self.durable()
+    }
+
+    /// Notes that a call about which a person was asked is about to be sent after all.
+    pub fn intends(&self, call: CallId) -> Durable {
+        self.recording.intends(call);
+        self.durable()
     }
 
     /// What the report of the run has to say about its record.
@@ -270,28 +379,46 @@ impl DurableRun {
     /// If the store does not keep it.
     pub async fn finish(&self, report: &str) -> Result<(), StoreError> {
         self.recording.finish(report);
+        self.finish_again().await
+    }
+
+    /// Tries again to end the run, where the store did not keep its end.
+    ///
+    /// # Errors
+    /// If the store does not keep it.
+    pub async fn finish_again(&self) -> Result<(), StoreError> {
         self.flush().await?;
         let left = self.journal.store.leave(self.lease.clone(), Leave::Done).await;
         left.inspect_err(|error| self.note(error))
     }
 
-    /// Leaves the run until these calls are decided.
+    /// Leaves the run to whoever takes it over, at once.
     ///
     /// # Errors
     /// If the store does not keep it.
-    pub async fn pause(&self, questions: &[(CallId, String)]) -> Result<(), StoreError> {
+    pub async fn release(&self) -> Result<(), StoreError> {
+        self.flush().await?;
+        let left = self.journal.store.leave(self.lease.clone(), Leave::Released).await;
+        left.inspect_err(|error| self.note(error))
+    }
+
+    /// Leaves the run until one of these calls is decided, or to a time in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// If the store does not keep it.
+    pub async fn pause(&self, questions: &[(CallId, String)], wake: Option<u64>) -> Result<(), StoreError> {
         self.flush().await?;
         let sealed = questions.iter().map(|(call, question)| {
             let sealed = self.journal.seal(&self.lease.run, RowKind::Question(call.0), question.as_bytes())?;
             Ok((call.0, sealed))
         });
-        let sealed = sealed.collect::<Result<_, StoreError>>()?;
-        let left = self.journal.store.leave(self.lease.clone(), Leave::Paused(sealed)).await;
+        let calls = sealed.collect::<Result<_, StoreError>>()?;
+        let left = self.journal.store.leave(self.lease.clone(), Leave::Paused { calls, wake }).await;
         left.inspect_err(|error| self.note(error))
     }
 
     fn note(&self, error: &StoreError) {
-        if matches!(error, StoreError::Fenced(_)) {
+        if matches!(error, StoreError::Fenced(_) | StoreError::NoSuchRun(_)) {
             self.lost.cancel();
         }
     }
@@ -332,21 +459,46 @@ impl Recorder for DurableRun {
     }
 }
 
-/// Prolongs the lease of a run for as long as this process has it.
-async fn heartbeats(run: Weak<DurableRun>) {
-    loop {
-        let Some((ttl, lost)) = run.upgrade().map(|run| (run.journal.ttl, run.lost.clone())) else { return };
-        let interval = (ttl / HEARTBEATS_PER_LEASE).max(MIN_HEARTBEAT_INTERVAL);
-        tokio::select! {
-            () = lost.cancelled() => return,
-            () = tokio::time::sleep(interval) => {}
+impl Inner {
+    /// Prolongs the lease of this run from now on.
+    fn hold(self: &Arc<Self>, run: &Arc<DurableRun>) {
+        let mut held = self.held.lock();
+        held.runs.insert(run.lease.run.clone(), Arc::downgrade(run));
+        if !std::mem::replace(&mut held.is_beating, true) {
+            tokio::spawn(heartbeats(Arc::downgrade(self)));
         }
-        let Some(run) = run.upgrade() else { return };
+    }
+
+    /// The runs that are still used; `None` when there are none, and then no heartbeat follows.
+    fn held(&self) -> Option<Vec<Arc<DurableRun>>> {
+        let mut held = self.held.lock();
+        held.runs.retain(|_, run| run.strong_count() > 0);
+        let runs: Vec<_> = held.runs.values().filter_map(Weak::upgrade).collect();
+        held.is_beating = !runs.is_empty();
+        held.is_beating.then_some(runs)
+    }
+
+    async fn beat(&self, runs: Vec<Arc<DurableRun>>) {
+        let names = runs.iter().map(|run| run.lease.run.clone()).collect();
         // A store that is gone for a moment is asked again; the lease tells whether it was too long.
-        if let Err(error @ StoreError::Fenced(_)) =
-            run.journal.store.heartbeat(run.lease.clone(), run.journal.ttl).await
-        {
-            return run.note(&error);
+        let Ok(own) = self.store.heartbeat(&self.owner, names, self.ttl).await else { return };
+        for run in runs {
+            match own.iter().find(|held| held.lease == run.lease) {
+                Some(held) if held.abort => run.aborted.cancel(),
+                Some(_) => {}
+                None => run.lost.cancel(),
+            }
         }
+    }
+}
+
+/// Prolongs the leases of the runs that this process has, in one write for all of them.
+async fn heartbeats(journal: Weak<Inner>) {
+    loop {
+        let Some(ttl) = journal.upgrade().map(|journal| journal.ttl) else { return };
+        tokio::time::sleep((ttl / HEARTBEATS_PER_LEASE).max(MIN_HEARTBEAT_INTERVAL)).await;
+        let Some(journal) = journal.upgrade() else { return };
+        let Some(runs) = journal.held() else { return };
+        journal.beat(runs).await;
     }
 }

@@ -9,6 +9,7 @@ use toolgate_engine::transcript::{Digest, DigestKey};
 use toolgate_wire::frame::{End, Question, Stream, Target};
 use toolgate_wire::{CallId, CallState, Code, FromWorker, Profile};
 
+use crate::recording::RunFacts;
 use crate::start::StartMessage;
 use crate::text::{Blobs, ContentHash, MissingBlob, Text};
 
@@ -101,6 +102,11 @@ pub enum Event {
         /// When, in milliseconds since 1970.
         sent: u64,
     },
+    /// A person is asked about a call, which was not sent: an intent before this counts no more.
+    Asked {
+        /// The call.
+        id: u32,
+    },
     /// Such a call was answered. Durable before the guest gets the reply.
     Answered(Reply),
     /// The record reached its bound; nothing after this is recorded.
@@ -132,6 +138,9 @@ pub struct Header {
     pub engine: String,
     /// The name of the caller's key; empty for the local user.
     pub caller: String,
+    /// JSON text of what else was asked for, where the run is durable: it is needed to run the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Text>,
     /// When the run was accepted, in milliseconds since 1970.
     pub began: u64,
     /// The key of the digests, in hexadecimal digits.
@@ -140,15 +149,17 @@ pub struct Header {
 
 impl Header {
     /// The header of a new run.
-    pub fn new(run: String, profile: Profile, code: &str, caller: String, key: &DigestKey, blobs: &mut Blobs) -> Self {
+    pub fn new(facts: RunFacts, key: &DigestKey, blobs: &mut Blobs) -> Self {
+        let RunFacts { run, profile, code, caller, request } = facts;
         Header {
             version: FORMAT_VERSION,
             run,
             profile,
-            code: blobs.keep(code).0,
-            code_hash: ContentHash::of(code),
+            code: blobs.keep(&code).0,
+            code_hash: ContentHash::of(&code),
             engine: engine_fingerprint(),
             caller,
+            request: request.map(|request| blobs.keep(&request).0),
             began: crate::unix_ms(),
             digest_key: hex(key.bytes()),
         }
@@ -422,6 +433,7 @@ impl Event {
             | Event::Fire { .. }
             | Event::Answer { .. }
             | Event::Intent { .. }
+            | Event::Asked { .. }
             | Event::Answered(_)
             | Event::Truncated { .. }
             | Event::Report { .. } => return Ok(None),
@@ -431,7 +443,7 @@ impl Event {
     /// The texts of an entry that may be long.
     pub fn texts(&self) -> Vec<&Text> {
         match self {
-            Event::Header(header) => vec![&header.code],
+            Event::Header(header) => [&header.code].into_iter().chain(&header.request).collect(),
             Event::Start(start) => {
                 let named = start.named.iter().map(|(_, answer)| answer);
                 named.chain([&start.compiled]).chain(&start.data).collect()
@@ -447,6 +459,7 @@ impl Event {
             | Event::Cancel { .. }
             | Event::Ask { .. }
             | Event::Intent { .. }
+            | Event::Asked { .. }
             | Event::Truncated { .. } => Vec::new(),
         }
     }
@@ -454,7 +467,7 @@ impl Event {
     /// The same, to be replaced.
     pub(crate) fn texts_mut(&mut self) -> Vec<&mut Text> {
         match self {
-            Event::Header(header) => vec![&mut header.code],
+            Event::Header(header) => [&mut header.code].into_iter().chain(&mut header.request).collect(),
             Event::Start(start) => {
                 let named = start.named.iter_mut().map(|(_, answer)| answer);
                 named.chain([&mut start.compiled]).chain(&mut start.data).collect()
@@ -472,6 +485,7 @@ impl Event {
             | Event::Cancel { .. }
             | Event::Ask { .. }
             | Event::Intent { .. }
+            | Event::Asked { .. }
             | Event::Truncated { .. } => Vec::new(),
         }
     }

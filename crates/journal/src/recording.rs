@@ -74,6 +74,8 @@ pub struct RunFacts {
     pub code: String,
     /// The name of the caller's key.
     pub caller: String,
+    /// JSON text of what else was asked for, where it is needed to run the program.
+    pub request: Option<String>,
 }
 
 /// The entries of a run that nobody has taken yet.
@@ -109,9 +111,9 @@ impl Recording {
             state: Mutex::default(),
         };
         recording.push(|recording, blobs| {
-            let RunFacts { run, profile, code, caller } = facts;
-            let header = Header::new(run, profile, &code, caller, &recording.key, blobs);
-            Some((Event::Header(Box::new(header)), code.len()))
+            let bytes = facts.code.len() + facts.request.as_ref().map_or(0, String::len);
+            let header = Header::new(facts, &recording.key, blobs);
+            Some((Event::Header(Box::new(header)), bytes))
         });
         recording
     }
@@ -184,6 +186,11 @@ impl Recording {
     /// Records that a call is about to be sent.
     pub fn intends(&self, id: CallId) {
         self.push(|_, _| Some((Event::Intent { id: id.0, sent: crate::unix_ms() }, 0)));
+    }
+
+    /// Records that a person is asked about a call, which is not sent before that.
+    pub fn asks(&self, id: CallId) {
+        self.push(|_, _| Some((Event::Asked { id: id.0 }, 0)));
     }
 
     /// Records the answer of a call before it is delivered; the body is that of the reply.
@@ -280,7 +287,13 @@ mod tests {
     use super::*;
 
     fn facts() -> RunFacts {
-        RunFacts { run: "run_1".into(), profile: Profile::Chain, code: "return 1".into(), caller: String::new() }
+        RunFacts {
+            run: "run_1".into(),
+            profile: Profile::Chain,
+            code: "return 1".into(),
+            caller: String::new(),
+            request: None,
+        }
     }
 
     fn line(text: &str) -> FromWorker {

@@ -251,7 +251,7 @@ mod tests {
 
     fn record() -> Record {
         let code = format!("await db.login({{ user: 'ann', password: '{PASSWORD}' }})");
-        let facts = RunFacts { run: "r".into(), profile: Profile::Chain, code, caller: String::new() };
+        let facts = RunFacts { run: "r".into(), profile: Profile::Chain, code, caller: String::new(), request: None };
         let recording = Recording::new(facts);
         let target = Target::Tool { backend: "db".into(), tool: "login".into() };
         let args = serde_json::json!({ "user": "ann", "pass_word": PASSWORD });

@@ -83,6 +83,14 @@ pub fn resume(record: &Record, is_harmless: &dyn Fn(&Target) -> bool) -> Result<
     replayable(record, AfterReplay::GoOn(open))
 }
 
+/// Repeats what is known of a run, and ends it with this failure. The record may have no report.
+///
+/// # Errors
+/// If no program was started, or a part of the record is missing.
+pub fn stopped(record: &Record, failure: Failure) -> Result<Replayable, NoReplay> {
+    replayable(record, AfterReplay::Stop(failure))
+}
+
 fn truncated(record: &Record) -> Option<u64> {
     record.entries.iter().find_map(|entry| match entry.event {
         Event::Truncated { bytes } => Some(bytes),
@@ -118,6 +126,7 @@ fn replayable(record: &Record, then: AfterReplay) -> Result<Replayable, NoReplay
             key: header.key().ok_or(NoReplay::Key)?,
             steps,
             lines: LineCheck::Compared,
+            left: None,
             then,
         },
         header: header.clone(),
@@ -166,6 +175,9 @@ fn open_calls(record: &Record, is_harmless: &dyn Fn(&Target) -> bool) -> Result<
             }
             Event::Intent { id, sent } if !harmless.get(id).copied().unwrap_or(false) => {
                 open.insert(*id, OpenCall::Unknown { known: format!("sent at {}, no answer", clock(*sent)) });
+            }
+            Event::Asked { id } => {
+                open.insert(*id, OpenCall::Make);
             }
             Event::Answered(reply) => {
                 open.insert(reply.id, answered(reply, record)?);

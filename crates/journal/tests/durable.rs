@@ -22,8 +22,8 @@ use toolgate_journal::seal::Sealer;
 use toolgate_journal::store::memory::MemoryStore;
 use toolgate_journal::store::sqlite::SqliteStore;
 use toolgate_journal::store::{
-    Begun, Claim, Decided, Find, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, RunStatus, Store, StoreError,
-    StoreFuture,
+    Begun, Claim, Decided, Find, Held, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, RunStatus, Store,
+    StoreError, StoreFuture,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -73,7 +73,7 @@ async fn a_store_holds_nothing_that_can_be_read() {
     let run = begin(&journal, "a", &code).await;
     let request = Request { host: host(), recorder: Some(run.clone()), ..Request::new(Profile::Chain, code.clone()) };
     let report = engine().run(request).await;
-    run.pause(&[(toolgate_engine::wire::CallId(9), format!("pay {CANARY}?"))]).await.expect("paused");
+    run.pause(&[(toolgate_engine::wire::CallId(9), format!("pay {CANARY}?"))], None).await.expect("paused");
     let decided = journal.decide("a", toolgate_engine::wire::CallId(9), CANARY).await;
     assert_eq!(decided, Ok(Decision::Now));
     assert!(report.value().is_ok(), "{:?}", report.failure());
@@ -230,8 +230,20 @@ impl Store for MortalStore {
     }
 
     /// A lease of no time is never prolonged: the next process takes over at once.
-    fn heartbeat(&self, _: Lease, _: Duration) -> StoreFuture<'_, ()> {
+    fn heartbeat(&self, _: &str, _: Vec<String>, _: Duration) -> StoreFuture<'_, Vec<Held>> {
         Box::pin(std::future::pending())
+    }
+
+    fn entries(&self, run: &str, from: u64, most: usize) -> StoreFuture<'_, Vec<Vec<u8>>> {
+        self.store.entries(run, from, most)
+    }
+
+    fn blob(&self, run: &str, name: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
+        self.store.blob(run, name)
+    }
+
+    fn abort(&self, run: &str) -> StoreFuture<'_, ()> {
+        self.store.abort(run)
     }
 
     fn leave(&self, lease: Lease, how: Leave) -> StoreFuture<'_, ()> {

@@ -11,7 +11,7 @@ use toolgate_journal::store::memory::MemoryStore;
 use toolgate_journal::store::postgres::PostgresStore;
 use toolgate_journal::store::sqlite::SqliteStore;
 use toolgate_journal::store::{
-    Begun, Claim, Decided, Find, Lease, Leave, NewRun, Prune, Rows, RunStatus, Store, StoreError,
+    Begun, Claim, Decided, Find, Held, Lease, Leave, NewRun, Prune, Rows, RunStatus, Store, StoreError,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -22,7 +22,7 @@ type Shared = Arc<dyn Store>;
 
 fn new_run(run: &str, ttl: Duration) -> NewRun {
     let (run, caller, owner) = (run.into(), "ann".into(), "one".into());
-    NewRun { run, caller, idempotency: None, owner, ttl, rows: Rows::default() }
+    NewRun { run, caller, idempotency: None, owner, ttl, max_open: 1000, rows: Rows::default() }
 }
 
 async fn begin(store: &Shared, run: &str, ttl: Duration) -> Lease {
@@ -37,7 +37,7 @@ fn rows(entries: &[&str]) -> Rows {
 }
 
 fn claim(run: Option<&str>, ttl: Duration) -> Claim {
-    Claim { run: run.map(str::to_owned), owner: "two".into(), ttl }
+    Claim { run: run.map(str::to_owned), owner: "two".into(), ttl, not_of: vec![] }
 }
 
 /// What many tasks get that ask for the same thing at the same time.
@@ -96,7 +96,7 @@ async fn a_process_that_lost_its_run_cannot_write(store: Shared) {
     assert_eq!(owner, Lease { run: "a".into(), epoch: 2 });
     let fenced = || Err(StoreError::Fenced("a".to_owned()));
     assert_eq!(store.append(zombie.clone(), 1, rows(&["zombie"])).await, fenced());
-    assert_eq!(store.heartbeat(zombie.clone(), HOUR).await, fenced());
+    assert_eq!(store.heartbeat("one", vec!["a".into()], HOUR).await, Ok(vec![]), "it has no run");
     assert_eq!(store.leave(zombie, Leave::Done).await, fenced());
     store.append(owner.clone(), 1, rows(&["second"])).await.expect("the owner");
     assert_eq!(store.read("a").await.expect("rows").entries, rows(&["first", "second"]).entries);
@@ -107,9 +107,87 @@ async fn a_process_that_lost_its_run_cannot_write(store: Shared) {
 
 async fn a_heartbeat_keeps_a_lease(store: Shared) {
     let lease = begin(&store, "a", EXPIRED).await;
-    store.heartbeat(lease, HOUR).await.expect("alive");
-    assert_eq!(store.claim(claim(None, HOUR)).await, Ok(None));
+    let other = begin(&store, "b", EXPIRED).await;
+    let held = vec![Held { lease, abort: false }];
+    assert_eq!(store.heartbeat("one", vec!["a".into(), "gone".into()], HOUR).await, Ok(held));
     assert_eq!(store.claim(claim(Some("a"), HOUR)).await, Ok(None));
+    let own = Claim { owner: "one".into(), ..claim(None, HOUR) };
+    assert_eq!(store.claim(own).await, Ok(None), "a process does not take over from itself");
+    assert_eq!(store.claim(claim(None, HOUR)).await.expect("claimed").expect("expired").run, other.run);
+    assert_eq!(store.claim(claim(None, HOUR)).await, Ok(None));
+}
+
+async fn a_released_run_is_taken_over_at_once(store: Shared) {
+    let lease = begin(&store, "a", HOUR).await;
+    store.leave(lease, Leave::Released).await.expect("released");
+    let own = Claim { owner: "one".into(), ..claim(None, HOUR) };
+    assert_eq!(store.claim(own).await, Ok(Some(Lease { run: "a".into(), epoch: 2 })));
+}
+
+async fn a_run_is_aborted_by_its_owner_or_by_whoever_claims_it(store: Shared) {
+    let lease = begin(&store, "a", HOUR).await;
+    store.abort("a").await.expect("asked for");
+    let held = vec![Held { lease: lease.clone(), abort: true }];
+    assert_eq!(store.heartbeat("one", vec!["a".into()], HOUR).await, Ok(held));
+    store.leave(lease, paused(&[1])).await.expect("paused");
+    let due = store.claim(claim(None, HOUR)).await.expect("claimed").expect("it is to be aborted");
+    store.leave(due, Leave::Done).await.expect("done");
+    let waiting = begin(&store, "b", HOUR).await;
+    store.leave(waiting, paused(&[1])).await.expect("paused");
+    assert_eq!(store.claim(claim(None, HOUR)).await, Ok(None));
+    store.abort("b").await.expect("asked for");
+    let due = store.claim(claim(None, HOUR)).await.expect("claimed").expect("it is to be aborted");
+    assert!(store.find(Find { run: Some(due.run), most: 1, ..Find::default() }).await.expect("found")[0].abort);
+    store.abort("a").await.expect("nothing happens");
+    assert_eq!(store.abort("none").await, Err(StoreError::NoSuchRun("none".into())));
+}
+
+async fn a_paused_run_is_due_when_it_is_decided_or_its_time_has_come(store: Shared) {
+    let lease = begin(&store, "a", HOUR).await;
+    store.leave(lease, paused(&[1, 2])).await.expect("paused");
+    assert_eq!(store.decide("a", 1, b"yes".to_vec()).await, Ok(Decided::Now));
+    let lease = store.claim(claim(None, HOUR)).await.expect("claimed").expect("decided");
+    // The second call is decided while the first goes on.
+    assert_eq!(store.decide("a", 2, b"no".to_vec()).await, Ok(Decided::Now));
+    store.leave(lease, paused(&[2])).await.expect("paused");
+    let lease = store.claim(claim(None, HOUR)).await.expect("claimed").expect("decided before the pause");
+    store.leave(lease, paused(&[3])).await.expect("paused");
+    assert_eq!(store.claim(claim(None, HOUR)).await, Ok(None), "decisions on other calls do not count");
+    let timed = begin(&store, "b", HOUR).await;
+    store.leave(timed, Leave::Paused { calls: vec![], wake: Some(1) }).await.expect("paused");
+    assert_eq!(store.claim(claim(None, HOUR)).await.expect("claimed").expect("late").run, "b");
+}
+
+async fn entries_are_read_from_a_number_on(store: Shared) {
+    let lease = begin(&store, "a", HOUR).await;
+    let blobs = vec![("long".to_owned(), b"text".to_vec())];
+    store.append(lease, 0, Rows { blobs, ..rows(&["0", "1", "2"]) }).await.expect("appended");
+    assert_eq!(store.entries("a", 1, 1).await, Ok(rows(&["1"]).entries));
+    assert_eq!(store.entries("a", 2, 9).await, Ok(rows(&["2"]).entries));
+    assert_eq!(store.entries("a", 3, 9).await, Ok(vec![]));
+    assert_eq!(store.blob("a", "long").await, Ok(Some(b"text".to_vec())));
+    assert_eq!(store.blob("a", "short").await, Ok(None));
+}
+
+async fn a_caller_has_a_bounded_number_of_open_runs(store: Shared) {
+    let bounded = |run: &str| NewRun { max_open: 2, ..new_run(run, HOUR) };
+    let Ok(Begun::New(first)) = store.begin(bounded("a")).await else { panic!("there is room") };
+    assert!(store.begin(bounded("b")).await.is_ok());
+    assert_eq!(store.begin(bounded("c")).await, Err(StoreError::TooManyRuns(2)));
+    assert!(store.begin(NewRun { caller: "bob".into(), ..bounded("d") }).await.is_ok(), "another caller");
+    store.leave(first, Leave::Done).await.expect("done");
+    assert!(store.begin(bounded("c")).await.is_ok(), "ended runs do not count");
+}
+
+async fn runs_of_some_callers_can_be_left_out(store: Shared) {
+    begin(&store, "a", EXPIRED).await;
+    let without = |caller: &str| Claim { not_of: vec![caller.into()], ..claim(None, HOUR) };
+    assert_eq!(store.claim(without("ann")).await, Ok(None));
+    assert!(store.claim(without("bob")).await.expect("claimed").is_some());
+}
+
+fn paused(calls: &[u32]) -> Leave {
+    Leave::Paused { calls: calls.iter().map(|call| (*call, b"may it?".to_vec())).collect(), wake: None }
 }
 
 async fn many_claims_have_one_winner(store: Shared) {
@@ -125,7 +203,10 @@ async fn many_claims_have_one_winner(store: Shared) {
 
 async fn a_decision_is_made_once(store: Shared) {
     let lease = begin(&store, "a", HOUR).await;
-    store.leave(lease, Leave::Paused(vec![(3, b"send?".to_vec()), (5, b"pay?".to_vec())])).await.expect("paused");
+    store
+        .leave(lease, Leave::Paused { calls: vec![(3, b"send?".to_vec()), (5, b"pay?".to_vec())], wake: None })
+        .await
+        .expect("paused");
     assert_eq!(store.claim(claim(None, HOUR)).await, Ok(None), "a paused run waits");
     let decided = race(&store, |store, racer| async move {
         let own = format!("decision {racer}").into_bytes();
@@ -166,6 +247,13 @@ async fn runs_are_found(store: Shared) {
     assert_eq!(names(Find { status: Some(RunStatus::Done), ..all() }).await, ["c"]);
     assert_eq!(names(Find { run: Some("b".into()), ..all() }).await, ["b"]);
     assert_eq!(names(Find { most: 2, ..Find::default() }).await.len(), 2);
+    let (mut before, mut pages) = (None, Vec::new());
+    while let Some(row) = store.find(Find { before, most: 1, ..Find::default() }).await.expect("found").pop() {
+        before = Some((row.began, row.run.clone()));
+        pages.push(row.run);
+    }
+    pages.sort();
+    assert_eq!(pages, ["a", "b", "c"], "page by page");
 }
 
 async fn only_ended_runs_are_forgotten(store: Shared) {
@@ -191,6 +279,12 @@ async fn suite(mut store: impl AsyncFnMut() -> Shared) {
     an_idempotency_key_gives_one_run(store().await).await;
     a_process_that_lost_its_run_cannot_write(store().await).await;
     a_heartbeat_keeps_a_lease(store().await).await;
+    a_released_run_is_taken_over_at_once(store().await).await;
+    a_run_is_aborted_by_its_owner_or_by_whoever_claims_it(store().await).await;
+    a_paused_run_is_due_when_it_is_decided_or_its_time_has_come(store().await).await;
+    entries_are_read_from_a_number_on(store().await).await;
+    a_caller_has_a_bounded_number_of_open_runs(store().await).await;
+    runs_of_some_callers_can_be_left_out(store().await).await;
     many_claims_have_one_winner(store().await).await;
     a_decision_is_made_once(store().await).await;
     runs_are_found(store().await).await;

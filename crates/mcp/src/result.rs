@@ -1,7 +1,7 @@
 //! From the envelope of a tool result to the value for programs, as text.
 //!
-//! Structured content is the value. Without it, a single text that is a JSON object or array is parsed; any other text stays
-//! text, because a postcode must not become a number. Content that is not text stays a content block, so that a program can
+//! Structured content is the value. Without it, a text that is a JSON object or array is parsed; any other text stays text,
+//! because a postcode must not become a number. Several texts are a list of them. Content that is not text stays a content block, so that a program can
 //! return it to the client. Pure: no schema validation, and the tool's name has no influence.
 
 use std::borrow::Cow;
@@ -169,7 +169,7 @@ impl ToolResult {
             [] => ValuePart::Built("null".to_owned()),
             [only] if spelled(&json::unquote(only.text())).is_some() => ValuePart::Spelled(at(only)),
             [only] => ValuePart::At(at(only)),
-            ref several => ValuePart::Built(joined(several)),
+            ref several => ValuePart::Built(listed(several)),
         }
     }
 }
@@ -208,13 +208,15 @@ fn spelled(text: &str) -> Option<&str> {
     (!facts.lone_surrogates).then_some(text)
 }
 
-/// One string literal of several, with line ends between them.
-fn joined(literals: &[json::Value<'_>]) -> String {
-    let inner = |literal: &json::Value<'_>| {
-        let text = literal.text();
-        text.get(1..text.len().saturating_sub(1)).unwrap_or_default().to_owned()
-    };
-    format!("\"{}\"", literals.iter().map(inner).collect::<Vec<_>>().join("\\n"))
+/// A list of several texts, each as it would be alone.
+fn listed(literals: &[json::Value<'_>]) -> String {
+    let mut list = "[".to_owned();
+    for literal in literals {
+        list.push_str(if list.len() == 1 { "" } else { "," });
+        list.push_str(spelled(&json::unquote(literal.text())).unwrap_or(literal.text()));
+    }
+    list.push(']');
+    list
 }
 
 fn marked_wrapped(result: json::Value<'_>) -> bool {
@@ -292,9 +294,13 @@ mod tests {
     }
 
     #[test]
-    fn several_texts_are_joined_and_never_parsed() {
-        let two = json!({ "content": [{ "type": "text", "text": "{}" }, { "type": "text", "text": "[]" }] });
-        check(two, json!("{}\n[]"));
+    fn several_texts_stay_several_each_as_it_would_be_alone() {
+        let texts = |texts: &[&str]| {
+            let blocks = texts.iter().map(|text| json!({ "type": "text", "text": text }));
+            json!({ "content": blocks.collect::<Vec<_>>() })
+        };
+        check(texts(&["one", "two\n"]), json!(["one", "two\n"]));
+        check(texts(&[" {\"a\":1}", "[2]", "3"]), json!([{ "a": 1 }, [2], "3"]));
     }
 
     #[test]

@@ -13,10 +13,36 @@ pub(crate) const MIN_SAVING: usize = 200;
 /// gets one, and greater than the longest footer.
 pub(crate) const ROOM: usize = 208;
 
-/// The footer for `body`, the rest of a text of `processed` bytes.
-pub(crate) fn footer(body: &str, processed: usize, result: Option<&ResultId>) -> String {
+/// Bytes reserved for a footer in a small answer: the longest footer.
+const TIGHT_ROOM: usize = 176;
+
+/// Bytes reserved for the result id alone, where the whole footer would leave no room for text.
+const SHORT_ROOM: usize = "\n[Full result: res_00112233445566778899aabbccddeeff]".len();
+
+/// Minimum number of bytes of text above a footer.
+const MIN_BODY: usize = 32;
+
+/// Bytes to reserve for a footer in an answer of at most `max` bytes: for all of it, for the result id, or none.
+pub(crate) fn reserved(max: usize) -> usize {
+    if max >= 2 * ROOM {
+        ROOM
+    } else if max >= TIGHT_ROOM + MIN_BODY {
+        TIGHT_ROOM
+    } else if max >= SHORT_ROOM + MIN_BODY {
+        SHORT_ROOM
+    } else {
+        0
+    }
+}
+
+/// The footer for `body`, the rest of a text of `processed` bytes, in an answer of at most `max` bytes. Where the sizes do
+/// not fit, the result id alone; where that does not fit either, nothing.
+pub(crate) fn footer(body: &str, processed: usize, result: Option<&ResultId>, max: usize) -> Option<String> {
     let break_line = if body.ends_with('\n') { "\n" } else { "\n\n" };
-    format!("{break_line}{}", settled(body.len() + break_line.len(), processed, result))
+    let whole = format!("{break_line}{}", settled(body.len() + break_line.len(), processed, result));
+    let short = || result.map(|result| format!("\n[Full result: {result}]"));
+    let fits = |footer: &String| body.len() + footer.len() <= max;
+    Some(whole).filter(fits).or_else(|| short().filter(fits))
 }
 
 /// The footer text; its numbers include its own length.
@@ -67,7 +93,17 @@ mod tests {
     #[test]
     fn the_longest_footer_fits_its_room() {
         let id = ResultId::parse("res_00112233445566778899aabbccddeeff").expect("an id");
-        assert!(settled(usize::MAX / 4, usize::MAX, Some(&id)).len() + 2 <= ROOM);
+        assert!(settled(usize::MAX / 4, usize::MAX, Some(&id)).len() + 2 <= TIGHT_ROOM);
         const { assert!(ROOM > MIN_SAVING) };
+    }
+
+    #[test]
+    fn a_small_answer_names_the_result_and_nothing_else() {
+        let id = ResultId::parse("res_00112233445566778899aabbccddeeff").expect("an id");
+        let footer = |max: usize| footer("body", 100_000, Some(&id), max);
+        assert!(footer(300).is_some_and(|text| text.contains("processed") && text.contains(id.as_str())));
+        assert_eq!(footer(60).as_deref(), Some("\n[Full result: res_00112233445566778899aabbccddeeff]"));
+        assert_eq!(footer(30), None);
+        assert_eq!([reserved(0), reserved(84), reserved(256), reserved(416)], [0, SHORT_ROOM, TIGHT_ROOM, ROOM]);
     }
 }

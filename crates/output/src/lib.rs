@@ -41,10 +41,6 @@ pub use truncate::{Cut, fit};
 
 use crate::results::{Kept, ResultId};
 
-/// The smallest `max_output_size` with room for a marker, a footer and the result id. Below it the limit still holds, and
-/// these are omitted as needed.
-const MIN_OUTPUT_SIZE: usize = 2 * footer::ROOM;
-
 /// Maximum length of the header above the text: of the intent filter and of tables.
 pub const MAX_HEADER_SIZE: usize = intent::MAX_HEADER + TABLE_NOTE.len();
 
@@ -118,12 +114,13 @@ pub fn shape(
     let mut result_id = None;
     if !stages.is_empty() {
         result_id = keep(raw.kept());
-        if processed.saturating_sub(text.len()) > footer::MIN_SAVING {
-            let footer = footer::footer(&text, processed, result_id.as_ref());
-            if text.len() + footer.len() <= settings.max_output_size {
-                text.push_str(&footer);
-                stages.push(Stage::Footer);
-            }
+        // Whatever was cut off, the answer says where all of it is.
+        let needs_footer =
+            processed.saturating_sub(text.len()) > footer::MIN_SAVING || stages.contains(&Stage::Truncate);
+        let footer = || footer::footer(&text, processed, result_id.as_ref(), settings.max_output_size);
+        if let Some(footer) = needs_footer.then(footer).flatten() {
+            text.push_str(&footer);
+            stages.push(Stage::Footer);
         }
     }
     Response { bytes_processed: processed, bytes_returned: text.len(), text, stages, result_id }
@@ -153,7 +150,7 @@ fn reduce(mut body: Body<'_>, settings: &OutputSettings, intent: Option<&str>) -
             processed = header.len() + body.extent().bytes;
         }
     }
-    let room = room_beside_footer(settings.max_output_size);
+    let room = settings.max_output_size - footer::reserved(settings.max_output_size);
     if settings.auto_chunk_json && body.extent().bytes > settings.chunk_threshold {
         let room = room.saturating_sub(header.len());
         if let Some(outline) = chunk::outline(&body, settings.chunk_threshold, room) {
@@ -183,8 +180,4 @@ fn reduce(mut body: Body<'_>, settings: &OutputSettings, intent: Option<&str>) -
 /// Whether a body would be shown whole rather than as an outline.
 fn fits_unchunked(body: &Body<'_>, settings: &OutputSettings) -> bool {
     !settings.auto_chunk_json || body.extent().bytes <= settings.chunk_threshold
-}
-
-fn room_beside_footer(max: usize) -> usize {
-    if max >= MIN_OUTPUT_SIZE { max - footer::ROOM } else { max }
 }

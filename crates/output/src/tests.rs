@@ -69,6 +69,52 @@ fn what_fits_exactly_is_unchanged() {
 }
 
 #[test]
+fn every_size_that_a_caller_may_ask_for_names_the_result() {
+    let text = json!("word ".repeat(2_000)).to_string();
+    for returned in [&text, &rows(200).to_string(), &json!("y".repeat(257)).to_string()] {
+        for max in [84, 100, 160, 256, 257, 300, 415, 416, 500, 1_000] {
+            let (response, kept) = shaped(returned, &with_max(max), None);
+            if kept.is_none() {
+                continue;
+            }
+            let id = "res_00112233445566778899aabbccddeeff";
+            assert!(response.text.contains(id), "{max}: {}", response.text);
+            assert!(!response.text.starts_with("\n"), "there is text above the footer");
+            assert_eq!(response.stages.last(), Some(&Stage::Footer));
+            assert_eq!(response.text.contains("[Output: "), max >= 256, "{max}: {}", response.text);
+        }
+    }
+}
+
+#[test]
+fn rows_inside_an_object_are_shown_by_count_keys_first_rows_and_identities() {
+    for settings in [OutputSettings::default(), with_max(24_000), with_max(2_000)] {
+        let (response, _) = shaped(&json!({ "rows": rows(2_000) }).to_string(), &settings, None);
+        let text = &response.text;
+        assert!(text.contains("rows (2000 items, "), "{text}");
+        assert!(text.contains("each with keys: id, name, note"), "{text}");
+        assert!(text.contains("rows > [0]"), "{text}");
+        assert!(text.contains("[1999] id=1999 name=\"Row 1999\""), "{text}");
+    }
+}
+
+#[test]
+fn rows_that_lack_a_few_keys_are_rows_still() {
+    let row = |i: usize| match i % 3 {
+        0 => json!({ "city": format!("City {i}"), "population": i }),
+        _ => json!({ "city": format!("City {i}"), "population": i, "mayor": "M" }),
+    };
+    let (response, _) =
+        shaped(&json!({ "rows": (0..2_000).map(row).collect::<Vec<_>>() }).to_string(), &with_max(24_000), None);
+    let text = &response.text;
+    assert!(
+        text.contains("rows (2000 items, ") && text.contains("each with keys: city, population; some with: mayor"),
+        "{text}"
+    );
+    assert!(text.contains("[1999] city=\"City 1999\""), "{text}");
+}
+
+#[test]
 fn a_long_text_is_cut_and_its_footer_tells_the_numbers() {
     let lines: String = (0..20_000).map(|i| format!("line number {i:06}\n")).collect();
     let (response, kept) = shaped(&json!(lines).to_string(), &OutputSettings::default(), None);

@@ -125,7 +125,8 @@ impl Program {
         &self.source
     }
 
-    fn position_at(&self, offset: usize) -> Option<Position> {
+    /// Maps an offset in [`js`](Self::js) to the user's text.
+    pub fn position_at(&self, offset: usize) -> Option<Position> {
         self.origin.of(offset).map(|at| Position::of_offset(&self.source, at))
     }
 }

@@ -14,6 +14,7 @@
 //! - `preflight`: finds errors in the calls of a program before it runs
 //! - [`suggest`], `facility`, `hints`, `caret`: suggestions for mistyped names, replacements for missing facilities, hints
 //!   after a failure, excerpts of the source
+//! - `usage`: what a type checker's findings about a program are judged by
 //! - [`words`]: names that the language and the sandbox reserve
 #![forbid(unsafe_code)]
 
@@ -40,6 +41,7 @@ mod query;
 mod reach;
 pub mod suggest;
 mod tools;
+mod usage;
 pub mod words;
 
 pub use caret::caret;
@@ -54,3 +56,4 @@ pub use preflight::{Finding, FindingCode, PlannedCall, Preflight, preflight, pre
 pub use query::Query;
 pub use toolgate_wire::Position;
 pub use tools::{ArgumentProblem, Call, Parameters, Tools};
+pub use usage::{Access, Usage};

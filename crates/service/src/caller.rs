@@ -14,8 +14,9 @@ use subtle::ConstantTimeEq;
 use super::refusal::Refusal;
 use super::resource_server::TokenCaller;
 use toolgate_config::checked::Key;
-use toolgate_config::values::{Glob, Rate};
-use toolgate_wire::{Access, CallerScope};
+use toolgate_config::values::Rate;
+use toolgate_gateway::run::durable::scope_of_key;
+use toolgate_wire::CallerScope;
 
 /// The caller of a request; admission adds it to every request as an extension.
 #[derive(Debug, Clone)]
@@ -40,23 +41,15 @@ impl Caller {
 
     /// What the caller may use. A local caller may use everything, as over standard input.
     pub fn scope(&self) -> CallerScope {
-        let access = |patterns: &Option<Vec<Glob>>| patterns.clone().map_or(Access::All, Access::Only);
         match self {
             Caller::Local => CallerScope::default(),
             Caller::Token(token) => token.scope.clone(),
-            Caller::Key(key) => CallerScope {
-                name: key.name.clone(),
-                fairness: Some(number_of(&key.name)),
-                backends: access(&key.backends),
-                tools: access(&key.tools),
-                rate: key.call_rate,
-                functions: access(&key.functions),
-            },
+            Caller::Key(key) => scope_of_key(key),
         }
     }
 }
 
-/// The fairness id of a key: all connections with one key share one turn in queues.
+/// The fairness id of a caller: all its connections share one turn in queues.
 pub(super) fn number_of(name: &str) -> u64 {
     let digest = digest(&SHA256, name.as_bytes());
     digest.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))

@@ -3,7 +3,7 @@
 //! Only connects the parts; arguments, signals and printing belong to the command line.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::Router;
@@ -28,6 +28,9 @@ use toolgate_mcp::server::{HttpOptions, RequestScope, ToolMode};
 /// How long runs of a client at standard input and output may go on after the shutdown has begun; the MCP server waits a
 /// little longer for their replies.
 const STDIO_GRACE: Duration = Duration::from_secs(3);
+
+/// Between two attempts to open the store of durable runs.
+const OPEN_INTERVAL: Duration = Duration::from_secs(3);
 
 /// The tool mode of a configured mode.
 pub fn tool_mode(mode: Mode) -> ToolMode {
@@ -83,6 +86,7 @@ pub async fn http(agent: &Agent, mode: ToolMode, listener: Listener, shutdown: C
     let settings = gateway.config().settings.clone();
     let shutdown = Shutdown { begin: shutdown, ..Shutdown::default() };
     let over_tcp = matches!(listener, Listener::Tcp(_));
+    let keeping = tokio::spawn(keep_runs(Arc::downgrade(gateway)));
     let service = HttpService::new(ServiceParts {
         runner: gateway.runner().clone(),
         sessions: Arc::new(sessions(&settings.store).await?),
@@ -98,10 +102,26 @@ pub async fn http(agent: &Agent, mode: ToolMode, listener: Listener, shutdown: C
     let served = serve(listener, router, shutdown, limits).await;
     following.abort();
     aborting.abort();
+    keeping.abort();
     if let Err(error) = service.close().await {
         tracing::warn!(%error, "sessions could not be removed; they remain until they expire");
     }
     served
+}
+
+/// Takes over durable runs of processes that are gone. A store that cannot be reached is tried again.
+async fn keep_runs(gateway: Weak<Gateway>) {
+    let mut reported = false;
+    while let Some(gateway) = gateway.upgrade().filter(|gateway| gateway.has_kept_runs()) {
+        match gateway.keep_runs().await {
+            Ok(_) => return,
+            Err(error) if !reported => tracing::warn!(%error, "durable runs are not taken over"),
+            Err(_) => {}
+        }
+        reported = true;
+        drop(gateway);
+        tokio::time::sleep(OPEN_INTERVAL).await;
+    }
 }
 
 /// Aborts the runs of all doors once the grace period is over: an MCP client then gets the report of its run.
@@ -160,7 +180,7 @@ async fn follow_rules(gateway: Arc<Gateway>, service: HttpService, over_tcp: boo
 async fn sessions(store: &Store) -> io::Result<RpcSessions> {
     let clock = Arc::new(SystemClock);
     let store: Arc<dyn SessionStore> = match store {
-        Store::Memory => Arc::new(MemoryStore::new(clock.clone())),
+        Store::Memory | Store::Postgres(_) => Arc::new(MemoryStore::new(clock.clone())),
         Store::Redis(url) => Arc::new(RedisStore::open(url.as_str()).await.map_err(io::Error::other)?),
     };
     Ok(RpcSessions::new(store, clock))

@@ -6,6 +6,8 @@
 //! | `POST /v1/run` | runs a program; with profile `chain` (the default) or `snippet` |
 //! | `POST /v1/compute` | applies a function to data |
 //! | `GET /v1/run/ws` | the same as `/v1/run`, with functions that the caller implements |
+//! | `POST /v1/runs`, `GET /v1/runs` | begins a durable run; lists the caller's |
+//! | `GET /v1/runs/{runId}`, `DELETE /v1/runs/{runId}` | shows a durable run, waits for it; ends it |
 //! | `GET /v1/results/{id}` | reads a result of which an answer showed only a part |
 //! | `GET /v1/functions` | lists the functions that the caller's programs may use |
 //! | `POST /v1/sessions`, `DELETE /v1/sessions/{id}` | opens and ends a session of the RPC bridge |
@@ -23,7 +25,7 @@
 //! - `server`: [`listen`] and [`serve`]: connections, slow clients, graceful shutdown
 //! - `admission`, `caller`, `local_token`, `resource_server`, `failed_keys`: who may send requests; `refusal`: every error response
 //! - `body`, `messages`, `limits`: requests and replies
-//! - `run`, `results`, `rpc`, `websocket`, `status`, `openapi`, `metrics`: the endpoints; [`rpc_sessions`]: sessions of the RPC bridge and their stores
+//! - `run`, `durable`, `results`, `rpc`, `websocket`, `status`, `openapi`, `metrics`: the endpoints; [`rpc_sessions`]: sessions of the RPC bridge and their stores
 //!
 //! The service runs nothing itself: every program goes to `gateway::run`.
 
@@ -33,6 +35,7 @@ mod admission;
 mod body;
 mod caller;
 pub mod doors;
+mod durable;
 mod failed_keys;
 mod limits;
 mod local_token;

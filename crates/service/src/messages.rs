@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolgate_engine::EngineChoice;
 use toolgate_gateway::run::RunReport;
+use toolgate_gateway::run::durable::{PendingView, RunStatus};
 use toolgate_wire::{Profile, Report};
 
 /// A program to run.
@@ -44,6 +45,154 @@ pub(super) struct RunBody {
     pub(super) max_output_size: Option<Whole>,
     /// What the caller is looking for, in a few words: a long value is reduced to the matching parts, in `output`.
     pub(super) intent: Option<String>,
+}
+
+/// A program to run that outlives its request.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "DurableRunRequest")]
+pub(super) struct DurableRunBody {
+    /// TypeScript or JavaScript: the body of an async function, or a module with a default export.
+    #[schemars(required, with = "String")]
+    pub(super) code: Option<String>,
+    /// Values that the program sees as its frozen global `context`.
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub(super) context: Option<Box<RawValue>>,
+    /// The functions that the program may call; without a list, all that the caller may use.
+    pub(super) functions: Option<Vec<String>>,
+    /// Time limit in milliseconds. Time in which no process executes the run does not count.
+    #[schemars(with = "Option<u64>", range(min = 1, max = 600_000))]
+    pub(super) timeout_ms: Option<Whole>,
+    /// Memory limit in megabytes.
+    #[serde(rename = "maxHeapMB")]
+    #[schemars(with = "Option<u64>", range(min = 2, max = 1024))]
+    pub(super) max_heap_mb: Option<Whole>,
+    /// The kind of run; `chain` if absent.
+    pub(super) profile: Option<RunProfile>,
+    /// The interpreter; the configured one if absent.
+    pub(super) engine: Option<EngineName>,
+    /// Always true; may be absent.
+    #[schemars(with = "Option<bool>", extend("const" = true))]
+    pub(super) durable: Option<bool>,
+}
+
+/// Where a durable run is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RunStatusName(pub(super) RunStatus);
+
+impl Serialize for RunStatusName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.name())
+    }
+}
+
+impl JsonSchema for RunStatusName {
+    fn schema_name() -> Cow<'static, str> {
+        "RunStatus".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let all = [RunStatus::Running, RunStatus::Paused, RunStatus::Done].map(RunStatus::name);
+        json_schema!({"type": "string", "enum": all, "description": "Where a durable run is in its life."})
+    }
+}
+
+/// A durable run.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RunStateReply {
+    /// The id of the run.
+    pub(super) run_id: String,
+    /// Whether it runs, waits for decisions, or has ended.
+    pub(super) status: RunStatusName,
+    /// When it began and when it last changed, in milliseconds since 1970.
+    #[serde(flatten, serialize_with = "times")]
+    #[schemars(with = "RunTimes")]
+    pub(super) times: Option<(u64, u64)>,
+    /// The report of a run that has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<RunReply>")]
+    pub(super) report: Option<Box<RawValue>>,
+    /// The calls that wait for a decision.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<PendingReply>>")]
+    pub(super) pending: Vec<PendingView>,
+}
+
+impl RunStateReply {
+    /// A run of which nothing else is known.
+    pub(super) fn new(run_id: String, status: RunStatus) -> Self {
+        RunStateReply { run_id, status: RunStatusName(status), times: None, report: None, pending: Vec::new() }
+    }
+}
+
+fn times<S: Serializer>(times: &Option<(u64, u64)>, serializer: S) -> Result<S::Ok, S::Error> {
+    let times = RunTimes { began_at: times.map(|times| times.0), changed_at: times.map(|times| times.1) };
+    times.serialize(serializer)
+}
+
+/// When a run began and last changed.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct RunTimes {
+    /// When it began, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    began_at: Option<u64>,
+    /// When it last changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed_at: Option<u64>,
+}
+
+/// The fields of a call that waits for a decision, for the schema alone.
+#[derive(JsonSchema)]
+#[schemars(rename = "PendingCall", rename_all = "camelCase")]
+#[expect(dead_code, reason = "a schema is generated from it")]
+struct PendingReply {
+    /// The number of the call in its run; decisions name it.
+    call_id: u32,
+    /// The backend; absent where a host function is called.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    backend: Option<String>,
+    /// The tool, or the function.
+    tool: String,
+    /// The arguments as they would be sent.
+    arguments: Value,
+    /// Why a person is asked.
+    reason: String,
+    /// The rule that says so.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    rule: Option<String>,
+    /// Who may decide: patterns over the names of keys.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    approvers: Option<Vec<String>>,
+    /// When it was asked first, in milliseconds since 1970.
+    asked_at: u64,
+    /// When the call fails if nobody has decided.
+    expires_at: u64,
+}
+
+/// Durable runs of the caller, the newest first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct RunListReply {
+    /// The runs.
+    pub(super) runs: Vec<RunListItem>,
+    /// `before` of the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) next: Option<String>,
+}
+
+/// A durable run in a list.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RunListItem {
+    /// The id of the run.
+    pub(super) run_id: String,
+    /// Whether it runs, waits for decisions, or has ended.
+    pub(super) status: RunStatusName,
+    /// When it began, in milliseconds since 1970.
+    pub(super) began_at: u64,
+    /// When it last changed.
+    pub(super) changed_at: u64,
 }
 
 /// The profile of a run.

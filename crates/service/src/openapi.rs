@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::Caller;
 use super::messages::{
-    ComputeRequest, FunctionsReply, HealthReply, IndexReply, ReadyReply, ResultReply, RpcReply, RpcRequest, RunBody,
-    RunReply, SessionReply, SessionRequest,
+    ComputeRequest, DurableRunBody, FunctionsReply, HealthReply, IndexReply, ReadyReply, ResultReply, RpcReply,
+    RpcRequest, RunBody, RunListReply, RunReply, RunStateReply, SessionReply, SessionRequest,
 };
 use super::refusal::ErrorReply;
 use toolgate_gateway::run::{OUTPUT_SIZE, Runner};
@@ -127,6 +127,50 @@ fn paths(schemas: &mut Schemas, keyed: bool) -> Value {
             .with("parameters", json!([parameter("executionId"), parameter("fnName")]))
             .with("security", json!([{"session": []}]))
     };
+    let query = |name: &str, schema: Value, description: &str| json!({"name": name, "in": "query", "required": false, "schema": schema, "description": description});
+    let begin = {
+        let mut ok = schemas.writes::<RunStateReply>("The run goes on by itself.");
+        let id = json!({"runId": "$response.body#/runId"});
+        ok["links"] = json!({
+            "view": {"operationId": "durableRun", "parameters": id},
+            "abort": {"operationId": "abortRun", "parameters": id},
+        });
+        let body = schemas.reads::<DurableRunBody>();
+        let key = json!([{
+            "name": "Idempotency-Key", "in": "header", "required": false,
+            "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+            "description": "Requests of one caller with the same key are one run.",
+        }]);
+        let summary = "Begins a durable run, which survives its process.";
+        operation(schemas, "beginRun", summary, (202, ok), &[READS_A_BODY, KEYED])
+            .with("requestBody", body)
+            .with("parameters", key)
+    };
+    let runs = {
+        let ok = schemas.writes::<RunListReply>("The caller's durable runs, the newest first.");
+        let status = json!({"type": "string", "enum": ["running", "paused", "done"]});
+        let limit = json!({"type": "integer", "minimum": 1, "maximum": 200});
+        let before = json!({"type": "string", "pattern": "^[0-9]{1,15}-[0-9a-f]{1,64}$"});
+        let parameters = json!([
+            query("status", status, "Only runs in this state."),
+            query("limit", limit, "The most runs of a page."),
+            query("before", before, "`next` of the page before."),
+        ]);
+        operation(schemas, "durableRuns", "Lists durable runs.", (200, ok), &[KEYED, &[503]])
+            .with("parameters", parameters)
+    };
+    let durable = {
+        let ok = schemas.writes::<RunStateReply>("The run, with its report when it has ended.");
+        let wait = json!({"type": "integer", "minimum": 0, "maximum": 300});
+        let parameters = json!([parameter("runId"), query("wait", wait, "Seconds to wait for a change.")]);
+        operation(schemas, "durableRun", "Shows a durable run.", (200, ok), &[KEYED, &[404, 503]])
+            .with("parameters", parameters)
+    };
+    let abort = {
+        let ok = schemas.writes::<RunStateReply>("The run is being ended; what it was when that was asked for.");
+        operation(schemas, "abortRun", "Ends a durable run.", (202, ok), &[KEYED, &[404, 503]])
+            .with("parameters", json!([parameter("runId")]))
+    };
     let result = {
         let ok = schemas.writes::<ResultReply>("The whole value, or the requested part as text.");
         let part = |name: &str, schema: Value, description: &str| json!({"name": name, "in": "query", "required": false, "schema": schema, "description": description});
@@ -166,6 +210,8 @@ fn paths(schemas: &mut Schemas, keyed: bool) -> Value {
     json!({
         "/v1/run": {"post": run.keyed(&key)},
         "/v1/compute": {"post": compute.keyed(&key)},
+        "/v1/runs": {"post": begin.keyed(&key), "get": runs.keyed(&key)},
+        "/v1/runs/{runId}": {"get": durable.keyed(&key), "delete": abort.keyed(&key)},
         "/v1/results/{id}": {"get": result.keyed(&key)},
         "/v1/functions": {"get": functions.keyed(&key)},
         "/v1/openapi.json": {"get": openapi.keyed(&key)},
@@ -209,7 +255,7 @@ fn error(schemas: &mut Schemas, status: u16) -> Value {
         400 => "The request is invalid; `pointer` names the field.",
         401 => "Not authorised.",
         403 => "The peer, Host or Origin is not accepted.",
-        404 => "No such path, session or result.",
+        404 => "No such path, session, run or result.",
         408 => "The body was not received in time.",
         413 => "The body is too large.",
         415 => "The body is not application/json.",
@@ -233,7 +279,7 @@ fn parameter(name: &str) -> Value {
 /// Adds what depends on the caller and the configuration: the names of functions, and the bounds of limits.
 fn narrow(schemas: &mut Map<String, Value>, runner: &Runner, caller: &Caller) {
     let names = runner.functions(&caller.scope()).names();
-    for request in ["RunRequest", "SessionRequest"] {
+    for request in ["RunRequest", "DurableRunRequest", "SessionRequest"] {
         if let Some(functions) = schemas.get_mut(request).and_then(|it| it.pointer_mut("/properties/functions")) {
             // An empty `enum` is not a valid schema; without functions only the empty list is valid.
             match names.is_empty() {
@@ -244,6 +290,7 @@ fn narrow(schemas: &mut Map<String, Value>, runner: &Runner, caller: &Caller) {
     }
     let configured = |profile| runner.limits(profile, &LimitRequest::default()).unwrap_or_default();
     narrow_limits(schemas, "RunRequest", &[configured(Profile::Chain), configured(Profile::Snippet)]);
+    narrow_limits(schemas, "DurableRunRequest", &[configured(Profile::Chain), configured(Profile::Snippet)]);
     narrow_limits(schemas, "ComputeRequest", &[configured(Profile::Compute)]);
 }
 

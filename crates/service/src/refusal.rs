@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::rpc_sessions::{AuthoriseError, StoreError};
+use toolgate_gateway::run::durable::DurableError;
 use toolgate_mcp::server::HostGuardError;
 
 /// `Retry-After` where no better estimate exists.
@@ -81,6 +82,8 @@ pub(super) enum Refusal {
     NoSuchSession(Shown),
     #[error("{0}")]
     NoSuchResult(String),
+    #[error("no such run: {0}")]
+    NoSuchRun(Shown),
     #[error("the method {method} is not allowed for {path}")]
     MethodNotAllowed { method: Shown, path: Shown },
     #[error("the body was not received within {} seconds", .0.as_secs())]
@@ -124,7 +127,9 @@ impl Refusal {
             Refusal::Unauthorised => "UNAUTHORIZED",
             Refusal::InsufficientScope => "FORBIDDEN",
             Refusal::NotLocal | Refusal::ForeignHost(_) | Refusal::ForeignOrigin(_) => "FORBIDDEN",
-            Refusal::NoSuchPath(_) | Refusal::NoSuchSession(_) | Refusal::NoSuchResult(_) => "NOT_FOUND",
+            Refusal::NoSuchPath(_) | Refusal::NoSuchSession(_) | Refusal::NoSuchResult(_) | Refusal::NoSuchRun(_) => {
+                "NOT_FOUND"
+            }
             Refusal::MethodNotAllowed { .. } => "METHOD_NOT_ALLOWED",
             Refusal::TooSlow(_) => "REQUEST_TIMEOUT",
             Refusal::TooLarge(_) => "TOO_LARGE",
@@ -142,7 +147,9 @@ impl Refusal {
             Refusal::Unauthorised => StatusCode::UNAUTHORIZED,
             Refusal::InsufficientScope => StatusCode::FORBIDDEN,
             Refusal::NotLocal | Refusal::ForeignHost(_) | Refusal::ForeignOrigin(_) => StatusCode::FORBIDDEN,
-            Refusal::NoSuchPath(_) | Refusal::NoSuchSession(_) | Refusal::NoSuchResult(_) => StatusCode::NOT_FOUND,
+            Refusal::NoSuchPath(_) | Refusal::NoSuchSession(_) | Refusal::NoSuchResult(_) | Refusal::NoSuchRun(_) => {
+                StatusCode::NOT_FOUND
+            }
             Refusal::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
             Refusal::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -217,6 +224,22 @@ impl From<StoreError> for Refusal {
         match error {
             StoreError::Unavailable { retry_after } => Refusal::Unavailable { message, retry_after },
             StoreError::Full | StoreError::Closed | StoreError::NoRandomness => Refusal::unavailable(message),
+        }
+    }
+}
+
+impl From<DurableError> for Refusal {
+    fn from(error: DurableError) -> Self {
+        use toolgate_gateway::run::durable::StoreFault;
+        match error {
+            DurableError::NoSuchRun(run) | DurableError::Store(StoreFault::NoSuchRun(run)) => {
+                Refusal::NoSuchRun(Shown::new(&run))
+            }
+            DurableError::Store(fault @ StoreFault::TooManyRuns(_)) => Refusal::Busy(fault.to_string()),
+            DurableError::Limit(fault) => Refusal::field("", fault.to_string()),
+            DurableError::Stopping | DurableError::NoStore | DurableError::Open(_) | DurableError::Store(_) => {
+                Refusal::unavailable(error.to_string())
+            }
         }
     }
 }

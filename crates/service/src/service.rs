@@ -23,11 +23,12 @@ use super::failed_keys::FailedKeys;
 use super::metrics::{self, ResponseCounts};
 use super::refusal::{Refusal, Shown};
 use super::resource_server::ResourceServer;
-use super::{Caller, LocalToken, admission, results, rpc, run, status, websocket};
+use super::{Caller, LocalToken, admission, durable, results, rpc, run, status, websocket};
 use crate::rpc_sessions::{RpcSessions, StoreError};
 use toolgate_config::checked::Http;
 use toolgate_config::values::HttpAuth;
 use toolgate_gateway::run::Runner;
+use toolgate_gateway::run::durable::DurableRuns;
 use toolgate_mcp::server::HostGuard;
 
 /// The largest body of a call over the RPC bridge, in bytes.
@@ -53,6 +54,8 @@ pub struct ServiceLimits {
     pub memory: usize,
     /// WebSockets at one time. Each may buffer an incomplete message of up to 2 MB.
     pub sockets: usize,
+    /// Requests at one time that wait for a durable run or watch one.
+    pub waiters: usize,
     /// From the upgrade of a WebSocket to its first message.
     pub handshake_time: Duration,
     /// How long a WebSocket may be silent before it is closed; a ping is sent three times as often.
@@ -66,6 +69,7 @@ impl Default for ServiceLimits {
             body_time: Duration::from_secs(30),
             memory: 256 * 1024 * 1024,
             sockets: 256,
+            waiters: 256,
             handshake_time: Duration::from_secs(10),
             silence: Duration::from_secs(60),
         }
@@ -166,6 +170,8 @@ struct Inner {
     websockets: Arc<Semaphore>,
     public_url: Option<Url>,
     health: status::Health,
+    /// Requests that wait for a run.
+    waiters: Arc<Semaphore>,
 }
 
 impl HttpService {
@@ -174,6 +180,7 @@ impl HttpService {
         let ServiceParts { runner, sessions, rules, shutdown, limits, public_url } = parts;
         let budget = Budget::new(limits.memory);
         let websockets = Arc::new(Semaphore::new(limits.sockets));
+        let waiters = Arc::new(Semaphore::new(limits.waiters));
         HttpService(Arc::new(Inner {
             runner,
             sessions,
@@ -187,6 +194,7 @@ impl HttpService {
             websockets,
             public_url,
             health: status::Health::default(),
+            waiters,
         }))
     }
 
@@ -196,6 +204,8 @@ impl HttpService {
             .route("/v1/run", post(run::run))
             .route("/v1/compute", post(run::compute))
             .route("/v1/run/ws", get(websocket::upgrade))
+            .route("/v1/runs", post(durable::begin).get(durable::list))
+            .route("/v1/runs/{runId}", get(durable::view).delete(durable::abort))
             .route("/v1/results/{id}", get(results::read))
             .route("/v1/functions", get(status::functions))
             .route("/v1/openapi.json", get(status::openapi))
@@ -282,6 +292,17 @@ impl HttpService {
     /// How many WebSockets are open.
     pub(super) fn open_websockets(&self) -> usize {
         self.0.limits.sockets.saturating_sub(self.0.websockets.available_permits())
+    }
+
+    /// The durable runs.
+    pub(super) async fn runs(&self) -> Result<DurableRuns, Refusal> {
+        Ok(self.0.runner.durable().await?)
+    }
+
+    /// A permit to wait for a run.
+    pub(super) fn waiter_permit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let permit = self.0.waiters.clone().try_acquire_owned();
+        permit.map_err(|_| Refusal::Busy("too many requests wait for runs already".to_owned()))
     }
 
     pub(super) fn public_url(&self) -> Option<&Url> {

@@ -3,12 +3,13 @@
 //! Three sizes: [`signature`] is one line for a search hit, [`tool_declaration`] is the full declaration of one tool, and
 //! [`declaration`] is a whole `.d.ts` file for editors.
 //!
-//! [`learned`] types describe results of tools that declare no schema.
+//! [`check`] has the declarations for a type checker. [`learned`] types describe results of tools that declare no schema.
 //!
 //! The types are for readers and editors; calls are validated against the schema itself (`arguments`). A schema that
 //! TypeScript cannot express, or that is too deep or too large, becomes a wider type, never an error: the output always
 //! parses. Names and texts of a schema are quoted, escaped or omitted, never inserted verbatim.
 
+pub mod check;
 mod declare;
 pub mod learned;
 mod print;

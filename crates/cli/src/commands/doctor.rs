@@ -5,8 +5,9 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 use toolgate_config::{Env, lookup};
@@ -129,13 +130,13 @@ fn examine(builder: EngineBuilder) -> anyhow::Result<(Report, Option<Seen>)> {
     let host = Functions::new().with("hold", {
         let seen = seen.clone();
         move |_| {
-            *seen.lock().unwrap_or_else(PoisonError::into_inner) = worker_since(&before).map(look_at);
+            *seen.lock() = worker_since(&before).map(look_at);
             async { Ok(Value::Null) }
         }
     });
     let request = Request { host: Arc::new(host), ..Request::new(Profile::Chain, "await hold(); return 1") };
     let report = started.engine.run_blocking(request);
-    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let seen = seen.lock().take();
     Ok((report, seen))
 }
 

@@ -1,6 +1,7 @@
 //! One file a command, and how each of them ends.
 
 pub(crate) mod bench;
+pub(crate) mod chaos;
 pub(crate) mod check;
 pub(crate) mod compute;
 pub(crate) mod doctor;

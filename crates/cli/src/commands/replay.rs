@@ -41,7 +41,7 @@ impl Recording {
     /// Records a program that is about to run.
     pub(crate) fn of(profile: Profile, code: &str) -> Self {
         let id = execution_id();
-        let facts = RunFacts { run: id.clone(), profile, code: code.to_owned(), caller: String::new() };
+        let facts = RunFacts { run: id.clone(), profile, code: code.to_owned(), caller: String::new(), request: None };
         Recording { id, recorder: MemoryRecorder::new(facts) }
     }
 

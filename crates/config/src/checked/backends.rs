@@ -12,7 +12,7 @@ use super::login::{self, LoginSettings};
 use super::openapi::{self, OpenApi};
 use crate::raw::reader::closest;
 use crate::raw::{self, Located, Location, RawText, StringMap};
-use crate::values::{BackendName, Endpoint, Glob, Secret, TransportKind};
+use crate::values::{BackendName, Endpoint, Glob, Secret, Start, TransportKind};
 
 /// A configured server.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,6 +75,12 @@ pub struct Policy {
     pub tags: Vec<String>,
     /// Whether its tools are prefixed with its name in direct mode.
     pub prefix: bool,
+    /// Whether the types of results that its tools do not declare are learned.
+    pub learn_types: bool,
+    /// When it is started.
+    pub start: Start,
+    /// What it is for, in a phrase.
+    pub description: Option<String>,
 }
 
 impl Policy {
@@ -89,11 +95,13 @@ impl Policy {
 pub(super) struct Defaults {
     pub(super) timeout: Duration,
     max_concurrent_calls: usize,
+    start: Start,
 }
 
 impl Defaults {
-    pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Limits) -> Self {
+    pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Limits, toolgate: &raw::Toolgate) -> Self {
         Self {
+            start: checker.get(&toolgate.start).unwrap_or(Start::Lazy),
             timeout: checker.period(&raw.call_timeout).unwrap_or(Duration::from_secs(30)),
             max_concurrent_calls: checker.count(&raw.max_concurrent_calls, CONCURRENCY_RANGE).unwrap_or(16),
         }
@@ -169,7 +177,16 @@ fn policy(checker: &mut Checker<'_>, server: &raw::Server, own: &raw::Backend, d
         deny: checker.list(&own.deny).unwrap_or_default(),
         tags: checker.list(&own.tags).unwrap_or_default(),
         prefix: super::flag(&own.prefix, true),
+        learn_types: super::flag(&own.learn_types, true),
+        start: checker.get(&own.start).or(checker.get(&server.start)).unwrap_or(defaults.start),
+        description: description(server),
     }
+}
+
+/// Written by people for people: as it is, without substitution.
+fn description(server: &raw::Server) -> Option<String> {
+    let phrase = server.description.as_ref()?.value.text.trim();
+    (!phrase.is_empty()).then(|| phrase.to_owned())
 }
 
 fn transport(checker: &mut Checker<'_>, name: &Located<String>, server: &Located<raw::Server>) -> Option<Transport> {

@@ -2,6 +2,7 @@
 //!
 //! Built only by `check`, which reports all problems at once.
 
+mod agent;
 mod backends;
 mod checker;
 mod commands;
@@ -10,24 +11,27 @@ mod functions;
 mod limits;
 mod login;
 mod openapi;
+mod runs;
 mod service;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use agent::{AgentTools, DataSource, Weather};
 pub use backends::starts_toolgate;
 pub use backends::{Backend, Policy, Process, Remote, Transport};
 pub use functions::{Function, Target};
 pub use login::LoginSettings;
 pub use openapi::{OpenApi, SpecSource};
+pub use runs::{RunStore, Runs};
 pub use service::{Http, HttpOAuth, Key, OAuthScope};
 
 use super::problem::{Problem, Severity, Unset};
 use super::raw::{self, Raw};
 use super::text::join;
 use super::values::{
-    Allowed, BackendName, Bytes, EgressWord, Endpoint, Engine, FunctionName, Isolation, Mode, SecretPlace, Store,
+    Allowed, BackendName, Bytes, EgressWord, Engine, FunctionName, Isolation, Mode, ResultFormat, SecretPlace, Store,
 };
 use super::vars::Env;
 use backends::Servers;
@@ -103,6 +107,10 @@ pub enum Egress {
 pub struct Settings {
     /// Which tools an agent sees.
     pub mode: Mode,
+    /// Which of Toolgate's own tools agents have.
+    pub tools: AgentTools,
+    /// Data that agents compute on, by name.
+    pub data: BTreeMap<String, DataSource>,
     /// How scripts are run.
     pub sandbox: Sandbox,
     /// How results are reduced.
@@ -121,10 +129,14 @@ pub struct Settings {
     pub guard: Vec<Allowed>,
     /// The session store.
     pub store: Store,
+    /// Durable runs.
+    pub runs: Runs,
     /// The V8 engine.
     pub v8: V8,
-    /// The weather service; `None` is the public one.
-    pub weather: Option<Endpoint>,
+    /// The type check of programs.
+    pub type_check: TypeCheck,
+    /// The weather function.
+    pub weather: Weather,
     /// Where logins are kept.
     pub logins: Logins,
     /// Whether agents may add and remove backends.
@@ -166,8 +178,10 @@ pub struct Output {
     pub smart_truncation: bool,
     /// Size above which JSON is chunked.
     pub chunk_threshold: Bytes,
-    /// Maximum size of a returned result.
-    pub max_output_size: Bytes,
+    /// How a result is written.
+    pub format: ResultFormat,
+    /// Maximum size of a returned result; `None` is the default of the door.
+    pub max_output_size: Option<Bytes>,
 }
 
 /// Limits of the whole gateway.
@@ -196,15 +210,39 @@ pub struct V8 {
     pub threshold: Duration,
 }
 
+/// The type check of programs before their first call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeCheck {
+    /// Which TypeScript compiler checks them.
+    pub compiler: TypeScript,
+    /// How long a run waits for its check.
+    pub budget: Duration,
+}
+
+/// The TypeScript compiler that checks programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TypeScript {
+    /// The one that the environment names or the search path has, if any.
+    Found,
+    /// This program.
+    At(PathBuf),
+    /// None: programs are not checked.
+    Off,
+}
+
 /// Validates the settings of a file.
 pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     let mut checker = Checker::new(raw, env);
     let toolgate = raw.file.toolgate.as_ref().map(|toolgate| toolgate.value.clone()).unwrap_or_default();
     let limits = value(&toolgate.limits);
-    let call = backends::Defaults::check(&mut checker, &limits);
+    let call = backends::Defaults::check(&mut checker, &limits, &toolgate);
     let servers = backends::check(&mut checker, &raw.file, &toolgate, &call);
+    let store = checker.get(&toolgate.store).unwrap_or(Store::Memory);
+    let runs = runs::check(&mut checker, &value(&toolgate.runs), &store);
     let settings = Settings {
         mode: checker.get(&toolgate.mode).unwrap_or(Mode::Code),
+        tools: agent::tools(&value(&toolgate.tools)),
+        data: agent::data(&mut checker, &toolgate.data),
         sandbox: sandbox(&mut checker, &value(&toolgate.sandbox)),
         output: output(&mut checker, &value(&toolgate.output)),
         limits: bounds(&mut checker, &limits),
@@ -213,9 +251,14 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         functions: functions::check(&mut checker, &toolgate, &servers.names, call.timeout),
         egress: egress(&mut checker, &toolgate.egress),
         guard: checker.list(&value(&toolgate.guard).allow).unwrap_or_default(),
-        store: checker.get(&toolgate.store).unwrap_or(Store::Memory),
+        store,
+        runs,
         v8: v8(&mut checker, &value(&value(&toolgate.engines).v8)),
-        weather: checker.get(&value(&toolgate.weather).base_url),
+        type_check: TypeCheck {
+            compiler: typescript(&mut checker, &value(&toolgate.engines)),
+            budget: checker.period(&limits.type_check).unwrap_or(Duration::from_millis(150)),
+        },
+        weather: agent::weather(&mut checker, &value(&toolgate.weather)),
         logins: Logins {
             folder: checker.env.state_folder().map(|state| state.join("logins")),
             place: checker.get(&value(&toolgate.secrets).store).unwrap_or(SecretPlace::Auto),
@@ -283,7 +326,8 @@ fn output(checker: &mut Checker<'_>, raw: &raw::Output) -> Output {
         auto_chunk_json: flag(&raw.auto_chunk_json, true),
         smart_truncation: flag(&raw.smart_truncation, true),
         chunk_threshold: checker.size(&raw.chunk_threshold, &range).unwrap_or(Bytes::new(10_240)),
-        max_output_size: checker.size(&raw.max_output_size, &range).unwrap_or(Bytes::new(200_000)),
+        format: checker.get(&raw.format).unwrap_or(ResultFormat::Auto),
+        max_output_size: checker.size(&raw.max_output_size, &range),
     }
 }
 
@@ -328,6 +372,15 @@ fn v8(checker: &mut Checker<'_>, raw: &raw::V8) -> V8 {
         raw.deno.as_ref().and_then(|deno| checker.text(deno).and_then(|text| checker.program(&text, &deno.place)));
     let threshold = checker.count(&raw.threshold_ms, 1..=60_000).unwrap_or(50);
     V8 { deno, pool: checker.count(&raw.pool, 0..=16).unwrap_or(1), threshold: Duration::from_millis(threshold as u64) }
+}
+
+fn typescript(checker: &mut Checker<'_>, raw: &raw::Engines) -> TypeScript {
+    let Some(setting) = &raw.typescript else { return TypeScript::Found };
+    match checker.text(setting) {
+        Some(word) if word == "off" => TypeScript::Off,
+        Some(path) => checker.program(&path, &setting.place).map_or(TypeScript::Off, TypeScript::At),
+        None => TypeScript::Off,
+    }
 }
 
 /// The section, or its default if it is absent.

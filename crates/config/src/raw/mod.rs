@@ -17,7 +17,8 @@ use super::text::Source;
 use super::text::tree::{Node, Value};
 use super::values::{
     Allowed, Bytes, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, LoginGrant, Method,
-    Millis, Mode, Origin, Period, Rate, SecretPlace, Store, ToolPath, TransportKind,
+    Millis, Mode, Origin, Period, Rate, ResultFormat, RunStorePlace, SecretPlace, Start, Store, ToolPath,
+    TransportKind,
 };
 
 /// The settings of a file, with the problems found while reading them.
@@ -94,8 +95,10 @@ section! {
         timeout: RawText<Millis>,
         /// A name for people; not used.
         name: RawText<String>,
-        /// A note for people; not used.
+        /// What it is for, in a phrase: part of the instructions that agents read first.
         description: RawText<String>,
+        /// When it is started, as toolgate.start for this server alone.
+        start: RawText<Start>,
         /// The OpenAPI document of an API: a file or a URL.
         spec: RawText<String>,
         /// Where the requests of an API go. The document's own servers decide nothing.
@@ -116,6 +119,12 @@ section! {
     Refused Toolgate {
         /// Which tools an agent sees: those of code mode (code), the backends' own (direct), or both.
         mode: RawText<Mode>,
+        /// When servers are started: at once (eager), or at the first call where the tool cache knows their tools (lazy).
+        start: RawText<Start>,
+        /// Which of Toolgate's own tools agents have.
+        tools: AgentTools,
+        /// Data that agents compute on without seeing it, by name: the tool compute takes a function over it.
+        data: Table<DataSource>,
         /// How scripts are run.
         sandbox: Sandbox,
         /// How results are reduced to fit a context window.
@@ -134,8 +143,10 @@ section! {
         egress: RawEgress,
         /// Hosts and networks that guarded outgoing HTTP may reach besides the public internet.
         guard: Guard,
-        /// The session store: memory, or the URL of a Redis server that several gateways share.
+        /// What several gateways share: the URL of a Redis server for sessions, or of a PostgreSQL database for durable runs (postgres://…). By default nothing (memory).
         store: RawText<Store>,
+        /// Durable runs.
+        runs: Runs,
         /// Settings of single engines.
         engines: Engines,
         /// The weather function.
@@ -144,6 +155,26 @@ section! {
         secrets: Secrets,
         /// Allow agents to add and remove backends at run time.
         allow_runtime_registration: bool,
+    }
+}
+
+section! {
+    /// Which of Toolgate's own tools agents have.
+    Refused AgentTools {
+        /// run_code: a snippet with host functions and without tools. By default it is listed where there are host functions.
+        run_code: bool,
+        /// query_tools: a chain that calls only tools which are known to change nothing, so that clients need not ask.
+        query_tools: bool,
+    }
+}
+
+section! {
+    /// Data that agents compute on without seeing it.
+    Refused DataSource {
+        /// The file: JSON, or JSON lines if its name ends with .jsonl or .ndjson. It is read for each computation.
+        file: RawText<String>,
+        /// What it has, for the model: what a record is and which fields it has.
+        description: RawText<String>,
     }
 }
 
@@ -208,8 +239,10 @@ section! {
         smart_truncation: bool,
         /// Size above which JSON is chunked.
         chunk_threshold: RawText<Bytes>,
-        /// Maximum size of a returned result.
+        /// Maximum size of a returned result. The default is smaller for MCP clients, which cut long results themselves.
         max_output_size: RawText<Bytes>,
+        /// How a result is written: indented JSON (pretty), JSON without white space (compact), lists of records as one header and rows (table), or what is shortest (auto).
+        format: RawText<ResultFormat>,
     }
 }
 
@@ -230,6 +263,8 @@ section! {
         result_ttl: RawText<Period>,
         /// How long running work may continue at shutdown.
         shutdown_grace: RawText<Period>,
+        /// How long a run waits for the check of its types; after it the run starts unchecked, with a warning.
+        type_check: RawText<Period>,
     }
 }
 
@@ -294,7 +329,7 @@ section! {
         name: RawText<String>,
         /// sha256: followed by the SHA-256 of the key as 64 hexadecimal digits.
         hash: RawText<KeyHash>,
-        /// Patterns of the functions it may call; by default all.
+        /// Patterns of the functions it may call, and of the data it may compute on as data.NAME; by default all.
         functions: Vec<Located<RawText<Glob>>>,
         /// Patterns of the backends it may call; by default all.
         backends: Vec<Located<RawText<Glob>>>,
@@ -320,8 +355,12 @@ section! {
         deny: Vec<Located<RawText<Glob>>>,
         /// Additional search words for its tools.
         tags: Vec<Located<RawText<String>>>,
+        /// When it is started; the default is toolgate.start.
+        start: RawText<Start>,
         /// Prefix its tools with the server's name in direct mode. If off, a tool keeps its own name unless another tool has it.
         prefix: bool,
+        /// Learn the types of results that its tools do not declare: kinds and keys, never values.
+        learn_types: bool,
     }
 }
 
@@ -446,10 +485,32 @@ impl RawSetting for RawEgress {
 }
 
 section! {
+    /// Durable runs: programs whose calls are kept in a store, so that they survive their process.
+    Refused Runs {
+        /// Where they are kept: an SQLite file, or a PostgreSQL database (postgres://…) that several gateways share.
+        store: RawText<RunStorePlace>,
+        /// The file with the key that encrypts them, which only this user can read; it is created when it does not exist. Gateways that share a database need the same key.
+        key_file: RawText<String>,
+        /// How long a run waits after the last sign of life of its process until another one takes it over.
+        lease: RawText<Period>,
+        /// How long runs are kept after their end.
+        keep: RawText<Period>,
+        /// Maximum total size of ended runs; the oldest are forgotten first.
+        max_size: RawText<Bytes>,
+        /// Maximum number of runs of one caller that have not ended.
+        max_open: u64,
+        /// The secret that webhooks are signed with. Without it a run cannot have a webhook.
+        webhook_secret: RawText<String>,
+    }
+}
+
+section! {
     /// Settings of single engines.
     Refused Engines {
         /// V8, in the user's deno.
         v8: V8,
+        /// The tsc of the npm package typescript, version 7 or newer, which checks the types of programs before their first call; off checks none.
+        typescript: RawText<String>,
     }
 }
 
@@ -468,6 +529,8 @@ section! {
 section! {
     /// The weather function.
     Refused Weather {
+        /// Whether programs have it. By default they do where egress allows the weather service or base_url is set.
+        enabled: bool,
         /// The URL of the weather service; the default is Open-Meteo.
         base_url: RawText<Endpoint>,
     }

@@ -54,6 +54,20 @@ choice! {
 }
 
 choice! {
+    /// How a result is written.
+    ResultFormat {
+        /// The shortest of the others.
+        Auto = "auto",
+        /// Indented JSON.
+        Pretty = "pretty",
+        /// JSON without white space.
+        Compact = "compact",
+        /// Lists of records as one header and rows.
+        Table = "table",
+    }
+}
+
+choice! {
     /// Which tools an agent sees.
     Mode {
         /// The tools of code mode.
@@ -62,6 +76,16 @@ choice! {
         Direct = "direct",
         /// Both.
         Both = "both",
+    }
+}
+
+choice! {
+    /// When a server is started.
+    Start {
+        /// When Toolgate starts.
+        Eager = "eager",
+        /// At the first call, if the tool cache knows its tools; else when Toolgate starts.
+        Lazy = "lazy",
     }
 }
 

@@ -5,9 +5,11 @@ mod names;
 mod net;
 mod units;
 
-pub use choices::{EgressWord, Engine, HttpAuth, Isolation, LoginGrant, Method, Mode, SecretPlace, TransportKind};
+pub use choices::{
+    EgressWord, Engine, HttpAuth, Isolation, LoginGrant, Method, Mode, ResultFormat, SecretPlace, Start, TransportKind,
+};
 pub use names::{BackendName, FunctionName, Glob, ToolPath};
-pub use net::{Allowed, Endpoint, HostName, Origin, Store};
+pub use net::{Allowed, Endpoint, HostName, Origin, RunStorePlace, Store};
 pub use units::{Bytes, KeyHash, Millis, Period, Rate};
 
 use serde_json::{Value as Json, json};

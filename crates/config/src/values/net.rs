@@ -173,6 +173,8 @@ pub enum Store {
     Memory,
     /// In a Redis server that several gateways share.
     Redis(Url),
+    /// Sessions in this process; durable runs in a PostgreSQL database that several gateways share.
+    Postgres(Url),
 }
 
 impl fmt::Debug for Store {
@@ -183,7 +185,56 @@ impl fmt::Debug for Store {
             Self::Redis(url) => {
                 write!(f, "Redis({}:{})", url.host_str().unwrap_or_default(), url.port().unwrap_or(6379))
             }
+            Self::Postgres(url) => write!(f, "Postgres({})", shown_database(url)),
         }
+    }
+}
+
+/// Host and port without user and password.
+fn shown_database(url: &Url) -> String {
+    format!("{}:{}", url.host_str().unwrap_or_default(), url.port().unwrap_or(5432))
+}
+
+fn is_postgres(url: &Url) -> bool {
+    matches!(url.scheme(), "postgres" | "postgresql")
+}
+
+/// Where durable runs are kept.
+#[derive(Clone, PartialEq, Eq)]
+pub enum RunStorePlace {
+    /// In an SQLite file: as written.
+    File(String),
+    /// In a PostgreSQL database.
+    Postgres(Url),
+}
+
+impl fmt::Debug for RunStorePlace {
+    // A URL may contain a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "File({path})"),
+            Self::Postgres(url) => write!(f, "Postgres({})", shown_database(url)),
+        }
+    }
+}
+
+impl Setting for RunStorePlace {
+    fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        match Url::parse(text) {
+            Ok(url) if is_postgres(&url) => Ok(Self::Postgres(url)),
+            Ok(url) if text.contains("://") => {
+                Err(format!("must be a file or a postgres:// URL, and {}:// is neither", url.scheme()))
+            }
+            _ if text.is_empty() => {
+                Err("must be a file or a URL such as postgres://user@127.0.0.1/toolgate".to_owned())
+            }
+            _ => Ok(Self::File(text.to_owned())),
+        }
+    }
+
+    fn schema() -> Json {
+        json!({"type": "string", "pattern": r"\S"})
     }
 }
 
@@ -198,12 +249,13 @@ impl Setting for Store {
             Ok(url) if url.scheme() == "rediss" => {
                 Err("must be a redis:// URL: this build does not support Redis over TLS (rediss://)".to_owned())
             }
+            Ok(url) if is_postgres(&url) => Ok(Self::Postgres(url)),
             _ => Err("must be memory or a URL such as redis://127.0.0.1:6379/0".to_owned()),
         }
     }
 
     fn schema() -> Json {
-        json!({"type": "string", "pattern": r"^\s*(memory|[Rr][Ee][Dd][Ii][Ss]://.+)\s*$"})
+        json!({"type": "string", "pattern": r"^\s*(memory|([Rr][Ee][Dd][Ii][Ss]|[Pp][Oo][Ss][Tt][Gg][Rr][Ee][Ss]([Qq][Ll])?)://.+)\s*$"})
     }
 }
 
@@ -247,5 +299,9 @@ mod tests {
         assert_eq!(format!("{url:?}"), "Endpoint(https://h.example/…)");
         let store = Store::parse("redis://:pw@h.example").unwrap();
         assert_eq!(format!("{store:?}"), "Redis(h.example:6379)");
+        let store = Store::parse("postgres://u:pw@h.example/db").unwrap();
+        assert_eq!(format!("{store:?}"), "Postgres(h.example:5432)");
+        let store = RunStorePlace::parse("postgresql://u:pw@h.example:5433/db").unwrap();
+        assert_eq!(format!("{store:?}"), "Postgres(h.example:5433)");
     }
 }

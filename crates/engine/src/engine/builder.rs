@@ -9,7 +9,7 @@ use super::runs::{EngineState, Executor};
 use super::{Engine, EngineChoice, IsolationMode};
 use crate::oom::OomCounters;
 use crate::process::{Pool, StartError, WorkerCommand, Zygote};
-use crate::queue::Queue;
+use crate::turns::TurnQueue;
 use crate::v8::{V8, V8Settings};
 
 /// Settings for a new [`Engine`].
@@ -100,7 +100,7 @@ impl EngineBuilder {
             IsolationMode::Thread => Executor::Thread,
         };
         let runtime = Handle::try_current().map_err(|error| StartError::Io(std::io::Error::other(error)))?;
-        let queue = Queue::new(self.concurrent, self.waiting);
+        let queue = TurnQueue::new(self.concurrent, self.waiting);
         let disposed = false.into();
         Ok(Engine(Arc::new(EngineState {
             executor,

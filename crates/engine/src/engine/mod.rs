@@ -20,6 +20,7 @@ pub use request::{ComputeOptions, EngineChoice, IsolationMode, Request, UnknownE
 
 use crate::outcome;
 use crate::process::StartError;
+use crate::queue;
 use crate::source::Compiled;
 use crate::v8::V8Status;
 use runs::{AcceptedRun, EngineState, not_started};
@@ -45,7 +46,7 @@ impl Engine {
             Ok(accepted) => accepted,
             Err(report) => return *report,
         };
-        let slot = self.0.queue.enter(accepted.deadline, &accepted.cancel).await;
+        let slot = queue::enter(&self.0.queue, accepted.request.fairness, accepted.deadline, &accepted.cancel).await;
         let cancel_on_drop: DropGuard = accepted.cancel.clone().drop_guard();
         let inner = self.0.clone();
         let report = self.0.runtime.spawn_blocking(move || inner.execute(accepted, slot)).await;
@@ -61,7 +62,12 @@ impl Engine {
         };
         let slot = match self.0.queue.try_enter() {
             Some(slot) => Ok(slot),
-            None => self.0.runtime.block_on(self.0.queue.enter(accepted.deadline, &accepted.cancel)),
+            None => self.0.runtime.block_on(queue::enter(
+                &self.0.queue,
+                accepted.request.fairness,
+                accepted.deadline,
+                &accepted.cancel,
+            )),
         };
         self.0.execute(accepted, slot)
     }

@@ -86,6 +86,8 @@ pub struct Request {
     pub engine: Option<EngineChoice>,
     /// Keeps the messages of the run.
     pub recorder: Option<Arc<dyn Recorder>>,
+    /// Whose turn the run takes in the queue: runs with the same number share their turns.
+    pub fairness: u64,
     /// A record that the run repeats before it goes on. Program, data, seed and limits are those of the record, except
     /// for the wall time; `code` must be its source, to which positions refer.
     pub replay: Option<Arc<Replay>>,
@@ -107,6 +109,7 @@ impl Request {
             since: None,
             engine: None,
             recorder: None,
+            fairness: 0,
             replay: None,
         }
     }

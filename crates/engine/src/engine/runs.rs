@@ -1,5 +1,6 @@
 //! Executes an accepted run on a worker and builds its report.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,9 +19,10 @@ use crate::oom::{Baseline, OomCounters};
 use crate::outcome;
 use crate::process::{MigrationRequest, NoWorker, Pool, ProcessEnd};
 use crate::pump::{Driven, Job, wall_clock};
-use crate::queue::{NoSlot, Queue, Slot};
+use crate::queue::NoSlot;
 use crate::source::Compiled;
 use crate::thread;
+use crate::turns::{Permit, TurnQueue};
 use crate::v8::{self, V8};
 
 /// What all clones of an engine share.
@@ -29,7 +31,7 @@ pub(super) struct EngineState {
     pub(super) v8: V8,
     pub(super) engine: EngineChoice,
     pub(super) rehearse: bool,
-    pub(super) queue: Queue,
+    pub(super) queue: Arc<TurnQueue>,
     pub(super) runtime: Handle,
     pub(super) disposed: AtomicBool,
     pub(super) oom: OomCounters,
@@ -56,7 +58,7 @@ pub(super) struct AcceptedRun {
 }
 
 impl EngineState {
-    pub(super) fn execute(&self, mut run: AcceptedRun, slot: Result<Slot, NoSlot>) -> Report {
+    pub(super) fn execute(&self, mut run: AcceptedRun, slot: Result<Permit, NoSlot>) -> Report {
         let queued = run.since.elapsed();
         let execution = match slot {
             Ok(_slot) => self.on_chosen_engine(&mut run),

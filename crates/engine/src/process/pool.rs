@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use toolgate_guest::Pace;
 
 use super::worker::{Idle, Ready, RehearsalWorker};
@@ -101,7 +102,7 @@ impl Pool {
     /// Ends all idle workers and the zygote.
     pub(crate) fn stop(&self) {
         let workers = {
-            let mut queue = self.idle.lock();
+            let mut queue = self.idle.queue.lock();
             queue.closed = true;
             std::mem::take(&mut queue.workers)
         };
@@ -112,7 +113,7 @@ impl Pool {
 
     fn next_idle(&self) -> Option<Idle> {
         let (idle, left) = {
-            let mut queue = self.idle.lock();
+            let mut queue = self.idle.queue.lock();
             (queue.workers.pop_front(), queue.workers.len())
         };
         // A low pool is filled at once: the runs that took its workers may take long.
@@ -144,12 +145,12 @@ impl IdleWorkers {
     }
 
     fn has_room(&self) -> bool {
-        let queue = self.lock();
+        let queue = self.queue.lock();
         !queue.closed && queue.workers.len() < self.size
     }
 
     fn put(&self, idle: Idle) {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         if queue.closed {
             drop(queue);
             self.discard(idle);
@@ -161,9 +162,5 @@ impl IdleWorkers {
     /// Ends a worker and waits for its process. Its process id is known only from its first frame.
     fn discard(&self, idle: Idle) {
         drop(idle.ready(&self.zygote, Instant::now() + DISCARD_TIMEOUT));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, IdleQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

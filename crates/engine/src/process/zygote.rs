@@ -11,10 +11,11 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType};
 use rustix::process::{Pid, Signal, WaitOptions};
 use toolgate_guest::Pace;
@@ -28,10 +29,17 @@ const MAX_FORKS_PER_ZYGOTE: u32 = 20_000;
 pub enum StartError {
     /// The program cannot be started again as a worker.
     #[error(
-        "this program cannot be started again as a worker: call toolgate_guest::take_over_if_asked() first in main, \
+        "this program cannot be started again as a worker: call take_over_if_asked() first in main, \
          or name a worker command"
     )]
     NotPrepared,
+    /// The program called `take_over_if_asked()` when it had threads already.
+    #[error(
+        "take_over_if_asked() was called when this program had other threads already, as in the body of a #[tokio::main] \
+         function: call it first in a plain fn main and start the runtime after it, or use \
+         #[tokio::main(flavor = \"current_thread\")], or name a worker command"
+    )]
+    PreparedLate,
     /// The system refused.
     #[error("the worker process could not be started: {0}")]
     Io(#[from] io::Error),
@@ -40,7 +48,7 @@ pub enum StartError {
 /// The program that is started as the zygote.
 #[derive(Debug, Clone, Default)]
 pub enum WorkerCommand {
-    /// This one, which must have called `toolgate_guest::take_over_if_asked()` first in `main`.
+    /// This one, which must have called `take_over_if_asked()` first in `main`.
     #[default]
     ThisProgram,
     /// Another program that does so.
@@ -51,6 +59,7 @@ impl WorkerCommand {
     pub(crate) fn path(&self) -> Result<PathBuf, StartError> {
         match self {
             WorkerCommand::Program(path) => Ok(path.clone()),
+            WorkerCommand::ThisProgram if toolgate_guest::was_called_late() => Err(StartError::PreparedLate),
             WorkerCommand::ThisProgram if toolgate_guest::can_take_over() => Ok("/proc/self/exe".into()),
             WorkerCommand::ThisProgram => Err(StartError::NotPrepared),
         }
@@ -100,7 +109,7 @@ impl Zygote {
     /// Requests a fork and returns the socket on which it will send its first frame. A dead zygote is replaced first.
     pub(crate) fn fork(&self, pace: Pace) -> Result<UnixStream, StartError> {
         let (ours, theirs) = UnixStream::pair()?;
-        let mut current = lock(&self.current);
+        let mut current = self.current.lock();
         for _ in 0..2 {
             let control = match current.take() {
                 Some(control) if control.forks < MAX_FORKS_PER_ZYGOTE => control,
@@ -130,13 +139,13 @@ impl Zygote {
 
     /// Sends a task to the parent thread; false when the thread has ended.
     fn task(&self, task: Task) -> bool {
-        lock(&self.parent).as_ref().is_some_and(|(tasks, _)| tasks.send(task).is_ok())
+        self.parent.lock().as_ref().is_some_and(|(tasks, _)| tasks.send(task).is_ok())
     }
 
     /// Ends the zygote and the parent thread. Workers that still run are killed by `PR_SET_PDEATHSIG`.
     pub(crate) fn stop(&self) {
-        lock(&self.current).take();
-        if let Some((tasks, parent)) = lock(&self.parent).take() {
+        self.current.lock().take();
+        if let Some((tasks, parent)) = self.parent.lock().take() {
             drop(tasks);
             let _ = parent.join();
         }
@@ -219,8 +228,4 @@ fn send_socket(control: &OwnedFd, socket: &UnixStream, pace: Pace) -> io::Result
 /// Kills the process; does nothing when it has ended.
 pub(super) fn kill(pidfd: &OwnedFd) {
     let _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,8 +3,9 @@
 //! Messages from the worker are only compared, so the memory keeps a digest of them.
 
 use std::cell::OnceCell;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use toolgate_wire::{CallState, FromWorker, Start, ToWorker, codec};
 
 use super::digest::{Digest, DigestKey};
@@ -75,17 +76,17 @@ impl Channel {
 
     /// From now on messages are new to the recorder.
     pub(crate) fn begin_recording(&self) {
-        self.lock().is_repeating = false;
+        self.0.lock().is_repeating = false;
     }
 
     /// The run's recorder.
     pub(crate) fn recorder(&self) -> Option<Arc<dyn Recorder>> {
-        self.lock().recorder.clone()
+        self.0.lock().recorder.clone()
     }
 
     /// The outbox of the run's current worker.
     pub(crate) fn outbox(&self) -> Arc<Outbox> {
-        self.lock().outbox.clone()
+        self.0.lock().outbox.clone()
     }
 
     /// Sends the program, and the data that it announces without copying it.
@@ -93,7 +94,7 @@ impl Channel {
         let message = ToWorker::Start(Box::new(start));
         self.deliver(Delivery { message: &message, data: data.as_deref(), state: None });
         if let Some(data) = data {
-            self.lock().put(FrameKind::Data, data.into_bytes());
+            self.0.lock().put(FrameKind::Data, data.into_bytes());
         }
     }
 
@@ -105,7 +106,7 @@ impl Channel {
     fn deliver(&self, delivery: Delivery<'_>) {
         let mut bytes = Vec::new();
         codec::encode_to_worker(delivery.message, &mut bytes);
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if let Some(recorder) = state.recorder.as_ref().filter(|_| !state.is_repeating) {
             recorder.delivered(delivery);
         }
@@ -115,7 +116,7 @@ impl Channel {
     /// Records a message of the worker. Must be called before the message is acted on. Console lines are not part of
     /// a transcript in memory, which a migration counts and does not compare.
     pub(crate) fn record_received(&self, frame: &FromWorker, read_only: bool) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if let Some(recorder) = state.recorder.as_ref().filter(|_| !state.is_repeating) {
             recorder.said(frame, read_only);
         }
@@ -129,27 +130,27 @@ impl Channel {
 
     /// Whether the transcript is complete, so that the run can migrate.
     pub(crate) fn can_migrate(&self) -> bool {
-        self.lock().transcript.is_some()
+        self.0.lock().transcript.is_some()
     }
 
     /// The entry at an index; `None` beyond the end.
     pub(crate) fn entry(&self, index: usize) -> Option<Entry> {
-        self.lock().transcript.as_ref()?.entries.get(index).cloned()
+        self.0.lock().transcript.as_ref()?.entries.get(index).cloned()
     }
 
     /// Whether a frame has this digest.
     pub(crate) fn has_digest(&self, frame: &FromWorker, digest: Digest) -> bool {
-        self.lock().transcript.as_ref().is_some_and(|transcript| transcript.digest(frame) == digest)
+        self.0.lock().transcript.as_ref().is_some_and(|transcript| transcript.digest(frame) == digest)
     }
 
     /// From now on `follower` is woken when the transcript grows.
     pub(crate) fn follow(&self, follower: &Arc<Outbox>) {
-        self.lock().follower = Some(follower.clone());
+        self.0.lock().follower = Some(follower.clone());
     }
 
     /// Makes the follower the run's worker: it gets the entries from `index` on and all later messages.
     pub(crate) fn switch_to_follower(&self, index: usize) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let (Some(follower), Some(transcript)) = (state.follower.take(), state.transcript.take()) else { return };
         for entry in transcript.entries.into_iter().skip(index) {
             if let Entry::Sent(kind, bytes) = entry {
@@ -161,13 +162,9 @@ impl Channel {
 
     /// Drops the transcript: the run stays with its worker.
     pub(crate) fn stop_recording(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.follower = None;
         state.transcript = None;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

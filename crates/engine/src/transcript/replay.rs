@@ -21,6 +21,8 @@ pub struct Replay {
     pub steps: Vec<Step>,
     /// How console lines are compared.
     pub lines: LineCheck,
+    /// Wall time that the run has from the end of the steps on; the rest of the request's when absent.
+    pub left: Option<Duration>,
     /// What happens at the end of the steps, unless the last one ended the run.
     pub then: AfterReplay,
 }

@@ -10,10 +10,10 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid};
 use toolgate_guest::lockdown::Without;
@@ -120,7 +120,7 @@ impl ParentThread {
 
     /// Sends a task to the thread; returns the task when the thread has ended.
     fn task(&self, task: Task) -> Option<Task> {
-        match lock(&self.0).as_ref() {
+        match self.0.lock().as_ref() {
             Some((tasks, _)) => tasks.send(task).err().map(|unsent| unsent.0),
             None => Some(task),
         }
@@ -128,7 +128,7 @@ impl ParentThread {
 
     /// Waits until all tasks are done and ends the thread. Workers that still run are killed by `PR_SET_PDEATHSIG`.
     pub(super) fn stop(&self) {
-        let thread = lock(&self.0).take();
+        let thread = self.0.lock().take();
         if let Some((tasks, thread)) = thread {
             drop(tasks);
             let _ = thread.join();
@@ -177,8 +177,4 @@ fn start(spec: &WorkerSpec, size: MemorySize) -> io::Result<StartedWorker> {
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
     io::Write::write_all(&mut &ours, &script::first_message())?;
     Ok(StartedWorker { pid, handle, stream: ours, stderr })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,13 +4,14 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::parent::{MemorySize, ParentThread, WorkerSpec};
 use super::worker::{Idle, Ready, Unready};
 use crate::migrate::{PendingWorker, TargetWorker};
 use crate::refill::RefillThread;
+use parking_lot::Mutex;
 
 /// Memory sizes for which idle workers are kept at one time.
 const MAX_SIZES: usize = 3;
@@ -56,7 +57,7 @@ impl Pool {
         let queue = Arc::new(Mutex::new(IdleQueue::default()));
         let unused = queue.clone();
         let parent = ParentThread::new(spec, IDLE_TIMEOUT, move || {
-            let workers = std::mem::take(&mut lock(&unused).workers);
+            let workers = std::mem::take(&mut unused.lock().workers);
             // A dropped worker is reaped by the thread that runs this closure, as its next task.
             drop(workers);
         })?;
@@ -70,7 +71,7 @@ impl Pool {
 
     /// A worker for runs of a size; it may still be starting.
     pub(crate) fn next(&self, size: MemorySize) -> io::Result<Idle> {
-        let idle = lock(&self.idle.queue).take(size);
+        let idle = self.idle.queue.lock().take(size);
         idle.map_or_else(|| self.idle.start(size), Ok)
     }
 
@@ -102,7 +103,7 @@ impl Pool {
     /// Ends all workers.
     pub(crate) fn stop(&self) {
         let workers = {
-            let mut queue = lock(&self.idle.queue);
+            let mut queue = self.idle.queue.lock();
             queue.closed = true;
             std::mem::take(&mut queue.workers)
         };
@@ -115,9 +116,9 @@ impl Pool {
 impl IdleWorkers {
     /// Ignores a failed start: a run that needs a worker tries again and reports the reason.
     fn refill(&self, size: MemorySize) {
-        while lock(&self.queue).needs(size, self.ahead) {
+        while self.queue.lock().needs(size, self.ahead) {
             let Ok(idle) = self.start(size) else { return };
-            let surplus = lock(&self.queue).put(size, idle, self.ahead);
+            let surplus = self.queue.lock().put(size, idle, self.ahead);
             drop(surplus);
         }
     }
@@ -149,7 +150,7 @@ impl PendingWorker for BorrowedWorker {
 impl Drop for BorrowedWorker {
     fn drop(&mut self) {
         if let Some(idle) = self.idle.take() {
-            let surplus = lock(&self.queue).put(self.size, idle, self.ahead);
+            let surplus = self.queue.lock().put(self.size, idle, self.ahead);
             drop(surplus);
         }
     }
@@ -174,8 +175,4 @@ impl IdleQueue {
         self.workers.push_back((size, idle));
         if self.workers.len() > ahead * MAX_SIZES { self.workers.pop_front().map(|(_, idle)| idle) } else { None }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -30,8 +30,22 @@ pub(crate) fn threads(name: &str) -> usize {
 
 /// Resident bytes.
 pub(crate) fn resident() -> u64 {
+    bytes_of("VmRSS:")
+}
+
+/// The most resident bytes since the last [`forget_peak`].
+pub(crate) fn peak() -> u64 {
+    bytes_of("VmHWM:")
+}
+
+/// Starts [`peak`] anew. Does nothing where the kernel does not permit it: the peak is then that of the whole test.
+pub(crate) fn forget_peak() -> bool {
+    fs::write("/proc/self/clear_refs", "5").is_ok()
+}
+
+fn bytes_of(field: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kilobytes.unwrap_or(0) * 1024
 }

@@ -55,6 +55,9 @@ pub(crate) struct Case {
     /// Whether it may run on a thread of this process: nothing in it escapes the interrupt or needs the kernel.
     #[serde(default)]
     pub(crate) safe_in_thread: bool,
+    /// Bytes that the case's host functions themselves hold, which no limit of the run bounds.
+    #[serde(default)]
+    pub(crate) held_by_functions: u64,
 }
 
 fn chain() -> String {
@@ -322,6 +325,12 @@ impl Case {
         resolved.unwrap_or_default() + Duration::from_secs(1)
     }
 
+    /// Bytes that the program may hold.
+    pub(crate) fn memory(&self) -> u64 {
+        let profile: Profile = self.profile.parse().expect("a profile");
+        self.limits.request().resolve(profile).map(|resolved| resolved.limits.memory).unwrap_or_default()
+    }
+
     pub(crate) fn differs_on(&self, engine: &str) -> bool {
         self.engines.contains_key(engine)
     }
@@ -331,7 +340,7 @@ impl Case {
 fn function(functions: Functions, name: &str) -> Functions {
     let kind = name.rsplit('.').next().unwrap_or_default();
     match kind {
-        "echo" => functions.with(name, |args: Value| async move { Ok(args[0].clone()) }),
+        "echo" => functions.with(name, |mut args: Value| async move { Ok(args[0].take()) }),
         "all" => functions.with(name, |args: Value| async move { Ok(args) }),
         "fail" => functions.with(name, |args: Value| async move {
             Err(HostError::new("BROKEN", format!("cannot do {}", args[0])).with_data(json!({ "asked": args[0] })))

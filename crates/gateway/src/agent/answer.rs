@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::Shared;
 use super::arguments::Refusal;
+use toolgate_config::values::ResultFormat;
 use toolgate_output::{Body, Cut, Form, fit};
 
 /// A text block.
@@ -18,6 +20,14 @@ pub(super) fn text(text: impl Into<String>) -> Value {
 /// A result that is a JSON value, laid out for a reader.
 pub(super) fn pretty(value: &Value) -> Value {
     text(serde_json::to_string_pretty(value).unwrap_or_default())
+}
+
+/// A result that is a JSON value, indented only where the configuration asks for it: white space costs tokens.
+pub(super) fn json(shared: &Shared, value: &Value) -> Value {
+    match shared.gateway.config().settings.output.format {
+        ResultFormat::Pretty => pretty(value),
+        ResultFormat::Auto | ResultFormat::Compact | ResultFormat::Table => text(value.to_string()),
+    }
 }
 
 /// A failure that the agent can read.

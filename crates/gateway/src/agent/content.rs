@@ -1,30 +1,123 @@
 //! Pictures, sounds and resources that a program returns, as the content blocks that a client really shows.
 //!
-//! A value counts as content if it is a block, a list with a block in it (beside blocks and strings), or
-//! `{content: […]}` as tools give it. Whatever does not fit entirely is data like any other: better to show an
-//! object as JSON than to lose a part of it.
+//! A value is content if it is a block, a list with a block in it (beside blocks and strings), or `{content: […]}` as tools
+//! give it; several texts stay several. A picture or a sound anywhere else in the value is shown beside it, and named where
+//! it was. Whatever does not fit entirely is data like any other: better to show an object as JSON than to lose a part of it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::answer::text_block;
+use super::answer::{bounded, text_block};
+use toolgate_output::results::{Kept, Kind, ResultId};
 
 /// Nested lists of blocks, as `Promise.all` over picture tools gives them.
 const MAX_DEPTH: usize = 3;
 
-/// The blocks that a returned value consists of; none if it is data.
-pub(super) fn blocks(returned: &str) -> Option<Vec<Value>> {
+/// Bytes for the line that names the whole result where texts are cut.
+const FOOTER_ROOM: usize = 96;
+
+/// The blocks that a returned value consists of, with at most `room` bytes of text; none if it is data. Pictures are what
+/// they are. `keep` receives the value if a text does not fit.
+pub(super) fn blocks(
+    returned: &str,
+    room: usize,
+    keep: impl FnOnce(Kept<'_>) -> Option<ResultId>,
+) -> Option<Vec<Value>> {
+    let blocks = parts(returned)?;
+    let texts: usize = blocks.iter().filter_map(|block| block["text"].as_str()).map(str::len).sum();
+    if texts <= room {
+        return Some(blocks);
+    }
+    let id = keep(Kept { kind: Kind::Json, text: returned.into() });
+    let footer = id.map(|id| format!("[Full result: {id} — read_result / query_result]"));
+    let mut blocks = within(blocks, room.saturating_sub(FOOTER_ROOM));
+    blocks.extend(footer.filter(|footer| footer.len() <= room).map(text_block));
+    Some(blocks)
+}
+
+/// Each text gets an equal share of what the shorter ones before it left.
+fn within(blocks: Vec<Value>, room: usize) -> Vec<Value> {
+    let mut room = room;
+    let mut left = blocks.iter().filter(|block| block["text"].is_string()).count();
+    let shorten = |mut block: Value| {
+        if let Some(text) = block["text"].as_str() {
+            let text = bounded(text.to_owned(), room / left.max(1));
+            room = room.saturating_sub(text.len());
+            left = left.saturating_sub(1);
+            block["text"] = Value::String(text);
+        }
+        block
+    };
+    blocks.into_iter().map(shorten).collect()
+}
+
+fn parts(returned: &str) -> Option<Vec<Value>> {
     // Most values are no content: that is seen without parsing them.
-    let bytes = returned.as_bytes();
-    let says = |word: &str| memchr::memmem::find(bytes, word.as_bytes()).is_some();
-    if !says("\"type\"") || !["\"image\"", "\"audio\"", "\"resource\"", "\"resource_link\""].iter().any(|it| says(it)) {
+    let says = |word: &str| memchr::memmem::find(returned.as_bytes(), word.as_bytes()).is_some();
+    let kinds = ["\"image\"", "\"audio\"", "\"resource\"", "\"resource_link\""];
+    let begins = |text: &str| returned.trim_start().starts_with(text);
+    let may_be_texts = says("\"text\"") && (begins("[{\"type\"") || begins("{\"content\""));
+    if !says("\"type\"") || !(may_be_texts || kinds.iter().any(|it| says(it))) {
         return None;
     }
     let value = serde_json::from_str::<Value>(returned).ok()?;
+    let are_texts = is_list_of_texts(value.get("content").unwrap_or(&value));
     let mut blocks = Vec::new();
     collect(value, MAX_DEPTH, &mut blocks)?;
-    blocks.iter().any(is_media).then_some(blocks)
+    (are_texts || blocks.iter().any(is_media)).then_some(blocks)
+}
+
+/// Text blocks as a tool gives them, at least one.
+fn is_list_of_texts(value: &Value) -> bool {
+    value.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(is_text))
+}
+
+/// A value with pictures and sounds in it.
+pub(super) struct Media {
+    /// The value as JSON, with a text in the place of each picture that names it.
+    pub(super) text: String,
+    /// The pictures and sounds.
+    pub(super) blocks: Vec<Value>,
+}
+
+/// Takes pictures, sounds and binary resources out of a value; none if it has none.
+pub(super) fn media(returned: &str) -> Option<Media> {
+    let says = |word: &str| memchr::memmem::find(returned.as_bytes(), word.as_bytes()).is_some();
+    let is_possible = (says("\"mimeType\"") && (says("\"image\"") || says("\"audio\""))) || says("\"blob\"");
+    let mut value = is_possible.then(|| serde_json::from_str::<Value>(returned).ok()).flatten()?;
+    let mut blocks = Vec::new();
+    take_media(&mut value, &mut blocks);
+    (!blocks.is_empty()).then(|| Media { text: value.to_string(), blocks })
+}
+
+/// Values that can be parsed have at most 128 levels.
+fn take_media(value: &mut Value, blocks: &mut Vec<Value>) {
+    if let Some(named) = name_of(value, blocks.len() + 1) {
+        blocks.push(std::mem::replace(value, Value::String(named)));
+        return;
+    }
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| take_media(item, blocks)),
+        Value::Object(members) => members.values_mut().for_each(|member| take_media(member, blocks)),
+        _ => {}
+    }
+}
+
+/// `[image 1: image/png, 3.2 KB, shown below]`; none if the value is no picture, sound or binary resource.
+fn name_of(value: &Value, number: usize) -> Option<String> {
+    let (data, kind) = match value["type"].as_str()? {
+        kind @ ("image" | "audio") => (&value["data"], kind),
+        "resource" => (&value["resource"]["blob"], "resource"),
+        _ => return None,
+    };
+    if !is_media(value) {
+        return None;
+    }
+    let mime = value["mimeType"].as_str().or(value["resource"]["mimeType"].as_str()).unwrap_or("unknown type");
+    let mime: String = mime.chars().take(64).collect();
+    let bytes = data.as_str()?.len() / 4 * 3;
+    Some(format!("[{kind} {number}: {mime}, {:.1} KB, shown below]", bytes as f64 / 1024.0))
 }
 
 fn collect(value: Value, depth: usize, blocks: &mut Vec<Value>) -> Option<()> {
@@ -82,7 +175,7 @@ mod tests {
     }
 
     fn check(value: Value, expected: Option<Vec<Value>>) {
-        assert_eq!(blocks(&value.to_string()), expected, "{value}");
+        assert_eq!(parts(&value.to_string()), expected, "{value}");
     }
 
     #[test]
@@ -106,8 +199,48 @@ mod tests {
         check(json!([image(), 5]), None);
         check(json!({ "content": [image()], "total": 3 }), None);
         check(json!({ "type": "image", "data": "not base64!", "mimeType": "image/png" }), None);
-        check(json!([{ "type": "text", "text": "a kind of \"image\"" }]), None);
+        check(json!([{ "type": "text", "id": 1 }, { "type": "text", "text": "a" }]), None);
+        check(json!({ "type": "text", "text": "one" }), None);
+        check(json!([]), None);
         check(json!({ "kind": "image", "type": "row" }), None);
         check(json!("\"type\" \"image\""), None);
+    }
+
+    #[test]
+    fn several_texts_stay_several() {
+        let texts = json!([{ "type": "text", "text": "one" }, { "type": "text", "text": "two" }]);
+        check(texts.clone(), texts.as_array().cloned());
+        check(json!({ "content": texts }), texts.as_array().cloned());
+    }
+
+    #[test]
+    fn texts_that_do_not_fit_are_kept_and_the_last_one_is_not_lost() {
+        let long =
+            json!([{ "type": "text", "text": "a".repeat(5_000) }, { "type": "text", "text": "short" }]).to_string();
+        let mut kept = None;
+        let shown = blocks(&long, 1_000, |whole| {
+            kept = Some(whole.text.into_owned());
+            ResultId::parse("res_00112233445566778899aabbccddeeff").ok()
+        });
+        let shown = shown.expect("blocks");
+        assert_eq!((shown.len(), kept.as_deref()), (3, Some(long.as_str())));
+        assert_eq!(shown[1]["text"], "short");
+        assert!(shown[2]["text"].as_str().is_some_and(|text| text.contains("res_0011")), "{shown:?}");
+        let total: usize = shown.iter().filter_map(|block| block["text"].as_str()).map(str::len).sum();
+        assert!(total <= 1_000, "{total}");
+    }
+
+    #[test]
+    fn a_picture_inside_an_object_is_shown_and_named() {
+        let value = json!({ "title": "a", "shots": [image(), image()], "icon": { "type": "image", "size": 7 } });
+        let found = media(&value.to_string()).expect("pictures");
+        assert_eq!(found.blocks, [image(), image()]);
+        let expected = json!({
+            "title": "a",
+            "shots": ["[image 1: image/png, 0.0 KB, shown below]", "[image 2: image/png, 0.0 KB, shown below]"],
+            "icon": { "type": "image", "size": 7 },
+        });
+        assert_eq!(serde_json::from_str::<Value>(&found.text).expect("JSON"), expected);
+        assert!(media(&json!({ "kind": "image", "mimeType": 1 }).to_string()).is_none());
     }
 }

@@ -90,7 +90,7 @@ pub(super) fn text(shared: &Shared, name: &str, scope: &RequestScope) -> Option<
 
 /// Calls it; the result, or the error, is the backend's own.
 pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: ToolCall) -> Result<Value, Fault> {
-    let caller = caller_of(&call);
+    let (caller, session) = (caller_of(&call), call.caller);
     let context = RequestContext {
         cancel: call.cancel,
         progress: call.progress,
@@ -119,7 +119,7 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
     }
     record.ms = since.elapsed().as_secs_f64() * 1e3;
     let bytes = bytes as u64;
-    shared.gateway.runner().history().direct_call(&caller, record, bytes);
+    shared.gateway.runner().history().direct_call(&caller, session, record, bytes);
     result
 }
 

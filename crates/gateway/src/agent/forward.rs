@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::names::{Named, is_bare, named};
 use super::uri::shown;
 use super::{Shared, prompts, resources, waiting};
-use crate::backends::{Backend, CallError, WatchError};
+use crate::backends::{Backend, BackendState, CallError, WatchError};
 use toolgate_mcp::client::{ClientRequest, ItemList, ListKind, MAX_ID_BYTES};
 use toolgate_mcp::result::requests_input;
 use toolgate_mcp::server::{Completion, Fault, PromptCall, ResourceCall, Watch};
@@ -112,6 +112,10 @@ async fn listed(shared: &Shared, access: &Access, kind: ListKind) -> Vec<(Backen
     let backends = shared.gateway.backends().into_iter().filter(|backend| access.permits(backend.name()));
     let mut asked: JoinSet<(Backend, Arc<ItemList>)> = backends
         .map(|backend| async move {
+            // What it lists besides tools is in no cache.
+            if backend.state() == BackendState::Idle {
+                let _ = backend.ready(LIST_TIMEOUT).await;
+            }
             let list = backend.list(kind, LIST_TIMEOUT).await;
             (backend, list)
         })

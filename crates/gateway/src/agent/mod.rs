@@ -5,6 +5,7 @@
 //! - `tools`: one file a tool, each with its name, description, schema, annotations and handler
 //! - `arguments`, `answer`, `content`: what comes in, what goes out, and pictures among it
 //! - `direct`, `forward`, `names`: the backends' own tools as `backend__tool`, their resources and prompts
+//! - `instructions`: what a model reads first
 //! - `progress`: a line for each tool call, while a chain runs
 //! - `waiting`: for backends that are still starting
 //! - `resources`, `prompts`, `completion`: the rest of the protocol
@@ -17,6 +18,7 @@ mod completion;
 mod content;
 mod direct;
 mod forward;
+mod instructions;
 mod names;
 mod progress;
 mod prompts;
@@ -38,20 +40,13 @@ use toolgate_mcp::server::{
     Change, ChangeNotice, Completion, Fault, Identity, PromptCall, RequestScope, ResourceCall, Service, ServiceFuture,
     ToolCall, ToolMode, Watch, ready,
 };
+use toolgate_output::OutputSettings;
 use toolgate_wire::CallerScope;
 
 use direct::Direct;
 
-/// What a model reads first.
-const INSTRUCTIONS: &str = "\
-Toolgate puts many MCP servers (backends) behind a few tools. Work in three steps:
-1. search_tools {task_description}: finds the tools for a task; every hit has a TypeScript signature and a ready call.
-2. tool_info {tool_name}: only when a signature is not enough.
-3. call_tool_chain {code}: one TypeScript program that calls as many tools as the task needs, as \
-`await backend.tool({ ... })`, in parallel with Promise.all where they do not depend on each other. Filter, join and \
-count in the program, and `return` only what you need: nothing else reaches your context. console.log is returned too.
-A result that was too long is kept: its footer names a result id for read_result and query_result. \
-The resource toolgate://guide/chain has more.";
+/// Most bytes of a result, unless configured: clients cut longer ones themselves, and with them the result id.
+const OUTPUT_SIZE: usize = 24_000;
 
 /// The gateway as an MCP server. Clones are the same one.
 #[derive(Clone)]
@@ -61,6 +56,17 @@ pub struct Agent(Arc<Shared>);
 struct Shared {
     gateway: Arc<Gateway>,
     direct: Direct,
+}
+
+impl Shared {
+    /// How results are shaped for MCP clients.
+    fn output(&self) -> OutputSettings {
+        let settings = self.gateway.runner().output();
+        match self.gateway.config().settings.output.max_output_size {
+            Some(_) => settings,
+            None => OutputSettings { max_output_size: OUTPUT_SIZE, ..settings },
+        }
+    }
 }
 
 /// Who calls a tool. A client without a key of its own takes turns as its connection.
@@ -82,7 +88,7 @@ impl Agent {
 
     /// A tool of ours.
     fn own_tool(&self, name: &str, scope: &RequestScope) -> Option<Value> {
-        let tool = tools::available(&self.0).into_iter().find(|tool| tool.name == name)?;
+        let tool = tools::listed(&self.0, &scope.caller).into_iter().find(|tool| tool.name == name)?;
         Some(tool.object(&self.0, scope))
     }
 
@@ -118,8 +124,12 @@ impl Service for Agent {
         Identity {
             name: "toolgate".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            instructions: INSTRUCTIONS.to_owned(),
+            instructions: instructions::STEPS.to_owned(),
         }
+    }
+
+    fn instructions(&self, scope: &RequestScope) -> String {
+        instructions::instructions(&self.0, scope)
     }
 
     fn prepared(&self, scope: &RequestScope) -> ServiceFuture<()> {
@@ -138,7 +148,7 @@ impl Service for Agent {
     }
 
     fn tool_names(&self, scope: &RequestScope) -> Vec<String> {
-        let own = || tools::available(&self.0).into_iter().map(|tool| tool.name.to_owned());
+        let own = || tools::listed(&self.0, &scope.caller).into_iter().map(|tool| tool.name.to_owned());
         match scope.mode {
             ToolMode::Code => own().collect(),
             ToolMode::Direct => direct::names(&self.0, scope),
@@ -158,7 +168,7 @@ impl Service for Agent {
     fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
         let shared = Arc::clone(&self.0);
         let own = call.scope.mode != ToolMode::Direct;
-        if own && let Some(tool) = tools::available(&shared).into_iter().find(|tool| tool.name == call.name) {
+        if own && let Some(tool) = tools::callable(&shared).into_iter().find(|tool| tool.name == call.name) {
             return Box::pin(async move { Ok(answer::or_refusal((tool.call)(shared, call).await)) });
         }
         let unknown = Fault::NotFound(format!("there is no tool named {}", uri::shown(&call.name)));
@@ -184,7 +194,7 @@ impl Service for Agent {
 
     fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
         if !passes_on(&call.scope) || resources::is_own(&call.uri) {
-            return ready(resources::read(&self.0, &call.uri, &call.scope));
+            return ready(resources::read(&self.0, &call));
         }
         let shared = Arc::clone(&self.0);
         Box::pin(async move { forward::read(&shared, call).await })
@@ -192,7 +202,7 @@ impl Service for Agent {
 
     fn watch(&self, call: ResourceCall) -> ServiceFuture<Watch> {
         if !passes_on(&call.scope) || resources::is_own(&call.uri) {
-            return ready(resources::read(&self.0, &call.uri, &call.scope).map(|_| Watch::own()));
+            return ready(resources::read(&self.0, &call).map(|_| Watch::own()));
         }
         let shared = Arc::clone(&self.0);
         Box::pin(async move { forward::watch(&shared, &call).await })

@@ -9,7 +9,7 @@ use crate::backends::{Backend, BackendState};
 use crate::runtime::Origin;
 use toolgate_catalog::search::one_line;
 use toolgate_catalog::{self, Catalog, ToolRef};
-use toolgate_mcp::server::{Fault, RequestScope};
+use toolgate_mcp::server::{Fault, ResourceCall};
 use toolgate_output::results::Reading;
 use toolgate_wire::{Access, CallerScope};
 
@@ -31,7 +31,12 @@ pub(super) fn list() -> Vec<Value> {
         ("backends", "Backends", "Every backend: state, tools, restarts.", "application/json"),
         ("tools", "Tools", "Every tool in one line.", "text/plain"),
         ("recent", "Recent runs", "The last runs and what they called.", "application/json"),
-        ("stats", "Statistics", "Calls, bytes processed and returned, tokens saved, per tool.", "application/json"),
+        (
+            "stats",
+            "Statistics",
+            "Calls, bytes processed and returned, tokens saved: of all, of this session, per tool.",
+            "application/json",
+        ),
         ("health", "Health", "Whether all is well, and what is not.", "application/json"),
     ];
     let fixed = fixed.map(|(name, title, description, mime)| {
@@ -65,7 +70,8 @@ pub(super) fn is_own(uri: &str) -> bool {
 }
 
 /// Reads one. `gatemini://` is another spelling of `toolgate://`.
-pub(super) fn read(shared: &Shared, uri: &str, scope: &RequestScope) -> Result<Vec<Value>, Fault> {
+pub(super) fn read(shared: &Shared, call: &ResourceCall) -> Result<Vec<Value>, Fault> {
+    let ResourceCall { uri, scope, caller: session } = call;
     let unknown = || Fault::NotFound(format!("there is no resource {}", shown(uri)));
     let path = uri.strip_prefix("toolgate://").or_else(|| uri.strip_prefix("gatemini://")).ok_or_else(unknown)?;
     let (kind, name) = path.split_once('/').map_or((path, None), |(kind, name)| (kind, Some(decode(name))));
@@ -80,7 +86,7 @@ pub(super) fn read(shared: &Shared, uri: &str, scope: &RequestScope) -> Result<V
             json_text(&describe(found.ok_or_else(unknown)?, true))
         }
         ("recent", None) => json_text(&shared.gateway.runner().history().recent(&scope.caller)),
-        ("stats", None) => json_text(&shared.gateway.runner().history().stats(&scope.caller)),
+        ("stats", None) => json_text(&shared.gateway.runner().history().stats(&scope.caller, Some(*session))),
         ("health", None) => json_text(&health(shared, &scope.caller)),
         ("result", Some(id)) => {
             let results = shared.gateway.runner().results(&scope.caller).ok_or_else(unknown)?;
@@ -102,7 +108,8 @@ fn json_text(value: &Value) -> (&'static str, String) {
 
 fn overview(shared: &Shared, caller: &CallerScope) -> String {
     let catalog = shared.gateway.catalog();
-    let mut text = format!("# Toolgate {}\n\n{}\n\n## Backends\n", env!("CARGO_PKG_VERSION"), super::INSTRUCTIONS);
+    let mut text =
+        format!("# Toolgate {}\n\n{}\n\n## Backends\n", env!("CARGO_PKG_VERSION"), super::instructions::STEPS);
     for backend in permitted(&catalog, &caller.backends) {
         let tags = if backend.tags().is_empty() { String::new() } else { format!(" [{}]", backend.tags().join(", ")) };
         text.push_str(&format!(
@@ -166,6 +173,7 @@ fn row(shared: &Shared, shown: &toolgate_catalog::Backend, caller: &CallerScope)
 
 fn word(state: &BackendState) -> &'static str {
     match state {
+        BackendState::Idle => "idle",
         BackendState::Starting => "starting",
         BackendState::Ready(_) => "ready",
         BackendState::Restarting { .. } => "restarting",

@@ -12,11 +12,11 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::call::{CallError, CallOptions, Reply, ReplyMode, WhenUnready};
-use super::queue::{Full, Permit, Queue};
-use super::spec::{BackendKind, BackendSpec};
+use super::spec::{BackendKind, BackendSpec, StartTime};
 use super::state::{BackendChange, BackendEvent, BackendState, BackendStats};
 use super::supervisor::supervise;
 use toolgate_catalog::Tool;
+use toolgate_engine::{Permit, TurnQueue};
 use toolgate_mcp::client::auth::{AuthError, LoginVersion};
 use toolgate_mcp::client::{LinkError, McpSession, StderrTail, ToolCallOptions, ToolFingerprints, ToolName, Watchlist};
 use toolgate_mcp::process_budget;
@@ -41,10 +41,12 @@ pub struct Backend {
 pub(crate) struct Shared {
     pub(crate) name: Arc<str>,
     pub(crate) spec: BackendSpec,
-    pub(crate) queue: Arc<Queue>,
+    pub(crate) queue: Arc<TurnQueue>,
     pub(crate) stderr: Arc<StderrTail>,
     pub(crate) stop: CancellationToken,
     pub(crate) restart: Notify,
+    /// Cancelled once something of the backend is needed.
+    pub(crate) needed: CancellationToken,
     pub(crate) suspicion: Notify,
     /// The server refused the login during a call.
     pub(crate) login_ended: Notify,
@@ -76,18 +78,26 @@ impl Backend {
         watchlist: Arc<Watchlist>,
     ) -> Self {
         let stop = CancellationToken::new();
+        let (needed, state) = (
+            CancellationToken::new(),
+            match spec.start {
+                StartTime::Now => BackendState::Starting,
+                StartTime::WhenNeeded => BackendState::Idle,
+            },
+        );
         let shared = Arc::new(Shared {
             name: spec.name.as_str().into(),
-            queue: Queue::new(spec.max_concurrent_calls, spec.max_queued_calls),
+            queue: TurnQueue::new(spec.max_concurrent_calls, spec.max_queued_calls),
             spec,
             stderr: Arc::default(),
             stop: stop.clone(),
             restart: Notify::new(),
+            needed,
             suspicion: Notify::new(),
             login_ended: Notify::new(),
             restarts: AtomicU64::new(0),
             served: AtomicU64::new(0),
-            state: watch::channel(BackendState::Starting).0,
+            state: watch::channel(state).0,
             failed_at: Mutex::default(),
             session: Mutex::default(),
             toolbox: RwLock::default(),
@@ -152,8 +162,15 @@ impl Backend {
         self.shared.queue.resize(max_concurrent_calls);
     }
 
-    /// Starts it again if its start failed and the last try is some seconds ago: a caller needs it now.
+    /// Starts it if it was not started yet.
+    pub fn start_if_idle(&self) {
+        self.shared.needed.cancel();
+    }
+
+    /// Starts it if it was not started yet, or again if its start failed and the last try is some seconds ago: a caller
+    /// needs it now.
     pub fn retry_failed_start(&self) {
+        self.start_if_idle();
         if self.shared.leave_failed() {
             self.shared.restart.notify_one();
         }
@@ -161,6 +178,9 @@ impl Backend {
 
     /// Starts it again now, whatever its state.
     pub fn restart(&self) {
+        if !self.shared.needed.is_cancelled() && self.state() == BackendState::Idle {
+            return self.start_if_idle();
+        }
         self.shared.restart.notify_one();
     }
 
@@ -170,8 +190,9 @@ impl Backend {
         let _ = self.watch().wait_for(|state| *state == BackendState::Stopped).await;
     }
 
-    /// Waits until it answers calls, at most for `within`.
+    /// Waits until it answers calls, at most for `within`. Starts it if it was not started yet.
     pub async fn ready(&self, within: Duration) -> Result<(), CallError> {
+        self.start_if_idle();
         let mut state = self.watch();
         let is_settled = |state: &BackendState| self.shared.session().is_some() || !state.may_become_ready();
         let settled = timeout(within, state.wait_for(is_settled)).await.is_ok_and(|state| state.is_ok());
@@ -235,8 +256,9 @@ impl Backend {
 
     /// Waits for the caller's turn.
     pub(super) async fn turn(&self, caller: u64) -> Result<Permit, CallError> {
-        let full = |Full(queued)| CallError::Overloaded { backend: Arc::clone(&self.shared.name), queued };
-        self.shared.queue.enter(caller).await.map_err(full)
+        let queue = &self.shared.queue;
+        let full = |_| CallError::Overloaded { backend: Arc::clone(&self.shared.name), queued: queue.load().1 };
+        queue.enter(caller).await.map_err(full)
     }
 
     async fn wait_if_asked(&self, options: &CallOptions, within: Duration) -> Result<(), CallError> {

@@ -3,8 +3,7 @@
 //! # Layout
 //! - [`spec`](BackendSpec): what the user asked for; [`state`](BackendState): where a backend is in its life
 //! - [`call`](CallOptions): one call and every way it can end
-//! - [`set`](Backends): all backends; [`backend`](Backend): the handle to one; `supervisor`: starts and restarts it;
-//!   `queue`: the order of waiting calls
+//! - [`set`](Backends): all backends; [`backend`](Backend): the handle to one; `supervisor`: starts and restarts it
 //! - `lists`: resources and prompts, listed, read and watched
 //! - `login`: how a backend logs in
 //! - `openapi`: an HTTP API with an OpenAPI document as a backend; `api_login`: the token of a login in its requests
@@ -18,7 +17,6 @@ mod call;
 mod lists;
 mod login;
 mod openapi;
-pub(crate) mod queue;
 mod set;
 mod spec;
 mod state;
@@ -31,5 +29,5 @@ pub use login::LoginSpec;
 pub(crate) use login::quoted;
 pub use openapi::{ApiSpec, DocumentSource};
 pub use set::Backends;
-pub use spec::{BackendKind, BackendSpec, Probe};
+pub use spec::{BackendKind, BackendSpec, Probe, StartTime};
 pub use state::{BackendChange, BackendEvent, BackendState, BackendStats};

@@ -33,6 +33,18 @@ pub struct BackendSpec {
     pub era_hint: Option<Era>,
     /// When silence is looked into.
     pub probe: Probe,
+    /// When it is started.
+    pub start: StartTime,
+}
+
+/// When a backend is started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum StartTime {
+    /// At once.
+    #[default]
+    Now,
+    /// When something of it is needed: its tools are known from the cache.
+    WhenNeeded,
 }
 
 impl BackendSpec {
@@ -49,6 +61,7 @@ impl BackendSpec {
             inherit_env: InheritedEnv::Basic,
             era_hint: None,
             probe: Probe::default(),
+            start: StartTime::Now,
         }
     }
 }

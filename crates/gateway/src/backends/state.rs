@@ -10,6 +10,8 @@ use toolgate_mcp::client::{ListKind, Ready, ToolChange};
 /// Where a backend is in its life.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BackendState {
+    /// Not started yet: its tools are known, and none was called.
+    Idle,
     /// On its way up for the first time.
     Starting,
     /// Answers calls.
@@ -49,8 +51,8 @@ impl BackendState {
     pub fn in_catalog(&self, tools_known: bool) -> Known {
         match self {
             Self::Ready(_) => Known::Ready,
-            Self::Starting | Self::Restarting { .. } if tools_known => Known::Cached,
-            Self::Starting | Self::Restarting { .. } => Known::Starting,
+            Self::Idle | Self::Starting | Self::Restarting { .. } if tools_known => Known::Cached,
+            Self::Idle | Self::Starting | Self::Restarting { .. } => Known::Starting,
             Self::Failed { reason, .. } => Known::Failed { reason: reason.clone() },
             Self::NeedsLogin { command } => Known::NeedsLogin { command: command.clone() },
             Self::Stopped => Known::Failed { reason: "it was stopped".to_owned() },
@@ -59,13 +61,14 @@ impl BackendState {
 
     /// Whether waiting a little may be enough.
     pub fn may_become_ready(&self) -> bool {
-        matches!(self, Self::Starting | Self::Ready(_) | Self::Restarting { .. })
+        matches!(self, Self::Idle | Self::Starting | Self::Ready(_) | Self::Restarting { .. })
     }
 }
 
 impl fmt::Display for BackendState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Idle => f.write_str("not started: the first call starts it"),
             Self::Starting => f.write_str("still starting"),
             Self::Ready(ready) => write!(f, "ready ({}, {})", ready.era, ready.server.protocol),
             Self::Restarting { attempt, delay, reason } => {

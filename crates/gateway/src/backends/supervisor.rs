@@ -15,7 +15,7 @@ use toolgate_catalog::Tool;
 
 use super::backend::Shared;
 use super::openapi::{self, ApiServer, ApiSpec, OpenFailure};
-use super::spec::BackendKind;
+use super::spec::{BackendKind, StartTime};
 use super::state::{BackendChange, BackendState};
 use toolgate_mcp::client::auth::{AuthError, LoginVersion};
 use toolgate_mcp::client::{
@@ -89,6 +89,9 @@ enum End {
 
 /// Leads a backend through its life until it is stopped.
 pub(crate) async fn supervise(shared: Arc<Shared>) {
+    if wait_until_needed(&shared).await.is_err() {
+        return shared.set_state(BackendState::Stopped);
+    }
     let mut failures = 0;
     let mut hint = shared.spec.era_hint;
     loop {
@@ -106,6 +109,21 @@ pub(crate) async fn supervise(shared: Arc<Shared>) {
         failures = if matches!(failure, StartFailure::NeedsLogin { .. }) { 0 } else { failures + 1 };
     }
     shared.set_state(BackendState::Stopped);
+}
+
+/// Returns at once unless the backend is to be started when it is needed. An error means that it was stopped before.
+async fn wait_until_needed(shared: &Shared) -> Result<(), ()> {
+    if shared.spec.start == StartTime::Now {
+        return Ok(());
+    }
+    tokio::select! {
+        biased;
+        () = shared.stop.cancelled() => Err(()),
+        () = shared.needed.cancelled() => {
+            shared.set_state(BackendState::Starting);
+            Ok(())
+        }
+    }
 }
 
 /// One life, from connecting to the end, after which no process of it is left.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toolgate_engine::host::{Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 
-use super::{Bridge, RequestContext, ScopedCatalog};
+use super::{AllowedEffects, Bridge, RequestContext, ScopedCatalog, not_read_only};
 use toolgate_catalog::{Catalog, ToolRef};
 use toolgate_functions::{CallContext, FailedEffect, FunctionError, Registry};
 use toolgate_mcp::{JsonText, TreeError, process_budget};
@@ -83,7 +83,14 @@ impl RunHost {
         })
     }
 
+    fn reads_only(&self, function: &str, args: &str) -> bool {
+        self.functions.get(function).is_some_and(|function| function.reads_only(args))
+    }
+
     fn call_function(&self, name: String, args: String) -> HostFuture {
+        if self.asked.effects == AllowedEffects::ReadOnly && !self.reads_only(&name, &args) {
+            return failed(not_read_only(&name));
+        }
         let (args, permit) = match self.read(args) {
             Ok((Value::Array(args), permit)) => (args, permit),
             Ok(_) => return failed(HostError::not_sent("INVALID_ARGUMENTS", "the arguments are no list")),
@@ -157,7 +164,7 @@ impl Host for RunHost {
     fn call_is_read_only(&self, target: &Target, args: &str) -> bool {
         match target {
             Target::Tool { .. } => self.is_read_only(target),
-            Target::Function(name) => self.functions.get(name).is_some_and(|function| function.reads_only(args)),
+            Target::Function(name) => self.reads_only(name, args),
         }
     }
 }

@@ -31,7 +31,7 @@ use toolgate_catalog::{ArgumentProblem, Backend, BackendState, Catalog, CatalogH
 pub use host::RunHost;
 pub(crate) use host::is_annotated_read_only;
 pub use mcp::McpProvider;
-pub use provider::{Answer, Provider, ProviderFuture, RequestContext};
+pub use provider::{AllowedEffects, Answer, Provider, ProviderFuture, RequestContext};
 use rates::CallRates;
 pub(crate) use scoped_catalog::ScopedCatalog;
 pub use toolgate_wire::Access;
@@ -119,6 +119,9 @@ impl Bridge {
             }
             return Err(unknown_tool(view, known, tool));
         };
+        if asked.effects == AllowedEffects::ReadOnly && !is_annotated_read_only(found) {
+            return Err(not_read_only(&found.path()));
+        }
         let problems = found.entry.check_arguments(arguments);
         if !problems.is_empty() {
             return Err(invalid_arguments(&found.path(), &problems));
@@ -134,6 +137,12 @@ fn too_many_calls(rate: CallRate, wait: Duration) -> HostError {
     let seconds = wait.as_secs() + 1;
     let message = format!("this caller may make {} tool calls a minute; try again in {seconds} s", rate.calls());
     HostError::not_sent("RATE_LIMITED", message).with_data(json!({ "retry_after_seconds": seconds }))
+}
+
+/// A call that a program which only reads may not make.
+fn not_read_only(target: &str) -> HostError {
+    let message = format!("{target} is not known to change nothing, and query_tools only reads: use call_tool_chain");
+    HostError::not_sent("READ_ONLY", message)
 }
 
 fn not_an_object() -> HostError {

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
@@ -10,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_engine::HostError;
 
 use super::Access;
+use crate::approvals::Approver;
 use crate::backends::ReplyMode;
 use toolgate_mcp::result::{Wrapping, value};
 use toolgate_mcp::{JsonText, Progress};
@@ -30,6 +32,16 @@ pub trait Provider: Send + Sync + 'static {
     fn retry(&self) {}
 }
 
+/// What calls may do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AllowedEffects {
+    /// Anything.
+    #[default]
+    Any,
+    /// Only what is known to change nothing.
+    ReadOnly,
+}
+
 /// On whose behalf a tool is called, how long the call may take, and in which form it is answered.
 #[derive(Debug, Clone, Default)]
 pub struct RequestContext {
@@ -39,6 +51,8 @@ pub struct RequestContext {
     pub tools: Access,
     /// How many tool calls the caller may make, counted under this name.
     pub rate: Option<(String, CallRate)>,
+    /// What the call may do.
+    pub effects: AllowedEffects,
     /// Ends the call.
     pub cancel: CancellationToken,
     /// Where the call's progress goes.
@@ -47,6 +61,8 @@ pub struct RequestContext {
     pub caller: u64,
     /// The call's own time; the backend's default when absent.
     pub timeout: Option<Duration>,
+    /// Asks a person about calls that the policy does not let through by itself.
+    pub approver: Option<Arc<dyn Approver>>,
     /// When the run around it ends.
     pub deadline: Option<Instant>,
     /// The form of the answer.

@@ -18,10 +18,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use toolgate_engine::HostError;
+use toolgate_engine::{HostError, TurnQueue};
 
 use super::{Answer, Provider, ProviderFuture, RequestContext};
-use crate::backends::queue::{Full, Queue};
 use toolgate_catalog::{BackendState, Catalog, Listing, Tool};
 
 /// The file as written.
@@ -118,7 +117,7 @@ impl Script {
         self.backends.into_iter().map(|(name, backend)| {
             let played = |tool: ScriptedTool| (tool.name.clone(), Arc::new(Played::new(tool)));
             let tools = backend.tools.into_iter().map(played).collect();
-            let queue = backend.max_concurrent.map(|limit| Queue::new(limit, WAITING));
+            let queue = backend.max_concurrent.map(|limit| TurnQueue::new(limit, WAITING));
             (name, Arc::new(ScriptedProvider { tools, queue }) as Arc<dyn Provider>)
         })
     }
@@ -143,7 +142,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 struct ScriptedProvider {
     tools: BTreeMap<String, Arc<Played>>,
-    queue: Option<Arc<Queue>>,
+    queue: Option<Arc<TurnQueue>>,
 }
 
 /// A tool and how often it was called.
@@ -184,7 +183,7 @@ impl Provider for ScriptedProvider {
         Box::pin(async move {
             let delayed = async {
                 let _permit = match &queue {
-                    Some(queue) => Some(queue.enter(asked.caller).await.map_err(overloaded)?),
+                    Some(queue) => Some(queue.enter(asked.caller).await.map_err(|_| overloaded())?),
                     None => None,
                 };
                 played.wait(asked.timeout.unwrap_or(TIMEOUT)).await?;
@@ -198,8 +197,8 @@ impl Provider for ScriptedProvider {
     }
 }
 
-fn overloaded(Full(waiting): Full) -> HostError {
-    HostError::not_sent("OVERLOADED", format!("{waiting} calls wait already"))
+fn overloaded() -> HostError {
+    HostError::not_sent("OVERLOADED", format!("{WAITING} calls wait already"))
 }
 
 impl Played {

@@ -11,7 +11,7 @@ use toolgate_plan::{FailureFacts, Finding, FindingCode, Plan, Preflight, Program
 use toolgate_wire::{Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
 
 use super::reachable::Reachable;
-use super::request::{FastPaths, Route, RunRequest};
+use super::request::{Durability, FastPaths, Route, RunRequest};
 use super::{Readiness, Runner, fast_path, introspect, out_of_range};
 use crate::bridge::{self, RequestContext, RunHost, ScopedCatalog};
 use toolgate_catalog::{BackendState, Catalog};
@@ -141,6 +141,11 @@ impl<'a> Attempt<'a> {
                 Some(value) => (without_engine(Outcome::Returned(value), self.since), Route::Introspection),
                 None => self.program(tools).await,
             },
+            // A call without a program has no record to go on from.
+            Plan::Direct(_) if self.request.durable == Durability::Durable => {
+                let message = "a durable run needs a program, and this is a call in JSON";
+                refused(Failure::new(Code::InvalidCode, message), Vec::new(), self.since)
+            }
             Plan::Direct(call) => {
                 if let Some(stopped) = stopped_by(&toolgate_plan::preflight_call(&call, &tools)) {
                     return refused(stopped, Vec::new(), self.since);
@@ -236,6 +241,8 @@ impl<'a> Attempt<'a> {
             progress: self.request.progress.clone(),
             deadline: Some(self.since + self.limits.wall),
             budget: Some(budgets.answers),
+            approver: self.request.approver.clone(),
+            effects: self.request.effects,
             ..RequestContext::of(&self.request.caller)
         };
         RunHost::new(self.runner.bridge.clone(), request)
@@ -261,6 +268,7 @@ impl<'a> Attempt<'a> {
             replay: recorded.as_ref().map(|recorded| recorded.replay.clone()),
             engine: *engine,
             seed: *seed,
+            fairness: self.request.caller.fairness.unwrap_or_default(),
             ..Request::new(*profile, text.clone())
         };
         self.runner.engine.run(run).await

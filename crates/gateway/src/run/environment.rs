@@ -4,10 +4,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use super::durable::{DurableRuns, OpenError};
 use toolgate_functions::Registry;
 use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultStore;
 use toolgate_wire::{Access, CallerScope, LimitRequest, Profile, Profiles};
+
+/// The opening of the store of durable runs.
+pub type OpeningRuns<'a> = Pin<Box<dyn Future<Output = Option<Result<DurableRuns, OpenError>>> + Send + 'a>>;
 
 /// A wait that ends by itself.
 pub type Waiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
@@ -43,6 +47,11 @@ pub trait Environment: Send + Sync + 'static {
     /// Where results are kept of which an answer shows a part; nothing is kept when absent.
     fn results(&self) -> Option<ResultStore> {
         None
+    }
+
+    /// Opens the store of durable runs, if it is not open; `None` where no store is configured.
+    fn durable_runs(&self) -> OpeningRuns<'_> {
+        Box::pin(std::future::ready(None))
     }
 
     /// Waits until the backends that a program seems to name are that far, or have failed.

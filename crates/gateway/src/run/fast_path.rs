@@ -14,12 +14,14 @@ use serde_json::value::RawValue;
 use toolgate_engine::host::{Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 use toolgate_plan::Call;
-use toolgate_wire::{CallRecord, Code, Failure, Limits, Outcome, Report};
+use toolgate_wire::{CallId, CallRecord, Code, Failure, Limits, Outcome, Report};
 
 use super::attempt::{Attempt, Watched, not_a_program, without_engine};
 use crate::bridge::RunHost;
 use toolgate_json::{stringify, stringify_exact};
 
+/// The number that a program gives to its first call.
+const FIRST_CALL: CallId = CallId(1);
 /// Answers longer than this go through the engine, whose memory limit they may exceed.
 const MAX_PLAIN: usize = 1024 * 1024;
 /// An interpreter needs at most this many times its size for an answer that is only passed on: `[],` takes it 180 bytes.
@@ -96,7 +98,7 @@ async fn call_tool(attempt: &Attempt<'_>, call: Call, args: String) -> CallResul
     }
     let since = Instant::now();
     let answer = tokio::select! {
-        answer = host.call(HostCall { target, args }) => CallEnd::Answered(answer),
+        answer = host.call(HostCall { id: FIRST_CALL, target, args }) => CallEnd::Answered(answer),
         () = tokio::time::sleep_until((attempt.since + attempt.limits.wall).into()) => CallEnd::Late,
         () = attempt.request.cancel.cancelled() => CallEnd::Cancelled,
     };

@@ -17,6 +17,8 @@ const RECENT: usize = 50;
 const MAX_CALLS: usize = 20;
 /// Tools that are counted one by one; the names come from outside.
 const MAX_TOOLS: usize = 5_000;
+/// Sessions of clients that are counted on their own; of more the one that was quiet for longest is forgotten.
+const MAX_SESSIONS: usize = 1_000;
 /// The usual estimate for English text and JSON.
 const BYTES_PER_TOKEN: u64 = 4;
 
@@ -25,6 +27,7 @@ const BYTES_PER_TOKEN: u64 = 4;
 struct RunRecord {
     id: String,
     caller: String,
+    session: Option<u64>,
     door: &'static str,
     path: &'static str,
     ok: bool,
@@ -60,14 +63,28 @@ pub struct History {
 
 #[derive(Default)]
 struct Sums {
+    all: Counts,
+    sessions: BTreeMap<u64, SessionCounts>,
+    tools: BTreeMap<Target, ToolSums>,
+    recent: VecDeque<RunRecord>,
+}
+
+/// What was done, and what it kept out of context windows.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
     runs: u64,
     failed: u64,
     calls: u64,
     bytes_processed: u64,
     bytes_returned: u64,
     bytes_saved: u64,
-    tools: BTreeMap<Target, ToolSums>,
-    recent: VecDeque<RunRecord>,
+}
+
+/// The same of one client's session.
+struct SessionCounts {
+    since: Instant,
+    last: Instant,
+    counts: Counts,
 }
 
 #[derive(Default)]
@@ -91,9 +108,9 @@ impl History {
     }
 
     /// Adds a run whose value is returned as it is; [`History::shaped`] says where that is not so.
-    pub(super) fn record(&self, door: Door, caller: &CallerScope, run: &RunReport) {
+    pub(super) fn record(&self, door: Door, caller: &CallerScope, session: Option<u64>, run: &RunReport) {
         let bytes = run.report.value().map_or(0, |value| value.get().len() as u64);
-        self.add(door, caller, run, Transfer { processed: bytes, returned: bytes });
+        self.add(door, (caller, session), run, Transfer { processed: bytes, returned: bytes });
     }
 
     /// Corrects how much of a run was returned.
@@ -101,13 +118,15 @@ impl History {
         let mut sums = self.sums();
         let Some(record) = sums.recent.iter_mut().rev().find(|record| record.id == id) else { return };
         let before = std::mem::replace(&mut record.transfer, transfer);
-        let replies = record.replies;
-        sums.subtract(before, replies);
-        sums.add(transfer, replies);
+        let (replies, session) = (record.replies, record.session);
+        sums.each(session, |counts| {
+            counts.subtract(before, replies);
+            counts.add(transfer, replies);
+        });
     }
 
     /// Adds one call that a client made without a program.
-    pub(crate) fn direct_call(&self, caller: &CallerScope, record: CallRecord, bytes: u64) {
+    pub(crate) fn direct_call(&self, caller: &CallerScope, session: u64, record: CallRecord, bytes: u64) {
         let outcome = match record.state {
             CallState::Applied => Outcome::Returned(Box::<RawValue>::default()),
             CallState::Failed | CallState::NotSent | CallState::Unknown => {
@@ -117,18 +136,21 @@ impl History {
         let elapsed = Duration::from_secs_f64(record.ms.max(0.0) / 1e3);
         let report = Report { calls: vec![record], ..Report::not_started(outcome, elapsed) };
         let run = RunReport { id: super::execution_id(), route: Route::Direct, report };
-        self.add(Door::Mcp("direct"), caller, &run, Transfer { processed: bytes, returned: bytes });
+        self.add(Door::Mcp("direct"), (caller, Some(session)), &run, Transfer { processed: bytes, returned: bytes });
     }
 
-    fn add(&self, door: Door, caller: &CallerScope, run: &RunReport, transfer: Transfer) {
+    fn add(&self, door: Door, (caller, session): (&CallerScope, Option<u64>), run: &RunReport, transfer: Transfer) {
         self.metrics.record(door, caller, run);
         let report = &run.report;
         let mut sums = self.sums();
-        sums.runs += 1;
-        sums.failed += u64::from(report.failure().is_some());
-        sums.calls += report.calls.len() as u64;
         let replies: u64 = report.calls.iter().map(|call| call.reply_bytes).sum();
-        sums.add(transfer, replies);
+        sums.begin(session);
+        sums.each(session, |counts| {
+            counts.runs += 1;
+            counts.failed += u64::from(report.failure().is_some());
+            counts.calls += report.calls.len() as u64;
+            counts.add(transfer, replies);
+        });
         for call in report.calls.iter().filter(|call| call.state != CallState::NotSent) {
             sums.count(call);
         }
@@ -139,6 +161,7 @@ impl History {
         sums.recent.push_back(RunRecord {
             id: run.id.clone(),
             caller: caller.name.clone(),
+            session,
             door: door.name(),
             path: run.route.name(),
             ok: report.failure().is_none(),
@@ -150,8 +173,8 @@ impl History {
         });
     }
 
-    /// The sums, with the tools that this caller may know of.
-    pub(crate) fn stats(&self, caller: &CallerScope) -> Value {
+    /// The sums, with the tools that this caller may know of, and those of one session.
+    pub(crate) fn stats(&self, caller: &CallerScope, session: Option<u64>) -> Value {
         let sums = self.sums();
         let tools = sums.tools.iter().filter(|(target, _)| may_know(caller, target)).map(|(target, tool)| {
             let mean = if tool.calls == 0 { 0.0 } else { tool.ms / tool.calls as f64 };
@@ -160,16 +183,15 @@ impl History {
             });
             (target.to_string(), row)
         });
-        json!({
-            "uptime_seconds": self.since.elapsed().as_secs(),
-            "runs": sums.runs,
-            "runs_failed": sums.failed,
-            "tool_calls": sums.calls,
-            "bytes_processed": sums.bytes_processed,
-            "bytes_returned": sums.bytes_returned,
-            "estimated_tokens_saved": sums.bytes_saved / BYTES_PER_TOKEN,
-            "per_tool": tools.collect::<serde_json::Map<_, _>>(),
-        })
+        let own = session.map(|session| sums.sessions.get(&session));
+        let mut stats = json!({ "uptime_seconds": self.since.elapsed().as_secs() });
+        sums.all.write(&mut stats);
+        if let Some(own) = own {
+            stats["session"] = json!({ "seconds": own.map_or(0, |own| own.since.elapsed().as_secs()) });
+            own.map(|own| own.counts).unwrap_or_default().write(&mut stats["session"]);
+        }
+        stats["per_tool"] = Value::Object(tools.collect());
+        stats
     }
 
     /// The last runs of this caller, newest first, without those that touched what it may not know of.
@@ -193,7 +215,7 @@ impl History {
     }
 }
 
-impl Sums {
+impl Counts {
     fn add(&mut self, transfer: Transfer, replies: u64) {
         let (processed, saved) = processed_and_saved(transfer, replies);
         self.bytes_processed = self.bytes_processed.saturating_add(processed);
@@ -206,6 +228,37 @@ impl Sums {
         self.bytes_processed = self.bytes_processed.saturating_sub(processed);
         self.bytes_returned = self.bytes_returned.saturating_sub(transfer.returned);
         self.bytes_saved = self.bytes_saved.saturating_sub(saved);
+    }
+
+    fn write(&self, into: &mut Value) {
+        into["runs"] = json!(self.runs);
+        into["runs_failed"] = json!(self.failed);
+        into["tool_calls"] = json!(self.calls);
+        into["bytes_processed"] = json!(self.bytes_processed);
+        into["bytes_returned"] = json!(self.bytes_returned);
+        into["estimated_tokens_saved"] = json!(self.bytes_saved / BYTES_PER_TOKEN);
+    }
+}
+
+impl Sums {
+    /// Makes room for a session's counts and notes that it is in use.
+    fn begin(&mut self, session: Option<u64>) {
+        let Some(session) = session else { return };
+        if !self.sessions.contains_key(&session) && self.sessions.len() >= MAX_SESSIONS {
+            let quietest = self.sessions.iter().min_by_key(|(_, counts)| counts.last).map(|(session, _)| *session);
+            quietest.and_then(|quietest| self.sessions.remove(&quietest));
+        }
+        let now = Instant::now();
+        let counts = Counts::default();
+        self.sessions.entry(session).or_insert(SessionCounts { since: now, last: now, counts }).last = now;
+    }
+
+    /// Changes the counts of all, and those of a session.
+    fn each(&mut self, session: Option<u64>, change: impl Fn(&mut Counts)) {
+        change(&mut self.all);
+        if let Some(own) = session.and_then(|session| self.sessions.get_mut(&session)) {
+            change(&mut own.counts);
+        }
     }
 
     fn count(&mut self, call: &CallRecord) {
@@ -270,7 +323,7 @@ mod tests {
         let report = Report { calls, ..Report::not_started(outcome, Duration::from_millis(1)) };
         let run = RunReport { id: super::super::execution_id(), route: Route::Script, report };
         let caller = CallerScope { name: caller.into(), ..CallerScope::default() };
-        history.record(Door::Mcp("call_tool_chain"), &caller, &run);
+        history.record(Door::Mcp("call_tool_chain"), &caller, Some(caller.name.len() as u64), &run);
         history.shaped(&run.id, Transfer { processed, returned });
     }
 
@@ -284,17 +337,40 @@ mod tests {
         let history = History::default();
         record(&history, "", vec![call("a.x", CallState::Applied, 4_000)], 400, 400);
         record(&history, "", vec![], 10_000, 2_000);
-        let stats = history.stats(&CallerScope::default());
+        let stats = history.stats(&CallerScope::default(), None);
         assert_eq!(stats["estimated_tokens_saved"], 900 + 2_000);
         assert_eq!((&stats["bytes_processed"], &stats["bytes_returned"]), (&json!(14_000), &json!(2_400)));
         assert_eq!(stats["per_tool"]["a.x"], json!({ "calls": 1, "failed": 0, "bytes": 4_000, "mean_ms": 2.0 }));
     }
 
     #[test]
+    fn a_session_has_counts_of_its_own() {
+        let history = History::default();
+        record(&history, "a", vec![call("a.x", CallState::Applied, 4_000)], 400, 400);
+        record(&history, "bb", vec![], 10_000, 2_000);
+        let stats = |session: u64| history.stats(&CallerScope::default(), Some(session))["session"].clone();
+        let counts = |stats: &Value| {
+            ["runs", "tool_calls", "bytes_returned", "estimated_tokens_saved"].map(|key| stats[key].as_u64().unwrap())
+        };
+        assert_eq!(counts(&stats(1)), [1, 1, 400, 900]);
+        assert_eq!(counts(&stats(2)), [1, 0, 2_000, 2_000]);
+        assert_eq!(counts(&stats(7)), [0, 0, 0, 0]);
+        assert_eq!(history.stats(&CallerScope::default(), Some(1))["runs"], 2);
+    }
+
+    #[test]
+    fn sessions_that_were_quiet_for_longest_are_forgotten() {
+        let mut sums = Sums::default();
+        (0..=MAX_SESSIONS as u64).for_each(|session| sums.begin(Some(session)));
+        assert_eq!(sums.sessions.len(), MAX_SESSIONS);
+        assert!(!sums.sessions.contains_key(&0) && sums.sessions.contains_key(&(MAX_SESSIONS as u64)));
+    }
+
+    #[test]
     fn names_that_a_program_made_up_are_not_kept() {
         let history = History::default();
         record(&history, "", vec![call("a.nope", CallState::NotSent, 0)], 0, 0);
-        assert_eq!(history.stats(&CallerScope::default())["per_tool"], json!({}));
+        assert_eq!(history.stats(&CallerScope::default(), None)["per_tool"], json!({}));
     }
 
     #[test]
@@ -303,18 +379,18 @@ mod tests {
         record(&history, "", vec![call("a.x", CallState::Applied, 1)], 0, 0);
         record(&history, "", vec![call("b.x", CallState::Applied, 1), call("httpCall", CallState::Applied, 1)], 0, 0);
         let only = Access::only(["b"]);
-        let names: Vec<String> =
-            history.stats(&CallerScope { backends: only.clone(), ..CallerScope::default() })["per_tool"]
-                .as_object()
-                .unwrap()
-                .keys()
-                .cloned()
-                .collect();
+        let names: Vec<String> = history.stats(&CallerScope { backends: only.clone(), ..CallerScope::default() }, None)
+            ["per_tool"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect();
         assert_eq!(names, ["b.x", "httpCall"]);
         assert_eq!(seen(&history, "", only), 1);
         let tools = CallerScope { tools: Access::only(["a.*"]), ..CallerScope::default() };
         assert_eq!(
-            history.stats(&tools)["per_tool"].as_object().unwrap().keys().collect::<Vec<_>>(),
+            history.stats(&tools, None)["per_tool"].as_object().unwrap().keys().collect::<Vec<_>>(),
             ["a.x", "httpCall"]
         );
     }
@@ -331,6 +407,6 @@ mod tests {
         let history = History::default();
         (0..80).for_each(|_| record(&history, "", vec![], 1, 1));
         assert_eq!(seen(&history, "", Access::All), RECENT);
-        assert_eq!(history.stats(&CallerScope::default())["runs"], 80);
+        assert_eq!(history.stats(&CallerScope::default(), None)["runs"], 80);
     }
 }

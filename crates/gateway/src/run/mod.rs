@@ -8,12 +8,14 @@
 //! - `environment`: configured limits, host functions, backends that are still starting
 //! - `budgets`: the bytes that runs and callers have in flight
 //! - `attempt`: one run from admission to its report
+//! - [`durable`]: runs that outlive their process
 //! - `fast_path`: a program that is one call, without an interpreter; `introspect`: one that asks what tools there are
 //! - `reachable`: the catalog as the planner asks it
 //! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `metrics`: counters and log lines
 
 mod attempt;
 mod budgets;
+pub mod durable;
 mod environment;
 mod explain;
 mod fast_path;
@@ -31,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_catalog::BackendState;
 use toolgate_engine::Engine;
 use toolgate_functions::Registry;
-use toolgate_output::results::{Kept, ResultStore};
+use toolgate_output::results::{Kept, Kind, ResultStore};
 use toolgate_output::{OutputSettings, Response};
 use toolgate_plan::Preflight;
 use toolgate_wire::{ByteBudget, CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
@@ -39,12 +41,13 @@ use toolgate_wire::{ByteBudget, CallerScope, Code, Failure, LimitFault, LimitReq
 use crate::bridge::{Bridge, ScopedCatalog};
 use attempt::Attempt;
 use budgets::CallerBudgets;
+use durable::{DurableError, DurableRuns, DurableSlot};
 
-pub use environment::{Environment, FixedEnvironment, Readiness, Waiting};
+pub use environment::{Environment, FixedEnvironment, OpeningRuns, Readiness, Waiting};
 pub use explain::explain;
 pub use history::{History, Transfer};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
-pub use request::{Door, FastPaths, RecordedRun, Route, RunReport, RunRequest};
+pub use request::{Door, Durability, FastPaths, RecordedRun, Route, RunReport, RunRequest};
 
 pub(crate) use environment::permitted;
 
@@ -61,13 +64,27 @@ pub struct Runner {
     budgets: Arc<CallerBudgets>,
     /// Cancelled to abort all runs.
     abort: CancellationToken,
+    /// The durable runs of this process.
+    durable: DurableSlot,
 }
 
 impl Runner {
     /// A runner in these surroundings.
     pub fn new(engine: Engine, bridge: Arc<Bridge>, environment: Arc<dyn Environment>) -> Self {
         let abort = CancellationToken::new();
-        Runner { engine, bridge, environment, history: Arc::default(), budgets: Arc::default(), abort }
+        let (history, budgets, durable) = (Arc::default(), Arc::default(), DurableSlot::default());
+        Runner { engine, bridge, environment, history, budgets, abort, durable }
+    }
+
+    /// The durable runs of this process. Their store is opened when they are first asked for.
+    ///
+    /// # Errors
+    /// If there is no store, or it cannot be opened.
+    pub async fn durable(&self) -> Result<DurableRuns, DurableError> {
+        match self.durable.get() {
+            Some(runs) => Ok(runs),
+            None => Ok(self.environment.durable_runs().await.ok_or(DurableError::NoStore)??),
+        }
     }
 
     /// The engine behind it.
@@ -114,6 +131,10 @@ impl Runner {
 
     /// Runs a program to its end. Dropping the future ends it.
     pub async fn run(&self, request: RunRequest) -> RunReport {
+        self.perform(request, Counted::Yes).await
+    }
+
+    async fn perform(&self, request: RunRequest, counted: Counted) -> RunReport {
         let since = Instant::now();
         let in_flight = self.history.metrics().begin(request.door);
         // A token of its own: cancelling the caller's would tell it that nobody waits for the report.
@@ -130,7 +151,9 @@ impl Runner {
         report.elapsed = since.elapsed();
         let id = request.id.clone().unwrap_or_else(execution_id);
         let report = RunReport { id, route, report };
-        self.history.record(request.door, &request.caller, &report);
+        if counted == Counted::Yes {
+            self.history.record(request.door, &request.caller, request.session, &report);
+        }
         in_flight.end();
         report
     }
@@ -165,10 +188,26 @@ impl Runner {
         settings: &OutputSettings,
         intent: Option<&str>,
     ) -> Option<Response> {
-        let value = run.report.value().ok()?;
+        self.shape_as(run, None, caller, settings, intent)
+    }
+
+    /// The same where another JSON text is shown in place of the value, such as one that names its pictures. The value
+    /// itself is kept.
+    pub(crate) fn shape_as(
+        &self,
+        run: &RunReport,
+        shown: Option<&str>,
+        caller: &CallerScope,
+        settings: &OutputSettings,
+        intent: Option<&str>,
+    ) -> Option<Response> {
+        let value = run.report.value().ok()?.get();
         let results = self.results(caller);
-        let mut keep = |kept: Kept<'_>| results.as_ref().and_then(|results| results.keep(kept));
-        let response = toolgate_output::shape(value.get(), settings, intent, &mut keep);
+        let mut keep = |kept: Kept<'_>| {
+            let whole = if shown.is_some() { Kept { kind: Kind::Json, text: value.into() } } else { kept };
+            results.as_ref().and_then(|results| results.keep(whole))
+        };
+        let response = toolgate_output::shape(shown.unwrap_or(value), settings, intent, &mut keep);
         let transfer =
             Transfer { processed: response.bytes_processed as u64, returned: response.bytes_returned as u64 };
         self.history.shaped(&run.id, transfer);
@@ -187,6 +226,15 @@ impl Runner {
     pub fn check(&self, request: &RunRequest) -> Result<Preflight, Failure> {
         Attempt::check(self, request)
     }
+}
+
+/// Whether the end of an execution is the end of its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    /// It is, and statistics count it.
+    Yes,
+    /// The run may go on elsewhere.
+    No,
 }
 
 /// A new name for a run.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::approvals::Approver;
 use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -11,6 +12,8 @@ use toolgate_functions::Registry;
 use toolgate_mcp::Progress;
 use toolgate_wire::report::ReportFields;
 use toolgate_wire::{CallerScope, Code, Failure, LimitRequest, Outcome, Profile, Report};
+
+use crate::bridge::AllowedEffects;
 
 /// The door that a request came by, as statistics name it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub enum Door {
     WebSocket,
     /// An MCP tool, by its name.
     Mcp(&'static str),
+    /// A durable run, whichever door it came by first.
+    Durable,
 }
 
 impl Door {
@@ -37,6 +42,7 @@ impl Door {
             Door::Http => "http",
             Door::WebSocket => "websocket",
             Door::Mcp(tool) => tool,
+            Door::Durable => "durable",
         }
     }
 }
@@ -49,6 +55,16 @@ pub enum FastPaths {
     Allowed,
     /// Never.
     Off,
+}
+
+/// Whether a run outlives its process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// It ends with its process.
+    #[default]
+    Volatile,
+    /// It is kept in the store of durable runs.
+    Durable,
 }
 
 /// One program to run.
@@ -80,10 +96,18 @@ pub struct RunRequest {
     pub fast_paths: FastPaths,
     /// The door that the request came by.
     pub door: Door,
+    /// What its calls may do.
+    pub effects: AllowedEffects,
+    /// The client's session, which has statistics of its own.
+    pub session: Option<u64>,
     /// Names the run; a new name when absent.
     pub id: Option<String>,
     /// Keeps the messages of the run, which is then not answered without an interpreter.
     pub recorder: Option<Arc<dyn Recorder>>,
+    /// Whether the run outlives its process.
+    pub durable: Durability,
+    /// Asks a person about calls that the policy does not let through by itself. Without it they fail as `DENIED`.
+    pub approver: Option<Arc<dyn Approver>>,
     /// A recorded run to repeat. The program is not planned again, and no tool is looked up for it.
     pub recorded: Option<RecordedRun>,
 }
@@ -114,8 +138,12 @@ impl RunRequest {
             seed: None,
             fast_paths: FastPaths::Allowed,
             door: Door::Api,
+            effects: AllowedEffects::Any,
+            session: None,
             id: None,
             recorder: None,
+            durable: Durability::Volatile,
+            approver: None,
             recorded: None,
         }
     }

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::CancellationToken;
@@ -14,13 +15,17 @@ use super::backend_records::{BackendRecord, Origin};
 use super::cache::hint;
 use super::spec::{fingerprint, key_names, spec};
 use super::wait_until_ready::WaitUntilReady;
-use crate::backends::{Backend, BackendChange, BackendEvent, BackendState};
-use toolgate_catalog::cache::ToolCache;
+use crate::backends::{Backend, BackendChange, BackendEvent, BackendSpec, BackendState, StartTime};
+use toolgate_catalog::cache::{CachedBackend, ToolCache};
 use toolgate_catalog::{self, Catalog, Listing, Tool};
 use toolgate_config::checked;
+use toolgate_config::values::Start;
 use toolgate_mcp::client::ListKind;
 use toolgate_mcp::protocol::Era;
 use toolgate_mcp::server::Change;
+
+/// Delay before the search index is built: at a start, many backends list their tools within moments.
+const SEARCH_PREPARATION_DELAY: Duration = Duration::from_millis(300);
 
 /// Follows the events of all backends until the gateway ends.
 pub(super) async fn follow_events(
@@ -53,24 +58,24 @@ pub(super) async fn follow_events(
 }
 
 impl Gateway {
-    /// Shows what the cache knows and starts every configured backend.
+    /// Shows what the cache knows and starts every configured backend, at once or when it is needed.
     pub(super) fn open(&self) {
         let config = self.config();
         let cache = self.load_cache();
         let mut listings = Vec::new();
-        let mut eras = Vec::new();
+        let mut known = Vec::new();
         for (name, backend) in &config.backends {
             let record = record_of(name.as_str(), backend, Origin::Configured, &config.settings);
             let cached = cache.get(name.as_str(), &record.fingerprint);
             listings.push(first_listing(name.as_str(), &record, cached.map(|cached| cached.tools.clone())));
-            eras.push(cached.and_then(hint));
+            known.push(KnownServer::of(cached));
             self.records().insert(name.to_string(), record);
         }
         listings.extend(config.disabled.iter().map(|name| disabled(name.as_str())));
         listings.extend(config.incomplete.iter().map(|(name, server)| incomplete(name.as_str(), server)));
         self.bridge().catalog_handle().replace(Catalog::new(listings));
-        for ((name, backend), era) in config.backends.iter().zip(eras) {
-            self.start_backend(name.as_str(), backend, era);
+        for ((name, backend), known) in config.backends.iter().zip(known) {
+            self.start_backend(name.as_str(), backend, known);
         }
     }
 
@@ -82,7 +87,7 @@ impl Gateway {
         let listing = first_listing(name, &record, cached.map(|cached| cached.tools.clone()));
         self.records().insert(name.to_owned(), record);
         self.bridge().catalog_handle().update(|catalog| catalog.with(listing));
-        self.start_backend(name, backend, cached.and_then(hint))
+        self.start_backend(name, backend, KnownServer::of(cached))
     }
 
     /// Takes one backend away, to the last process.
@@ -93,9 +98,14 @@ impl Gateway {
         self.backends.stop(name).await;
     }
 
-    fn start_backend(&self, name: &str, backend: &checked::Backend, era: Option<Era>) -> Backend {
+    fn start_backend(&self, name: &str, backend: &checked::Backend, known: KnownServer) -> Backend {
         let config = self.config();
-        let spec = spec(name, &backend.transport, &backend.policy, &config.settings, era);
+        let start = match backend.policy.start {
+            Start::Lazy if known.has_tools => StartTime::WhenNeeded,
+            Start::Lazy | Start::Eager => StartTime::Now,
+        };
+        let spec = spec(name, &backend.transport, &backend.policy, &config.settings, known.era);
+        let spec = BackendSpec { start, ..spec };
         let running = self.backends.start(spec);
         self.bridge().provide(name, Arc::new(WaitUntilReady::new(running.clone(), backend.policy.timeout)));
         running
@@ -110,6 +120,9 @@ impl Gateway {
     pub(super) fn apply_policy(&self, name: &str, policy: &checked::Policy) {
         let Some(backend) = self.backend(name) else { return };
         backend.resize(policy.max_concurrent_calls);
+        if policy.start == Start::Eager {
+            backend.start_if_idle();
+        }
         self.bridge().provide(name, Arc::new(WaitUntilReady::new(backend.clone(), policy.timeout)));
         if let Some(record) = self.records().get_mut(name) {
             record.policy = policy.clone();
@@ -155,7 +168,23 @@ impl Gateway {
         }
         if state.is_ready() && fresh {
             self.remember(name);
+            self.prepare_search();
         }
+    }
+
+    /// Builds the search index in the background once lists have stopped coming for a moment, so that no search waits for it.
+    fn prepare_search(self: &Arc<Self>) {
+        if self.search_preparation.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let gateway = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(SEARCH_PREPARATION_DELAY).await;
+            let Some(gateway) = gateway.upgrade() else { return };
+            gateway.search_preparation.store(false, Ordering::Release);
+            let catalog = gateway.catalog();
+            let _ = tokio::task::spawn_blocking(move || catalog.prepare_search()).await;
+        });
     }
 
     /// Shows a backend with a choice of these tools; where the choice is what is shown already, only its state changes.
@@ -196,6 +225,19 @@ impl Gateway {
     pub(super) fn backend_changed(&self, name: &str) {
         self.notify(Change::Resource("toolgate://backends".to_owned()));
         self.notify(Change::Resource(format!("toolgate://backend/{name}")));
+    }
+}
+
+/// What the cache knows of a server.
+struct KnownServer {
+    era: Option<Era>,
+    has_tools: bool,
+}
+
+impl KnownServer {
+    fn of(cached: Option<&CachedBackend>) -> Self {
+        let has_tools = cached.is_some_and(|cached| !cached.tools.is_empty());
+        KnownServer { era: cached.and_then(hint), has_tools }
     }
 }
 

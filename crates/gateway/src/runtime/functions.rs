@@ -75,13 +75,16 @@ impl GrantedFunctions {
     }
 }
 
-/// The weather service, if egress permits its host or the configuration names it.
+/// The weather service: as switched on or off, else where egress permits its host or the configuration names it.
 fn weather(settings: &Settings, egress: Option<&Egress>) -> Option<WeatherSettings> {
     let usual = WeatherSettings::default();
-    match &settings.weather {
-        Some(base) => Some(WeatherSettings { base_url: base.url().clone(), ..usual }),
-        None => egress.zip(usual.base_url.host()).is_some_and(|(egress, host)| egress.permits(host)).then_some(usual),
+    let configured = &settings.weather;
+    let permits = || egress.zip(usual.base_url.host()).is_some_and(|(egress, host)| egress.permits(host));
+    if !configured.enabled.unwrap_or_else(|| configured.base_url.is_some() || permits()) {
+        return None;
     }
+    let base_url = configured.base_url.as_ref().map(|base| base.url().clone());
+    Some(WeatherSettings { base_url: base_url.unwrap_or_else(|| usual.base_url.clone()), ..usual })
 }
 
 fn allow_list(allowed: &[Allowed]) -> AllowList {

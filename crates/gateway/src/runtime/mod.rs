@@ -1,7 +1,8 @@
 //! The life of a gateway: from a checked configuration to tools that can be called, and back to nothing.
 //!
-//! All backends start at once and in the background. Until one is up, its tools are those of the last time, from
-//! the cache on disk; then the catalog follows the backend. A saved configuration restarts only what changed.
+//! Backends start in the background and all at once, but for those whose tools the cache on disk knows: they start when
+//! something of them is needed. Until a backend is up, its tools are those of the last time; then the catalog follows the
+//! backend. A saved configuration restarts only what changed.
 //!
 //! # Layout
 //! - `settings`: from configured values to what the engine, the output and the stores take
@@ -13,12 +14,14 @@
 //! - `reload`, `register`: changes while it runs, by the file and by an agent
 //! - `login`: a server as the commands about logins see it
 //! - `functions`: host functions, built in and configured
+//! - `durable_runs`: the store of runs that outlive their process
 //!
 //! It knows no protocol towards clients: what an agent sees is [`agent`](crate::agent)'s.
 
 mod backend_records;
 mod cache;
 mod catalog_sync;
+mod durable_runs;
 mod functions;
 mod login;
 mod register;
@@ -27,7 +30,7 @@ mod settings;
 mod spec;
 mod wait_until_ready;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -39,7 +42,8 @@ use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use crate::backends::{Backend, Backends};
 use crate::bridge::Bridge;
-use crate::run::{Environment, Readiness, Runner, Waiting, permitted};
+use crate::run::durable::DurableRuns;
+use crate::run::{Environment, OpeningRuns, Readiness, Runner, Waiting, permitted};
 use toolgate_catalog::{Catalog, CatalogHandle};
 use toolgate_config::{Checked, Problem};
 use toolgate_functions::Registry;
@@ -61,6 +65,9 @@ use settings::{configured_limits, output_settings};
 /// ChangeNotice that a slow listener may fall behind by.
 const MAX_CHANGES_BEHIND: usize = 256;
 
+/// How long calls of durable runs may take to be answered at the end; what is not answered by then is unknown.
+const DURABLE_GRACE: Duration = Duration::from_secs(10);
+
 /// A running gateway.
 pub struct Gateway {
     config: RwLock<Arc<Checked>>,
@@ -71,9 +78,13 @@ pub struct Gateway {
     results: ResultStore,
     functions: RwLock<Arc<GrantedFunctions>>,
     cache: RwLock<Option<Arc<CacheFile>>>,
+    /// Runs that outlive their process, once a door keeps them.
+    durable: Mutex<Option<DurableRuns>>,
     changes: broadcast::Sender<ChangeNotice>,
     /// Grows with every change of any tool, so that what is derived from the catalog knows when it is old.
     edition: AtomicU64,
+    /// Whether the search index will be built in a moment.
+    search_preparation: AtomicBool,
     /// Reloads and registrations come one after the other.
     changing: tokio::sync::Mutex<()>,
     stop: CancellationToken,
@@ -97,8 +108,10 @@ impl Gateway {
             results: ResultStore::new(settings::result_limits(&config.settings)),
             functions: RwLock::new(functions),
             cache: RwLock::new(cache),
+            durable: Mutex::default(),
             changes: broadcast::channel(MAX_CHANGES_BEHIND).0,
             edition: AtomicU64::new(0),
+            search_preparation: AtomicBool::new(false),
             changing: tokio::sync::Mutex::default(),
             stop: CancellationToken::new(),
             runner: Runner::new(engine, bridge, Arc::new(ConfiguredEnvironment(Weak::clone(this)))),
@@ -229,6 +242,11 @@ impl Gateway {
 
     /// Ends all backends and the engine; returns when no process is left.
     pub async fn shut_down(&self) {
+        // Before the backends end: what was sent is answered first.
+        let durable = self.durable.lock().take();
+        if let Some(runs) = durable {
+            runs.stop(DURABLE_GRACE).await;
+        }
         self.stop.cancel();
         let _changing = self.changing.lock().await;
         self.flush_cache().await;
@@ -269,6 +287,11 @@ impl Environment for ConfiguredEnvironment {
 
     fn results(&self) -> Option<ResultStore> {
         self.0.upgrade().map(|gateway| gateway.results.clone())
+    }
+
+    fn durable_runs(&self) -> OpeningRuns<'_> {
+        let Some(gateway) = self.0.upgrade() else { return Box::pin(std::future::ready(None)) };
+        Box::pin(async move { Some(gateway.keep_runs().await) })
     }
 
     fn wait_for_named<'a>(

@@ -12,7 +12,7 @@ use super::backend_records::Origin;
 use crate::backends::{Backend, BackendState};
 use toolgate_catalog::names::{Scope, sanitise};
 use toolgate_config::checked::{self, Policy, Process, Remote, Transport, starts_toolgate};
-use toolgate_config::values::{BackendName, Endpoint, Secret, Setting};
+use toolgate_config::values::{BackendName, Endpoint, Secret, Setting, Start};
 use toolgate_mcp::server::Change;
 
 /// More than an agent needs, fewer than a machine can bear.
@@ -156,7 +156,17 @@ impl Gateway {
 fn usual_policy() -> Policy {
     let timeout = Duration::from_secs(30);
     let tags = vec!["registered".to_owned()];
-    Policy { timeout, max_concurrent_calls: 16, allow: None, deny: Vec::new(), tags, prefix: true }
+    Policy {
+        timeout,
+        max_concurrent_calls: 16,
+        allow: None,
+        deny: Vec::new(),
+        tags,
+        prefix: true,
+        learn_types: true,
+        start: Start::Eager,
+        description: None,
+    }
 }
 
 fn transport(registration: Registration) -> Result<Transport, RegistrationError> {

@@ -47,13 +47,19 @@ pub(super) fn configured_limits(settings: &Settings, profile: Profile) -> LimitR
 pub(super) fn output_settings(settings: &Settings) -> OutputSettings {
     let output = &settings.output;
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let usual = OutputSettings::default();
     OutputSettings {
         intent: output.intent,
         auto_chunk_json: output.auto_chunk_json,
         smart_truncation: output.smart_truncation,
         chunk_threshold: size(output.chunk_threshold.get()),
-        max_output_size: size(output.max_output_size.get()),
-        format: OutputFormat::Pretty,
+        max_output_size: output.max_output_size.map_or(usual.max_output_size, |bytes| size(bytes.get())),
+        format: match output.format {
+            values::ResultFormat::Auto => OutputFormat::Auto,
+            values::ResultFormat::Pretty => OutputFormat::Pretty,
+            values::ResultFormat::Compact => OutputFormat::Compact,
+            values::ResultFormat::Table => OutputFormat::Table,
+        },
     }
 }
 

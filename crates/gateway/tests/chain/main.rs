@@ -1,7 +1,7 @@
 //! `call_tool_chain` over in-memory tools: the same answer on every road, names, hints, preflight, access.
 //!
 //! # Layout
-//! - `runner`, `world`: a small harness, and a chain to test
+//! - `runner`, `support`: the cases, and a chain to test
 //! - `differential`, `programs`, `random`: every text with short cuts and without
 //! - `hints`, `names`: the folders of `specs/`
 //! - `calls`, `access`, `results`: what happens at the bridge, who may see what, what is kept

@@ -1,10 +1,8 @@
-//! The few lines of a test harness that these tests need: names, a filter, one line a case, an exit code.
+//! Cases by name, run one after the other by `libtest-mimic`.
 
-#![allow(clippy::print_stdout, reason = "a test harness of its own")]
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::time::Instant;
+
+use libtest_mimic::{Arguments, Trial};
 
 /// A rule and the function that checks it.
 pub(crate) struct Case {
@@ -26,33 +24,15 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
-/// Runs the cases whose names contain one of the arguments, or all.
+/// Runs the cases that the arguments choose.
 pub(crate) fn run(cases: Vec<Case>) -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let wanted: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
-    let is_wanted = |case: &&Case| wanted.is_empty() || wanted.iter().any(|part| case.name.contains(part.as_str()));
-    if arguments.iter().any(|argument| argument == "--list") {
-        for case in &cases {
-            println!("{}: test", case.name);
-        }
-        return ExitCode::SUCCESS;
-    }
-    let (chosen, since) = (cases.iter().filter(is_wanted).collect::<Vec<_>>(), Instant::now());
-    println!("\nrunning {} tests", chosen.len());
-    let failed: Vec<&str> = chosen.iter().filter(|case| !passes(case)).map(|case| case.name).collect();
-    let verdict = if failed.is_empty() { "ok" } else { "FAILED" };
-    println!(
-        "\ntest result: {verdict}. {} passed; {} failed; 0 ignored; 0 measured; {} filtered out; finished in {:.2}s\n",
-        chosen.len() - failed.len(),
-        failed.len(),
-        cases.len() - chosen.len(),
-        since.elapsed().as_secs_f64()
-    );
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(101) }
-}
-
-fn passes(case: &Case) -> bool {
-    let passed = catch_unwind(AssertUnwindSafe(case.check)).is_ok();
-    println!("test {} ... {}", case.name, if passed { "ok" } else { "FAILED" });
-    passed
+    let trial = |case: Case| {
+        Trial::test(case.name, move || {
+            (case.check)();
+            Ok(())
+        })
+    };
+    // One at a time: each uses all cores.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, cases.into_iter().map(trial).collect()).exit_code()
 }

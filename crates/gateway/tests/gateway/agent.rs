@@ -224,7 +224,9 @@ async fn a_snippet_says_what_came_of_it() {
     let result = world.call("run_code", arguments).await;
     let varying = ["/executionId", "/executionMs", "/usage"].map(str::to_owned);
     insta::assert_json_snapshot!("snippet", masked(result["structuredContent"].clone(), &varying));
-    assert_eq!(serde_json::from_str::<Value>(&first_text(&result)).unwrap()["value"], json!({ "twice": [2, 4] }));
+    let text: Value = serde_json::from_str(&first_text(&result)).unwrap();
+    assert_eq!((&text["value"], &text["logs"]["stdout"]), (&json!({ "twice": [2, 4] }), &json!(["a"])));
+    assert!(text.get("usage").is_none() && text.get("environment").is_none(), "the text repeats no report: {text}");
     world.gateway.shut_down().await;
 }
 

@@ -10,7 +10,9 @@ mod direct;
 mod egress;
 mod forward;
 mod hostile;
+mod lazy;
 mod lifecycle;
+mod offers;
 mod registration;
 mod remote;
 #[path = "../backends/server.rs"]

@@ -1,7 +1,7 @@
-//! The jail of a program that is not ours: a stock `deno`, started as a V8 worker.
+//! The jail of a program that is not ours: a stock `deno`, started as a V8 worker, or a `tsc` that checks types.
 //!
 //! It needs threads, executable memory and its libraries, so its jail allows more than a worker's: landlock permits reading
-//! the program and the system's libraries and no writing, and the filter has no socket, no ptrace, no new process and no
+//! the program (with its folder, for `tsc`) and the system's libraries and no writing, and the filter has no socket, no ptrace, no new process and no
 //! execution but of an open descriptor. It does not set one run's limits: the process starts before its run is known.
 
 use std::collections::BTreeMap;
@@ -41,6 +41,17 @@ pub(crate) struct JailedProgram {
     pub(crate) arguments: Vec<OsString>,
     /// Its `RLIMIT_DATA`, in bytes.
     pub(crate) memory: u64,
+    /// What it may read besides the system's libraries.
+    pub(crate) reads: Reads,
+}
+
+/// What a jailed program may read besides the system's libraries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reads {
+    /// Its own file.
+    Itself,
+    /// The folder that its file is in: the declarations beside a TypeScript compiler.
+    ItsFolder,
 }
 
 /// Gives up everything but what the program needs, and executes it. Returns only with an error.
@@ -53,14 +64,16 @@ pub(crate) fn execute(jailed: JailedProgram, without: Without) -> io::Error {
 
 fn confine_and_execute(jailed: JailedProgram, without: Without) -> io::Result<std::convert::Infallible> {
     let program = open_path(Path::new(&jailed.program))?;
-    let libraries: Vec<_> = LIBRARIES.iter().filter_map(|path| PathFd::new(path).ok()).collect();
+    let folder = Path::new(&jailed.program).parent().filter(|_| jailed.reads == Reads::ItsFolder);
+    let readable = LIBRARIES.iter().map(Path::new).chain(folder);
+    let libraries: Vec<_> = readable.filter_map(|path| PathFd::new(path).ok()).collect();
     close_others(&program)?;
     prefer_for_oom_kill();
     limit_resources(jailed.memory);
     let mut layers = Layers::default();
     if !without.namespaces {
         layers.namespaces = own_namespaces();
-        root::keep_only(Path::new(&jailed.program), layers.namespaces);
+        root::keep_only(Path::new(&jailed.program), jailed.reads, layers.namespaces);
     }
     drop_bounding_set();
     layers.private_user = private_user();
@@ -73,9 +86,15 @@ fn confine_and_execute(jailed: JailedProgram, without: Without) -> io::Result<st
     layers.seccomp = !without.seccomp;
     // The working directory would tell where the host was started.
     std::env::set_current_dir("/")?;
-    let mut arguments = vec![OsString::from("deno")];
+    let name = match jailed.reads {
+        Reads::Itself => "deno",
+        Reads::ItsFolder => "tsc",
+    };
+    let mut arguments = vec![OsString::from(name)];
     arguments.extend(jailed.arguments);
-    arguments.push(flags_of(layers).into());
+    if jailed.reads == Reads::Itself {
+        arguments.push(flags_of(layers).into());
+    }
     let arguments = arguments.iter().map(|text| CString::new(text.as_bytes())).collect::<Result<Vec<_>, _>>()?;
     if layers.seccomp {
         filter().ok_or_else(|| io::Error::other("no filter for this machine"))?.apply()?;
@@ -276,12 +295,20 @@ const ANY: &[i64] = &[
     libc::SYS_stat,
 ];
 
-/// Executes the open program with an environment of three fixed variables; returns the error.
+/// Executes the open program with an environment of fixed variables; returns the error.
 fn execute_descriptor(program: &OwnedFd, arguments: &[CString]) -> io::Error {
     let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|text| text.as_ptr()).collect();
     pointers.push(std::ptr::null());
     // No cache directory can be made below a file, so there is none, whatever else holds.
-    let variables = [c"PATH=/usr/bin:/bin", c"DENO_DIR=/dev/null/deno", c"NO_COLOR=1"];
+    // The Go runtime of `tsc` collects garbage harder before it meets `RLIMIT_DATA`, which would end it.
+    let variables = [
+        c"PATH=/usr/bin:/bin",
+        c"DENO_DIR=/dev/null/deno",
+        c"NO_COLOR=1",
+        c"GOMEMLIMIT=384MiB",
+        c"GOMAXPROCS=2",
+        c"GOTRACEBACK=none",
+    ];
     let mut environment = variables.map(|text| text.as_ptr()).to_vec();
     environment.push(std::ptr::null());
     // SAFETY: both lists end with null and point to C strings that outlive the call; the path is an empty C string.

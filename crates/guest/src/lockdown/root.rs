@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::jail::LIBRARIES;
+use super::jail::{LIBRARIES, Reads};
 
 /// Where the new root is mounted before it becomes the root: a directory that every system has.
 const NEW_ROOT: &str = "/proc";
@@ -21,14 +21,27 @@ pub(super) fn empty(permitted: bool) -> bool {
     permitted && own_mounts() && become_root(SEALED | libc::MS_RDONLY, c"nr_inodes=1,mode=555", || true)
 }
 
-/// Makes the root a directory that has the libraries of the system where they were, and the program as [`PROGRAM`].
+/// Makes the root a directory that has the libraries of the system where they were, and the program as [`PROGRAM`] or its
+/// folder as [`FOLDER`].
 ///
 /// Called once, while the process is single-threaded; `permitted` says that it has namespaces of its own.
-pub(super) fn keep_only(program: &Path, permitted: bool) -> bool {
+pub(super) fn keep_only(program: &Path, reads: Reads, permitted: bool) -> bool {
+    let keep_program = || {
+        let program = fs::canonicalize(program).ok()?;
+        match reads {
+            Reads::Itself => {
+                keep(&program, Path::new(PROGRAM))?;
+                link_program(Path::new(PROGRAM))
+            }
+            Reads::ItsFolder => {
+                keep(program.parent()?, Path::new(FOLDER))?;
+                link_program(&Path::new(FOLDER).join(program.file_name()?))
+            }
+        }
+    };
     let fill = || {
         LIBRARIES.iter().map(Path::new).all(|path| !path.exists() || keep(path, path).is_some())
-            && fs::canonicalize(program).is_ok_and(|program| keep(&program, Path::new(PROGRAM)).is_some())
-            && link_program().is_some()
+            && keep_program().is_some()
     };
     permitted && own_mounts() && become_root(SEALED, c"size=64k,nr_inodes=64,mode=755", fill)
 }
@@ -49,11 +62,14 @@ fn become_root(flags: libc::c_ulong, options: &CStr, fill: impl FnOnce() -> bool
 /// Where a program finds itself; its own path would tell of the host.
 const PROGRAM: &str = "/deno";
 
-/// The one thing of `/proc` that deno does not start without.
-fn link_program() -> Option<()> {
+/// Where a program finds its folder.
+const FOLDER: &str = "/program";
+
+/// The one thing of `/proc` that these programs do not start without.
+fn link_program(program: &Path) -> Option<()> {
     let itself = in_new_root(Path::new("/proc/self/exe"))?;
     fs::create_dir_all(itself.parent()?).ok()?;
-    std::os::unix::fs::symlink(PROGRAM, itself).ok()
+    std::os::unix::fs::symlink(program, itself).ok()
 }
 
 fn in_new_root(path: &Path) -> Option<PathBuf> {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 
 use super::{
-    Begun, Claim, Decided, Find, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, RunStatus, Store, StoreError,
-    StoreFuture, fenced, milliseconds, to_prune,
+    Begun, Claim, Decided, Find, Held, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, RunStatus, Store,
+    StoreError, StoreFuture, fenced, milliseconds, to_prune,
 };
 use crate::unix_ms;
 
@@ -16,6 +16,7 @@ pub struct MemoryStore(Mutex<BTreeMap<String, StoredRun>>);
 
 struct StoredRun {
     row: RunRow,
+    owner: String,
     idempotency: Option<Vec<u8>>,
     lease_until: u64,
     rows: Rows,
@@ -53,6 +54,10 @@ impl Store for MemoryStore {
         if let Some(run) = same {
             return ready(Ok(Begun::Existing { run }));
         }
+        let open = runs.values().filter(|run| run.row.caller == new.caller && run.row.status != RunStatus::Done);
+        if open.count() as u64 >= new.max_open {
+            return ready(Err(StoreError::TooManyRuns(new.max_open)));
+        }
         let now = unix_ms();
         let row = RunRow {
             run: new.run.clone(),
@@ -63,9 +68,11 @@ impl Store for MemoryStore {
             epoch: 1,
             entries: new.rows.entries.len() as u64,
             bytes: new.rows.bytes(),
+            abort: false,
         };
         let lease_until = now + milliseconds(new.ttl);
-        let run = StoredRun { row, idempotency: new.idempotency, lease_until, rows: new.rows, pending: vec![] };
+        let NewRun { owner, idempotency, .. } = new;
+        let run = StoredRun { row, owner, idempotency, lease_until, rows: new.rows, pending: vec![] };
         runs.insert(new.run.clone(), run);
         ready(Ok(Begun::New(Lease { run: new.run, epoch: 1 })))
     }
@@ -95,38 +102,69 @@ impl Store for MemoryStore {
         ready(runs.get(run).map(|run| run.rows.clone()).ok_or_else(|| StoreError::NoSuchRun(run.to_owned())))
     }
 
+    fn entries(&self, run: &str, from: u64, most: usize) -> StoreFuture<'_, Vec<Vec<u8>>> {
+        let runs = self.0.lock();
+        let Some(run) = runs.get(run) else { return ready(Err(StoreError::NoSuchRun(run.to_owned()))) };
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        ready(Ok(run.rows.entries.iter().skip(from).take(most).cloned().collect()))
+    }
+
+    fn blob(&self, run: &str, name: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
+        let runs = self.0.lock();
+        let Some(run) = runs.get(run) else { return ready(Err(StoreError::NoSuchRun(run.to_owned()))) };
+        let found = run.rows.blobs.iter().find(|(kept, _)| kept == name);
+        ready(Ok(found.map(|(_, bytes)| bytes.clone())))
+    }
+
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>> {
         let (mut runs, now) = (self.0.lock(), unix_ms());
-        let is_free = |run: &StoredRun| match run.row.status {
-            RunStatus::Running => run.lease_until <= now,
-            RunStatus::Paused => claim.run.is_some(),
-            RunStatus::Done => false,
+        let is_due = |id: &String, run: &StoredRun| match (&claim.run, run.row.status) {
+            (_, RunStatus::Done) => false,
+            (Some(wanted), RunStatus::Paused) => wanted == id,
+            (Some(wanted), RunStatus::Running) => wanted == id && run.lease_until <= now,
+            (None, RunStatus::Paused) => run.lease_until <= now,
+            (None, RunStatus::Running) => run.lease_until <= now && run.owner != claim.owner,
         };
-        let wanted = |id: &String| claim.run.as_ref().is_none_or(|run| run == id);
-        let free = runs.iter_mut().filter(|(id, run)| wanted(id) && is_free(run));
-        let found = free.min_by_key(|(_, run)| run.lease_until);
+        let may_go = |run: &StoredRun| claim.run.is_some() || !claim.not_of.contains(&run.row.caller);
+        let due = runs.iter_mut().filter(|(id, run)| is_due(id, run) && may_go(run));
+        let found = due.min_by_key(|(_, run)| (run.lease_until, run.row.began));
         ready(Ok(found.map(|(id, run)| {
             run.row.epoch += 1;
             run.row.status = RunStatus::Running;
+            run.row.changed = now;
+            run.owner.clone_from(&claim.owner);
             run.lease_until = now + milliseconds(claim.ttl);
             Lease { run: id.clone(), epoch: run.row.epoch }
         })))
     }
 
-    fn heartbeat(&self, lease: Lease, ttl: std::time::Duration) -> StoreFuture<'_, ()> {
-        ready(self.owned(&lease, |run| run.lease_until = unix_ms() + milliseconds(ttl)))
+    fn heartbeat(&self, owner: &str, held: Vec<String>, ttl: std::time::Duration) -> StoreFuture<'_, Vec<Held>> {
+        let (mut runs, until) = (self.0.lock(), unix_ms() + milliseconds(ttl));
+        let own = held.into_iter().filter_map(|id| {
+            let run = runs.get_mut(&id).filter(|run| run.owner == owner && run.row.status == RunStatus::Running)?;
+            run.lease_until = until;
+            Some(Held { lease: Lease { run: id, epoch: run.row.epoch }, abort: run.row.abort })
+        });
+        ready(Ok(own.collect()))
     }
 
     fn leave(&self, lease: Lease, how: Leave) -> StoreFuture<'_, ()> {
         ready(self.owned(&lease, |run| match how {
             Leave::Done => run.row.status = RunStatus::Done,
-            Leave::Paused(calls) => {
+            Leave::Released => {
+                run.owner.clear();
+                run.lease_until = 0;
+            }
+            Leave::Paused { calls, wake } => {
                 run.row.status = RunStatus::Paused;
+                let mut is_decided = run.row.abort;
                 for (call, question) in calls {
-                    if run.pending.iter().all(|pending| pending.call != call) {
-                        run.pending.push(PendingRow { call, question, decision: None });
+                    match run.pending.iter().find(|pending| pending.call == call) {
+                        Some(known) => is_decided |= known.decision.is_some(),
+                        None => run.pending.push(PendingRow { call, question, decision: None }),
                     }
                 }
+                run.lease_until = if is_decided { 0 } else { wake.unwrap_or(u64::MAX) };
             }
         }))
     }
@@ -145,9 +183,23 @@ impl Store for MemoryStore {
             Some(PendingRow { decision: Some(before), .. }) => Decided::Before(before.clone()),
             Some(pending) => {
                 pending.decision = Some(decision);
+                run.row.changed = unix_ms();
+                if run.row.status == RunStatus::Paused {
+                    run.lease_until = 0;
+                }
                 Decided::Now
             }
         }))
+    }
+
+    fn abort(&self, run: &str) -> StoreFuture<'_, ()> {
+        let mut runs = self.0.lock();
+        let Some(run) = runs.get_mut(run) else { return ready(Err(StoreError::NoSuchRun(run.to_owned()))) };
+        run.row.abort |= run.row.status != RunStatus::Done;
+        if run.row.status == RunStatus::Paused {
+            run.lease_until = 0;
+        }
+        ready(Ok(()))
     }
 
     fn find(&self, find: Find) -> StoreFuture<'_, Vec<RunRow>> {
@@ -157,6 +209,7 @@ impl Store for MemoryStore {
             find.caller.as_ref().is_none_or(|caller| *caller == row.caller)
                 && find.status.is_none_or(|status| status == row.status)
                 && find.run.as_ref().is_none_or(|run| *run == row.run)
+                && find.before.as_ref().is_none_or(|(began, run)| (row.began, &row.run) < (*began, run))
         });
         let mut found: Vec<RunRow> = found.cloned().collect();
         found.sort_by(|one, other| (other.began, &other.run).cmp(&(one.began, &one.run)));

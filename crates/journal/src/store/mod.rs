@@ -25,6 +25,9 @@ pub enum StoreError {
     /// There is no such run.
     #[error("there is no run {0}")]
     NoSuchRun(String),
+    /// The caller has as many runs that have not ended as it may have.
+    #[error("{0} runs of this caller have not ended, which is the most that are kept")]
+    TooManyRuns(u64),
     /// There is no room.
     #[error("the journal's store is full: {0}")]
     Full(String),
@@ -62,7 +65,11 @@ impl RunStatus {
         }
     }
 
-    fn parse(text: &str) -> Result<Self, StoreError> {
+    /// The status of that name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn parse(text: &str) -> Result<Self, StoreError> {
         let known = RunStatus::ALL.into_iter().find(|status| status.name() == text);
         known.ok_or_else(|| StoreError::Damaged(format!("`{text}` is not a status")))
     }
@@ -90,6 +97,8 @@ pub struct NewRun {
     pub owner: String,
     /// How long its lease lasts.
     pub ttl: Duration,
+    /// Runs of this caller that may be there without having ended, this one included.
+    pub max_open: u64,
     /// Its first rows. A run is never there without them.
     pub rows: Rows,
 }
@@ -127,12 +136,15 @@ impl Rows {
 /// Which run to take over.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// This run; any running one whose lease has ended when absent.
+    /// This run; any that is due when absent: one of another owner whose lease has ended, or a paused one that was
+    /// decided or whose time has come.
     pub run: Option<String>,
     /// Who takes it over.
     pub owner: String,
     /// How long the lease lasts.
     pub ttl: Duration,
+    /// Callers whose runs have to wait, where any run is wanted.
+    pub not_of: Vec<String>,
 }
 
 /// A call that waits for a decision.
@@ -162,8 +174,24 @@ pub enum Decided {
 pub enum Leave {
     /// The run has its report.
     Done,
-    /// The run waits for decisions on these calls.
-    Paused(Vec<(u32, Vec<u8>)>),
+    /// The run waits for decisions.
+    Paused {
+        /// The calls, each with its question. Where one of them has been decided already, the run is due at once.
+        calls: Vec<(u32, Vec<u8>)>,
+        /// When the run is due without a decision, in milliseconds since 1970.
+        wake: Option<u64>,
+    },
+    /// The run goes on in another process, at once.
+    Released,
+}
+
+/// A run that its owner still has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// Its lease.
+    pub lease: Lease,
+    /// Whether it is to be aborted.
+    pub abort: bool,
 }
 
 /// Which runs to list.
@@ -175,6 +203,8 @@ pub struct Find {
     pub status: Option<RunStatus>,
     /// This run.
     pub run: Option<String>,
+    /// Those that began before this one: when it began, and its id.
+    pub before: Option<(u64, String)>,
     /// At most this many, the newest first.
     pub most: usize,
 }
@@ -198,6 +228,8 @@ pub struct RunRow {
     pub entries: u64,
     /// Bytes that it takes.
     pub bytes: u64,
+    /// Whether it is to be aborted.
+    pub abort: bool,
 }
 
 /// Which runs to forget. Only runs that have ended are.
@@ -221,11 +253,17 @@ pub trait Store: Send + Sync + 'static {
     /// Everything that was appended to a run.
     fn read(&self, run: &str) -> StoreFuture<'_, Rows>;
 
-    /// Takes over a run whose lease has ended, or a given one that is paused. `None` when there is none.
+    /// Entries of a run, from a number on.
+    fn entries(&self, run: &str, from: u64, most: usize) -> StoreFuture<'_, Vec<Vec<u8>>>;
+
+    /// One long text of a run.
+    fn blob(&self, run: &str, name: &str) -> StoreFuture<'_, Option<Vec<u8>>>;
+
+    /// Takes over a run that is due, or a given one that is paused. `None` when there is none.
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>>;
 
-    /// Prolongs a lease.
-    fn heartbeat(&self, lease: Lease, ttl: Duration) -> StoreFuture<'_, ()>;
+    /// Prolongs the leases of an owner's runs, in one write; returns those that it still has.
+    fn heartbeat(&self, owner: &str, runs: Vec<String>, ttl: Duration) -> StoreFuture<'_, Vec<Held>>;
 
     /// Gives a lease back.
     fn leave(&self, lease: Lease, how: Leave) -> StoreFuture<'_, ()>;
@@ -233,8 +271,11 @@ pub trait Store: Send + Sync + 'static {
     /// The calls of a run that wait, or waited, for a decision.
     fn pending(&self, run: &str) -> StoreFuture<'_, Vec<PendingRow>>;
 
-    /// Decides a call. The first decision holds.
+    /// Decides a call. The first decision holds, and a paused run is due then.
     fn decide(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, Decided>;
+
+    /// Asks for the end of a run: its owner hears of it, and a paused one is due. Nothing happens to one that has ended.
+    fn abort(&self, run: &str) -> StoreFuture<'_, ()>;
 
     /// Lists runs.
     fn find(&self, find: Find) -> StoreFuture<'_, Vec<RunRow>>;

@@ -14,8 +14,8 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, NoTls, Row, Transaction};
 
 use super::{
-    Begun, Claim, Decided, Find, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, RunStatus, Store, StoreError,
-    StoreFuture, fenced, milliseconds, to_prune,
+    Begun, Claim, Decided, Find, Held, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, RunStatus, Store,
+    StoreError, StoreFuture, fenced, milliseconds, to_prune,
 };
 
 const SCHEMA: &str = include_str!("schema.sql");
@@ -128,7 +128,9 @@ fn get<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, column: usize) -
     row.try_get(column).map_err(|error| StoreError::Damaged(error.to_string()))
 }
 
-const RUN_COLUMNS: &str = "run, caller, status, began, changed, epoch, entries, bytes";
+/// Locks a run, so that the next statement of the transaction sees what others did to it.
+const LOCK: &str = "SELECT 1 FROM toolgate_runs WHERE run = $1 FOR UPDATE";
+const RUN_COLUMNS: &str = "run, caller, status, began, changed, epoch, entries, bytes, abort";
 
 fn run_row(row: &Row) -> Result<RunRow, StoreError> {
     Ok(RunRow {
@@ -140,6 +142,7 @@ fn run_row(row: &Row) -> Result<RunRow, StoreError> {
         epoch: count(row, 5)?,
         entries: count(row, 6)?,
         bytes: count(row, 7)?,
+        abort: count(row, 8)? > 0,
     })
 }
 
@@ -169,10 +172,11 @@ impl Store for PostgresStore {
     fn begin(&self, new: NewRun) -> StoreFuture<'_, Begun> {
         boxed(async move {
             let text = format!(
-                "INSERT INTO toolgate_runs VALUES ($1, $2, 'running', $3, 1, {NOW} + $4, {NOW}, {NOW}, $5, $6, $7)
+                "INSERT INTO toolgate_runs VALUES ($1, $2, 'running', $3, 1, {NOW} + $4, {NOW}, {NOW}, $5, $6, $7, 0)
                  ON CONFLICT (idempotency) DO NOTHING"
             );
             let same = "SELECT run FROM toolgate_runs WHERE idempotency = $1";
+            let open = "SELECT count(*) FROM toolgate_runs WHERE caller = $1 AND status IN ('running', 'paused')";
             self.within(async |client| {
                 let transaction = client.transaction().await.map_err(|error| fault(&error))?;
                 let (entries, bytes) = (number(new.rows.entries.len() as u64), number(new.rows.bytes()));
@@ -181,13 +185,18 @@ impl Store for PostgresStore {
                     [&new.run, &new.caller, &new.owner, &ttl, &entries, &bytes, &new.idempotency];
                 if transaction.execute(&text, &values).await.map_err(|error| fault(&error))? == 0 {
                     let row = transaction.query_one(same, &[&new.idempotency]).await.map_err(|error| fault(&error))?;
-                    return Ok(Begun::Existing { run: get(&row, 0)? });
+                    return Ok(Ok(Begun::Existing { run: get(&row, 0)? }));
+                }
+                let open = transaction.query_one(open, &[&new.caller]).await.map_err(|error| fault(&error))?;
+                if count(&open, 0)? > new.max_open {
+                    transaction.rollback().await.map_err(|error| fault(&error))?;
+                    return Ok(Err(StoreError::TooManyRuns(new.max_open)));
                 }
                 insert(&transaction, &new.run, 0, &new.rows).await?;
                 transaction.commit().await.map_err(|error| fault(&error))?;
-                Ok(Begun::New(Lease { run: new.run.clone(), epoch: 1 }))
+                Ok(Ok(Begun::New(Lease { run: new.run.clone(), epoch: 1 })))
             })
-            .await
+            .await?
         })
     }
 
@@ -235,21 +244,44 @@ impl Store for PostgresStore {
         })
     }
 
+    fn entries(&self, run: &str, from: u64, most: usize) -> StoreFuture<'_, Vec<Vec<u8>>> {
+        let run = run.to_owned();
+        boxed(async move {
+            let text = "SELECT body FROM toolgate_entries WHERE run = $1 AND number >= $2 ORDER BY number LIMIT $3";
+            let most = i64::try_from(most).unwrap_or(i64::MAX);
+            let values: [&(dyn ToSql + Sync); 3] = [&run, &number(from), &most];
+            let rows = self.within(async |client| client.query(text, &values).await.map_err(|e| fault(&e))).await?;
+            rows.iter().map(|row| get(row, 0)).collect()
+        })
+    }
+
+    fn blob(&self, run: &str, name: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
+        let (run, name) = (run.to_owned(), name.to_owned());
+        boxed(async move {
+            let text = "SELECT body FROM toolgate_blobs WHERE run = $1 AND name = $2";
+            let values: [&(dyn ToSql + Sync); 2] = [&run, &name];
+            let row = self.within(async |client| client.query_opt(text, &values).await.map_err(|e| fault(&e))).await?;
+            row.map(|row| get(&row, 0)).transpose()
+        })
+    }
+
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>> {
         boxed(async move {
             // Replicas that look for any run pass by those that are locked; whoever wants one run waits for its lock.
             let locked = if claim.run.is_some() { "" } else { "SKIP LOCKED" };
             let text = format!(
-                "UPDATE toolgate_runs SET owner = $1, epoch = epoch + 1, status = 'running', lease_until = {NOW} + $2
+                "UPDATE toolgate_runs
+                 SET owner = $1, epoch = epoch + 1, status = 'running', lease_until = {NOW} + $2, changed = {NOW}
                  WHERE run = (SELECT run FROM toolgate_runs
-                     WHERE (status = 'running' AND lease_until <= {NOW} AND ($3::text IS NULL OR run = $3))
-                        OR (status = 'paused' AND run = $3)
-                     ORDER BY lease_until LIMIT 1 FOR UPDATE {locked})
+                     WHERE ($3::text IS NULL AND lease_until <= {NOW} AND caller <> ALL ($4)
+                            AND (status = 'paused' OR (status = 'running' AND owner <> $1)))
+                        OR (run = $3 AND (status = 'paused' OR (status = 'running' AND lease_until <= {NOW})))
+                     ORDER BY lease_until, began LIMIT 1 FOR UPDATE {locked})
                  RETURNING run, epoch"
             );
             self.within(async |client| {
                 let ttl = number(milliseconds(claim.ttl));
-                let values: [&(dyn ToSql + Sync); 3] = [&claim.owner, &ttl, &claim.run];
+                let values: [&(dyn ToSql + Sync); 4] = [&claim.owner, &ttl, &claim.run, &claim.not_of];
                 let row = client.query_opt(&text, &values).await.map_err(|error| fault(&error))?;
                 row.map(|row| Ok(Lease { run: get(&row, 0)?, epoch: count(&row, 1)? })).transpose()
             })
@@ -257,23 +289,39 @@ impl Store for PostgresStore {
         })
     }
 
-    fn heartbeat(&self, lease: Lease, ttl: Duration) -> StoreFuture<'_, ()> {
-        let columns = format!("lease_until = {NOW} + $3");
-        boxed(async move { self.change(&lease, &columns, number(milliseconds(ttl))).await })
+    fn heartbeat(&self, owner: &str, runs: Vec<String>, ttl: Duration) -> StoreFuture<'_, Vec<Held>> {
+        let owner = owner.to_owned();
+        boxed(async move {
+            let text = format!(
+                "UPDATE toolgate_runs SET lease_until = {NOW} + $1
+                 WHERE run = ANY($2) AND owner = $3 AND status = 'running' RETURNING run, epoch, abort"
+            );
+            let values: [&(dyn ToSql + Sync); 3] = [&number(milliseconds(ttl)), &runs, &owner];
+            let rows = self.within(async |client| client.query(&text, &values).await.map_err(|e| fault(&e))).await?;
+            let held = rows.iter().map(|row| {
+                let lease = Lease { run: get(row, 0)?, epoch: count(row, 1)? };
+                Ok(Held { lease, abort: count(row, 2)? > 0 })
+            });
+            held.collect()
+        })
     }
 
     fn leave(&self, lease: Lease, how: Leave) -> StoreFuture<'_, ()> {
         boxed(async move {
-            let calls = match how {
+            let (calls, wake) = match how {
                 Leave::Done => return self.change(&lease, "status = 'done', lease_until = $3", 0).await,
-                Leave::Paused(calls) => calls,
+                Leave::Released => return self.change(&lease, "owner = '', lease_until = $3", 0).await,
+                Leave::Paused { calls, wake } => (calls, number(wake.unwrap_or(u64::MAX))),
             };
             let (calls, questions): (Vec<i64>, Vec<Vec<u8>>) =
                 calls.into_iter().map(|(call, question)| (i64::from(call), question)).unzip();
             // Both or neither: a paused run without its questions could never go on.
             let text = format!(
                 "WITH left_run AS (
-                     UPDATE toolgate_runs SET changed = {NOW}, status = 'paused', lease_until = 0
+                     UPDATE toolgate_runs SET changed = {NOW}, status = 'paused',
+                         lease_until = CASE WHEN abort > 0 OR EXISTS (
+                             SELECT 1 FROM toolgate_pending
+                             WHERE run = $1 AND call = ANY($3) AND decision IS NOT NULL) THEN 0 ELSE $5::bigint END
                      WHERE run = $1 AND epoch = $2 AND status = 'running' RETURNING run),
                  asked AS (
                      INSERT INTO toolgate_pending
@@ -284,8 +332,13 @@ impl Store for PostgresStore {
             );
             let left = self
                 .within(async |client| {
-                    let values: [&(dyn ToSql + Sync); 4] = [&lease.run, &number(lease.epoch), &calls, &questions];
-                    client.query_opt(&text, &values).await.map_err(|error| fault(&error))
+                    let values: [&(dyn ToSql + Sync); 5] =
+                        [&lease.run, &number(lease.epoch), &calls, &questions, &wake];
+                    let transaction = client.transaction().await.map_err(|error| fault(&error))?;
+                    transaction.query_opt(LOCK, &[&lease.run]).await.map_err(|error| fault(&error))?;
+                    let left = transaction.query_opt(&text, &values).await.map_err(|error| fault(&error))?;
+                    transaction.commit().await.map_err(|error| fault(&error))?;
+                    Ok(left)
                 })
                 .await?;
             left.map(|_| ()).ok_or_else(|| fenced(&lease))
@@ -312,16 +365,38 @@ impl Store for PostgresStore {
             self.exists(&run).await?;
             let update = "UPDATE toolgate_pending SET decision = $3 WHERE run = $1 AND call = $2 AND decision IS NULL";
             let before = "SELECT decision FROM toolgate_pending WHERE run = $1 AND call = $2";
+            let due = format!(
+                "UPDATE toolgate_runs SET changed = {NOW},
+                     lease_until = CASE WHEN status = 'paused' THEN 0 ELSE lease_until END WHERE run = $1"
+            );
             self.within(async |client| {
+                let transaction = client.transaction().await.map_err(|error| fault(&error))?;
+                // A run that is being paused at the same time is either paused before this, or sees the decision.
+                transaction.query_opt(LOCK, &[&run]).await.map_err(|error| fault(&error))?;
                 let call = i64::from(call);
                 let values: [&(dyn ToSql + Sync); 3] = [&run, &call, &decision];
-                if client.execute(update, &values).await.map_err(|error| fault(&error))? > 0 {
+                if transaction.execute(update, &values).await.map_err(|error| fault(&error))? > 0 {
+                    transaction.execute(&due, &[&run]).await.map_err(|error| fault(&error))?;
+                    transaction.commit().await.map_err(|error| fault(&error))?;
                     return Ok(Decided::Now);
                 }
-                let row = client.query_opt(before, &[&run, &call]).await.map_err(|error| fault(&error))?;
+                let row = transaction.query_opt(before, &[&run, &call]).await.map_err(|error| fault(&error))?;
+                transaction.commit().await.map_err(|error| fault(&error))?;
                 row.map_or(Ok(Decided::NotAsked), |row| Ok(Decided::Before(get(&row, 0)?)))
             })
             .await
+        })
+    }
+
+    fn abort(&self, run: &str) -> StoreFuture<'_, ()> {
+        let run = run.to_owned();
+        boxed(async move {
+            self.exists(&run).await?;
+            let text = "UPDATE toolgate_runs SET abort = 1,
+                    lease_until = CASE WHEN status = 'paused' THEN 0 ELSE lease_until END
+                WHERE run = $1 AND status IN ('running', 'paused')";
+            self.within(async |client| client.execute(text, &[&run]).await.map_err(|e| fault(&e))).await?;
+            Ok(())
         })
     }
 
@@ -330,11 +405,12 @@ impl Store for PostgresStore {
             let text = format!(
                 "SELECT {RUN_COLUMNS} FROM toolgate_runs
                  WHERE ($1::text IS NULL OR caller = $1) AND ($2::text IS NULL OR status = $2)
-                   AND ($3::text IS NULL OR run = $3)
-                 ORDER BY began DESC, run DESC LIMIT $4"
+                   AND ($3::text IS NULL OR run = $3) AND ($4::bigint IS NULL OR (began, run) < ($4, $5::text))
+                 ORDER BY began DESC, run DESC LIMIT $6"
             );
             let (status, most) = (find.status.map(RunStatus::name), i64::try_from(find.most).unwrap_or(i64::MAX));
-            let values: [&(dyn ToSql + Sync); 4] = [&find.caller, &status, &find.run, &most];
+            let (began, before) = find.before.map(|(began, run)| (number(began), run)).unzip();
+            let values: [&(dyn ToSql + Sync); 6] = [&find.caller, &status, &find.run, &began, &before, &most];
             let rows = self.within(async |client| client.query(&text, &values).await.map_err(|e| fault(&e))).await?;
             rows.iter().map(run_row).collect()
         })
@@ -346,7 +422,7 @@ impl Store for PostgresStore {
             let delete = "DELETE FROM toolgate_runs WHERE status = 'done' AND run = ANY($1)";
             self.within(async |client| {
                 let rows = client.query(&ended, &[]).await.map_err(|error| fault(&error))?;
-                let Some(now) = rows.first().map(|row| count(row, 8)).transpose()? else { return Ok(0) };
+                let Some(now) = rows.first().map(|row| count(row, 9)).transpose()? else { return Ok(0) };
                 let ended = rows.iter().map(run_row).collect::<Result<_, _>>()?;
                 let forgotten = to_prune(ended, prune, now);
                 client.execute(delete, &[&forgotten]).await.map_err(|error| fault(&error))

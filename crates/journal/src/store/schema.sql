@@ -1,4 +1,5 @@
--- The same tables in SQLite and PostgreSQL. Rows of `entries` and `blobs` are sealed.
+-- The same tables in SQLite and PostgreSQL. Rows of `entries`, `blobs` and `pending` are sealed.
+-- `lease_until`: when a running run may be taken over, or a paused one is due; 0 is at once.
 CREATE TABLE IF NOT EXISTS toolgate_runs (
     run TEXT PRIMARY KEY,
     caller TEXT NOT NULL,
@@ -10,9 +11,11 @@ CREATE TABLE IF NOT EXISTS toolgate_runs (
     changed BIGINT NOT NULL,
     entries BIGINT NOT NULL,
     bytes BIGINT NOT NULL,
-    idempotency BYTES UNIQUE
+    idempotency BYTES UNIQUE,
+    abort BIGINT NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS toolgate_runs_by_lease ON toolgate_runs (status, lease_until);
+CREATE INDEX IF NOT EXISTS toolgate_runs_by_caller ON toolgate_runs (caller, status);
 CREATE TABLE IF NOT EXISTS toolgate_entries (
     run TEXT NOT NULL REFERENCES toolgate_runs (run) ON DELETE CASCADE,
     number BIGINT NOT NULL,

@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
 use super::{
-    Begun, Claim, Decided, Find, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, RunStatus, Store, StoreError,
-    StoreFuture, fenced, milliseconds, to_prune,
+    Begun, Claim, Decided, Find, Held, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, RunStatus, Store,
+    StoreError, StoreFuture, fenced, milliseconds, to_prune,
 };
 use crate::unix_ms;
 
@@ -123,13 +123,24 @@ fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or_default())
 }
 
-const RUN_COLUMNS: &str = "run, caller, status, began, changed, epoch, entries, bytes";
+const RUN_COLUMNS: &str = "run, caller, status, began, changed, epoch, entries, bytes, abort";
 
 fn run_row(row: &Row<'_>) -> rusqlite::Result<Result<RunRow, StoreError>> {
     let status: String = row.get(2)?;
     let (began, changed, epoch) = (count(row, 3)?, count(row, 4)?, count(row, 5)?);
     let (run, caller, entries, bytes) = (row.get(0)?, row.get(1)?, count(row, 6)?, count(row, 7)?);
-    Ok(RunStatus::parse(&status).map(|status| RunRow { run, caller, status, began, changed, epoch, entries, bytes }))
+    let abort = count(row, 8)? > 0;
+    Ok(RunStatus::parse(&status).map(|status| RunRow {
+        run,
+        caller,
+        status,
+        began,
+        changed,
+        epoch,
+        entries,
+        bytes,
+        abort,
+    }))
 }
 
 fn rows(transaction: &Transaction<'_>, filter: &str, values: impl rusqlite::Params) -> Result<Vec<RunRow>, StoreError> {
@@ -173,9 +184,14 @@ impl Store for SqliteStore {
             if let Some(run) = same {
                 return Ok(Begun::Existing { run });
             }
+            let text = "SELECT count(*) FROM toolgate_runs WHERE caller = ?1 AND status IN ('running', 'paused')";
+            let open = transaction.query_row(text, [&new.caller], |row| count(row, 0)).map_err(fault)?;
+            if open >= new.max_open {
+                return Err(StoreError::TooManyRuns(new.max_open));
+            }
             let now = unix_ms();
             let lease_until = number(now + milliseconds(new.ttl));
-            let text = "INSERT INTO toolgate_runs VALUES (?1, ?2, 'running', ?3, 1, ?4, ?5, ?5, ?6, ?7, ?8)";
+            let text = "INSERT INTO toolgate_runs VALUES (?1, ?2, 'running', ?3, 1, ?4, ?5, ?5, ?6, ?7, ?8, 0)";
             let (entries, bytes) = (number(new.rows.entries.len() as u64), number(new.rows.bytes()));
             let now = number(now);
             let values = params![new.run, new.caller, new.owner, lease_until, now, entries, bytes, new.idempotency];
@@ -214,37 +230,87 @@ impl Store for SqliteStore {
         })
     }
 
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>> {
-        self.transact(move |transaction| {
-            let now = unix_ms();
-            let text = "UPDATE toolgate_runs SET owner = ?1, epoch = epoch + 1, status = 'running', lease_until = ?2
-                WHERE run = (SELECT run FROM toolgate_runs
-                    WHERE (status = 'running' AND lease_until <= ?3 AND (?4 IS NULL OR run = ?4))
-                       OR (status = 'paused' AND run = ?4)
-                    ORDER BY lease_until LIMIT 1)
-                RETURNING run, epoch";
-            let values = params![claim.owner, number(now + milliseconds(claim.ttl)), number(now), claim.run];
-            let lease = |row: &Row<'_>| Ok(Lease { run: row.get(0)?, epoch: count(row, 1)? });
-            transaction.query_row(text, values, lease).optional().map_err(fault)
+    fn entries(&self, run: &str, from: u64, most: usize) -> StoreFuture<'_, Vec<Vec<u8>>> {
+        let run = run.to_owned();
+        self.look(move |transaction| {
+            let text = "SELECT body FROM toolgate_entries WHERE run = ?1 AND number >= ?2 ORDER BY number LIMIT ?3";
+            let mut statement = transaction.prepare(text).map_err(fault)?;
+            let most = i64::try_from(most).unwrap_or(i64::MAX);
+            let found = statement.query_map(params![run, number(from), most], |row| row.get(0)).map_err(fault)?;
+            found.collect::<Result<_, _>>().map_err(fault)
         })
     }
 
-    fn heartbeat(&self, lease: Lease, ttl: Duration) -> StoreFuture<'_, ()> {
+    fn blob(&self, run: &str, name: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
+        let (run, name) = (run.to_owned(), name.to_owned());
+        self.look(move |transaction| {
+            let text = "SELECT body FROM toolgate_blobs WHERE run = ?1 AND name = ?2";
+            transaction.query_row(text, [&run, &name], |row| row.get(0)).optional().map_err(fault)
+        })
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>> {
+        let store = self.clone();
+        Box::pin(async move {
+            let now = number(unix_ms());
+            let due = "(?2 IS NULL AND lease_until <= ?1 AND caller NOT IN (SELECT value FROM json_each(?4))
+                    AND (status = 'paused' OR (status = 'running' AND owner <> ?3)))
+                OR (run = ?2 AND (status = 'paused' OR (status = 'running' AND lease_until <= ?1)))
+                ORDER BY lease_until, began LIMIT 1";
+            // A look without the lock of writers: most of the time nothing is due.
+            let not_of = serde_json::to_string(&claim.not_of).unwrap_or_default();
+            let (run, owner) = (claim.run.clone(), claim.owner.clone());
+            let looked = store.look(move |transaction| rows(transaction, due, params![now, run, owner, not_of]));
+            let Some(found) = looked.await?.pop() else { return Ok(None) };
+            let taken = store.transact(move |transaction| {
+                let text = "UPDATE toolgate_runs
+                    SET owner = ?1, epoch = epoch + 1, status = 'running', lease_until = ?2, changed = ?3
+                    WHERE run = ?4 AND epoch = ?5 AND (status = 'paused' OR (status = 'running' AND lease_until <= ?3))
+                    RETURNING run, epoch";
+                let until = now + number(milliseconds(claim.ttl));
+                let values = params![claim.owner, until, now, found.run, number(found.epoch)];
+                let lease = |row: &Row<'_>| Ok(Lease { run: row.get(0)?, epoch: count(row, 1)? });
+                transaction.query_row(text, values, lease).optional().map_err(fault)
+            });
+            taken.await
+        })
+    }
+
+    fn heartbeat(&self, owner: &str, runs: Vec<String>, ttl: Duration) -> StoreFuture<'_, Vec<Held>> {
+        let owner = owner.to_owned();
         self.transact(move |transaction| {
-            change(transaction, &lease, "lease_until = ?4", number(unix_ms() + milliseconds(ttl)))
+            let text = "UPDATE toolgate_runs SET lease_until = ?1 WHERE run = ?2 AND owner = ?3 AND status = 'running'
+                RETURNING run, epoch, abort";
+            let mut statement = transaction.prepare(text).map_err(fault)?;
+            let until = number(unix_ms() + milliseconds(ttl));
+            let mut held = Vec::new();
+            for run in runs {
+                let found = statement.query_row(params![until, run, owner], |row| {
+                    let lease = Lease { run: row.get(0)?, epoch: count(row, 1)? };
+                    Ok(Held { lease, abort: count(row, 2)? > 0 })
+                });
+                held.extend(found.optional().map_err(fault)?);
+            }
+            Ok(held)
         })
     }
 
     fn leave(&self, lease: Lease, how: Leave) -> StoreFuture<'_, ()> {
         self.transact(move |transaction| match how {
             Leave::Done => change(transaction, &lease, "status = 'done', lease_until = ?4", 0),
-            Leave::Paused(calls) => {
-                change(transaction, &lease, "status = 'paused', lease_until = ?4", 0)?;
+            Leave::Released => change(transaction, &lease, "owner = '', lease_until = ?4", 0),
+            Leave::Paused { calls, wake } => {
+                let mut is_decided = false;
                 for (call, question) in calls {
                     let text = "INSERT INTO toolgate_pending VALUES (?1, ?2, ?3, NULL) ON CONFLICT DO NOTHING";
                     transaction.execute(text, params![lease.run, call, question]).map_err(fault)?;
+                    let text = "SELECT decision IS NOT NULL FROM toolgate_pending WHERE run = ?1 AND call = ?2";
+                    let decided = transaction.query_row(text, params![lease.run, call], |row| row.get::<_, bool>(0));
+                    is_decided |= decided.map_err(fault)?;
                 }
-                Ok(())
+                let wake = if is_decided { 0 } else { number(wake.unwrap_or(u64::MAX)) };
+                let columns = "status = 'paused', lease_until = CASE WHEN abort > 0 THEN 0 ELSE ?4 END";
+                change(transaction, &lease, columns, wake)
             }
         })
     }
@@ -272,6 +338,9 @@ impl Store for SqliteStore {
             }
             let text = "UPDATE toolgate_pending SET decision = ?3 WHERE run = ?1 AND call = ?2 AND decision IS NULL";
             if transaction.execute(text, params![run, call, decision]).map_err(fault)? > 0 {
+                let due = "UPDATE toolgate_runs SET changed = ?1,
+                    lease_until = CASE WHEN status = 'paused' THEN 0 ELSE lease_until END WHERE run = ?2";
+                transaction.execute(due, params![number(unix_ms()), run]).map_err(fault)?;
                 return Ok(Decided::Now);
             }
             let text = "SELECT decision FROM toolgate_pending WHERE run = ?1 AND call = ?2";
@@ -280,12 +349,29 @@ impl Store for SqliteStore {
         })
     }
 
+    fn abort(&self, run: &str) -> StoreFuture<'_, ()> {
+        let run = run.to_owned();
+        self.transact(move |transaction| {
+            if rows(transaction, "run = ?1", [&run])?.is_empty() {
+                return Err(StoreError::NoSuchRun(run));
+            }
+            let text = "UPDATE toolgate_runs SET abort = 1,
+                lease_until = CASE WHEN status = 'paused' THEN 0 ELSE lease_until END
+                WHERE run = ?1 AND status IN ('running', 'paused')";
+            transaction.execute(text, [&run]).map_err(fault)?;
+            Ok(())
+        })
+    }
+
     fn find(&self, find: Find) -> StoreFuture<'_, Vec<RunRow>> {
         self.look(move |transaction| {
             let filter = "(?1 IS NULL OR caller = ?1) AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR run = ?3)
-                ORDER BY began DESC, run DESC LIMIT ?4";
+                AND (?4 IS NULL OR (began, run) < (?4, ?5))
+                ORDER BY began DESC, run DESC LIMIT ?6";
             let most = i64::try_from(find.most).unwrap_or(i64::MAX);
-            rows(transaction, filter, params![find.caller, find.status.map(RunStatus::name), find.run, most])
+            let (began, before) = find.before.map(|(began, run)| (number(began), run)).unzip();
+            let status = find.status.map(RunStatus::name);
+            rows(transaction, filter, params![find.caller, status, find.run, began, before, most])
         })
     }
 

@@ -74,7 +74,13 @@ pub(crate) fn engine() -> Engine {
 }
 
 pub(crate) fn facts(request: &Request) -> RunFacts {
-    RunFacts { run: "run_1".into(), profile: request.profile, code: request.code.clone(), caller: String::new() }
+    RunFacts {
+        run: "run_1".into(),
+        profile: request.profile,
+        code: request.code.clone(),
+        caller: String::new(),
+        request: None,
+    }
 }
 
 pub(crate) struct Run {

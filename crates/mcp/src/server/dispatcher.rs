@@ -145,7 +145,7 @@ impl Dispatcher {
         match request.method.as_str() {
             "initialize" => {
                 let version = request.params.get("protocolVersion").and_then(Value::as_str);
-                Ok(handshake::initialize(&*self.service, version))
+                Ok(handshake::initialize(&*self.service, &context.scope, version))
             }
             "ping" => Ok(empty()),
             // Accepted and ignored: many clients set a level although this server sends no log messages.
@@ -163,7 +163,7 @@ impl Dispatcher {
 
     async fn serve_modern(&self, context: &RequestContext) -> Result<Value, RpcError> {
         match context.request.method.as_str() {
-            "server/discover" => Ok(handshake::discover(&*self.service)),
+            "server/discover" => Ok(handshake::discover(&*self.service, &context.scope)),
             "subscriptions/listen" => change_notices::listen(self, context).await,
             _ => self.serve_common(context).await,
         }

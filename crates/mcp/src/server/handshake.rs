@@ -5,31 +5,31 @@
 use serde_json::{Map, Value, json};
 
 use super::era::negotiated_version;
-use super::service::{Identity, Service};
+use super::service::{Identity, RequestScope, Service};
 use crate::protocol::{META_SERVER, MODERN};
 
 /// How long a client may cache a list, in milliseconds. A client that subscribed is notified of changes earlier.
 pub(super) const LIST_TTL_MS: u64 = 5_000;
 
 /// The result of `initialize`.
-pub(super) fn initialize(service: &dyn Service, requested: Option<&str>) -> Value {
+pub(super) fn initialize(service: &dyn Service, scope: &RequestScope, requested: Option<&str>) -> Value {
     let identity = service.identity();
     let mut result = Map::new();
     result.insert("protocolVersion".to_owned(), negotiated_version(requested).into());
     result.insert("capabilities".to_owned(), capabilities(service));
     result.insert("serverInfo".to_owned(), server_info(&identity));
-    add_instructions(&mut result, identity);
+    add_instructions(&mut result, service.instructions(scope));
     Value::Object(result)
 }
 
 /// The result of `server/discover`.
-pub(super) fn discover(service: &dyn Service) -> Value {
+pub(super) fn discover(service: &dyn Service, scope: &RequestScope) -> Value {
     let identity = service.identity();
     let mut result = Map::new();
     result.insert("supportedVersions".to_owned(), json!([MODERN]));
     result.insert("capabilities".to_owned(), capabilities(service));
     result.insert("_meta".to_owned(), json!({ META_SERVER: server_info(&identity) }));
-    add_instructions(&mut result, identity);
+    add_instructions(&mut result, service.instructions(scope));
     add_ttl(&mut result, LIST_TTL_MS);
     Value::Object(result)
 }
@@ -62,8 +62,8 @@ pub(super) fn server_info(identity: &Identity) -> Value {
     json!({ "name": identity.name, "version": identity.version })
 }
 
-fn add_instructions(result: &mut Map<String, Value>, identity: Identity) {
-    if !identity.instructions.is_empty() {
-        result.insert("instructions".to_owned(), identity.instructions.into());
+fn add_instructions(result: &mut Map<String, Value>, instructions: String) {
+    if !instructions.is_empty() {
+        result.insert("instructions".to_owned(), instructions.into());
     }
 }

@@ -221,6 +221,12 @@ pub trait Service: Send + Sync + 'static {
     /// The server's identity.
     fn identity(&self) -> Identity;
 
+    /// The instructions for a client of this scope.
+    fn instructions(&self, scope: &RequestScope) -> String {
+        let _ = scope;
+        self.identity().instructions
+    }
+
     /// Waits a bounded time until the tools of this scope can be listed.
     fn prepared(&self, scope: &RequestScope) -> ServiceFuture<()> {
         let _ = scope;

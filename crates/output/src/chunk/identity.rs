@@ -1,6 +1,6 @@
 //! The identity of an object: its id and its names.
 
-use super::page::clipped;
+use super::page::{clipped, step};
 use toolgate_json::{Shape, Value, minified_head, unquote};
 
 /// The members that identify an object, best first.
@@ -25,6 +25,13 @@ pub(super) fn identity(value: Value<'_>) -> Option<String> {
         text.push_str(&clipped(value.text(), MAX_NAME));
     }
     (!text.is_empty()).then_some(text)
+}
+
+/// The first member that is a scalar, for records that have none of the usual members.
+pub(super) fn first_scalar(value: Value<'_>) -> Option<String> {
+    let is_scalar = |value: Value<'_>| !value.is_container() && value.text() != "null";
+    let entry = value.entries().find(|entry| is_scalar(entry.value))?;
+    Some(format!("{}={}", step(entry.key?), clipped(entry.value.text(), MAX_NAME)))
 }
 
 /// A short form of an array's element: the identity of an object, or the scalar itself.
@@ -54,6 +61,13 @@ mod tests {
     fn identities_come_in_one_order_whatever_the_object_has() {
         check(r#"{"label":"L","x":1,"name":"N","id":7}"#, Some(r#"id=7 name="N" label="L""#));
         check(r#"{"title":"T","slug":"s","key":"k"}"#, Some(r#"title="T" slug="s" key="k""#));
+    }
+
+    #[test]
+    fn a_record_without_a_name_is_known_by_its_first_scalar() {
+        let first = |json: &str| first_scalar(Value::of(json));
+        assert_eq!(first(r#"{"tags":[1],"gone":null,"city":"Bern","n":1}"#).as_deref(), Some(r#"city="Bern""#));
+        assert_eq!(first(r#"{"tags":[1]}"#), None);
     }
 
     #[test]

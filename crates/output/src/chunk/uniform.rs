@@ -1,9 +1,9 @@
-//! Arrays of objects with the same keys.
+//! Arrays of objects with the same keys, of which some items may lack a few.
 
 use std::collections::VecDeque;
 
 use super::super::size::Kb;
-use super::identity::identity;
+use super::identity::{first_scalar, identity};
 use super::page::{Page, join, step};
 use super::{IDENTITIES, map};
 use toolgate_json::{Shape, Value, is_space};
@@ -21,39 +21,43 @@ const FIRST_ITEMS: usize = 5;
 pub(super) struct Records<'a> {
     items: Value<'a>,
     count: usize,
-    keys: Vec<&'a str>,
+    keys: Vec<Key<'a>>,
+}
+
+/// A key, and the number of items that have it.
+struct Key<'a> {
+    name: &'a str,
+    count: usize,
 }
 
 impl<'a> Records<'a> {
-    /// `None` unless all items are objects with the keys of the first, in any order.
+    /// `None` unless all items are objects that have at least one key in common, and each at least half of all keys.
     pub(super) fn of(array: Value<'a>) -> Option<Self> {
         // Test the first byte before skipping the item: in deeply nested JSON, each level is nearly the whole text.
         let inside = array.text().strip_prefix('[')?;
         inside.trim_start_matches(is_space).strip_prefix('{')?;
-        let first = array.element(0)?;
-        let keys: Vec<_> = first.entries().filter_map(|entry| entry.key).take(MAX_KEYS + 1).collect();
-        if keys.is_empty() || keys.len() > MAX_KEYS {
-            return None;
-        }
-        let mut count = 0;
+        let (mut keys, mut count, mut fewest) = (Vec::new(), 0, usize::MAX);
         for item in array.entries() {
-            if !has_keys(item.value, &keys) {
-                return None;
-            }
+            let found = count_keys(item.value, &mut keys)?;
+            fewest = fewest.min(found);
             count += 1;
         }
-        (count >= MIN_ITEMS).then_some(Self { items: array, count, keys })
+        let is_common = |key: &Key<'_>| key.count >= count;
+        let fits = count >= MIN_ITEMS && keys.iter().any(is_common) && fewest * 2 >= keys.len();
+        fits.then_some(Self { items: array, count, keys })
     }
 
     /// Count, keys, first items and the identities of the rest.
     pub(super) fn describe(&self, page: &mut Page, path: &str, budget: usize, depth: usize) {
-        let names: Vec<_> = self.keys.iter().map(|key| step(key)).collect();
+        let (common, others): (Vec<_>, Vec<_>) = self.keys.iter().partition(|key| key.count >= self.count);
+        let named = |keys: &[&Key<'_>]| keys.iter().map(|key| step(key.name)).collect::<Vec<_>>().join(", ");
+        let some = if others.is_empty() { String::new() } else { format!("; some with: {}", named(&others)) };
         let at = if path.is_empty() { String::new() } else { format!("{path} ") };
         page.line(&format!(
-            "{at}({} items, {}), each with keys: {}",
+            "{at}({} items, {}), each with keys: {}{some}",
             self.count,
             Kb(self.items.len()),
-            names.join(", ")
+            named(&common)
         ));
         let shown = self.first_items(page, path, budget, depth);
         if shown < self.count {
@@ -92,7 +96,7 @@ impl<'a> Records<'a> {
                 left_out += 1;
                 continue;
             }
-            let Some(identity) = identity(item.value) else { continue };
+            let Some(identity) = identity(item.value).or_else(|| first_scalar(item.value)) else { continue };
             named = true;
             let line = format!("\n[{index}] {identity}");
             full |= head.len() + line.len() > budget - tail_budget;
@@ -126,17 +130,22 @@ impl<'a> Records<'a> {
 /// Bytes reserved for the line with the number of omitted items and the line break before the list.
 const MORE_ROOM: usize = 40;
 
-fn has_keys(item: Value<'_>, keys: &[&str]) -> bool {
-    let mut count = 0;
+/// Counts the keys of an item; returns their number. `None` if it is no object, has none, or there are too many.
+fn count_keys<'a>(item: Value<'a>, keys: &mut Vec<Key<'a>>) -> Option<usize> {
+    let mut found = 0;
     for (place, entry) in item.entries().enumerate() {
-        let Some(key) = entry.key else { return false };
+        let name = entry.key?;
         // Compare with the key at the same place first; search only if that fails.
-        if keys.get(place) != Some(&key) && !keys.contains(&key) {
-            return false;
+        let is_here = keys.get(place).is_some_and(|key| key.name == name);
+        let place = if is_here { Some(place) } else { keys.iter().position(|key| key.name == name) };
+        match place {
+            Some(place) => keys.get_mut(place)?.count += 1,
+            None if keys.len() >= MAX_KEYS => return None,
+            None => keys.push(Key { name, count: 1 }),
         }
-        count += 1;
+        found += 1;
     }
-    item.shape() == Shape::Object && count == keys.len()
+    (item.shape() == Shape::Object && found > 0).then_some(found)
 }
 
 #[cfg(test)]
@@ -150,7 +159,8 @@ mod tests {
     #[test]
     fn records_have_the_same_keys_in_any_order() {
         check(r#"[{"a":1,"b":2},{"b":1,"a":2},{"a":[],"b":{}}]"#, true);
-        check(r#"[{"a":1},{"a":1},{"a":1,"b":2}]"#, false);
+        check(r#"[{"a":1},{"a":1},{"a":1,"b":2}]"#, true);
+        check(r#"[{"a":1},{"a":1},{"a":1,"b":2,"c":3}]"#, false);
         check(r#"[{"a":1},{"a":1},{"b":2}]"#, false);
         check(r#"[{"a":1},{"a":1},[]]"#, false);
         check(r#"[{"a":1},{"a":1}]"#, false);

@@ -153,12 +153,14 @@ pub(crate) fn is_meta_tool(name: &str) -> bool {
     META_TOOLS.contains(&name)
 }
 
-const META_TOOLS: [&str; 10] = [
+const META_TOOLS: [&str; 12] = [
     "call_tool_chain",
+    "compute",
     "deregister_manual",
     "get_required_keys_for_tool",
     "list_tools_meta",
     "query_result",
+    "query_tools",
     "read_result",
     "register_manual",
     "run_code",

@@ -1,14 +1,15 @@
-//! Runs named async cases one after the other and says what became of each.
-
-#![allow(clippy::print_stdout, reason = "a test harness of its own")]
+//! Async cases by name, run one after the other by `libtest-mimic`.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-/// No case takes longer, unless something hangs.
-const LONGEST: Duration = Duration::from_secs(60);
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// No case takes longer, unless something hangs; also on a machine that does much else.
+const LONGEST: Duration = Duration::from_secs(300);
 
 /// A name and what to do.
 pub(crate) type Case = (&'static str, fn() -> Pin<Box<dyn Future<Output = ()> + Send>>);
@@ -21,43 +22,22 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
-/// Runs the cases whose name has one of the arguments in it; all without arguments.
+/// Runs the cases that the arguments choose.
 pub(crate) fn run(cases: &[Case]) -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.iter().any(|argument| argument == "--list") {
-        cases.iter().for_each(|(name, _)| println!("{name}: test"));
-        return ExitCode::SUCCESS;
-    }
-    let wanted: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
-    let chosen = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
-    let (since, mut passed, mut failed) = (Instant::now(), 0, Vec::new());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-    println!("\nrunning {} tests", cases.iter().filter(|(name, _)| chosen(name)).count());
-    for (name, case) in cases.iter().filter(|(name, _)| chosen(name)) {
-        // A task of its own turns a panic into a result.
-        let ended = runtime.block_on(async { runtime.spawn(tokio::time::timeout(LONGEST, case())).await });
-        let verdict = match ended {
-            Ok(Ok(())) => {
-                passed += 1;
-                "ok"
+    let runtime = Arc::new(runtime);
+    let trial = |(name, case): &Case| {
+        let (runtime, case) = (runtime.clone(), *case);
+        Trial::test(*name, move || {
+            // A task of its own turns a panic into a result.
+            match runtime.block_on(async { runtime.spawn(tokio::time::timeout(LONGEST, case())).await }) {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(_)) => Err(Failed::from("it hangs")),
+                Err(panic) => Err(Failed::from(panic)),
             }
-            Ok(Err(_)) => {
-                failed.push(*name);
-                "FAILED (it hangs)"
-            }
-            Err(_) => {
-                failed.push(*name);
-                "FAILED"
-            }
-        };
-        println!("test {name} ... {verdict}");
-    }
-    let word = if failed.is_empty() { "ok" } else { "FAILED" };
-    let left_out = cases.len() - passed - failed.len();
-    println!(
-        "\ntest result: {word}. {passed} passed; {} failed; 0 ignored; 0 measured; {left_out} filtered out; finished in {:.2}s\n",
-        failed.len(),
-        since.elapsed().as_secs_f64()
-    );
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        })
+    };
+    // One at a time: cases look at the processes and descriptors of this one.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, cases.iter().map(trial).collect()).exit_code()
 }

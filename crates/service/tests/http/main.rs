@@ -1,9 +1,10 @@
 //! The HTTP service over real sockets, with a real engine behind it.
 //!
-//! The engine starts this program again as its zygote, which the usual test harness can't be. So it has a small one of
-//! its own; and it is also, where a test needs one, a second server process, a crowd of clients that do nothing, and a process to be killed.
+//! The engine starts this program again as its zygote, which the usual test harness can't be. So it has a main
+//! function of its own; and it is also, where a test needs one, a second server process, a crowd of clients that do nothing, and a process to be killed.
 
 mod admission;
+mod durable;
 mod harness;
 mod orphans;
 mod processes;
@@ -25,6 +26,7 @@ fn main() -> std::process::ExitCode {
     }
     let all: Vec<Case> = [
         runs::cases(),
+        durable::cases(),
         admission::cases(),
         sessions::cases(),
         replicas::cases(),

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -14,13 +15,17 @@ use toolgate_config::values::{Glob, HttpAuth, KeyHash, Rate, Setting};
 use toolgate_engine::{Engine, EngineBuilder};
 use toolgate_functions::{HostFunction, Registry};
 use toolgate_gateway::bridge::{Bridge, scripted::Script};
+use toolgate_gateway::run::durable::{Callers, DurableRuns, DurableSettings};
 use toolgate_gateway::run::{FixedEnvironment, Runner};
+use toolgate_journal::durable::Journal;
+use toolgate_journal::seal::Sealer;
+use toolgate_journal::store::memory::MemoryStore as RunsInMemory;
 use toolgate_output::results::{ResultLimits, ResultStore};
 use toolgate_service::rpc_sessions::{MemoryStore, RpcSessions, SystemClock};
 use toolgate_service::{
     AdmissionRules, HttpService, LocalToken, ServerLimits, ServiceLimits, ServiceParts, Shutdown, listen, serve,
 };
-use toolgate_wire::{LimitRequest, Profiles};
+use toolgate_wire::{CallerScope, LimitRequest, Profiles};
 
 /// What a test may want different.
 pub(crate) struct Setup {
@@ -32,6 +37,8 @@ pub(crate) struct Setup {
     pub(crate) sessions: Arc<RpcSessions>,
     pub(crate) service: ServiceLimits,
     pub(crate) server: ServerLimits,
+    /// Durable runs of one caller that have not ended.
+    pub(crate) max_open_runs: u64,
 }
 
 impl Default for Setup {
@@ -48,6 +55,7 @@ impl Default for Setup {
             )),
             service: ServiceLimits::default(),
             server: ServerLimits::default(),
+            max_open_runs: 1000,
         }
     }
 }
@@ -138,6 +146,24 @@ pub(crate) struct Server {
     pub(crate) service: HttpService,
     pub(crate) shutdown: Shutdown,
     pub(crate) served: JoinHandle<std::io::Result<()>>,
+    _runs: DurableRuns,
+}
+
+/// Every caller may use what a key without lists may.
+struct AnyCaller;
+
+impl Callers for AnyCaller {
+    fn scope(&self, name: &str) -> Option<CallerScope> {
+        Some(CallerScope { name: name.to_owned(), ..CallerScope::default() })
+    }
+}
+
+/// Durable runs in memory.
+fn durable(runner: &Runner, max_open: u64) -> DurableRuns {
+    let sealer = Sealer::new([7; 32]).expect("a key");
+    let journal = Journal::new(Arc::new(RunsInMemory::new()), sealer, "test".into(), Duration::from_secs(60));
+    let journal = journal.with_max_open(max_open);
+    DurableRuns::start(journal, runner.clone(), Arc::new(AnyCaller), DurableSettings::default())
 }
 
 impl Drop for Server {
@@ -157,8 +183,10 @@ pub(crate) async fn start(setup: Setup) -> Server {
         limits: setup.profiles,
         results: Some(ResultStore::new(ResultLimits::default())),
     };
+    let runner = Runner::new(setup.engine.build().expect("an engine"), Arc::new(bridge), Arc::new(environment));
+    let runs = durable(&runner, setup.max_open_runs);
     let service = HttpService::new(ServiceParts {
-        runner: Runner::new(setup.engine.build().expect("an engine"), Arc::new(bridge), Arc::new(environment)),
+        runner,
         sessions: setup.sessions,
         rules: AdmissionRules::new(setup.http, setup.token),
         shutdown: shutdown.clone(),
@@ -168,7 +196,7 @@ pub(crate) async fn start(setup: Setup) -> Server {
     let listener = listen(([127, 0, 0, 1], 0).into()).expect("a free port");
     let at = listener.local_addr().expect("an address");
     let served = tokio::spawn(serve(listener, service.router(), shutdown.clone(), setup.server));
-    Server { at, service, shutdown, served }
+    Server { at, service, shutdown, served, _runs: runs }
 }
 
 /// An answer, head and all.

@@ -18,6 +18,11 @@ impl LearnedType {
         self.printed(MAX_SIGNATURE)
     }
 
+    /// The type down to `depth` levels.
+    pub(in super::super) fn shape_for_check(&self, depth: usize) -> Type {
+        type_of(&self.shape, depth)
+    }
+
     fn printed(&self, max: usize) -> String {
         let at = |depth: usize| {
             let mut text = String::new();

@@ -117,7 +117,7 @@ async fn row(gateway: &Gateway, backend: &Backend, latency: Option<Duration>) ->
             let server = &ready.server;
             ("ready", format!("{} {} ({})", server.name, server.version, server.protocol).trim_start().to_owned())
         }
-        BackendState::Starting => ("starting", String::new()),
+        BackendState::Idle | BackendState::Starting => ("starting", String::new()),
         BackendState::Restarting { reason, .. } => ("restarting", reason),
         BackendState::Failed { reason, stderr } => {
             let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();

@@ -12,8 +12,11 @@ use super::super::arguments::{Arguments, Refusal};
 use super::super::progress::Steps;
 use super::super::{Shared, caller_of, content};
 use super::{Hints, Tool, ToolFuture};
+use crate::bridge::AllowedEffects;
 use crate::run::{Door, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
+use toolgate_config::values::ResultFormat;
 use toolgate_mcp::server::{RequestScope, ToolCall};
+use toolgate_output::results::Kept;
 use toolgate_output::{OutputSettings, Stage};
 
 pub(in super::super) static TOOL: Tool = Tool {
@@ -22,8 +25,23 @@ pub(in super::super) static TOOL: Tool = Tool {
     description,
     schema,
     hints: Hints::Acts,
-    call: |shared, call| -> ToolFuture { Box::pin(run(shared, call)) },
+    call: |shared, call| -> ToolFuture { Box::pin(run(shared, call, AllowedEffects::Any)) },
 };
+
+/// The same for programs that only read: the bridge refuses every other call.
+pub(super) static QUERY: Tool = Tool {
+    name: "query_tools",
+    title: "Query tools without changing anything",
+    description: |_, _| QUERY_DESCRIPTION.to_owned(),
+    schema,
+    hints: Hints::Queries,
+    call: |shared, call| -> ToolFuture { Box::pin(run(shared, call, AllowedEffects::ReadOnly)) },
+};
+
+const QUERY_DESCRIPTION: &str = "\
+Runs a TypeScript program as call_tool_chain does, for questions: it may call only tools that are known to change nothing \
+(their server marks them with readOnlyHint). Any other call is refused before it is sent, with the code READ_ONLY; use \
+call_tool_chain for those.";
 
 /// With a line about HTTP requests where egress permits them.
 fn description(shared: &Shared, scope: &RequestScope) -> String {
@@ -32,7 +50,14 @@ fn description(shared: &Shared, scope: &RequestScope) -> String {
         true => "fetch; `await httpCall({ url })` sends an HTTP request to a host that the user allows",
         false => "network",
     };
-    DESCRIPTION.replace("{network}", network)
+    let format = match shared.gateway.config().settings.output.format {
+        ResultFormat::Auto | ResultFormat::Table => {
+            "a list of records may come as {\"#columns\": keys, \"#rows\": [values, ...]}."
+        }
+        ResultFormat::Compact => "without white space.",
+        ResultFormat::Pretty => "indented.",
+    };
+    DESCRIPTION.replace("{network}", network).replace("{format}", format)
 }
 
 const DESCRIPTION: &str = "\
@@ -44,7 +69,8 @@ tools with search_tools first.
 - Use `Promise.all([...])` for calls that do not depend on each other.
 - A failing tool throws a ToolError with backend, tool, code, message and data; catch it to go on.
 - `__getToolInterface(\"backend.tool\")` gives a tool's schema. There are no imports, no files and no {network}.
-- A returned image, audio or resource block (or a list of them) is shown as such.
+- Results come as JSON; {format}
+- A returned image, audio or resource block is shown as such, also inside an object or a list.
 
 Example:
 const issues = await tracker.list_issues({ state: \"open\" });
@@ -82,7 +108,7 @@ const MAX_LISTED: usize = 100;
 /// Bytes of such a list for which there is always room.
 const MIN_META: usize = 4_096;
 
-async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
+async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Result<Value, Refusal> {
     let arguments = Arguments::new(&call.arguments, &["code", "timeout", "max_output_size", "intent"])?;
     let code = arguments.text("code")?;
     let timeout = arguments.count("timeout", 1..=600_000)?.map(Duration::from_millis);
@@ -90,7 +116,7 @@ async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let intent = arguments.optional_text("intent")?;
 
     let runner = shared.gateway.runner();
-    let mut settings = runner.output();
+    let mut settings = shared.output();
     settings.max_output_size = room.and_then(|room| usize::try_from(room).ok()).unwrap_or(settings.max_output_size);
 
     let steps = call.progress.clone().map(Steps::new);
@@ -100,7 +126,9 @@ async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         cancel: call.cancel.clone(),
         progress: steps.as_ref().map(|steps| steps.nested()),
         observer: steps.map(|steps| steps as Arc<dyn Observer>),
-        door: Door::Mcp(TOOL.name),
+        door: Door::Mcp(if effects == AllowedEffects::ReadOnly { QUERY.name } else { TOOL.name }),
+        effects,
+        session: Some(call.caller),
         ..RunRequest::new(Profile::Chain, code)
     };
     let caller = request.caller.clone();
@@ -137,11 +165,18 @@ fn answer(
             let beside: usize = console.iter().chain(&warnings).map(String::len).sum();
             let room = settings.max_output_size.saturating_sub(beside);
             let settings = OutputSettings { max_output_size: room, ..settings.clone() };
-            let shown = content::blocks(value.get()).map(|blocks| (within(blocks, room), value.get().len()));
+            let keep = |kept: Kept<'_>| runner.results(caller).and_then(|results| results.keep(kept));
+            let shown = content::blocks(value.get(), room, keep).map(|blocks| (blocks, value.get().len()));
             let (mut blocks, processed) = shown.unwrap_or_else(|| {
-                let Some(response) = runner.shape(run, caller, &settings, intent) else { return (Vec::new(), 0) };
+                let media = content::media(value.get());
+                let text = media.as_ref().map(|media| media.text.as_str());
+                let Some(response) = runner.shape_as(run, text, caller, &settings, intent) else {
+                    return (Vec::new(), 0);
+                };
                 meta["output"] = output_meta(&response);
-                (vec![text_block(response.text)], response.bytes_processed)
+                let text = text_block(response.text);
+                let blocks = std::iter::once(text).chain(media.into_iter().flat_map(|media| media.blocks));
+                (blocks.collect(), response.bytes_processed)
             });
             blocks.extend(console.into_iter().chain(warnings).map(text_block));
             (blocks, processed)
@@ -153,20 +188,6 @@ fn answer(
         result["isError"] = Value::Bool(true);
     }
     Answer { result, transfer: Transfer { processed: processed as u64, returned: returned as u64 } }
-}
-
-/// Texts among pictures are bounded like any text; the pictures themselves are what they are.
-fn within(blocks: Vec<Value>, room: usize) -> Vec<Value> {
-    let mut room = room;
-    let shorten = |mut block: Value| {
-        if let Some(text) = block["text"].as_str() {
-            let text = bounded(text.to_owned(), room);
-            room = room.saturating_sub(text.len());
-            block["text"] = Value::String(text);
-        }
-        block
-    };
-    blocks.into_iter().map(shorten).collect()
 }
 
 fn console(run: &RunReport, room: usize) -> Option<String> {
@@ -217,7 +238,7 @@ fn report_meta(run: &RunReport, room: usize) -> Value {
     meta
 }
 
-fn output_meta(response: &toolgate_output::Response) -> Value {
+pub(super) fn output_meta(response: &toolgate_output::Response) -> Value {
     let stages: Vec<&str> = response
         .stages
         .iter()

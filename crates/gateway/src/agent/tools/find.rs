@@ -22,8 +22,8 @@ pub(super) static TOOL: Tool = Tool {
 
 const DESCRIPTION: &str = "\
 Finds the tools for a task, best first. Describe what you want to do in plain words, or give a tool's name. Every hit \
-has a TypeScript signature and a ready call to put into call_tool_chain. brief=false adds whole descriptions and \
-input schemas.";
+is one line as call_tool_chain calls it: `backend.tool(arguments): result — what it does`. brief=false gives JSON with \
+whole descriptions, ready calls and input schemas; tool_info tells more of one tool.";
 
 fn schema() -> Value {
     json!({
@@ -54,27 +54,34 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         |tool: ToolRef<'_>| tag.is_none_or(|tag| tool.backend.tags().iter().any(|own| own.eq_ignore_ascii_case(tag)));
     let hits = catalog
         .search_where(task, limit, |tool| caller.permits_tool(tool.backend.name(), &tool.tool().name) && tagged(tool));
-    let hits: Vec<Value> = hits
-        .into_iter()
+    let hint = hits.is_empty().then_some(NOTHING);
+    let note = waiting::note(&shared, &caller.backends);
+    if brief {
+        let lines = hits.into_iter().map(|hit| hit.line).chain(hint.map(str::to_owned)).chain(note);
+        return Ok(answer::text(lines.collect::<Vec<_>>().join("\n")));
+    }
+    let rows: Vec<Value> = hits
+        .iter()
         .map(|hit| {
             let found = catalog.tool(&hit.backend, &hit.tool);
-            let mut row = row(&hit, found.map(|found| found.spelling()));
-            if let Some(found) = found.filter(|_| !brief) {
+            let mut row = row(hit, found.map(|found| found.spelling()));
+            if let Some(found) = found {
                 row["description"] = json!(found.tool().description());
                 row["input_schema"] = found.tool().input_schema().clone();
             }
             row
         })
         .collect();
-    let mut result = json!({ "tools": hits });
-    if hits.is_empty() {
-        result["hint"] = json!("nothing fits; try other words, or list_tools_meta for everything there is");
+    let mut result = json!({ "tools": rows });
+    for (key, text) in [("hint", hint.map(str::to_owned)), ("note", note)] {
+        if let Some(text) = text {
+            result[key] = json!(text);
+        }
     }
-    if let Some(note) = waiting::note(&shared, &caller.backends) {
-        result["note"] = json!(note);
-    }
-    Ok(answer::pretty(&result))
+    Ok(answer::json(&shared, &result))
 }
+
+const NOTHING: &str = "nothing fits; try other words, or list_tools_meta for everything there is";
 
 fn row(hit: &Hit, spelling: Option<String>) -> Value {
     json!({

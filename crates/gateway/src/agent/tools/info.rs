@@ -44,7 +44,7 @@ async fn info(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
     let catalog = shared.gateway.catalog();
     let tool = named(&catalog, name, &call.scope.caller)?;
-    Ok(answer::pretty(&describe(tool, full)))
+    Ok(answer::json(&shared, &describe(tool, full)))
 }
 
 /// What there is to say about a tool.

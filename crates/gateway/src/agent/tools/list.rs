@@ -65,7 +65,7 @@ async fn list(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     if let Some(note) = waiting::note(&shared, &caller.backends) {
         result["note"] = json!(note);
     }
-    Ok(answer::pretty(&result))
+    Ok(answer::json(&shared, &result))
 }
 
 /// A place by the names around it and not by a number: tools that come or go meanwhile move nothing else.

@@ -1,6 +1,7 @@
 //! The tools, one file each or a few that belong together.
 
 pub(super) mod chain;
+mod compute;
 mod find;
 mod info;
 mod keys;
@@ -45,6 +46,8 @@ enum Hints {
     Reads,
     /// Runs a pure function over what the gateway keeps.
     Computes,
+    /// Calls tools that change nothing.
+    Queries,
     /// Does whatever the tools it calls do.
     Acts,
     /// Changes the gateway itself.
@@ -67,6 +70,7 @@ impl Tool {
 fn annotations(title: &str, hints: Hints) -> Value {
     let (reads, destroys, repeats, open) = match hints {
         Hints::Reads | Hints::Computes => (true, false, true, false),
+        Hints::Queries => (true, false, true, true),
         Hints::Acts => (false, true, false, true),
         Hints::Changes => (false, true, false, true),
     };
@@ -76,22 +80,58 @@ fn annotations(title: &str, hints: Hints) -> Value {
     })
 }
 
-static ALWAYS: [&Tool; 8] =
-    [&chain::TOOL, &find::TOOL, &info::TOOL, &list::TOOL, &keys::TOOL, &snippet::TOOL, &results::READ, &results::QUERY];
+static ALL: [&Tool; 12] = [
+    &chain::TOOL,
+    &chain::QUERY,
+    &find::TOOL,
+    &info::TOOL,
+    &list::TOOL,
+    &keys::TOOL,
+    &snippet::TOOL,
+    &compute::TOOL,
+    &results::READ,
+    &results::QUERY,
+    &registration::REGISTER,
+    &registration::DEREGISTER,
+];
 
-/// The tools there are, in the order in which they are listed.
-pub(super) fn available(shared: &Shared) -> Vec<&'static Tool> {
-    let mut tools = ALWAYS.to_vec();
-    if shared.gateway.config().settings.allow_runtime_registration {
-        tools.extend([&registration::REGISTER, &registration::DEREGISTER]);
+/// The tools that can be called, in the order in which they are listed: all that the configuration does not switch off.
+pub(super) fn callable(shared: &Shared) -> Vec<&'static Tool> {
+    let config = shared.gateway.config();
+    let settings = &config.settings;
+    let mut off: Vec<&str> = Vec::new();
+    if !settings.tools.query_tools {
+        off.push(chain::QUERY.name);
+    }
+    if settings.tools.run_code == Some(false) {
+        off.push(snippet::TOOL.name);
+    }
+    if settings.data.is_empty() {
+        off.push(compute::TOOL.name);
+    }
+    if !settings.allow_runtime_registration {
+        off.extend([registration::REGISTER.name, registration::DEREGISTER.name]);
+    }
+    ALL.into_iter().filter(|tool| !off.contains(&tool.name)).collect()
+}
+
+/// Those of them that are of use to a caller.
+pub(super) fn listed(shared: &Shared, caller: &CallerScope) -> Vec<&'static Tool> {
+    let mut tools = callable(shared);
+    // Without host functions, call_tool_chain does all that run_code does.
+    let is_wanted = shared.gateway.config().settings.tools.run_code == Some(true);
+    if !is_wanted && shared.gateway.functions(caller).is_empty() {
+        tools.retain(|tool| tool.name != snippet::TOOL.name);
+    }
+    if compute::sources(&shared.gateway.config(), caller).next().is_none() {
+        tools.retain(|tool| tool.name != compute::TOOL.name);
     }
     tools
 }
 
 /// Whether a tool of the agent's has this name, or may have it by a change of the configuration.
 pub(super) fn is_taken(name: &str) -> bool {
-    let registration = [&registration::REGISTER, &registration::DEREGISTER];
-    ALWAYS.iter().chain(&registration).any(|tool| tool.name == name)
+    ALL.iter().any(|tool| tool.name == name)
 }
 
 /// The tool that a caller named, among those it may use.

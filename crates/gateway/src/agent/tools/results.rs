@@ -82,7 +82,7 @@ async fn read(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         path: path.transpose().map_err(|error| Refusal(format!("path: {error}")))?,
         lines: lines.transpose().map_err(|error| Refusal(format!("lines: {error}")))?,
         search: search.map(str::to_owned),
-        max_bytes: runner.output().max_output_size,
+        max_bytes: shared.output().max_output_size,
     };
     let found = runner.results(&call.scope.caller).ok_or_else(not_kept)?.read(id, &reading);
     found.map(text).map_err(|error| Refusal(format!("result_id: {error}")))
@@ -101,10 +101,11 @@ async fn query(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         caller: caller.clone(),
         cancel: call.cancel.clone(),
         door: Door::Mcp(QUERY.name),
+        session: Some(call.caller),
         ..RunRequest::new(Profile::Compute, code)
     };
     let run = runner.run(request).await;
-    let settings = runner.output();
+    let settings = shared.output();
     match runner.shape(&run, &caller, &settings, None) {
         Some(response) => Ok(json!({ "content": [text_block(response.text)] })),
         None => Ok(failure(bounded(explain(&run.report, code), settings.max_output_size))),

@@ -10,10 +10,12 @@ use toolgate_wire::{Code, LimitRequest, Limits, Profile};
 use super::super::arguments::{Arguments, Refusal};
 use super::super::progress::Steps;
 use super::super::{Shared, answer, caller_of};
+use super::chain::output_meta;
 use super::{Hints, Tool, ToolFuture};
 use crate::run::{Door, RunReport, RunRequest};
 use toolgate_functions::docs;
 use toolgate_mcp::server::{RequestScope, ToolCall};
+use toolgate_output::{OutputSettings, Response};
 
 pub(super) static TOOL: Tool = Tool {
     name: "run_code",
@@ -61,7 +63,7 @@ async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         Ok(asked) => asked,
         Err(Refusal(message)) => {
             let refused = RunReport::refused(Code::InvalidCode, message);
-            return Ok(result(&refused, &Limits::of(Profile::Snippet)));
+            return Ok(result(&refused, &Limits::of(Profile::Snippet), None, shared.output().max_output_size));
         }
     };
     let limits = LimitRequest { wall: asked.timeout, ..LimitRequest::default() };
@@ -73,11 +75,17 @@ async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         cancel: call.cancel.clone(),
         observer: call.progress.clone().map(|client| Steps::new(client) as Arc<dyn Observer>),
         door: Door::Mcp(TOOL.name),
+        session: Some(call.caller),
         ..RunRequest::new(Profile::Snippet, asked.code)
     };
+    let caller = request.caller.clone();
     let run = runner.run(request).await;
     let limits = granted.map_or_else(|_| Limits::of(Profile::Snippet), |granted| granted.limits);
-    Ok(result(&run, &limits))
+    // Half of the room: the text has the report around it.
+    let settings = shared.output();
+    let most = settings.max_output_size;
+    let response = runner.shape(&run, &caller, &OutputSettings { max_output_size: most / 2, ..settings }, None);
+    Ok(result(&run, &limits, response.filter(|response| !response.stages.is_empty()), most))
 }
 
 struct Snippet {
@@ -102,12 +110,22 @@ fn read(given: &Map<String, Value>) -> Result<Snippet, Refusal> {
     Ok(Snippet { code, timeout, hints })
 }
 
-/// The report as text, and beside it in the structured form what clients of this tool have always got: `result`,
-/// `stdout`, `stderr`, `errorName`, `environment`.
-fn result(run: &RunReport, limits: &Limits) -> Value {
+/// The whole report as structured content, with what clients of this tool have always got: `result`, `stdout`, `stderr`,
+/// `errorName`, `environment`. Where the value was too long, its reduced text is in its place, and the whole of it is kept.
+/// The text is for clients without structured content, and does not repeat it: the value, or the failure, and the console.
+fn result(run: &RunReport, limits: &Limits, reduced: Option<Response>, most: usize) -> Value {
     let report = &run.report;
-    let mut value = serde_json::to_value(run).unwrap_or_default();
-    let mut result = answer::pretty(&value);
+    let mut value = match &reduced {
+        Some(_) => serde_json::to_value(run.without_value()).unwrap_or_default(),
+        None => serde_json::to_value(run).unwrap_or_default(),
+    };
+    if let Some(reduced) = &reduced {
+        value["output"] = output_meta(reduced);
+    }
+    if let Some(reduced) = reduced {
+        value["value"] = Value::String(reduced.text);
+    }
+    let mut result = answer::text(answer::bounded(brief(&value).to_string(), most));
     match report.failure() {
         None => value["result"] = value["value"].clone(),
         Some(failure) => {
@@ -136,6 +154,19 @@ fn result(run: &RunReport, limits: &Limits) -> Value {
     });
     result["structuredContent"] = value;
     result
+}
+
+/// What a model needs of a report.
+fn brief(report: &Value) -> Value {
+    let keys = ["ok", "value", "error", "code", "hint", "warnings"];
+    let mut brief: Map<String, Value> =
+        keys.iter().filter_map(|key| Some(((*key).to_owned(), report.get(*key)?.clone()))).collect();
+    let has_lines = |list: &str| report["logs"][list].as_array().is_some_and(|lines| !lines.is_empty());
+    if has_lines("stdout") || has_lines("stderr") {
+        brief.insert("logs".to_owned(), report["logs"].clone());
+    }
+    brief.retain(|key, value| key != "warnings" || value.as_array().is_some_and(|list| !list.is_empty()));
+    Value::Object(brief)
 }
 
 /// No wildcard arm: a new code must choose.

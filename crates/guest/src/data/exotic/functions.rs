@@ -21,9 +21,9 @@ pub(super) fn install(ctx: &Ctx<'_>, class: qjs::JSClassID) -> Result<()> {
     replace(&json, c"stringify", 3, stringify_call, class)?;
     replace(&json, c"parse", 2, parse_call, class)?;
     let object: Object<'_> = ctx.globals().get("Object")?;
-    replace(&object, c"keys", 1, keys_call, class)?;
-    replace(&object, c"values", 1, values_call, class)?;
-    replace(&object, c"entries", 1, entries_call, class)?;
+    replace(&object, c"keys", 1, listing_call::<KEYS>, class)?;
+    replace(&object, c"values", 1, listing_call::<VALUES>, class)?;
+    replace(&object, c"entries", 1, listing_call::<ENTRIES>, class)?;
     let string: Object<'_> = ctx.globals().get::<_, Object<'_>>("String")?.get("prototype")?;
     replace(&string, c"localeCompare", 1, locale_compare_call, class)
 }
@@ -189,19 +189,16 @@ unsafe extern "C" fn locale_compare_call(
     }
 }
 
-/// What a list of a record's properties holds.
-#[derive(Clone, Copy)]
-enum Part {
-    Key,
-    Value,
-    Both,
-}
+/// What a list of a record's properties holds: `Object.keys`, `Object.values` or `Object.entries`.
+const KEYS: u8 = 0;
+const VALUES: u8 = 1;
+const ENTRIES: u8 = 2;
 
 /// Lists the properties of a record that still reads from its text; None for anything else.
 ///
 /// # Safety
 /// The context and the value are alive.
-unsafe fn listed(ctx: *mut qjs::JSContext, object: qjs::JSValue, class: c_int, part: Part) -> Option<qjs::JSValue> {
+unsafe fn listed(ctx: *mut qjs::JSContext, object: qjs::JSValue, class: c_int, part: u8) -> Option<qjs::JSValue> {
     // SAFETY: the payload of this class is null or a record, and lives as long as its object, which the caller keeps alive.
     let record = unsafe { qjs::JS_GetOpaque(object, class as qjs::JSClassID).cast::<Record>().as_ref() }?;
     let fill = || -> std::result::Result<qjs::JSValue, Fail> {
@@ -211,9 +208,9 @@ unsafe fn listed(ctx: *mut qjs::JSContext, object: qjs::JSValue, class: c_int, p
             // SAFETY: the entry keeps its key alive.
             let key = || checked(unsafe { qjs::JS_AtomToString(ctx, entry.atom()) });
             let item = match part {
-                Part::Key => key()?,
-                Part::Value => entry.read(ctx, record)?,
-                Part::Both => {
+                KEYS => key()?,
+                VALUES => entry.read(ctx, record)?,
+                _ => {
                     let mut pair = List::new(ctx);
                     pair.push(key()?)?;
                     pair.push(entry.read(ctx, record)?)?;
@@ -230,7 +227,7 @@ unsafe fn listed(ctx: *mut qjs::JSContext, object: qjs::JSValue, class: c_int, p
     }))
 }
 
-unsafe extern "C" fn keys_call(
+unsafe extern "C" fn listing_call<const PART: u8>(
     ctx: *mut qjs::JSContext,
     this: qjs::JSValue,
     count: c_int,
@@ -240,37 +237,7 @@ unsafe extern "C" fn keys_call(
 ) -> qjs::JSValue {
     // SAFETY: the engine passes a live context and `count` live values; the one value in `data` is the original function.
     unsafe {
-        let quick = listed(ctx, Arguments { count, first }.raw(0), class, Part::Key);
-        quick.unwrap_or_else(|| qjs::JS_Call(ctx, *data, this, count, first))
-    }
-}
-
-unsafe extern "C" fn values_call(
-    ctx: *mut qjs::JSContext,
-    this: qjs::JSValue,
-    count: c_int,
-    first: *mut qjs::JSValue,
-    class: c_int,
-    data: *mut qjs::JSValue,
-) -> qjs::JSValue {
-    // SAFETY: the engine passes a live context and `count` live values; the one value in `data` is the original function.
-    unsafe {
-        let quick = listed(ctx, Arguments { count, first }.raw(0), class, Part::Value);
-        quick.unwrap_or_else(|| qjs::JS_Call(ctx, *data, this, count, first))
-    }
-}
-
-unsafe extern "C" fn entries_call(
-    ctx: *mut qjs::JSContext,
-    this: qjs::JSValue,
-    count: c_int,
-    first: *mut qjs::JSValue,
-    class: c_int,
-    data: *mut qjs::JSValue,
-) -> qjs::JSValue {
-    // SAFETY: the engine passes a live context and `count` live values; the one value in `data` is the original function.
-    unsafe {
-        let quick = listed(ctx, Arguments { count, first }.raw(0), class, Part::Both);
+        let quick = listed(ctx, Arguments { count, first }.raw(0), class, PART);
         quick.unwrap_or_else(|| qjs::JS_Call(ctx, *data, this, count, first))
     }
 }

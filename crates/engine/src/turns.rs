@@ -1,19 +1,19 @@
-//! Who may use a backend now, and who is next.
+//! A queue in which callers take turns.
 //!
-//! A bounded number of calls run; the others wait, and callers take turns: a script that fires
-//! a thousand calls delays another caller by one call and not by a thousand. Time spent here is
-//! not the call's own: its timeout starts when it gets its permit.
+//! A bounded number of jobs run; the others wait. A caller that sends a thousand jobs delays another caller by one job and
+//! not by a thousand. Of a full queue, the caller with the most waiting jobs gives up its last one for a caller that has
+//! clearly fewer.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// The queue in front of one backend.
+/// Limits how many jobs run at one time. The others wait, and callers take turns.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub struct TurnQueue {
     limit: AtomicUsize,
     capacity: usize,
     state: Mutex<State>,
@@ -21,6 +21,7 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
+    closed: bool,
     running: usize,
     queued: usize,
     waiting: HashMap<u64, VecDeque<oneshot::Sender<Permit>>>,
@@ -28,46 +29,81 @@ struct State {
     turns: VecDeque<u64>,
 }
 
-/// The right to run one call; dropping it lets the next one in.
+/// The right to run one job; dropping it lets the next one in.
 #[derive(Debug)]
-pub(crate) struct Permit {
-    queue: Option<Arc<Queue>>,
+pub struct Permit {
+    queue: Option<Arc<TurnQueue>>,
 }
 
-/// So many wait already that one more is turned away.
-#[derive(Debug)]
-pub(crate) struct Full(pub(crate) usize);
+/// Why a job got no permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoPermit {
+    /// So many wait already that this one is turned away.
+    Full,
+    /// The queue was closed.
+    Closed,
+}
 
-impl Queue {
-    pub(crate) fn new(limit: usize, capacity: usize) -> Arc<Self> {
+impl TurnQueue {
+    /// A queue in which `limit` jobs run and `capacity` wait.
+    pub fn new(limit: usize, capacity: usize) -> Arc<Self> {
         Arc::new(Self { limit: AtomicUsize::new(limit.max(1)), capacity, state: Mutex::default() })
     }
 
+    /// A permit, if a job may run now.
+    pub fn try_enter(self: &Arc<Self>) -> Option<Permit> {
+        let mut state = self.state.lock();
+        let may_run = !state.closed && state.running < self.limit();
+        state.running += usize::from(may_run);
+        may_run.then(|| self.permit())
+    }
+
     /// Waits for this caller's turn. Dropping the future gives the place up.
-    pub(crate) async fn enter(self: &Arc<Self>, caller: u64) -> Result<Permit, Full> {
+    ///
+    /// # Errors
+    /// If too many wait, or the queue is closed, also while this job waits.
+    pub async fn enter(self: &Arc<Self>, caller: u64) -> Result<Permit, NoPermit> {
+        if let Some(permit) = self.try_enter() {
+            return Ok(permit);
+        }
         let turn = {
-            let mut state = self.lock();
-            if state.running < self.limit() {
-                state.running += 1;
-                return Ok(self.permit());
+            let mut state = self.state.lock();
+            if state.closed {
+                return Err(NoPermit::Closed);
             }
             if state.queued >= self.capacity {
                 state.forget_the_gone();
             }
-            if state.queued >= self.capacity {
-                return Err(Full(state.queued));
+            if state.queued >= self.capacity && !state.make_room_for(caller) {
+                return Err(NoPermit::Full);
             }
             state.line_up(caller)
         };
-        turn.await.map_err(|_| Full(self.capacity))
+        // A permit may have been returned since the first look.
+        self.let_in();
+        turn.await.map_err(|_| if self.state.lock().closed { NoPermit::Closed } else { NoPermit::Full })
+    }
+
+    /// Refuses new jobs and those that wait.
+    pub fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        state.waiting.clear();
+        state.turns.clear();
+        state.queued = 0;
     }
 
     /// Changes how many may run: more are let in at once; of too many, those that end next are not replaced.
-    pub(crate) fn resize(self: &Arc<Self>, limit: usize) {
+    pub fn resize(self: &Arc<Self>, limit: usize) {
         self.limit.store(limit.max(1), Ordering::Relaxed);
+        self.let_in();
+    }
+
+    /// Lets in those that wait while there is room.
+    fn let_in(self: &Arc<Self>) {
         loop {
             {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 if state.running >= self.limit() || state.queued == 0 {
                     return;
                 }
@@ -82,8 +118,8 @@ impl Queue {
     }
 
     /// How many run and how many wait.
-    pub(crate) fn load(&self) -> (usize, usize) {
-        let state = self.lock();
+    pub fn load(&self) -> (usize, usize) {
+        let state = self.state.lock();
         (state.running, state.queued)
     }
 
@@ -94,7 +130,7 @@ impl Queue {
     fn release(self: &Arc<Self>) {
         loop {
             let next = {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 let next = if state.running > self.limit() { None } else { state.next() };
                 if next.is_none() {
                     state.running -= 1;
@@ -108,10 +144,6 @@ impl Queue {
                 Err(mut unused) => unused.queue = None,
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 }
 
@@ -140,6 +172,19 @@ impl State {
         next
     }
 
+    /// Turns away the last job of the caller that has the most, for a caller that has at least two fewer.
+    fn make_room_for(&mut self, caller: u64) -> bool {
+        let own = self.waiting.get(&caller).map_or(0, VecDeque::len);
+        let Some((_, line)) = self.waiting.iter_mut().max_by_key(|(_, line)| line.len()) else { return false };
+        let makes_room = line.len() > own + 1;
+        if makes_room {
+            // Its receiver learns from the drop that the queue is full.
+            line.pop_back();
+            self.queued -= 1;
+        }
+        makes_room
+    }
+
     fn forget_the_gone(&mut self) {
         self.waiting.retain(|_, line| {
             line.retain(|turn| !turn.is_closed());
@@ -166,9 +211,9 @@ mod tests {
     use std::pin::{Pin, pin};
     use std::task::{Context, Poll, Waker};
 
-    type Turn<'a> = Pin<&'a mut dyn Future<Output = Result<Permit, Full>>>;
+    type Turn<'a> = Pin<&'a mut dyn Future<Output = Result<Permit, NoPermit>>>;
 
-    fn poll(turn: &mut Turn<'_>) -> Poll<Result<Permit, Full>> {
+    fn poll(turn: &mut Turn<'_>) -> Poll<Result<Permit, NoPermit>> {
         turn.as_mut().poll(&mut Context::from_waker(Waker::noop()))
     }
 
@@ -181,7 +226,7 @@ mod tests {
 
     #[test]
     fn callers_take_turns() {
-        let queue = Queue::new(1, 10);
+        let queue = TurnQueue::new(1, 10);
         let mut first: Turn<'_> = pin!(queue.enter(1));
         let mut greedy: Turn<'_> = pin!(queue.enter(1));
         let mut greedier: Turn<'_> = pin!(queue.enter(1));
@@ -200,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_place_given_up_goes_to_the_next() {
-        let queue = Queue::new(1, 10);
+        let queue = TurnQueue::new(1, 10);
         let mut first: Turn<'_> = pin!(queue.enter(1));
         let running = granted(&mut first);
         let mut quitter = Box::pin(queue.enter(1));
@@ -214,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_wider_queue_lets_in_those_who_wait_and_a_narrower_one_fewer() {
-        let queue = Queue::new(1, 10);
+        let queue = TurnQueue::new(1, 10);
         let mut first: Turn<'_> = pin!(queue.enter(1));
         let mut second: Turn<'_> = pin!(queue.enter(1));
         let mut third: Turn<'_> = pin!(queue.enter(1));
@@ -234,18 +279,52 @@ mod tests {
 
     #[test]
     fn the_queue_is_bounded_and_the_gone_do_not_count() {
-        let queue = Queue::new(1, 1);
+        let queue = TurnQueue::new(1, 1);
         let mut first: Turn<'_> = pin!(queue.enter(1));
         let running = granted(&mut first);
         let mut waiting = Box::pin(queue.enter(1));
         assert!(poll(&mut (waiting.as_mut() as Turn<'_>)).is_pending());
         let mut refused: Turn<'_> = pin!(queue.enter(2));
-        assert!(matches!(poll(&mut refused), Poll::Ready(Err(Full(1)))));
+        assert!(matches!(poll(&mut refused), Poll::Ready(Err(NoPermit::Full))));
         drop(waiting);
         let mut again: Turn<'_> = pin!(queue.enter(2));
         assert!(poll(&mut again).is_pending());
         drop(running);
         assert!(granted(&mut again).is_some());
         assert_eq!(queue.load(), (0, 0));
+    }
+
+    #[test]
+    fn a_full_queue_makes_room_for_a_caller_with_fewer_jobs() {
+        let queue = TurnQueue::new(1, 3);
+        let running = queue.try_enter();
+        let mut greedy: Vec<_> = (0..3).map(|_| Box::pin(queue.enter(1))).collect();
+        for turn in &mut greedy {
+            assert!(poll(&mut (turn.as_mut() as Turn<'_>)).is_pending());
+        }
+        let mut modest: Turn<'_> = pin!(queue.enter(2));
+        assert!(poll(&mut modest).is_pending());
+        let last = greedy.last_mut().map(|turn| poll(&mut (turn.as_mut() as Turn<'_>)));
+        assert!(matches!(last, Some(Poll::Ready(Err(NoPermit::Full)))));
+        // Two and one: a third of the second caller takes nobody's place.
+        let mut equal: Turn<'_> = pin!(queue.enter(2));
+        assert!(matches!(poll(&mut equal), Poll::Ready(Err(NoPermit::Full))));
+        drop(running);
+        assert!(greedy.first_mut().and_then(|turn| granted(&mut (turn.as_mut() as Turn<'_>))).is_some());
+        assert!(granted(&mut modest).is_some());
+    }
+
+    #[test]
+    fn a_closed_queue_turns_away_everybody() {
+        let queue = TurnQueue::new(1, 10);
+        let running = queue.try_enter();
+        let mut waiting: Turn<'_> = pin!(queue.enter(1));
+        assert!(poll(&mut waiting).is_pending());
+        queue.close();
+        assert!(matches!(poll(&mut waiting), Poll::Ready(Err(NoPermit::Closed))));
+        drop(running);
+        assert!(queue.try_enter().is_none());
+        let mut late: Turn<'_> = pin!(queue.enter(1));
+        assert!(matches!(poll(&mut late), Poll::Ready(Err(NoPermit::Closed))));
     }
 }

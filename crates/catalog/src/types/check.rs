@@ -1,0 +1,409 @@
+//! Declarations for a type checker: what a program can call, in the form in which a checker's findings can be judged.
+//!
+//! Every type that a schema declares has a name of its own, `$tg` and a number, so that a finding says whether it is about
+//! a declared type, and which. Types are wider than the schemas where a correct program could meet the difference: texts
+//! with a fixed set of values are texts, arguments take properties that are not named, alternatives of different kinds are
+//! `any`. Nothing of a schema is written verbatim: keys are quoted, everything else is ours.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::learned::LearnedType;
+use super::result_schema;
+use super::shape::{Bounds, Field, References, Shaper, Type};
+use crate::{Backend, ToolEntry, ToolRef};
+
+/// The beginning of every name in the declarations that is not a global. A program that has it is not checked.
+pub const RESERVED: &str = "$tg";
+
+const BOUNDS: Bounds = Bounds { depth: 12, nodes: 1_000, fields: 200, literals: 100 };
+/// Bytes of declarations beyond which the types of further results and arguments are `any`.
+const MAX_TEXT: usize = 4 << 20;
+/// How deep a learned type is declared.
+const LEARNED_DEPTH: usize = 8;
+
+/// Declarations, and what their names mean.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Declarations {
+    /// The text of a `.d.ts` file.
+    pub text: String,
+    /// The types by their number.
+    types: Vec<DeclaredType>,
+}
+
+/// A type of a declaration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeclaredType {
+    /// What it is the type of, as a program would write it: `tracker.list_issues().issues[]`.
+    pub shown: String,
+    /// Its keys.
+    pub keys: Vec<String>,
+    /// Where it comes from.
+    pub origin: TypeOrigin,
+}
+
+/// Where a declared type comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TypeOrigin {
+    /// It is a backend, and its keys are tools.
+    Backend,
+    /// The schema of a tool's arguments.
+    Argument,
+    /// The schema of a tool's result.
+    Result,
+    /// The results of a tool that declares none.
+    Learned,
+}
+
+/// A backend that a program names, with the tools that its caller may use.
+pub struct CheckedBackend<'a> {
+    /// The backend.
+    pub backend: &'a Backend,
+    /// Its tools.
+    pub tools: Vec<&'a ToolEntry>,
+    /// Whether it may have more tools than these.
+    pub may_have_more: bool,
+}
+
+/// A host function that a program names.
+pub struct CheckedFunction<'a> {
+    /// Its name, such as `getWeather` or `api.fetch`.
+    pub name: &'a str,
+    /// JSON Schema of its result.
+    pub result: &'a Value,
+}
+
+/// What is known of the result of a tool that declares none.
+pub type Learned<'a> = dyn Fn(&str, &str) -> Option<LearnedType> + 'a;
+
+impl Declarations {
+    /// The declarations for programs that name these backends and functions.
+    pub fn new(backends: &[CheckedBackend<'_>], functions: &[CheckedFunction<'_>], learned: &Learned<'_>) -> Self {
+        let mut writer = Writer { declarations: Self::default(), pending: String::new() };
+        writer.put(GLOBALS);
+        let mut registry = String::new();
+        for one in backends {
+            let name = writer.backend(one, learned);
+            let identifier = one.backend.identifier();
+            writer.put(&format!("declare const {identifier}: {name};\n"));
+            for spelling in [identifier, one.backend.name()] {
+                let _ = write!(registry, "{}: {name}; ", quoted(spelling));
+            }
+        }
+        for global in ["tools", "__backends"] {
+            writer.put(&format!("declare const {global}: {{ {registry}[k: string]: any }};\n"));
+        }
+        writer.functions(functions);
+        writer.declarations
+    }
+
+    /// The declared type of a name such as `$tg12`.
+    pub fn get(&self, name: &str) -> Option<&DeclaredType> {
+        self.types.get(name.strip_prefix(RESERVED)?.parse::<usize>().ok()?)
+    }
+
+    /// Whether a result has this key.
+    pub fn has_result_key(&self, key: &str) -> bool {
+        let is_result = |one: &&DeclaredType| matches!(one.origin, TypeOrigin::Result | TypeOrigin::Learned);
+        self.types.iter().filter(is_result).any(|one| one.keys.iter().any(|own| own == key))
+    }
+}
+
+/// Declared texts and numbers have names, so that they can be told from those that a program makes.
+const GLOBALS: &str = "\
+type $tgs = string & { readonly $tg?: never };
+type $tgn = number & { readonly $tg?: never };
+declare const context: any;
+declare const console: any;
+declare function sleep(ms?: any): Promise<void>;
+declare function __getToolInterface(name?: any): any;
+declare const __interfaces: any;
+";
+
+fn quoted(name: &str) -> String {
+    Value::from(name).to_string()
+}
+
+struct Writer {
+    declarations: Declarations,
+    /// Types that a line needs and that are written before it.
+    pending: String,
+}
+
+impl Writer {
+    fn put(&mut self, text: &str) {
+        let pending = std::mem::take(&mut self.pending);
+        self.declarations.text.push_str(&pending);
+        self.declarations.text.push_str(text);
+    }
+
+    fn is_full(&self) -> bool {
+        self.declarations.text.len() + self.pending.len() > MAX_TEXT
+    }
+
+    /// The name of a new type.
+    fn declare(&mut self, shown: &str, keys: Vec<String>, origin: TypeOrigin, body: &str) -> String {
+        let name = format!("{RESERVED}{}", self.declarations.types.len());
+        self.declarations.types.push(DeclaredType { shown: shown.to_owned(), keys, origin });
+        let _ = writeln!(self.pending, "interface {name} {{ {body} }}");
+        name
+    }
+
+    fn backend(&mut self, one: &CheckedBackend<'_>, learned: &Learned<'_>) -> String {
+        let mut body = String::new();
+        let mut keys = Vec::new();
+        for &entry in &one.tools {
+            let tool = ToolRef { backend: one.backend, entry };
+            let types = format!("({}): Promise<{}>; ", self.argument(tool), self.result(tool, learned));
+            let mut spellings = vec![entry.identifier(), entry.tool().name.as_str()];
+            spellings.dedup();
+            for spelling in spellings {
+                let _ = write!(body, "{}{types}", quoted(spelling));
+            }
+            keys.push(entry.identifier().to_owned());
+        }
+        if one.may_have_more {
+            body.push_str("[k: string]: any");
+        }
+        self.declare(one.backend.identifier(), keys, TypeOrigin::Backend, &body)
+    }
+
+    fn argument(&mut self, tool: ToolRef<'_>) -> String {
+        let schema = tool.tool().input_schema();
+        let shape = Shaper::new(schema, BOUNDS, References::Inline).shape(schema);
+        let Type::Object { fields, omitted: 0, .. } = shape else { return "args?: any".to_owned() };
+        if self.is_full() {
+            return "args?: any".to_owned();
+        }
+        let optional = if fields.iter().all(|field| field.optional) { "?" } else { "" };
+        let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false))
+            && schema.get("patternProperties").is_none();
+        let shown = format!("{}(args)", tool.spelling());
+        format!("args{optional}: {}", self.argument_object(&shown, &fields, is_closed))
+    }
+
+    fn argument_object(&mut self, shown: &str, fields: &[Field], is_closed: bool) -> String {
+        let mut body = String::new();
+        for field in fields {
+            let optional = if field.optional { "?" } else { "" };
+            let of = self.argument_type(&field.shape, &format!("{shown}.{}", field.name));
+            let _ = write!(body, "{}{optional}: {of}; ", quoted(&field.name));
+        }
+        if !is_closed {
+            body.push_str("[k: string]: any");
+        }
+        let keys = fields.iter().map(|field| field.name.clone()).collect();
+        self.declare(shown, keys, TypeOrigin::Argument, &body)
+    }
+
+    fn argument_type(&mut self, shape: &Type, shown: &str) -> String {
+        match shape {
+            Type::Word(word @ ("string" | "number" | "boolean")) => (*word).to_owned(),
+            Type::Literal(_) => "any".to_owned(),
+            Type::Array(items) => format!("{}[]", self.argument_type(items, &format!("{shown}[]"))),
+            Type::Object { fields, omitted: 0, .. } if !fields.is_empty() && !self.is_full() => {
+                self.argument_object(shown, fields, false)
+            }
+            Type::Union(members) => common_word(members).unwrap_or("any").to_owned(),
+            _ => "any".to_owned(),
+        }
+    }
+
+    fn result(&mut self, tool: ToolRef<'_>, learned: &Learned<'_>) -> String {
+        if self.is_full() {
+            return "any".to_owned();
+        }
+        let shown = format!("{}()", tool.spelling());
+        if let (Some(root), Some(schema)) = (tool.tool().output_schema(), result_schema(tool.tool())) {
+            let shape = Shaper::new(root, BOUNDS, References::Inline).shape(schema);
+            return self.value(&shape, &shown, TypeOrigin::Result);
+        }
+        match learned(tool.backend.name(), &tool.tool().name) {
+            Some(learned) => self.value(&learned.shape_for_check(LEARNED_DEPTH), &shown, TypeOrigin::Learned),
+            None => "any".to_owned(),
+        }
+    }
+
+    /// The type of a value that a program receives.
+    fn value(&mut self, shape: &Type, shown: &str, origin: TypeOrigin) -> String {
+        match shape {
+            // What was only seen so far says little about a single text or number.
+            Type::Word(_) | Type::Literal(_) if origin == TypeOrigin::Learned => "any".to_owned(),
+            Type::Word("string") => "$tgs".to_owned(),
+            Type::Word("number") => "$tgn".to_owned(),
+            Type::Word(word @ ("boolean" | "null")) => (*word).to_owned(),
+            Type::Literal(text) if text.starts_with('"') => "$tgs".to_owned(),
+            Type::Literal(text) if text.starts_with(|c: char| c.is_ascii_digit() || c == '-') => "$tgn".to_owned(),
+            Type::Literal(_) => "boolean".to_owned(),
+            Type::Array(items) => format!("({})[]", self.value(items, &format!("{shown}[]"), origin)),
+            Type::Object { fields, omitted, index } if !fields.is_empty() && !self.is_full() => {
+                let is_open = *omitted > 0 || index.is_some();
+                self.object(fields, is_open, shown, origin)
+            }
+            Type::Union(members) => self.union(members, shown, origin),
+            Type::Intersection(members) => match merged(members) {
+                Some((fields, is_open)) => self.object(&fields, is_open, shown, origin),
+                None => "any".to_owned(),
+            },
+            _ => "any".to_owned(),
+        }
+    }
+
+    fn object(&mut self, fields: &[Field], is_open: bool, shown: &str, origin: TypeOrigin) -> String {
+        let mut body = String::new();
+        for field in fields {
+            let of = self.value(&field.shape, &format!("{shown}.{}", field.name), origin);
+            let _ = write!(body, "{}: {of}; ", quoted(&field.name));
+        }
+        if is_open {
+            body.push_str("[k: string]: any");
+        }
+        let keys = fields.iter().map(|field| field.name.clone()).collect();
+        self.declare(shown, keys, origin, &body)
+    }
+
+    fn union(&mut self, members: &[Type], shown: &str, origin: TypeOrigin) -> String {
+        let mut types: Vec<String> = Vec::new();
+        for member in members.iter().filter(|member| **member != Type::Word("null")) {
+            let of = self.value(member, shown, origin);
+            if of == "any" {
+                return of;
+            }
+            if !types.contains(&of) {
+                types.push(of);
+            }
+        }
+        if types.is_empty() { "any".to_owned() } else { types.join(" | ") }
+    }
+
+    fn functions(&mut self, functions: &[CheckedFunction<'_>]) {
+        let mut grouped = String::new();
+        for function in functions {
+            let shape = Shaper::new(function.result, BOUNDS, References::Inline).shape(function.result);
+            let of = self.value(&shape, &format!("{}()", function.name), TypeOrigin::Result);
+            match function.name.strip_prefix("api.") {
+                Some(rest) => {
+                    let _ = write!(grouped, "{}(...args: any[]): Promise<{of}>; ", quoted(rest));
+                }
+                None => self.put(&format!("declare function {}(...args: any[]): Promise<{of}>;\n", function.name)),
+            }
+        }
+        if !grouped.is_empty() {
+            self.put(&format!("declare const api: {{ {grouped}[k: string]: any }};\n"));
+        } else {
+            self.put("");
+        }
+    }
+}
+
+/// The one kind that all members have, `null` aside: `"open" | "closed"` are texts.
+fn common_word(members: &[Type]) -> Option<&'static str> {
+    let mut words = members.iter().filter(|member| **member != Type::Word("null")).map(|member| match member {
+        Type::Word(word @ ("string" | "number" | "boolean")) => Some(*word),
+        Type::Literal(text) if text.starts_with('"') => Some("string"),
+        _ => None,
+    });
+    let first = words.next()??;
+    words.all(|word| word == Some(first)).then_some(first)
+}
+
+/// The fields of all members, if all are objects, and whether there may be others.
+fn merged(members: &[Type]) -> Option<(Vec<Field>, bool)> {
+    let mut fields: Vec<Field> = Vec::new();
+    let mut is_open = false;
+    for member in members {
+        let Type::Object { fields: own, omitted, index } = member else { return None };
+        is_open |= *omitted > 0 || index.is_some() || own.is_empty();
+        for field in own {
+            if fields.iter().any(|known| known.name == field.name) {
+                return None;
+            }
+            fields.push(field.clone());
+        }
+    }
+    (!fields.is_empty()).then_some((fields, is_open))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BackendState, Catalog, Listing, Tool};
+    use serde_json::json;
+
+    fn catalog(tools: Vec<Value>) -> Catalog {
+        let tools = tools.into_iter().filter_map(Tool::from_raw).collect();
+        Catalog::new(vec![Listing { name: "my-b".into(), state: BackendState::Ready, tools, tags: Vec::new() }])
+    }
+
+    fn declared(tools: Vec<Value>, learned: Option<&str>) -> Declarations {
+        let catalog = catalog(tools);
+        let backends: Vec<CheckedBackend<'_>> = catalog
+            .backends()
+            .iter()
+            .map(|backend| CheckedBackend { backend, tools: backend.tools().iter().collect(), may_have_more: false })
+            .collect();
+        let learned = learned.map(|json| LearnedType::of(json).unwrap());
+        Declarations::new(&backends, &[], &|_, _| learned.clone())
+    }
+
+    #[test]
+    fn declared_types_have_names_that_are_theirs() {
+        let declarations = declared(
+            vec![json!({
+                "name": "get-issue",
+                "inputSchema": { "type": "object", "required": ["id"], "properties": {
+                    "id": { "type": "integer" }, "state": { "enum": ["open", "closed"] }, "any": {},
+                } },
+                "outputSchema": { "type": "object", "properties": {
+                    "title": { "type": "string" }, "tags": { "type": "array", "items": { "type": "string" } },
+                    "author": { "type": ["object", "null"], "properties": { "login": { "type": "string" } } },
+                    "extra": { "type": "object" }, "either": { "anyOf": [{ "type": "string" }, {}] },
+                } },
+            })],
+            None,
+        );
+        let text = declarations.text.strip_prefix(GLOBALS).unwrap();
+        insta::assert_snapshot!(text, @r#"
+        interface $tg0 { "id": number; "state"?: string; "any"?: any; [k: string]: any }
+        interface $tg1 { "login": $tgs;  }
+        interface $tg2 { "title": $tgs; "tags": ($tgs)[]; "author": $tg1; "extra": any; "either": any;  }
+        interface $tg3 { "get_issue"(args: $tg0): Promise<$tg2>; "get-issue"(args: $tg0): Promise<$tg2>;  }
+        declare const my_b: $tg3;
+        declare const tools: { "my_b": $tg3; "my-b": $tg3; [k: string]: any };
+        declare const __backends: { "my_b": $tg3; "my-b": $tg3; [k: string]: any };
+        "#);
+        let author = declarations.get("$tg1").unwrap();
+        assert_eq!((author.shown.as_str(), author.origin), ("my_b.get_issue().author", TypeOrigin::Result));
+        assert_eq!(declarations.get("$tg3").unwrap().keys, ["get_issue"]);
+        assert!(declarations.get("$tgs").is_none() && declarations.get("$tg4").is_none());
+        assert!(declarations.has_result_key("login") && !declarations.has_result_key("id"));
+    }
+
+    #[test]
+    fn learned_types_say_nothing_of_single_values() {
+        let declarations = declared(vec![json!({ "name": "list" })], Some(r#"[{"id":1,"name":"a"}]"#));
+        assert!(declarations.text.contains(r#"interface $tg1 { "id": any; "name": any;  }"#), "{}", declarations.text);
+        assert!(declarations.text.contains("Promise<($tg1)[]>"), "{}", declarations.text);
+        assert_eq!(declarations.get("$tg1").unwrap().origin, TypeOrigin::Learned);
+    }
+
+    #[test]
+    fn names_of_a_schema_break_out_of_nothing() {
+        let hostile = "a\": any } declare const x: any; interface y { \"\\\n*/";
+        let properties = json!({ hostile: { "type": "string" } });
+        let declarations = declared(
+            vec![json!({
+                "name": hostile,
+                "inputSchema": { "type": "object", "properties": properties },
+                "outputSchema": { "type": "object", "properties": properties },
+            })],
+            None,
+        );
+        let allocator = oxc::allocator::Allocator::default();
+        let parsed = oxc::parser::Parser::new(&allocator, &declarations.text, oxc::span::SourceType::d_ts()).parse();
+        assert!(!parsed.panicked && parsed.diagnostics.is_empty(), "{}", declarations.text);
+        let constants = parsed.program.body.iter().filter(|it| it.is_declaration()).count();
+        assert_eq!(constants, declarations.text.lines().count(), "one declaration a line");
+    }
+}

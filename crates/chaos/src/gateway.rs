@@ -1,0 +1,155 @@
+//! A gateway in a process of its own, over a Unix socket, with counting servers behind it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::processes::Process;
+
+/// The counting servers.
+pub(crate) const SERVERS: [&str; 2] = ["first", "second"];
+/// How long a gateway may take to start or to end, also on a machine that does much else.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const PROBE_INTERVAL: Duration = Duration::from_millis(20);
+/// How long one answer may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The files of a gateway: configuration, socket, the list of effects, state.
+pub(crate) struct Files {
+    folder: tempfile::TempDir,
+}
+
+impl Files {
+    pub(crate) fn new(program: &Path) -> anyhow::Result<Self> {
+        let files = Files { folder: tempfile::tempdir()? };
+        let counter = json!({ "command": program, "args": ["chaos", "--counter", files.effects()] });
+        let servers: serde_json::Map<_, _> = SERVERS.iter().map(|name| ((*name).to_owned(), counter.clone())).collect();
+        std::fs::write(files.at("toolgate.json"), json!({ "mcpServers": servers }).to_string())?;
+        Ok(files)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The file to which servers write each effect.
+    pub(crate) fn effects(&self) -> PathBuf {
+        self.at("effects")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.at("socket")
+    }
+
+    /// A new connection to the gateway.
+    pub(crate) fn connect(&self) -> std::io::Result<Connection> {
+        let stream = UnixStream::connect(self.socket())?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        Ok(Connection(BufReader::new(stream)))
+    }
+}
+
+/// A running gateway. It is killed when this is dropped.
+pub(crate) struct Gateway(Child);
+
+impl Gateway {
+    /// Starts the gateway and waits until it answers.
+    pub(crate) fn start(program: &Path, files: &Files) -> anyhow::Result<Self> {
+        let address = format!("unix:{}", files.socket().display());
+        let log = std::fs::File::options().create(true).append(true).open(files.at("log"))?;
+        let mut command = Command::new(program);
+        command.args(["serve", "--log", "error", "--http", &address, "--config"]).arg(files.at("toolgate.json"));
+        let home = files.folder.path();
+        command.env("HOME", home).env("XDG_STATE_HOME", home).env("XDG_CACHE_HOME", home).env("XDG_CONFIG_HOME", home);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let mut gateway = Gateway(command.spawn().context("the gateway does not start")?);
+        let since = Instant::now();
+        while files.connect().and_then(|mut connection| connection.get("/readyz")).is_err() {
+            if let Some(status) = gateway.0.try_wait()? {
+                let log = std::fs::read_to_string(files.at("log")).unwrap_or_default();
+                bail!("the gateway ended ({status}): {log}");
+            }
+            if since.elapsed() > START_TIMEOUT {
+                bail!("the gateway does not answer");
+            }
+            std::thread::sleep(PROBE_INTERVAL);
+        }
+        Ok(gateway)
+    }
+
+    pub(crate) fn process(&self) -> Option<Process> {
+        Process::of(self.0.id())
+    }
+
+    /// Ends it at once, as a crash would.
+    pub(crate) fn kill(&mut self) {
+        // Fails only if it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+
+    /// Asks it to end, and waits for that.
+    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
+        if let Some(pid) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+            kill_process(pid, Signal::TERM)?;
+        }
+        let since = Instant::now();
+        while self.0.try_wait()?.is_none() {
+            if since.elapsed() > START_TIMEOUT {
+                bail!("the gateway did not end after SIGTERM");
+            }
+            std::thread::sleep(PROBE_INTERVAL);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A connection that speaks HTTP/1.1, one request after the other.
+pub(crate) struct Connection(BufReader<UnixStream>);
+
+impl Connection {
+    fn get(&mut self, path: &str) -> std::io::Result<(u16, Value)> {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+    }
+
+    /// The status and the body of an answer.
+    pub(crate) fn post(&mut self, path: &str, body: &Value) -> std::io::Result<(u16, Value)> {
+        let body = body.to_string();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+        self.ask(&format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()))
+    }
+
+    fn ask(&mut self, request: &str) -> std::io::Result<(u16, Value)> {
+        self.0.get_mut().write_all(request.as_bytes())?;
+        let (mut status, mut length, mut line) = (0, 0, String::new());
+        loop {
+            line.clear();
+            if self.0.read_line(&mut line)? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            let lower = line.to_ascii_lowercase();
+            if let Some(rest) = lower.strip_prefix("http/1.1 ") {
+                status = rest.get(..3).and_then(|code| code.parse().ok()).unwrap_or_default();
+            } else if let Some(value) = lower.strip_prefix("content-length:") {
+                length = value.trim().parse().map_err(std::io::Error::other)?;
+            } else if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body)?;
+        Ok((status, serde_json::from_slice(&body).map_err(std::io::Error::other)?))
+    }
+}

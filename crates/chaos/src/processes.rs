@@ -1,0 +1,129 @@
+//! Processes as the kernel shows them.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A process; its start time tells it from a later one with the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Process {
+    pid: u32,
+    started: u64,
+}
+
+/// What a process below the gateway is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Role {
+    /// A worker, or the zygote that workers are forked from: they cannot be told apart from outside.
+    Worker,
+    /// A deno for V8.
+    V8,
+    /// An MCP server.
+    Server,
+}
+
+impl Process {
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        Some(Process { pid, started: Stat::of(pid)?.started })
+    }
+
+    pub(crate) fn is_alive(self) -> bool {
+        Stat::of(self.pid).is_some_and(|stat| stat.started == self.started && !stat.is_zombie)
+    }
+
+    pub(crate) fn kill(self) {
+        if self.is_alive()
+            && let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw)
+        {
+            // It may have ended meanwhile.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+
+    /// What it and its descendants are for, the process itself not included.
+    pub(crate) fn descendants(self) -> Vec<(Process, Role)> {
+        let parents: HashMap<u32, Stat> = all().filter_map(|pid| Some((pid, Stat::of(pid)?))).collect();
+        let mut family = HashSet::from([self.pid]);
+        loop {
+            let before = family.len();
+            let found = parents.iter().filter(|(_, stat)| family.contains(&stat.parent)).map(|(pid, _)| *pid);
+            let found: Vec<_> = found.collect();
+            family.extend(found);
+            if family.len() == before {
+                break;
+            }
+        }
+        family.remove(&self.pid);
+        let process = |pid: u32| {
+            let stat = parents.get(&pid).filter(|stat| !stat.is_zombie)?;
+            Some((Process { pid, started: stat.started }, role_of(pid)?))
+        };
+        family.into_iter().filter_map(process).collect()
+    }
+
+    /// Its resident memory in bytes.
+    pub(crate) fn memory(self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        Some(resident.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
+    }
+
+    /// The number of its open files.
+    pub(crate) fn open_files(self) -> Option<usize> {
+        Some(fs::read_dir(format!("/proc/{}/fd", self.pid)).ok()?.count())
+    }
+}
+
+fn all() -> impl Iterator<Item = u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn role_of(pid: u32) -> Option<Role> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let contains = |text: &str| line.windows(text.len()).any(|part| part == text.as_bytes());
+    Some(if contains("--counter") {
+        Role::Server
+    } else if contains("deno") {
+        Role::V8
+    } else {
+        Role::Worker
+    })
+}
+
+/// The part of `/proc/PID/stat` that is needed.
+struct Stat {
+    is_zombie: bool,
+    parent: u32,
+    started: u64,
+}
+
+impl Stat {
+    fn of(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name in parentheses may hold anything.
+        let (_, after_name) = stat.rsplit_once(") ")?;
+        let fields: Vec<&str> = after_name.split(' ').collect();
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+        let parent = u32::try_from(number(1)?).ok()?;
+        Some(Stat { is_zombie: fields.first() == Some(&"Z"), parent, started: number(19)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_found_and_can_be_killed() {
+        let us = Process::of(std::process::id()).expect("this process");
+        assert!(us.is_alive() && us.memory() > Some(0) && us.open_files() > Some(0));
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().expect("a child");
+        let found = us.descendants().into_iter().find(|(process, _)| process.pid == child.id());
+        let (process, _) = found.expect("the child is a descendant");
+        process.kill();
+        child.wait().expect("it ended");
+        assert!(!process.is_alive());
+    }
+}

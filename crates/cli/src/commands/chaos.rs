@@ -1,0 +1,89 @@
+//! `toolgate chaos`: kills parts of a gateway under load, or soaks one.
+
+use std::io::IsTerminal;
+
+use indicatif::ProgressBar;
+use toolgate_chaos::{Options, SoakLine, Summary};
+
+use super::Exit;
+use crate::args::ChaosArgs;
+use crate::print::{Style, error, escape, out};
+
+pub(crate) fn chaos(args: &ChaosArgs) -> anyhow::Result<Exit> {
+    if let Some(file) = &args.counter {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(toolgate_chaos::serve_counter(file))?;
+        // A read of standard input may still block a thread.
+        runtime.shutdown_background();
+        return Ok(Exit::Done);
+    }
+    let program = std::env::current_exe()?;
+    if let Some(runs) = args.soak {
+        return soak(&program, runs, args);
+    }
+    let seed = args.seed.map_or_else(toolgate_chaos::random_seed, Ok)?;
+    let options = Options { program, duration: args.duration, connections: usize::from(args.connections), seed };
+    let progress = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+    progress.set_message(format!("killing for {:?}, seed {seed}", args.duration));
+    progress.enable_steady_tick(std::time::Duration::from_millis(200));
+    let summary = toolgate_chaos::chaos(&options);
+    progress.finish_and_clear();
+    let summary = summary?;
+    if args.json {
+        out(serde_json::to_string(&summary)?)?;
+    } else {
+        out(text(&summary))?;
+    }
+    for mistake in &summary.mistakes {
+        error(&escape::line(mistake));
+    }
+    Ok(if summary.holds() { Exit::Done } else { Exit::Failed })
+}
+
+fn text(summary: &Summary) -> String {
+    let list = |items: Vec<(&str, u64)>| {
+        let items: Vec<_> = items.iter().map(|(name, count)| format!("{count} {}", escape::line(name))).collect();
+        if items.is_empty() { "none".to_owned() } else { items.join(", ") }
+    };
+    let killed = list(summary.killed.iter().map(|(name, count)| (*name, *count)).collect());
+    let disturbed = list(summary.disturbed.iter().map(|(code, count)| (code.as_str(), *count)).collect());
+    format!(
+        "killed        {killed}\n\
+         programs      {} answered, {} of them as without kills, {} cut off with the gateway\n\
+         disturbed     {disturbed}\n\
+         effects       {}\n\
+         wrong         {}\n\
+         left behind   {} processes\n\
+         memory        {:.1} MB at the end\n\
+         seed          {}",
+        summary.runs,
+        summary.right,
+        summary.cut_off,
+        summary.effects,
+        summary.wrong,
+        summary.left_behind,
+        megabytes(summary.memory_bytes),
+        summary.seed,
+    )
+}
+
+fn soak(program: &std::path::Path, runs: u64, args: &ChaosArgs) -> anyhow::Result<Exit> {
+    if !args.json {
+        let heading = format!("{:>10} {:>10} {:>6} {:>9} {:>9}", "runs", "memory MB", "files", "p50 ms", "p99 ms");
+        out(Style::stdout().strong(heading))?;
+    }
+    let tell = |line: SoakLine| {
+        if args.json {
+            return out(serde_json::to_string(&line)?);
+        }
+        let SoakLine { runs, memory_bytes, open_files, p50_ms, p99_ms } = line;
+        let memory = megabytes(memory_bytes);
+        out(format_args!("{runs:>10} {memory:>10.1} {open_files:>6} {p50_ms:>9.2} {p99_ms:>9.2}"))
+    };
+    toolgate_chaos::soak(program, runs, usize::from(args.connections), tell)?;
+    Ok(Exit::Done)
+}
+
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}

@@ -1,0 +1,113 @@
+//! A backend of the test's own: it counts what was done to it, whoever is killed meanwhile.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// Effects by the run and the number that a program gave them.
+pub(crate) type Counts = BTreeMap<String, u32>;
+
+/// An HTTP server whose functions have effects.
+#[derive(Clone)]
+pub(crate) struct Effects {
+    pub(crate) at: SocketAddr,
+    counts: Arc<Mutex<Counts>>,
+    total: watch::Sender<u64>,
+}
+
+impl Effects {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let effects = Effects {
+            at: listener.local_addr().expect("an address"),
+            counts: Arc::default(),
+            total: watch::Sender::new(0),
+        };
+        let serving = effects.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serving.clone().serve(stream));
+            }
+        });
+        effects
+    }
+
+    /// The configuration of its functions: `find` reads, `save` and `broken` have effects.
+    pub(crate) fn functions(&self) -> Value {
+        let at = self.at;
+        let function = |path: &str, method: &str| json!({ "url": format!("http://{at}/{path}"), "method": method });
+        json!({ "find": function("find", "GET"), "save": function("save", "POST"), "broken": function("broken", "POST") })
+    }
+
+    /// What was done so far to this run.
+    pub(crate) fn of(&self, run: &str) -> Counts {
+        let prefix = format!("{run}/");
+        let counts = self.counts.lock().expect("a lock");
+        let own = counts.iter().filter(|(key, _)| key.starts_with(&prefix));
+        own.map(|(key, count)| (key[prefix.len()..].to_owned(), *count)).collect()
+    }
+
+    /// How many effects there were.
+    pub(crate) fn total(&self) -> u64 {
+        *self.total.borrow()
+    }
+
+    /// Waits until there were so many.
+    pub(crate) async fn reached(&self, total: u64) {
+        self.total.subscribe().wait_for(|now| *now >= total).await.expect("the sender is here");
+    }
+
+    async fn serve(self, stream: TcpStream) {
+        let mut stream = BufReader::new(stream);
+        loop {
+            let (mut head, mut length) = (String::new(), 0);
+            loop {
+                let mut line = String::new();
+                if stream.read_line(&mut line).await.unwrap_or(0) == 0 {
+                    return;
+                }
+                if let Some(bytes) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                    length = bytes.trim().parse().expect("a length");
+                }
+                if line == "\r\n" {
+                    break;
+                }
+                head.push_str(&line);
+            }
+            let mut body = vec![0; length];
+            if stream.read_exact(&mut body).await.is_err() {
+                return;
+            }
+            let (status, reply) = self.answer(&head, &body);
+            let reply = reply.to_string();
+            let answer = format!(
+                "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{reply}",
+                reply.len()
+            );
+            if stream.write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn answer(&self, head: &str, body: &[u8]) -> (&'static str, Value) {
+        if head.starts_with("GET /find") {
+            return ("200 OK", json!({ "found": 1 }));
+        }
+        let args: Value = serde_json::from_slice(body).expect("JSON");
+        let call = &args["args"][0];
+        let key = format!("{}/{}", call["run"].as_str().expect("a run"), call["k"]);
+        *self.counts.lock().expect("a lock").entry(key).or_default() += 1;
+        self.total.send_modify(|total| *total += 1);
+        if head.starts_with("POST /broken") {
+            ("500 Broken", json!({}))
+        } else {
+            ("200 OK", json!({ "saved": call["k"] }))
+        }
+    }
+}

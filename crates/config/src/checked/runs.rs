@@ -1,0 +1,120 @@
+//! Settings of durable runs.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use url::Url;
+
+use super::checker::Checker;
+use crate::raw;
+use crate::values::{Bytes, RunStorePlace, Store};
+
+/// Durable runs.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Runs {
+    /// Where they are kept; `None` if there is no home directory.
+    pub store: Option<RunStore>,
+    /// The file with the key; `None` if there is no home directory.
+    pub key_file: Option<PathBuf>,
+    /// How long a run waits for its process.
+    pub lease: Duration,
+    /// How long runs are kept after their end.
+    pub keep: Duration,
+    /// Maximum total size of ended runs.
+    pub max_size: Bytes,
+    /// Maximum number of runs of one caller that have not ended.
+    pub max_open: u64,
+    /// The secret that webhooks are signed with.
+    pub webhook_secret: Option<String>,
+}
+
+impl fmt::Debug for Runs {
+    // The secret is not shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Runs { store, key_file, lease, keep, max_size, max_open, webhook_secret } = self;
+        f.debug_struct("Runs")
+            .field("store", store)
+            .field("key_file", key_file)
+            .field("lease", lease)
+            .field("keep", keep)
+            .field("max_size", max_size)
+            .field("max_open", max_open)
+            .field("webhook_secret", &webhook_secret.as_ref().map(|_| "…"))
+            .finish()
+    }
+}
+
+/// A store of durable runs.
+#[derive(Clone, PartialEq, Eq)]
+pub enum RunStore {
+    /// An SQLite file.
+    File(PathBuf),
+    /// An SQLite file in this folder, one for each configuration: another one has other servers, which cannot go on with
+    /// its runs.
+    Folder(PathBuf),
+    /// A PostgreSQL database.
+    Postgres(Url),
+}
+
+impl fmt::Debug for RunStore {
+    // A URL may contain a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunStore::File(path) => write!(f, "File({})", path.display()),
+            RunStore::Folder(path) => write!(f, "Folder({})", path.display()),
+            RunStore::Postgres(url) => write!(f, "{:?}", RunStorePlace::Postgres(url.clone())),
+        }
+    }
+}
+
+impl RunStore {
+    /// The SQLite file for the runs of the configuration in this file; `None` if they are in a database.
+    pub fn file(&self, configuration: &Path) -> Option<PathBuf> {
+        match self {
+            RunStore::File(path) => Some(path.clone()),
+            RunStore::Folder(folder) => Some(folder.join(format!("{:016x}.db", hash(configuration)))),
+            RunStore::Postgres(_) => None,
+        }
+    }
+}
+
+pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &Store) -> Runs {
+    let size = Bytes::new(1 << 20)..=Bytes::new(1 << 40);
+    Runs {
+        store: store(checker, raw, shared),
+        key_file: match &raw.key_file {
+            Some(file) => checker.text(file).and_then(|text| checker.path(&text, &file.place)),
+            None => state(checker).map(|state| state.join("runs.key")),
+        },
+        lease: checker.period(&raw.lease).unwrap_or(Duration::from_secs(2)),
+        keep: checker.period(&raw.keep).unwrap_or(Duration::from_secs(7 * 24 * 3600)),
+        max_size: checker.size(&raw.max_size, &size).unwrap_or(Bytes::new(1 << 30)),
+        max_open: checker.count(&raw.max_open, 1..=1_000_000).unwrap_or(1000) as u64,
+        webhook_secret: raw.webhook_secret.as_ref().and_then(|secret| checker.text(secret)),
+    }
+}
+
+fn store(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &Store) -> Option<RunStore> {
+    if let Some(setting) = &raw.store {
+        return match checker.get(&raw.store)? {
+            RunStorePlace::Postgres(url) => Some(RunStore::Postgres(url)),
+            RunStorePlace::File(path) => checker.path(&path, &setting.place).map(RunStore::File),
+        };
+    }
+    match shared {
+        Store::Postgres(url) => Some(RunStore::Postgres(url.clone())),
+        Store::Memory | Store::Redis(_) => state(checker).map(|state| RunStore::Folder(state.join("runs"))),
+    }
+}
+
+fn state(checker: &Checker<'_>) -> Option<PathBuf> {
+    checker.env.xdg("XDG_STATE_HOME", ".local/state").map(|state| state.join("toolgate"))
+}
+
+/// FNV-1a: the same in every version of this program.
+fn hash(file: &Path) -> u64 {
+    let file = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    let bytes = file.as_os_str().as_encoded_bytes();
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}

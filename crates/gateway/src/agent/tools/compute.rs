@@ -1,0 +1,131 @@
+//! `compute`: a function over data of the user's, of which only the result leaves.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use toolgate_config::Checked;
+use toolgate_config::checked::DataSource;
+use toolgate_engine::delegation::{SandboxConfig, ToolDescription};
+use toolgate_wire::{CallerScope, LimitRequest, Profile};
+
+use super::super::answer::{bounded, failure, text_block};
+use super::super::arguments::{Arguments, Refusal};
+use super::super::{Shared, caller_of};
+use super::{Hints, Tool, ToolFuture};
+use crate::run::{Door, RunRequest, explain};
+use toolgate_mcp::server::{RequestScope, ToolCall};
+
+pub(super) static TOOL: Tool = Tool {
+    name: "compute",
+    title: "Compute on data",
+    description,
+    schema,
+    hints: Hints::Computes,
+    call: |shared, call| -> ToolFuture { Box::pin(compute(shared, call)) },
+};
+
+/// Largest file of data, in bytes.
+const MAX_FILE: u64 = 256 << 20;
+
+/// The data that a caller may compute on. A key that names functions names data as `data.NAME`.
+pub(super) fn sources<'a>(
+    config: &'a Checked,
+    caller: &'a CallerScope,
+) -> impl Iterator<Item = (&'a str, &'a DataSource)> {
+    let all = config.settings.data.iter().map(|(name, source)| (name.as_str(), source));
+    all.filter(|(name, _)| caller.functions.permits(&format!("data.{name}")))
+}
+
+/// What data there is, and the contract of computation delegation.
+fn description(shared: &Shared, scope: &RequestScope) -> String {
+    let config = shared.gateway.config();
+    let rows = sources(&config, &scope.caller).map(|(name, source)| match source.description.trim() {
+        "" => format!("\n- {name}"),
+        about => format!("\n- {name}: {about}"),
+    });
+    let about = format!(
+        "Computes on data that stays where it is: `data` names it, and `code` is a function that is called with all of it.\n\n\
+         Data:{}",
+        rows.collect::<String>()
+    );
+    let usual = SandboxConfig::default();
+    let limits = shared.gateway.runner().limits(Profile::Compute, &LimitRequest::default());
+    let limits = limits.and_then(|granted| granted.resolve(Profile::Compute)).map(|granted| granted.limits);
+    let sandbox = match limits {
+        Ok(limits) => SandboxConfig { timeout: limits.wall, max_output: limits.result, ..usual },
+        Err(_) => usual,
+    };
+    ToolDescription::new(TOOL.name, about, Value::Null).sandboxed(sandbox).description().to_owned()
+}
+
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "data": { "type": "string", "description": "The name of the data; may be left out where there is one." },
+            "code": {
+                "type": "string",
+                "description": "One arrow function, such as (data) => data.filter(d => d.open).length",
+            },
+        },
+        "required": ["code"],
+        "additionalProperties": false,
+    })
+}
+
+async fn compute(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
+    let arguments = Arguments::new(&call.arguments, &["data", "code"])?;
+    let code = arguments.text("code")?;
+    let caller = caller_of(&call);
+    let (name, file) = chosen(&shared.gateway.config(), &caller, arguments.optional_text("data")?)?;
+    let read = tokio::task::spawn_blocking(move || read(&file)).await;
+    let data = read.unwrap_or_else(|_| Err("it could not be read".to_owned()));
+    let data = data.map_err(|reason| Refusal(format!("data: {name}: {reason}")))?;
+    let request = RunRequest {
+        data: Some(data),
+        caller: caller.clone(),
+        cancel: call.cancel.clone(),
+        door: Door::Mcp(TOOL.name),
+        session: Some(call.caller),
+        ..RunRequest::new(Profile::Compute, code)
+    };
+    let runner = shared.gateway.runner();
+    let run = runner.run(request).await;
+    let settings = shared.output();
+    match runner.shape(&run, &caller, &settings, None) {
+        Some(response) => Ok(json!({ "content": [text_block(response.text)] })),
+        None => Ok(failure(bounded(explain(&run.report, code), settings.max_output_size))),
+    }
+}
+
+/// The data that a call means, by name and file.
+fn chosen(
+    config: &Checked,
+    caller: &CallerScope,
+    named: Option<&str>,
+) -> Result<(String, std::path::PathBuf), Refusal> {
+    let mut permitted = sources(config, caller);
+    let found = match named {
+        Some(named) => permitted.find(|(name, _)| *name == named),
+        None => permitted.next().filter(|_| permitted.next().is_none()),
+    };
+    let names = || sources(config, caller).map(|(name, _)| name).collect::<Vec<_>>().join(", ");
+    let (name, source) = found.ok_or_else(|| Refusal(format!("data: must be one of: {}", names())))?;
+    Ok((name.to_owned(), source.file.clone()))
+}
+
+/// The data as JSON text. What is wrong is said without the path, which is the user's affair.
+fn read(file: &Path) -> Result<String, String> {
+    let size = std::fs::metadata(file).map_err(|error| error.to_string())?.len();
+    if size > MAX_FILE {
+        return Err(format!("its file has {size} bytes; at most {MAX_FILE} are read"));
+    }
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let is_lines = file.extension().is_some_and(|extension| extension == "jsonl" || extension == "ndjson");
+    if !is_lines {
+        return Ok(text);
+    }
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    Ok(format!("[{}]", lines.join(",")))
+}

@@ -1,0 +1,66 @@
+//! Asks a person about a call that a rule of the policy does not let through by itself.
+//!
+//! The bridge decides that a call must be asked about; who is asked, by which channel, and what the run does meanwhile is
+//! up to the run's [`Approver`]. A call that waits for its verdict is one that has no answer yet: nothing was sent.
+//! A verdict binds to the arguments that were shown: the bridge sends these, or the edited ones, and no others.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use toolgate_wire::Target;
+
+/// A verdict on its way.
+pub type VerdictFuture<'a> = Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>;
+
+/// A call that waits for a person's verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedCall {
+    /// Number of the call in its run, as the program numbers its calls.
+    pub call_id: u64,
+    /// What is called, by the names that the backend itself uses.
+    pub target: Target,
+    /// JSON text of the arguments, exactly as they would be sent.
+    pub arguments: String,
+    /// Why a person is asked.
+    pub reason: String,
+    /// The rule that says so, as `toolgate policy list` names it.
+    pub rule: Option<String>,
+    /// Who may decide: patterns over the names of callers. Everyone who may decide at all when empty.
+    pub approvers: Vec<String>,
+    /// How long the question stands. The call fails when nobody has decided by then.
+    pub expires: Duration,
+}
+
+/// What a person decided about a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The call is made.
+    Approve {
+        /// JSON text of other arguments to send instead; as asked when absent.
+        arguments: Option<String>,
+    },
+    /// The call fails, and the program may go on.
+    Deny {
+        /// Why.
+        reason: String,
+    },
+    /// The call fails, and so does the run.
+    Stop {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Gets verdicts for the calls of one run.
+pub trait Approver: Send + Sync {
+    /// Asks about a call, and gives the verdict when there is one. The future is dropped when the run ends before.
+    fn ask(&self, call: AskedCall) -> VerdictFuture<'_>;
+}
+
+impl fmt::Debug for dyn Approver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Approver")
+    }
+}

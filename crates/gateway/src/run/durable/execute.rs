@@ -1,0 +1,261 @@
+//! One durable run: from its start or from its record to its end, or to its next owner.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use toolgate_catalog::ToolRef;
+use toolgate_engine::host::Target;
+use toolgate_journal::durable::{DurableRun, TakenOver};
+use toolgate_journal::recording::Record;
+use toolgate_journal::replay::{self, NoReplay, Replayable};
+use toolgate_journal::store::StoreError;
+use toolgate_wire::{CallerScope, Code, Failure, Outcome, Report};
+
+use super::super::request::{Durability, RecordedRun, Route, RunReport, RunRequest};
+use super::super::{Counted, Readiness, Runner};
+use super::gate::Gate;
+use super::stored::StoredRequest;
+use super::{Inner, LiveRun};
+use crate::bridge::{ScopedCatalog, is_annotated_read_only};
+
+/// How long a run that is taken over waits for the backends that its program names: what is known of their tools decides
+/// which calls may be made again.
+const BACKEND_WAIT: Duration = Duration::from_secs(30);
+/// Between two attempts to run a program, or to write its end.
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
+/// Attempts to start a program while too many others wait.
+const MAX_ATTEMPTS: u32 = 480;
+/// Attempts to write the end of a run. After them its lease ends, and it is repeated from its record.
+const MAX_FINISH_ATTEMPTS: u32 = 40;
+
+/// Why the engine's run was ended from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// It was not.
+    ByItself,
+    /// Another process has the run.
+    Lost,
+    /// Somebody asked for its end.
+    Aborted,
+    /// This process ends.
+    Released,
+}
+
+impl Inner {
+    /// Does the work of a run in a task of its own.
+    pub(super) fn spawn(
+        self: &Arc<Self>,
+        run: &Arc<DurableRun>,
+        caller: String,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let id = run.id().to_owned();
+        self.live.lock().insert(id.clone(), LiveRun { caller, run: run.clone() });
+        let inner = self.clone();
+        self.tasks.spawn(async move {
+            work.await;
+            inner.live.lock().remove(&id);
+            inner.changed(&id);
+            inner.due.notify_one();
+        });
+    }
+
+    /// Executes a run; `replay` is what it repeats first.
+    pub(super) async fn perform(
+        &self,
+        run: Arc<DurableRun>,
+        request: RunRequest,
+        stored: StoredRequest,
+        replay: Option<Replayable>,
+    ) {
+        let ran = replay.as_ref().map_or(Duration::ZERO, |replay| replay.ran);
+        let recorded = replay.map(|Replayable { mut replay, .. }| {
+            replay.left = Some(stored.wall().saturating_sub(ran));
+            RecordedRun { replay: Arc::new(replay), host: None }
+        });
+        let gate = Gate::new(run.clone());
+        let request = RunRequest {
+            id: Some(run.id().to_owned()),
+            recorder: Some(gate.clone()),
+            durable: Durability::Durable,
+            recorded,
+            ..request
+        };
+        let (ended, mut report) = self.until_end(&run, &gate, &request).await;
+        report.report.elapsed += ran;
+        match ended {
+            Ended::Lost => {}
+            Ended::Released if is_aborted(&report) => self.release(&run).await,
+            _ => self.finish(&run, &request.caller, report).await,
+        }
+    }
+
+    /// Executes a program until it ends or has to stop here.
+    async fn until_end(&self, run: &DurableRun, gate: &Gate, request: &RunRequest) -> (Ended, RunReport) {
+        let mut attempts = 0;
+        loop {
+            let cancel = CancellationToken::new();
+            let request = RunRequest { cancel: cancel.clone(), ..request.clone() };
+            let mut performing = std::pin::pin!(self.runner.perform(request, Counted::No));
+            let stopping = async {
+                let ended = tokio::select! {
+                    () = run.lost().cancelled() => return Ended::Lost,
+                    () = run.aborted().cancelled() => return Ended::Aborted,
+                    () = self.stop.cancelled() => Ended::Released,
+                };
+                gate.close().await;
+                ended
+            };
+            let (ended, report) = tokio::select! {
+                report = &mut performing => (Ended::ByItself, report),
+                ended = stopping => {
+                    cancel.cancel();
+                    (ended, performing.await)
+                }
+            };
+            attempts += 1;
+            if ended != Ended::ByItself
+                || gate.has_begun()
+                || !is_busy(&report, &self.runner)
+                || attempts > MAX_ATTEMPTS
+            {
+                return (ended, report);
+            }
+            // Too many others wait. Nothing has begun: the run keeps its place in the store and tries again.
+            tokio::time::sleep(RETRY_INTERVAL).await;
+        }
+    }
+
+    async fn release(&self, run: &DurableRun) {
+        if let Err(error) = run.release().await {
+            tracing::warn!(run = run.id(), %error, "a run is taken over only when its lease ends");
+        }
+    }
+
+    /// Writes the end of a run. A store that is gone is asked again for a while.
+    async fn finish(&self, run: &DurableRun, caller: &CallerScope, mut report: RunReport) {
+        report.report.warnings.extend(run.remark());
+        self.runner.history.record(super::super::Door::Durable, caller, None, &report);
+        let text = match serde_json::to_string(&report) {
+            Ok(text) => text,
+            Err(error) => return tracing::error!(run = run.id(), %error, "a report cannot be written"),
+        };
+        let mut kept = run.finish(&text).await;
+        for _ in 0..MAX_FINISH_ATTEMPTS {
+            match &kept {
+                Ok(()) | Err(StoreError::Fenced(_) | StoreError::NoSuchRun(_)) => break,
+                Err(_) => tokio::time::sleep(RETRY_INTERVAL).await,
+            }
+            kept = run.finish_again().await;
+        }
+        if let Err(error) = kept {
+            tracing::warn!(run = run.id(), %error, "the end of a run was not kept");
+        }
+    }
+
+    /// Goes on with a run that was taken over.
+    pub(super) fn resume(self: &Arc<Self>, taken: TakenOver) {
+        let inner = self.clone();
+        let caller = taken.record.header().map(|header| header.caller.clone()).unwrap_or_default();
+        let run = taken.run.clone();
+        self.spawn(&run, caller, async move { inner.go_on(taken).await });
+    }
+
+    async fn go_on(&self, taken: TakenOver) {
+        let TakenOver { record, run } = taken;
+        let row = self.journal.row(run.id()).await.ok().flatten();
+        let failed = |code: Code, message: String| Err(Failure::new(code, message));
+        let (request, stored) = match self.request_of(&record) {
+            Ok(found) => found,
+            Err(failure) => return self.end_with(run, &record, None, failure).await,
+        };
+        let resumed = if row.is_some_and(|row| row.abort) {
+            failed(Code::Aborted, "the run was aborted".to_owned())
+        } else {
+            self.backends_known(&request).await;
+            match replay::resume(&record, &|target| self.is_harmless(target, &request.caller)) {
+                Ok(replayable) => Ok(Some(replayable)),
+                Err(NoReplay::NotStarted) => Ok(None),
+                Err(fault) => failed(Code::Runtime, format!("the run cannot go on after its process ended: {fault}")),
+            }
+        };
+        match resumed {
+            Ok(replayable) => self.perform(run, request, stored, replayable).await,
+            Err(failure) => self.end_with(run, &record, Some(request), failure).await,
+        }
+    }
+
+    /// The request of a record, with the rights that its caller has now.
+    fn request_of(&self, record: &Record) -> Result<(RunRequest, StoredRequest), Failure> {
+        let unreadable = || Failure::new(Code::Runtime, "the run cannot go on: its record has no request");
+        let header = record.header().ok_or_else(unreadable)?;
+        let text = |text| record.blobs.text(text).ok();
+        let stored = header.request.as_ref().and_then(text).ok_or_else(unreadable)?;
+        let stored: StoredRequest = serde_json::from_str(stored).map_err(|_| unreadable())?;
+        let code = text(&header.code).ok_or_else(unreadable)?;
+        let caller = self.callers.scope(&header.caller).ok_or_else(|| {
+            let message = format!("the run cannot go on: there is no key named {} any more", header.caller);
+            Failure::new(Code::Unavailable, message)
+        })?;
+        let mut request = RunRequest { caller, ..stored.request(header.profile, code.to_owned()) };
+        // Less may be configured now than when the run began.
+        let configured = self.runner.limits(header.profile, &Default::default()).ok().and_then(|limits| limits.wall);
+        request.limits.wall = request.limits.wall.map(|wall| configured.map_or(wall, |most| wall.min(most)));
+        if let Some(names) = stored.function_names() {
+            let all = self.runner.functions(&request.caller);
+            let known: Vec<String> = all.names().into_iter().filter(|name| names.contains(name)).collect();
+            request.functions = all.restricted(&known).ok();
+        }
+        Ok((request, stored))
+    }
+
+    /// Ends a run that cannot go on. The report has the calls that it had made.
+    async fn end_with(&self, run: Arc<DurableRun>, record: &Record, request: Option<RunRequest>, failure: Failure) {
+        let profile = record.header().map(|header| header.profile).unwrap_or(toolgate_wire::Profile::Chain);
+        let request = request.unwrap_or_else(|| RunRequest::new(profile, ""));
+        let caller = request.caller.clone();
+        let report = match replay::stopped(record, failure.clone()) {
+            Ok(replayable) => {
+                let recorded = Some(RecordedRun { replay: Arc::new(replayable.replay), host: None });
+                let id = Some(run.id().to_owned());
+                let request = RunRequest { id, recorded, durable: Durability::Durable, ..request };
+                self.runner.perform(request, Counted::No).await
+            }
+            Err(_) => {
+                let report = Report::not_started(Outcome::Failed(failure), Duration::ZERO);
+                RunReport { id: run.id().to_owned(), route: Route::Refused, report }
+            }
+        };
+        self.finish(&run, &caller, report).await;
+    }
+
+    /// Waits until the tools of the backends that the program names are known.
+    async fn backends_known(&self, request: &RunRequest) {
+        let RunRequest { text, caller, .. } = request;
+        self.runner.environment.wait_for_named(text, caller, Readiness::Known, BACKEND_WAIT).await;
+    }
+
+    /// Whether a call of this target may be made again: it reads, or says that it may.
+    fn is_harmless(&self, target: &Target, caller: &CallerScope) -> bool {
+        let Target::Tool { backend, tool } = target else { return false };
+        let catalog = self.runner.bridge.catalog();
+        let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
+        view.tool(backend, tool).is_some_and(|tool| is_annotated_read_only(tool) || is_annotated_idempotent(tool))
+    }
+}
+
+/// Whether the server says that calling the tool again with the same arguments changes nothing more.
+fn is_annotated_idempotent(tool: ToolRef<'_>) -> bool {
+    tool.tool().raw()["annotations"]["idempotentHint"] == serde_json::Value::Bool(true)
+}
+
+fn is_aborted(report: &RunReport) -> bool {
+    report.report.failure().is_some_and(|failure| failure.code == Code::Aborted)
+}
+
+/// Whether the program was not started because too many others are waiting.
+fn is_busy(report: &RunReport, runner: &Runner) -> bool {
+    let unavailable = report.report.failure().is_some_and(|failure| failure.code == Code::Unavailable);
+    unavailable && !runner.engine.is_disposed() && !runner.engine.lacks(None)
+}

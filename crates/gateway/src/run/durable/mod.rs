@@ -1,0 +1,257 @@
+//! Runs that outlive their process: begun in a store, executed here, taken over by another process after a crash.
+//!
+//! A durable run is an ordinary run with a recorder that writes to a store (see `toolgate_journal`). Whoever asks for it
+//! gets its id at once; the run goes on whether or not the caller stays. Every process with the same store takes over
+//! runs whose owner is gone: it repeats what is recorded and goes on.
+//!
+//! # Layout
+//! - `stored`: what is kept of a request
+//! - `gate`: the recorder, which can stop a run between two effects
+//! - `execute`: one run, from its start or from its record, to its end
+//! - `take_over`: finds runs that are due
+//! - `view`: what a caller sees of its runs
+//! - `callers`: who a run belongs to; `open`: the store of a configuration
+
+mod callers;
+mod execute;
+mod gate;
+mod open;
+mod stored;
+mod take_over;
+mod view;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, broadcast};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolgate_journal::durable::{Began, DurableRun, Journal};
+use toolgate_journal::recording::RunFacts;
+use toolgate_journal::store::{Prune, StoreError};
+use toolgate_wire::LimitFault;
+
+use super::Runner;
+use super::request::RunRequest;
+use stored::StoredRequest;
+
+pub use callers::{Callers, LocalCaller, scope_of_key};
+pub use open::{OpenError, journal_of};
+pub use toolgate_journal::store::{RunStatus, StoreError as StoreFault};
+pub use view::{ListRuns, PendingView, RunList, RunSummary, RunView};
+
+/// Durable runs that one process executes at one time.
+const MAX_LIVE: usize = 64;
+/// Of these, runs of one caller: others get a turn.
+const MAX_LIVE_OF_CALLER: usize = 32;
+/// Changes that a slow listener may fall behind by; it looks into the store then.
+const MAX_CHANGES_BEHIND: usize = 1024;
+
+/// How durable runs are kept.
+#[derive(Debug, Clone)]
+pub struct DurableSettings {
+    /// How often this process looks for runs that are due.
+    pub look_interval: Duration,
+    /// Which runs are forgotten.
+    pub retention: Prune,
+}
+
+impl Default for DurableSettings {
+    fn default() -> Self {
+        let retention = Prune { older_than: Some(Duration::from_secs(7 * 86_400)), max_bytes: Some(1 << 30) };
+        DurableSettings { look_interval: Duration::from_millis(300), retention }
+    }
+}
+
+/// Why a durable run was not begun, or not found.
+#[derive(Debug, thiserror::Error)]
+pub enum DurableError {
+    /// There is no such run of this caller.
+    #[error("there is no run {0}")]
+    NoSuchRun(String),
+    /// A limit is out of range.
+    #[error(transparent)]
+    Limit(#[from] LimitFault),
+    /// The process is ending.
+    #[error("the service is shutting down")]
+    Stopping,
+    /// There is no store.
+    #[error("no durable runs are kept here")]
+    NoStore,
+    /// The store cannot be opened.
+    #[error("durable runs cannot be kept: {0}")]
+    Open(#[from] OpenError),
+    /// The store does not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A run that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BegunRun {
+    /// Its id.
+    pub run: String,
+    /// Where it is in its life.
+    pub status: RunStatus,
+    /// Whether an earlier request with the same idempotency key had begun it.
+    pub is_repeated: bool,
+}
+
+/// The durable runs of one process. Clones are the same; runs go on until all are dropped or [`DurableRuns::stop`] is
+/// called.
+#[derive(Clone)]
+pub struct DurableRuns(Arc<Inner>);
+
+struct Inner {
+    journal: Journal,
+    runner: Runner,
+    callers: Arc<dyn Callers>,
+    settings: DurableSettings,
+    /// Runs that this process executes.
+    live: Mutex<HashMap<String, LiveRun>>,
+    /// The ids of runs whose status changed here.
+    changes: broadcast::Sender<Arc<str>>,
+    /// Wakes the task that looks for runs that are due.
+    due: Notify,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+struct LiveRun {
+    caller: String,
+    run: Arc<DurableRun>,
+}
+
+/// Where a runner finds the durable runs of its process.
+#[derive(Clone, Default)]
+pub(super) struct DurableSlot(Arc<Mutex<Weak<Inner>>>);
+
+impl DurableSlot {
+    pub(super) fn get(&self) -> Option<DurableRuns> {
+        self.0.lock().upgrade().map(DurableRuns)
+    }
+}
+
+impl DurableRuns {
+    /// Durable runs in this journal, executed by this runner, whose requests may ask for durability from now on. Takes
+    /// over runs that are due. Needs a Tokio runtime.
+    pub fn start(journal: Journal, runner: Runner, callers: Arc<dyn Callers>, settings: DurableSettings) -> Self {
+        let inner = Arc::new(Inner {
+            journal,
+            callers,
+            settings,
+            live: Mutex::default(),
+            changes: broadcast::channel(MAX_CHANGES_BEHIND).0,
+            due: Notify::new(),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            runner,
+        });
+        *inner.runner.durable.0.lock() = Arc::downgrade(&inner);
+        inner.tasks.spawn(take_over::watch(Arc::downgrade(&inner), inner.stop.clone()));
+        DurableRuns(inner)
+    }
+
+    /// The journal behind it.
+    pub fn journal(&self) -> &Journal {
+        &self.0.journal
+    }
+
+    /// Begins a run, which goes on by itself. Requests of one caller with the same idempotency key are one run.
+    ///
+    /// # Errors
+    /// If the request asks for too much, or the store cannot keep the run.
+    pub async fn begin(
+        &self,
+        request: RunRequest,
+        idempotency: Option<&str>,
+        webhook: Option<String>,
+    ) -> Result<BegunRun, DurableError> {
+        let inner = &self.0;
+        if inner.stop.is_cancelled() {
+            return Err(DurableError::Stopping);
+        }
+        let granted = inner.runner.limits(request.profile, &request.limits)?;
+        let wall = granted.resolve(request.profile)?.limits.wall;
+        let stored = StoredRequest::of(&request, wall, webhook);
+        let facts = RunFacts {
+            run: request.id.clone().unwrap_or_else(super::execution_id),
+            profile: request.profile,
+            code: request.text.clone(),
+            caller: request.caller.name.clone(),
+            request: serde_json::to_string(&stored).ok(),
+        };
+        let run = match inner.journal.begin(facts, idempotency).await? {
+            Began::New(run) => run,
+            Began::Existing { run } => {
+                let row = inner.journal.row(&run).await?.ok_or_else(|| StoreError::NoSuchRun(run.clone()))?;
+                return Ok(BegunRun { run, status: row.status, is_repeated: true });
+            }
+        };
+        let begun = BegunRun { run: run.id().to_owned(), status: RunStatus::Running, is_repeated: false };
+        if inner.has_room_for(&request.caller.name) {
+            let (caller, own) = (request.caller.name.clone(), inner.clone());
+            inner.spawn(&run.clone(), caller, async move { own.perform(run, request, stored, None).await });
+        } else {
+            // It has its turn when another one has ended, here or elsewhere.
+            run.release().await?;
+            inner.due.notify_one();
+        }
+        Ok(begun)
+    }
+
+    /// Ends a run: one that is executed is stopped, and a paused one is never taken up again.
+    ///
+    /// # Errors
+    /// If there is no such run of this caller, or the store cannot be reached.
+    pub async fn abort(&self, run: &str, caller: Option<&str>) -> Result<RunStatus, DurableError> {
+        let row = self.own(run, caller).await?;
+        if row.status == RunStatus::Done {
+            return Ok(RunStatus::Done);
+        }
+        self.0.journal.store().abort(run).await?;
+        if let Some(live) = self.0.live.lock().get(run) {
+            live.run.aborted().cancel();
+        }
+        self.0.due.notify_one();
+        Ok(row.status)
+    }
+
+    /// Executes nothing more. What runs is given to other processes: after what was sent is answered, or after `grace`.
+    pub async fn stop(&self, grace: Duration) {
+        self.0.stop.cancel();
+        self.0.tasks.close();
+        if tokio::time::timeout(grace, self.0.tasks.wait()).await.is_err() {
+            tracing::warn!("durable runs are left to be taken over, with calls that were not answered");
+        }
+    }
+}
+
+impl Inner {
+    /// Whether one more run of this caller may be executed here.
+    fn has_room_for(&self, caller: &str) -> bool {
+        let live = self.live.lock();
+        live.len() < MAX_LIVE && live.values().filter(|run| run.caller == caller).count() < MAX_LIVE_OF_CALLER
+    }
+
+    /// Callers who have as many runs here as one may have; `None` when no run may be added at all.
+    fn busy_callers(&self) -> Option<Vec<String>> {
+        let live = self.live.lock();
+        if live.len() >= MAX_LIVE {
+            return None;
+        }
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        for run in live.values() {
+            *counts.entry(run.caller.as_str()).or_default() += 1;
+        }
+        let busy = counts.into_iter().filter(|(_, count)| *count >= MAX_LIVE_OF_CALLER);
+        Some(busy.map(|(caller, _)| caller.to_owned()).collect())
+    }
+
+    fn changed(&self, run: &str) {
+        // Without listeners nothing happens.
+        let _ = self.changes.send(run.into());
+    }
+}

@@ -1,0 +1,129 @@
+//! What is kept of a request, so that another process can run it.
+//!
+//! The program, its profile and its caller are in the header of the record; this is the rest. Functions are kept by
+//! their names: those of an embedder or of a WebSocket client are not there after a restart.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use toolgate_wire::{LimitRequest, Profile};
+
+use super::super::request::{Door, RunRequest};
+
+/// The fields of a request that are kept.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct StoredRequest {
+    /// JSON text of the data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) data: Option<String>,
+    /// The wall time of the whole run, in milliseconds.
+    pub(super) wall_ms: u64,
+    /// The other limits that were asked for.
+    limits: StoredLimits,
+    /// Names of the host functions; all that the caller may use when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    functions: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    /// The door that it came by.
+    pub(super) door: String,
+    /// Where the end of the run is reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) webhook: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct StoredLimits {
+    memory: Option<u64>,
+    stack: Option<u64>,
+    code: Option<u64>,
+    result: Option<u64>,
+    result_depth: Option<u32>,
+    log_lines: Option<u64>,
+    calls: Option<u64>,
+    calls_in_flight: Option<u64>,
+}
+
+impl StoredRequest {
+    /// What is kept of a request that may run for `wall`.
+    pub(super) fn of(request: &RunRequest, wall: Duration, webhook: Option<String>) -> Self {
+        let LimitRequest { wall: _, memory, stack, code, result, result_depth, log_lines, calls, calls_in_flight } =
+            request.limits.clone();
+        StoredRequest {
+            data: request.data.clone(),
+            wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
+            limits: StoredLimits { memory, stack, code, result, result_depth, log_lines, calls, calls_in_flight },
+            functions: request.functions.as_ref().map(|functions| functions.names()),
+            engine: request.engine.map(|engine| engine.name().to_owned()),
+            seed: request.seed,
+            door: request.door.name().to_owned(),
+            webhook,
+        }
+    }
+
+    /// The wall time of the whole run.
+    pub(super) fn wall(&self) -> Duration {
+        Duration::from_millis(self.wall_ms)
+    }
+
+    /// The names of the functions that it may call; `None` means all that the caller may use.
+    pub(super) fn function_names(&self) -> Option<&[String]> {
+        self.functions.as_deref()
+    }
+
+    /// The request again. Caller, functions and record are the reader's to add.
+    pub(super) fn request(&self, profile: Profile, code: String) -> RunRequest {
+        let StoredLimits { memory, stack, code: length, result, result_depth, log_lines, calls, calls_in_flight } =
+            self.limits.clone();
+        let wall = Some(self.wall());
+        RunRequest {
+            data: self.data.clone(),
+            limits: LimitRequest {
+                wall,
+                memory,
+                stack,
+                code: length,
+                result,
+                result_depth,
+                log_lines,
+                calls,
+                calls_in_flight,
+            },
+            engine: self.engine.as_deref().and_then(|engine| engine.parse().ok()),
+            seed: self.seed,
+            door: Door::Durable,
+            ..RunRequest::new(profile, code)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolgate_engine::EngineChoice;
+
+    #[test]
+    fn what_is_kept_is_enough_to_ask_again() {
+        let request = RunRequest {
+            data: Some("{}".into()),
+            limits: LimitRequest { memory: Some(1), calls: Some(7), ..LimitRequest::default() },
+            engine: Some(EngineChoice::V8),
+            seed: Some(3),
+            door: Door::Http,
+            ..RunRequest::new(Profile::Snippet, "return 1")
+        };
+        let stored = StoredRequest::of(&request, Duration::from_secs(5), Some("https://example.com/".into()));
+        let text = serde_json::to_string(&stored).unwrap();
+        let read: StoredRequest = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, stored);
+        let again = read.request(Profile::Snippet, "return 1".into());
+        let wall = Some(Duration::from_secs(5));
+        assert_eq!((again.data, again.seed, again.engine), (request.data, request.seed, request.engine));
+        assert_eq!(again.limits, LimitRequest { wall, ..request.limits });
+        assert_eq!(again.text, "return 1");
+    }
+}

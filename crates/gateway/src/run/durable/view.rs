@@ -1,0 +1,197 @@
+//! What a caller sees of its runs. The runs of others look as if they did not exist.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::sync::broadcast::error::RecvError;
+use toolgate_journal::durable::PendingCall;
+use toolgate_journal::store::{Find, RunRow, RunStatus, StoreError};
+
+use super::{DurableError, DurableRuns};
+
+/// How often the store is asked whether a run has changed that another process has.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// Runs on one page of a list, at most.
+pub(crate) const MAX_PAGE: usize = 200;
+
+/// A run.
+#[derive(Debug, Clone)]
+pub struct RunView {
+    /// What the store knows of it.
+    pub summary: RunSummary,
+    /// JSON text of its report, if it has ended.
+    pub report: Option<Box<RawValue>>,
+    /// The calls that wait for a person.
+    pub pending: Vec<PendingView>,
+}
+
+/// A run in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunSummary {
+    /// Its id.
+    pub run: String,
+    /// The name of its caller; empty for the local user.
+    pub caller: String,
+    /// Where it is in its life.
+    pub status: RunStatus,
+    /// When it began, in milliseconds since 1970.
+    pub began: u64,
+    /// When it last changed.
+    pub changed: u64,
+    /// Bytes that it takes in the store.
+    pub bytes: u64,
+}
+
+impl From<RunRow> for RunSummary {
+    fn from(row: RunRow) -> Self {
+        let RunRow { run, caller, status, began, changed, bytes, .. } = row;
+        RunSummary { run, caller, status, began, changed, bytes }
+    }
+}
+
+/// What is kept of a call that waits for a person.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingView {
+    /// The number of the call in its run.
+    pub call_id: u32,
+    /// The backend; absent where a host function is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
+    /// The tool, or the function.
+    pub tool: String,
+    /// The arguments, exactly as they would be sent.
+    pub arguments: Box<RawJson>,
+    /// Why a person is asked.
+    pub reason: String,
+    /// The rule that says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Who may decide: patterns over the names of callers; everyone who may decide at all when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvers: Vec<String>,
+    /// When it was asked first, in milliseconds since 1970.
+    pub asked_at: u64,
+    /// When the call fails if nobody has decided.
+    pub expires_at: u64,
+}
+
+/// JSON text that is equal to the same text.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RawJson(pub Box<RawValue>);
+
+impl PartialEq for RawJson {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+/// Which runs to list.
+#[derive(Debug, Clone, Default)]
+pub struct ListRuns {
+    /// Of this caller; of all when absent.
+    pub caller: Option<String>,
+    /// In this state.
+    pub status: Option<RunStatus>,
+    /// Where the page before ended: [`RunList::next`].
+    pub before: Option<(u64, String)>,
+    /// At most this many.
+    pub most: usize,
+}
+
+/// A page of runs, the newest first.
+#[derive(Debug, Clone)]
+pub struct RunList {
+    /// The runs.
+    pub runs: Vec<RunSummary>,
+    /// Where the next page begins; `None` on the last one.
+    pub next: Option<(u64, String)>,
+}
+
+impl DurableRuns {
+    /// The row of a run of this caller, or of any caller when absent.
+    pub(super) async fn own(&self, run: &str, caller: Option<&str>) -> Result<RunRow, DurableError> {
+        let row = self.0.journal.row(run).await?;
+        let own = row.filter(|row| caller.is_none_or(|caller| row.caller == caller));
+        own.ok_or_else(|| DurableError::NoSuchRun(run.to_owned()))
+    }
+
+    /// A run of this caller, or of any caller when absent.
+    ///
+    /// # Errors
+    /// If there is none, or the store cannot be read.
+    pub async fn view(&self, run: &str, caller: Option<&str>) -> Result<RunView, DurableError> {
+        let row = self.own(run, caller).await?;
+        let journal = &self.0.journal;
+        let report = match row.status {
+            RunStatus::Done => journal.report(&row).await?,
+            RunStatus::Running | RunStatus::Paused => None,
+        };
+        let report = report.map(RawValue::from_string).transpose();
+        let report = report.map_err(|error| StoreError::Damaged(format!("the report of {run}: {error}")))?;
+        let pending = match row.status {
+            RunStatus::Done => Vec::new(),
+            RunStatus::Running | RunStatus::Paused => undecided(journal.pending(run).await?),
+        };
+        Ok(RunView { summary: row.into(), report, pending })
+    }
+
+    /// The same, once something has changed, the run has ended, or the time is up.
+    ///
+    /// # Errors
+    /// If there is no such run, or the store cannot be read.
+    pub async fn wait(&self, run: &str, caller: Option<&str>, within: Duration) -> Result<RunView, DurableError> {
+        let deadline = Instant::now() + within;
+        // Before the first look: a change after it is not missed.
+        let mut changes = self.0.changes.subscribe();
+        let first = self.view(run, caller).await?;
+        let state =
+            |view: &RunView| (view.summary.status, view.pending.iter().map(|it| it.call_id).collect::<Vec<_>>());
+        let mut view = first.clone();
+        while view.summary.status != RunStatus::Done && state(&view) == state(&first) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let changed = async {
+                loop {
+                    match changes.recv().await {
+                        Ok(changed) if *changed == *run => return,
+                        Ok(_) => {}
+                        Err(RecvError::Lagged(_)) => return,
+                        Err(RecvError::Closed) => std::future::pending().await,
+                    }
+                }
+            };
+            tokio::select! {
+                () = changed => {}
+                () = tokio::time::sleep(left.min(LOOK_INTERVAL)) => {}
+            }
+            view = self.view(run, caller).await?;
+        }
+        Ok(view)
+    }
+
+    /// A page of runs.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub async fn list(&self, list: ListRuns) -> Result<RunList, DurableError> {
+        let ListRuns { caller, status, before, most } = list;
+        let most = most.clamp(1, MAX_PAGE);
+        let find = Find { caller, status, run: None, before, most: most + 1 };
+        let mut rows = self.0.journal.store().find(find).await?;
+        let more = rows.len() > most;
+        rows.truncate(most);
+        let next = rows.last().filter(|_| more).map(|row| (row.began, row.run.clone()));
+        Ok(RunList { runs: rows.into_iter().map(RunSummary::from).collect(), next })
+    }
+}
+
+/// The calls that wait for a person.
+fn undecided(pending: Vec<PendingCall>) -> Vec<PendingView> {
+    let open = pending.into_iter().filter(|call| call.decision.is_none());
+    open.filter_map(|call| serde_json::from_str(&call.question).ok()).collect()
+}

@@ -1,0 +1,55 @@
+//! Durable runs of a configuration: which store they are in, and what their callers may use.
+
+use std::sync::{Arc, Weak};
+
+use toolgate_journal::store::Prune;
+use toolgate_wire::CallerScope;
+
+use super::Gateway;
+use crate::run::durable::{Callers, DurableRuns, DurableSettings, OpenError, journal_of, scope_of_key};
+
+impl Gateway {
+    /// Whether the store may have runs: a file that is not there has none, and is made for the first one.
+    pub fn has_kept_runs(&self) -> bool {
+        let config = self.config();
+        let store = config.settings.runs.store.as_ref();
+        store.is_some_and(|store| store.file(&config.file).is_none_or(|path| path.exists()))
+    }
+
+    /// Keeps durable runs from now on, in the store of the configuration, and takes over those that are due. The store
+    /// is opened once: a change of its settings needs a restart.
+    ///
+    /// # Errors
+    /// If the store or its key cannot be used.
+    pub async fn keep_runs(self: &Arc<Self>) -> Result<DurableRuns, OpenError> {
+        if let Some(runs) = self.durable.lock().clone() {
+            return Ok(runs);
+        }
+        let config = self.config();
+        let settings = &config.settings.runs;
+        let journal = journal_of(settings, &config.file).await?;
+        let retention = Prune { older_than: Some(settings.keep), max_bytes: Some(settings.max_size.get()) };
+        let mut durable = self.durable.lock();
+        if let Some(runs) = durable.clone() {
+            return Ok(runs);
+        }
+        let callers = Arc::new(ConfiguredCallers(Arc::downgrade(self)));
+        let durable_settings = DurableSettings { retention, ..DurableSettings::default() };
+        let runs = DurableRuns::start(journal, self.runner().clone(), callers, durable_settings);
+        *durable = Some(runs.clone());
+        Ok(runs)
+    }
+}
+
+/// The holders of the configured keys, and the local user.
+struct ConfiguredCallers(Weak<Gateway>);
+
+impl Callers for ConfiguredCallers {
+    fn scope(&self, name: &str) -> Option<CallerScope> {
+        if name.is_empty() {
+            return Some(CallerScope::default());
+        }
+        let config = self.0.upgrade()?.config();
+        config.settings.http.keys.iter().find(|key| key.name == name).map(scope_of_key)
+    }
+}
