@@ -72,14 +72,13 @@ enum Origin {
 
 impl FunctionBuilder {
     pub(super) fn new(name: String) -> Self {
-        let (description, params) = (String::new(), Vec::new());
-        let (result, reads_only, is_idempotent, origin) = (Value::Bool(true), None, false, Origin::Own);
         Self {
             name,
-            description,
-            params,
+            description: String::new(),
+            params: Vec::new(),
             result: Value::Bool(true),
             reads_only: None,
+            is_idempotent: false,
             is_tool: false,
             origin: Origin::Own,
         }

@@ -33,8 +33,8 @@ mod register;
 mod reload;
 mod settings;
 mod spec;
-mod types;
 mod telemetry;
+mod types;
 mod wait_until_ready;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

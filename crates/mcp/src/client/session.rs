@@ -280,7 +280,13 @@ pub struct ToolCallOptions<'a> {
 impl Default for ToolCallOptions<'_> {
     /// No client, no progress, the budget of this process.
     fn default() -> Self {
-        Self { client: None, progress: None, budget: process_budget().clone(), idempotency_key: None, trace: TraceContext::default() }
+        Self {
+            client: None,
+            progress: None,
+            budget: process_budget().clone(),
+            idempotency_key: None,
+            trace: TraceContext::default(),
+        }
     }
 }
 
