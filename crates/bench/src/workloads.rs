@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::meter::{Cores, Meter, Samples, Unit};
 use super::natural::{self, Program};
-use super::{chain, cliffs, data, gateway, http, kill, latency, memory, policy, search, throughput, types, v8};
+use super::{chain, cliffs, data, durable, gateway, http, kill, latency, memory, policy, search, throughput, types, v8};
 use toolgate_engine::EngineChoice;
 
 /// One row.
@@ -109,6 +109,20 @@ const ROWS: &[Workload] = &[
         name: "calls",
         what: "20 host calls one after another, each answered with 1 KB of JSON",
         measure: latency::calls,
+        ..ROW
+    },
+    Workload {
+        name: "durable-calls",
+        what: "`calls` with calls that only read, recorded into a store on disk; the begin and the end of the run are not counted",
+        runs: 500,
+        measure: durable::calls,
+        ..ROW
+    },
+    Workload {
+        name: "durable-write",
+        what: "one call with an effect, recorded: intent and reply are on disk before the call and its answer",
+        runs: 200,
+        measure: durable::write,
         ..ROW
     },
     Workload { name: "parallel", what: "100 such calls at once", runs: 500, measure: latency::parallel, ..ROW },
