@@ -366,7 +366,7 @@ struct Member<'d> {
 
 impl<'d> Member<'d> {
     fn has(&self, name: &str) -> bool {
-        self.keys().iter().any(|key| *key == name)
+        self.keys().contains(&name)
     }
 
     fn keys(&self) -> Vec<&'d str> {
