@@ -5,8 +5,11 @@
 //! A verdict binds to the arguments that were shown: the bridge sends these, or the edited ones, and no others.
 //!
 //! # Layout
+//! - `form`: questions as forms of MCP clients; `handle`: what a client carries between two rounds
 //! - `remembered`: approvals that stand for later calls, as rules that can be listed and revoked
 
+pub(crate) mod form;
+pub(crate) mod handle;
 mod remembered;
 
 use std::fmt;

@@ -265,6 +265,13 @@ impl RunReport {
         Ok(fields)
     }
 
+    /// The report of a run that waits.
+    pub(crate) fn waiting(paused: PausedRun) -> Self {
+        let outcome = Outcome::Failed(Failure::new(Code::Aborted, "the run waits for a person"));
+        let report = Report::not_started(outcome, std::time::Duration::ZERO);
+        RunReport { paused: Some(paused.clone()), ..RunReport::ended(paused.run_id, Route::Script, report) }
+    }
+
     /// The report of a request that was refused before a program was looked at.
     pub fn refused(code: Code, message: impl Into<String>) -> Self {
         let outcome = Outcome::Failed(Failure::new(code, message));

@@ -116,6 +116,8 @@ impl Inner {
         match ended {
             Ended::Lost => {}
             Ended::Released if is_aborted(&report) => self.release(&run).await,
+            // Every question was decided while the program came to it again: there is nothing to wait for.
+            Ended::Paused if is_aborted(&report) && approver.waiting().is_empty() => self.release(&run).await,
             Ended::Paused if is_aborted(&report) => self.pause(&run, &approver, report).await,
             Ended::Stopped if is_aborted(&report) => {
                 let reason = approver.stopped().unwrap_or_default();
