@@ -9,7 +9,6 @@ mod units;
 pub use choices::{
     EgressWord, Engine, HttpAuth, Isolation, LoginGrant, Method, Mode, PolicyAction, PolicyAnnotation, PolicyProfile,
     ResultFormat, SecretPlace, Start, TransportKind,
-    Start, TransportKind,
 };
 pub use names::{BackendName, FunctionName, Glob, ToolPath};
 pub use net::{Allowed, Endpoint, HostName, Origin, RunStorePlace, Store};
