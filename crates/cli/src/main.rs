@@ -64,6 +64,7 @@ fn main() -> ExitCode {
         Command::Demo => commands::servers::serve::demo(),
         Command::Run(args) => commands::run::run(args),
         Command::Replay(args) => commands::replay::replay(&args),
+        Command::Test(args) => commands::test::test(&args),
         Command::Runs(command) => commands::runs::runs(&command),
         Command::Pending(args) => commands::runs::pending(&args),
         Command::Approve(args) => commands::runs::approve(&args),

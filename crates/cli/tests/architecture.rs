@@ -65,9 +65,11 @@ fn crates_depend_on_each_other_only_along_the_arrows() {
         ("page", ""),
         ("audit", ""),
         ("typecheck", "catalog plan wire"),
+        ("telemetry", ""),
         (
             "gateway",
-            "audit catalog config engine functions journal json mcp openapi output plan policy secrets typecheck wire",
+            "audit catalog config engine functions journal json mcp openapi output plan policy secrets telemetry \
+             typecheck wire",
         ),
         ("service", "catalog config engine functions gateway journal json mcp output page plan wire"),
         ("demo", "mcp"),

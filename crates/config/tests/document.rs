@@ -90,6 +90,8 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.audit.arguments", "`false`", Some("false")),
     ("toolgate.audit.max_size", "64MB", Some("\"64MB\"")),
     ("toolgate.audit.keep", "10", Some("10")),
+    ("toolgate.telemetry.endpoint", "off", None),
+    ("toolgate.telemetry.service_name", "`toolgate`", None),
     ("toolgate.backends.NAME.timeout", "`toolgate.limits.call_timeout`", Some("\"30s\"")),
     ("toolgate.backends.NAME.max_concurrent_calls", "`toolgate.limits.max_concurrent_calls`", Some("16")),
     ("toolgate.backends.NAME.prefix", "`true`", Some("true")),

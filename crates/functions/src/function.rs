@@ -56,8 +56,8 @@ pub(super) struct Inner {
     pub(super) validators: Vec<Validator>,
     pub(super) result: Value,
     pub(super) reads_only: ReadsOnly,
-    pub(super) is_tool: bool,
     pub(super) is_idempotent: bool,
+    pub(super) is_tool: bool,
     pub(super) handler: Handler,
 }
 

@@ -58,8 +58,8 @@ pub struct FunctionBuilder {
     params: Vec<Param>,
     result: Value,
     reads_only: ReadsOnly,
-    is_tool: bool,
     is_idempotent: bool,
+    is_tool: bool,
     origin: Origin,
 }
 
@@ -72,9 +72,16 @@ enum Origin {
 
 impl FunctionBuilder {
     pub(super) fn new(name: String) -> Self {
-        let (description, params) = (String::new(), Vec::new());
-        let (result, reads_only, is_idempotent, origin) = (Value::Bool(true), None, false, Origin::Own);
-        Self { name, description, params, result, reads_only, is_tool: false, is_idempotent, origin }
+        Self {
+            name,
+            description: String::new(),
+            params: Vec::new(),
+            result: Value::Bool(true),
+            reads_only: None,
+            is_idempotent: false,
+            is_tool: false,
+            origin: Origin::Own,
+        }
     }
 
     /// Marks the signature as one of a remote caller. Its schemas must not use references, with which a small schema can
@@ -164,10 +171,18 @@ impl FunctionBuilder {
         }
         let validators = self.params.iter().map(|param| validator(&name, param)).collect::<Result<_, _>>()?;
         let handler: Handler = Arc::new(move |context, args| Box::pin(handler(context, args)));
-        let Self { description, params, result, reads_only, is_tool, is_idempotent, .. } = self;
-        let inner =
-            Inner { name, description, params, validators, result, reads_only, is_tool, is_idempotent, handler };
-        Ok(HostFunction(Arc::new(inner)))
+        let Self { description, params, result, reads_only, is_idempotent, is_tool, .. } = self;
+        Ok(HostFunction(Arc::new(Inner {
+            name,
+            description,
+            params,
+            validators,
+            result,
+            reads_only,
+            is_idempotent,
+            is_tool,
+            handler,
+        })))
     }
 }
 

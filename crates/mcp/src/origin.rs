@@ -4,10 +4,12 @@
 
 use serde_json::{Map, Value};
 
-use crate::protocol::META_CLIENT;
+use crate::protocol::{META_CLIENT, META_VERSION};
 
 /// The most characters of a client's name.
 const MAX_CLIENT_CHARS: usize = 100;
+/// The most characters of a request's id.
+const MAX_ID_CHARS: usize = 100;
 /// The most bytes of each part of a trace context.
 const MAX_TRACE_BYTES: usize = 8 * 1024;
 
@@ -18,6 +20,14 @@ pub struct RequestOrigin {
     pub client: Option<String>,
     /// The trace that the request belongs to.
     pub trace: TraceContext,
+    /// Its JSON-RPC id, as JSON text; empty where there was no JSON-RPC.
+    pub request_id: String,
+    /// The revision of the protocol that it names; that of a legacy session is not kept.
+    pub protocol: Option<String>,
+    /// The client's number in this process: requests with the same number are of one session.
+    pub session: u64,
+    /// How the client is connected: `pipe` or `tcp`; empty where there was no MCP.
+    pub transport: &'static str,
 }
 
 /// The W3C trace context in `_meta` of a request.
@@ -35,7 +45,15 @@ impl RequestOrigin {
     /// What `_meta` of a request says; `introduced` is how the client introduced itself before, if it did.
     pub(crate) fn of(meta: Option<&Map<String, Value>>, introduced: Option<&str>) -> Self {
         let own = meta.and_then(|meta| meta.get(META_CLIENT)).and_then(client_name);
-        RequestOrigin { client: own.or_else(|| introduced.map(str::to_owned)), trace: TraceContext::of(meta) }
+        let protocol = meta.and_then(|meta| meta.get(META_VERSION)).and_then(Value::as_str).map(str::to_owned);
+        let client = own.or_else(|| introduced.map(str::to_owned));
+        RequestOrigin { client, trace: TraceContext::of(meta), protocol, ..RequestOrigin::default() }
+    }
+
+    /// The same with the id of the request, the client's number and its transport.
+    pub(crate) fn with_request(self, id: &Value, session: u64, transport: &'static str) -> Self {
+        let request_id = id.to_string().chars().take(MAX_ID_CHARS).collect();
+        RequestOrigin { request_id, session, transport, ..self }
     }
 }
 

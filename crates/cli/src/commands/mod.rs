@@ -16,6 +16,7 @@ pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod servers;
 pub(crate) mod shell;
+pub(crate) mod test;
 
 use std::fmt;
 use std::process::ExitCode;

@@ -15,6 +15,7 @@ mod openapi;
 mod policy;
 mod runs;
 mod service;
+mod telemetry;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ pub use login::LoginSettings;
 pub use openapi::{OpenApi, SpecSource};
 pub use runs::{RunStore, Runs};
 pub use service::{Http, HttpOAuth, Key, OAuthScope};
+pub use telemetry::Telemetry;
 
 use super::problem::{Problem, Severity, Unset};
 use super::raw::{self, Raw};
@@ -128,6 +130,8 @@ pub struct Settings {
     pub http: Http,
     /// The audit log; `None` if it is off.
     pub audit: Option<Audit>,
+    /// Where traces and metrics go; `None` if nowhere.
+    pub telemetry: Option<Telemetry>,
     /// Configured host functions.
     pub functions: BTreeMap<FunctionName, Function>,
     /// Who may call which tool.
@@ -261,6 +265,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         cache: cache(&mut checker, &value(&toolgate.cache)),
         http: service::check(&mut checker, &value(&toolgate.http)),
         audit: audit::check(&mut checker, &value(&toolgate.audit)),
+        telemetry: telemetry::check(&mut checker, &value(&toolgate.telemetry)),
         functions: functions::check(&mut checker, &toolgate, &servers.names, call.timeout),
         policy: policy::check(&mut checker, &toolgate),
         remembered_rules: checker

@@ -100,6 +100,7 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         reply: call.interactive_client.map_or(ReplyMode::Raw, ReplyMode::Interactive),
         budget: Some(shared.gateway.runner().caller_budget(&caller)),
         run: Some(Arc::clone(&decided)),
+        trace: call.origin.trace.clone(),
         ..RequestContext::of(&caller)
     };
     let since = Instant::now();

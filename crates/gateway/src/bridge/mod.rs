@@ -68,8 +68,8 @@ pub struct Bridge {
     catalog: CatalogHandle,
     providers: RwLock<HashMap<String, Arc<dyn Provider>>>,
     rates: CallRates,
-    policy: CallPolicy,
     observer: OnceLock<Arc<dyn ResultObserver>>,
+    policy: CallPolicy,
 }
 
 impl Bridge {
@@ -79,8 +79,8 @@ impl Bridge {
             catalog,
             providers: RwLock::default(),
             rates: CallRates::default(),
-            policy: CallPolicy::default(),
             observer: OnceLock::new(),
+            policy: CallPolicy::default(),
         }
     }
 
@@ -198,7 +198,7 @@ impl Bridge {
         // Checked as a value, sent as what a value of this kind holds.
         let Value::Object(arguments) = arguments else { return Err(not_an_object()) };
         let answer = provider.call(name.clone(), arguments, asked).await?;
-        self.tell(backend, &name, &answer);
+        self.tell(backend, &tool, &answer);
         Ok(answer)
     }
 

@@ -14,7 +14,7 @@ use super::{Access, RunCalls};
 use crate::approvals::Approver;
 use crate::backends::ReplyMode;
 use toolgate_mcp::result::{Wrapping, value};
-use toolgate_mcp::{JsonText, Progress};
+use toolgate_mcp::{JsonText, Progress, TraceContext};
 use toolgate_wire::{ByteBudget, CallRate, CallerScope, Profile};
 
 /// The most memory that an answer takes where it becomes a tree.
@@ -79,6 +79,8 @@ pub struct RequestContext {
     pub reply: ReplyMode,
     /// Counts the bytes of the call and of its answer: the budget of the run, or of the caller.
     pub budget: Option<ByteBudget>,
+    /// The trace that the call belongs to.
+    pub trace: TraceContext,
 }
 
 impl RequestContext {

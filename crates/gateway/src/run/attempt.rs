@@ -332,6 +332,7 @@ impl<'a> Attempt<'a> {
             profile: Some(self.request.profile),
             run_id: self.request.id.clone(),
             run: Some(Arc::clone(&self.run_calls)),
+            trace: self.request.trace_passed_on(),
             effects: self.request.effects,
             ..RequestContext::of(&self.request.caller)
         };

@@ -12,7 +12,7 @@ use toolgate_wire::{CallRecord, CallState, CallerScope, Code, Failure, Outcome, 
 
 use super::listen::{BegunCalls, CallNotes, EndedRun, Listeners, RunListener};
 use super::metrics::RunMetrics;
-use super::request::{Door, Route, RunReport, RunRequest};
+use super::request::{Door, Route, RunReport, RunRequest, RunTrace};
 
 /// Runs that are remembered.
 const RECENT: usize = 50;
@@ -64,6 +64,7 @@ pub struct Transfer {
 struct KeptNotes {
     text: String,
     origin: RequestOrigin,
+    trace: Option<Arc<RunTrace>>,
     calls: BegunCalls,
 }
 
@@ -146,6 +147,11 @@ impl History {
         self.listeners.add(listener);
     }
 
+    /// Whether a listener sends traces.
+    pub(super) fn wants_traces(&self) -> bool {
+        self.listeners.want_traces()
+    }
+
     /// The request with an observer that notes when calls begin, if anybody is to be told.
     pub(super) fn note_calls(
         &self,
@@ -169,6 +175,7 @@ impl History {
             session: request.session,
             text: Some(&request.text),
             origin: &request.origin,
+            trace: request.trace.as_deref(),
             call_starts: &calls.starts,
             call_digests: &calls.digests,
             call_arguments: &calls.arguments,
@@ -182,8 +189,8 @@ impl History {
     pub(super) fn keep_notes(&self, id: &str, request: &RunRequest, calls: BegunCalls) {
         let mut kept = self.kept.lock();
         if self.listeners.are_there() && (kept.len() < MAX_KEPT || kept.contains_key(id)) {
-            let (text, origin) = (request.text.clone(), request.origin.clone());
-            kept.insert(id.to_owned(), KeptNotes { text, origin, calls });
+            let (text, origin, trace) = (request.text.clone(), request.origin.clone(), request.trace.clone());
+            kept.insert(id.to_owned(), KeptNotes { text, origin, trace, calls });
         }
     }
 
@@ -194,6 +201,7 @@ impl History {
             caller: caller.clone(),
             door: Door::Durable,
             origin: kept.origin,
+            trace: kept.trace,
             ..RunRequest::new(Profile::Chain, kept.text)
         };
         self.record(&request, &kept.calls, run);
@@ -236,6 +244,7 @@ impl History {
             session: Some(session),
             text: None,
             origin,
+            trace: None,
             call_starts: &begun.starts,
             call_digests: &begun.digests,
             call_arguments: &begun.arguments,

@@ -13,7 +13,7 @@ use toolgate_wire::frame::{Stream, Target};
 use toolgate_wire::{CallRecord, CallerScope};
 
 use super::history::Transfer;
-use super::request::{Door, RunReport, RunRequest};
+use super::request::{Door, RunReport, RunRequest, RunTrace};
 
 /// The most calls of a run of which more is kept than the report has.
 const MAX_NOTED: usize = 10_000;
@@ -45,6 +45,11 @@ pub trait RunListener: Send + Sync + 'static {
         let _ = (caller, bytes);
     }
 
+    /// Whether runs need ids of spans for it.
+    fn wants_traces(&self) -> bool {
+        false
+    }
+
     /// What it wants to know of arguments.
     fn wants_arguments(&self) -> ArgumentsWanted {
         ArgumentsWanted::None
@@ -64,6 +69,8 @@ pub struct EndedRun<'a> {
     pub text: Option<&'a str>,
     /// Which client asked, and which trace it belongs to.
     pub origin: &'a RequestOrigin,
+    /// The ids of its spans, if traces are sent.
+    pub trace: Option<&'a RunTrace>,
     /// When calls began, in milliseconds from the start of the run. Of a run that went on from its record only the last
     /// calls of the report are here, as in the two lists below.
     pub call_starts: &'a [f64],
@@ -140,6 +147,10 @@ impl Listeners {
 
     pub(super) fn are_there(&self) -> bool {
         !self.0.read().is_empty()
+    }
+
+    pub(super) fn want_traces(&self) -> bool {
+        self.0.read().iter().any(|listener| listener.wants_traces())
     }
 
     fn wanted(&self) -> ArgumentsWanted {

@@ -55,7 +55,7 @@ pub(crate) use history::DirectCall;
 pub use history::{History, Transfer};
 pub use listen::{ArgumentsWanted, BegunCall, EndedRun, RunListener};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
-pub use request::{Door, Durability, FastPaths, PausedRun, RecordedRun, Route, RunReport, RunRequest};
+pub use request::{Door, Durability, FastPaths, PausedRun, RecordedRun, Route, RunReport, RunRequest, RunTrace};
 
 pub use type_check::{LearnedResults, ProgramTypes};
 
@@ -194,6 +194,8 @@ impl Runner {
         let id = request.id.clone().unwrap_or_else(execution_id);
         // A token of its own: cancelling the caller's would tell it that nobody waits for the report.
         let request = RunRequest { cancel: request.cancel.child_token(), ..request };
+        let trace = self.history.wants_traces().then(|| Arc::new(RunTrace::new(&request.origin.trace)));
+        let request = RunRequest { trace, ..request };
         let (request, calls) = self.history.note_calls(request, &id, since);
         let mut performing = std::pin::pin!(Attempt::perform(self, &request, since));
         let (mut report, route) = tokio::select! {

@@ -16,7 +16,7 @@
 //! - `types`: the type checker that the configuration asks for
 //! - `login`: a server as the commands about logins see it
 //! - `functions`: host functions, built in and configured
-//! - `audit`: the audit log
+//! - `audit`: the audit log; `telemetry`: spans and durations of runs and calls
 //! - `durable_runs`: the store of runs that outlive their process
 //!
 //! It knows no protocol towards clients: what an agent sees is [`agent`](crate::agent)'s.
@@ -33,6 +33,7 @@ mod register;
 mod reload;
 mod settings;
 mod spec;
+mod telemetry;
 mod types;
 mod wait_until_ready;
 
@@ -73,6 +74,7 @@ use cache::CacheFile;
 use functions::GrantedFunctions;
 use learning::TypeLearning;
 use settings::{configured_limits, output_settings};
+use telemetry::TelemetryListener;
 
 /// ChangeNotice that a slow listener may fall behind by.
 const MAX_CHANGES_BEHIND: usize = 256;
@@ -104,6 +106,7 @@ pub struct Gateway {
     /// Reloads and registrations come one after the other.
     changing: tokio::sync::Mutex<()>,
     audit: Option<Arc<AuditListener>>,
+    telemetry: Option<Arc<TelemetryListener>>,
     stop: CancellationToken,
 }
 
@@ -127,6 +130,7 @@ impl Gateway {
         let wanted = &config.settings.type_check;
         let types = program_types(&wanted.compiler, wanted.budget, &engine).ok();
         let audit = open_audit(&config);
+        let telemetry = config.settings.telemetry.as_ref().and_then(TelemetryListener::start).map(Arc::new);
         let gateway = Arc::new_cyclic(|this| Gateway {
             problems: RwLock::default(),
             backends: Backends::start_all([]),
@@ -142,12 +146,17 @@ impl Gateway {
             search_preparation: AtomicBool::new(false),
             changing: tokio::sync::Mutex::default(),
             audit,
+            telemetry,
             stop: CancellationToken::new(),
             runner: Runner::new(engine, bridge, Arc::new(ConfiguredEnvironment(Weak::clone(this)))),
             config: RwLock::new(Arc::new(config)),
         });
         if let Some(audit) = &gateway.audit {
             gateway.runner.history().listen(audit.clone());
+        }
+        if let Some(telemetry) = &gateway.telemetry {
+            telemetry.ask(&gateway);
+            gateway.runner.history().listen(telemetry.clone());
         }
         let events = gateway.backends.events();
         gateway.open();
@@ -316,12 +325,17 @@ impl Gateway {
         if let Some(learning) = self.learning.clone() {
             let _ = tokio::task::spawn_blocking(move || learning.save()).await;
         }
+        // Dropping the checker ends its process.
+        self.types.write().take();
         self.backends.shut_down().await;
         self.runner.engine().dispose();
-        if let Some(audit) = self.audit.clone() {
-            // Waits for a disk.
-            let _ = tokio::task::spawn_blocking(move || audit.flush()).await;
-        }
+        let (audit, telemetry) = (self.audit.clone(), self.telemetry.clone());
+        // They wait for a disk and a collector.
+        let flushing = tokio::task::spawn_blocking(move || {
+            audit.iter().for_each(|audit| audit.flush());
+            telemetry.iter().for_each(|telemetry| telemetry.flush());
+        });
+        let _ = flushing.await;
     }
 
     fn records(&self) -> parking_lot::MutexGuard<'_, BackendRecords> {

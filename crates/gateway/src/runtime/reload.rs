@@ -76,12 +76,12 @@ impl Gateway {
     }
 
     fn adopt_settings(&self, old: &Checked, new: &Checked) {
-        if old.settings.policy != new.settings.policy {
-            self.bridge().set_policy(new.settings.policy.clone());
-        }
         if old.settings.type_check != new.settings.type_check {
             let wanted = &new.settings.type_check;
             *self.types.write() = program_types(&wanted.compiler, wanted.budget, self.runner.engine()).ok();
+        }
+        if old.settings.policy != new.settings.policy {
+            self.bridge().set_policy(new.settings.policy.clone());
         }
         let functions = GrantedFunctions::new(&new.settings, self.bridge());
         *self.functions.write() = Arc::new(functions);

@@ -30,12 +30,26 @@ pub(super) struct Client {
     pub(super) watched: WatchedResources,
     /// The name that a legacy client gave at `initialize`.
     pub(super) name: OnceLock<String>,
+    /// How it is connected: `pipe` for standard input and output, else `tcp`.
+    pub(super) transport: &'static str,
 }
 
 impl Client {
     pub(super) fn new(number: u64) -> Self {
         let gone = CancellationToken::new();
-        Self { number, gone, in_flight: Mutex::default(), watched: WatchedResources::default(), name: OnceLock::new() }
+        Self {
+            number,
+            gone,
+            in_flight: Mutex::default(),
+            watched: WatchedResources::default(),
+            name: OnceLock::new(),
+            transport: "tcp",
+        }
+    }
+
+    /// The same over standard input and output.
+    pub(super) fn over_pipe(number: u64) -> Self {
+        Self { transport: "pipe", ..Self::new(number) }
     }
 
     /// A number that no other client of this process has.

@@ -354,6 +354,7 @@ mod tests {
             session: None,
             text: Some("return 1"),
             origin: &toolgate_mcp::RequestOrigin::default(),
+            trace: None,
             call_starts: &[],
             call_digests: &[],
             call_arguments: &[],
