@@ -5,7 +5,7 @@
 //! - `meter`: samples, statistics, calibration, cores
 //! - `hosts`: what the programs of the rows call
 //! - `natural`: programs as people write them, over records, on every interpreter
-//! - `latency`, `durable`, `chain`, `search`, `data`, `cliffs`, `v8`, `kill`, `memory`, `throughput`, `http`, `gateway`: how each row is
+//! - `latency`, `durable`, `chain`, `policy`, `search`, `types`, `data`, `cliffs`, `v8`, `kill`, `memory`, `throughput`, `http`, `gateway`: how each row is
 //!   measured
 
 #![forbid(unsafe_code)]
@@ -22,8 +22,10 @@ mod latency;
 mod memory;
 mod meter;
 mod natural;
+mod policy;
 mod search;
 mod throughput;
+mod types;
 mod v8;
 mod workloads;
 

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::meter::{Cores, Meter, Samples, Unit};
 use super::natural::{self, Program};
-use super::{chain, cliffs, data, durable, gateway, http, kill, latency, memory, search, throughput, v8};
+use super::{chain, cliffs, data, durable, gateway, http, kill, latency, memory, policy, search, throughput, types, v8};
 use toolgate_engine::EngineChoice;
 
 /// One row.
@@ -169,6 +169,12 @@ const ROWS: &[Workload] = &[
         ..ROW
     },
     Workload {
+        name: "policy",
+        what: "a decision of the policy about a call, at 100 rules",
+        measure: policy::measure,
+        ..ROW
+    },
+    Workload {
         name: "search-1000",
         group: Some("search"),
         what: "ten hits for a task among 1,000 tools",
@@ -180,6 +186,24 @@ const ROWS: &[Workload] = &[
         group: Some("search"),
         what: "the same among 10,000 tools",
         measure: |meter| search::measure(meter, 10_000),
+        ..ROW
+    },
+    Workload {
+        name: "type-check",
+        group: Some("types"),
+        what: "the types of a program of ten lines against 1,000 tools, by a process that is warm",
+        runs: 200,
+        cores: Cores::All,
+        measure: types::warm,
+        ..ROW
+    },
+    Workload {
+        name: "type-check-cold",
+        group: Some("types"),
+        what: "the same by a process that is started for it",
+        runs: 10,
+        cores: Cores::All,
+        measure: types::cold,
         ..ROW
     },
     Workload {

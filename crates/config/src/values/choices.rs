@@ -124,6 +124,28 @@ choice! {
 }
 
 choice! {
+    /// How a login at a server comes about.
+    LoginGrant {
+        /// A person logs in with a browser.
+        AuthorizationCode = "authorization_code",
+        /// The configured client logs in by itself.
+        ClientCredentials = "client_credentials",
+    }
+}
+
+choice! {
+    /// Where secrets and logins are kept.
+    SecretPlace {
+        /// In the keyring of the system, or in encrypted files where there is none.
+        Auto = "auto",
+        /// In the keyring of the system.
+        Keyring = "keyring",
+        /// In encrypted files.
+        File = "file",
+    }
+}
+
+choice! {
     /// The method of a configured HTTP function.
     Method {
         /// GET.
@@ -136,5 +158,42 @@ choice! {
         Patch = "PATCH",
         /// DELETE.
         Delete = "DELETE",
+    }
+}
+choice! {
+    /// What a rule of the policy does.
+    PolicyAction {
+        /// The call is made.
+        Allow = "allow",
+        /// A person decides.
+        Ask = "ask",
+        /// The call is not made.
+        Deny = "deny",
+    }
+}
+
+choice! {
+    /// An annotation of a tool.
+    PolicyAnnotation {
+        /// It changes nothing.
+        ReadOnly = "readOnly" | "readOnlyHint",
+        /// It may change or delete what is there.
+        Destructive = "destructive" | "destructiveHint",
+        /// It may reach beyond a closed system.
+        OpenWorld = "openWorld" | "openWorldHint",
+    }
+}
+
+choice! {
+    /// The kind of run that a call belongs to.
+    PolicyProfile {
+        /// A chain of tool calls.
+        Chain = "chain",
+        /// A quick snippet.
+        Snippet = "snippet",
+        /// A pure function over data.
+        Compute = "compute",
+        /// No run: a call of its own.
+        Direct = "direct",
     }
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::state::BackendState;
 use toolgate_mcp::client::auth::AuthError;
 use toolgate_mcp::result::{ToolFault, ToolResult, Wrapping};
-use toolgate_mcp::{InteractiveClient, JsonText, Progress, TreeError};
+use toolgate_mcp::{InteractiveClient, JsonText, Progress, TraceContext, TreeError};
 use toolgate_wire::{ByteBudget, OverBudget};
 
 /// The most memory that the values of one answer take where they become a tree.
@@ -36,6 +36,8 @@ pub struct CallOptions {
     pub reply: ReplyMode,
     /// Counts the bytes of the call and of its answer; the budget of this process if absent.
     pub budget: Option<ByteBudget>,
+    /// The trace that the call belongs to.
+    pub trace: TraceContext,
 }
 
 /// The form in which the reply of a call is given.
@@ -216,6 +218,14 @@ pub enum CallError {
         /// The bound in bytes of memory.
         limit: usize,
     },
+    /// A person has to log in, or to log in again for more; the server did not execute the call.
+    #[error("a login is needed: run `{command}`")]
+    NeedsLogin {
+        /// The command that does it.
+        command: String,
+        /// The scopes to ask for.
+        scopes: Vec<String>,
+    },
     /// There is no token for the server; it did not execute the call.
     #[error("{0}")]
     Auth(AuthError),
@@ -236,7 +246,8 @@ impl CallError {
             Self::Unknown { .. } | Self::NotReady { .. } | Self::Unreachable { .. } | Self::Overloaded { .. } => {
                 Effect::NotSent
             }
-            Self::Cancelled { sent: false } | Self::OverBudget { sent: false, .. } | Self::Auth(_) => Effect::NotSent,
+            Self::Cancelled { sent: false } | Self::OverBudget { sent: false, .. } => Effect::NotSent,
+            Self::NeedsLogin { .. } | Self::Auth(_) => Effect::NotSent,
             // An HTTP API that failed while it had the request may have carried it out.
             Self::Tool(fault) if http_status(fault).is_some_and(|status| status >= 500) => Effect::Unknown,
             Self::Tool(_) | Self::Rejected { .. } | Self::InputRequired { .. } => Effect::Failed,

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_engine::transcript::{Recorder, Replay};
 use toolgate_engine::{EngineChoice, Host, Observer};
 use toolgate_functions::Registry;
-use toolgate_mcp::Progress;
+use toolgate_mcp::{Progress, RequestOrigin, TraceContext};
 use toolgate_wire::report::ReportFields;
 use toolgate_wire::{CallerScope, Code, Failure, LimitRequest, Outcome, Profile, Report};
 
@@ -97,6 +97,10 @@ pub struct RunRequest {
     pub fast_paths: FastPaths,
     /// The door that the request came by.
     pub door: Door,
+    /// Which client asks, and which trace the run belongs to.
+    pub origin: RequestOrigin,
+    /// The spans of the run, if traces are sent; made by the runner.
+    pub trace: Option<Arc<RunTrace>>,
     /// What its calls may do.
     pub effects: AllowedEffects,
     /// The client's session, which has statistics of its own.
@@ -143,6 +147,8 @@ impl RunRequest {
             seed: None,
             fast_paths: FastPaths::Allowed,
             door: Door::Api,
+            origin: RequestOrigin::default(),
+            trace: None,
             effects: AllowedEffects::Any,
             session: None,
             id: None,
@@ -153,6 +159,37 @@ impl RunRequest {
             kept: None,
             recorded: None,
         }
+    }
+}
+
+impl RunRequest {
+    /// The trace that the run's calls belong to: its own span, or what the client said.
+    pub(super) fn trace_passed_on(&self) -> TraceContext {
+        self.trace.as_ref().map_or_else(|| self.origin.trace.clone(), |trace| trace.context.clone())
+    }
+}
+
+/// The ids of a run's spans.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunTrace {
+    /// The trace: the client's, or a new one.
+    pub trace_id: String,
+    /// The span of the request at the door.
+    pub door_span: String,
+    /// The span of the run.
+    pub run_span: String,
+    /// What servers behind are told: the span of the run as the parent of theirs.
+    pub context: TraceContext,
+}
+
+impl RunTrace {
+    /// New spans in the client's trace, or in a new one.
+    pub(super) fn new(client: &TraceContext) -> Self {
+        let trace_id = client.ids().map_or_else(toolgate_telemetry::new_trace_id, |(trace, _)| trace.to_owned());
+        let (door_span, run_span) = (toolgate_telemetry::new_span_id(), toolgate_telemetry::new_span_id());
+        let flags = if client.traceparent.is_none() || client.is_sampled() { "01" } else { "00" };
+        let context = TraceContext { traceparent: Some(format!("00-{trace_id}-{run_span}-{flags}")), ..client.clone() };
+        RunTrace { trace_id, door_span, run_span, context }
     }
 }
 
@@ -226,6 +263,13 @@ impl RunReport {
             fields.insert("paused".to_owned(), serde_json::to_value(paused)?);
         }
         Ok(fields)
+    }
+
+    /// The report of a run that waits.
+    pub(crate) fn waiting(paused: PausedRun) -> Self {
+        let outcome = Outcome::Failed(Failure::new(Code::Aborted, "the run waits for a person"));
+        let report = Report::not_started(outcome, std::time::Duration::ZERO);
+        RunReport { paused: Some(paused.clone()), ..RunReport::ended(paused.run_id, Route::Script, report) }
     }
 
     /// The report of a request that was refused before a program was looked at.

@@ -242,6 +242,7 @@ pub(crate) async fn start(setup: Setup) -> Server {
         functions: setup.functions,
         limits: setup.profiles,
         results: Some(ResultStore::new(ResultLimits::default())),
+        ..FixedEnvironment::default()
     };
     let runner = Runner::new(setup.engine.build().expect("an engine"), Arc::new(bridge), Arc::new(environment));
     let runs = durable(&runner, setup.max_open_runs);

@@ -9,9 +9,10 @@ use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use super::super::answer::{bounded, text_block};
 use super::super::arguments::{Arguments, Refusal};
+use super::super::paused::{self, Continued};
 use super::super::progress::Steps;
 use super::super::{Shared, caller_of, content};
-use super::{Hints, Tool, ToolFuture};
+use super::{Hints, Tool, ToolFuture, host_functions};
 use crate::bridge::AllowedEffects;
 use crate::run::{Door, Durability, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
 use toolgate_config::values::ResultFormat;
@@ -45,7 +46,8 @@ call_tool_chain for those.";
 
 /// With a line about HTTP requests where egress permits them.
 fn description(shared: &Shared, scope: &RequestScope) -> String {
-    let can_send = shared.gateway.functions(&scope.caller).get("httpCall").is_some();
+    let functions = shared.gateway.functions(&scope.caller);
+    let can_send = functions.get("httpCall").is_some();
     let network = match can_send {
         true => "fetch; `await httpCall({ url })` sends an HTTP request to a host that the user allows",
         false => "network",
@@ -57,7 +59,10 @@ fn description(shared: &Shared, scope: &RequestScope) -> String {
         ResultFormat::Compact => "without white space.",
         ResultFormat::Pretty => "indented.",
     };
-    DESCRIPTION.replace("{network}", network).replace("{format}", format)
+    DESCRIPTION
+        .replace("{network}", network)
+        .replace("{functions}", &host_functions::described(&functions))
+        .replace("{format}", format)
 }
 
 const DESCRIPTION: &str = "\
@@ -70,7 +75,7 @@ tools with search_tools first.
 - A failing tool throws a ToolError with backend, tool, code, message and data; catch it to go on.
 - `__getToolInterface(\"backend.tool\")` gives a tool's schema. There are no imports, no files and no {network}.
 - Results come as JSON; {format}
-- A returned image, audio or resource block is shown as such, also inside an object or a list.
+{functions}- A returned image, audio or resource block is shown as such, also inside an object or a list.
 
 Example:
 const issues = await tracker.list_issues({ state: \"open\" });
@@ -134,14 +139,32 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
         door: Door::Mcp(if effects == AllowedEffects::ReadOnly { QUERY.name } else { TOOL.name }),
         effects,
         session: Some(call.caller),
+        origin: call.origin.clone(),
         durable,
         ..RunRequest::new(Profile::Chain, code)
     };
     let caller = request.caller.clone();
-    let run = runner.run(request).await;
+    let Continued { run, round } = match paused::state_of(&call) {
+        Some(state) => paused::go_on(&shared, &call, &caller, state).await?,
+        None => Continued { run: runner.run(keepable(runner, request).await).await, round: Some(0) },
+    };
+    let asked =
+        run.paused.as_ref().zip(round).and_then(|(waits, round)| paused::asked(&shared, &call, &caller, waits, round));
+    if let Some(asked) = asked {
+        return Ok(asked);
+    }
     let answer = answer(runner, &run, &caller, code, &settings, intent);
     runner.history().shaped(&run.id, answer.transfer);
     Ok(answer.result)
+}
+
+/// The request as a durable run, where it may have to wait for a person and there is a store.
+async fn keepable(runner: &Runner, request: RunRequest) -> RunRequest {
+    let may_wait = request.effects == AllowedEffects::Any && runner.may_ask(&request);
+    match may_wait && runner.durable().await.is_ok() {
+        true => RunRequest { durable: Durability::Durable, ..request },
+        false => request,
+    }
 }
 
 /// What goes back for a run of another tool, with the usual settings.

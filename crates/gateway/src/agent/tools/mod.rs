@@ -4,6 +4,7 @@ pub(super) mod chain;
 mod compute;
 mod find;
 mod fix_run;
+mod host_functions;
 mod info;
 mod keys;
 mod list;

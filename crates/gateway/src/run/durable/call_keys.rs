@@ -12,7 +12,8 @@ use toolgate_engine::host::{Question, Target};
 use toolgate_engine::{Host, HostCall, HostFuture};
 use toolgate_functions::idempotency;
 use toolgate_journal::durable::Journal;
-use toolgate_wire::{CallId, CallerScope};
+use toolgate_wire::report::CallDecision;
+use toolgate_wire::{CallId, CallState, CallerScope};
 
 use crate::bridge::{Bridge, ScopedCatalog};
 
@@ -111,6 +112,14 @@ impl Host for KeyedHost {
 
     fn has_tools(&self) -> bool {
         self.real.has_tools()
+    }
+
+    fn repeated(&self, target: &Target, args: &[u8], state: CallState) {
+        self.real.repeated(target, args, state);
+    }
+
+    fn decision(&self, id: CallId) -> Option<CallDecision> {
+        self.real.decision(id)
     }
 
     fn is_read_only(&self, target: &Target) -> bool {

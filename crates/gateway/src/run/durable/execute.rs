@@ -116,6 +116,8 @@ impl Inner {
         match ended {
             Ended::Lost => {}
             Ended::Released if is_aborted(&report) => self.release(&run).await,
+            // Every question was decided while the program came to it again: there is nothing to wait for.
+            Ended::Paused if is_aborted(&report) && approver.waiting().is_empty() => self.release(&run).await,
             Ended::Paused if is_aborted(&report) => self.pause(&run, &approver, report).await,
             Ended::Stopped if is_aborted(&report) => {
                 let reason = approver.stopped().unwrap_or_default();
@@ -194,8 +196,8 @@ impl Inner {
     /// Writes the end of a run. A store that is gone is asked again for a while.
     async fn finish(&self, run: &DurableRun, caller: &CallerScope, webhook: Option<&str>, mut report: RunReport) {
         report.report.warnings.extend(run.remark());
+        self.runner.history.record_durable(caller, &report);
         add_fix_hint(&mut report);
-        self.runner.history.record(super::super::Door::Durable, caller, None, &report);
         let text = match serde_json::to_string(&report) {
             Ok(text) => text,
             Err(error) => return tracing::error!(run = run.id(), %error, "a report cannot be written"),
@@ -327,7 +329,12 @@ impl Inner {
 
     /// Whether a call of this target may be made again: it reads, says that it may, or takes an idempotency key.
     fn is_harmless(&self, target: &Target, caller: &CallerScope) -> bool {
-        let Target::Tool { backend, tool } = target else { return false };
+        let (backend, tool) = match target {
+            Target::Tool { backend, tool } => (backend, tool),
+            Target::Function(name) => {
+                return self.runner.functions(caller).get(name).is_some_and(|function| function.is_idempotent());
+            }
+        };
         let catalog = self.runner.bridge.catalog();
         let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
         let is_harmless = |tool: ToolRef<'_>| {
