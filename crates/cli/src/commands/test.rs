@@ -175,7 +175,7 @@ fn junit(tested: &[Tested]) -> String {
         match &tested.result {
             Ok(_) => text.push_str("/>\n"),
             Err(error) => {
-                let _ = write!(text, "><failure message=\"{}\"/></testcase>\n", xml(error));
+                let _ = writeln!(text, "><failure message=\"{}\"/></testcase>", xml(error));
             }
         }
     }
