@@ -24,6 +24,11 @@ pub enum BackendState {
         /// The error, as text.
         reason: String,
     },
+    /// A person has to log in there first.
+    NeedsLogin {
+        /// The command that does it.
+        command: String,
+    },
     /// Disabled by the configuration.
     Disabled,
 }
@@ -34,6 +39,7 @@ impl fmt::Display for BackendState {
             Self::Starting | Self::Cached => f.write_str("still starting"),
             Self::Ready => f.write_str("ready"),
             Self::Failed { reason } => write!(f, "failed: {reason}"),
+            Self::NeedsLogin { command } => write!(f, "needs login: run `{command}`"),
             Self::Disabled => f.write_str("disabled"),
         }
     }

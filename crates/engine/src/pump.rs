@@ -472,6 +472,7 @@ impl Pump {
         let args = String::from_utf8(args).map_err(|_| Lost::Violation("arguments that are not text"))?;
         if let Some(observer) = &self.observer {
             observer.call_began(&target);
+            observer.call_arguments(&target, &args, read_only);
         }
         if serde_json::from_str::<&serde_json::value::RawValue>(&args).is_err() {
             return Err(Lost::Violation("arguments that are not JSON"));

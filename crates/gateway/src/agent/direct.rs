@@ -18,6 +18,7 @@ use super::tools::is_taken;
 use super::{Shared, caller_of};
 use crate::backends::ReplyMode;
 use crate::bridge::{Answer, REJECTED, RequestContext};
+use crate::run::DirectCall;
 use toolgate_catalog::{Catalog, ToolRef};
 use toolgate_json::{Entry, Shape, unquote};
 use toolgate_mcp::result as unwrap;
@@ -99,7 +100,7 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         ..RequestContext::of(&caller)
     };
     let since = Instant::now();
-    let request_bytes = serde_json::to_string(&call.arguments).map_or(0, |text| text.len());
+    let arguments = serde_json::to_string(&call.arguments).unwrap_or_default();
     let answer = shared.gateway.bridge().call(&backend, &tool, call.arguments, context).await;
     let (result, failure) = match answer {
         Ok(answer) => {
@@ -112,14 +113,15 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         Err(error) => (failed(&error), Some(error)),
     };
     let bytes = result.as_ref().map_or(0, |result| result.to_string().len());
-    let mut record = CallRecord::begin(&Target::Tool { backend, tool }, request_bytes, false);
+    let mut record = CallRecord::begin(&Target::Tool { backend, tool }, arguments.len(), false);
     match failure {
         Some(error) => record.failed(error.state, &error.code, &error.message),
         None => record.applied(bytes),
     }
     record.ms = since.elapsed().as_secs_f64() * 1e3;
     let bytes = bytes as u64;
-    shared.gateway.runner().history().direct_call(&caller, session, record, bytes);
+    let direct = DirectCall { record, bytes, arguments: &arguments, origin: &call.origin, session };
+    shared.gateway.runner().history().direct_call(&caller, direct);
     result
 }
 

@@ -47,6 +47,9 @@ pub(crate) const NOT_READY: &str = "NOT_READY";
 /// The code of a call to a backend whose start failed.
 pub(crate) const FAILED_TO_START: &str = "FAILED_TO_START";
 
+/// The code of a call that needs a person to log in; `data.command` is the command for it.
+pub(crate) const NEEDS_LOGIN: &str = "NEEDS_LOGIN";
+
 /// Longest list of argument problems in one message.
 const SHOWN_PROBLEMS: usize = 5;
 
@@ -187,6 +190,9 @@ pub(crate) fn not_ready(backend: &str, tool: Option<&str>, state: &BackendState)
         BackendState::Starting | BackendState::Cached => {
             (NOT_READY, json!({ "backend": backend, "state": "starting" }))
         }
+        BackendState::NeedsLogin { command } => {
+            (NEEDS_LOGIN, json!({ "backend": backend, "state": "needs login", "command": command }))
+        }
         BackendState::Disabled => (NOT_READY, json!({ "backend": backend, "state": "disabled" })),
         BackendState::Ready => (NOT_READY, json!({ "backend": backend, "state": "restarting" })),
     };
@@ -206,6 +212,9 @@ pub(crate) fn unready(backend: &str, tool: Option<&str>, state: &BackendState) -
         }
         (BackendState::Ready, _) => format!("Backend '{backend}' has just gone away. Try again shortly. {shown}"),
         (BackendState::Failed { reason }, _) => format!("Backend '{backend}' failed to start: {reason}. {shown}"),
+        (BackendState::NeedsLogin { command }, _) => {
+            format!("Backend '{backend}' needs a login by its user, who runs: {command}. {shown}")
+        }
         (BackendState::Disabled, _) => format!("Backend '{backend}' is disabled in the configuration. {shown}"),
     }
 }

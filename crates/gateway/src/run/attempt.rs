@@ -10,6 +10,7 @@ use toolgate_functions::{CallContext, Hints, Registry};
 use toolgate_plan::{FailureFacts, Finding, FindingCode, Plan, Preflight, Program, Script, SyntaxFault};
 use toolgate_wire::{Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
 
+use super::durable::KeptHost;
 use super::reachable::Reachable;
 use super::request::{Durability, FastPaths, Route, RunRequest};
 use super::type_check::TypeVerdict;
@@ -52,7 +53,7 @@ impl<'a> Attempt<'a> {
         let warnings = attempt.context.warnings.clone();
         let (mut report, route) = match (&request.recorded, request.profile) {
             (Some(recorded), _) => {
-                let host = recorded.host.clone().unwrap_or_else(|| Arc::new(attempt.host()));
+                let host = recorded.host.clone().unwrap_or_else(|| attempt.program_host());
                 (attempt.in_engine(host, None, Watched::Yes).await, Route::Script)
             }
             (None, Profile::Chain) => attempt.chain().await,
@@ -239,7 +240,7 @@ impl<'a> Attempt<'a> {
         if let Some(stopped) = stopped_by(&Preflight { errors: typed.errors, ..Preflight::default() }) {
             return refused(stopped, warnings, self.since);
         }
-        let mut report = self.in_engine(Arc::new(self.host()), Some(script.program), Watched::Yes).await;
+        let mut report = self.in_engine(self.program_host(), Some(script.program), Watched::Yes).await;
         report.warnings.extend(warnings);
         report.warnings.extend(typed.unchecked.map(|why| format!("the types of the program were not checked: {why}")));
         let report = with_hint(report, &self.request.text, tools);
@@ -265,6 +266,15 @@ impl<'a> Attempt<'a> {
         }
         let catalog = self.runner.bridge.catalog();
         with_hint(report, text, self.reachable(&catalog))
+    }
+
+    /// What a program may call, with the effects of an earlier run that it keeps.
+    fn program_host(&self) -> Arc<dyn Host> {
+        let real: Arc<dyn Host> = Arc::new(self.host());
+        match &self.request.kept {
+            Some(kept) => Arc::new(KeptHost::new(kept.clone(), real)),
+            None => real,
+        }
     }
 
     /// What the program may call.

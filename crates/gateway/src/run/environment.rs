@@ -55,15 +55,14 @@ pub trait Environment: Send + Sync + 'static {
     fn learned(&self) -> Option<Arc<dyn LearnedResults>> {
         None
     }
+    /// Opens the store of durable runs, if it is not open; `None` where no store is configured.
+    fn durable_runs(&self) -> OpeningRuns<'_> {
+        Box::pin(std::future::ready(None))
+    }
 
     /// Checks the types of programs, where there is a checker.
     fn types(&self) -> Option<Arc<ProgramTypes>> {
         None
-    }
-
-    /// Opens the store of durable runs, if it is not open; `None` where no store is configured.
-    fn durable_runs(&self) -> OpeningRuns<'_> {
-        Box::pin(std::future::ready(None))
     }
 
     /// Waits until the backends that a program seems to name are that far, or have failed.

@@ -95,6 +95,7 @@ async fn call_tool(attempt: &Attempt<'_>, call: Call, args: String) -> CallResul
     let observer = attempt.request.observer.as_ref();
     if let Some(observer) = observer {
         observer.call_began(&target);
+        observer.call_arguments(&target, &args, record.read_only);
     }
     let since = Instant::now();
     let answer = tokio::select! {

@@ -12,7 +12,8 @@
 //! - `fast_path`: a program that is one call, without an interpreter; `introspect`: one that asks what tools there are
 //! - `reachable`: the catalog as the planner asks it
 //! - `type_check`: the types of a program, before its first call
-//! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `metrics`: counters and log lines
+//! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `metrics`: counters and log lines;
+//!   `listen`: who is told of every run
 
 mod attempt;
 mod budgets;
@@ -22,6 +23,7 @@ mod explain;
 mod fast_path;
 mod history;
 mod introspect;
+mod listen;
 mod metrics;
 mod reachable;
 mod request;
@@ -47,9 +49,11 @@ use durable::{DurableError, DurableRuns, DurableSlot};
 
 pub use environment::{Environment, FixedEnvironment, OpeningRuns, Readiness, Waiting};
 pub use explain::explain;
+pub(crate) use history::DirectCall;
 pub use history::{History, Transfer};
+pub use listen::{ArgumentsWanted, BegunCall, EndedRun, RunListener};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
-pub use request::{Door, Durability, FastPaths, RecordedRun, Route, RunReport, RunRequest};
+pub use request::{Door, Durability, FastPaths, PausedRun, RecordedRun, Route, RunReport, RunRequest};
 
 pub use type_check::{LearnedResults, ProgramTypes};
 
@@ -135,14 +139,23 @@ impl Runner {
 
     /// Runs a program to its end. Dropping the future ends it.
     pub async fn run(&self, request: RunRequest) -> RunReport {
+        let is_begun = request.recorder.is_some() || request.recorded.is_some();
+        if request.durable == Durability::Durable && !is_begun {
+            return match self.durable().await {
+                Ok(runs) => runs.run(request).await,
+                Err(error) => RunReport::refused(Code::Unavailable, error.to_string()),
+            };
+        }
         self.perform(request, Counted::Yes).await
     }
 
     async fn perform(&self, request: RunRequest, counted: Counted) -> RunReport {
         let since = Instant::now();
         let in_flight = self.history.metrics().begin(request.door);
+        let id = request.id.clone().unwrap_or_else(execution_id);
         // A token of its own: cancelling the caller's would tell it that nobody waits for the report.
         let request = RunRequest { cancel: request.cancel.child_token(), ..request };
+        let (request, calls) = self.history.note_calls(request, &id, since);
         let mut performing = std::pin::pin!(Attempt::perform(self, &request, since));
         let (mut report, route) = tokio::select! {
             biased;
@@ -153,10 +166,11 @@ impl Runner {
             }
         };
         report.elapsed = since.elapsed();
-        let id = request.id.clone().unwrap_or_else(execution_id);
-        let report = RunReport { id, route, report };
-        if counted == Counted::Yes {
-            self.history.record(request.door, &request.caller, request.session, &report);
+        let report = RunReport::ended(id, route, report);
+        let calls = calls.map(|calls| calls.so_far()).unwrap_or_default();
+        match counted {
+            Counted::Yes => self.history.record(&request, &calls, &report),
+            Counted::No => self.history.keep_notes(&report.id, &request, calls),
         }
         in_flight.end();
         report

@@ -53,7 +53,7 @@ impl CacheFile {
 /// start whose servers are not up.
 pub fn prefill_cache(config: &Checked, backend: &str, tools: Vec<Value>) -> Result<(), SaveError> {
     let (Some(file), Some(configured)) = (CacheFile::of(config), config.backends.get(backend)) else { return Ok(()) };
-    let fingerprint = fingerprint(&configured.transport);
+    let fingerprint = fingerprint(backend, &configured.transport, &config.settings);
     let mut cache = file.load();
     let tools = tools.into_iter().filter_map(Tool::from_raw).collect();
     cache.put(backend, CachedBackend { fingerprint, era: Era::Unknown, server: Value::Null, tools });

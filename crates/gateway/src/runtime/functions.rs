@@ -87,7 +87,7 @@ fn weather(settings: &Settings, egress: Option<&Egress>) -> Option<WeatherSettin
     Some(WeatherSettings { base_url: base_url.unwrap_or_else(|| usual.base_url.clone()), ..usual })
 }
 
-fn allow_list(allowed: &[Allowed]) -> AllowList {
+pub(super) fn allow_list(allowed: &[Allowed]) -> AllowList {
     let entries: Vec<String> = allowed
         .iter()
         .map(|entry| match entry {
@@ -182,7 +182,7 @@ async fn call(
         let code = match error.code.as_str() {
             "INVALID_ARGUMENTS" => ErrorCode::InvalidArguments,
             "TIMEOUT" => ErrorCode::Timeout,
-            "NOT_READY" | "FAILED_TO_START" | "UNREACHABLE" | "OVERLOADED" => ErrorCode::Unavailable,
+            "NOT_READY" | "FAILED_TO_START" | "NEEDS_LOGIN" | "UNREACHABLE" | "OVERLOADED" => ErrorCode::Unavailable,
             _ => ErrorCode::Failed,
         };
         let effect = match error.state {

@@ -14,17 +14,21 @@
 //! - `reload`, `register`: changes while it runs, by the file and by an agent
 //! - `learning`: the types of results that tools do not declare
 //! - `types`: the type checker that the configuration asks for
+//! - `login`: a server as the commands about logins see it
 //! - `functions`: host functions, built in and configured
+//! - `audit`: the audit log
 //! - `durable_runs`: the store of runs that outlive their process
 //!
 //! It knows no protocol towards clients: what an agent sees is [`agent`](crate::agent)'s.
 
+mod audit;
 mod backend_records;
 mod cache;
 mod catalog_sync;
 mod durable_runs;
 mod functions;
 mod learning;
+mod login;
 mod register;
 mod reload;
 mod settings;
@@ -54,12 +58,15 @@ use toolgate_mcp::server::{Change, ChangeNotice};
 use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultStore;
 
+pub use audit::check_audit;
 pub use backend_records::{KeyName, Origin};
 pub use cache::prefill_cache;
+pub use login::{LoginNeed, LoginTarget, LoginTargetError};
 pub use register::{Registration, RegistrationError};
 pub use settings::{engine_builder, v8_settings};
 pub use types::{find_compiler, program_types};
 
+use audit::AuditListener;
 use backend_records::BackendRecords;
 use cache::CacheFile;
 use functions::GrantedFunctions;
@@ -95,6 +102,7 @@ pub struct Gateway {
     search_preparation: AtomicBool,
     /// Reloads and registrations come one after the other.
     changing: tokio::sync::Mutex<()>,
+    audit: Option<Arc<AuditListener>>,
     stop: CancellationToken,
 }
 
@@ -115,6 +123,7 @@ impl Gateway {
         }
         let wanted = &config.settings.type_check;
         let types = program_types(&wanted.compiler, wanted.budget, &engine).ok();
+        let audit = open_audit(&config);
         let gateway = Arc::new_cyclic(|this| Gateway {
             problems: RwLock::default(),
             backends: Backends::start_all([]),
@@ -129,10 +138,14 @@ impl Gateway {
             types: RwLock::new(types),
             search_preparation: AtomicBool::new(false),
             changing: tokio::sync::Mutex::default(),
+            audit,
             stop: CancellationToken::new(),
             runner: Runner::new(engine, bridge, Arc::new(ConfiguredEnvironment(Weak::clone(this)))),
             config: RwLock::new(Arc::new(config)),
         });
+        if let Some(audit) = &gateway.audit {
+            gateway.runner.history().listen(audit.clone());
+        }
         let events = gateway.backends.events();
         gateway.open();
         tokio::spawn(catalog_sync::follow_events(Arc::downgrade(&gateway), events, gateway.stop.clone()));
@@ -304,6 +317,10 @@ impl Gateway {
         self.types.write().take();
         self.backends.shut_down().await;
         self.runner.engine().dispose();
+        if let Some(audit) = self.audit.clone() {
+            // Waits for a disk.
+            let _ = tokio::task::spawn_blocking(move || audit.flush()).await;
+        }
     }
 
     fn records(&self) -> parking_lot::MutexGuard<'_, BackendRecords> {
@@ -318,6 +335,19 @@ impl Gateway {
     /// The same about one backend, for those who see it.
     fn notify_for(&self, backend: &str, change: Change) {
         let _ = self.changes.send(ChangeNotice { change, backend: Some(backend.into()) });
+    }
+}
+
+/// The audit log, if it is configured. One that cannot be written is reported and does not hold up the gateway; the
+/// command line asks [`check_audit`] first.
+fn open_audit(config: &Checked) -> Option<Arc<AuditListener>> {
+    let settings = config.settings.audit.as_ref()?;
+    match AuditListener::open(settings) {
+        Ok(audit) => Some(Arc::new(audit)),
+        Err(error) => {
+            tracing::error!(%error, file = %settings.file.display(), "the audit log cannot be written");
+            None
+        }
     }
 }
 
@@ -344,14 +374,13 @@ impl Environment for ConfiguredEnvironment {
     fn learned(&self) -> Option<Arc<dyn LearnedResults>> {
         Some(self.0.upgrade()?.learning.clone()? as _)
     }
-
-    fn types(&self) -> Option<Arc<ProgramTypes>> {
-        self.0.upgrade()?.types.read().clone()
-    }
-
     fn durable_runs(&self) -> OpeningRuns<'_> {
         let Some(gateway) = self.0.upgrade() else { return Box::pin(std::future::ready(None)) };
         Box::pin(async move { Some(gateway.keep_runs().await) })
+    }
+
+    fn types(&self) -> Option<Arc<ProgramTypes>> {
+        self.0.upgrade()?.types.read().clone()
     }
 
     fn wait_for_named<'a>(

@@ -7,6 +7,7 @@
 
 mod agent;
 mod direct;
+mod durable;
 mod egress;
 mod forward;
 mod functions;

@@ -12,7 +12,10 @@ mod learn;
 pub(crate) mod list;
 mod openapi;
 pub(crate) mod serve;
+#[cfg(unix)]
+pub(crate) mod sharing;
 pub(crate) mod trust;
+pub(crate) mod ui;
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -30,7 +33,7 @@ use toolgate_config::text::{Format, Source};
 use toolgate_config::trust::{Gate, TrustStore};
 use toolgate_config::{Checked, Env, lookup};
 use toolgate_engine::{EngineBuilder, IsolationMode};
-use toolgate_gateway::runtime::{Gateway, engine_builder};
+use toolgate_gateway::runtime::{Gateway, check_audit, engine_builder};
 
 use super::Usage;
 use crate::args::servers::Servers;
@@ -71,6 +74,7 @@ impl Opened {
 
     /// Starts the servers of a configuration, with so many workers forked ahead unless it says otherwise.
     pub(crate) fn of(config: Checked, engine: EngineBuilder, ahead: usize) -> anyhow::Result<Self> {
+        check_audit(&config).context("the audit log cannot be written")?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let gateway = {
             let _inside = runtime.enter();
@@ -188,6 +192,9 @@ pub(crate) fn unknown_servers(catalog: &Catalog) -> Vec<String> {
     let line = |backend: &toolgate_catalog::Backend| match backend.state() {
         BackendState::Failed { reason } => Some(format!("{}: {}", escape::line(backend.name()), escape::line(reason))),
         BackendState::Starting => Some(format!("{}: still starting", escape::line(backend.name()))),
+        state @ BackendState::NeedsLogin { .. } => {
+            Some(format!("{}: {}", escape::line(backend.name()), escape::line(&state.to_string())))
+        }
         BackendState::Cached | BackendState::Ready | BackendState::Disabled => None,
     };
     catalog.backends().iter().filter(|backend| backend.tools().is_empty()).filter_map(line).collect()

@@ -13,7 +13,7 @@ use super::super::progress::Steps;
 use super::super::{Shared, caller_of, content};
 use super::{Hints, Tool, ToolFuture, host_functions};
 use crate::bridge::AllowedEffects;
-use crate::run::{Door, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
+use crate::run::{Door, Durability, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
 use toolgate_config::values::ResultFormat;
 use toolgate_mcp::server::{RequestScope, ToolCall};
 use toolgate_output::results::Kept;
@@ -101,6 +101,10 @@ fn schema() -> Value {
                 "type": "string",
                 "description": "What you look for, in a few words: long results are reduced to the parts that match.",
             },
+            "durable": {
+                "type": "boolean",
+                "description": "Keep the run so that it survives a lost connection or a crash; run_status gives its result.",
+            },
         },
         "required": ["code"],
         "additionalProperties": false,
@@ -113,7 +117,8 @@ const MAX_LISTED: usize = 100;
 const MIN_META: usize = 4_096;
 
 async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Result<Value, Refusal> {
-    let arguments = Arguments::new(&call.arguments, &["code", "timeout", "max_output_size", "intent"])?;
+    let arguments = Arguments::new(&call.arguments, &["code", "timeout", "max_output_size", "intent", "durable"])?;
+    let durable = if arguments.flag("durable", false)? { Durability::Durable } else { Durability::Volatile };
     let code = arguments.text("code")?;
     let timeout = arguments.count("timeout", 1..=600_000)?.map(Duration::from_millis);
     let room = arguments.count("max_output_size", OUTPUT_SIZE)?;
@@ -133,6 +138,8 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
         door: Door::Mcp(if effects == AllowedEffects::ReadOnly { QUERY.name } else { TOOL.name }),
         effects,
         session: Some(call.caller),
+        origin: call.origin.clone(),
+        durable,
         ..RunRequest::new(Profile::Chain, code)
     };
     let caller = request.caller.clone();
@@ -140,6 +147,13 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
     let answer = answer(runner, &run, &caller, code, &settings, intent);
     runner.history().shaped(&run.id, answer.transfer);
     Ok(answer.result)
+}
+
+/// What goes back for a run of another tool, with the usual settings.
+pub(super) fn answer_of(runner: &Runner, run: &RunReport, caller: &CallerScope, code: &str) -> Value {
+    let answer = answer(runner, run, caller, code, &runner.output(), None);
+    runner.history().shaped(&run.id, answer.transfer);
+    answer.result
 }
 
 /// What goes back, and how much of how much.
@@ -158,6 +172,11 @@ fn answer(
 ) -> Answer {
     let mut meta = report_meta(run, settings.max_output_size / 8);
     let (blocks, processed) = match run.report.value() {
+        Err(_) if run.paused.is_some() => {
+            let text = run.paused.as_ref().map(super::run_status::paused_text).unwrap_or_default();
+            let processed = text.len();
+            (vec![text_block(bounded(text, settings.max_output_size))], processed)
+        }
         Err(_) => {
             let text = explain(&run.report, code);
             let processed = text.len();
@@ -188,7 +207,7 @@ fn answer(
     };
     let returned: usize = blocks.iter().filter_map(|block| block["text"].as_str()).map(str::len).sum();
     let mut result = json!({ "content": blocks, "_meta": { "toolgate/report": meta } });
-    if run.report.failure().is_some() {
+    if run.report.failure().is_some() && run.paused.is_none() {
         result["isError"] = Value::Bool(true);
     }
     Answer { result, transfer: Transfer { processed: processed as u64, returned: returned as u64 } }
