@@ -5,8 +5,8 @@
 //! - `meter`: samples, statistics, calibration, cores
 //! - `hosts`: what the programs of the rows call
 //! - `natural`: programs as people write them, over records, on every interpreter
-//! - `latency`, `chain`, `search`, `data`, `cliffs`, `v8`, `kill`, `memory`, `throughput`, `http`, `gateway`: how each row is
-//!   measured
+//! - `latency`, `chain`, `search`, `data`, `cliffs`, `v8`, `kill`, `memory`, `throughput`, `http`, `gateway`, `openapi`: how each row
+//!   is measured
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +21,7 @@ mod latency;
 mod memory;
 mod meter;
 mod natural;
+mod openapi;
 mod search;
 mod throughput;
 mod v8;
