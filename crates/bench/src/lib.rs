@@ -5,8 +5,8 @@
 //! - `meter`: samples, statistics, calibration, cores
 //! - `hosts`: what the programs of the rows call
 //! - `natural`: programs as people write them, over records, on every interpreter
-//! - `latency`, `durable`, `chain`, `policy`, `search`, `types`, `data`, `cliffs`, `v8`, `kill`, `memory`, `throughput`, `http`, `gateway`: how each row is
-//!   measured
+//! - `latency`, `durable`, `chain`, `policy`, `search`, `types`, `data`, `cliffs`, `v8`, `kill`, `memory`, `throughput`, `http`, `gateway`, `openapi`: how each row
+//!   is measured
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ mod memory;
 mod meter;
 mod natural;
 mod policy;
+mod openapi;
 mod search;
 mod throughput;
 mod types;

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::meter::{Cores, Meter, Samples, Unit};
 use super::natural::{self, Program};
-use super::{chain, cliffs, data, durable, gateway, http, kill, latency, memory, policy, search, throughput, types, v8};
+use super::{chain, cliffs, data, durable, gateway, http, kill, latency, memory, policy, openapi, search, throughput, types, v8};
 use toolgate_engine::EngineChoice;
 
 /// One row.
@@ -389,5 +389,12 @@ const ROWS: &[Workload] = &[
         runs: 10,
         cores: Cores::All,
         measure: gateway::idle_memory,
+    },
+    Workload {
+        name: "openapi-call",
+        what: "one operation of an HTTP API, less the same request by a plain client over a kept connection",
+        cores: Cores::All,
+        measure: openapi::overhead,
+        ..ROW
     },
 ];

@@ -266,7 +266,11 @@ mod tests {
             Some(Transport::Stdio(process)) => process.args.iter().map(|arg| arg.expose().to_owned()).collect(),
             _ => Vec::new(),
         };
-        let mut settle = |watcher: &mut Watcher| (0..4).for_each(|_| drop(watcher.look()));
+        let settle = |watcher: &mut Watcher| {
+            for _ in 0..4 {
+                watcher.look();
+            }
+        };
         settle(&mut watcher);
         assert_eq!(args(&watcher), [""; 0]);
         std::fs::write(folder.path().join("token"), "one").unwrap();

@@ -425,7 +425,7 @@ fn with_hint(mut report: Report, code: &str, tools: Reachable<'_>) -> Report {
 
 /// What to say of the backend of the last call, if that was not sent because the backend is not up.
 fn unready_backend(report: &Report, view: ScopedCatalog<'_>) -> Option<String> {
-    let is_unready = |code: &str| matches!(code, bridge::NOT_READY | bridge::FAILED_TO_START);
+    let is_unready = |code: &str| matches!(code, bridge::NOT_READY | bridge::FAILED_TO_START | bridge::NEEDS_LOGIN);
     let last = report.calls.last().filter(|call| call.error_code.as_deref().is_some_and(is_unready))?;
     let Target::Tool { backend, tool } = &last.target else { return None };
     let found = view.backend(backend).filter(|found| *found.state() != BackendState::Ready)?;

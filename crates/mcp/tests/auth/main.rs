@@ -494,7 +494,8 @@ async fn every_kind_of_login_is_widened_and_refreshed_once_by_three_replicas() {
                     // The server's clock is ahead: tokens end while this machine thinks that they are good.
                     fake.revoke_access();
                     let mut calls = tokio::task::JoinSet::new();
-                    for session in sessions.iter().cloned() {
+                    for session in &sessions {
+                        let session = Arc::clone(session);
                         calls.spawn(async move { call(&session, "write").await });
                     }
                     while let Some(done) = calls.join_next().await {

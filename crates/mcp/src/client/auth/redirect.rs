@@ -18,6 +18,8 @@ const PATH: &str = "/callback";
 const MAX_REQUEST_BYTES: usize = 32 << 10;
 /// How long one connection may take.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause after a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Connections that are read at one time; others wait.
 const MAX_CONNECTIONS: usize = 16;
 
@@ -53,8 +55,11 @@ impl RedirectListener {
         loop {
             tokio::select! {
                 accepted = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => {
-                    // One connection that fails says nothing about the next.
-                    let Ok((stream, _)) = accepted else { continue };
+                    // One connection that fails says nothing about the next; where no descriptor is free, one may be soon.
+                    let Ok((stream, _)) = accepted else {
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                        continue;
+                    };
                     connections.spawn(tokio::time::timeout(CONNECTION_TIMEOUT, request(stream)));
                 }
                 Some(read) = connections.join_next() => {
