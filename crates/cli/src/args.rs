@@ -1,5 +1,7 @@
 //! What can be typed: commands, flags and the help that teaches them.
 
+pub(crate) mod logins;
+pub(crate) mod runs;
 pub(crate) mod servers;
 
 use std::ffi::OsString;
@@ -11,9 +13,11 @@ use toolgate_engine::{EngineChoice, IsolationMode, Without};
 use toolgate_output::results::{KeyPath, LineRange};
 use toolgate_wire::{LimitRequest, Profile};
 
+use self::logins::{LoginArgs, LogoutArgs, SecretCommand};
+use self::runs::{ApproveArgs, DenyArgs, PendingArgs, RunsCommand};
 use self::servers::{
-    AddArgs, CallArgs, ConfigCommand, ConnectArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs, ListArgs,
-    RemoveArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs, UiArgs,
+    AddArgs, CallArgs, ConfigCommand, ConnectArgs, DaemonArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs,
+    ListArgs, RemoveArgs, RestartArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs, UiArgs,
 };
 use crate::input::Source;
 use crate::units::{duration, size};
@@ -52,6 +56,17 @@ pub(crate) enum Command {
     /// Serves it at an address of this machine until Ctrl-C, and prints a link that signs one browser in. `serve --http`
     /// has the same page at its address, for a key or the token of its user.
     Ui(UiArgs),
+    /// Be one gateway for all windows: `serve` attaches to it while it runs
+    ///
+    /// In the foreground, until it is ended. The servers are started once, in this folder and with this environment. With
+    /// `toolgate.share` in the configuration, `serve` starts it by itself.
+    #[cfg(unix)]
+    Daemon(DaemonArgs),
+    /// Start a server again in every Toolgate that runs with the configuration
+    ///
+    /// Exit code 0 when it is up everywhere, 1 when it is not or no Toolgate runs.
+    #[cfg(unix)]
+    Restart(RestartArgs),
     /// Write a first configuration file
     Init(InitArgs),
     /// Take over the servers that MCP clients on this machine have
@@ -60,8 +75,18 @@ pub(crate) enum Command {
     Add(AddArgs),
     /// Remove a server from the configuration
     Remove(RemoveArgs),
-    /// Connect to all servers and show state, tools and latency
+    /// Connect to all servers and show state, tools, latency and logins
     List(ListArgs),
+    /// Log in at a server that asks for it, with a browser
+    ///
+    /// Prints a URL, and opens it in a browser where there is one. The browser comes back to this machine by itself. From
+    /// another machine, open the URL there and paste the address of the page that it ends at, which cannot be shown there.
+    Login(LoginArgs),
+    /// Forget the login at a server
+    Logout(LogoutArgs),
+    /// Keep secrets in the keyring of the system, or in encrypted files, for ${keyring:NAME} in configurations
+    #[command(subcommand)]
+    Secret(SecretCommand),
     /// Find tools by what they do
     Search(SearchArgs),
     /// Describe a tool: schema, types, a ready call
@@ -112,6 +137,17 @@ pub(crate) enum Command {
     /// DIVERGED. Exit code as for `run`; with --assert 0 when the report equals the recorded one, 1 otherwise.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
+    /// About durable runs: list, show, abort, forget, export them
+    ///
+    /// Works on the store of the configuration, whether or not a service runs. Runs are begun with POST /v1/runs.
+    #[command(subcommand)]
+    Runs(RunsCommand),
+    /// Show the calls of paused runs that wait for a decision
+    Pending(PendingArgs),
+    /// Let calls be made that wait for a decision; a service with the same store goes on with their run
+    Approve(ApproveArgs),
+    /// Refuse calls that wait for a decision: they fail with DENIED
+    Deny(DenyArgs),
     /// Look over a program's tool calls without running it
     ///
     /// Lists the calls on standard output and what is wrong with them on standard error. Exit code 0 when nothing must go

@@ -33,9 +33,37 @@ fn split(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
+/// A time in seconds since 1970 as people write it, in UTC.
+pub(crate) fn utc(seconds: u64) -> String {
+    let (days, left) = (seconds / 86_400, seconds % 86_400);
+    // Years begin in March here, so that a leap day is the last day of one (Howard Hinnant, civil_from_days).
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", left / 3_600, left % 3_600 / 60)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_in_utc() {
+        for (seconds, expected) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_400, "2000-02-29 00:00 UTC"),
+            (1_709_251_199, "2024-02-29 23:59 UTC"),
+            (1_735_689_600, "2025-01-01 00:00 UTC"),
+            (4_107_542_400, "2100-03-01 00:00 UTC"),
+        ] {
+            assert_eq!(utc(seconds), expected);
+        }
+    }
 
     fn check_time(text: &str, ms: Option<u64>) {
         assert_eq!(duration(text).ok(), ms.map(Duration::from_millis), "{text}");

@@ -46,76 +46,44 @@ fn named_by(manifest: &str) -> BTreeSet<String> {
 
 #[test]
 fn crates_depend_on_each_other_only_along_the_arrows() {
-    let arrows: &[(&str, &[&str])] = &[
-        ("wire", &[]),
-        ("json", &[]),
-        ("plan", &["wire"]),
-        ("guest", &["json", "wire"]),
-        ("engine", &["guest", "json", "plan", "wire"]),
-        ("journal", &["engine", "wire"]),
-        ("catalog", &["json", "plan", "wire"]),
-        ("output", &["json"]),
-        ("config", &["plan", "wire"]),
-        ("functions", &["plan", "wire"]),
-        ("mcp", &["json", "wire"]),
-        ("openapi", &[]),
-        ("page", &[]),
-        ("audit", &[]),
-        ("telemetry", &[]),
+    // A row for each crate, with those that it may name in its manifest.
+    let arrows: &[(&str, &str)] = &[
+        ("wire", ""),
+        ("json", ""),
+        ("plan", "wire"),
+        ("guest", "json wire"),
+        ("engine", "guest json plan wire"),
+        ("journal", "engine wire"),
+        ("catalog", "json plan wire"),
+        ("output", "json"),
+        ("secrets", ""),
+        ("config", "plan secrets wire"),
+        ("functions", "plan wire"),
+        ("mcp", "json secrets wire"),
+        ("openapi", ""),
+        ("page", ""),
+        ("audit", ""),
+        ("telemetry", ""),
+        ("typecheck", "catalog plan wire"),
         (
             "gateway",
-            &[
-                "audit",
-                "catalog",
-                "config",
-                "engine",
-                "functions",
-                "journal",
-                "json",
-                "mcp",
-                "openapi",
-                "output",
-                "plan",
-                "telemetry",
-                "wire",
-            ],
+            "audit catalog config engine functions journal json mcp openapi output plan secrets telemetry typecheck wire",
         ),
-        (
-            "service",
-            &["catalog", "config", "engine", "functions", "gateway", "json", "mcp", "output", "page", "plan", "wire"],
-        ),
-        ("demo", &["mcp"]),
-        ("chaos", &["mcp"]),
-        ("bench", &["catalog", "config", "engine", "functions", "gateway", "output", "plan", "service", "wire"]),
+        ("service", "catalog config engine functions gateway journal json mcp output page plan wire"),
+        ("demo", "mcp"),
+        ("chaos", "mcp"),
+        ("bench", "catalog config engine functions gateway journal output plan service wire"),
         (
             "cli",
-            &[
-                "audit",
-                "bench",
-                "catalog",
-                "chaos",
-                "config",
-                "demo",
-                "engine",
-                "functions",
-                "gateway",
-                "guest",
-                "journal",
-                "json",
-                "mcp",
-                "openapi",
-                "output",
-                "plan",
-                "service",
-                "wire",
-            ],
+            "audit bench catalog chaos config demo engine functions gateway guest journal json mcp openapi output plan \
+             secrets service typecheck wire",
         ),
     ];
     let crates: BTreeSet<String> = folders("crates").into_iter().filter(|name| name != "hostile").collect();
     assert_eq!(crates, arrows.iter().map(|(name, _)| (*name).to_owned()).collect(), "every crate has its arrows");
     for (name, allowed) in arrows {
         for used in named_by(&read(format!("crates/{name}/Cargo.toml"))) {
-            assert!(allowed.contains(&used.as_str()), "{name} may not depend on {used}");
+            assert!(allowed.split(' ').any(|name| name == used), "{name} may not depend on {used}");
         }
     }
 }

@@ -38,8 +38,34 @@ pub struct Problem {
     pub help: Option<String>,
     /// Error or warning.
     pub severity: Severity,
-    /// The environment variable that is not set, if that is the problem.
-    pub unset: Option<String>,
+    /// The variable or secret that is not set, if that is the problem.
+    pub unset: Option<Unset>,
+}
+
+/// What is not set.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unset {
+    /// An environment variable.
+    Variable(String),
+    /// A secret of `${keyring:NAME}`.
+    Secret(String),
+}
+
+impl Unset {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Variable(name) | Self::Secret(name) => name,
+        }
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Variable(_) => "variable",
+            Self::Secret(_) => "secret",
+        }
+    }
 }
 
 impl Problem {

@@ -1,6 +1,7 @@
 //! Variable substitution in settings: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, and `$${` for a literal `${`.
 //!
 //! `${file:PATH}` is the content of a file and `${cmd:LINE}` the output of a command, each without its last line break.
+//! `${keyring:NAME}` is a secret that `toolgate secret set NAME` kept.
 //! Also the VS Code and Cursor variables `${userHome}`, `${workspaceFolder}`, `${workspaceFolderBasename}`,
 //! `${pathSeparator}` and `${/}`. A default applies if the variable is unset or empty, as in a shell. Substitution is not
 //! recursive: variables inside a default or inside a variable's value are not substituted.
@@ -8,6 +9,10 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+
+use toolgate_secrets::{Preference, SecretStore};
+
+use super::problem::Unset;
 
 /// Maximum size of a file of `${file:…}`, in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
@@ -80,9 +85,14 @@ impl Env {
         &self.cwd
     }
 
-    /// The folder for what Toolgate keeps of its own: tokens, logs, the audit log.
+    /// The directory of what Toolgate remembers about this user: `$XDG_STATE_HOME/toolgate`.
     pub fn state_folder(&self) -> Option<PathBuf> {
         self.xdg("XDG_STATE_HOME", ".local/state").map(|state| state.join("toolgate"))
+    }
+
+    /// The secrets of `${keyring:…}`; none without a home directory.
+    pub fn secrets(&self, preference: Preference) -> Option<SecretStore> {
+        Some(SecretStore::new(self.state_folder()?.join("secrets"), "toolgate secret", preference))
     }
 
     /// The directory of an `XDG_*_HOME` variable if it is absolute, otherwise `below_home` in the home directory.
@@ -105,6 +115,10 @@ pub(crate) enum Missing {
     Unclosed,
     /// The file of `${file:…}` cannot be read, and why.
     File(PathBuf, String),
+    /// The secret of `${keyring:…}` is not set.
+    NoSecret(String),
+    /// The secret of `${keyring:…}` cannot be read, and why.
+    Secret(String),
     /// `${cmd:…}`, which the file does not allow.
     CommandsOff,
     /// `${cmd:…}` in a reading that executes nothing.
@@ -123,17 +137,20 @@ impl Missing {
             Self::Unknown(name) => format!("${{{name}}} is not a supported variable"),
             Self::Unclosed => "unterminated variable: ${ without }".to_owned(),
             Self::File(path, why) => format!("{}: {why}", path.display()),
+            Self::NoSecret(name) => format!("the secret {name} is not set"),
+            Self::Secret(why) => why.clone(),
             Self::CommandsOff => "${cmd:…} is not allowed by this configuration".to_owned(),
             Self::CommandNotRun => "the command of ${cmd:…} is run when the server is started".to_owned(),
             Self::Command(how) => format!("the command of ${{cmd:…}} {how}"),
         }
     }
 
-    /// The environment variable that is not set.
-    pub(crate) fn variable(&self) -> Option<&str> {
+    /// What is not set.
+    pub(crate) fn unset(&self) -> Option<Unset> {
         match self {
-            Self::Unset(name) => Some(name),
-            Self::Input(_) | Self::Unknown(_) | Self::Unclosed => None,
+            Self::Unset(name) => Some(Unset::Variable(name.clone())),
+            Self::NoSecret(name) => Some(Unset::Secret(name.clone())),
+            Self::Input(_) | Self::Unknown(_) | Self::Unclosed | Self::Secret(_) => None,
             Self::File(..) | Self::CommandsOff | Self::CommandNotRun | Self::Command(_) => None,
         }
     }
@@ -149,17 +166,24 @@ impl Missing {
                 format!("set an environment variable and write ${{{variable}}}")
             }
             Self::Unknown(_) | Self::Unclosed => "write $${ for a literal ${".to_owned(),
+            Self::NoSecret(name) => format!("run: toolgate secret set {name}"),
+            Self::Secret(_) => String::new(),
             Self::CommandsOff => "set toolgate.secrets.commands to true".to_owned(),
             Self::File(..) | Self::CommandNotRun | Self::Command(_) => String::new(),
         }
     }
 }
 
-/// Gives the output of a command line.
-pub(crate) type RunCommand<'a> = &'a mut dyn FnMut(&str) -> Result<String, Missing>;
+/// What a value may come from besides variables.
+pub(crate) trait Sources {
+    /// The output of a command line.
+    fn command(&mut self, line: &str) -> Result<String, Missing>;
+    /// A file is about to be read, which may not exist.
+    fn reads(&mut self, file: &Path);
+}
 
 /// Substitutes all variables of a text, or reports all that failed. `folder` is the directory of the file.
-pub(crate) fn fill(text: &str, env: &Env, folder: &Path, run: RunCommand<'_>) -> Result<String, Vec<Missing>> {
+pub(crate) fn fill(text: &str, env: &Env, folder: &Path, sources: &mut dyn Sources) -> Result<String, Vec<Missing>> {
     let mut filled = String::with_capacity(text.len());
     let mut missing = Vec::new();
     let mut rest = text;
@@ -176,10 +200,11 @@ pub(crate) fn fill(text: &str, env: &Env, folder: &Path, run: RunCommand<'_>) ->
             rest = "";
             break;
         };
-        let filled_in = match (inside.strip_prefix("file:"), inside.strip_prefix("cmd:")) {
-            (Some(path), _) => content(path, env, folder),
-            (None, Some(line)) => run(line),
-            (None, None) => value(inside, env, folder),
+        let filled_in = match inside.split_once(':') {
+            Some(("file", path)) => content(path, env, folder, sources),
+            Some(("cmd", line)) => sources.command(line),
+            Some(("keyring", name)) => secret(name, env, sources),
+            _ => value(inside, env, folder),
         };
         match filled_in {
             Ok(value) => filled.push_str(&value),
@@ -192,11 +217,12 @@ pub(crate) fn fill(text: &str, env: &Env, folder: &Path, run: RunCommand<'_>) ->
 }
 
 /// The content of a file: `~/` is the home directory, a relative path is relative to `folder`.
-fn content(path: &str, env: &Env, folder: &Path) -> Result<String, Missing> {
+fn content(path: &str, env: &Env, folder: &Path, sources: &mut dyn Sources) -> Result<String, Missing> {
     let path = match (path.strip_prefix("~/"), env.home()) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => folder.join(path),
     };
+    sources.reads(&path);
     let mut bytes = Vec::new();
     let read = std::fs::File::open(&path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
     let fail = |why: String| Missing::File(path.clone(), why);
@@ -207,6 +233,13 @@ fn content(path: &str, env: &Env, folder: &Path) -> Result<String, Missing> {
     let text = String::from_utf8(bytes).map_err(|_| fail("invalid UTF-8".to_owned()))?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
+}
+
+fn secret(name: &str, env: &Env, sources: &mut dyn Sources) -> Result<String, Missing> {
+    let unset = || Missing::NoSecret(name.to_owned());
+    let store = env.secrets(Preference::Auto).ok_or_else(unset)?;
+    sources.reads(&store.entry_file(name));
+    store.get(name).map_err(|error| Missing::Secret(error.to_string()))?.ok_or_else(unset)
 }
 
 fn value(inside: &str, env: &Env, folder: &Path) -> Result<String, Missing> {
@@ -259,9 +292,23 @@ pub(crate) fn escape(text: &str) -> String {
 mod tests {
     use super::*;
 
+    /// Commands print themselves; the files that were read are kept.
+    #[derive(Default)]
+    struct Echo(Vec<PathBuf>);
+
+    impl Sources for Echo {
+        fn command(&mut self, line: &str) -> Result<String, Missing> {
+            Ok(format!("<{line}>"))
+        }
+
+        fn reads(&mut self, file: &Path) {
+            self.0.push(file.to_owned());
+        }
+    }
+
     fn check(text: &str, expected: Result<&str, &[&str]>) {
         let env = Env::new(Some("/home/u".into()), "/w").with("A", "1").with("EMPTY", "").with("TRICK", "${A}");
-        let filled = fill(text, &env, Path::new("/w/.vscode"), &mut |line| Ok(format!("<{line}>")));
+        let filled = fill(text, &env, Path::new("/w/.vscode"), &mut Echo::default());
         let filled = filled.map_err(|missing| missing.iter().map(Missing::message).collect::<Vec<_>>());
         assert_eq!(
             filled,
@@ -282,13 +329,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("token"), "t0k3n\n").unwrap();
         let env = Env::new(Some(folder.path().into()), "/");
-        let filled = |text: &str| fill(text, &env, folder.path(), &mut |line| Ok(format!("<{line}>")));
+        let filled = |text: &str| fill(text, &env, folder.path(), &mut Echo::default());
         assert_eq!(filled("a ${file:token} ${file:~/token}"), Ok("a t0k3n t0k3n".to_owned()));
         assert_eq!(filled("${cmd:pass show x}"), Ok("<pass show x>".to_owned()));
         let missing = filled("${file:none}").unwrap_err();
         assert!(missing[0].message().contains("none: cannot read the file"), "{missing:?}");
         std::fs::write(folder.path().join("big"), vec![b'x'; 70_000]).unwrap();
         assert!(filled("${file:big}").unwrap_err()[0].message().contains("larger"));
+    }
+
+    #[test]
+    fn secrets_of_the_keyring_are_values() {
+        let home = tempfile::tempdir().unwrap();
+        let env = Env::new(Some(home.path().into()), "/");
+        let mut echo = Echo::default();
+        let unset = fill("a ${keyring:TOKEN}", &env, Path::new("/"), &mut echo).unwrap_err();
+        assert_eq!(unset[0].message(), "the secret TOKEN is not set");
+        assert_eq!(unset[0].help(), "run: toolgate secret set TOKEN");
+        assert_eq!(unset[0].unset(), Some(Unset::Secret("TOKEN".to_owned())));
+        env.secrets(Preference::File).unwrap().set("TOKEN", "t0k3n").unwrap();
+        let filled = fill("a ${keyring:TOKEN}", &env, Path::new("/"), &mut echo);
+        assert_eq!(filled, Ok("a t0k3n".to_owned()));
+        assert!(echo.0.iter().all(|file| file.starts_with(home.path())) && echo.0.len() == 2, "{:?}", echo.0);
     }
 
     #[test]

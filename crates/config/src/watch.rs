@@ -1,5 +1,7 @@
 //! Reloads the configuration file when it changes.
 //!
+//! The files and secrets that its values came from count as parts of it.
+//!
 //! Polls inode, size and modification time instead of using kernel events: this works on every file system and with
 //! editors that replace the file. A changed file is read only after two polls found it unchanged, so that a partially
 //! written file is not read. If the new file has errors, or needs a consent that it does not have, the old configuration
@@ -60,10 +62,10 @@ struct Watcher {
     env: Env,
     gate: Gate,
     state: State,
-    /// The file's metadata at the last poll; `None` before the first.
-    seen: Option<Fingerprint>,
-    /// The file's metadata when it was last read.
-    read: Option<Fingerprint>,
+    /// The metadata of all files at the last poll; `None` before the first.
+    seen: Option<Vec<Fingerprint>>,
+    /// The metadata of all files when they were last read.
+    read: Option<Vec<Fingerprint>>,
 }
 
 impl Watcher {
@@ -74,9 +76,9 @@ impl Watcher {
 
     /// Polls once; returns whether the state changed.
     fn look(&mut self) -> bool {
-        let current = Fingerprint::of(&self.file);
-        let settled = self.seen.replace(current) == Some(current);
-        if !settled || self.read == Some(current) {
+        let current = self.fingerprints();
+        let settled = self.seen.replace(current.clone()).as_ref() == Some(&current);
+        if !settled || self.read.as_ref() == Some(&current) {
             return false;
         }
         self.read = Some(current);
@@ -85,8 +87,15 @@ impl Watcher {
             Err(problems) => State { config: self.state.config.clone(), problems },
         };
         let changed = state != self.state;
+        // If it names other files now, these count as changed once more, which costs one reading.
         self.state = state;
         changed
+    }
+
+    /// Of the configuration, then of the files that its values came from.
+    fn fingerprints(&self) -> Vec<Fingerprint> {
+        let others = self.state.config.files.iter().map(PathBuf::as_path);
+        std::iter::once(self.file.as_path()).chain(others).map(Fingerprint::of).collect()
     }
 
     fn load(&mut self) -> Result<Checked, Vec<Problem>> {
@@ -128,6 +137,7 @@ fn inode(_: &std::fs::Metadata) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checked::Transport;
     use crate::load;
     use crate::trust::TrustStore;
 
@@ -242,5 +252,33 @@ mod tests {
         fixture.write(TWO);
         tokio::time::timeout(Duration::from_secs(20), receiver.changed()).await.unwrap().unwrap();
         assert!(receiver.borrow().config.backends.contains_key("two"));
+    }
+
+    #[test]
+    fn a_changed_file_or_secret_of_a_value_is_a_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("toolgate.json");
+        let text = r#"{"mcpServers": {"a": {"command": "x", "args": ["${file:token}", "${keyring:TOKEN}"]}}}"#;
+        std::fs::write(&file, text).unwrap();
+        let env = Env::new(Some(folder.path().into()), folder.path());
+        let mut watcher = Watcher::new(Arc::new(load(&file, &env).unwrap()), env.clone(), Gate::Open);
+        let args = |watcher: &Watcher| match watcher.state.config.backends.get("a").map(|a| &a.transport) {
+            Some(Transport::Stdio(process)) => process.args.iter().map(|arg| arg.expose().to_owned()).collect(),
+            _ => Vec::new(),
+        };
+        let mut settle = |watcher: &mut Watcher| (0..4).for_each(|_| drop(watcher.look()));
+        settle(&mut watcher);
+        assert_eq!(args(&watcher), [""; 0]);
+        std::fs::write(folder.path().join("token"), "one").unwrap();
+        let secrets = env.secrets(toolgate_secrets::Preference::File).unwrap();
+        secrets.set("TOKEN", "two").unwrap();
+        settle(&mut watcher);
+        assert_eq!(args(&watcher), ["one", "two"]);
+        secrets.set("TOKEN", "three").unwrap();
+        settle(&mut watcher);
+        assert_eq!(args(&watcher), ["one", "three"]);
+        secrets.remove("TOKEN").unwrap();
+        settle(&mut watcher);
+        assert!(watcher.state.config.incomplete.contains_key("a"));
     }
 }

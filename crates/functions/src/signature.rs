@@ -58,6 +58,7 @@ pub struct FunctionBuilder {
     params: Vec<Param>,
     result: Value,
     reads_only: ReadsOnly,
+    is_idempotent: bool,
     origin: Origin,
 }
 
@@ -71,7 +72,8 @@ enum Origin {
 impl FunctionBuilder {
     pub(super) fn new(name: String) -> Self {
         let (description, params) = (String::new(), Vec::new());
-        Self { name, description, params, result: Value::Bool(true), reads_only: None, origin: Origin::Own }
+        let (result, reads_only, is_idempotent, origin) = (Value::Bool(true), None, false, Origin::Own);
+        Self { name, description, params, result, reads_only, is_idempotent, origin }
     }
 
     /// Marks the signature as one of a remote caller. Its schemas must not use references, with which a small schema can
@@ -133,6 +135,13 @@ impl FunctionBuilder {
         self
     }
 
+    /// Declares that a call may be made again with the same arguments: it changes nothing more.
+    #[must_use]
+    pub fn idempotent(mut self) -> Self {
+        self.is_idempotent = true;
+        self
+    }
+
     /// Checks the signature and sets the handler.
     pub fn handle<F, A>(self, handler: F) -> Result<HostFunction, SignatureError>
     where
@@ -148,8 +157,9 @@ impl FunctionBuilder {
         }
         let validators = self.params.iter().map(|param| validator(&name, param)).collect::<Result<_, _>>()?;
         let handler: Handler = Arc::new(move |context, args| Box::pin(handler(context, args)));
-        let Self { description, params, result, reads_only, .. } = self;
-        Ok(HostFunction(Arc::new(Inner { name, description, params, validators, result, reads_only, handler })))
+        let Self { description, params, result, reads_only, is_idempotent, .. } = self;
+        let inner = Inner { name, description, params, validators, result, reads_only, is_idempotent, handler };
+        Ok(HostFunction(Arc::new(inner)))
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use crate::bounds::{MAX_REQUEST_BYTES, MAX_URL_BYTES};
+use crate::idempotency;
 use crate::multipart;
 use crate::operation::{
     Body, BodyForm, BodyKind, Encoding, Field, Operation, Parameter, ParameterPlace, Segment, Style,
@@ -93,6 +94,10 @@ impl Parts {
         let value = match arguments.get(argument) {
             Some(value) if !value.is_null() => value,
             _ if parameter.required => return Err(ArgumentError::Missing(argument.clone())),
+            _ if idempotency::is_key(parameter.place, &parameter.name) => {
+                self.headers.push((parameter.name.to_ascii_lowercase(), idempotency::new_key()));
+                return Ok(());
+            }
             _ => return Ok(()),
         };
         match parameter.place {

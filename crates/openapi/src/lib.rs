@@ -9,7 +9,7 @@
 //! - `schema`: schemas of the document as JSON Schema
 //! - `read`, `body`, `result_schema`, `servers`, `filter`, `security`: from the document to [`Operation`]s
 //! - `operation`: how an operation is called
-//! - `encode`, `multipart`: from arguments to an [`ApiRequest`]
+//! - `encode`, `multipart`, `idempotency`: from arguments to an [`ApiRequest`]
 //! - `transport`: the seam to the network; `answer`: from an [`ApiAnswer`] to a result
 //! - `api`: [`Api`], which has all of it
 //!
@@ -24,6 +24,7 @@ mod bounds;
 mod document;
 mod encode;
 mod filter;
+mod idempotency;
 mod multipart;
 mod operation;
 mod read;

@@ -15,6 +15,7 @@ use crate::body::{self, DraftBody};
 use crate::bounds::{MAX_DESCRIPTION, MAX_INPUT_BYTES, MAX_NAME, MAX_OPERATIONS, MAX_OUTPUT_BYTES, MAX_PARAMETERS};
 use crate::document::{Document, Version};
 use crate::filter::Filter;
+use crate::idempotency;
 use crate::operation::{Encoding, Operation, Parameter, ParameterPlace, Plan, Segment, Style};
 use crate::result_schema;
 use crate::schema::{Converted, Direction, Schemas, shortened};
@@ -298,7 +299,9 @@ impl<'d, 'a> Reader<'d, 'a> {
             let described = shortened(described.trim(), crate::bounds::MAX_PROPERTY_DESCRIPTION);
             schema.insert("description".to_owned(), described.into());
         }
-        let required = place == ParameterPlace::Path || raw.get("required") == Some(&Value::Bool(true));
+        // Made for each call that gives none, so that it need not be given.
+        let is_made = idempotency::is_key(place, &name);
+        let required = place == ParameterPlace::Path || (raw.get("required") == Some(&Value::Bool(true)) && !is_made);
         let draft = Draft { name: name.clone(), prefix: place.word(), required, schema: converted };
         Ok(Some((draft, Parameter { argument: String::new(), name, place, encoding, required })))
     }

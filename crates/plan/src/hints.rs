@@ -120,6 +120,8 @@ fn kind(code: FindingCode) -> Option<Kind> {
         // The error of such a call says what is wrong with its arguments.
         FindingCode::InvalidArguments => None,
         FindingCode::NotAwaited | FindingCode::NoResult | FindingCode::BusyWait | FindingCode::RoundedNumber => None,
+        // The type check has told it as a warning.
+        FindingCode::UnknownProperty => None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Decides which requests are admitted: by peer address, host and origin, API key or local token, and rate.
 //!
 //! `Host` and `Origin` are checked by [`toolgate_mcp::server::HostGuard`], which explains why. This module adds the peer
-//! address (without keys only this machine may connect), the CORS headers, and the keys. A Unix socket can be opened by
+//! address (without keys only this machine may connect), the CORS headers, the keys, and tokens of a configured issuer. A Unix socket can be opened by
 //! its user only, so its peer needs no token. What an admitted caller may use is
 //! decided by its [`Caller::scope`](crate::Caller::scope).
 
@@ -9,14 +9,16 @@ use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
+use axum::Json;
 use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::caller::bearer;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Shown};
+use super::resource_server::TokenRefusal;
 use super::server::UnixPeer;
 use super::service::AdmissionRules;
 use super::{Caller, HttpService};
@@ -25,7 +27,7 @@ const PREFLIGHT_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELE
 const PREFLIGHT_HEADERS: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name",
 );
-const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static("retry-after, mcp-session-id");
+const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static("retry-after, mcp-session-id, www-authenticate");
 
 /// Where a request comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +107,11 @@ fn preflight() -> Response {
 pub(super) async fn check_key(State(service): State<HttpService>, mut request: Request, next: Next) -> Response {
     let caller = match authenticate(&service, Peer::of(request.extensions()), request.headers()).await {
         Ok(caller) => caller,
-        Err(refusal) => return refusal.into_response(),
+        Err(refusal) => {
+            let mut response = refusal.into_response();
+            service.rules().oauth.iter().for_each(|oauth| oauth.challenge(&mut response));
+            return response;
+        }
     };
     if let Err(refusal) = service.rates().take(&caller, Instant::now()) {
         return refusal.into_response();
@@ -130,16 +136,33 @@ async fn authenticate(service: &HttpService, peer: Peer, headers: &HeaderMap) ->
 pub(super) async fn holder(service: &HttpService, peer: Peer, presented: &str) -> Result<Caller, Refusal> {
     service.failed_keys().wait(peer.address()).await?;
     // The rules may have changed during the wait.
-    let caller = service.rules().caller(presented);
-    if caller.is_none() {
-        service.failed_keys().record(peer.address());
+    let rules = service.rules();
+    let caller = match (rules.caller(presented), &rules.oauth) {
+        (Some(caller), _) => return Ok(caller),
+        (None, Some(oauth)) => oauth.caller(presented).await,
+        (None, None) => Err(TokenRefusal::Invalid),
+    };
+    caller.map_err(|refusal| match refusal {
+        TokenRefusal::Invalid => {
+            service.failed_keys().record(peer.address());
+            Refusal::Unauthorised
+        }
+        TokenRefusal::InsufficientScope => Refusal::InsufficientScope,
+        TokenRefusal::NoKeys => Refusal::unavailable("the keys of the issuer can't be fetched"),
+    })
+}
+
+/// Where clients log in (RFC 9728); needs no token.
+pub(super) async fn resource_metadata(State(service): State<HttpService>, uri: Uri) -> Response {
+    match &service.rules().oauth {
+        Some(oauth) => Json(oauth.metadata()).into_response(),
+        None => Refusal::NoSuchPath(Shown::new(uri.path())).into_response(),
     }
-    caller.ok_or(Refusal::Unauthorised)
 }
 
 /// The accepted `Origin` of the request; none if it has no `Origin` header.
 fn accepted_origin(rules: &AdmissionRules, peer: Peer, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
-    if rules.keys.is_empty() && !peer.is_local() {
+    if rules.has_only_local_callers() && !peer.is_local() {
         return Err(Refusal::NotLocal);
     }
     Ok(rules.host_guard.check(request.uri(), request.headers())?)

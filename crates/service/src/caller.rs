@@ -12,6 +12,7 @@ use ring::digest::{SHA256, digest};
 use subtle::ConstantTimeEq;
 
 use super::refusal::Refusal;
+use super::resource_server::TokenCaller;
 use toolgate_config::checked::Key;
 use toolgate_config::values::Rate;
 use toolgate_gateway::run::durable::scope_of_key;
@@ -24,6 +25,8 @@ pub enum Caller {
     Local,
     /// The holder of a key.
     Key(Arc<Key>),
+    /// The holder of a token of the configured issuer.
+    Token(Arc<TokenCaller>),
 }
 
 impl Caller {
@@ -32,6 +35,7 @@ impl Caller {
         match self {
             Caller::Local => "",
             Caller::Key(key) => &key.name,
+            Caller::Token(token) => &token.name,
         }
     }
 
@@ -40,6 +44,7 @@ impl Caller {
         match self {
             Caller::Local => CallerScope::default(),
             Caller::Key(key) => scope_of_key(key),
+            Caller::Token(token) => token.scope.clone(),
         }
     }
 }

@@ -44,6 +44,7 @@ pub fn tool_mode(mode: Mode) -> ToolMode {
 /// Serves one client on standard input and output until it disconnects or `shutdown` is cancelled.
 pub async fn stdio(agent: &Agent, mode: ToolMode, shutdown: CancellationToken) -> io::Result<()> {
     let scope = RequestScope { mode, ..RequestScope::default() };
+    let keeping = tokio::spawn(keep_runs(Arc::downgrade(agent.gateway())));
     let aborting = tokio::spawn({
         let (runner, shutdown) = (agent.gateway().runner().clone(), shutdown.clone());
         async move {
@@ -61,6 +62,7 @@ pub async fn stdio(agent: &Agent, mode: ToolMode, shutdown: CancellationToken) -
     )
     .await;
     aborting.abort();
+    keeping.abort();
     served
 }
 
@@ -70,7 +72,7 @@ pub async fn stdio(agent: &Agent, mode: ToolMode, shutdown: CancellationToken) -
 /// # Errors
 /// If a token is asked for and cannot be read or created.
 pub fn local_token(http: &Http) -> Result<Option<LocalToken>, LocalTokenError> {
-    if !http.keys.is_empty() || http.auth == HttpAuth::None {
+    if !http.keys.is_empty() || http.oauth.is_some() || http.auth == HttpAuth::None {
         return Ok(None);
     }
     let path = http.token_file.as_deref().ok_or(LocalTokenError::NoPlace)?;

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use super::Caller;
 use super::inspect;
 use super::messages::{
-    ComputeRequest, DurableRunBody, FunctionsReply, HealthReply, IndexReply, ReadyReply, ResultReply, RpcReply,
-    RpcRequest, RunBody, RunListReply, RunReply, RunStateReply, SessionReply, SessionRequest,
+    ComputeRequest, DecisionsBody, DecisionsReply, DurableRunBody, FunctionsReply, HealthReply, IndexReply, ReadyReply,
+    ResultReply, RpcReply, RpcRequest, RunBody, RunListReply, RunReply, RunStateReply, SessionReply, SessionRequest,
 };
 use super::refusal::ErrorReply;
 use toolgate_gateway::run::{OUTPUT_SIZE, Runner};
@@ -172,6 +172,23 @@ fn paths(schemas: &mut Schemas, keyed: bool) -> Value {
         operation(schemas, "abortRun", "Ends a durable run.", (202, ok), &[KEYED, &[404, 503]])
             .with("parameters", json!([parameter("runId")]))
     };
+    let events = {
+        let ok = json!({"description": "Server-sent events, to the end of the run.", "content": {"text/event-stream": {"schema": {"type": "string"}}}});
+        let last = json!([parameter("runId"), {
+            "name": "Last-Event-ID", "in": "header", "required": false,
+            "schema": {"type": "integer", "minimum": 0}, "description": "The number of the last event that was received.",
+        }]);
+        operation(schemas, "runEvents", "Watches a durable run.", (200, ok), &[KEYED, &[404, 503]])
+            .with("parameters", last)
+    };
+    let decide = {
+        let ok = schemas.writes::<DecisionsReply>("The decisions that hold: the first one about each call.");
+        let body = schemas.reads::<DecisionsBody>();
+        let summary = "Decides calls that wait for a person.";
+        operation(schemas, "decide", summary, (200, ok), &[READS_A_BODY, KEYED, &[404]])
+            .with("requestBody", body)
+            .with("parameters", json!([parameter("runId")]))
+    };
     let result = {
         let ok = schemas.writes::<ResultReply>("The whole value, or the requested part as text.");
         let part = |name: &str, schema: Value, description: &str| json!({"name": name, "in": "query", "required": false, "schema": schema, "description": description});
@@ -213,6 +230,8 @@ fn paths(schemas: &mut Schemas, keyed: bool) -> Value {
         "/v1/compute": {"post": compute.keyed(&key)},
         "/v1/runs": {"post": begin.keyed(&key), "get": runs.keyed(&key)},
         "/v1/runs/{runId}": {"get": durable.keyed(&key), "delete": abort.keyed(&key)},
+        "/v1/runs/{runId}/events": {"get": events.keyed(&key)},
+        "/v1/runs/{runId}/decisions": {"post": decide.keyed(&key)},
         "/v1/results/{id}": {"get": result.keyed(&key)},
         "/v1/functions": {"get": functions.keyed(&key)},
         "/v1/openapi.json": {"get": openapi.keyed(&key)},

@@ -68,6 +68,8 @@ pub(super) enum Refusal {
     /// Names no reason, since each would help to guess credentials.
     #[error("not authorised")]
     Unauthorised,
+    #[error("the token has no scope that opens anything")]
+    InsufficientScope,
     #[error("without API keys only this machine may connect (toolgate.http.keys)")]
     NotLocal,
     #[error("the host `{0}` is not accepted (toolgate.http.allowed_hosts)")]
@@ -139,6 +141,7 @@ impl Refusal {
             | Refusal::NoSuchResult(_)
             | Refusal::NoSuchRun(_)
             | Refusal::NoSuch(_) => "NOT_FOUND",
+            Refusal::InsufficientScope => "FORBIDDEN",
             Refusal::MethodNotAllowed { .. } => "METHOD_NOT_ALLOWED",
             Refusal::TooSlow(_) => "REQUEST_TIMEOUT",
             Refusal::TooLarge(_) => "TOO_LARGE",
@@ -164,6 +167,7 @@ impl Refusal {
             | Refusal::NoSuchResult(_)
             | Refusal::NoSuchRun(_)
             | Refusal::NoSuch(_) => StatusCode::NOT_FOUND,
+            Refusal::InsufficientScope => StatusCode::FORBIDDEN,
             Refusal::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
             Refusal::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -251,9 +255,14 @@ impl From<DurableError> for Refusal {
             }
             DurableError::Store(fault @ StoreFault::TooManyRuns(_)) => Refusal::Busy(fault.to_string()),
             DurableError::Limit(fault) => Refusal::field("", fault.to_string()),
-            DurableError::Stopping | DurableError::NoStore | DurableError::Open(_) | DurableError::Store(_) => {
-                Refusal::unavailable(error.to_string())
-            }
+            DurableError::NoWebhooks => Refusal::field("/webhook", error.to_string()),
+            DurableError::BadDecision { at, message } => Refusal::field(format!("/decisions/{at}"), message),
+            DurableError::Stopping
+            | DurableError::NoStore
+            | DurableError::NotEnded(_)
+            | DurableError::Unreadable(_)
+            | DurableError::Open(_)
+            | DurableError::Store(_) => Refusal::unavailable(error.to_string()),
         }
     }
 }

@@ -33,6 +33,10 @@ pub(super) async fn open(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
+    if matches!(caller, Caller::Token(_)) {
+        // What a token opens is not known once it is gone.
+        return Err(Refusal::BadRequest("sessions are for holders of an API key"));
+    }
     let (text, _share) = body::read(&headers, body, service.rpc_limits(), service.budget()).await?;
     let request: SessionRequest = body::parse(&text)?;
     let names = request.functions.ok_or_else(|| Refusal::missing("/functions"))?;

@@ -25,6 +25,7 @@ use super::inspect::run_log::RunLog;
 use super::metrics::{self, ResponseCounts};
 use super::page::sessions::PageSessions;
 use super::refusal::{Refusal, Shown};
+use super::resource_server::ResourceServer;
 use super::{Caller, LocalToken, admission, durable, inspect, page, results, rpc, run, status, websocket};
 use crate::rpc_sessions::{RpcSessions, StoreError};
 use toolgate_config::checked::Http;
@@ -84,6 +85,7 @@ impl Default for ServiceLimits {
 pub struct AdmissionRules {
     pub(super) keys: Keys,
     pub(super) local: LocalAccess,
+    pub(super) oauth: Option<Arc<ResourceServer>>,
     pub(super) host_guard: HostGuard,
 }
 
@@ -103,7 +105,7 @@ impl AdmissionRules {
     /// The rules of a configuration, with the token of this user. Without keys and token nobody is admitted, unless the
     /// configuration asks for no token.
     pub fn new(http: Http, token: Option<LocalToken>) -> Self {
-        let Http { keys, auth, allowed_origins, allowed_hosts, .. } = http;
+        let Http { keys, auth, oauth, allowed_origins, allowed_hosts, .. } = http;
         let hosts = allowed_hosts.iter().map(ToString::to_string);
         let origins = allowed_origins.iter().map(|origin| origin.as_str().to_owned());
         let local = match (auth, token) {
@@ -111,18 +113,24 @@ impl AdmissionRules {
             (HttpAuth::Token, Some(token)) => LocalAccess::Token(token),
             (HttpAuth::Token, None) => LocalAccess::Closed,
         };
-        AdmissionRules { keys: Keys::new(keys), local, host_guard: HostGuard::new(hosts, origins) }
+        let oauth = oauth.map(|oauth| Arc::new(ResourceServer::new(oauth)));
+        AdmissionRules { keys: Keys::new(keys), local, oauth, host_guard: HostGuard::new(hosts, origins) }
     }
 
     /// Whether a request from there needs a key or a token.
     pub(super) fn requires_credentials(&self, peer: Peer) -> bool {
         let is_open = peer == Peer::UnixSocket || matches!(self.local, LocalAccess::Open);
-        !(self.keys.is_empty() && is_open)
+        !(self.has_only_local_callers() && is_open)
+    }
+
+    /// Whether there are neither keys nor tokens of an issuer, so that only this machine may connect.
+    pub(super) fn has_only_local_callers(&self) -> bool {
+        self.keys.is_empty() && self.oauth.is_none()
     }
 
     /// The caller with this key, or with this token if there are no keys.
     pub(super) fn caller(&self, presented: &str) -> Option<Caller> {
-        if !self.keys.is_empty() {
+        if !self.has_only_local_callers() {
             return self.keys.holder(presented);
         }
         match &self.local {
@@ -213,6 +221,8 @@ impl HttpService {
             .route("/v1/run/ws", get(websocket::upgrade))
             .route("/v1/runs", post(durable::begin).get(durable::list))
             .route("/v1/runs/{runId}", get(durable::view).delete(durable::abort))
+            .route("/v1/runs/{runId}/decisions", post(durable::decide))
+            .route("/v1/runs/{runId}/events", get(durable::events))
             .route("/v1/results/{id}", get(results::read))
             .route("/v1/functions", get(status::functions))
             .route("/v1/openapi.json", get(status::openapi))
@@ -224,6 +234,8 @@ impl HttpService {
             .route_layer(from_fn_with_state(self.clone(), admission::check_key));
         Router::new()
             .merge(page::open_routes())
+            .route("/.well-known/oauth-protected-resource", get(admission::resource_metadata))
+            .route("/.well-known/oauth-protected-resource/{*path}", get(admission::resource_metadata))
             .route("/healthz", get(status::healthz))
             .route("/readyz", get(status::readyz))
             .route("/rpc/{executionId}/{fnName}", post(rpc::call))

@@ -30,6 +30,8 @@ pub struct Declarations {
     pub text: String,
     /// The types by their number.
     types: Vec<DeclaredType>,
+    /// The globals that are backends, or hold them.
+    roots: Vec<String>,
 }
 
 /// A type of a declaration.
@@ -86,12 +88,14 @@ impl Declarations {
         for one in backends {
             let name = writer.backend(one, learned);
             let identifier = one.backend.identifier();
+            writer.declarations.roots.push(identifier.to_owned());
             writer.put(&format!("declare const {identifier}: {name};\n"));
             for spelling in [identifier, one.backend.name()] {
                 let _ = write!(registry, "{}: {name}; ", quoted(spelling));
             }
         }
         for global in ["tools", "__backends"] {
+            writer.declarations.roots.push(global.to_owned());
             writer.put(&format!("declare const {global}: {{ {registry}[k: string]: any }};\n"));
         }
         writer.functions(functions);
@@ -101,6 +105,12 @@ impl Declarations {
     /// The declared type of a name such as `$tg12`.
     pub fn get(&self, name: &str) -> Option<&DeclaredType> {
         self.types.get(name.strip_prefix(RESERVED)?.parse::<usize>().ok()?)
+    }
+
+    /// Whether a callee such as `tracker.get_issue` is of a backend.
+    pub fn is_on_backend(&self, callee: &str) -> bool {
+        let root = callee.split(['.', '[', '?', ' ', '\n']).next().unwrap_or_default();
+        self.roots.iter().any(|one| one == root)
     }
 
     /// Whether a result has this key.

@@ -188,6 +188,12 @@ pub(crate) struct ImportArgs {
     /// Only show what would be added, what would be left out, and why
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Keep literal secrets in the keyring (see `secret`) instead of in the file, without asking
+    #[arg(long, conflicts_with = "keep_secrets")]
+    pub(crate) move_secrets: bool,
+    /// Leave literal secrets as they are, without asking
+    #[arg(long)]
+    pub(crate) keep_secrets: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -211,6 +217,18 @@ pub(crate) struct AddArgs {
     /// A credential of an HTTP API, as SCHEME=VALUE; ${NAME} takes it from the environment later
     #[arg(long, value_name = "SCHEME=VALUE", requires = "openapi")]
     pub(crate) auth: Vec<String>,
+    /// The id of a client that you registered at the server's authorization server
+    #[arg(long, value_name = "ID", requires = "url")]
+    pub(crate) client_id: Option<String>,
+    /// The secret of that client; ${keyring:NAME} takes it from `toolgate secret` later
+    #[arg(long, value_name = "SECRET", requires = "client_id")]
+    pub(crate) client_secret: Option<String>,
+    /// An OAuth scope to ask for at a login; can be given several times
+    #[arg(long, value_name = "SCOPE", requires = "url")]
+    pub(crate) login_scope: Vec<String>,
+    /// Do not connect to find out whether a login is needed
+    #[arg(long)]
+    pub(crate) offline: bool,
     /// stdio or http, as other clients' commands have it; otherwise by what is given
     #[arg(long, short, value_name = "KIND", value_enum)]
     pub(crate) transport: Option<AddTransport>,
@@ -261,6 +279,32 @@ pub(crate) struct RemoveArgs {
     /// The configuration file
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+}
+
+/// See `Command::Daemon`.
+#[derive(Debug, Args)]
+pub(crate) struct DaemonArgs {
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// End when no window has been attached for ten seconds
+    #[arg(long)]
+    pub(crate) until_idle: bool,
+    /// What is logged to standard error, as for `serve`
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+    /// The form of log lines
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// See `Command::Restart`.
+#[derive(Debug, Args)]
+pub(crate) struct RestartArgs {
+    /// The server
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
 }
 
 /// See `Command::List`.
@@ -325,10 +369,44 @@ pub(crate) struct CallArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TypesArgs {
     /// Write them to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "watch")]
     pub(crate) out: Option<PathBuf>,
+    /// Write them to toolgate.d.ts in this folder, and again whenever the tools change, until Ctrl-C
+    #[arg(long, value_name = "DIR")]
+    pub(crate) watch: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) servers: Servers,
+    #[command(subcommand)]
+    pub(crate) action: Option<TypesAction>,
+}
+
+/// What is done with learned types instead.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TypesAction {
+    /// Call the read-only tools of a server that need no arguments, and learn the types of their results
+    Learn {
+        /// The server
+        #[arg(value_name = "SERVER")]
+        server: String,
+        #[command(flatten)]
+        servers: Servers,
+    },
+    /// Write what was learned of results to a file: shapes, never values
+    Export {
+        /// The file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        servers: Servers,
+    },
+    /// Add what another gateway learned
+    Import {
+        /// A file that `types export` wrote
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        servers: Servers,
+    },
 }
 
 /// See `Command::Connect`.

@@ -6,11 +6,13 @@ pub(crate) mod chaos;
 pub(crate) mod check;
 pub(crate) mod compute;
 pub(crate) mod doctor;
+pub(crate) mod logins;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod replay;
 pub(crate) mod result;
 pub(crate) mod run;
+pub(crate) mod runs;
 pub(crate) mod servers;
 pub(crate) mod shell;
 

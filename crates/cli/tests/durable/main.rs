@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "the numbers of a long run are worth reading")]
 
+mod commands;
 mod effects;
 mod kills;
 #[path = "../../../journal/tests/support/postgres.rs"]

@@ -8,6 +8,7 @@ use http::header::{HeaderName, HeaderValue};
 
 use super::checker::Checker;
 use super::envfile;
+use super::login::{self, LoginSettings};
 use super::openapi::{self, OpenApi};
 use crate::raw::reader::closest;
 use crate::raw::{self, Located, Location, RawText, StringMap};
@@ -30,7 +31,7 @@ pub enum Transport {
     /// Streamable HTTP.
     Http(Remote),
     /// An HTTP API that a document describes.
-    OpenApi(OpenApi),
+    OpenApi(Box<OpenApi>),
 }
 
 /// A process to start.
@@ -49,12 +50,14 @@ pub struct Process {
 }
 
 /// A server to connect to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Remote {
     /// Its URL.
     pub url: Endpoint,
     /// Headers of each request; names and values are valid.
     pub headers: Vec<(String, Secret)>,
+    /// How to log in there; `None` where a header does.
+    pub login: Option<Box<LoginSettings>>,
 }
 
 /// Limits and filters of a server.
@@ -194,7 +197,9 @@ fn transport(checker: &mut Checker<'_>, name: &Located<String>, server: &Located
         None => None,
     };
     match (kind, &raw.command, &raw.url) {
-        (Some(TransportKind::OpenApi), _, _) => openapi::check(checker, name, raw).map(Transport::OpenApi),
+        (Some(TransportKind::OpenApi), _, _) => {
+            openapi::check(checker, name, raw).map(|api| Transport::OpenApi(Box::new(api)))
+        }
         (Some(TransportKind::Stdio) | None, Some(command), None) => {
             process(checker, raw, command).map(Transport::Stdio)
         }
@@ -243,8 +248,9 @@ fn transport(checker: &mut Checker<'_>, name: &Located<String>, server: &Located
 }
 
 fn process(checker: &mut Checker<'_>, raw: &raw::Server, command: &Located<RawText<String>>) -> Option<Process> {
-    if let Some(headers) = &raw.headers {
-        checker.warn(&headers.place, "has no effect on a stdio server", "");
+    let ineffective = [raw.headers.as_ref().map(|it| &it.place), raw.auth.as_ref().map(|it| &it.place)];
+    for place in ineffective.into_iter().flatten() {
+        checker.warn(place, "has no effect on a stdio server", "");
     }
     let program = checker.text(command).and_then(|text| checker.program(&text, &command.place));
     let args = raw.args.as_ref().map(|args| args.value.as_slice()).unwrap_or_default();
@@ -308,7 +314,13 @@ fn remote(checker: &mut Checker<'_>, raw: &raw::Server, url: &Located<RawText<En
         checker.warn(place, "has no effect on an http server", "");
     }
     let headers = headers(checker, &raw.headers);
-    checker.parse(url).map(|url| Remote { url, headers })
+    let has_token = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+    let login = raw.auth.as_ref().map(|auth| login::of_server(checker, auth));
+    if let (true, Some(auth)) = (has_token, &raw.auth) {
+        checker.wrong(&auth.place, "the header Authorization and a login exclude each other", "remove one of them");
+    }
+    let login = if has_token { None } else { Some(Box::new(login.unwrap_or_default())) };
+    checker.parse(url).map(|url| Remote { url, headers, login })
 }
 
 /// Validates the names and values of headers.

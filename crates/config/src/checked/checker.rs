@@ -1,5 +1,6 @@
 //! Collects problems during validation, and converts raw settings to values.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use crate::problem::Problem;
 use crate::raw::{Located, Location, Raw, RawText};
 use crate::text::Source;
 use crate::values::{Bytes, Period, Setting};
-use crate::vars::{self, Env, Missing};
+use crate::vars::{self, Env, Missing, Sources};
 
 /// The state of a validation.
 pub(crate) struct Checker<'a> {
@@ -19,6 +20,30 @@ pub(crate) struct Checker<'a> {
     problems: Vec<Problem>,
     allows_commands: bool,
     commands: Commands,
+    /// Files besides the configuration's own that values came from.
+    pub(crate) files: BTreeSet<PathBuf>,
+}
+
+/// Where values come from: files are noted, commands are run where that is allowed.
+struct ValueSources<'a> {
+    env: &'a Env,
+    allows_commands: bool,
+    commands: &'a mut Commands,
+    files: &'a mut BTreeSet<PathBuf>,
+}
+
+impl Sources for ValueSources<'_> {
+    fn command(&mut self, line: &str) -> Result<String, Missing> {
+        match (self.allows_commands, self.env.runs_commands()) {
+            (false, _) => Err(Missing::CommandsOff),
+            (true, false) => Err(Missing::CommandNotRun),
+            (true, true) => self.commands.output(line).map_err(Missing::Command),
+        }
+    }
+
+    fn reads(&mut self, file: &Path) {
+        self.files.insert(file.to_owned());
+    }
 }
 
 impl<'a> Checker<'a> {
@@ -28,11 +53,13 @@ impl<'a> Checker<'a> {
         let secrets = raw.file.toolgate.as_ref().and_then(|toolgate| toolgate.value.secrets.as_ref());
         let allows_commands = secrets.is_some_and(|secrets| super::flag(&secrets.value.commands, false));
         let problems = raw.problems.clone();
-        Self { source: &raw.source, env, folder, problems, allows_commands, commands: Commands::default() }
+        let commands = Commands::default();
+        Self { source: &raw.source, env, folder, problems, allows_commands, commands, files: BTreeSet::new() }
     }
 
-    pub(crate) fn finish(self) -> Vec<Problem> {
-        self.problems
+    /// The problems, and the files that values came from.
+    pub(crate) fn finish(self) -> (Vec<Problem>, BTreeSet<PathBuf>) {
+        (self.problems, self.files)
     }
 
     /// Adds an error.
@@ -58,18 +85,14 @@ impl<'a> Checker<'a> {
 
     /// The text with its variables substituted.
     pub(crate) fn text<T>(&mut self, written: &Located<RawText<T>>) -> Option<String> {
-        let (allowed, env, commands) = (self.allows_commands, self.env, &mut self.commands);
-        let run = &mut |line: &str| match (allowed, env.runs_commands()) {
-            (false, _) => Err(Missing::CommandsOff),
-            (true, false) => Err(Missing::CommandNotRun),
-            (true, true) => commands.output(line).map_err(Missing::Command),
-        };
-        match vars::fill(&written.value.text, env, &self.folder, run) {
+        let Self { env, allows_commands, commands, files, folder, .. } = self;
+        let mut sources = ValueSources { env, allows_commands: *allows_commands, commands, files };
+        match vars::fill(&written.value.text, env, folder, &mut sources) {
             Ok(text) => Some(text),
             Err(missing) => {
                 for one in missing {
                     let mut problem = self.problem(&written.place, one.message(), one.help());
-                    problem.unset = one.variable().map(str::to_owned);
+                    problem.unset = one.unset();
                     self.problems.push(problem);
                 }
                 None

@@ -14,6 +14,7 @@ use crate::values::Secret;
 pub(super) fn read(checker: &mut Checker<'_>, setting: &Located<RawText<String>>) -> BTreeMap<String, Secret> {
     let path = checker.text(setting).and_then(|text| checker.path(&text, &setting.place));
     let Some(path) = path else { return BTreeMap::new() };
+    checker.files.insert(path.clone());
     let source = match Source::open(&path) {
         Ok(source) => source,
         Err(problem) => {

@@ -10,6 +10,7 @@ mod commands;
 mod envfile;
 mod functions;
 mod limits;
+mod login;
 mod openapi;
 mod runs;
 mod service;
@@ -23,17 +24,18 @@ pub use agent::{AgentTools, DataSource, Weather};
 pub use audit::Audit;
 pub use backends::starts_toolgate;
 pub use backends::{Backend, Policy, Process, Remote, Transport};
-pub use functions::{Function, Target};
+pub use functions::{Effect, Function, Target};
+pub use login::LoginSettings;
 pub use openapi::{OpenApi, SpecSource};
 pub use runs::{RunStore, Runs};
-pub use service::{Http, Key};
+pub use service::{Http, HttpOAuth, Key, OAuthScope};
 pub use telemetry::Telemetry;
 
-use super::problem::{Problem, Severity};
+use super::problem::{Problem, Severity, Unset};
 use super::raw::{self, Raw};
 use super::text::join;
 use super::values::{
-    Allowed, BackendName, Bytes, EgressWord, Engine, FunctionName, Isolation, Mode, ResultFormat, Store,
+    Allowed, BackendName, Bytes, EgressWord, Engine, FunctionName, Isolation, Mode, ResultFormat, SecretPlace, Store,
 };
 use super::vars::Env;
 use backends::Servers;
@@ -53,11 +55,13 @@ pub struct Checked {
     pub incomplete: BTreeMap<BackendName, Incomplete>,
     /// Toolgate's own settings.
     pub settings: Settings,
+    /// Files besides its own that values came from, or that are missing for them. A change of one may change values.
+    pub files: BTreeSet<PathBuf>,
     /// Settings that have no effect or may be mistakes.
     pub warnings: Vec<Problem>,
 }
 
-/// A server that needs configuration: a variable is not set, a file is missing, or the URL is invalid.
+/// A server that needs configuration: a variable or a secret is not set, a file is missing, or the URL is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Incomplete {
     /// What is wrong; at least one.
@@ -65,9 +69,9 @@ pub struct Incomplete {
 }
 
 impl Incomplete {
-    /// The environment variables that are not set, without repetitions.
-    pub fn unset_variables(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.problems.iter().filter_map(|problem| problem.unset.as_deref()).collect();
+    /// The environment variables and secrets that are not set, without repetitions.
+    pub fn unset(&self) -> Vec<&Unset> {
+        let mut names: Vec<&Unset> = self.problems.iter().filter_map(|problem| problem.unset.as_ref()).collect();
         names.sort_unstable();
         names.dedup();
         names
@@ -75,10 +79,15 @@ impl Incomplete {
 
     /// One line for people and models: `needs configuration: set GITHUB_TOKEN`.
     pub fn reason(&self) -> String {
-        let unset = self.unset_variables();
-        let mut parts = Vec::new();
-        if !unset.is_empty() {
-            parts.push(format!("set {}", unset.join(", ")));
+        let (mut variables, mut parts) = (Vec::new(), Vec::new());
+        for unset in self.unset() {
+            match unset {
+                Unset::Variable(name) => variables.push(name.as_str()),
+                Unset::Secret(name) => parts.push(format!("run `toolgate secret set {name}`")),
+            }
+        }
+        if !variables.is_empty() {
+            parts.insert(0, format!("set {}", variables.join(", ")));
         }
         let others = self.problems.iter().filter(|problem| problem.unset.is_none());
         parts.extend(others.map(|problem| problem.message.clone()));
@@ -102,6 +111,8 @@ pub enum Egress {
 pub struct Settings {
     /// Which tools an agent sees.
     pub mode: Mode,
+    /// Whether `serve` starts a daemon that all windows share.
+    pub share: bool,
     /// Which of Toolgate's own tools agents have.
     pub tools: AgentTools,
     /// Data that agents compute on, by name.
@@ -136,8 +147,19 @@ pub struct Settings {
     pub type_check: TypeCheck,
     /// The weather function.
     pub weather: Weather,
+    /// Where logins are kept.
+    pub logins: Logins,
     /// Whether agents may add and remove backends.
     pub allow_runtime_registration: bool,
+}
+
+/// Where logins are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Logins {
+    /// The folder that knows of them; `None` without a home directory.
+    pub folder: Option<PathBuf>,
+    /// Where new ones go.
+    pub place: SecretPlace,
 }
 
 /// How scripts are run.
@@ -229,6 +251,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     let runs = runs::check(&mut checker, &value(&toolgate.runs), &store);
     let settings = Settings {
         mode: checker.get(&toolgate.mode).unwrap_or(Mode::Code),
+        share: flag(&toolgate.share, false),
         tools: agent::tools(&value(&toolgate.tools)),
         data: agent::data(&mut checker, &toolgate.data),
         sandbox: sandbox(&mut checker, &value(&toolgate.sandbox)),
@@ -249,9 +272,13 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
             budget: checker.period(&limits.type_check).unwrap_or(Duration::from_millis(150)),
         },
         weather: agent::weather(&mut checker, &value(&toolgate.weather)),
+        logins: Logins {
+            folder: checker.env.state_folder().map(|state| state.join("logins")),
+            place: checker.get(&value(&toolgate.secrets).store).unwrap_or(SecretPlace::Auto),
+        },
         allow_runtime_registration: flag(&toolgate.allow_runtime_registration, false),
     };
-    let mut problems = checker.finish();
+    let (mut problems, files) = checker.finish();
     problems.sort_by_key(|problem| problem.position);
     let Servers { mut backends, disabled, names } = servers;
     let (incomplete, problems) = by_server(problems, &names);
@@ -266,7 +293,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     // A disabled server is not looked into.
     let incomplete = incomplete.into_iter().filter(|(name, _)| !disabled.contains(name)).collect();
     let file = raw.source.file().to_owned();
-    Ok(Checked { file, backends, disabled, incomplete, settings, warnings: problems })
+    Ok(Checked { file, backends, disabled, incomplete, settings, files, warnings: problems })
 }
 
 /// Separates the errors inside single servers' entries from everything else.

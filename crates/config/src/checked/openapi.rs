@@ -9,7 +9,8 @@ use std::path::PathBuf;
 
 use super::backends::headers;
 use super::checker::Checker;
-use crate::raw::{self, Located, Location};
+use super::login::{self, LoginSettings};
+use crate::raw::{self, Located, Location, RawAuth, RawCredential};
 use crate::values::{Allowed, Endpoint, Secret, Setting};
 
 /// An HTTP API.
@@ -21,6 +22,8 @@ pub struct OpenApi {
     pub base: Endpoint,
     /// Credentials by the names of security schemes.
     pub auth: BTreeMap<String, Secret>,
+    /// The security scheme that a login gives the credential of, and how to log in.
+    pub login: Option<(String, LoginSettings)>,
     /// Headers of each request; names and values are valid.
     pub headers: Vec<(String, Secret)>,
     /// Rules of the operations that are tools; all if empty.
@@ -68,17 +71,48 @@ pub(super) fn check(checker: &mut Checker<'_>, name: &Located<String>, raw: &raw
         checker.path(&text, &spec.place).map(SpecSource::File)
     });
     let base = checker.get(&raw.base);
-    let mut auth = BTreeMap::new();
-    for (scheme, secret) in raw.auth.as_ref().map(|auth| auth.value.0.as_slice()).unwrap_or_default() {
-        let Some(text) = checker.text(secret) else { continue };
-        if text.chars().any(char::is_control) {
-            checker.wrong(&secret.place, "a credential must not contain control characters", "");
-        }
-        auth.insert(scheme.value.clone(), Secret::new(text));
-    }
+    let Credentials { auth, login } = credentials(checker, &raw.auth);
     let headers = headers(checker, &raw.headers);
     let include = checker.list(&raw.include).unwrap_or_default();
     let exclude = checker.list(&raw.exclude).unwrap_or_default();
     let allow_hosts = checker.list(&raw.allow_hosts).unwrap_or_default();
-    Some(OpenApi { spec: spec?, base: base?, auth, headers, include, exclude, allow_hosts })
+    Some(OpenApi { spec: spec?, base: base?, auth, login, headers, include, exclude, allow_hosts })
+}
+
+struct Credentials {
+    auth: BTreeMap<String, Secret>,
+    login: Option<(String, LoginSettings)>,
+}
+
+fn credentials(checker: &mut Checker<'_>, auth: &Option<Located<RawAuth>>) -> Credentials {
+    let mut found = Credentials { auth: BTreeMap::new(), login: None };
+    let schemes = match auth.as_ref().map(|auth| (&auth.value, &auth.place)) {
+        None => return found,
+        Some((RawAuth::Schemes(schemes), _)) => &schemes.0,
+        Some((RawAuth::Login(login), place)) => {
+            // The scheme that needs no document.
+            found.login = Some(("bearer".to_owned(), login::check(checker, login, place)));
+            return found;
+        }
+    };
+    for (scheme, credential) in schemes {
+        let place = &credential.place;
+        match &credential.value {
+            RawCredential::Text(secret) => {
+                let written = Located { value: secret.clone(), place: place.clone() };
+                let Some(text) = checker.text(&written) else { continue };
+                if text.chars().any(char::is_control) {
+                    checker.wrong(place, "a credential must not contain control characters", "");
+                }
+                found.auth.insert(scheme.value.clone(), Secret::new(text));
+            }
+            RawCredential::Login(_) if found.login.is_some() => {
+                checker.wrong(place, "an API has one login", "give the other scheme a credential");
+            }
+            RawCredential::Login(login) => {
+                found.login = Some((scheme.value.clone(), login::check(checker, login, place)));
+            }
+        }
+    }
+    found
 }

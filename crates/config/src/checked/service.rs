@@ -1,12 +1,12 @@
 //! Validates the HTTP service and its keys.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::checker::Checker;
-use crate::raw::{self, Located};
-use crate::values::{Glob, HostName, HttpAuth, KeyHash, Origin, Rate};
+use crate::raw::{self, Located, RawText};
+use crate::values::{Endpoint, Glob, HostName, HttpAuth, KeyHash, Origin, Rate};
 use toolgate_wire::CallRate;
 
 /// The HTTP service.
@@ -20,6 +20,8 @@ pub struct Http {
     pub auth: HttpAuth,
     /// The file with the token for them; `None` if it is not configured and there is no home directory.
     pub token_file: Option<PathBuf>,
+    /// The issuer whose tokens are accepted besides keys.
+    pub oauth: Option<HttpOAuth>,
     /// Origins of web pages that may use the service.
     pub allowed_origins: Vec<Origin>,
     /// Accepted host names besides this machine's own.
@@ -33,10 +35,33 @@ impl Default for Http {
             keys: vec![],
             auth: HttpAuth::Token,
             token_file: None,
+            oauth: None,
             allowed_origins: vec![],
             allowed_hosts: vec![],
         }
     }
+}
+
+/// An OAuth issuer whose tokens are accepted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpOAuth {
+    /// The issuer, as its tokens have it.
+    pub issuer: String,
+    /// The identifier of this service.
+    pub audience: String,
+    /// The URL of the issuer's keys; `None` if its metadata tells.
+    pub jwks: Option<Endpoint>,
+    /// What scopes open; if empty, every token opens everything.
+    pub scopes: BTreeMap<String, OAuthScope>,
+}
+
+/// What a scope opens.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct OAuthScope {
+    /// Tools, as `backend.tool`; `None` means all.
+    pub tools: Option<Vec<Glob>>,
+    /// Functions; `None` means all.
+    pub functions: Option<Vec<Glob>>,
 }
 
 /// An API key.
@@ -63,7 +88,8 @@ pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Http) -> Http {
     let entries = raw.keys.as_ref().map(|keys| keys.value.as_slice()).unwrap_or_default();
     let mut names = HashSet::new();
     let keys: Vec<Key> = entries.iter().filter_map(|entry| key(checker, entry, &mut names)).collect();
-    if let (Some(address), Some(setting), true) = (bind, &raw.bind, entries.is_empty())
+    let oauth = raw.oauth.as_ref().and_then(|oauth| check_oauth(checker, oauth));
+    if let (Some(address), Some(setting), true) = (bind, &raw.bind, entries.is_empty() && raw.oauth.is_none())
         && !address.ip().is_loopback()
     {
         let message =
@@ -75,9 +101,47 @@ pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Http) -> Http {
         keys,
         auth: checker.get(&raw.auth).unwrap_or(HttpAuth::Token),
         token_file: token_file(checker, raw),
+        oauth,
         allowed_origins: checker.list(&raw.allowed_origins).unwrap_or_default(),
         allowed_hosts: checker.list(&raw.allowed_hosts).unwrap_or_default(),
     }
+}
+
+fn check_oauth(checker: &mut Checker<'_>, oauth: &Located<raw::HttpOAuth>) -> Option<HttpOAuth> {
+    let raw = &oauth.value;
+    let mut url = |setting: &Option<Located<RawText<String>>>, key: &str| {
+        let Some(setting) = setting else {
+            checker.wrong(&oauth.place, format!("a setting is missing: {key}"), format!("add \"{key}\""));
+            return None;
+        };
+        let text = checker.text(setting)?;
+        let parsed = url::Url::parse(&text).ok();
+        let is_local =
+            |url: &url::Url| url.host_str().is_some_and(|it| ["localhost", "127.0.0.1", "[::1]"].contains(&it));
+        if !parsed.is_some_and(|url| url.scheme() == "https" || (url.scheme() == "http" && is_local(&url))) {
+            checker.wrong(&setting.place, "must be an https URL, or an http URL of this machine", "");
+            return None;
+        }
+        Some(text)
+    };
+    let (issuer, audience) = (url(&raw.issuer, "issuer"), url(&raw.audience, "audience"));
+    let jwks = checker.get(&raw.jwks);
+    let mut scopes = BTreeMap::new();
+    for (name, scope) in raw.scopes.as_ref().map(|scopes| scopes.value.0.as_slice()).unwrap_or_default() {
+        if name.value.is_empty() || !name.value.bytes().all(|byte| matches!(byte, b'!' | b'#'..=b'[' | b']'..=b'~')) {
+            checker.wrong(&name.place, "invalid name of a scope", "");
+        }
+        let tools = checker.list(&scope.value.tools);
+        let is_tool = |glob: &Glob| glob.to_string().contains(['.', '*']);
+        if let (Some(tools), Some(setting)) = (&tools, &scope.value.tools)
+            && !tools.iter().all(is_tool)
+        {
+            checker.wrong(&setting.place, "a tool is written as backend.tool", "write backend.* for all of a backend");
+        }
+        let functions = checker.list(&scope.value.functions);
+        scopes.insert(name.value.clone(), OAuthScope { tools, functions });
+    }
+    Some(HttpOAuth { issuer: issuer?, audience: audience?, jwks, scopes })
 }
 
 fn token_file(checker: &mut Checker<'_>, raw: &raw::Http) -> Option<PathBuf> {

@@ -47,6 +47,7 @@ pub(super) fn translate(client: Option<Client>, entry: Json, project: Option<&Pa
         Some(Client::Cline) => seconds(&mut entry, "timeout"),
         Some(Client::Claude | Client::ClaudeCode | Client::Cursor | Client::VsCode) | None => {}
     }
+    login(&mut entry);
     let settings = filters(&mut entry);
     if let Some(project) = project {
         in_project(&mut entry, project);
@@ -63,9 +64,44 @@ fn why_dropped(key: &str) -> &'static str {
             "the client decides about approvals, for Toolgate as a whole"
         }
         "startup_timeout_sec" | "startup_timeout_ms" => "toolgate.limits.start_timeout is for all servers",
-        "oauth" | "auth" | "authProviderType" | "headersHelper" => "logins are not taken over",
+        "oauth" | "auth" | "authProviderType" | "headersHelper" => "`toolgate login` logs in by itself",
         "source" | "settings" | "gallery" | "version" | "dev" | "metadata" => "only the client uses it",
         _ => "Toolgate has no such setting",
+    }
+}
+
+/// The client that the user registered, under the keys that clients have for it. What else a client keeps of a login is
+/// its own.
+fn login(entry: &mut Map<String, Json>) {
+    if entry.get("type").and_then(Json::as_str) == Some("openapi") {
+        return;
+    }
+    let mut auth = Map::new();
+    for key in ["auth", "oauth"] {
+        let Some(Json::Object(found)) = entry.get(key) else { continue };
+        let mut take = |names: &[&str], to: &str| {
+            if let Some(value) = names.iter().find_map(|name| found.get(*name)) {
+                auth.entry(to).or_insert_with(|| value.clone());
+            }
+        };
+        take(&["clientId", "client_id", "CLIENT_ID"], "clientId");
+        take(&["clientSecret", "client_secret", "CLIENT_SECRET"], "clientSecret");
+        take(&["scopes"], "scopes");
+        take(&["callbackPort", "redirectPort"], "redirectPort");
+        take(&["authorizationUrl"], "authorizationUrl");
+        take(&["tokenUrl"], "tokenUrl");
+        if let (Some(scope), false) = (found.get("scope").and_then(Json::as_str), auth.contains_key("scopes")) {
+            auth.insert("scopes".to_owned(), scope.split_whitespace().collect());
+        }
+        if !auth.is_empty() {
+            entry.shift_remove(key);
+        } else if key == "auth" {
+            // Ours has another form: what is left is told as left out.
+            rename(entry, "auth", "oauth");
+        }
+    }
+    if !auth.is_empty() {
+        entry.insert("auth".to_owned(), Json::Object(auth));
     }
 }
 

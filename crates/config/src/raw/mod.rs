@@ -16,8 +16,9 @@ use super::problem::Problem;
 use super::text::Source;
 use super::text::tree::{Node, Value};
 use super::values::{
-    Allowed, Bytes, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, Method, Millis, Mode,
-    Origin, Period, Rate, ResultFormat, RunStorePlace, Start, Store, ToolPath, TransportKind,
+    Allowed, Bytes, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, LoginGrant, Method,
+    Millis, Mode, Origin, Period, Rate, ResultFormat, RunStorePlace, SecretPlace, Start, Store, ToolPath,
+    TransportKind,
 };
 
 /// The settings of a file, with the problems found while reading them.
@@ -102,8 +103,8 @@ section! {
         spec: RawText<String>,
         /// Where the requests of an API go. The document's own servers decide nothing.
         base: RawText<Endpoint>,
-        /// Credentials of an API by the names of its security schemes: a key or a token, or user:password for basic. bearer and basic also work without a scheme.
-        auth: StringMap,
+        /// How to log in at an HTTP server: not needed where the server's own metadata is enough. For an API: credentials by the names of its security schemes, each a key or a token, or user:password for basic, or a section as for a server; bearer and basic also work without a scheme.
+        auth: RawAuth,
         /// Operations of an API that are tools: tag:NAME, a method, a path with *, or a method and a path. By default all.
         include: Vec<Located<RawText<String>>>,
         /// Operations of an API that are no tools; takes precedence over include.
@@ -120,6 +121,8 @@ section! {
         mode: RawText<Mode>,
         /// When servers are started: at once (eager), or at the first call where the tool cache knows their tools (lazy).
         start: RawText<Start>,
+        /// Have all windows share one gateway: serve starts a daemon unless one runs, and attaches to it. The servers are started once, in its folder and with its environment.
+        share: bool,
         /// Which of Toolgate's own tools agents have.
         tools: AgentTools,
         /// Data that agents compute on without seeing it, by name: the tool compute takes a function over it.
@@ -140,7 +143,7 @@ section! {
         telemetry: Telemetry,
         /// Settings of single servers, by name.
         backends: Table<Backend>,
-        /// Your own host functions, by the names that scripts call.
+        /// Your own host functions, by the names that scripts call: a name of its own, or one after `api.`.
         functions: Table<Function>,
         /// Where programs may send HTTP requests with httpCall and api.fetch: nowhere (off), to every public host (all), or to the hosts and networks of a list, such as api.example.com or *.example.com. What it does not allow, programs do not have. Endpoints of functions are not concerned.
         egress: RawEgress,
@@ -292,6 +295,8 @@ section! {
         auth: RawText<HttpAuth>,
         /// The file with the token, which only this user can read; it is created when it does not exist.
         token_file: RawText<String>,
+        /// Admit callers by tokens of an OAuth issuer, besides keys.
+        oauth: HttpOAuth,
         /// Origins of web pages that may use the service.
         allowed_origins: Vec<Located<RawText<Origin>>>,
         /// Accepted host names besides those of this machine.
@@ -324,6 +329,30 @@ section! {
         max_size: RawText<Bytes>,
         /// Number of archives to keep.
         keep: u64,
+    }
+}
+
+section! {
+    /// Admit callers by tokens of an OAuth issuer, besides keys.
+    Refused HttpOAuth {
+        /// The issuer, exactly as its tokens and its metadata have it.
+        issuer: RawText<String>,
+        /// The identifier of this service, which tokens must be issued for: the URL that clients connect to, such as https://tools.example.com/mcp.
+        audience: RawText<String>,
+        /// The URL of the issuer's keys; by default the one that its metadata names.
+        jwks: RawText<Endpoint>,
+        /// What the scopes of a token open, by their names. A token with none of them opens nothing; without this table, every token of the issuer for this service opens everything.
+        scopes: Table<OAuthScope>,
+    }
+}
+
+section! {
+    /// What a scope opens.
+    Refused OAuthScope {
+        /// Patterns of the tools, as backend.tool; by default all.
+        tools: Vec<Located<RawText<Glob>>>,
+        /// Patterns of the functions; by default all.
+        functions: Vec<Located<RawText<Glob>>>,
     }
 }
 
@@ -386,6 +415,12 @@ section! {
         description: RawText<String>,
         /// JSON Schema of its argument.
         schema: RawJson,
+        /// JSON Schema of its result. Programs that read something else of it are stopped before their first call.
+        returns: RawJson,
+        /// A call changes nothing.
+        read_only: bool,
+        /// A call may be made again with the same arguments.
+        idempotent: bool,
     }
 }
 
@@ -394,6 +429,76 @@ section! {
     Refused Guard {
         /// Hosts such as intranet.example or *.example.com, and networks such as 10.0.0.0/8.
         allow: Vec<Located<RawText<Allowed>>>,
+    }
+}
+
+section! {
+    /// How to log in at a server with OAuth.
+    Refused Login {
+        /// The id of a client that you registered at the authorization server.
+        client_id = "clientId": RawText<String>,
+        /// Its secret, if it has one.
+        client_secret = "clientSecret": RawText<String>,
+        /// The HTTPS URL of a document that describes this client, for authorization servers that read such.
+        client_metadata = "clientMetadata": RawText<Endpoint>,
+        /// Who logs in: a person with a browser (authorization_code), or the client itself (client_credentials).
+        grant: RawText<LoginGrant>,
+        /// Scopes to ask for besides those that the server names.
+        scopes: Vec<Located<RawText<String>>>,
+        /// The port of this machine that the browser comes back to, if a client is registered for one; by default any.
+        redirect_port = "redirectPort": u64,
+        /// Where a person logs in, for a server without metadata.
+        authorization_url = "authorizationUrl": RawText<Endpoint>,
+        /// Where tokens are issued, for a server without metadata.
+        token_url = "tokenUrl": RawText<Endpoint>,
+    }
+}
+
+/// How to log in at a server, or the credentials of an API.
+#[derive(Debug, Clone)]
+pub(crate) enum RawAuth {
+    /// A login.
+    Login(Box<Login>),
+    /// By the names of security schemes.
+    Schemes(Table<RawCredential>),
+}
+
+/// The credential of one security scheme.
+#[derive(Debug, Clone)]
+pub(crate) enum RawCredential {
+    /// The credential itself.
+    Text(reader::Scalar),
+    /// A login that gives one.
+    Login(Box<Login>),
+}
+
+impl RawSetting for RawAuth {
+    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
+        let is_login =
+            node.entries().is_some_and(|entries| entries.iter().all(|entry| Login::KEYS.contains(&entry.key.as_str())));
+        match is_login {
+            true => Login::read(node, place, reader).map(|login| Self::Login(Box::new(login))),
+            false => RawSetting::read(node, place, reader).map(Self::Schemes),
+        }
+    }
+
+    fn schema() -> Json {
+        let mut schema = Login::schema();
+        schema["additionalProperties"] = json!({"anyOf": [StringMap::entry_schema(), Login::schema()]});
+        schema
+    }
+}
+
+impl RawSetting for RawCredential {
+    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.value {
+            Value::Map(_) => Login::read(node, place, reader).map(|login| Self::Login(Box::new(login))),
+            _ => reader::scalar(node, place, reader).map(Self::Text),
+        }
+    }
+
+    fn schema() -> Json {
+        json!({"anyOf": [StringMap::entry_schema(), Login::schema()]})
     }
 }
 
@@ -476,5 +581,7 @@ section! {
     Refused Secrets {
         /// Allow ${cmd:…} in values: the output of a command, which is run when the servers are started.
         commands: bool,
+        /// Where logins and the secrets of `toolgate secret` are kept: in the keyring of the system (keyring), in encrypted files that only this user can read (file), or in the keyring where there is one (auto).
+        store: RawText<SecretPlace>,
     }
 }

@@ -154,7 +154,7 @@ impl Setting for AnyScalar {
 }
 
 /// Reads an environment variable or header: any scalar, as spelt in the file.
-fn scalar(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Scalar> {
+pub(crate) fn scalar(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Scalar> {
     let text = match &node.value {
         Value::String(text) => text.clone(),
         Value::Number(_) | Value::Bool(_) => reader.source.slice(node.span).to_owned(),
@@ -169,6 +169,13 @@ fn scalar(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Scal
 /// A table of scalars.
 #[derive(Debug, Clone)]
 pub(crate) struct StringMap(pub(crate) Vec<(Located<String>, Located<Scalar>)>);
+
+impl StringMap {
+    /// The schema of one value.
+    pub(crate) fn entry_schema() -> Json {
+        AnyScalar::schema()
+    }
+}
 
 impl RawSetting for StringMap {
     fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {

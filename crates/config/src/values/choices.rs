@@ -124,6 +124,28 @@ choice! {
 }
 
 choice! {
+    /// How a login at a server comes about.
+    LoginGrant {
+        /// A person logs in with a browser.
+        AuthorizationCode = "authorization_code",
+        /// The configured client logs in by itself.
+        ClientCredentials = "client_credentials",
+    }
+}
+
+choice! {
+    /// Where secrets and logins are kept.
+    SecretPlace {
+        /// In the keyring of the system, or in encrypted files where there is none.
+        Auto = "auto",
+        /// In the keyring of the system.
+        Keyring = "keyring",
+        /// In encrypted files.
+        File = "file",
+    }
+}
+
+choice! {
     /// The method of a configured HTTP function.
     Method {
         /// GET.

@@ -5,7 +5,9 @@ mod names;
 mod net;
 mod units;
 
-pub use choices::{EgressWord, Engine, HttpAuth, Isolation, Method, Mode, ResultFormat, Start, TransportKind};
+pub use choices::{
+    EgressWord, Engine, HttpAuth, Isolation, LoginGrant, Method, Mode, ResultFormat, SecretPlace, Start, TransportKind,
+};
 pub use names::{BackendName, FunctionName, Glob, ToolPath};
 pub use net::{Allowed, Endpoint, HostName, Origin, RunStorePlace, Store};
 pub use units::{Bytes, KeyHash, Millis, Period, Rate};

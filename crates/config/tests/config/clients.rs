@@ -312,3 +312,32 @@ fn claude_desktop_has_no_projects() {
     let error = machine.connect(Client::Claude, Scope::Project, &launch(), &[]).unwrap_err();
     assert!(matches!(error, ConnectError::NoProjects(Client::Claude)));
 }
+
+#[test]
+fn a_registered_client_is_taken_over_from_every_spelling() {
+    for (file, client, text, expected) in [
+        (
+            "home/.cursor/mcp.json",
+            Client::Cursor,
+            r#"{"mcpServers": {"a": {"url": "https://x.example/mcp", "auth": {"CLIENT_ID": "id", "CLIENT_SECRET": "${env:S}", "scopes": ["r"]}}}}"#,
+            r#""auth":{"clientId":"id","clientSecret":"${env:S}","scopes":["r"]}"#,
+        ),
+        (
+            "home/.claude.json",
+            Client::ClaudeCode,
+            r#"{"mcpServers": {"a": {"type": "http", "url": "https://x.example/mcp", "oauth": {"clientId": "id", "callbackPort": 8080}}}}"#,
+            r#""auth":{"clientId":"id","redirectPort":8080}"#,
+        ),
+        (
+            "home/.cursor/mcp.json",
+            Client::Cursor,
+            r#"{"mcpServers": {"a": {"url": "https://x.example/mcp", "auth": {"other": "x"}}}}"#,
+            "without oauth (`toolgate login` logs in by itself)",
+        ),
+    ] {
+        let machine = Machine::new(Os::Linux);
+        machine.write(file, text);
+        let found = machine.found(client);
+        assert!(found.contains(expected), "{found}");
+    }
+}

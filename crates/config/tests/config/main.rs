@@ -308,7 +308,8 @@ fn a_bad_server_is_incomplete_and_the_others_are_used() {
     type needs configuration: the server has neither a command nor a url; must be a string, not a number
     unset needs configuration: set ALSO_NOT_SET, NOT_SET
     ");
-    assert_eq!(checked.incomplete.get("unset").unwrap().unset_variables(), ["ALSO_NOT_SET", "NOT_SET"]);
+    let unset = checked.incomplete.get("unset").unwrap().unset();
+    assert_eq!(unset.iter().map(|it| it.name()).collect::<Vec<_>>(), ["ALSO_NOT_SET", "NOT_SET"]);
 }
 
 #[test]

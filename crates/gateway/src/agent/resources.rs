@@ -83,7 +83,7 @@ pub(super) fn read(shared: &Shared, call: &ResourceCall) -> Result<Vec<Value>, F
         ("tool", Some(name)) => {
             let catalog = shared.gateway.catalog();
             let found = catalog.resolve(name).found().filter(|it| permits(&scope.caller, it));
-            json_text(&describe(found.ok_or_else(unknown)?, true))
+            json_text(&describe(&shared.gateway, found.ok_or_else(unknown)?, true))
         }
         ("recent", None) => json_text(&shared.gateway.runner().history().recent(&scope.caller)),
         ("stats", None) => json_text(&shared.gateway.runner().history().stats(&scope.caller, Some(*session))),
@@ -178,6 +178,7 @@ fn word(state: &BackendState) -> &'static str {
         BackendState::Ready(_) => "ready",
         BackendState::Restarting { .. } => "restarting",
         BackendState::Failed { .. } => "failed",
+        BackendState::NeedsLogin { .. } => "needs login",
         BackendState::Stopped => "stopped",
     }
 }
@@ -235,6 +236,9 @@ fn health(shared: &Shared, caller: &CallerScope) -> Value {
         let state = row["state"].as_str().unwrap_or_default().to_owned();
         if let toolgate_catalog::BackendState::Failed { reason } = shown.state() {
             troubles.push(json!({ "backend": shown.name(), "reason": reason }));
+        }
+        if let toolgate_catalog::BackendState::NeedsLogin { .. } = shown.state() {
+            troubles.push(json!({ "backend": shown.name(), "reason": shown.state().to_string() }));
         }
         let count = counts.get(&state).and_then(Value::as_u64).unwrap_or(0);
         counts.insert(state, json!(count + 1));

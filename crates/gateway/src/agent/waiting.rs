@@ -32,7 +32,9 @@ pub(super) fn note(shared: &Shared, access: &Access) -> Option<String> {
     for backend in permitted {
         match backend.state() {
             BackendState::Starting => starting.push(backend.name()),
-            BackendState::Failed { .. } if backend.tools().is_empty() => failed.push(backend.name()),
+            BackendState::Failed { .. } | BackendState::NeedsLogin { .. } if backend.tools().is_empty() => {
+                failed.push(backend.name())
+            }
             _ => {}
         }
     }

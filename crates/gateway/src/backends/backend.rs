@@ -12,11 +12,12 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::call::{CallError, CallOptions, Reply, ReplyMode, WhenUnready};
-use super::spec::{BackendSpec, StartTime};
+use super::spec::{BackendKind, BackendSpec, StartTime};
 use super::state::{BackendChange, BackendEvent, BackendState, BackendStats};
 use super::supervisor::supervise;
 use toolgate_catalog::Tool;
 use toolgate_engine::{Permit, TurnQueue};
+use toolgate_mcp::client::auth::{AuthError, LoginVersion};
 use toolgate_mcp::client::{LinkError, McpSession, StderrTail, ToolCallOptions, ToolFingerprints, ToolName, Watchlist};
 use toolgate_mcp::process_budget;
 use toolgate_mcp::result::{self as unwrap, ToolResult, Wrapping};
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     /// Cancelled once something of the backend is needed.
     pub(crate) needed: CancellationToken,
     pub(crate) suspicion: Notify,
+    /// The server refused the login during a call.
+    pub(crate) login_ended: Notify,
     pub(crate) restarts: AtomicU64,
     /// Calls answered since the backend came up.
     pub(crate) served: AtomicU64,
@@ -91,6 +94,7 @@ impl Backend {
             restart: Notify::new(),
             needed,
             suspicion: Notify::new(),
+            login_ended: Notify::new(),
             restarts: AtomicU64::new(0),
             served: AtomicU64::new(0),
             state: watch::channel(state).0,
@@ -176,6 +180,9 @@ impl Backend {
     pub fn restart(&self) {
         if !self.shared.needed.is_cancelled() && self.state() == BackendState::Idle {
             return self.start_if_idle();
+        }
+        if matches!(self.state(), BackendState::Failed { .. }) {
+            self.shared.set_state(BackendState::Starting);
         }
         self.shared.restart.notify_one();
     }
@@ -285,6 +292,10 @@ impl Backend {
         CallError::NotReady { backend: Arc::clone(&self.shared.name), state: self.state() }
     }
 
+    fn needs_login(&self, named: &[String], scopes: Vec<String>) -> CallError {
+        CallError::NeedsLogin { command: self.shared.login_command(named), scopes }
+    }
+
     pub(super) fn explain(&self, error: LinkError) -> CallError {
         match error {
             LinkError::Closed { sent: false, .. } | LinkError::SessionExpired => self.not_ready(),
@@ -299,6 +310,14 @@ impl Backend {
             LinkError::TooLarge { limit } => CallError::TooLarge { limit },
             LinkError::OverBudget { refused, sent } => CallError::OverBudget { refused, sent },
             LinkError::TooManyValues { limit } => CallError::TooManyValues { limit },
+            LinkError::Auth(AuthError::LoginRequired { scopes }) => {
+                // No call can succeed before the next login; of an API, some operations may need none.
+                if matches!(self.shared.spec.kind, BackendKind::Http { .. }) {
+                    self.shared.login_ended.notify_one();
+                }
+                self.needs_login(&[], scopes)
+            }
+            LinkError::Auth(AuthError::ScopesRequired { scopes }) => self.needs_login(&scopes.clone(), scopes),
             LinkError::Auth(error) => CallError::Auth(error),
             LinkError::Protocol(reason) => CallError::Protocol { reason },
         }
@@ -356,6 +375,17 @@ impl Toolbox {
 }
 
 impl Shared {
+    /// The command with which a person logs in.
+    pub(crate) fn login_command(&self, scopes: &[String]) -> String {
+        let login = self.spec.kind.login();
+        login.map(|login| login.command_for(scopes)).unwrap_or_default()
+    }
+
+    /// The version of the login, where there can be one.
+    pub(crate) fn login_version(&self) -> Option<LoginVersion> {
+        self.spec.kind.login().map(super::login::LoginSpec::version)
+    }
+
     pub(crate) fn set_state(&self, state: BackendState) {
         let changed = self.state.send_if_modified(|now| {
             let differs = *now != state;

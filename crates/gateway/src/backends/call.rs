@@ -218,6 +218,14 @@ pub enum CallError {
         /// The bound in bytes of memory.
         limit: usize,
     },
+    /// A person has to log in, or to log in again for more; the server did not execute the call.
+    #[error("a login is needed: run `{command}`")]
+    NeedsLogin {
+        /// The command that does it.
+        command: String,
+        /// The scopes to ask for.
+        scopes: Vec<String>,
+    },
     /// There is no token for the server; it did not execute the call.
     #[error("{0}")]
     Auth(AuthError),
@@ -238,7 +246,8 @@ impl CallError {
             Self::Unknown { .. } | Self::NotReady { .. } | Self::Unreachable { .. } | Self::Overloaded { .. } => {
                 Effect::NotSent
             }
-            Self::Cancelled { sent: false } | Self::OverBudget { sent: false, .. } | Self::Auth(_) => Effect::NotSent,
+            Self::Cancelled { sent: false } | Self::OverBudget { sent: false, .. } => Effect::NotSent,
+            Self::NeedsLogin { .. } | Self::Auth(_) => Effect::NotSent,
             // An HTTP API that failed while it had the request may have carried it out.
             Self::Tool(fault) if http_status(fault).is_some_and(|status| status >= 500) => Effect::Unknown,
             Self::Tool(_) | Self::Rejected { .. } | Self::InputRequired { .. } => Effect::Failed,

@@ -5,14 +5,17 @@
 //! - [`call`](CallOptions): one call and every way it can end
 //! - [`set`](Backends): all backends; [`backend`](Backend): the handle to one; `supervisor`: starts and restarts it
 //! - `lists`: resources and prompts, listed, read and watched
-//! - `openapi`: an HTTP API with an OpenAPI document as a backend
+//! - `login`: how a backend logs in
+//! - `openapi`: an HTTP API with an OpenAPI document as a backend; `api_login`: the token of a login in its requests
 //!
 //! Connections and the protocol are [`toolgate_mcp::client`]'s. Nothing here knows policy, names for scripts, or retries of
 //! calls that a backend may have served.
 
+mod api_login;
 mod backend;
 mod call;
 mod lists;
+mod login;
 mod openapi;
 mod set;
 mod spec;
@@ -22,6 +25,8 @@ mod supervisor;
 pub use backend::Backend;
 pub use call::{CallError, CallOptions, Effect, Reply, ReplyMode, WhenUnready};
 pub use lists::WatchError;
+pub use login::LoginSpec;
+pub(crate) use login::quoted;
 pub use openapi::{ApiSpec, DocumentSource};
 pub use set::Backends;
 pub use spec::{BackendKind, BackendSpec, Probe, StartTime};

@@ -19,6 +19,9 @@ use toolgate_openapi::{
 };
 use url::Url;
 
+use super::api_login::{ApiLogin, LoginTransport, placeholder};
+use super::login::LoginSpec;
+
 /// The JSON-RPC code of a call with arguments that cannot be sent.
 const INVALID_PARAMS: i64 = -32602;
 
@@ -31,6 +34,8 @@ pub struct ApiSpec {
     pub base: Url,
     /// Credentials by security scheme.
     pub auth: BTreeMap<String, String>,
+    /// The security scheme that a login gives the token of.
+    pub login: Option<(String, LoginSpec)>,
     /// Headers of each request.
     pub headers: Vec<(String, String)>,
     /// Rules of the operations that are tools.
@@ -57,6 +62,7 @@ impl fmt::Debug for ApiSpec {
         f.debug_struct("ApiSpec")
             .field("base", &self.base.origin().ascii_serialization())
             .field("auth", &self.auth.keys())
+            .field("login", &self.login.as_ref().map(|(scheme, _)| scheme))
             .field("headers", &headers)
             .finish_non_exhaustive()
     }
@@ -78,7 +84,18 @@ pub(crate) async fn open(name: &str, spec: &ApiSpec) -> Result<ApiServer, OpenFa
     let guard = Guard::new(allow);
     let text = read(&spec.document, &guard).await?;
     let filter = Filter::new(&spec.include, &spec.exclude).map_err(|bad| OpenFailure::Permanent(bad.to_string()))?;
-    let credentials = Credentials::new(spec.auth.clone());
+    let mut auth = spec.auth.clone();
+    let login = match &spec.login {
+        None => None,
+        Some((scheme, login)) => {
+            let authorizer = login.authorizer(spec.base.as_str());
+            let authorizer = authorizer.map_err(|error| OpenFailure::Permanent(error.to_string()))?;
+            let placeholder = placeholder().map_err(OpenFailure::Temporary)?;
+            auth.insert(scheme.clone(), placeholder.clone());
+            Some(ApiLogin { authorizer, placeholder: placeholder.into(), scheme: scheme.as_str().into() })
+        }
+    };
+    let credentials = Credentials::new(auth);
     let settings = ApiSettings { base: spec.base.clone(), credentials, headers: spec.headers.clone(), filter };
     // A large document takes tens of milliseconds.
     let loaded = tokio::task::spawn_blocking(move || Api::load(&text, settings)).await;
@@ -89,7 +106,7 @@ pub(crate) async fn open(name: &str, spec: &ApiSpec) -> Result<ApiServer, OpenFa
     }
     let limits = HttpLimits { response_body: MAX_ANSWER_BYTES, ..HttpLimits::default() };
     let transport = GuardedTransport(Fetcher::new(guard, limits));
-    Ok(ApiServer { name: name.to_owned(), api: Arc::new(api), transport: Arc::new(transport) })
+    Ok(ApiServer { name: name.to_owned(), api: Arc::new(api), transport: Arc::new(transport), login })
 }
 
 async fn read(source: &DocumentSource, guard: &Guard) -> Result<String, OpenFailure> {
@@ -135,6 +152,7 @@ pub(crate) struct ApiServer {
     name: String,
     api: Arc<Api>,
     transport: Arc<dyn Transport>,
+    login: Option<ApiLogin>,
 }
 
 impl LocalServer for ApiServer {
@@ -148,7 +166,14 @@ impl LocalServer for ApiServer {
 
     fn call(&self, tool: &str, arguments: Map<String, Value>) -> LocalResult {
         let (api, transport, tool) = (Arc::clone(&self.api), Arc::clone(&self.transport), tool.to_owned());
-        Box::pin(async move { api.call(&*transport, &tool, &arguments).await.map_err(link_error) })
+        let Some(login) = self.login.clone() else {
+            return Box::pin(async move { api.call(&*transport, &tool, &arguments).await.map_err(link_error) });
+        };
+        Box::pin(async move {
+            let transport = LoginTransport::new(login, transport);
+            let called = api.call(&transport, &tool, &arguments).await;
+            called.map_err(|error| transport.refusal().map_or_else(|| link_error(error), LinkError::Auth))
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::login::LoginSpec;
 use super::openapi::ApiSpec;
 use toolgate_mcp::client::InheritedEnv;
 use toolgate_mcp::protocol::Era;
@@ -85,9 +86,22 @@ pub enum BackendKind {
         url: String,
         /// Sent with every request, such as `Authorization`.
         headers: BTreeMap<String, String>,
+        /// How to log in if the server asks for it.
+        login: Option<Box<LoginSpec>>,
     },
     /// An HTTP API with an OpenAPI document, called in this process.
-    OpenApi(ApiSpec),
+    OpenApi(Box<ApiSpec>),
+}
+
+impl BackendKind {
+    /// How to log in, where that is possible.
+    pub fn login(&self) -> Option<&LoginSpec> {
+        match self {
+            Self::Http { login, .. } => login.as_deref(),
+            Self::OpenApi(api) => api.login.as_ref().map(|(_, login)| login),
+            Self::Stdio { .. } => None,
+        }
+    }
 }
 
 /// Values of variables and headers are secrets as a rule, so only their names are shown.
@@ -101,9 +115,12 @@ impl fmt::Debug for BackendKind {
                 .field("env", &env.keys())
                 .field("cwd", cwd)
                 .finish(),
-            Self::Http { url, headers } => {
-                f.debug_struct("Http").field("url", url).field("headers", &headers.keys()).finish()
-            }
+            Self::Http { url, headers, login } => f
+                .debug_struct("Http")
+                .field("url", url)
+                .field("headers", &headers.keys())
+                .field("login", &login.as_ref().map(|login| &login.settings.name))
+                .finish(),
             Self::OpenApi(api) => f.debug_tuple("OpenApi").field(api).finish(),
         }
     }

@@ -32,6 +32,11 @@ pub enum BackendState {
         /// The end of what it wrote to its standard error.
         stderr: String,
     },
+    /// A person has to log in; goes on by itself afterwards.
+    NeedsLogin {
+        /// The command that does it.
+        command: String,
+    },
     /// Ended by us, for good.
     Stopped,
 }
@@ -49,6 +54,7 @@ impl BackendState {
             Self::Idle | Self::Starting | Self::Restarting { .. } if tools_known => Known::Cached,
             Self::Idle | Self::Starting | Self::Restarting { .. } => Known::Starting,
             Self::Failed { reason, .. } => Known::Failed { reason: reason.clone() },
+            Self::NeedsLogin { command } => Known::NeedsLogin { command: command.clone() },
             Self::Stopped => Known::Failed { reason: "it was stopped".to_owned() },
         }
     }
@@ -69,6 +75,7 @@ impl fmt::Display for BackendState {
                 write!(f, "restarting (try {} in {} ms): {reason}", attempt + 1, delay.as_millis())
             }
             Self::Failed { reason, .. } => write!(f, "not running: {reason}"),
+            Self::NeedsLogin { command } => write!(f, "not logged in: run `{command}`"),
             Self::Stopped => f.write_str("stopped"),
         }
     }

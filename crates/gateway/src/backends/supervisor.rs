@@ -17,6 +17,7 @@ use super::backend::Shared;
 use super::openapi::{self, ApiServer, ApiSpec, OpenFailure};
 use super::spec::{BackendKind, StartTime};
 use super::state::{BackendChange, BackendState};
+use toolgate_mcp::client::auth::{AuthError, LoginVersion};
 use toolgate_mcp::client::{
     Closing, HttpLink, Inbox, Launch, Link, LinkError, ListKind, LocalLink, McpSession, Protocol, StdioLink,
     ToolListing, Transport,
@@ -42,6 +43,10 @@ const MAX_UPDATES_AT_ONCE: usize = 64;
 
 /// How much of a reason is shown, in characters.
 const MAX_REASON_CHARS: usize = 500;
+/// How often a login is looked for where one is needed.
+const LOGIN_INTERVAL: Duration = Duration::from_millis(300);
+/// How often a server that wants a login is asked whether it still does.
+const LOGIN_PAUSE: Duration = Duration::from_secs(300);
 /// How often a backend under suspicion is looked at.
 const PROBE_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -54,6 +59,8 @@ enum StartFailure {
     Temporary { reason: String, stderr: String, died: bool },
     /// Only a formality: the backend is well.
     Expected(String),
+    /// A person has to log in, with this command.
+    NeedsLogin { command: String },
 }
 
 impl StartFailure {
@@ -62,15 +69,13 @@ impl StartFailure {
         if closing.is_expected { Self::Expected(reason) } else { Self::Temporary { reason, stderr, died: false } }
     }
 
-    fn reason(&self) -> &str {
-        match self {
-            Self::Permanent(reason) | Self::Temporary { reason, .. } | Self::Expected(reason) => reason,
-        }
-    }
-
     /// What callers see while the next try is awaited.
     fn state(&self, attempt: u32, delay: Duration) -> BackendState {
-        BackendState::Restarting { attempt, delay, reason: self.reason().to_owned() }
+        let reason = match self {
+            Self::Permanent(reason) | Self::Temporary { reason, .. } | Self::Expected(reason) => reason,
+            Self::NeedsLogin { command } => return BackendState::NeedsLogin { command: command.clone() },
+        };
+        BackendState::Restarting { attempt, delay, reason: reason.clone() }
     }
 }
 
@@ -90,16 +95,18 @@ pub(crate) async fn supervise(shared: Arc<Shared>) {
     let mut failures = 0;
     let mut hint = shared.spec.era_hint;
     loop {
+        // Looked at before the server is asked, so that a login at that moment is not missed.
+        let login = shared.login_version();
         let failure = match run_once(&shared, &mut hint, &mut failures).await {
             End::Stopped => break,
             End::RestartRequested => continue,
             End::Failed(failure) => failure,
         };
         hint = another_era(hint, &failure);
-        if wait_for_next_try(&shared, &failure, failures).await.is_err() {
+        if wait_for_next_try(&shared, &failure, failures, login).await.is_err() {
             break;
         }
-        failures += 1;
+        failures = if matches!(failure, StartFailure::NeedsLogin { .. }) { 0 } else { failures + 1 };
     }
     shared.set_state(BackendState::Stopped);
 }
@@ -208,8 +215,14 @@ async fn connect(shared: &Shared) -> Result<Link, StartFailure> {
             let link = StdioLink::start(&launch, Arc::clone(&inbox), Arc::clone(&shared.stderr), spec.max_message);
             Transport::Stdio(link.map_err(|error| StartFailure::Permanent(format!("can't run {command}: {error}")))?)
         }
-        BackendKind::Http { url, headers } => {
-            let link = HttpLink::new(url, headers, Arc::clone(&inbox), spec.max_message);
+        BackendKind::Http { url, headers, login } => {
+            let authorizer = login.as_ref().map(|login| login.authorizer(url)).transpose();
+            let authorizer = authorizer.map_err(|error| StartFailure::Permanent(error.to_string()))?;
+            let inbox = Arc::clone(&inbox);
+            let link = match authorizer {
+                Some(authorizer) => HttpLink::authorized(url, headers, authorizer, inbox, spec.max_message),
+                None => HttpLink::new(url, headers, inbox, spec.max_message),
+            };
             Transport::Http(link.map_err(StartFailure::Permanent)?)
         }
         BackendKind::OpenApi(api) => {
@@ -244,6 +257,12 @@ fn failure_of(error: LinkError, shared: &Shared) -> StartFailure {
         LinkError::Closed { closing, .. } => {
             StartFailure::Temporary { reason, stderr: closing.stderr.clone(), died: true }
         }
+        LinkError::Auth(AuthError::LoginRequired { .. }) => {
+            StartFailure::NeedsLogin { command: shared.login_command(&[]) }
+        }
+        LinkError::Auth(AuthError::ScopesRequired { scopes }) => {
+            StartFailure::NeedsLogin { command: shared.login_command(&scopes) }
+        }
         _ => StartFailure::Temporary { reason, stderr: shared.stderr.shown(), died: false },
     }
 }
@@ -256,6 +275,9 @@ async fn serve(shared: &Arc<Shared>, session: &Arc<McpSession>, failures: &mut u
         () = shared.stop.cancelled() => End::Stopped,
         closing = session.link.closed() => End::Failed(StartFailure::of(&closing)),
         () = shared.restart.notified() => End::RestartRequested,
+        () = shared.login_ended.notified() => {
+            End::Failed(StartFailure::NeedsLogin { command: shared.login_command(&[]) })
+        }
         failure = maintain(shared, session) => End::Failed(failure),
         () = listen(shared, session) => End::RestartRequested,
     };
@@ -346,16 +368,25 @@ async fn refresh(shared: &Shared, session: &McpSession) {
 }
 
 /// Shows the failure and waits for the next try. An error means that we were stopped meanwhile.
-async fn wait_for_next_try(shared: &Shared, failure: &StartFailure, failures: u32) -> Result<(), ()> {
-    let failed = |stderr: &str| BackendState::Failed { reason: failure.reason().to_owned(), stderr: stderr.to_owned() };
+async fn wait_for_next_try(
+    shared: &Shared,
+    failure: &StartFailure,
+    failures: u32,
+    login: Option<LoginVersion>,
+) -> Result<(), ()> {
+    let failed =
+        |reason: &str, stderr: &str| BackendState::Failed { reason: reason.to_owned(), stderr: stderr.to_owned() };
     let (state, pause) = match failure {
-        StartFailure::Permanent(_) => (failed(""), FAILED_PAUSE),
-        StartFailure::Temporary { stderr, .. } if failures + 1 >= MAX_START_ATTEMPTS => (failed(stderr), FAILED_PAUSE),
+        StartFailure::Permanent(reason) => (failed(reason, ""), FAILED_PAUSE),
+        StartFailure::Temporary { reason, stderr, .. } if failures + 1 >= MAX_START_ATTEMPTS => {
+            (failed(reason, stderr), FAILED_PAUSE)
+        }
         StartFailure::Temporary { .. } => {
             let pause = pause_after(failures);
             (failure.state(failures, pause), pause)
         }
         StartFailure::Expected(_) => (failure.state(failures, Duration::ZERO), Duration::ZERO),
+        StartFailure::NeedsLogin { .. } => (failure.state(failures, Duration::ZERO), LOGIN_PAUSE),
     };
     shared.set_state(state);
     shared.restarts.fetch_add(1, Ordering::Relaxed);
@@ -363,7 +394,18 @@ async fn wait_for_next_try(shared: &Shared, failure: &StartFailure, failures: u3
         biased;
         () = shared.stop.cancelled() => Err(()),
         () = shared.restart.notified() => Ok(()),
+        () = login_changed(shared, login) => Ok(()),
         () = tokio::time::sleep(pause) => Ok(()),
+    }
+}
+
+/// Waits until a process changes the login: the next try may succeed then, whatever made the last one fail.
+async fn login_changed(shared: &Shared, before: Option<LoginVersion>) {
+    if before.is_none() {
+        return std::future::pending().await;
+    }
+    while shared.login_version() == before {
+        tokio::time::sleep(LOGIN_INTERVAL).await;
     }
 }
 

@@ -143,7 +143,10 @@ impl Host for RunHost {
             Question::Interface { backend, tool } => {
                 view.tool(backend, tool).map(|found| found.interface().to_string())
             }
-            Question::InterfaceOf(name) => view.interface(name).map(|interface| interface.to_string()),
+            Question::InterfaceOf(name) => {
+                let of_function = || self.functions.get(name).map(|function| function.interface());
+                view.interface(name).or_else(of_function).map(|interface| interface.to_string())
+            }
         }
     }
 

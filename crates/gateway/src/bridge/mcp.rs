@@ -4,9 +4,9 @@ use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
 use toolgate_wire::CallState;
 
-use super::{Answer, FAILED_TO_START, NOT_READY, Provider, ProviderFuture, REJECTED, RequestContext, not_ready};
-use toolgate_mcp::client::auth::AuthError;
-
+use super::{
+    Answer, FAILED_TO_START, NEEDS_LOGIN, NOT_READY, Provider, ProviderFuture, REJECTED, RequestContext, not_ready,
+};
 use crate::backends::{Backend, CallError, CallOptions, Effect, ReplyMode, WhenUnready};
 
 /// Calls go to this backend.
@@ -76,7 +76,9 @@ fn describe(error: &CallError) -> (&'static str, Option<Value>) {
         CallError::Http { status, .. } => ("HTTP", Some(json!({ "status": status }))),
         CallError::TooLarge { .. } | CallError::TooManyValues { .. } => ("TOO_LARGE", None),
         CallError::OverBudget { .. } => ("OVER_BUDGET", None),
-        CallError::Auth(AuthError::LoginRequired { scopes }) => ("LOGIN_REQUIRED", Some(json!({ "scopes": scopes }))),
+        CallError::NeedsLogin { command, scopes } => {
+            (NEEDS_LOGIN, Some(json!({ "command": command, "scopes": scopes })))
+        }
         CallError::Auth(_) => ("LOGIN_FAILED", None),
         CallError::Overloaded { .. } => ("OVERLOADED", None),
     }

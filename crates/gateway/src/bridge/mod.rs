@@ -9,17 +9,19 @@
 //! - `provider`: what stands behind a backend's name
 //! - `mcp`, `scripted`: providers: a real MCP server, a scripted set of tools
 //! - `rates`: how many calls a caller may make
+//! - `observer`: is told of results
 //! - `host`: the bridge as a running program sees it
 
 mod host;
 mod mcp;
+mod observer;
 mod provider;
 mod rates;
 mod scoped_catalog;
 pub mod scripted;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
@@ -31,6 +33,7 @@ use toolgate_catalog::{ArgumentProblem, Backend, BackendState, Catalog, CatalogH
 pub use host::RunHost;
 pub(crate) use host::is_annotated_read_only;
 pub use mcp::McpProvider;
+pub use observer::ResultObserver;
 pub use provider::{AllowedEffects, Answer, Provider, ProviderFuture, RequestContext};
 use rates::CallRates;
 pub(crate) use scoped_catalog::ScopedCatalog;
@@ -44,6 +47,9 @@ pub(crate) const NOT_READY: &str = "NOT_READY";
 /// The code of a call to a backend whose start failed.
 pub(crate) const FAILED_TO_START: &str = "FAILED_TO_START";
 
+/// The code of a call that needs a person to log in; `data.command` is the command for it.
+pub(crate) const NEEDS_LOGIN: &str = "NEEDS_LOGIN";
+
 /// Longest list of argument problems in one message.
 const SHOWN_PROBLEMS: usize = 5;
 
@@ -52,12 +58,13 @@ pub struct Bridge {
     catalog: CatalogHandle,
     providers: RwLock<HashMap<String, Arc<dyn Provider>>>,
     rates: CallRates,
+    observer: OnceLock<Arc<dyn ResultObserver>>,
 }
 
 impl Bridge {
     /// A bridge over a catalog that others keep up to date.
     pub fn new(catalog: CatalogHandle) -> Self {
-        Bridge { catalog, providers: RwLock::default(), rates: CallRates::default() }
+        Bridge { catalog, providers: RwLock::default(), rates: CallRates::default(), observer: OnceLock::new() }
     }
 
     /// What tools there are now.
@@ -95,7 +102,9 @@ impl Bridge {
         }
         // Checked as a value, sent as what a value of this kind holds.
         let Value::Object(arguments) = arguments else { return Err(not_an_object()) };
-        provider.call(tool, arguments, asked).await
+        let answer = provider.call(tool.clone(), arguments, asked).await?;
+        self.tell(backend, &tool, &answer);
+        Ok(answer)
     }
 
     /// Everything that is decided before anything is sent.
@@ -181,6 +190,9 @@ pub(crate) fn not_ready(backend: &str, tool: Option<&str>, state: &BackendState)
         BackendState::Starting | BackendState::Cached => {
             (NOT_READY, json!({ "backend": backend, "state": "starting" }))
         }
+        BackendState::NeedsLogin { command } => {
+            (NEEDS_LOGIN, json!({ "backend": backend, "state": "needs login", "command": command }))
+        }
         BackendState::Disabled => (NOT_READY, json!({ "backend": backend, "state": "disabled" })),
         BackendState::Ready => (NOT_READY, json!({ "backend": backend, "state": "restarting" })),
     };
@@ -200,6 +212,9 @@ pub(crate) fn unready(backend: &str, tool: Option<&str>, state: &BackendState) -
         }
         (BackendState::Ready, _) => format!("Backend '{backend}' has just gone away. Try again shortly. {shown}"),
         (BackendState::Failed { reason }, _) => format!("Backend '{backend}' failed to start: {reason}. {shown}"),
+        (BackendState::NeedsLogin { command }, _) => {
+            format!("Backend '{backend}' needs a login by its user, who runs: {command}. {shown}")
+        }
         (BackendState::Disabled, _) => format!("Backend '{backend}' is disabled in the configuration. {shown}"),
     }
 }

@@ -10,8 +10,10 @@ use toolgate_functions::{CallContext, Hints, Registry};
 use toolgate_plan::{FailureFacts, Finding, FindingCode, Plan, Preflight, Program, Script, SyntaxFault};
 use toolgate_wire::{Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
 
+use super::durable::KeptHost;
 use super::reachable::Reachable;
 use super::request::{Durability, FastPaths, Route, RunRequest};
+use super::type_check::TypeVerdict;
 use super::{Readiness, Runner, fast_path, introspect, out_of_range};
 use crate::bridge::{self, RequestContext, RunHost, ScopedCatalog};
 use toolgate_catalog::{BackendState, Catalog};
@@ -51,7 +53,7 @@ impl<'a> Attempt<'a> {
         let warnings = attempt.context.warnings.clone();
         let (mut report, route) = match (&request.recorded, request.profile) {
             (Some(recorded), _) => {
-                let host = recorded.host.clone().unwrap_or_else(|| Arc::new(attempt.host()));
+                let host = recorded.host.clone().unwrap_or_else(|| attempt.program_host());
                 (attempt.in_engine(host, None, Watched::Yes).await, Route::Script)
             }
             (None, Profile::Chain) => attempt.chain().await,
@@ -84,6 +86,31 @@ impl<'a> Attempt<'a> {
         let attempt = Attempt::admit(runner, request, Instant::now())?;
         let catalog = runner.bridge.catalog();
         toolgate_plan::preflight(&request.text, &attempt.reachable(&catalog)).map_err(not_a_program)
+    }
+
+    /// See [`Runner::check_types`].
+    pub(super) async fn check_types(
+        runner: &Runner,
+        request: &RunRequest,
+        within: Duration,
+    ) -> Result<Preflight, Failure> {
+        let mut preflight = Attempt::check(runner, request)?;
+        let attempt = Attempt::admit(runner, request, Instant::now())?;
+        let catalog = runner.bridge.catalog();
+        let tools = attempt.reachable(&catalog);
+        if let Plan::Script(script) = attempt.plan(tools) {
+            let typed = attempt.type_check(&script.program, tools, Some(within)).await;
+            preflight.errors.extend(typed.errors);
+            preflight.warnings.extend(typed.warnings);
+        }
+        Ok(preflight)
+    }
+
+    /// Checks the types of a program, where there is a checker.
+    async fn type_check(&self, program: &Program, tools: Reachable<'_>, within: Option<Duration>) -> TypeVerdict {
+        let Some(types) = self.runner.environment.types() else { return TypeVerdict::default() };
+        let learned = self.runner.environment.learned();
+        types.check(program, tools, learned.as_deref(), within).await
     }
 
     /// Everything that can be checked before anything is spent.
@@ -137,10 +164,12 @@ impl<'a> Attempt<'a> {
             Plan::BadCall(fault) => {
                 refused(Failure { code: Code::InvalidCode, ..not_a_program(fault) }, Vec::new(), self.since)
             }
-            Plan::Introspect(query) => match fast_path::plain(&introspect::answer(&query, tools.view), &self.limits) {
-                Some(value) => (without_engine(Outcome::Returned(value), self.since), Route::Introspection),
-                None => self.program(tools).await,
-            },
+            Plan::Introspect(query) => {
+                match fast_path::plain(&introspect::answer(&query, tools.view, tools.functions), &self.limits) {
+                    Some(value) => (without_engine(Outcome::Returned(value), self.since), Route::Introspection),
+                    None => self.program(tools).await,
+                }
+            }
             // A call without a program has no record to go on from.
             Plan::Direct(_) if self.request.durable == Durability::Durable => {
                 let message = "a durable run needs a program, and this is a call in JSON";
@@ -206,8 +235,14 @@ impl<'a> Attempt<'a> {
         if let Some(stopped) = stopped_by(&script.preflight) {
             return refused(stopped, warnings, self.since);
         }
-        let mut report = self.in_engine(Arc::new(self.host()), Some(script.program), Watched::Yes).await;
+        let typed = self.type_check(&script.program, tools, None).await;
+        let warnings: Vec<String> = warnings.into_iter().chain(typed.warnings.iter().map(sentence)).collect();
+        if let Some(stopped) = stopped_by(&Preflight { errors: typed.errors, ..Preflight::default() }) {
+            return refused(stopped, warnings, self.since);
+        }
+        let mut report = self.in_engine(self.program_host(), Some(script.program), Watched::Yes).await;
         report.warnings.extend(warnings);
+        report.warnings.extend(typed.unchecked.map(|why| format!("the types of the program were not checked: {why}")));
         let report = with_hint(report, &self.request.text, tools);
         (self.with_late_hint(report, tools.view).await, Route::Script)
     }
@@ -231,6 +266,15 @@ impl<'a> Attempt<'a> {
         }
         let catalog = self.runner.bridge.catalog();
         with_hint(report, text, self.reachable(&catalog))
+    }
+
+    /// What a program may call, with the effects of an earlier run that it keeps.
+    fn program_host(&self) -> Arc<dyn Host> {
+        let real: Arc<dyn Host> = Arc::new(self.host());
+        match &self.request.kept {
+            Some(kept) => Arc::new(KeptHost::new(kept.clone(), real)),
+            None => real,
+        }
     }
 
     /// What the program may call.

@@ -235,7 +235,7 @@ impl History {
         };
         let elapsed = Duration::from_secs_f64(record.ms.max(0.0) / 1e3);
         let report = Report { calls: vec![record], ..Report::not_started(outcome, elapsed) };
-        let run = RunReport { id: super::execution_id(), route: Route::Direct, report };
+        let run = RunReport::ended(super::execution_id(), Route::Direct, report);
         let transfer = Transfer { processed: bytes, returned: bytes };
         let door = Door::Mcp("direct");
         self.add(EndedRun {
@@ -445,7 +445,7 @@ mod tests {
     fn record(history: &History, caller: &str, calls: Vec<CallRecord>, processed: u64, returned: u64) {
         let outcome = Outcome::Returned(Box::<RawValue>::default());
         let report = Report { calls, ..Report::not_started(outcome, Duration::from_millis(1)) };
-        let run = RunReport { id: super::super::execution_id(), route: Route::Script, report };
+        let run = RunReport::ended(super::super::execution_id(), Route::Script, report);
         let caller = CallerScope { name: caller.into(), ..CallerScope::default() };
         let request = RunRequest {
             session: Some(caller.name.len() as u64),

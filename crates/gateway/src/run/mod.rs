@@ -11,6 +11,7 @@
 //! - [`durable`]: runs that outlive their process
 //! - `fast_path`: a program that is one call, without an interpreter; `introspect`: one that asks what tools there are
 //! - `reachable`: the catalog as the planner asks it
+//! - `type_check`: the types of a program, before its first call
 //! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `metrics`: counters and log lines;
 //!   `listen`: who is told of every run
 
@@ -26,10 +27,11 @@ mod listen;
 mod metrics;
 mod reachable;
 mod request;
+mod type_check;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use toolgate_catalog::BackendState;
@@ -51,7 +53,9 @@ pub(crate) use history::DirectCall;
 pub use history::{History, Transfer};
 pub use listen::{ArgumentsWanted, BegunCall, EndedRun, RunListener};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
-pub use request::{Door, Durability, FastPaths, RecordedRun, Route, RunReport, RunRequest, RunTrace};
+pub use request::{Door, Durability, FastPaths, PausedRun, RecordedRun, Route, RunReport, RunRequest, RunTrace};
+
+pub use type_check::{LearnedResults, ProgramTypes};
 
 pub(crate) use environment::permitted;
 
@@ -135,6 +139,13 @@ impl Runner {
 
     /// Runs a program to its end. Dropping the future ends it.
     pub async fn run(&self, request: RunRequest) -> RunReport {
+        let is_begun = request.recorder.is_some() || request.recorded.is_some();
+        if request.durable == Durability::Durable && !is_begun {
+            return match self.durable().await {
+                Ok(runs) => runs.run(request).await,
+                Err(error) => RunReport::refused(Code::Unavailable, error.to_string()),
+            };
+        }
         self.perform(request, Counted::Yes).await
     }
 
@@ -157,7 +168,7 @@ impl Runner {
             }
         };
         report.elapsed = since.elapsed();
-        let report = RunReport { id, route, report };
+        let report = RunReport::ended(id, route, report);
         let calls = calls.map(|calls| calls.so_far()).unwrap_or_default();
         match counted {
             Counted::Yes => self.history.record(&request, &calls, &report),
@@ -234,6 +245,14 @@ impl Runner {
     /// If the text is no program.
     pub fn check(&self, request: &RunRequest) -> Result<Preflight, Failure> {
         Attempt::check(self, request)
+    }
+
+    /// The same with a check of its types, where there is a checker. `within` is how long that may take.
+    ///
+    /// # Errors
+    /// If the text is no program.
+    pub async fn check_types(&self, request: &RunRequest, within: Duration) -> Result<Preflight, Failure> {
+        Attempt::check_types(self, request, within).await
     }
 }
 

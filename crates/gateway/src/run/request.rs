@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::durable::{KeptEffects, PendingView};
 use crate::approvals::Approver;
 use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;
@@ -112,6 +113,8 @@ pub struct RunRequest {
     pub durable: Durability,
     /// Asks a person about calls that the policy does not let through by itself. Without it they fail as `DENIED`.
     pub approver: Option<Arc<dyn Approver>>,
+    /// The effects of an earlier run that the program keeps.
+    pub kept: Option<Arc<KeptEffects>>,
     /// A recorded run to repeat. The program is not planned again, and no tool is looked up for it.
     pub recorded: Option<RecordedRun>,
 }
@@ -150,6 +153,7 @@ impl RunRequest {
             recorder: None,
             durable: Durability::Volatile,
             approver: None,
+            kept: None,
             recorded: None,
         }
     }
@@ -223,20 +227,66 @@ pub struct RunReport {
     pub route: Route,
     /// What happened.
     pub report: Report,
+    /// The run has not ended: it waits for decisions, and this is its handle. What happened so far is in the report, whose
+    /// outcome says nothing then.
+    pub paused: Option<PausedRun>,
 }
 
+/// A run that waits for decisions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PausedRun {
+    /// Its id.
+    pub run_id: String,
+    /// The calls that wait; empty where the run goes on in another process.
+    pub pending: Vec<PendingView>,
+}
+
+/// Fields that say how a run ended, which one that waits has not.
+const OUTCOME_FIELDS: [&str; 6] = ["value", "code", "error", "line", "column", "hint"];
+
 impl RunReport {
+    /// The report of a run that has ended.
+    pub fn ended(id: String, route: Route, report: Report) -> Self {
+        RunReport { id, route, report, paused: None }
+    }
+
+    /// The object of a run that waits: without an outcome, with its handle.
+    fn paused_fields(&self, paused: &PausedRun) -> serde_json::Result<serde_json::Value> {
+        let fields = Fields { report: self.report.without_value(), execution_id: &self.id, path: self.route.name() };
+        let mut fields = serde_json::to_value(fields)?;
+        if let Some(fields) = fields.as_object_mut() {
+            OUTCOME_FIELDS.iter().for_each(|name| drop(fields.remove(*name)));
+            fields.insert("paused".to_owned(), serde_json::to_value(paused)?);
+        }
+        Ok(fields)
+    }
+
     /// The report of a request that was refused before a program was looked at.
     pub fn refused(code: Code, message: impl Into<String>) -> Self {
         let outcome = Outcome::Failed(Failure::new(code, message));
         let report = Report::not_started(outcome, std::time::Duration::ZERO);
-        RunReport { id: super::execution_id(), route: Route::Refused, report }
+        RunReport::ended(super::execution_id(), Route::Refused, report)
     }
 
     /// The same object without the field `value`.
     pub fn without_value(&self) -> impl Serialize + '_ {
-        Fields { report: self.report.without_value(), execution_id: &self.id, path: self.route.name() }
+        match self.paused.as_ref().map(|paused| self.paused_fields(paused)) {
+            Some(Ok(fields)) => WithoutValue::Paused(fields),
+            Some(Err(_)) | None => WithoutValue::Ended(Fields {
+                report: self.report.without_value(),
+                execution_id: &self.id,
+                path: self.route.name(),
+            }),
+        }
     }
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum WithoutValue<'a> {
+    Ended(Fields<'a>),
+    Paused(serde_json::Value),
 }
 
 #[derive(Serialize)]
@@ -250,6 +300,9 @@ struct Fields<'a> {
 
 impl Serialize for RunReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Some(paused) = &self.paused {
+            return self.paused_fields(paused).map_err(serde::ser::Error::custom)?.serialize(serializer);
+        }
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Whole<'a> {

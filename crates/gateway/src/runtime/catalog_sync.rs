@@ -65,7 +65,7 @@ impl Gateway {
         let mut listings = Vec::new();
         let mut known = Vec::new();
         for (name, backend) in &config.backends {
-            let record = record_of(backend, Origin::Configured);
+            let record = record_of(name.as_str(), backend, Origin::Configured, &config.settings);
             let cached = cache.get(name.as_str(), &record.fingerprint);
             listings.push(first_listing(name.as_str(), &record, cached.map(|cached| cached.tools.clone())));
             known.push(KnownServer::of(cached));
@@ -81,7 +81,7 @@ impl Gateway {
 
     /// Adds one backend to those that run: shown first, then started, so that no event finds it unknown.
     pub(super) fn add_backend(&self, name: &str, backend: &checked::Backend, origin: Origin) -> Backend {
-        let record = record_of(backend, origin);
+        let record = record_of(name, backend, origin, &self.config().settings);
         let cache = self.load_cache();
         let cached = cache.get(name, &record.fingerprint).filter(|_| origin == Origin::Configured);
         let listing = first_listing(name, &record, cached.map(|cached| cached.tools.clone()));
@@ -241,11 +241,11 @@ impl KnownServer {
     }
 }
 
-fn record_of(backend: &checked::Backend, origin: Origin) -> BackendRecord {
+fn record_of(name: &str, backend: &checked::Backend, origin: Origin, settings: &checked::Settings) -> BackendRecord {
     BackendRecord {
         origin,
         policy: backend.policy.clone(),
-        fingerprint: fingerprint(&backend.transport),
+        fingerprint: fingerprint(name, &backend.transport, settings),
         keys: key_names(&backend.transport),
         shown: None,
     }

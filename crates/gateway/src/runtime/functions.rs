@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value, json};
 
 use crate::bridge::{Access, Answer, Bridge, RequestContext, ScopedCatalog, is_annotated_read_only};
-use toolgate_config::checked::{self, Function, Settings, Target};
+use toolgate_config::checked::{self, Effect, Function, Settings, Target};
 use toolgate_config::values::{Allowed, Method};
 use toolgate_functions::builtin::registry as built_in;
-use toolgate_functions::endpoint::{EndpointMethod, HttpEndpoint, secret_header};
+use toolgate_functions::endpoint::{DeclaredEffect, EndpointMethod, HttpEndpoint, secret_header};
 use toolgate_functions::http::{AllowList, Egress, Fetcher, Guard, HttpLimits};
 use toolgate_functions::weather::WeatherSettings;
 use toolgate_functions::{
@@ -87,7 +87,7 @@ fn weather(settings: &Settings, egress: Option<&Egress>) -> Option<WeatherSettin
     Some(WeatherSettings { base_url: base_url.unwrap_or_else(|| usual.base_url.clone()), ..usual })
 }
 
-fn allow_list(allowed: &[Allowed]) -> AllowList {
+pub(super) fn allow_list(allowed: &[Allowed]) -> AllowList {
     let entries: Vec<String> = allowed
         .iter()
         .map(|entry| match entry {
@@ -111,7 +111,8 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
             name: name.to_owned(),
             description,
             params,
-            result: Value::Bool(true),
+            result: function.returns.clone().unwrap_or(Value::Bool(true)),
+            effect: declared(function.effect),
             url: url.url().clone(),
             method: endpoint_method(*method),
             headers: headers.iter().filter_map(|(name, value)| secret_header(name, value.expose())).collect(),
@@ -120,7 +121,8 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
         .into_function(),
         Target::Tool { backend, tool } => {
             let params = if params.is_empty() { vec![argument(json!({ "type": "object" }))] } else { params };
-            let builder = HostFunction::builder(name).describe(description);
+            let returns = function.returns.clone().unwrap_or(Value::Bool(true));
+            let builder = HostFunction::builder(name).describe(description).returns(returns);
             let builder = params.into_iter().fold(builder, |builder, param| builder.param(param));
             let (bridge, backend, tool) = (Arc::clone(bridge), backend.to_string(), tool.clone());
             let timeout = function.timeout;
@@ -132,7 +134,7 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
                     found.is_some_and(is_annotated_read_only)
                 }
             });
-            builder.handle(move |context, args| {
+            declared(function.effect).on(builder).handle(move |context, args| {
                 let (bridge, backend, tool) = (Arc::clone(&bridge), backend.clone(), tool.clone());
                 async move {
                     let asked = RequestContext { timeout: Some(timeout), ..asked(&context) };
@@ -140,6 +142,14 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
                 }
             })
         }
+    }
+}
+
+fn declared(effect: Effect) -> DeclaredEffect {
+    match effect {
+        Effect::Unknown => DeclaredEffect::Unknown,
+        Effect::Idempotent => DeclaredEffect::Idempotent,
+        Effect::ReadOnly => DeclaredEffect::ReadOnly,
     }
 }
 
@@ -172,7 +182,7 @@ async fn call(
         let code = match error.code.as_str() {
             "INVALID_ARGUMENTS" => ErrorCode::InvalidArguments,
             "TIMEOUT" => ErrorCode::Timeout,
-            "NOT_READY" | "FAILED_TO_START" | "UNREACHABLE" | "OVERLOADED" => ErrorCode::Unavailable,
+            "NOT_READY" | "FAILED_TO_START" | "NEEDS_LOGIN" | "UNREACHABLE" | "OVERLOADED" => ErrorCode::Unavailable,
             _ => ErrorCode::Failed,
         };
         let effect = match error.state {

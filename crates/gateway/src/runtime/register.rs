@@ -204,7 +204,7 @@ fn transport(registration: Registration) -> Result<Transport, RegistrationError>
                 return Err(bad("headers: a name or a value is not fit for a header".to_owned()));
             }
             let headers = headers.into_iter().map(|(name, value)| (name, Secret::new(value))).collect();
-            Ok(Transport::Http(Remote { url, headers }))
+            Ok(Transport::Http(Remote { url, headers, login: None }))
         }
     }
 }

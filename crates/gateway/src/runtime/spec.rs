@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use ring::digest::{Context, SHA256};
+use url::Url;
 
 use super::backend_records::KeyName;
-use crate::backends::{ApiSpec, BackendKind, BackendSpec, DocumentSource};
-use toolgate_config::checked::{OpenApi, Policy, Settings, SpecSource, Transport};
-use toolgate_config::values::{Allowed, Secret};
+use crate::backends::{ApiSpec, BackendKind, BackendSpec, DocumentSource, LoginSpec, quoted};
+use toolgate_config::checked::{LoginSettings, OpenApi, Policy, Settings, SpecSource, Transport};
+use toolgate_config::values::{Allowed, LoginGrant, Secret, SecretPlace};
 use toolgate_mcp::client::InheritedEnv;
+use toolgate_mcp::client::auth::{AuthSettings, ClientRegistration, Endpoints, Grant, RegisteredClient, SecretText};
 use toolgate_mcp::protocol::Era;
+use toolgate_secrets::{Preference, SecretStore};
 
 /// What to start. The user's choice among the tools is applied to the catalog and not here, so that
 /// a change of it needs no restart.
@@ -29,11 +32,21 @@ pub(super) fn spec(
             _ => InheritedEnv::Basic,
         },
         era_hint: era,
-        ..BackendSpec::new(name, kind(transport))
+        ..BackendSpec::new(name, kind(name, transport, settings))
     }
 }
 
-fn kind(transport: &Transport) -> BackendKind {
+/// What the configuration says about the login of a server that can have one.
+pub(super) fn login_of(transport: &Transport) -> Option<&LoginSettings> {
+    match transport {
+        Transport::Http(remote) => remote.login.as_deref(),
+        Transport::OpenApi(api) => api.login.as_ref().map(|(_, login)| login),
+        Transport::Stdio(_) => None,
+    }
+}
+
+/// How a server is reached.
+pub(super) fn kind(name: &str, transport: &Transport, settings: &Settings) -> BackendKind {
     match transport {
         Transport::Stdio(process) => BackendKind::Stdio {
             command: process.command.to_string_lossy().into_owned(),
@@ -44,12 +57,49 @@ fn kind(transport: &Transport) -> BackendKind {
         Transport::Http(remote) => BackendKind::Http {
             url: remote.url.url().to_string(),
             headers: remote.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect(),
+            login: remote
+                .login
+                .as_deref()
+                .and_then(|login| login_spec(name, remote.url.url(), login, settings))
+                .map(Box::new),
         },
-        Transport::OpenApi(api) => BackendKind::OpenApi(api_spec(api)),
+        Transport::OpenApi(api) => BackendKind::OpenApi(Box::new(api_spec(name, api, settings))),
     }
 }
 
-fn api_spec(api: &OpenApi) -> ApiSpec {
+/// How a server logs in; none without a folder for logins.
+fn login_spec(name: &str, url: &Url, login: &LoginSettings, settings: &Settings) -> Option<LoginSpec> {
+    let preregistered = login.client_id.clone().map(|id| RegisteredClient {
+        id,
+        secret: login.client_secret.as_ref().map(|secret| SecretText::new(secret.expose())),
+        redirect_uri: None,
+    });
+    let metadata_document = login.client_metadata.as_ref().map(|url| url.url().to_string());
+    let endpoints = login.token_url.as_ref().map(|token| Endpoints {
+        authorization: login.authorization_url.as_ref().map(|url| url.url().to_string()),
+        token: token.url().to_string(),
+    });
+    let auth = AuthSettings {
+        // With the URL: a file of another folder may have a server of this name elsewhere, which must not get the token.
+        name: format!("{name} {url}"),
+        grant: match login.grant {
+            LoginGrant::AuthorizationCode => Grant::AuthorizationCode,
+            LoginGrant::ClientCredentials => Grant::ClientCredentials,
+        },
+        client: ClientRegistration { preregistered, metadata_document },
+        scopes: login.scopes.clone(),
+        endpoints,
+    };
+    let preference = match settings.logins.place {
+        SecretPlace::Auto => Preference::Auto,
+        SecretPlace::Keyring => Preference::Keyring,
+        SecretPlace::File => Preference::File,
+    };
+    let store = SecretStore::new(settings.logins.folder.clone()?, "toolgate login", preference);
+    Some(LoginSpec { settings: auth, store, command: format!("toolgate login {}", quoted(name)) })
+}
+
+fn api_spec(name: &str, api: &OpenApi, settings: &Settings) -> ApiSpec {
     let exposed = |(name, value): (&String, &Secret)| (name.clone(), value.expose().to_owned());
     let allowed = |entry: &Allowed| match entry {
         Allowed::Host(name) => name.to_string(),
@@ -62,6 +112,10 @@ fn api_spec(api: &OpenApi) -> ApiSpec {
         },
         base: api.base.url().clone(),
         auth: api.auth.iter().map(exposed).collect(),
+        login: api
+            .login
+            .as_ref()
+            .and_then(|(scheme, login)| Some((scheme.clone(), login_spec(name, api.base.url(), login, settings)?))),
         headers: api.headers.iter().map(|(name, value)| exposed((name, value))).collect(),
         include: api.include.clone(),
         exclude: api.exclude.clone(),
@@ -82,7 +136,7 @@ pub(super) fn key_names(transport: &Transport) -> Vec<KeyName> {
 }
 
 /// Stands for everything that decides which tools a server shows. One way: the cache must not hold a secret.
-pub(super) fn fingerprint(transport: &Transport) -> String {
+pub(super) fn fingerprint(name: &str, transport: &Transport, settings: &Settings) -> String {
     let mut digest = Context::new(&SHA256);
     // Each part with its length: otherwise two parts could be divided otherwise and look the same.
     let mut put = |part: &str| {
@@ -90,7 +144,7 @@ pub(super) fn fingerprint(transport: &Transport) -> String {
         digest.update(part.as_bytes());
     };
     let mut put_all = |pairs: &BTreeMap<String, String>| pairs.iter().flat_map(|(k, v)| [k, v]).for_each(|it| put(it));
-    match kind(transport) {
+    match kind(name, transport, settings) {
         BackendKind::Stdio { command, args, env, cwd } => {
             put_all(&env);
             put("stdio");
@@ -98,12 +152,13 @@ pub(super) fn fingerprint(transport: &Transport) -> String {
             args.iter().for_each(|arg| put(arg));
             put(&cwd.unwrap_or_default().to_string_lossy());
         }
-        BackendKind::Http { url, headers } => {
+        BackendKind::Http { url, headers, login: _ } => {
             put_all(&headers);
             put("http");
             put(&url);
         }
         BackendKind::OpenApi(api) => {
+            let api = *api;
             put_all(&api.auth);
             put_all(&api.headers.into_iter().collect());
             put("openapi");

@@ -20,7 +20,7 @@ fn spec(server: &Server) -> BackendSpec {
         ("Authorization".to_owned(), "Bearer s3cret".to_owned()),
         ("Accept".to_owned(), "nothing".to_owned()),
     ]);
-    BackendSpec::new("http", BackendKind::Http { url: server.url.clone(), headers })
+    BackendSpec::new("http", BackendKind::Http { url: server.url.clone(), headers, login: None })
 }
 
 async fn up(era: Era) -> (Arc<Server>, Backend) {
@@ -240,7 +240,8 @@ async fn a_server_that_is_not_there_is_tried_again() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     drop(listener);
-    let (backend, _) = start(BackendSpec::new("away", BackendKind::Http { url, headers: BTreeMap::new() }));
+    let (backend, _) =
+        start(BackendSpec::new("away", BackendKind::Http { url, headers: BTreeMap::new(), login: None }));
     let state = state(&backend, |state| matches!(state, BackendState::Restarting { .. })).await;
     assert!(state.to_string().contains("refused"), "{state}");
 }
@@ -251,7 +252,8 @@ async fn settings_that_can_not_work_fail_at_once() {
         [("nowhere", "x", "not a URL"), ("http://localhost/", "not a name", "not a header name: not a name")]
     {
         let headers = BTreeMap::from([(header.to_owned(), String::new())]);
-        let (backend, _) = start(BackendSpec::new("bad", BackendKind::Http { url: url.to_owned(), headers }));
+        let (backend, _) =
+            start(BackendSpec::new("bad", BackendKind::Http { url: url.to_owned(), headers, login: None }));
         let state = state(&backend, |state| *state != BackendState::Starting).await;
         assert!(matches!(state, BackendState::Failed { .. }));
         assert!(state.to_string().contains(expected), "{state}");

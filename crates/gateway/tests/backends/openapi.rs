@@ -63,6 +63,7 @@ impl ApiServer {
         ApiSpec {
             document: DocumentSource::Url(Url::parse(&format!("{}/openapi.json", self.origin)).unwrap()),
             base: Url::parse(&format!("{}/v1", self.origin)).unwrap(),
+            login: None,
             auth: BTreeMap::from([("key".to_owned(), "s3cret".to_owned())]),
             headers: vec![("X-Tenant".to_owned(), "one".to_owned())],
             include: Vec::new(),
@@ -110,7 +111,7 @@ async fn serve(mut stream: TcpStream, heads: Arc<Mutex<Vec<String>>>) {
 }
 
 fn backend_spec(api: ApiSpec) -> BackendSpec {
-    BackendSpec::new("pets", BackendKind::OpenApi(api))
+    BackendSpec::new("pets", BackendKind::OpenApi(Box::new(api)))
 }
 
 #[tokio::test]

@@ -7,10 +7,13 @@
 
 mod agent;
 mod direct;
+mod durable;
 mod egress;
 mod forward;
+mod functions;
 mod hostile;
 mod lazy;
+mod learning;
 mod lifecycle;
 mod offers;
 mod registration;

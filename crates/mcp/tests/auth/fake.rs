@@ -1,10 +1,12 @@
 //! A server behind OAuth and its authorization server, in one: what they do is a setting of the test.
 
+#![allow(dead_code, reason = "the tests of several crates use parts of it")]
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -17,6 +19,8 @@ use serde_json::{Value, json};
 pub(crate) enum Described {
     OAuth,
     OpenId,
+    /// By the configuration alone.
+    Configured,
     /// As in the first revision: no document of the resource, and none of the issuer.
     Nowhere,
 }
@@ -33,7 +37,16 @@ pub(crate) enum Issuer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
+    /// 100 MB, as they come.
     HugeMetadata,
+    /// The documents never end.
+    SlowMetadata,
+    /// The documents are half of one.
+    BrokenMetadata,
+    /// The documents redirect to an inner address.
+    RedirectedMetadata,
+    /// The token endpoint fails.
+    BrokenToken,
     MetadataOfAnotherResource,
     MetadataOfAnotherIssuer,
     MetadataElsewhere,
@@ -52,6 +65,12 @@ pub(crate) struct Behaviour {
     pub(crate) life: u64,
     /// Whether a refresh token can be used once only.
     pub(crate) rotates: bool,
+    /// Whether tokens can be revoked.
+    pub(crate) revokes: bool,
+    /// How clients may prove who they are; unsaid if empty.
+    pub(crate) auth_methods: &'static [&'static str],
+    /// Whether an account is told with the tokens.
+    pub(crate) tells_account: bool,
 }
 
 impl Default for Behaviour {
@@ -65,6 +84,9 @@ impl Default for Behaviour {
             fault: Fault::None,
             life: 3600,
             rotates: true,
+            revokes: false,
+            auth_methods: &[],
+            tells_account: false,
         }
     }
 }
@@ -76,10 +98,16 @@ pub(crate) struct Seen {
     pub(crate) clients: Vec<String>,
     /// The form of every token request.
     pub(crate) token_requests: Vec<BTreeMap<String, String>>,
+    /// The redirect URIs of registrations.
+    pub(crate) registrations: Vec<String>,
     /// Scopes asked for in authorizations.
     pub(crate) scopes: Vec<String>,
     /// Requests at the resource, by whether they had a valid token.
     pub(crate) calls: Vec<bool>,
+    /// Tokens that were revoked.
+    pub(crate) revoked: Vec<String>,
+    /// `Authorization` headers that came to the resource.
+    pub(crate) tokens_sent: Vec<String>,
     codes: HashMap<String, BTreeMap<String, String>>,
     tokens: HashMap<String, Vec<String>>,
     refresh: HashMap<String, Vec<String>>,
@@ -99,10 +127,12 @@ impl Fake {
         let fake = Arc::new(Self { origin, behaviour: Mutex::new(behaviour), seen: Mutex::default() });
         let router = Router::new()
             .route("/mcp", any(resource))
+            .route("/v1/pets", any(api))
             .route("/.well-known/{*name}", get(document))
             .route("/register", post(register))
             .route("/authorize", get(authorize))
             .route("/token", post(token))
+            .route("/revoke", post(revoke))
             .with_state(Arc::clone(&fake));
         tokio::spawn(async move { axum::serve(listener, router).await });
         fake
@@ -138,10 +168,15 @@ impl Fake {
         let (access, refresh) = (format!("canary-access-{}", seen.issued), format!("canary-refresh-{}", seen.issued));
         seen.tokens.insert(access.clone(), scopes.clone());
         seen.refresh.insert(refresh.clone(), scopes.clone());
-        json!({
+        let mut tokens = json!({
             "access_token": access, "token_type": "Bearer", "expires_in": behaviour.life,
             "refresh_token": refresh, "scope": scopes.join(" "),
-        })
+        });
+        if behaviour.tells_account {
+            let claims = base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(r#"{"sub":"7","email":"ada@example.com"}"#);
+            tokens["id_token"] = json!(format!("e30.{claims}.canary-signature"));
+        }
+        tokens
     }
 }
 
@@ -150,6 +185,7 @@ type Shared = State<Arc<Fake>>;
 async fn document(State(fake): Shared, Path(name): Path<String>) -> Response {
     let (behaviour, origin) = (fake.behaviour(), &fake.origin);
     let kind = match name.as_str() {
+        _ if behaviour.described == Described::Configured => return StatusCode::NOT_FOUND.into_response(),
         "oauth-protected-resource/mcp" if behaviour.described != Described::Nowhere => {
             let resource = match behaviour.fault {
                 Fault::MetadataOfAnotherResource => "https://victim.example/mcp".to_owned(),
@@ -172,9 +208,18 @@ async fn document(State(fake): Shared, Path(name): Path<String>) -> Response {
     if kind != behaviour.described {
         return StatusCode::NOT_FOUND.into_response();
     }
-    if behaviour.fault == Fault::HugeMetadata {
-        let text = format!(r#"{{"issuer":"{origin}","padding":"{}"}}"#, "x".repeat(4 << 20));
-        return ([(header::CONTENT_TYPE, "application/json")], text).into_response();
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    match behaviour.fault {
+        Fault::HugeMetadata => {
+            let begin = format!(r#"{{"issuer":"{origin}","padding":""#);
+            let parts = (0..1600).map(|_| Ok::<_, std::io::Error>("x".repeat(64 << 10)));
+            let parts = std::iter::once(Ok(begin)).chain(parts).chain([Ok("\"}".to_owned())]);
+            return (json, Body::from_stream(futures_util::stream::iter(parts))).into_response();
+        }
+        Fault::SlowMetadata => std::future::pending().await,
+        Fault::BrokenMetadata => return (json, format!(r#"{{"issuer":"{origin}","#)).into_response(),
+        Fault::RedirectedMetadata => return Redirect::temporary("http://169.254.169.254/latest").into_response(),
+        _ => {}
     }
     let issuer = match behaviour.fault {
         Fault::MetadataOfAnotherIssuer => "https://bank.example",
@@ -188,6 +233,12 @@ async fn document(State(fake): Shared, Path(name): Path<String>) -> Response {
         "authorization_response_iss_parameter_supported": behaviour.promises_issuer,
         "client_id_metadata_document_supported": behaviour.reads_client_documents,
     });
+    if behaviour.revokes {
+        found["revocation_endpoint"] = json!(format!("{origin}/revoke"));
+    }
+    if !behaviour.auth_methods.is_empty() {
+        found["token_endpoint_auth_methods_supported"] = json!(behaviour.auth_methods);
+    }
     if behaviour.registers {
         found["registration_endpoint"] = json!(format!("{origin}/register"));
     }
@@ -202,16 +253,20 @@ async fn register(State(fake): Shared, axum::Json(request): axum::Json<Value>) -
     if !behaviour.registers && behaviour.described != Described::Nowhere {
         return StatusCode::NOT_FOUND.into_response();
     }
-    assert_eq!(request["token_endpoint_auth_method"], "none");
+    let method = behaviour.auth_methods.first().copied().unwrap_or("none");
+    assert_eq!(request["token_endpoint_auth_method"], method);
     assert_eq!(request["application_type"], "native");
-    (StatusCode::CREATED, axum::Json(json!({ "client_id": "registered", "client_secret": "" }))).into_response()
+    fake.seen.lock().unwrap().registrations.push(request["redirect_uris"][0].as_str().unwrap().to_owned());
+    let secret = if method == "none" { "" } else { "canary-registered-secret" };
+    let client = json!({ "client_id": "registered", "client_secret": secret, "token_endpoint_auth_method": method });
+    (StatusCode::CREATED, axum::Json(client)).into_response()
 }
 
 async fn authorize(State(fake): Shared, Query(query): Query<BTreeMap<String, String>>) -> Response {
     let behaviour = fake.behaviour();
     assert_eq!(query["response_type"], "code");
     assert_eq!(query["code_challenge_method"], "S256");
-    assert_eq!(query["resource"], fake.url());
+    assert_resource(&fake, query.get("resource"));
     let mut seen = fake.seen.lock().unwrap();
     let code = format!("canary-code-{}", seen.codes.len());
     seen.clients.push(query["client_id"].clone());
@@ -226,6 +281,28 @@ async fn authorize(State(fake): Shared, Query(query): Query<BTreeMap<String, Str
     Redirect::to(&back).into_response()
 }
 
+/// Every request names the resource, except where no metadata is read.
+fn assert_resource(fake: &Fake, named: Option<&String>) {
+    match fake.behaviour().described {
+        Described::Configured => assert_eq!(named, None),
+        _ => assert_eq!(named, Some(&fake.url())),
+    }
+}
+
+/// An HTTP API: `GET` needs a token, other methods the scope `write`.
+async fn api(State(fake): Shared, method: axum::http::Method, headers: HeaderMap) -> Response {
+    let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    let scopes = sent.and_then(|token| fake.seen.lock().unwrap().tokens.get(token).cloned());
+    let Some(scopes) = scopes else {
+        return (StatusCode::UNAUTHORIZED, axum::Json(json!({ "message": "no token" }))).into_response();
+    };
+    if method != axum::http::Method::GET && !scopes.iter().any(|scope| scope == "write") {
+        let challenge = r#"Bearer error="insufficient_scope", scope="write""#;
+        return (StatusCode::FORBIDDEN, [(header::WWW_AUTHENTICATE, challenge)]).into_response();
+    }
+    axum::Json(json!([{ "name": "Rex" }])).into_response()
+}
+
 async fn token(State(fake): Shared, headers: HeaderMap, body: Bytes) -> Response {
     let mut form: BTreeMap<String, String> = String::from_utf8(body.to_vec())
         .unwrap()
@@ -236,7 +313,10 @@ async fn token(State(fake): Shared, headers: HeaderMap, body: Bytes) -> Response
     if let Some(basic) = headers.get(header::AUTHORIZATION) {
         form.insert("basic".to_owned(), basic.to_str().unwrap().to_owned());
     }
-    assert_eq!(form["resource"], fake.url());
+    assert_resource(&fake, form.get("resource"));
+    if fake.behaviour().fault == Fault::BrokenToken {
+        return (StatusCode::BAD_GATEWAY, "<html>canary-proxy</html>").into_response();
+    }
     let refused = |code: &str| (StatusCode::BAD_REQUEST, axum::Json(json!({ "error": code }))).into_response();
     let scopes = {
         let mut seen = fake.seen.lock().unwrap();
@@ -262,9 +342,15 @@ async fn token(State(fake): Shared, headers: HeaderMap, body: Bytes) -> Response
     axum::Json(fake.issue(scopes.split_ascii_whitespace().map(str::to_owned).collect())).into_response()
 }
 
+async fn revoke(State(fake): Shared, body: Bytes) -> Response {
+    let form = url::form_urlencoded::parse(&body).into_owned().collect::<BTreeMap<_, _>>();
+    fake.seen.lock().unwrap().revoked.push(form["token"].clone());
+    StatusCode::OK.into_response()
+}
+
 fn decoded((name, value): (&str, &str)) -> (String, String) {
     let text = format!("http://x/?{name}={value}");
-    let url = reqwest::Url::parse(&text).unwrap();
+    let url = url::Url::parse(&text).unwrap();
     url.query_pairs().into_owned().next().unwrap()
 }
 
@@ -277,7 +363,11 @@ fn s256(verifier: &str) -> String {
 async fn resource(State(fake): Shared, headers: HeaderMap, body: Bytes) -> Response {
     let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
     let scopes = sent.and_then(|token| fake.seen.lock().unwrap().tokens.get(token).cloned());
-    fake.seen.lock().unwrap().calls.push(scopes.is_some());
+    {
+        let mut seen = fake.seen.lock().unwrap();
+        seen.calls.push(scopes.is_some());
+        seen.tokens_sent.extend(sent.map(str::to_owned));
+    }
     let origin = &fake.origin;
     let metadata = match fake.behaviour().described {
         Described::Nowhere => String::new(),
@@ -300,6 +390,14 @@ async fn resource(State(fake): Shared, headers: HeaderMap, body: Bytes) -> Respo
             "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
             "serverInfo": { "name": "fake", "version": "1" },
         }),
+        Some("tools/list") => {
+            let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
+            json!({ "tools": [tool("read"), tool("write")] })
+        }
+        Some("server/discover") => {
+            let error = json!({ "code": -32601, "message": "no such method" });
+            return axum::Json(json!({ "jsonrpc": "2.0", "id": id, "error": error })).into_response();
+        }
         _ => json!({ "content": [{ "type": "text", "text": "done" }] }),
     };
     axum::Json(json!({ "jsonrpc": "2.0", "id": id, "result": result })).into_response()

@@ -10,11 +10,13 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use serde_json::{Map, Value};
 use toolgate_mcp::client::auth::{
-    AuthError, AuthSettings, AuthorizationResponse, Authorizer, ClientRegistration, FileTokenStore, Grant, LoginStatus,
-    MemoryTokenStore, RegisteredClient, SecretText, TokenStore,
+    AuthError, AuthSettings, AuthorizationResponse, Authorizer, ClientRegistration, Grant, LoginStatus,
+    MemoryTokenStore, PendingLogin, RedirectListener, RegisteredClient, SecretText, TokenStore,
 };
 use toolgate_mcp::client::{HttpLink, Inbox, Link, LinkError, McpSession, ToolCallOptions, ToolName, Transport};
 use toolgate_mcp::protocol::Era;
+
+use toolgate_secrets::{Preference, SecretStore};
 
 use crate::fake::{Behaviour, Described, Fake, Fault, Issuer};
 
@@ -49,7 +51,7 @@ fn settings() -> AuthSettings {
 }
 
 fn preregistered(secret: Option<&str>) -> ClientRegistration {
-    let client = RegisteredClient { id: "mine".to_owned(), secret: secret.map(SecretText::new) };
+    let client = RegisteredClient { id: "mine".to_owned(), secret: secret.map(SecretText::new), redirect_uri: None };
     ClientRegistration { preregistered: Some(client), metadata_document: None }
 }
 
@@ -63,7 +65,11 @@ async fn authorizer(behaviour: Behaviour, settings: AuthSettings) -> (Arc<Fake>,
 
 /// Does what a browser and a person do.
 async fn log_in(authorizer: &Authorizer) -> Result<LoginStatus, AuthError> {
-    let pending = authorizer.begin_login(REDIRECT).await?;
+    let pending = authorizer.begin_login(REDIRECT, &[]).await?;
+    finish(authorizer, pending).await
+}
+
+async fn finish(authorizer: &Authorizer, pending: PendingLogin) -> Result<LoginStatus, AuthError> {
     let browser = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
     let response = browser.get(pending.url.clone()).send().await.unwrap();
     let location = response.headers()["location"].to_str().unwrap().to_owned();
@@ -94,7 +100,7 @@ async fn a_server_that_asks_for_a_login_is_usable_after_it() {
     assert_eq!(authorizer.status().await, Ok(LoginStatus::LoggedOut));
     assert_eq!(open(&fake, &authorizer).await.map(drop), Err(login_required(&["read"])));
     let status = log_in(&authorizer).await.unwrap();
-    let LoginStatus::LoggedIn { issuer, scopes, refreshable: true, until: Some(_) } = status else {
+    let LoginStatus::LoggedIn { issuer, scopes, refreshable: true, until: Some(_), account: None } = status else {
         panic!("{status:?}")
     };
     assert_eq!((issuer, scopes), (fake.origin.clone(), vec!["read".to_owned()]));
@@ -173,7 +179,8 @@ async fn a_call_that_needs_more_asks_for_what_was_granted_and_what_is_missing() 
     let (fake, authorizer) = authorizer(Behaviour::default(), settings()).await;
     log_in(&authorizer).await.unwrap();
     let session = open(&fake, &authorizer).await.unwrap();
-    assert_eq!(call(&session, "write").await, Err(login_required(&["read", "write"])));
+    let more = LinkError::Auth(AuthError::ScopesRequired { scopes: vec!["read".to_owned(), "write".to_owned()] });
+    assert_eq!(call(&session, "write").await, Err(more));
     log_in(&authorizer).await.unwrap();
     assert!(call(&session, "write").await.unwrap().contains("done"));
     assert_eq!(fake.seen.lock().unwrap().scopes, ["read", "read write"]);
@@ -212,7 +219,7 @@ async fn replicas_that_share_a_store_refresh_once() {
     let fake = Fake::start(Behaviour::default()).await;
     let folder = tempfile::tempdir().unwrap();
     let replica = || {
-        let store = Arc::new(FileTokenStore::open(folder.path()).unwrap());
+        let store = Arc::new(SecretStore::new(folder.path(), "toolgate test", Preference::File));
         Arc::new(Authorizer::new(&fake.url(), settings(), store).unwrap())
     };
     let replicas = [replica(), replica(), replica()];
@@ -265,6 +272,8 @@ async fn a_client_logs_in_by_itself_and_widens_its_token() {
 async fn hostile_documents_are_refused_before_anything_is_sent() {
     for (fault, expected) in [
         (Fault::HugeMetadata, "the metadata of the authorization server is larger than 262144 bytes"),
+        (Fault::BrokenMetadata, "the metadata of the authorization server is not valid: it is not a JSON object"),
+        (Fault::RedirectedMetadata, "the metadata of the authorization server can't be reached: it redirects"),
         (Fault::MetadataOfAnotherResource, "the metadata of the server is about https://victim.example/mcp"),
         (Fault::MetadataOfAnotherIssuer, "the answer comes from the issuer https://bank.example"),
         (Fault::MetadataElsewhere, "the metadata of the authorization server is not a URL that may be used"),
@@ -297,7 +306,7 @@ async fn tokens_of_another_issuer_are_not_sent_to_the_new_one() {
 async fn no_token_is_logged_or_shown() {
     let client = preregistered(Some("canary-client-secret"));
     let (fake, authorizer) = authorizer(Behaviour::default(), AuthSettings { client, ..settings() }).await;
-    let pending = authorizer.begin_login(REDIRECT).await.unwrap();
+    let pending = authorizer.begin_login(REDIRECT, &[]).await.unwrap();
     let mut shown = format!("{pending:?}");
     drop(pending);
     log_in(&authorizer).await.unwrap();
@@ -318,4 +327,182 @@ async fn no_token_is_logged_or_shown() {
     let leak = logged.lines().find(|line| line.contains("canary-access") || line.contains("canary-refresh"));
     assert_eq!(leak, None);
     assert!(!logged.contains("canary-client-secret"));
+}
+
+#[tokio::test]
+async fn a_login_of_another_process_counts_from_the_next_request_on() {
+    let fake = Fake::start(Behaviour::default()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let process = || {
+        let store = Arc::new(SecretStore::new(folder.path(), "toolgate test", Preference::File));
+        Arc::new(Authorizer::new(&fake.url(), settings(), store).unwrap())
+    };
+    let (one, other) = (process(), process());
+    assert_eq!(open(&fake, &one).await.map(drop), Err(login_required(&["read"])));
+    log_in(&other).await.unwrap();
+    let session = open(&fake, &one).await.unwrap();
+    assert!(call(&session, "read").await.unwrap().contains("done"));
+    // More scopes, also from the other one.
+    assert!(call(&session, "write").await.is_err());
+    let pending = other.begin_login(REDIRECT, &["write".to_owned()]).await.unwrap();
+    finish(&other, pending).await.unwrap();
+    assert!(call(&session, "write").await.unwrap().contains("done"));
+    other.log_out().await.unwrap();
+    assert_eq!(call(&session, "read").await, Err(login_required(&["read"])));
+}
+
+#[tokio::test]
+async fn a_token_is_sent_to_no_other_server_of_the_same_name() {
+    let (fake, other) = (Fake::start(Behaviour::default()).await, Fake::start(Behaviour::default()).await);
+    let store = Arc::new(MemoryTokenStore::default());
+    let here = Authorizer::new(&fake.url(), settings(), Arc::clone(&store)).unwrap();
+    log_in(&here).await.unwrap();
+    let there = Arc::new(Authorizer::new(&other.url(), settings(), store).unwrap());
+    assert_eq!(there.status().await, Ok(LoginStatus::LoggedOut));
+    assert_eq!(open(&other, &there).await.map(drop), Err(login_required(&["read"])));
+    assert!(other.seen.lock().unwrap().tokens_sent.is_empty());
+}
+
+#[tokio::test]
+async fn a_token_without_a_refresh_is_used_to_its_end_and_a_broken_issuer_does_not_end_it() {
+    let behaviour = Behaviour { life: 30, ..Default::default() };
+    let (fake, authorizer) = authorizer(behaviour, settings()).await;
+    log_in(&authorizer).await.unwrap();
+    let session = open(&fake, &authorizer).await.unwrap();
+    fake.behaviour.lock().unwrap().fault = Fault::BrokenToken;
+    fake.revoke_access();
+    let refused = call(&session, "read").await.unwrap_err().to_string();
+    assert_eq!(refused, "the token was refused: HTTP 502");
+    fake.behaviour.lock().unwrap().fault = Fault::None;
+    assert!(call(&session, "read").await.unwrap().contains("done"));
+}
+
+#[tokio::test]
+async fn an_issuer_that_never_answers_is_given_up() {
+    let (_fake, authorizer) =
+        authorizer(Behaviour { fault: Fault::SlowMetadata, ..Default::default() }, settings()).await;
+    let refused = authorizer.begin_login(REDIRECT, &[]).await.map(drop);
+    assert!(matches!(refused, Err(AuthError::Unreachable { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_client_proves_who_it_is_as_the_issuer_wants() {
+    for (methods, basic, in_body) in
+        [(&["none"][..], false, false), (&["client_secret_basic"], true, false), (&["client_secret_post"], false, true)]
+    {
+        let (fake, authorizer) =
+            authorizer(Behaviour { auth_methods: methods, ..Default::default() }, settings()).await;
+        log_in(&authorizer).await.unwrap();
+        let seen = fake.seen.lock().unwrap();
+        let form = &seen.token_requests[0];
+        assert_eq!((form.contains_key("basic"), form.contains_key("client_secret")), (basic, in_body), "{methods:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_is_registered_again_only_for_another_redirect() {
+    let (fake, authorizer) = authorizer(Behaviour::default(), settings()).await;
+    log_in(&authorizer).await.unwrap();
+    log_in(&authorizer).await.unwrap();
+    assert_eq!(authorizer.registered_redirect().await.as_deref(), Some(REDIRECT));
+    drop(authorizer.begin_login("http://127.0.0.1:4322/callback", &[]).await.unwrap());
+    assert_eq!(fake.seen.lock().unwrap().registrations, [REDIRECT, "http://127.0.0.1:4322/callback"]);
+}
+
+#[tokio::test]
+async fn the_account_is_shown_and_a_logout_revokes_the_tokens() {
+    let behaviour = Behaviour { tells_account: true, revokes: true, ..Default::default() };
+    let (fake, authorizer) = authorizer(behaviour, settings()).await;
+    let status = log_in(&authorizer).await.unwrap();
+    assert!(
+        matches!(&status, LoginStatus::LoggedIn { account: Some(account), .. } if account == "ada@example.com"),
+        "{status:?}"
+    );
+    authorizer.log_out().await.unwrap();
+    assert_eq!(authorizer.status().await, Ok(LoginStatus::LoggedOut));
+    assert_eq!(fake.seen.lock().unwrap().revoked, ["canary-refresh-1"]);
+}
+
+#[tokio::test]
+async fn the_browser_comes_back_to_this_machine_and_nothing_else_ends_the_wait() {
+    let (_fake, authorizer) = authorizer(Behaviour::default(), settings()).await;
+    let listener = RedirectListener::bind(None).await.unwrap();
+    let pending = authorizer.begin_login(&listener.redirect_uri(), &[]).await.unwrap();
+    let (url, base) = (pending.url.clone(), listener.redirect_uri());
+    let browser = tokio::spawn(async move {
+        let http = reqwest::Client::new();
+        let get = |url: String| http.get(url).send();
+        let mut statuses = Vec::new();
+        for path in ["", "?code=a&state=wrong", "?state=&code=a", "?code=a&code=b&state=x"] {
+            statuses.push(get(format!("{base}{path}")).await.unwrap().status().as_u16());
+        }
+        statuses.push(get(base.replace("callback", "favicon.ico")).await.unwrap().status().as_u16());
+        statuses.push(http.post(&base).body("code=a").send().await.unwrap().status().as_u16());
+        // A connection that says nothing holds nothing up.
+        let _mute =
+            tokio::net::TcpStream::connect(base.trim_start_matches("http://").trim_end_matches("/callback")).await;
+        let page = get(url.into()).await.unwrap();
+        statuses.push(page.status().as_u16());
+        (statuses, page.text().await.unwrap())
+    });
+    let response = listener.response_to(&pending).await.unwrap();
+    assert!(matches!(authorizer.finish_login(pending, &response).await, Ok(LoginStatus::LoggedIn { .. })));
+    let (statuses, page) = browser.await.unwrap();
+    assert_eq!(statuses, [400, 400, 400, 400, 400, 400, 200]);
+    assert!(!page.contains("canary"), "{page}");
+}
+
+/// All that happens after a login, for every kind of registration and issuer: more scopes, tokens that end early because
+/// the server's clock is another, and refreshes by three replicas at one time.
+#[tokio::test]
+async fn every_kind_of_login_is_widened_and_refreshed_once_by_three_replicas() {
+    let document = "https://toolgate.example/client.json".to_owned();
+    let by_document = ClientRegistration { metadata_document: Some(document), ..Default::default() };
+    for client in [preregistered(None), preregistered(Some("s")), by_document, ClientRegistration::default()] {
+        for (promises_issuer, issuer) in [(true, Issuer::Right), (false, Issuer::Right), (false, Issuer::Absent)] {
+            for (described, rotates) in [(Described::OAuth, true), (Described::OpenId, false)] {
+                let case = format!("{client:?} {promises_issuer} {issuer:?} {described:?}");
+                let behaviour = Behaviour {
+                    described,
+                    promises_issuer,
+                    issuer,
+                    rotates,
+                    reads_client_documents: true,
+                    ..Default::default()
+                };
+                let fake = Fake::start(behaviour).await;
+                let folder = tempfile::tempdir().unwrap();
+                let replica = || {
+                    let store = Arc::new(SecretStore::new(folder.path(), "toolgate test", Preference::File));
+                    let settings = AuthSettings { client: client.clone(), ..settings() };
+                    Arc::new(Authorizer::new(&fake.url(), settings, store).unwrap())
+                };
+                let replicas = [replica(), replica(), replica()];
+                log_in(&replicas[0]).await.unwrap();
+                let mut sessions = Vec::new();
+                for replica in &replicas {
+                    sessions.push(Arc::new(open(&fake, replica).await.unwrap()));
+                }
+                // Step-up at one of them counts for all.
+                assert!(matches!(
+                    call(&sessions[1], "write").await,
+                    Err(LinkError::Auth(AuthError::ScopesRequired { .. }))
+                ));
+                log_in(&replicas[1]).await.unwrap();
+                assert!(call(&sessions[2], "write").await.unwrap().contains("done"), "{case}");
+                for round in 1..=2 {
+                    // The server's clock is ahead: tokens end while this machine thinks that they are good.
+                    fake.revoke_access();
+                    let mut calls = tokio::task::JoinSet::new();
+                    for session in sessions.iter().cloned() {
+                        calls.spawn(async move { call(&session, "write").await });
+                    }
+                    while let Some(done) = calls.join_next().await {
+                        assert!(done.unwrap().unwrap().contains("done"), "{case}");
+                    }
+                    assert_eq!(fake.refreshes(), round, "{case}");
+                }
+            }
+        }
+    }
 }

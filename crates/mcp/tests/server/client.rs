@@ -27,7 +27,7 @@ struct Pair {
 
 async fn pair(service: Arc<dyn Service>, era: Era) -> Pair {
     let host = Host::start(service).await;
-    let kind = BackendKind::Http { url: host.url(), headers: BTreeMap::new() };
+    let kind = BackendKind::Http { url: host.url(), headers: BTreeMap::new(), login: None };
     let spec = BackendSpec { era_hint: Some(era), ..BackendSpec::new("demo", kind) };
     let (events, news) = broadcast::channel(64);
     let backend = Backend::start(spec, events);

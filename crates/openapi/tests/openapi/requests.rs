@@ -196,3 +196,23 @@ fn what_is_missing_or_unknown_is_said() {
     let unknown = load(EVERYTHING).request("nothing", &object(json!({})));
     assert_eq!(unknown, Err(ApiCallError::Unknown("nothing".to_owned())));
 }
+
+#[test]
+fn an_idempotency_key_is_made_where_the_operation_takes_one() {
+    let document = json!({
+        "openapi": "3.1.0", "info": {"title": "t", "version": "1"},
+        "paths": {"/pay": {"post": {"operationId": "pay", "parameters": [
+            {"name": "Idempotency-Key", "in": "header", "required": true, "schema": {"type": "string"}},
+        ]}}},
+    });
+    let api = load(&document.to_string());
+    let tool = crate::tool(&api, "pay");
+    assert_eq!(tool["inputSchema"]["required"], Value::Null, "{tool}");
+    let key = |arguments: Value| {
+        let request = api.request("pay", &object(arguments)).unwrap();
+        request.headers.into_iter().find(|(name, _)| name == "idempotency-key").unwrap().1
+    };
+    let (one, other) = (key(json!({})), key(json!({"Idempotency-Key": null})));
+    assert!(one.len() == 36 && other.len() == 36 && one != other, "{one} {other}");
+    assert_eq!(key(json!({"Idempotency-Key": "mine"})), "mine");
+}

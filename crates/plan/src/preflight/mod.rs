@@ -104,6 +104,8 @@ pub enum FindingCode {
     BusyWait,
     /// An integer has more digits than JavaScript's numbers hold.
     RoundedNumber,
+    /// A value has no such property.
+    UnknownProperty,
 }
 
 impl FindingCode {
@@ -120,6 +122,7 @@ impl FindingCode {
             Self::NoResult => "no_result",
             Self::BusyWait => "busy_wait",
             Self::RoundedNumber => "rounded_number",
+            Self::UnknownProperty => "unknown_property",
         }
     }
 }

@@ -77,6 +77,8 @@ enum StateName {
     Restarting,
     /// Does not come up.
     Failed,
+    /// Wants a login; `lastError` names the command.
+    NeedsLogin,
     /// Ended.
     Stopped,
     /// Switched off in the configuration.
@@ -159,15 +161,16 @@ fn add_connection(reply: &mut BackendReply, connection: &Backend) {
             let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
             let why = if last.is_empty() { reason.clone() } else { format!("{reason}: {last}") };
             (reply.state, reply.last_error) = (StateName::Failed, Some(shown(&why)));
-            reply.action = Some(if needs_login(&reason) { Action::LogIn } else { Action::Restart });
+            reply.action = Some(Action::Restart);
         }
+        BackendState::NeedsLogin { command } => add_login(reply, &command),
         BackendState::Stopped => reply.state = StateName::Stopped,
     }
 }
 
-/// Whether a backend is down because it wants a login; its reason then names the command.
-fn needs_login(reason: &str) -> bool {
-    reason.contains("toolgate login")
+fn add_login(reply: &mut BackendReply, command: &str) {
+    (reply.state, reply.action) = (StateName::NeedsLogin, Some(Action::LogIn));
+    reply.last_error = Some(shown(&format!("run `{command}`")));
 }
 
 fn add_catalog_state(reply: &mut BackendReply, state: &CatalogState) {
@@ -178,6 +181,7 @@ fn add_catalog_state(reply: &mut BackendReply, state: &CatalogState) {
         CatalogState::Failed { reason } => {
             (reply.state, reply.last_error) = (StateName::Failed, Some(shown(reason)));
         }
+        CatalogState::NeedsLogin { command } => add_login(reply, command),
     }
 }
 
@@ -196,7 +200,7 @@ fn add_without_connection(backends: &mut Vec<BackendReply>, gateway: &Gateway, s
             continue;
         }
         backends.retain(|backend| backend.name != name);
-        let variables: Vec<String> = server.unset_variables().into_iter().map(str::to_owned).collect();
+        let variables: Vec<String> = server.unset().into_iter().map(|unset| unset.name().to_owned()).collect();
         backends.push(BackendReply {
             name,
             state: StateName::NeedsConfiguration,

@@ -118,6 +118,8 @@ impl Stream {
                 let now = rules.keys.named(&key.name);
                 now.is_some_and(|now| matches!(now, Caller::Key(now) if now == *key))
             }
+            // A token cannot be looked at again: its holder connects anew.
+            Caller::Token(_) => false,
         }
     }
 }

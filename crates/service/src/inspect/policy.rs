@@ -5,6 +5,7 @@ use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Serialize;
 use toolgate_config::values::Glob;
+use toolgate_wire::Access;
 
 use super::query::Query;
 use crate::refusal::Refusal;
@@ -90,6 +91,21 @@ fn rights(caller: &Caller) -> CallerRights {
             functions: patterns(&key.functions),
             calls_per_minute: key.call_rate.map(|rate| rate.calls()),
         },
+        Caller::Token(token) => CallerRights {
+            name: token.name.clone(),
+            backends: permitted(&token.scope.backends),
+            tools: permitted(&token.scope.tools),
+            functions: permitted(&token.scope.functions),
+            calls_per_minute: None,
+        },
+    }
+}
+
+/// The patterns of what is permitted; none where everything is.
+fn permitted(access: &Access) -> Option<Vec<String>> {
+    match access {
+        Access::All => None,
+        Access::Only(patterns) => Some(texts(patterns)),
     }
 }
 

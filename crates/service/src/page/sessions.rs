@@ -67,6 +67,8 @@ impl Owner {
         match caller {
             Caller::Local => Owner { name: String::new(), key: None },
             Caller::Key(key) => Owner { name: key.name.clone(), key: Some(key.hash.digest().as_slice().to_owned()) },
+            // No key has an empty hash: a token opens no session that would outlive it.
+            Caller::Token(token) => Owner { name: token.name.clone(), key: Some(Vec::new()) },
         }
     }
 

@@ -8,6 +8,7 @@ use toolgate_config::clients::{Client, Os, Roots};
 use toolgate_config::edit::{self, EditError, NewServer, WrittenFile};
 use toolgate_config::{Env, lookup, schema as config_schema};
 
+use super::super::logins::login;
 use super::super::{Exit, Usage};
 use super::openapi;
 use crate::args::servers::{AddArgs, AddScope, AddTransport, InitArgs, RemoveArgs};
@@ -42,6 +43,12 @@ pub(crate) fn add(args: &AddArgs) -> anyhow::Result<Exit> {
         Err(error @ EditError::Exists(_)) => return Err(Usage(error.to_string()).into()),
         Err(error) => return Err(error.into()),
     }
+    if args.url.is_some() && !args.offline {
+        // What is wrong with other servers of the file is shown by other commands.
+        if let Ok(config) = toolgate_config::load(&file, &Env::of_process()) {
+            login::offer(&config, &args.name);
+        }
+    }
     note("next: `toolgate list` connects to it and shows its tools");
     Ok(Exit::Done)
 }
@@ -70,6 +77,15 @@ fn entry(args: &AddArgs) -> Result<Map<String, Value>, Usage> {
             }
             entry.insert("url".to_owned(), json!(url));
             put_pairs(&mut entry, "header", "headers", &args.header)?;
+            let auth = [("clientId", &args.client_id), ("clientSecret", &args.client_secret)];
+            let mut auth: Map<String, Value> =
+                auth.into_iter().filter_map(|(key, value)| Some((key.to_owned(), json!(value.as_ref()?)))).collect();
+            if !args.login_scope.is_empty() {
+                auth.insert("scopes".to_owned(), json!(args.login_scope));
+            }
+            if !auth.is_empty() {
+                entry.insert("auth".to_owned(), Value::Object(auth));
+            }
         }
         (None, Some((program, rest))) => {
             let is_remote = matches!(args.transport, Some(AddTransport::Http | AddTransport::Sse));
@@ -107,10 +123,14 @@ pub(super) fn put_pairs(entry: &mut Map<String, Value>, flag: &str, key: &str, p
 
 pub(crate) fn remove(args: &RemoveArgs) -> anyhow::Result<Exit> {
     let file = own_file(args.config.as_deref())?;
+    let before = toolgate_config::load(&file, &Env::of_process());
     match keep_trust(&file, || edit::remove(&file, &args.name)) {
         Ok(written) => say(&written),
         Err(error @ EditError::Absent(_)) => return Err(Usage(error.to_string()).into()),
         Err(error) => return Err(error.into()),
+    }
+    if let Ok(before) = before {
+        login::forget_removed(&before, &args.name);
     }
     Ok(Exit::Done)
 }

@@ -13,6 +13,7 @@ use toolgate_config::text::Source;
 use toolgate_config::trust::TrustStore;
 use toolgate_config::{Env, lookup};
 
+use super::super::logins::literal;
 use super::super::{Exit, Usage};
 use super::edit::{clients, roots, say};
 use super::{sentences, table};
@@ -26,8 +27,9 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<Exit> {
     withhold_untrusted(&mut servers, args.dry_run);
     let known = edit::server_names(&file)?;
     let rows: Vec<Row<'_>> = servers.iter().map(|server| Row::of(server, &known)).collect();
-    let new: Vec<NewServer> = rows.iter().filter(|row| row.skipped.is_none()).map(Row::server).collect();
+    let mut new: Vec<NewServer> = rows.iter().filter(|row| row.skipped.is_none()).map(Row::server).collect();
     if !args.dry_run && !new.is_empty() {
+        move_secrets(args, &mut new)?;
         say(&keep_trust(&file, || edit::add_all(&file, &new))?);
     }
     if args.json {
@@ -45,6 +47,24 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// Moves literal secrets out of the entries, if that is wanted.
+fn move_secrets(args: &ImportArgs, servers: &mut [NewServer]) -> anyhow::Result<()> {
+    let count = literal::count(servers);
+    if count == 0 || args.keep_secrets {
+        return Ok(());
+    }
+    let found = if count == 1 { "1 literal secret".to_owned() } else { format!("{count} literal secrets") };
+    let question =
+        || ask(&format!("These servers have {found}. Keep them among `toolgate secret` instead of in the file?"));
+    if args.move_secrets || (is_interactive() && question()) {
+        return literal::move_all(servers);
+    }
+    if !is_interactive() {
+        note(format_args!("the file gets {found}; with --move-secrets they are kept among `toolgate secret` instead"));
+    }
+    Ok(())
 }
 
 /// The file to write: the one that was named, or the user's own. A file of the working directory is never meant unnamed.

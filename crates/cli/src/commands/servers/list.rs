@@ -1,12 +1,14 @@
-//! `toolgate list`: connects to every server and says how it is.
+//! `toolgate list`: connects to every server and says how it is, and who is logged in there.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolgate_gateway::backends::{Backend, BackendState};
-use toolgate_gateway::runtime::Gateway;
+use toolgate_gateway::runtime::{Gateway, LoginTarget};
+use toolgate_mcp::client::auth::LoginStatus;
 
 use super::super::Exit;
+use super::super::logins::login;
 use super::{Opened, spinner, table};
 use crate::args::servers::ListArgs;
 use crate::print::{Style, escape, note, out};
@@ -23,8 +25,11 @@ pub(crate) fn list(args: &ListArgs) -> anyhow::Result<Exit> {
         } else if rows.is_empty() {
             note("no servers are configured: `toolgate add NAME -- COMMAND` adds one, `toolgate import` takes over your clients'");
         } else {
-            let cells: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
-            out(table(&["NAME", "STATE", "TOOLS", "READY IN", "SERVER"], &cells, Style::stdout()))?;
+            let has_logins = rows.iter().any(|row| row.login != LoginStatus::LoggedOut);
+            let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(has_logins)).collect();
+            let heading = ["NAME", "STATE", "TOOLS", "READY IN", "SERVER", "LOGIN"];
+            let heading = if has_logins { &heading[..] } else { &heading[..5] };
+            out(table(heading, &cells, Style::stdout()))?;
         }
         Ok(if failed { Exit::Failed } else { Exit::Done })
     })
@@ -36,18 +41,28 @@ struct Row {
     tools: usize,
     latency: Option<Duration>,
     about: String,
+    login: LoginStatus,
 }
 
 impl Row {
     fn json(&self) -> Value {
         let ms = self.latency.map(|latency| (latency.as_secs_f64() * 1e4).round() / 10.0);
-        json!({ "name": self.name, "state": self.state, "tools": self.tools, "ready_ms": ms, "detail": self.about })
+        json!({
+            "name": self.name, "state": self.state, "tools": self.tools, "ready_ms": ms, "detail": self.about,
+            "login": login::about_json(&self.login),
+        })
     }
 
-    fn cells(&self) -> Vec<String> {
+    fn cells(&self, with_login: bool) -> Vec<String> {
         let latency =
             self.latency.map_or_else(|| "-".to_owned(), |latency| format!("{:.0} ms", latency.as_secs_f64() * 1e3));
-        vec![self.name.clone(), self.state.to_owned(), self.tools.to_string(), latency, self.about.clone()]
+        let mut cells =
+            vec![self.name.clone(), self.state.to_owned(), self.tools.to_string(), latency, self.about.clone()];
+        if with_login {
+            let login = login::about(&self.login);
+            cells.push(if login.is_empty() { "-".to_owned() } else { login.trim_start().to_owned() });
+        }
+        cells
     }
 }
 
@@ -66,12 +81,14 @@ async fn connected(gateway: &Gateway, since: Instant) -> Vec<Row> {
     let spinner = spinner(connecting_to(&missing));
     let mut rows: Vec<Row> = Vec::new();
     while let Some(Ok((backend, latency))) = waiting.join_next().await {
-        rows.push(row(gateway, &backend, latency));
+        rows.push(row(gateway, &backend, latency).await);
         missing.retain(|name| name != backend.name());
         spinner.set_message(connecting_to(&missing));
     }
     let config = gateway.config();
-    let without_connection = |name: String, state, about| Row { name, state, tools: 0, latency: None, about };
+    let login = LoginStatus::LoggedOut;
+    let without_connection =
+        |name: String, state, about| Row { name, state, tools: 0, latency: None, about, login: login.clone() };
     rows.extend(config.disabled.iter().map(|name| without_connection(name.to_string(), "disabled", String::new())));
     rows.extend(config.incomplete.iter().map(|(name, server)| {
         let reason = server.reason();
@@ -91,7 +108,7 @@ fn connecting_to(names: &[String]) -> String {
     format!("connecting to {}{more}", escape::line(&shown.join(", ")))
 }
 
-fn row(gateway: &Gateway, backend: &Backend, latency: Option<Duration>) -> Row {
+async fn row(gateway: &Gateway, backend: &Backend, latency: Option<Duration>) -> Row {
     let policy = gateway.config().backends.get(backend.name()).map(|backend| backend.policy.clone());
     let permitted = |name: &str| policy.as_ref().is_none_or(|policy| policy.permits(name));
     let tools = backend.tools().iter().filter(|tool| permitted(&tool.name)).count();
@@ -106,7 +123,12 @@ fn row(gateway: &Gateway, backend: &Backend, latency: Option<Duration>) -> Row {
             let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
             ("failed", if last.is_empty() { reason } else { format!("{reason}: {last}") })
         }
+        BackendState::NeedsLogin { command } => ("needs login", format!("run `{command}`")),
         BackendState::Stopped => ("stopped", String::new()),
     };
-    Row { name: backend.name().to_owned(), state, tools, latency, about }
+    let login = match LoginTarget::of(&gateway.config(), backend.name()) {
+        Ok(target) => target.authorizer.status().await.unwrap_or(LoginStatus::LoggedOut),
+        Err(_) => LoginStatus::LoggedOut,
+    };
+    Row { name: backend.name().to_owned(), state, tools, latency, about, login }
 }

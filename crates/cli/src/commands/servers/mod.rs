@@ -8,9 +8,12 @@ mod declarations;
 pub(crate) mod edit;
 pub(crate) mod find;
 pub(crate) mod import;
+mod learn;
 pub(crate) mod list;
 mod openapi;
 pub(crate) mod serve;
+#[cfg(unix)]
+pub(crate) mod sharing;
 pub(crate) mod trust;
 pub(crate) mod ui;
 
@@ -37,6 +40,9 @@ use crate::args::servers::Servers;
 use crate::consent;
 use crate::print::{Style, escape, note};
 
+/// How long the one program of a command waits for the check of its types.
+pub(crate) const ONE_CHECK_BUDGET: Duration = Duration::from_secs(2);
+
 /// A gateway that runs, and the runtime it runs on.
 pub(crate) struct Opened {
     runtime: Runtime,
@@ -54,6 +60,8 @@ impl Opened {
         let mut config = configuration(servers)?;
         // One run at most comes of a command: a second V8 process would be started for nobody.
         config.settings.v8.pool = 0;
+        // No type checker is warm yet, and there is one program to check.
+        config.settings.type_check.budget = config.settings.type_check.budget.max(ONE_CHECK_BUDGET);
         for warning in &config.warnings {
             note(escape::text(&warning.to_string()));
         }
@@ -184,6 +192,9 @@ pub(crate) fn unknown_servers(catalog: &Catalog) -> Vec<String> {
     let line = |backend: &toolgate_catalog::Backend| match backend.state() {
         BackendState::Failed { reason } => Some(format!("{}: {}", escape::line(backend.name()), escape::line(reason))),
         BackendState::Starting => Some(format!("{}: still starting", escape::line(backend.name()))),
+        state @ BackendState::NeedsLogin { .. } => {
+            Some(format!("{}: {}", escape::line(backend.name()), escape::line(&state.to_string())))
+        }
         BackendState::Cached | BackendState::Ready | BackendState::Disabled => None,
     };
     catalog.backends().iter().filter(|backend| backend.tools().is_empty()).filter_map(line).collect()

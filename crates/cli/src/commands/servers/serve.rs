@@ -39,6 +39,10 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     let mode = args.mode.map_or_else(|| doors::tool_mode(config.settings.mode), ToolMode::from);
     let configured = config.settings.http.bind;
     let address = args.http.clone().map(|http| http.address(configured));
+    #[cfg(unix)]
+    if let Some(end) = super::sharing::attached(args, &config, mode)? {
+        return Ok(end);
+    }
     let gate = gate(&args.servers);
     let watched = (!args.servers.demo).then(|| Arc::new(config.clone()));
     let mut engine = engine_builder(&config.settings);
@@ -47,11 +51,14 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     }
     Opened::of(config, engine, AHEAD)?.within(async |gateway| {
         if let Some(config) = watched {
-            gateway.follow_file(watch::watch(config, Env::of_process().running_commands(), gate, LOOK));
+            gateway.follow_file(self::watched(config, gate));
         }
+        gateway.prepare_types();
         let shutdown = CancellationToken::new();
         tokio::spawn(cancel_on_signal(shutdown.clone()));
         tokio::spawn(reload_on_hangup(Arc::clone(gateway), args.servers.clone()));
+        #[cfg(unix)]
+        super::sharing::listen_for_restarts(gateway, &shutdown);
         let grace = gateway.config().settings.limits.shutdown_grace;
         let _ended_by_now = end_after(shutdown.clone(), grace + LAST_RESORT)?;
         match address {
@@ -60,6 +67,11 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
         }
         Ok(Exit::Done)
     })
+}
+
+/// The configuration's file, looked at now and then.
+pub(super) fn watched(config: Arc<Checked>, gate: Gate) -> tokio::sync::watch::Receiver<watch::State> {
+    watch::watch(config, Env::of_process().running_commands(), gate, LOOK)
 }
 
 /// Ends the process if it is still there that long after it was told to end, whatever holds it up.

@@ -69,8 +69,11 @@ fn missing_keys(shared: &Shared, tool: &str, access: &Access) -> Option<Value> {
         let rest = tool.strip_prefix(name.as_str());
         access.permits(name.as_str()) && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     })?;
-    let unset = |variable: &str| json!({ "name": variable, "kind": "variable", "set": false });
-    let keys: Vec<Value> = server.unset_variables().into_iter().map(unset).collect();
+    let keys: Vec<Value> = server
+        .unset()
+        .into_iter()
+        .map(|unset| json!({ "name": unset.name(), "kind": unset.kind(), "set": false }))
+        .collect();
     Some(
         json!({ "tool": tool, "backend": name.as_str(), "state": server.reason(), "keys": keys, "required_arguments": [] }),
     )

@@ -1,7 +1,8 @@
 //! The tokens of one server: used, refreshed ahead of time and once, asked for again when the server refuses.
 //!
 //! One refresh at a time in this process, and one among all processes that share a store: whoever waited finds the new
-//! tokens there. A refused refresh ends the login. No request of the server is made here.
+//! tokens there. What another process changes in the store counts from the next request on. A refused refresh ends the
+//! login. No request of the server is made here.
 
 use std::sync::Arc;
 
@@ -10,9 +11,9 @@ use tokio::sync::Mutex;
 
 use super::challenge::Challenge;
 use super::login::{AuthorizationResponse, PendingLogin};
-use super::metadata::{self, Discovered};
-use super::registration::{self, ClientRegistration};
-use super::store::{Login, StoreError, TokenStore};
+use super::metadata::{self, Discovered, Endpoints};
+use super::registration::{self, ClientRegistration, RegisteredClient};
+use super::store::{Login, LoginVersion, StoreError, TokenStore};
 use super::token::{TokenRequest, Tokens, now};
 use super::transport::{AddressRule, AuthTransport};
 use super::{AuthError, SecretText};
@@ -30,7 +31,7 @@ pub enum Grant {
 /// What the configuration says about logins at one server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthSettings {
-    /// The name under which the login is kept: that of the backend.
+    /// The name under which the login is kept. Two servers must not share one.
     pub name: String,
     /// How a login comes about.
     pub grant: Grant,
@@ -38,6 +39,8 @@ pub struct AuthSettings {
     pub client: ClientRegistration,
     /// Scopes to ask for besides those that the server names.
     pub scopes: Vec<String>,
+    /// Where tokens are issued, for a server that has no metadata.
+    pub endpoints: Option<Endpoints>,
 }
 
 /// Whether there is a login.
@@ -49,6 +52,8 @@ pub enum LoginStatus {
     LoggedIn {
         /// Who issued it.
         issuer: String,
+        /// Whose it is, if the issuer told.
+        account: Option<String>,
         /// When its access token expires, in seconds since 1970, if that is known.
         until: Option<u64>,
         /// Whether it is refreshed by itself then.
@@ -63,11 +68,8 @@ pub enum LoginStatus {
 pub enum Retry {
     /// Send it once more, with this token.
     With(SecretText),
-    /// A person has to log in, for these scopes.
-    AfterLogin {
-        /// The scopes to ask for.
-        scopes: Vec<String>,
-    },
+    /// A person has to log in, or to log in again for more.
+    AfterLogin(AuthError),
 }
 
 /// Gets, keeps and refreshes the tokens of one server.
@@ -89,7 +91,11 @@ impl<S: TokenStore + std::fmt::Debug> DebugStore for S {}
 #[derive(Debug, Default)]
 struct Known {
     login: Option<Login>,
+    /// The version of the store that `login` was read from.
+    version: LoginVersion,
     discovered: Option<Discovered>,
+    /// Where the server said that its metadata is.
+    resource_metadata: Option<String>,
     /// The scopes that the server asked for last.
     challenged: Vec<String>,
 }
@@ -102,7 +108,11 @@ impl Authorizer {
     {
         let invalid = |error: url::ParseError| AuthError::Url { what: "the server", reason: error.to_string() };
         let server = Url::parse(server).map_err(invalid)?;
-        let transport = AuthTransport::new(AddressRule::of(&server))?;
+        // Endpoints of the configuration are as trusted as the server's own URL.
+        let token = settings.endpoints.as_ref().and_then(|endpoints| Url::parse(&endpoints.token).ok());
+        let is_inner =
+            [Some(&server), token.as_ref()].into_iter().flatten().any(|url| AddressRule::of(url) == AddressRule::Any);
+        let transport = AuthTransport::new(if is_inner { AddressRule::Any } else { AddressRule::Public })?;
         Ok(Self { server, transport, settings, store, turn: Mutex::default() })
     }
 
@@ -110,13 +120,15 @@ impl Authorizer {
     pub async fn access_token(&self) -> Result<Option<SecretText>, AuthError> {
         let mut known = self.turn.lock().await;
         let Some(tokens) = self.tokens(&mut known).await? else { return Ok(None) };
-        if !tokens.is_due(now()) {
+        let is_renewable = tokens.refresh.is_some() || self.settings.grant == Grant::ClientCredentials;
+        if !tokens.is_due(now()) || !is_renewable {
             return Ok(Some(tokens.access));
         }
         match self.renew(&mut known, &tokens.access).await {
             Ok(token) => Ok(token),
             // It may still be good for a moment, or the server's clock is another.
             Err(AuthError::Unreachable { .. }) => Ok(Some(tokens.access)),
+            Err(_) if !tokens.is_expired(now()) => Ok(Some(tokens.access)),
             Err(error) => Err(error),
         }
     }
@@ -125,48 +137,62 @@ impl Authorizer {
     pub async fn after_refusal(&self, sent: Option<&SecretText>, challenge: &Challenge) -> Result<Retry, AuthError> {
         let mut known = self.turn.lock().await;
         known.challenged.clone_from(&challenge.scopes);
-        if let Some(metadata) = &challenge.resource_metadata
-            && known.discovered.is_none()
-        {
-            let challenge = Challenge { resource_metadata: Some(metadata.clone()), ..Challenge::default() };
-            known.discovered = Some(metadata::discover(&self.transport, &self.server, &challenge).await?);
-        }
         let tokens = self.tokens(&mut known).await?;
+        if let Some(tokens) = tokens.as_ref().filter(|tokens| sent != Some(&tokens.access)) {
+            // Another request, or another process, has got a new token meanwhile.
+            return Ok(Retry::With(tokens.access.clone()));
+        }
         if challenge.is_insufficient_scope() {
             return self.step_up(&mut known, tokens).await;
         }
-        let renewed = match (tokens, sent) {
-            // Another request has got a new token meanwhile.
-            (Some(tokens), sent) if sent != Some(&tokens.access) => Some(tokens.access),
-            (Some(tokens), _) => self.renew(&mut known, &tokens.access).await?,
-            (None, _) => None,
-        };
-        match renewed {
-            Some(token) => Ok(Retry::With(token)),
-            None if self.settings.grant == Grant::ClientCredentials => self.log_in_as_client(&mut known).await,
-            None => Ok(Retry::AfterLogin { scopes: self.scopes(&known) }),
+        // A server that refuses its own token may have moved to another issuer, which it tells only here.
+        known.discovered = None;
+        if challenge.resource_metadata.is_some() {
+            known.resource_metadata.clone_from(&challenge.resource_metadata);
+            self.discovered(&mut known).await?;
         }
+        let stale = tokens.map(|tokens| tokens.access);
+        let renewed = match (&stale, self.settings.grant) {
+            (Some(stale), _) => self.renew(&mut known, stale).await?,
+            (None, Grant::ClientCredentials) => self.log_in_as_client(&mut known, None).await?,
+            (None, Grant::AuthorizationCode) => None,
+        };
+        Ok(match renewed {
+            Some(token) => Retry::With(token),
+            None => Retry::AfterLogin(AuthError::LoginRequired { scopes: self.scopes(&known) }),
+        })
     }
 
     async fn step_up(&self, known: &mut Known, tokens: Option<Tokens>) -> Result<Retry, AuthError> {
-        let granted = tokens.map(|tokens| tokens.scopes).unwrap_or_default();
+        let granted = tokens.as_ref().map(|tokens| tokens.scopes.as_slice()).unwrap_or_default();
         let is_new = known.challenged.iter().any(|scope| !granted.contains(scope));
-        match self.settings.grant {
-            Grant::ClientCredentials if is_new => self.log_in_as_client(known).await,
-            _ => Ok(Retry::AfterLogin { scopes: self.scopes(known) }),
+        if self.settings.grant == Grant::ClientCredentials && is_new {
+            let stale = tokens.map(|tokens| tokens.access);
+            if let Some(token) = self.log_in_as_client(known, stale.as_ref()).await? {
+                return Ok(Retry::With(token));
+            }
         }
+        Ok(Retry::AfterLogin(AuthError::ScopesRequired { scopes: self.scopes(known) }))
     }
 
-    /// Begins a login; the redirect goes to `redirect_uri`, which must be on this machine or registered.
-    pub async fn begin_login(&self, redirect_uri: &str) -> Result<PendingLogin, AuthError> {
+    /// Begins a login for these scopes and those that the server names; the redirect goes to `redirect_uri`, which must be
+    /// on this machine or registered.
+    pub async fn begin_login(&self, redirect_uri: &str, more_scopes: &[String]) -> Result<PendingLogin, AuthError> {
         let mut known = self.turn.lock().await;
+        // The documents may have changed since.
+        known.discovered = None;
         let discovered = self.discovered(&mut known).await?;
         let login = self.login(&mut known).await?;
         let former = login.filter(|login| login.issuer == discovered.issuer.issuer).map(|login| login.client);
         let settings = &self.settings.client;
         let client =
             registration::client_at(&self.transport, &discovered.issuer, settings, former, redirect_uri).await?;
-        let scopes = self.scopes(&known);
+        let mut scopes = self.scopes(&known);
+        for scope in more_scopes {
+            if !scopes.contains(scope) {
+                scopes.push(scope.clone());
+            }
+        }
         PendingLogin::new(discovered, client, redirect_uri, scopes)
     }
 
@@ -178,31 +204,67 @@ impl Authorizer {
     ) -> Result<LoginStatus, AuthError> {
         let code = pending.accept(response)?;
         let PendingLogin { verifier, redirect_uri, scopes, client, discovered, .. } = pending;
-        let request = TokenRequest {
-            transport: &self.transport,
-            server: &discovered.issuer,
-            client: &client,
-            resource: &discovered.resource,
-        };
-        let tokens = request.for_code(&code, &verifier, &redirect_uri, &scopes).await?;
+        let request = self.token_request(&discovered, &client);
+        let (tokens, account) = request.for_code(&code, &verifier, &redirect_uri, &scopes).await?;
         let mut known = self.turn.lock().await;
         let (issuer, resource) = (discovered.issuer.issuer.clone(), discovered.resource.clone());
-        self.keep(&mut known, Login { issuer, resource, client, tokens: Some(tokens) }).await?;
-        Ok(status_of(known.login.as_ref()))
+        let login = Login { issuer, resource, client, account, tokens: Some(tokens) };
+        self.keep(&mut known, &login).await?;
+        Ok(status_of(Some(&login)))
     }
 
-    /// Forgets the login.
+    /// Logs in without a person, where the settings say so.
+    pub async fn log_in_without_person(&self) -> Result<LoginStatus, AuthError> {
+        let mut known = self.turn.lock().await;
+        known.discovered = None;
+        let stale = self.tokens(&mut known).await?.map(|tokens| tokens.access);
+        self.log_in_as_client(&mut known, stale.as_ref()).await?;
+        Ok(status_of(self.login(&mut known).await?.as_ref()))
+    }
+
+    /// Forgets the login, and tells the issuer so where it wants to know.
     pub async fn log_out(&self) -> Result<(), AuthError> {
         let mut known = self.turn.lock().await;
+        if let Ok(Some(login)) = self.login(&mut known).await {
+            // It is forgotten here whatever the issuer says.
+            let _ = self.revoke(&mut known, &login).await;
+        }
         known.login = None;
+        known.version = LoginVersion::Unknown;
         self.with_store(|store, name| store.remove(name)).await
+    }
+
+    async fn revoke(&self, known: &mut Known, login: &Login) -> Result<(), AuthError> {
+        let Some(tokens) = &login.tokens else { return Ok(()) };
+        let discovered = self.discovered(known).await?;
+        let Some(endpoint) = discovered.issuer.revocation_endpoint.clone() else { return Ok(()) };
+        if discovered.issuer.issuer != login.issuer {
+            return Ok(());
+        }
+        let request = self.token_request(&discovered, &login.client);
+        request.revoke(endpoint, tokens.refresh.as_ref().unwrap_or(&tokens.access)).await
     }
 
     /// Whether there is a login.
     pub async fn status(&self) -> Result<LoginStatus, AuthError> {
         let mut known = self.turn.lock().await;
-        known.login = None;
         Ok(status_of(self.login(&mut known).await?.as_ref()))
+    }
+
+    /// The version of the login in the store, which tells whether anything changed it. Cheap.
+    pub fn version(&self) -> LoginVersion {
+        self.store.version(&self.settings.name)
+    }
+
+    /// Where the client that is known already is redirected to. Another URI needs another registration.
+    pub async fn registered_redirect(&self) -> Option<String> {
+        let mut known = self.turn.lock().await;
+        self.login(&mut known).await.ok()??.client.redirect_uri
+    }
+
+    /// How a login comes about.
+    pub fn grant(&self) -> Grant {
+        self.settings.grant
     }
 
     /// The scopes to ask for: those of the configuration, of the last challenge or else of the metadata, those of a login
@@ -225,52 +287,59 @@ impl Authorizer {
         scopes
     }
 
-    async fn log_in_as_client(&self, known: &mut Known) -> Result<Retry, AuthError> {
+    fn token_request<'a>(&'a self, discovered: &'a Discovered, client: &'a RegisteredClient) -> TokenRequest<'a> {
+        let resource = Some(discovered.resource.as_str()).filter(|_| discovered.names_resource);
+        TokenRequest { transport: &self.transport, server: &discovered.issuer, client, resource }
+    }
+
+    /// A token of the client itself in place of `stale`; the one of another process if that was faster.
+    async fn log_in_as_client(
+        &self,
+        known: &mut Known,
+        stale: Option<&SecretText>,
+    ) -> Result<Option<SecretText>, AuthError> {
+        let _lock = self.with_store(|store, name| store.lock(name)).await?;
+        if let Some(tokens) = self.tokens(known).await?.filter(|tokens| stale != Some(&tokens.access)) {
+            return Ok(Some(tokens.access));
+        }
+        self.request_as_client(known).await.map(Some)
+    }
+
+    /// The same while the lock is held.
+    async fn request_as_client(&self, known: &mut Known) -> Result<SecretText, AuthError> {
         let discovered = self.discovered(known).await?;
         let issuer = &discovered.issuer.issuer;
         let no_client = || AuthError::NoClient { issuer: issuer.clone(), redirect_uri: "(none needed)".to_owned() };
         let client = self.settings.client.preregistered.clone().ok_or_else(no_client)?;
-        let request = TokenRequest {
-            transport: &self.transport,
-            server: &discovered.issuer,
-            client: &client,
-            resource: &discovered.resource,
-        };
-        let tokens = request.for_client(&self.scopes(known)).await?;
+        let tokens = self.token_request(&discovered, &client).for_client(&self.scopes(known)).await?;
         let access = tokens.access.clone();
         let (issuer, resource) = (issuer.clone(), discovered.resource.clone());
-        self.keep(known, Login { issuer, resource, client, tokens: Some(tokens) }).await?;
-        Ok(Retry::With(access))
+        self.keep(known, &Login { issuer, resource, client, account: None, tokens: Some(tokens) }).await?;
+        Ok(access)
     }
 
     /// A new token in place of `stale`; none if the login ended.
     async fn renew(&self, known: &mut Known, stale: &SecretText) -> Result<Option<SecretText>, AuthError> {
-        let lock = self.with_store(|store, name| store.lock(name)).await?;
+        let _lock = self.with_store(|store, name| store.lock(name)).await?;
         // Another process may have refreshed it while this one waited.
-        known.login = None;
         let Some(mut login) = self.login(known).await? else { return Ok(None) };
         let Some(tokens) = login.tokens.take() else { return Ok(None) };
         if tokens.access != *stale {
             return Ok(Some(tokens.access));
         }
-        let Some(refresh) = tokens.refresh.clone() else { return Ok(None) };
         let discovered = self.discovered(known).await?;
-        if discovered.issuer.issuer != login.issuer {
+        let moved = discovered.issuer.issuer != login.issuer;
+        let refresh = match (&tokens.refresh, self.settings.grant) {
+            (Some(refresh), _) if !moved => refresh.clone(),
+            (_, Grant::ClientCredentials) => return self.request_as_client(known).await.map(Some),
+            (None, Grant::AuthorizationCode) if !moved => return Ok(None),
             // The server has another issuer now, which must not see a token of the former one.
-            self.forget_tokens(known, login).await?;
-            return Ok(None);
-        }
-        let request = TokenRequest {
-            transport: &self.transport,
-            server: &discovered.issuer,
-            client: &login.client,
-            resource: &login.resource,
+            (_, Grant::AuthorizationCode) => return self.forget_tokens(known, login).await.map(|()| None),
         };
-        match request.refresh(&tokens, &refresh).await {
+        match self.token_request(&discovered, &login.client).refresh(&tokens, &refresh).await {
             Ok(renewed) => {
                 let access = renewed.access.clone();
-                self.keep(known, Login { tokens: Some(renewed), ..login }).await?;
-                drop(lock);
+                self.keep(known, &Login { tokens: Some(renewed), ..login }).await?;
                 Ok(Some(access))
             }
             Err(AuthError::Refused { code, .. }) if code == "invalid_grant" || code == "invalid_client" => {
@@ -282,25 +351,32 @@ impl Authorizer {
     }
 
     async fn forget_tokens(&self, known: &mut Known, login: Login) -> Result<(), AuthError> {
-        self.keep(known, Login { tokens: None, ..login }).await
+        self.keep(known, &Login { tokens: None, ..login }).await
     }
 
     async fn tokens(&self, known: &mut Known) -> Result<Option<Tokens>, AuthError> {
         Ok(self.login(known).await?.and_then(|login| login.tokens))
     }
 
+    /// The login in the store, read again if it was changed there.
     async fn login(&self, known: &mut Known) -> Result<Option<Login>, AuthError> {
-        if known.login.is_none() {
-            known.login = match self.with_store(|store, name| store.load(name)).await {
+        let version = self.version();
+        if version != known.version {
+            let loaded = match self.with_store(|store, name| store.load(name)).await {
                 Err(AuthError::Store(StoreError::Damaged { .. })) => None,
                 loaded => loaded?,
             };
+            // A token is sent to the resource that it was issued for, whatever the name of its login says.
+            known.login = loaded.filter(|login| metadata::covers(&login.resource, &self.server));
+            known.version = version;
         }
         Ok(known.login.clone())
     }
 
-    async fn keep(&self, known: &mut Known, login: Login) -> Result<(), AuthError> {
-        known.login = Some(login.clone());
+    async fn keep(&self, known: &mut Known, login: &Login) -> Result<(), AuthError> {
+        // Read again before the next use: another process may change it right after.
+        known.version = LoginVersion::Unknown;
+        let login = login.clone();
         self.with_store(move |store, name| store.save(name, &login)).await
     }
 
@@ -308,7 +384,13 @@ impl Authorizer {
         if let Some(discovered) = &known.discovered {
             return Ok(discovered.clone());
         }
-        let found = metadata::discover(&self.transport, &self.server, &Challenge::default()).await?;
+        let found = match &self.settings.endpoints {
+            Some(endpoints) => metadata::configured(&self.transport, &self.server, endpoints)?,
+            None => {
+                let named = known.resource_metadata.as_deref();
+                metadata::discover(&self.transport, &self.server, named).await?
+            }
+        };
         Ok(known.discovered.insert(found).clone())
     }
 
@@ -319,7 +401,7 @@ impl Authorizer {
     ) -> Result<T, AuthError> {
         let (store, name) = (Arc::clone(&self.store), self.settings.name.clone());
         let done = tokio::task::spawn_blocking(move || work(&*store, &name)).await;
-        let lost = |_| StoreError::Files { folder: "the logins".into(), reason: "interrupted".to_owned() };
+        let lost = |_| StoreError::Files { folder: "the store".into(), reason: "interrupted".to_owned() };
         Ok(done.map_err(lost)??)
     }
 }
@@ -329,6 +411,7 @@ fn status_of(login: Option<&Login>) -> LoginStatus {
     let Some(tokens) = &login.tokens else { return LoginStatus::LoggedOut };
     LoginStatus::LoggedIn {
         issuer: login.issuer.clone(),
+        account: login.account.clone(),
         until: tokens.expires_at,
         refreshable: tokens.refresh.is_some(),
         scopes: tokens.scopes.clone(),

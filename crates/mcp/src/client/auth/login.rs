@@ -49,8 +49,10 @@ impl PendingLogin {
             ("state", &state),
             ("code_challenge", &challenge_of(&verifier)),
             ("code_challenge_method", "S256"),
-            ("resource", &discovered.resource),
         ]);
+        if discovered.names_resource {
+            query.append_pair("resource", &discovered.resource);
+        }
         if !scopes.is_empty() {
             query.append_pair("scope", &scopes.join(" "));
         }
@@ -66,10 +68,25 @@ impl PendingLogin {
         })
     }
 
+    /// Whether a redirect belongs to this login.
+    pub fn is_answered_by(&self, response: &AuthorizationResponse) -> bool {
+        let state = response.state.as_ref().map(SecretText::expose).unwrap_or_default();
+        bool::from(state.as_bytes().ct_eq(self.state.expose().as_bytes()))
+    }
+
+    /// The issuer that is asked.
+    pub fn issuer(&self) -> &str {
+        &self.discovered.issuer.issuer
+    }
+
+    /// Where the browser is redirected to.
+    pub fn redirect_uri(&self) -> &str {
+        &self.redirect_uri
+    }
+
     /// The code of a redirect that belongs to this login and its issuer.
     pub(super) fn accept(&self, response: &AuthorizationResponse) -> Result<SecretText, AuthError> {
-        let state = response.state.as_ref().map(SecretText::expose).unwrap_or_default();
-        if !bool::from(state.as_bytes().ct_eq(self.state.expose().as_bytes())) {
+        if !self.is_answered_by(response) {
             return Err(AuthError::WrongState);
         }
         self.check_issuer(response.issuer.as_deref())?;
@@ -107,6 +124,13 @@ pub struct AuthorizationResponse {
 }
 
 impl AuthorizationResponse {
+    /// Reads a URL, or the part of one after its question mark, as a person copies it from a browser.
+    pub fn from_url(text: &str) -> Result<Self, AuthError> {
+        let text = text.trim();
+        let query = text.split_once('?').map_or(text, |(_, query)| query);
+        Self::from_query(query.split('#').next().unwrap_or_default())
+    }
+
     /// Reads the query of the redirect, without the question mark. A parameter that occurs twice makes it invalid.
     pub fn from_query(query: &str) -> Result<Self, AuthError> {
         let mut response = Self::default();
@@ -148,14 +172,16 @@ mod tests {
             authorization_endpoint: Some(url("/authorize?tenant=1")),
             token_endpoint: url("/token"),
             registration_endpoint: None,
+            revocation_endpoint: None,
             sends_issuer,
             reads_client_documents: false,
             auth_methods: Vec::new(),
             scopes: Vec::new(),
             has_pkce: true,
         };
-        let discovered = Discovered { resource: "https://mcp.example/mcp".to_owned(), scopes: Vec::new(), issuer };
-        let client = RegisteredClient { id: "me".to_owned(), secret: None };
+        let resource = "https://mcp.example/mcp".to_owned();
+        let discovered = Discovered { resource, names_resource: true, scopes: Vec::new(), issuer };
+        let client = RegisteredClient { id: "me".to_owned(), secret: None, redirect_uri: None };
         PendingLogin::new(discovered, client, "http://127.0.0.1:1/callback", vec!["a".to_owned(), "b".to_owned()])
             .unwrap()
     }

@@ -8,7 +8,6 @@ use reqwest::Url;
 use serde_json::Value;
 
 use super::AuthError;
-use super::challenge::Challenge;
 use super::transport::AuthTransport;
 
 const RESOURCE: &str = "the metadata of the server";
@@ -19,6 +18,8 @@ const ISSUER: &str = "the metadata of the authorization server";
 pub(super) struct Discovered {
     /// The resource that tokens are for (RFC 8707).
     pub(super) resource: String,
+    /// Whether requests for tokens name it; servers outside of MCP may refuse what they do not know.
+    pub(super) names_resource: bool,
     /// The scopes that the server's metadata lists.
     pub(super) scopes: Vec<String>,
     /// Who issues tokens.
@@ -33,6 +34,7 @@ pub(super) struct AuthorizationServer {
     pub(super) authorization_endpoint: Option<Url>,
     pub(super) token_endpoint: Url,
     pub(super) registration_endpoint: Option<Url>,
+    pub(super) revocation_endpoint: Option<Url>,
     /// Whether it sends `iss` with every redirect (RFC 9207).
     pub(super) sends_issuer: bool,
     pub(super) reads_client_documents: bool,
@@ -42,13 +44,46 @@ pub(super) struct AuthorizationServer {
     pub(super) has_pkce: bool,
 }
 
-/// Finds out who issues tokens for a server.
+/// Where tokens are issued, for a server that has no metadata.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoints {
+    /// Where a person logs in; none for clients that log in by themselves.
+    pub authorization: Option<String>,
+    /// Where tokens are issued.
+    pub token: String,
+}
+
+/// What the configuration says instead of metadata.
+pub(super) fn configured(
+    transport: &AuthTransport,
+    server: &Url,
+    endpoints: &Endpoints,
+) -> Result<Discovered, AuthError> {
+    let token_endpoint = transport.check("the configured token endpoint", &endpoints.token)?;
+    let page = endpoints.authorization.as_deref();
+    let page = page.map(|url| transport.check("the configured authorization endpoint", url)).transpose()?;
+    let issuer = AuthorizationServer {
+        issuer: token_endpoint.origin().ascii_serialization(),
+        authorization_endpoint: page,
+        token_endpoint,
+        registration_endpoint: None,
+        revocation_endpoint: None,
+        sends_issuer: false,
+        reads_client_documents: false,
+        auth_methods: Vec::new(),
+        scopes: Vec::new(),
+        has_pkce: true,
+    };
+    Ok(Discovered { resource: canonical(server), names_resource: false, scopes: Vec::new(), issuer })
+}
+
+/// Finds out who issues tokens for a server, from the metadata that it named, if it did.
 pub(super) async fn discover(
     transport: &AuthTransport,
     server: &Url,
-    challenge: &Challenge,
+    named: Option<&str>,
 ) -> Result<Discovered, AuthError> {
-    let Some(document) = resource_document(transport, server, challenge).await? else {
+    let Some(document) = resource_document(transport, server, named).await? else {
         return legacy(transport, server).await;
     };
     let resource = checked_resource(&document, server)?;
@@ -60,15 +95,15 @@ pub(super) async fn discover(
     let found = issuer_document(transport, &issuer_url).await?;
     let missing = || AuthError::Invalid { what: ISSUER, reason: format!("{issuer} has none at the well-known places") };
     let issuer = AuthorizationServer::read(transport, &found.ok_or_else(missing)?, issuer)?;
-    Ok(Discovered { resource, scopes: texts(&document, "scopes_supported"), issuer })
+    Ok(Discovered { resource, names_resource: true, scopes: texts(&document, "scopes_supported"), issuer })
 }
 
 async fn resource_document(
     transport: &AuthTransport,
     server: &Url,
-    challenge: &Challenge,
+    named: Option<&str>,
 ) -> Result<Option<Value>, AuthError> {
-    if let Some(named) = &challenge.resource_metadata {
+    if let Some(named) = named {
         return transport.document(RESOURCE, transport.check(RESOURCE, named)?).await;
     }
     for place in well_known(server, "oauth-protected-resource", &[Place::Before, Place::Root]) {
@@ -105,6 +140,7 @@ async fn legacy(transport: &AuthTransport, server: &Url) -> Result<Discovered, A
                 authorization_endpoint: Some(endpoint("/authorize")?),
                 token_endpoint: endpoint("/token")?,
                 registration_endpoint: Some(endpoint("/register")?),
+                revocation_endpoint: None,
                 issuer,
                 sends_issuer: false,
                 reads_client_documents: false,
@@ -114,7 +150,7 @@ async fn legacy(transport: &AuthTransport, server: &Url) -> Result<Discovered, A
             }
         }
     };
-    Ok(Discovered { resource: canonical(server), scopes: Vec::new(), issuer })
+    Ok(Discovered { resource: canonical(server), names_resource: true, scopes: Vec::new(), issuer })
 }
 
 fn url_error(error: &url::ParseError) -> AuthError {
@@ -137,6 +173,7 @@ impl AuthorizationServer {
             authorization_endpoint: endpoint("authorization_endpoint")?,
             token_endpoint: endpoint("token_endpoint")?.ok_or_else(no_tokens)?,
             registration_endpoint: endpoint("registration_endpoint")?,
+            revocation_endpoint: endpoint("revocation_endpoint")?,
             sends_issuer: flag("authorization_response_iss_parameter_supported"),
             reads_client_documents: flag("client_id_metadata_document_supported"),
             auth_methods: texts(document, "token_endpoint_auth_methods_supported"),
@@ -179,15 +216,17 @@ fn well_known(url: &Url, name: &str, places: &[Place]) -> Vec<Url> {
 /// The resource of a document, which must be the server or a path above it.
 fn checked_resource(document: &Value, server: &Url) -> Result<String, AuthError> {
     let found = document.get("resource").and_then(Value::as_str).unwrap_or_default();
-    let covers = |resource: &Url| {
-        let above = resource.path().trim_end_matches('/');
-        let below = server.path().strip_prefix(above);
-        resource.origin() == server.origin() && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    match Url::parse(found) {
-        Ok(resource) if covers(&resource) => Ok(found.to_owned()),
-        _ => Err(AuthError::WrongResource { expected: canonical(server), found: found.to_owned() }),
+    match covers(found, server) {
+        true => Ok(found.to_owned()),
+        false => Err(AuthError::WrongResource { expected: canonical(server), found: found.to_owned() }),
     }
+}
+
+/// Whether a resource is a server, or a path above it.
+pub(super) fn covers(resource: &str, server: &Url) -> bool {
+    let Ok(resource) = Url::parse(resource) else { return false };
+    let below = server.path().strip_prefix(resource.path().trim_end_matches('/'));
+    resource.origin() == server.origin() && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The server's URL as a resource identifier.

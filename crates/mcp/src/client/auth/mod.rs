@@ -9,15 +9,17 @@
 //! - `challenge`: the `WWW-Authenticate` header of a refusal
 //! - `transport`: bounded requests to addresses that a server may name; `metadata`: the documents, and where they are
 //! - `registration`: which client this is at an authorization server
-//! - `login`: one login, from the URL for the browser to the code; `token`: requests for tokens
+//! - `login`: one login, from the URL for the browser to the code; `redirect`: receives the browser on this machine
+//! - `token`: requests for tokens
 //! - `store`: where logins are kept; [`Authorizer`]: all of it for one server
 //!
-//! Opening a browser and receiving the redirect is up to the command line; asking a person during a run, to the gateway.
+//! Opening a browser is up to the command line; asking a person during a run, to the gateway.
 
 mod authorizer;
 mod challenge;
 mod login;
 mod metadata;
+mod redirect;
 mod registration;
 mod store;
 mod token;
@@ -26,8 +28,10 @@ mod transport;
 pub use authorizer::{AuthSettings, Authorizer, Grant, LoginStatus, Retry};
 pub use challenge::Challenge;
 pub use login::{AuthorizationResponse, PendingLogin};
+pub use metadata::Endpoints;
+pub use redirect::RedirectListener;
 pub use registration::{ClientRegistration, RegisteredClient};
-pub use store::{FileTokenStore, Login, MemoryTokenStore, StoreError, StoreLock, TokenStore};
+pub use store::{Login, LoginVersion, MemoryTokenStore, StoreError, StoreLock, TokenStore};
 pub use token::Tokens;
 pub use transport::AddressRule;
 
@@ -141,6 +145,18 @@ pub enum AuthError {
     LoginRequired {
         /// The scopes to ask for.
         scopes: Vec<String>,
+    },
+    /// The login does not cover a request: a person has to log in again, for more.
+    #[error("the login does not cover this request: another login is needed for {}", .scopes.join(", "))]
+    ScopesRequired {
+        /// The scopes to ask for.
+        scopes: Vec<String>,
+    },
+    /// Nobody logged in within the time.
+    #[error("the login was not finished within {} s", .after.as_secs())]
+    TimedOut {
+        /// The time.
+        after: std::time::Duration,
     },
     /// Logins cannot be read or kept.
     #[error(transparent)]

@@ -28,6 +28,8 @@ pub struct RegisteredClient {
     pub id: String,
     /// Its secret, if it has one.
     pub secret: Option<SecretText>,
+    /// Where it was registered to be redirected to; unknown for a client that the user registered.
+    pub redirect_uri: Option<String>,
 }
 
 /// Finds or registers the client; `known` is one that was registered at this issuer before.
@@ -42,30 +44,48 @@ pub(super) async fn client_at(
         return Ok(client.clone());
     }
     if let Some(document) = settings.metadata_document.as_ref().filter(|_| server.reads_client_documents) {
-        return Ok(RegisteredClient { id: document.clone(), secret: None });
+        return Ok(RegisteredClient { id: document.clone(), secret: None, redirect_uri: None });
     }
-    if let Some(known) = known {
+    // Many servers compare the whole redirect URI, with its port.
+    if let Some(known) = known.filter(|known| known.redirect_uri.as_deref() == Some(redirect_uri)) {
         return Ok(known);
     }
     let Some(endpoint) = server.registration_endpoint.clone() else {
         return Err(AuthError::NoClient { issuer: server.issuer.clone(), redirect_uri: redirect_uri.to_owned() });
     };
+    let method = auth_method(server);
     let request = json!({
         "client_name": "Toolgate",
         "redirect_uris": [redirect_uri],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
-        "token_endpoint_auth_method": "none",
+        "token_endpoint_auth_method": method,
         "application_type": "native",
     });
     let answer = transport.post_json(WHAT, endpoint, &request).await?;
     let text = |key: &str| answer.body.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let granted = text("token_endpoint_auth_method").unwrap_or_default();
     match text("client_id").filter(|_| answer.status.is_success()) {
-        Some(id) => Ok(RegisteredClient { id: id.to_owned(), secret: text("client_secret").map(SecretText::new) }),
+        Some(id) => Ok(RegisteredClient {
+            id: id.to_owned(),
+            secret: text("client_secret").filter(|_| granted != "none").map(SecretText::new),
+            redirect_uri: Some(redirect_uri.to_owned()),
+        }),
         None => Err(AuthError::Refused {
             what: WHAT,
             code: text("error").map_or_else(|| format!("HTTP {}", answer.status.as_u16()), printable),
             description: text("error_description").map(printable),
         }),
+    }
+}
+
+/// How this client asks to prove who it is: not at all, unless the server insists. PKCE protects the code.
+fn auth_method(server: &AuthorizationServer) -> &'static str {
+    let known = |method: &str| server.auth_methods.iter().any(|known| known == method);
+    match server.auth_methods.is_empty() || known("none") {
+        true => "none",
+        false if known("client_secret_basic") => "client_secret_basic",
+        false if known("client_secret_post") => "client_secret_post",
+        false => "none",
     }
 }

@@ -1,10 +1,12 @@
 //! Requests for tokens: for a code, for a refresh token, for the client itself.
 //!
-//! Every request names the resource that the token is for (RFC 8707). How the client proves who it is follows the
+//! Every request names the resource that the token is for (RFC 8707), except at endpoints of the configuration. How the client proves who it is follows the
 //! authorization server's metadata. Tokens are never shown.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use base64::Engine;
+use reqwest::Url;
 use serde_json::Value;
 
 use super::challenge::scopes_of;
@@ -33,6 +35,11 @@ pub struct Tokens {
 }
 
 impl Tokens {
+    /// Whether it is over, by this machine's clock.
+    pub fn is_expired(&self, now: u64) -> bool {
+        self.expires_at.is_some_and(|expires_at| now >= expires_at)
+    }
+
     /// Whether it should be refreshed now.
     pub fn is_due(&self, now: u64) -> bool {
         self.expires_at.is_some_and(|expires_at| {
@@ -54,7 +61,8 @@ pub(super) struct TokenRequest<'a> {
     pub(super) transport: &'a AuthTransport,
     pub(super) server: &'a AuthorizationServer,
     pub(super) client: &'a RegisteredClient,
-    pub(super) resource: &'a str,
+    /// The resource that the token is for, where the server knows such.
+    pub(super) resource: Option<&'a str>,
 }
 
 impl TokenRequest<'_> {
@@ -65,14 +73,16 @@ impl TokenRequest<'_> {
         verifier: &SecretText,
         redirect_uri: &str,
         scopes: &[String],
-    ) -> Result<Tokens, AuthError> {
+    ) -> Result<(Tokens, Option<String>), AuthError> {
         let form = [
             ("grant_type", "authorization_code"),
             ("code", code.expose()),
             ("code_verifier", verifier.expose()),
             ("redirect_uri", redirect_uri),
         ];
-        self.send(&form, scopes, None).await
+        let answer = self.exchange(&form).await?;
+        let account = answer.body.get("id_token").and_then(Value::as_str).and_then(account_of);
+        Ok((read(&answer, scopes, None)?, account))
     }
 
     /// New tokens for old ones.
@@ -97,8 +107,24 @@ impl TokenRequest<'_> {
         asked: &[String],
         former: Option<&SecretText>,
     ) -> Result<Tokens, AuthError> {
+        read(&self.exchange(form).await?, asked, former)
+    }
+
+    /// Tells the server that a token is not used any more (RFC 7009).
+    pub(super) async fn revoke(&self, endpoint: Url, token: &SecretText) -> Result<(), AuthError> {
+        let form = [("token", token.expose())];
+        self.send_to(endpoint, &form).await.map(drop)
+    }
+
+    async fn exchange(&self, form: &[(&str, &str)]) -> Result<Answer, AuthError> {
         let mut form = form.to_vec();
-        form.push(("resource", self.resource));
+        form.extend(self.resource.map(|resource| ("resource", resource)));
+        self.send_to(self.server.token_endpoint.clone(), &form).await
+    }
+
+    /// Sends a form with what proves who this client is.
+    async fn send_to(&self, endpoint: Url, form: &[(&str, &str)]) -> Result<Answer, AuthError> {
+        let mut form = form.to_vec();
         let secret = self.client.secret.as_ref().map(SecretText::expose);
         let in_body = self.server.auth_methods.iter().any(|method| method == "client_secret_post")
             && !self.server.auth_methods.iter().any(|method| method == "client_secret_basic");
@@ -107,10 +133,18 @@ impl TokenRequest<'_> {
             form.push(("client_id", &self.client.id));
             form.extend(secret.map(|secret| ("client_secret", secret)));
         }
-        let endpoint = self.server.token_endpoint.clone();
-        let answer = self.transport.post_form(WHAT, endpoint, &form, basic).await?;
-        read(&answer, asked, former)
+        self.transport.post_form(WHAT, endpoint, &form, basic).await
     }
+}
+
+/// The name of the account in an ID token, to be shown to people. It comes from the issuer itself over TLS, so its
+/// signature adds nothing; nothing is decided by it.
+fn account_of(id_token: &str) -> Option<String> {
+    let payload = base64::prelude::BASE64_URL_SAFE_NO_PAD.decode(id_token.split('.').nth(1)?).ok()?;
+    let claims: Value = serde_json::from_slice(&payload).ok()?;
+    let names = ["email", "preferred_username", "name", "sub"].iter();
+    let found = names.filter_map(|name| claims.get(name)?.as_str()).find(|text| !text.trim().is_empty());
+    found.map(printable)
 }
 
 fn read(answer: &Answer, asked: &[String], former: Option<&SecretText>) -> Result<Tokens, AuthError> {

@@ -181,20 +181,21 @@ impl HttpLink {
         let response = with_token(request, sent.as_ref()).send().await.map_err(unreachable)?;
         let Some(challenge) = challenge_of(&response) else { return Ok(response) };
         drop(response);
-        let scopes = match authorizer.after_refusal(sent.as_ref(), &challenge).await.map_err(LinkError::Auth)? {
-            Retry::AfterLogin { scopes } => scopes,
+        match authorizer.after_refusal(sent.as_ref(), &challenge).await.map_err(LinkError::Auth)? {
+            Retry::AfterLogin(error) => Err(LinkError::Auth(error)),
             Retry::With(token) => {
                 let Some(again) = again else {
                     return Err(LinkError::Protocol("a request can't be repeated".to_owned()));
                 };
                 let response = with_token(again, Some(&token)).send().await.map_err(unreachable)?;
-                match challenge_of(&response) {
-                    None => return Ok(response),
-                    Some(challenge) => challenge.scopes,
-                }
+                let Some(challenge) = challenge_of(&response) else { return Ok(response) };
+                let (more, scopes) = (challenge.is_insufficient_scope(), challenge.scopes);
+                Err(LinkError::Auth(match more {
+                    true => AuthError::ScopesRequired { scopes },
+                    false => AuthError::LoginRequired { scopes },
+                }))
             }
-        };
-        Err(LinkError::Auth(AuthError::LoginRequired { scopes }))
+        }
     }
 
     /// Waits until the connection is closed.

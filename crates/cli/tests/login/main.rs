@@ -1,0 +1,259 @@
+//! Logins and secrets with the real command, against an authorization server of the tests: from an empty home with two
+//! commands, with a browser of this machine and of another one, in several processes at once, and with nothing secret in
+//! any file, output or argument. docs/GUIDE.md shows these commands with what they print.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "../../../mcp/tests/auth/fake.rs"]
+mod fake;
+mod resource;
+mod secrets;
+mod serving;
+mod user;
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+
+use crate::fake::{Behaviour, Described, Fault};
+use crate::user::{Server, User, check_guide};
+
+#[test]
+fn a_server_behind_oauth_is_usable_from_an_empty_home_with_two_commands() {
+    let (user, server) = (User::new(), Server::start(Behaviour { tells_account: true, ..Default::default() }));
+    let added = user.run(&["add", "notes", &server.url()]);
+    assert_eq!(added.code, 0, "{added:?}");
+    assert!(added.stderr.contains("notes asks for a login: run `toolgate login notes`"), "{added:?}");
+    let before = user.run(&["list"]);
+    assert_eq!(before.code, 1);
+    assert!(before.stdout.contains("needs login") && before.stdout.contains("`toolgate login notes`"), "{before:?}");
+    let login = user.log_in(&["login", "notes"]);
+    assert_eq!(login.code, 0, "{login:?}");
+    let origin = server.fake.origin.clone();
+    let shown = |text: &str| text.replace(&origin, "https://notes.example.com");
+    check_guide(&shown(added.stderr.lines().find(|line| line.contains("asks for")).unwrap()));
+    check_guide(&shown(login.stderr.lines().last().unwrap()));
+    let called = user.run(&["call", "notes.read"]);
+    assert_eq!((called.code, called.stdout.trim()), (0, "done"), "{called:?}");
+    let listed = user.run(&["list"]);
+    assert_eq!(listed.code, 0, "{listed:?}");
+    check_guide(&shown(listed.stdout.lines().next().unwrap()));
+    assert!(listed.stdout.contains("as ada@example.com at http://127.0.0.1:"), "{listed:?}");
+    let listed: Value = serde_json::from_str(&user.run(&["list", "--json"]).stdout).unwrap();
+    let login = &listed["backends"][0]["login"];
+    assert_eq!((&login["account"], &login["renewed"]), (&json!("ada@example.com"), &json!(true)), "{listed}");
+    assert!(login["until"].as_str().unwrap().ends_with(" UTC"), "{listed}");
+    let again = user.run(&["login", "notes"]);
+    assert!(again.code == 0 && again.stderr.contains("logged in to notes as ada@example.com"), "{again:?}");
+    let out = user.run(&["logout", "notes"]);
+    assert_eq!((out.code, out.stderr.trim()), (0, "logged out of notes"));
+    assert_eq!(user.run(&["logout", "notes"]).stderr.trim(), "there is no login at notes");
+    let called = user.run(&["call", "notes.read"]);
+    assert!(called.code == 1 && called.stderr.contains("toolgate login notes"), "{called:?}");
+    user.check_no_secret();
+}
+
+#[test]
+fn a_browser_of_another_machine_ends_at_an_address_that_is_pasted() {
+    let (user, server) = (User::new(), Server::start(Behaviour::default()));
+    user.run(&["add", "notes", &server.url()]);
+    let mut login = user.start(&["login", "notes", "--no-browser"]);
+    let ends_at = user::follow_without_redirect(&login.url());
+    let stdin = login.stdin.as_mut().unwrap();
+    writeln!(stdin, "\nnonsense\nhttp://127.0.0.1:1/callback?code=stolen&state=other\n{ends_at}").unwrap();
+    let login = login.finish();
+    assert_eq!(login.code, 0, "{login:?}");
+    assert_eq!(login.stderr.matches("that is not the address of this login").count(), 2, "{login:?}");
+    assert_eq!(user.run(&["call", "notes.read"]).code, 0);
+    user.check_no_secret();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_browser_is_started_with_the_page_and_no_secret() {
+    use std::os::unix::fs::PermissionsExt;
+    let (user, server) = (User::new(), Server::start(Behaviour::default()));
+    user.run(&["add", "notes", &server.url()]);
+    let (script, seen) = (user.home().join("browser"), user.home().join("seen"));
+    std::fs::write(&script, format!("#!/bin/sh\nprintf '%s' \"$*\" > {0}.new\nmv {0}.new {0}\n", seen.display()))
+        .unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let browser = format!("{} --new-window %s", script.display());
+    let mut login = user.start_with(&["login", "notes"], &[("BROWSER", &browser)]);
+    let url = login.url();
+    user::wait_for(|| seen.exists());
+    assert_eq!(std::fs::read_to_string(&seen).unwrap(), format!("--new-window {url}"));
+    user::follow(&url);
+    assert_eq!(login.finish().code, 0);
+    user.check_no_secret();
+}
+
+#[test]
+fn a_call_that_needs_more_names_the_command_for_it() {
+    let (user, server) = (User::new(), Server::start(Behaviour::default()));
+    user.run(&["add", "notes", &server.url()]);
+    user.log_in(&["login", "notes"]);
+    let program = user
+        .file("write.ts", "try { return await notes.write({}) } catch (e) { return { code: e.code, data: e.data } }");
+    let refused = user.run(&["run", &program]);
+    let refused: Value = serde_json::from_str(&refused.stdout).unwrap();
+    assert_eq!(refused["code"], "NEEDS_LOGIN");
+    let command = "toolgate login notes --scope read --scope write";
+    assert_eq!(refused["data"], json!({ "command": command, "scopes": ["read", "write"] }));
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    assert_eq!(user.log_in(&words).code, 0);
+    let written = user.run(&["run", &program, "--record", "run.jsonl"]);
+    assert_eq!((written.code, written.stdout.trim()), (0, "done"), "{written:?}");
+    assert_eq!(server.fake.seen.lock().unwrap().scopes, ["read", "read write"]);
+    user.check_no_secret();
+}
+
+#[test]
+fn three_processes_refresh_once() {
+    let (user, server) = (User::new(), Server::start(Behaviour::default()));
+    user.run(&["add", "notes", &server.url()]);
+    user.log_in(&["login", "notes"]);
+    for round in 1..=3 {
+        server.fake.revoke_access();
+        let calls: Vec<_> = (0..3).map(|_| user.start(&["call", "notes.read"])).collect();
+        for call in calls {
+            let call = call.finish();
+            assert_eq!((call.code, call.stdout.trim()), (0, "done"), "{call:?}");
+        }
+        assert_eq!(server.fake.refreshes(), round);
+    }
+    user.check_no_secret();
+}
+
+#[test]
+fn a_server_of_the_same_name_elsewhere_does_not_get_the_token() {
+    let (user, server, other) = (User::new(), Server::start(Behaviour::default()), Server::start(Behaviour::default()));
+    user.run(&["add", "notes", &server.url()]);
+    user.log_in(&["login", "notes"]);
+    let file = user.file("other.json", &json!({ "mcpServers": { "notes": { "url": other.url() } } }).to_string());
+    let listed = user.run(&["list", "--config", &file]);
+    assert!(listed.stdout.contains("needs login"), "{listed:?}");
+    assert!(other.fake.seen.lock().unwrap().tokens_sent.is_empty());
+    assert_eq!(user.run(&["list"]).code, 0);
+}
+
+#[test]
+fn a_removed_server_is_logged_out() {
+    let (user, server) = (User::new(), Server::start(Behaviour { revokes: true, ..Default::default() }));
+    user.run(&["add", "notes", &server.url()]);
+    user.log_in(&["login", "notes"]);
+    let removed = user.run(&["remove", "notes"]);
+    assert!(removed.code == 0 && removed.stderr.contains("logged out of notes"), "{removed:?}");
+    assert_eq!(server.fake.seen.lock().unwrap().revoked, ["canary-refresh-1"]);
+}
+
+#[test]
+fn clients_and_scopes_of_the_configuration_are_used() {
+    let (user, server) = (User::new(), Server::start(Behaviour { registers: false, ..Default::default() }));
+    let missing = user.run(&["add", "notes", &server.url()]);
+    assert_eq!(missing.code, 0);
+    let refused = user.run(&["login", "notes"]);
+    assert!(refused.code == 1 && refused.stderr.contains("register a client with the redirect URI"), "{refused:?}");
+    user.run(&["remove", "notes"]);
+    let client = ["--client-id", "mine", "--client-secret", "${CLIENT_SECRET}", "--login-scope", "extra"];
+    let url = server.url();
+    user.run(&[&["add", "notes", &url][..], &client].concat());
+    assert_eq!(user.log_in(&["login", "notes"]).code, 0);
+    let seen = server.fake.seen.lock().unwrap();
+    assert_eq!((&seen.clients[..], &seen.scopes[..]), (&["mine".to_owned()][..], &["extra read".to_owned()][..]));
+    assert!(seen.token_requests[0].contains_key("basic"));
+    drop(seen);
+    user.check_no_secret();
+}
+
+#[test]
+fn a_client_logs_in_by_itself() {
+    let (user, server) = (User::new(), Server::start(Behaviour::default()));
+    let auth = json!({ "grant": "client_credentials", "clientId": "mine", "clientSecret": "${CLIENT_SECRET}" });
+    let config = json!({ "mcpServers": { "notes": { "url": server.url(), "auth": auth } } });
+    user.config(&config);
+    let called = user.run(&["call", "notes.write"]);
+    assert_eq!((called.code, called.stdout.trim()), (0, "done"), "{called:?}");
+    let login = user.run(&["login", "notes"]);
+    assert!(login.code == 0 && login.stderr.contains("logged in to notes at"), "{login:?}");
+    user.check_no_secret();
+}
+
+#[test]
+fn hostile_and_broken_issuers_are_refused_in_a_sentence() {
+    for (fault, expected) in [
+        (Fault::HugeMetadata, "the metadata of the authorization server is larger than 262144 bytes"),
+        (Fault::BrokenMetadata, "the metadata of the authorization server is not valid"),
+        (Fault::RedirectedMetadata, "it redirects, which is not followed"),
+        (Fault::MetadataElsewhere, "the metadata of the authorization server is not a URL that may be used"),
+        (Fault::MetadataOfAnotherIssuer, "the answer comes from the issuer https://bank.example"),
+        (Fault::MetadataOfAnotherResource, "the metadata of the server is about https://victim.example/mcp"),
+        (Fault::NoPkce, "does not support PKCE with S256"),
+    ] {
+        let (user, server) = (User::new(), Server::start(Behaviour { fault, ..Default::default() }));
+        user.run(&["add", "notes", &server.url(), "--offline"]);
+        let refused = user.run(&["login", "notes"]);
+        assert!(refused.code == 1 && refused.stderr.contains(expected), "{fault:?}: {refused:?}");
+        let seen = server.fake.seen.lock().unwrap();
+        assert!(seen.clients.is_empty() && seen.token_requests.is_empty(), "{fault:?}");
+    }
+    let (user, server) = (User::new(), Server::start(Behaviour { fault: Fault::BrokenToken, ..Default::default() }));
+    user.run(&["add", "notes", &server.url(), "--offline"]);
+    let refused = user.log_in(&["login", "notes"]);
+    assert!(refused.code == 1 && refused.stderr.contains("the token was refused: HTTP 502"), "{refused:?}");
+    user.check_no_secret();
+}
+
+#[test]
+fn a_login_that_nobody_finishes_ends() {
+    let (user, server) = (User::new(), Server::start(Behaviour::default()));
+    user.run(&["add", "notes", &server.url(), "--offline"]);
+    let ended = user.run(&["login", "notes", "--timeout", "100ms"]);
+    assert!(ended.code == 1 && ended.stderr.contains("the login was not finished within"), "{ended:?}");
+    let program = user.run(&["add", "local", "--", "true"]);
+    assert_eq!(program.code, 0, "{program:?}");
+    let refused = user.run(&["login", "local"]);
+    assert!(refused.code == 2 && refused.stderr.contains("takes no login"), "{refused:?}");
+    let refused = user.run(&["login", "nobody"]);
+    assert!(refused.code == 2 && refused.stderr.contains("no server of this name"), "{refused:?}");
+}
+
+#[test]
+fn an_api_behind_oauth_is_called_with_the_token_of_a_login() {
+    let behaviour = Behaviour { described: Described::Configured, ..Default::default() };
+    let (user, server) = (User::new(), Server::start(behaviour));
+    let origin = server.fake.origin.clone();
+    let operation = |id: &str| json!({ "operationId": id, "security": [{ "oauth": [] }], "responses": {} });
+    let document = json!({
+        "openapi": "3.1.0", "info": { "title": "pets", "version": "1" },
+        "paths": { "/pets": { "get": operation("listPets"), "post": operation("addPet") } },
+        "components": { "securitySchemes": { "oauth": { "type": "oauth2", "flows": {} } } },
+    });
+    let document = user.file("pets.json", &document.to_string());
+    let login = json!({
+        "clientId": "mine", "authorizationUrl": format!("{origin}/authorize"), "tokenUrl": format!("{origin}/token"),
+        "scopes": ["read"],
+    });
+    let api = json!({
+        "type": "openapi", "spec": document, "base": format!("{origin}/v1"), "auth": { "oauth": login },
+        "allowHosts": ["127.0.0.1"],
+    });
+    user.config(&json!({ "mcpServers": { "pets": api } }));
+    let refused = user.run(&["call", "pets.listPets"]);
+    assert!(refused.code == 1 && refused.stderr.contains("toolgate login pets"), "{refused:?}");
+    assert_eq!(user.log_in(&["login", "pets"]).code, 0);
+    let called = user.run(&["call", "pets.listPets"]);
+    assert!(called.code == 0 && called.stdout.contains("Rex"), "{called:?}");
+    server.fake.revoke_access();
+    assert_eq!(user.run(&["call", "pets.listPets"]).code, 0);
+    assert_eq!(server.fake.refreshes(), 1);
+    let refused = user.run(&["call", "pets.addPet"]);
+    assert!(
+        refused.code == 1 && refused.stderr.contains("toolgate login pets --scope read --scope write"),
+        "{refused:?}"
+    );
+    assert_eq!(user.log_in(&["login", "pets", "--scope", "write"]).code, 0);
+    assert_eq!(user.run(&["call", "pets.addPet"]).code, 0);
+    assert!(user.run(&["list"]).stdout.contains("renewed by itself"));
+    user.check_no_secret();
+}

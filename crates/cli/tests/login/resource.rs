@@ -1,0 +1,193 @@
+//! The HTTP service behind an OAuth issuer of the tests: tokens open what their scopes say, and nothing else does.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::routing::get;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use serde_json::{Value, json};
+
+use crate::user::{Running, User};
+
+const AUDIENCE: &str = "https://tools.example.com/mcp";
+
+/// An issuer with one key.
+struct Issuer {
+    origin: String,
+    key: EcdsaKeyPair,
+    fetches: Arc<AtomicUsize>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+fn new_key() -> EcdsaKeyPair {
+    let random = SystemRandom::new();
+    let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+    EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document.as_ref(), &random).unwrap()
+}
+
+impl Issuer {
+    fn start() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        let (key, fetches) = (new_key(), Arc::<AtomicUsize>::default());
+        let public = key.public_key().as_ref()[1..].to_vec();
+        let (x, y) = (BASE64.encode(&public[..32]), BASE64.encode(&public[32..]));
+        let keys = json!({ "keys": [
+            { "kty": "EC", "crv": "P-256", "use": "sig", "kid": "one", "x": x, "y": y },
+            { "kty": "oct", "kid": "shared", "k": BASE64.encode("public-secret") },
+            { "kty": "unknown", "kid": "strange" },
+        ] });
+        let metadata = json!({ "issuer": origin, "jwks_uri": format!("{origin}/keys") });
+        let counted = Arc::clone(&fetches);
+        let router = Router::new()
+            .route("/.well-known/openid-configuration", get(move || async move { axum::Json(metadata) }))
+            .route(
+                "/keys",
+                get(move || async move {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    axum::Json(keys)
+                }),
+            );
+        runtime.spawn(async move { axum::serve(listener, router).await });
+        Self { origin, key, fetches, _runtime: runtime }
+    }
+
+    fn claims(&self, scope: &str) -> Value {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        json!({ "iss": self.origin, "aud": [AUDIENCE], "sub": "ada", "exp": now + 600, "scope": scope })
+    }
+
+    fn token(&self, claims: &Value) -> String {
+        signed(&self.key, &json!({ "alg": "ES256", "kid": "one", "typ": "at+jwt" }), claims)
+    }
+}
+
+fn signed(key: &EcdsaKeyPair, header: &Value, claims: &Value) -> String {
+    let text = format!("{}.{}", BASE64.encode(header.to_string()), BASE64.encode(claims.to_string()));
+    let signature = key.sign(&SystemRandom::new(), text.as_bytes()).unwrap();
+    format!("{text}.{}", BASE64.encode(signature.as_ref()))
+}
+
+/// A gateway over HTTP with the demo server behind it.
+fn serve(user: &User, issuer: &Issuer, scopes: Value) -> (Running, String) {
+    let oauth = json!({ "issuer": issuer.origin, "audience": AUDIENCE, "scopes": scopes });
+    let demo = json!({ "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"] });
+    user.config(&json!({ "mcpServers": { "demo": demo }, "toolgate": { "http": { "oauth": oauth } } }));
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let gateway = user.start(&["serve", "--http", &address]);
+    crate::user::wait_for(|| TcpStream::connect(&address).is_ok());
+    (gateway, address)
+}
+
+/// Status, head and body of a request.
+fn request(address: &str, line: &str, token: Option<&str>, body: &Value) -> (u16, String, Value) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let (body, token) =
+        (body.to_string(), token.map(|it| format!("authorization: Bearer {it}\r\n")).unwrap_or_default());
+    write!(
+        stream,
+        "{line} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n{token}content-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, head.to_owned(), serde_json::from_str(body).unwrap_or_default())
+}
+
+fn run(address: &str, token: Option<&str>, code: &str) -> (u16, String, Value) {
+    request(address, "POST /v1/run", token, &json!({ "code": code }))
+}
+
+#[test]
+fn tokens_of_the_issuer_open_what_their_scopes_say() {
+    let (user, issuer) = (User::new(), Issuer::start());
+    let scopes = json!({ "time": { "tools": ["demo.current_time"], "functions": [] }, "all": {} });
+    let (gateway, address) = serve(&user, &issuer, scopes);
+    let (status, head, _) = run(&address, None, "return 1");
+    let challenge = r#"www-authenticate: Bearer scope="all time", resource_metadata="https://tools.example.com/.well-known/oauth-protected-resource/mcp""#;
+    assert!(status == 401 && head.contains(challenge), "{head}");
+    for path in ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"] {
+        let (status, _, metadata) = request(&address, &format!("GET {path}"), None, &Value::Null);
+        assert_eq!((status, &metadata["resource"]), (200, &json!(AUDIENCE)));
+        assert_eq!(metadata["authorization_servers"], json!([issuer.origin]));
+        assert_eq!(metadata["scopes_supported"], json!(["all", "time"]));
+    }
+    let code = "const names = Object.keys(demo); try { await demo.list_notes({}); return [names, 'called'] } catch (e) { return [names, e.message] }";
+    let all = run(&address, Some(&issuer.token(&issuer.claims("openid all"))), code);
+    assert!(all.0 == 200 && all.2.to_string().contains("called"), "{all:?}");
+    let some = run(&address, Some(&issuer.token(&issuer.claims("time"))), code);
+    assert!(some.0 == 200 && some.2.to_string().contains("current_time"), "{some:?}");
+    assert!(!some.2.to_string().contains("called"), "{some:?}");
+    let (status, head, _) = run(&address, Some(&issuer.token(&issuer.claims("openid"))), code);
+    assert!(status == 403 && head.contains(r#"Bearer error="insufficient_scope", scope="all time""#), "{head}");
+    let mcp = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} });
+    assert_eq!(request(&address, "POST /mcp", None, &mcp).0, 401);
+    let session = json!({ "functions": [] });
+    let token = issuer.token(&issuer.claims("all"));
+    assert_eq!(request(&address, "POST /v1/sessions", Some(&token), &session).0, 400);
+    drop(gateway);
+}
+
+#[test]
+fn no_other_token_opens_anything() {
+    let (user, issuer) = (User::new(), Issuer::start());
+    let (gateway, address) = serve(&user, &issuer, json!({}));
+    let good = issuer.token(&issuer.claims(""));
+    assert_eq!(run(&address, Some(&good), "return 1").0, 200);
+    let with = |name: &str, value: Value| {
+        let mut claims = issuer.claims("");
+        claims[name] = value;
+        issuer.token(&claims)
+    };
+    let claims = issuer.claims("");
+    let header = |alg: &str, kid: &str| json!({ "alg": alg, "kid": kid });
+    let unsigned =
+        format!("{}.{}.", BASE64.encode(header("none", "one").to_string()), BASE64.encode(claims.to_string()));
+    let hmac = {
+        let text =
+            format!("{}.{}", BASE64.encode(header("HS256", "shared").to_string()), BASE64.encode(claims.to_string()));
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, b"public-secret");
+        format!("{text}.{}", BASE64.encode(ring::hmac::sign(&key, text.as_bytes())))
+    };
+    let other_key = signed(&new_key(), &header("ES256", "one"), &claims);
+    let mut without = claims.clone();
+    without.as_object_mut().unwrap().remove("aud");
+    let changed = good.replacen('.', ".e", 1);
+    for (case, token) in [
+        ("audience", with("aud", json!("https://other.example/mcp"))),
+        ("no audience", issuer.token(&without)),
+        ("issuer", with("iss", json!("https://evil.example"))),
+        ("expired", with("exp", json!(1_000_000))),
+        ("not yet", with("nbf", json!(9_999_999_999_u64))),
+        ("nobody", with("sub", Value::Null)),
+        ("unsigned", unsigned),
+        ("shared secret", hmac),
+        ("another key", other_key),
+        ("changed", changed),
+        ("garbage", "a.b.c".to_owned()),
+        ("long", format!("{good}{}", "x".repeat(20_000))),
+    ] {
+        let (status, head, _) = run(&address, Some(&token), "return 1");
+        assert!(status == 401 && head.contains("resource_metadata="), "{case}: {head}");
+    }
+    // Invented keys cost no requests.
+    for number in 0..5 {
+        let token = signed(&issuer.key, &header("ES256", &format!("invented-{number}")), &claims);
+        assert_eq!(run(&address, Some(&token), "return 1").0, 401);
+    }
+    assert!(issuer.fetches.load(Ordering::Relaxed) <= 2, "{:?}", issuer.fetches);
+    assert_eq!(run(&address, Some(&good), "return 1").0, 200);
+    drop(gateway);
+}

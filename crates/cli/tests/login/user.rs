@@ -1,0 +1,247 @@
+//! A user with an empty home, who runs commands; a browser; and a server behind OAuth.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::fake::{Behaviour, Fake};
+
+/// The value of the variable that configurations of these tests name.
+const CLIENT_SECRET: &str = "canary-client-secret";
+
+/// A server behind OAuth, on a runtime of its own.
+pub(crate) struct Server {
+    pub(crate) fake: Arc<Fake>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Server {
+    pub(crate) fn start(behaviour: Behaviour) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let fake = runtime.block_on(Fake::start(behaviour));
+        Self { fake, _runtime: runtime }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.fake.url()
+    }
+}
+
+/// What one command did.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// A user with an empty home. Everything that commands print is kept, to be searched for secrets.
+pub(crate) struct User {
+    home: TempDir,
+    printed: Arc<Mutex<Vec<String>>>,
+}
+
+impl User {
+    pub(crate) fn new() -> Self {
+        Self { home: tempfile::tempdir().unwrap(), printed: Arc::default() }
+    }
+
+    pub(crate) fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Writes a file into the home and gives its path.
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        let path = self.home().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Writes the user's own configuration.
+    pub(crate) fn config(&self, config: &Value) -> String {
+        self.file(".config/toolgate/toolgate.json", &config.to_string())
+    }
+
+    pub(crate) fn start(&self, args: &[&str]) -> Running {
+        self.start_with(args, &[])
+    }
+
+    pub(crate) fn start_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Running {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
+        command.args(args).current_dir(self.home()).env_clear().env("HOME", self.home());
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("CLIENT_SECRET", CLIENT_SECRET);
+        command.env("TOOLGATE_LOG", "trace").envs(variables.iter().copied());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stderr = reader(child.stderr.take().unwrap());
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Running {
+            child,
+            stdout: Some(stdout),
+            stderr: Some(stderr),
+            first: String::new(),
+            printed: Arc::clone(&self.printed),
+        }
+    }
+
+    /// Runs a command with nothing on standard input.
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        self.start(args).finish()
+    }
+
+    pub(crate) fn run_with_input(&self, args: &[&str], input: &str) -> Ran {
+        let mut running = self.start(args);
+        running.stdin.as_mut().unwrap().write_all(input.as_bytes()).unwrap();
+        running.finish()
+    }
+
+    /// Runs a login and does what a person with a browser does.
+    pub(crate) fn log_in(&self, args: &[&str]) -> Ran {
+        let mut login = self.start(args);
+        follow(&login.url());
+        login.finish()
+    }
+
+    /// Searches every file of the home and everything that was printed for what must not be there.
+    #[track_caller]
+    pub(crate) fn check_no_secret(&self) {
+        let printed = self.printed.lock().unwrap();
+        let leak = printed.iter().find(|text| text.contains("canary"));
+        assert_eq!(leak, None, "printed");
+        let mut files = Vec::new();
+        collect(self.home(), &mut files);
+        assert!(!files.is_empty());
+        for file in files {
+            let bytes = std::fs::read(&file).unwrap();
+            assert!(!bytes.windows(6).any(|window| window == b"canary"), "{}", file.display());
+        }
+    }
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => collect(&path, files),
+            false => files.push(path),
+        }
+    }
+}
+
+/// A command that runs.
+pub(crate) struct Running {
+    child: Child,
+    stdout: Option<BufReader<std::process::ChildStdout>>,
+    stderr: Option<std::thread::JoinHandle<String>>,
+    first: String,
+    printed: Arc<Mutex<Vec<String>>>,
+}
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.child
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.child
+    }
+}
+
+impl Running {
+    /// The first line of standard output, which is the URL of a login.
+    pub(crate) fn url(&mut self) -> String {
+        let line = self.line();
+        self.first.clone_from(&line);
+        line.trim().to_owned()
+    }
+
+    /// The next line of standard output.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.as_mut().unwrap().read_line(&mut line).unwrap();
+        line
+    }
+
+    pub(crate) fn finish(mut self) -> Ran {
+        drop(self.child.stdin.take());
+        let mut stdout = std::mem::take(&mut self.first);
+        self.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+        let stderr = self.stderr.take().unwrap().join().unwrap();
+        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        self.printed.lock().unwrap().extend([stdout.clone(), stderr.clone()]);
+        Ran { code, stdout, stderr }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Opens a page as a browser does: to the end of its redirects.
+pub(crate) fn follow(url: &str) {
+    let next = follow_without_redirect(url);
+    let (status, _) = get(&next);
+    assert_eq!(status, 200, "{url}");
+}
+
+/// Opens a page and gives the address that it redirects to.
+pub(crate) fn follow_without_redirect(url: &str) -> String {
+    assert!(url.starts_with("http://127.0.0.1:"), "no URL was printed: {url:?}");
+    let (status, head) = get(url);
+    assert_eq!(status, 303, "{head}");
+    let location = head.lines().find_map(|line| line.strip_prefix("location: ")).unwrap();
+    location.to_owned()
+}
+
+/// Status and head of a page.
+fn get(url: &str) -> (u16, String) {
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    write!(stream, "GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    (text.split(' ').nth(1).unwrap().parse().unwrap(), text)
+}
+
+/// Waits until something holds, as long as a slow machine may need.
+#[track_caller]
+pub(crate) fn wait_for(mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < end, "it never came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What the guide shows for a command.
+#[track_caller]
+pub(crate) fn check_guide(output: &str) {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/GUIDE.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    for line in output.lines().filter(|line| !line.trim().is_empty()) {
+        assert!(guide.contains(line.trim_end()), "docs/GUIDE.md does not show: {line}\nin: {output}");
+    }
+}

@@ -1,0 +1,100 @@
+//! A configured server as the commands about logins see it: whether it wants a login, and whether there is one.
+//!
+//! Nothing is started for it; a server is asked once, as a client would.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::spec::{kind, login_of};
+use crate::backends::BackendKind;
+use toolgate_config::Checked;
+use toolgate_mcp::client::auth::{AuthError, Authorizer};
+use toolgate_mcp::client::{HttpLink, Inbox, Link, LinkError, McpSession, Transport};
+
+/// The largest message of a server that is asked.
+const MAX_MESSAGE: usize = 16 << 20;
+
+/// A server at which one can log in.
+#[derive(Debug)]
+pub struct LoginTarget {
+    kind: BackendKind,
+    url: String,
+    /// Its login.
+    pub authorizer: Arc<Authorizer>,
+    /// The port that the browser must come back to, if the configuration names one.
+    pub redirect_port: Option<u16>,
+    /// The command with which a person logs in.
+    pub command: String,
+}
+
+/// Why there is no login at a server.
+#[derive(Debug, thiserror::Error)]
+pub enum LoginTargetError {
+    /// There is no server of that name that could be connected to.
+    #[error("no server of this name is configured and complete")]
+    Unknown,
+    /// It is a program, or has a header for that.
+    #[error("this server takes no login: it is a program, or the configuration has a header Authorization for it")]
+    NoLogin,
+    /// Its URL or the store of logins is of no use.
+    #[error(transparent)]
+    Auth(#[from] AuthError),
+}
+
+/// Whether a server wants a login.
+#[derive(Debug)]
+pub enum LoginNeed {
+    /// It was connected to, with the login that there is or without one.
+    None,
+    /// A person has to log in first.
+    Login,
+    /// It cannot be told: the server can't be reached, or is an API that is not asked.
+    Unknown(Option<LinkError>),
+}
+
+impl LoginTarget {
+    /// The server of that name.
+    pub fn of(config: &Checked, name: &str) -> Result<Self, LoginTargetError> {
+        let backend = config.backends.get(name).ok_or(LoginTargetError::Unknown)?;
+        let settings = login_of(&backend.transport).ok_or(LoginTargetError::NoLogin)?;
+        let kind = kind(name, &backend.transport, &config.settings);
+        let login = kind.login().ok_or(LoginTargetError::NoLogin)?;
+        let url = match &kind {
+            BackendKind::Http { url, .. } => url.clone(),
+            BackendKind::OpenApi(api) => api.base.to_string(),
+            BackendKind::Stdio { .. } => return Err(LoginTargetError::NoLogin),
+        };
+        let (authorizer, command) = (login.authorizer(&url)?, login.command.clone());
+        Ok(Self { url, authorizer, redirect_port: settings.redirect_port, command, kind })
+    }
+
+    /// Connects once. The server's challenge counts for the login that may follow.
+    pub async fn need(&self, within: Duration) -> LoginNeed {
+        let BackendKind::Http { headers, .. } = &self.kind else { return LoginNeed::Unknown(None) };
+        let opened = tokio::time::timeout(within, self.open(headers)).await;
+        match opened {
+            Ok(Ok(())) => LoginNeed::None,
+            Ok(Err(LinkError::Auth(AuthError::LoginRequired { .. } | AuthError::ScopesRequired { .. }))) => {
+                LoginNeed::Login
+            }
+            Ok(Err(error)) => LoginNeed::Unknown(Some(error)),
+            Err(_) => LoginNeed::Unknown(None),
+        }
+    }
+
+    async fn open(&self, headers: &BTreeMap<String, String>) -> Result<(), LinkError> {
+        let inbox = Arc::new(Inbox::new(Arc::default()));
+        let authorizer = Arc::clone(&self.authorizer);
+        let link = HttpLink::authorized(&self.url, headers, authorizer, Arc::clone(&inbox), MAX_MESSAGE);
+        let link = Arc::new(Link::new(Transport::Http(link.map_err(LinkError::Unreachable)?), inbox));
+        let session = McpSession::open(Arc::clone(&link), None).await?;
+        // Some servers let everybody say hello, and ask for a login afterwards.
+        let listed = session.list_tools(LIST_TIMEOUT).await.map(drop);
+        link.shut_down(&session.protocol).await;
+        listed
+    }
+}
+
+/// How long a list of tools may take.
+const LIST_TIMEOUT: Duration = Duration::from_secs(20);
