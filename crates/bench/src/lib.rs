@@ -5,7 +5,7 @@
 //! - `meter`: samples, statistics, calibration, cores
 //! - `hosts`: what the programs of the rows call
 //! - `natural`: programs as people write them, over records, on every interpreter
-//! - `latency`, `chain`, `search`, `data`, `cliffs`, `v8`, `kill`, `memory`, `throughput`, `http`, `gateway`: how each row is
+//! - `latency`, `durable`, `chain`, `policy`, `search`, `types`, `data`, `cliffs`, `v8`, `kill`, `memory`, `throughput`, `http`, `gateway`: how each row is
 //!   measured
 
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@
 mod chain;
 mod cliffs;
 mod data;
+mod durable;
 mod gateway;
 mod hosts;
 mod http;
@@ -21,8 +22,10 @@ mod latency;
 mod memory;
 mod meter;
 mod natural;
+mod policy;
 mod search;
 mod throughput;
+mod types;
 mod v8;
 mod workloads;
 

@@ -1,6 +1,7 @@
 //! What can be typed: commands, flags and the help that teaches them.
 
 pub(crate) mod logins;
+pub(crate) mod policy;
 pub(crate) mod runs;
 pub(crate) mod servers;
 
@@ -14,6 +15,7 @@ use toolgate_output::results::{KeyPath, LineRange};
 use toolgate_wire::{LimitRequest, Profile};
 
 use self::logins::{LoginArgs, LogoutArgs, SecretCommand};
+use self::policy::PolicyCommand;
 use self::runs::{ApproveArgs, DenyArgs, PendingArgs, RunsCommand};
 use self::servers::{
     AddArgs, CallArgs, ConfigCommand, ConnectArgs, DaemonArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs,
@@ -93,6 +95,9 @@ pub(crate) enum Command {
     Describe(DescribeArgs),
     /// Call a tool
     Call(CallArgs),
+    /// About the rules that allow, ask about or deny tool calls
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Print TypeScript declarations of all tools, for editors
     Types(TypesArgs),
     /// Put Toolgate into the configuration of an MCP client; a backup is kept
@@ -137,6 +142,10 @@ pub(crate) enum Command {
     /// DIVERGED. Exit code as for `run`; with --assert 0 when the report equals the recorded one, 1 otherwise.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
+    /// Replay all cassettes of a folder: each must give its recorded report
+    ///
+    /// No server is started and no socket opened. Exit code 0 when all are the same, 1 otherwise.
+    Test(TestArgs),
     /// About durable runs: list, show, abort, forget, export them
     ///
     /// Works on the store of the configuration, whether or not a service runs. Runs are begun with POST /v1/runs.
@@ -350,6 +359,33 @@ impl ReplayArgs {
         self.engine.map(EngineChoice::from)
     }
 
+    /// The isolation asked for, or the platform's default.
+    pub(crate) fn isolation(&self) -> IsolationMode {
+        self.isolation.map(IsolationMode::from).unwrap_or_default()
+    }
+}
+
+/// See `Command::Test`.
+#[derive(Debug, Args)]
+pub(crate) struct TestArgs {
+    /// The folder with cassettes (*.jsonl), and those below it
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Write the new report into a cassette whose report differs, unless its program diverges
+    #[arg(long)]
+    pub(crate) update: bool,
+    /// Write the results in the form of JUnit
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Print one JSON object for each cassette
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// What keeps the programs from the rest of the machine
+    #[arg(long, value_enum)]
+    isolation: Option<Isolation>,
+}
+
+impl TestArgs {
     /// The isolation asked for, or the platform's default.
     pub(crate) fn isolation(&self) -> IsolationMode {
         self.isolation.map(IsolationMode::from).unwrap_or_default()

@@ -57,26 +57,28 @@ fn crates_depend_on_each_other_only_along_the_arrows() {
         ("catalog", "json plan wire"),
         ("output", "json"),
         ("secrets", ""),
-        ("config", "plan secrets wire"),
+        ("policy", "wire"),
+        ("config", "plan policy secrets wire"),
         ("functions", "plan wire"),
         ("mcp", "json secrets wire"),
         ("openapi", ""),
         ("page", ""),
         ("audit", ""),
-        ("telemetry", ""),
         ("typecheck", "catalog plan wire"),
+        ("telemetry", ""),
         (
             "gateway",
-            "audit catalog config engine functions journal json mcp openapi output plan secrets telemetry typecheck wire",
+            "audit catalog config engine functions journal json mcp openapi output plan policy secrets telemetry \
+             typecheck wire",
         ),
         ("service", "catalog config engine functions gateway journal json mcp output page plan wire"),
         ("demo", "mcp"),
         ("chaos", "mcp"),
-        ("bench", "catalog config engine functions gateway journal output plan service wire"),
+        ("bench", "catalog config engine functions gateway journal output plan policy service wire"),
         (
             "cli",
             "audit bench catalog chaos config demo engine functions gateway guest journal json mcp openapi output plan \
-             secrets service typecheck wire",
+             policy secrets service typecheck wire",
         ),
     ];
     let crates: BTreeSet<String> = folders("crates").into_iter().filter(|name| name != "hostile").collect();
@@ -111,7 +113,7 @@ fn http_stacks_are_linked_where_the_document_says() {
             assert!(!named || allowed.contains(&name.as_str()), "{name} names {package}");
         }
     }
-    for name in ["wire", "json", "plan", "guest", "engine", "catalog", "output", "config", "openapi"] {
+    for name in ["wire", "json", "plan", "guest", "engine", "catalog", "output", "config", "openapi", "policy"] {
         let linked = linked_by(name);
         for package in ["reqwest", "axum", "hyper", "redis"] {
             assert!(!linked.contains(package), "{name} links {package}");

@@ -11,7 +11,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use toolgate_config::values::{
-    Allowed, Bytes, Endpoint, Glob, HostName, KeyHash, Origin, Period, Rate, RunStorePlace, Setting, Store, ToolPath,
+    Allowed, Bytes, CallLimitWords, Endpoint, Glob, HostName, KeyHash, Origin, Period, Rate, RunStorePlace, Setting,
+    Store, ToolPath,
 };
 use toolgate_config::{Checked, Env, Problem, load, schema};
 use toolgate_wire::limits::Unit;
@@ -41,6 +42,9 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.mode", "`code`", Some("\"code\"")),
     ("toolgate.store", "`memory`", Some("\"memory\"")),
     ("toolgate.allow_runtime_registration", "`false`", Some("false")),
+    ("toolgate.policy_default", "`allow`", Some("\"allow\"")),
+    ("toolgate.policy[].tool", "`*`", None),
+    ("toolgate.policy[].expiry", "24h", Some("\"24h\"")),
     ("toolgate.secrets.commands", "`false`", Some("false")),
     ("toolgate.secrets.store", "`auto`", Some("\"auto\"")),
     ("toolgate.sandbox.engine", "`auto`", None),
@@ -162,6 +166,7 @@ fn base() -> Value {
             "http": { "keys": [{ "name": "k", "hash": hash }] },
             "backends": { "NAME": {} },
             "functions": { "NAME": { "url": "https://example.com/" } },
+            "policy": [{ "tool": "NAME.*", "do": "ask" }],
         },
     })
 }
@@ -270,6 +275,11 @@ fn type_of(property: &Value) -> String {
     if schema.get("properties").is_some() {
         return "section".to_owned();
     }
+    let is_object = |schema: &Value| schema.get("properties").is_some();
+    if let Some(forms) = schema.get("anyOf").and_then(Value::as_array).filter(|forms| forms.iter().any(is_object)) {
+        let name = |form: &Value| if is_object(form) { "object".to_owned() } else { type_of(form) };
+        return forms.iter().map(name).collect::<Vec<_>>().join(" or ");
+    }
     if let Some([first, second]) = schema.get("anyOf").and_then(Value::as_array).map(Vec::as_slice)
         && second.get("items").is_some()
     {
@@ -306,6 +316,7 @@ fn named_types() -> Vec<(Value, &'static str)> {
         (RunStorePlace::schema(), "file or `postgres://` URL"),
         (ToolPath::schema(), "`backend.tool`"),
         (Glob::schema(), "pattern"),
+        (CallLimitWords::schema(), "text"),
     ]
 }
 

@@ -12,6 +12,7 @@
 //! The result is the JSON value of a 2xx response, its text if it is not JSON, `null` if it is empty.
 
 use super::http::{TrustedClient, read_body, retry_after};
+use super::idempotency;
 use super::{ErrorCode, FailedEffect, FunctionBuilder, FunctionError, HostFunction, Param, Presence, SignatureError};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, StatusCode};
@@ -139,6 +140,11 @@ impl HttpEndpoint {
     async fn call(&self, client: &Client, args: Vec<Value>) -> Result<Value, FunctionError> {
         let request = client.request(self.method.into(), self.url_for(&args));
         let mut request = request.headers(self.headers.clone()).timeout(self.timeout);
+        // Headers of the configuration take precedence.
+        let key = idempotency::current().filter(|_| !self.headers.contains_key(idempotency::HEADER));
+        if let Some(key) = key.filter(|_| self.method != EndpointMethod::Get) {
+            request = request.header(idempotency::HEADER, key);
+        }
         if self.method.carries_body() {
             request = request.json(&json!({ "args": args }));
         }

@@ -57,6 +57,7 @@ pub(super) struct Inner {
     pub(super) result: Value,
     pub(super) reads_only: ReadsOnly,
     pub(super) is_idempotent: bool,
+    pub(super) is_tool: bool,
     pub(super) handler: Handler,
 }
 
@@ -84,6 +85,11 @@ impl HostFunction {
     /// JSON Schema of its result; `true` for any value.
     pub fn result(&self) -> &Value {
         &self.0.result
+    }
+
+    /// Whether it calls a tool, which is decided about as that tool.
+    pub fn is_tool(&self) -> bool {
+        self.0.is_tool
     }
 
     /// Whether a call with these arguments (the JSON text of a list) is known to change nothing.

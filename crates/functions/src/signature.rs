@@ -59,6 +59,7 @@ pub struct FunctionBuilder {
     result: Value,
     reads_only: ReadsOnly,
     is_idempotent: bool,
+    is_tool: bool,
     origin: Origin,
 }
 
@@ -71,9 +72,16 @@ enum Origin {
 
 impl FunctionBuilder {
     pub(super) fn new(name: String) -> Self {
-        let (description, params) = (String::new(), Vec::new());
-        let (result, reads_only, is_idempotent, origin) = (Value::Bool(true), None, false, Origin::Own);
-        Self { name, description, params, result, reads_only, is_idempotent, origin }
+        Self {
+            name,
+            description: String::new(),
+            params: Vec::new(),
+            result: Value::Bool(true),
+            reads_only: None,
+            is_idempotent: false,
+            is_tool: false,
+            origin: Origin::Own,
+        }
     }
 
     /// Marks the signature as one of a remote caller. Its schemas must not use references, with which a small schema can
@@ -128,6 +136,12 @@ impl FunctionBuilder {
     }
 
     /// Declares that calls for which this holds change nothing, so that a run which made them may be run again. It sees
+    /// It calls a tool: who may call it is decided about that tool, not about the function.
+    pub fn is_tool(mut self) -> Self {
+        self.is_tool = true;
+        self
+    }
+
     /// arguments that were not validated.
     #[must_use]
     pub fn reads_only(mut self, reads_only: impl Fn(&[Value]) -> bool + Send + Sync + 'static) -> Self {
@@ -157,9 +171,18 @@ impl FunctionBuilder {
         }
         let validators = self.params.iter().map(|param| validator(&name, param)).collect::<Result<_, _>>()?;
         let handler: Handler = Arc::new(move |context, args| Box::pin(handler(context, args)));
-        let Self { description, params, result, reads_only, is_idempotent, .. } = self;
-        let inner = Inner { name, description, params, validators, result, reads_only, is_idempotent, handler };
-        Ok(HostFunction(Arc::new(inner)))
+        let Self { description, params, result, reads_only, is_idempotent, is_tool, .. } = self;
+        Ok(HostFunction(Arc::new(Inner {
+            name,
+            description,
+            params,
+            validators,
+            result,
+            reads_only,
+            is_idempotent,
+            is_tool,
+            handler,
+        })))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -64,10 +64,10 @@ pub struct TypeChecker {
     kept: Arc<Mutex<HashMap<u64, Kept>>>,
 }
 
-/// An answer, and the program that it is about.
+/// An answer, and the program that it is about. It keeps no declarations alive that are used no more.
 struct Kept {
     text: Arc<str>,
-    declarations: Arc<Declarations>,
+    declarations: Weak<Declarations>,
     found: Arc<Vec<Diagnostic>>,
 }
 
@@ -128,7 +128,7 @@ impl TypeChecker {
         }
         let text: Arc<str> = usage.text.as_str().into();
         let (answer, answered) = oneshot::channel();
-        let keep = self.keeper(key, Arc::clone(&text), Arc::clone(declarations));
+        let keep = self.keeper(key, Arc::clone(&text), Arc::downgrade(declarations));
         let task = CheckTask { text, declarations: Arc::clone(declarations), deadline, answer, keep };
         match self.tasks.try_send(Task::Check(task)) {
             Ok(()) => {}
@@ -145,7 +145,7 @@ impl TypeChecker {
     fn kept(&self, key: u64, text: &str, declarations: &Arc<Declarations>) -> Option<Arc<Vec<Diagnostic>>> {
         let kept = self.kept.lock();
         let one = kept.get(&key)?;
-        let is_same = *one.text == *text && Arc::ptr_eq(&one.declarations, declarations);
+        let is_same = *one.text == *text && one.declarations.ptr_eq(&Arc::downgrade(declarations));
         is_same.then(|| Arc::clone(&one.found))
     }
 
@@ -153,7 +153,7 @@ impl TypeChecker {
         &self,
         key: u64,
         text: Arc<str>,
-        declarations: Arc<Declarations>,
+        declarations: Weak<Declarations>,
     ) -> Box<dyn FnOnce(Arc<Vec<Diagnostic>>) + Send> {
         let kept = Arc::clone(&self.kept);
         Box::new(move |found| {

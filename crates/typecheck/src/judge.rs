@@ -114,7 +114,10 @@ impl Judge<'_> {
             is_assignment && !self.is_tool_call(*offset)
         };
         self.usage.is_trusted
-            && !self.usage.written_names().any(|name| self.declarations.has_result_key(name))
+            && !self.usage.written_names().any(|name| {
+                // `globalThis.tracker = …` replaces a backend.
+                self.declarations.has_result_key(name) || self.declarations.is_on_backend(name)
+            })
             && !located.iter().any(misfit)
     }
 
@@ -275,6 +278,7 @@ impl Judge<'_> {
             Some(names) => names.to_owned(),
             None => (*quoted.first()?).to_owned(),
         };
+        let names = names.replace('"', "");
         let shown = one_line(&wanted.shown, MAX_QUOTED);
         let message = format!("{shown} lacks {}", one_line(&names, 200));
         let keys: Vec<&str> = wanted.keys.iter().map(String::as_str).collect();
@@ -362,7 +366,7 @@ struct Member<'d> {
 
 impl<'d> Member<'d> {
     fn has(&self, name: &str) -> bool {
-        self.keys().iter().any(|key| *key == name)
+        self.keys().contains(&name)
     }
 
     fn keys(&self) -> Vec<&'d str> {

@@ -124,8 +124,9 @@ impl Server {
             Ok(found) => {
                 self.failures = 0;
                 self.not_before = None;
-                self.checks += 1;
-                if self.checks % CHECKS_PER_LOOK == 0 && self.process.as_ref().is_some_and(LanguageServer::is_worn) {
+                if self.checks.is_multiple_of(CHECKS_PER_LOOK)
+                    && self.process.as_ref().is_some_and(LanguageServer::is_worn)
+                {
                     self.stop();
                 }
                 Ok(found)

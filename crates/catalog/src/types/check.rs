@@ -66,6 +66,8 @@ pub struct CheckedBackend<'a> {
     pub tools: Vec<&'a ToolEntry>,
     /// Whether it may have more tools than these.
     pub may_have_more: bool,
+    /// Whether a global variable of its name is this backend, and not something of the language or a function.
+    pub is_global: bool,
 }
 
 /// A host function that a program names.
@@ -88,8 +90,10 @@ impl Declarations {
         for one in backends {
             let name = writer.backend(one, learned);
             let identifier = one.backend.identifier();
-            writer.declarations.roots.push(identifier.to_owned());
-            writer.put(&format!("declare const {identifier}: {name};\n"));
+            if one.is_global {
+                writer.declarations.roots.push(identifier.to_owned());
+                writer.put(&format!("declare const {identifier}: {name};\n"));
+            }
             for spelling in [identifier, one.backend.name()] {
                 let _ = write!(registry, "{}: {name}; ", quoted(spelling));
             }
@@ -351,7 +355,12 @@ mod tests {
         let backends: Vec<CheckedBackend<'_>> = catalog
             .backends()
             .iter()
-            .map(|backend| CheckedBackend { backend, tools: backend.tools().iter().collect(), may_have_more: false })
+            .map(|backend| CheckedBackend {
+                backend,
+                tools: backend.tools().iter().collect(),
+                may_have_more: false,
+                is_global: true,
+            })
             .collect();
         let learned = learned.map(|json| LearnedType::of(json).unwrap());
         Declarations::new(&backends, &[], &|_, _| learned.clone())

@@ -9,12 +9,14 @@ pub(crate) mod doctor;
 pub(crate) mod logins;
 pub(crate) mod logs;
 pub(crate) mod man;
+pub(crate) mod policy;
 pub(crate) mod replay;
 pub(crate) mod result;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod servers;
 pub(crate) mod shell;
+pub(crate) mod test;
 
 use std::fmt;
 use std::process::ExitCode;

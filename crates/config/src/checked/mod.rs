@@ -12,6 +12,7 @@ mod functions;
 mod limits;
 mod login;
 mod openapi;
+mod policy;
 mod runs;
 mod service;
 mod telemetry;
@@ -133,6 +134,10 @@ pub struct Settings {
     pub telemetry: Option<Telemetry>,
     /// Configured host functions.
     pub functions: BTreeMap<FunctionName, Function>,
+    /// Who may call which tool.
+    pub policy: toolgate_policy::Policy,
+    /// The file of approvals that stand for later calls; `None` without a home directory.
+    pub remembered_rules: Option<PathBuf>,
     /// Where programs may send HTTP requests.
     pub egress: Egress,
     /// What guarded HTTP may reach besides the public internet.
@@ -262,6 +267,11 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         audit: audit::check(&mut checker, &value(&toolgate.audit)),
         telemetry: telemetry::check(&mut checker, &value(&toolgate.telemetry)),
         functions: functions::check(&mut checker, &toolgate, &servers.names, call.timeout),
+        policy: policy::check(&mut checker, &toolgate),
+        remembered_rules: checker
+            .env
+            .xdg("XDG_STATE_HOME", ".local/state")
+            .map(|it| it.join("toolgate/remembered-rules.json")),
         egress: egress(&mut checker, &toolgate.egress),
         guard: checker.list(&value(&toolgate.guard).allow).unwrap_or_default(),
         store,

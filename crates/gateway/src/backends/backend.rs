@@ -243,6 +243,7 @@ impl Backend {
                 client: options.reply.interactive(),
                 progress: options.progress.clone(),
                 budget: options.budget.as_ref().unwrap_or(process_budget()).clone(),
+                idempotency_key: toolgate_functions::idempotency::current(),
                 trace: options.trace.clone(),
             };
             session.call(name, arguments, options).await

@@ -8,14 +8,15 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_engine::{Host, Request};
 use toolgate_functions::{CallContext, Hints, Registry};
 use toolgate_plan::{FailureFacts, Finding, FindingCode, Plan, Preflight, Program, Script, SyntaxFault};
+use toolgate_policy::Policy;
 use toolgate_wire::{Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
 
-use super::durable::KeptHost;
+use super::durable::{KeptHost, KeyedHost};
 use super::reachable::Reachable;
 use super::request::{Durability, FastPaths, Route, RunRequest};
 use super::type_check::TypeVerdict;
 use super::{Readiness, Runner, fast_path, introspect, out_of_range};
-use crate::bridge::{self, RequestContext, RunHost, ScopedCatalog};
+use crate::bridge::{self, RequestContext, RunCalls, RunHost, ScopedCatalog};
 use toolgate_catalog::{BackendState, Catalog};
 
 /// Bytes of a context beyond which it is not looked into for hints of the request.
@@ -41,6 +42,10 @@ pub(super) struct Attempt<'a> {
     /// Ends the calls that are in progress when the run ends, and not before: a program must not see them fail and go on.
     calls: CancellationToken,
     _end_calls: DropGuard,
+    /// What the policy keeps of this run.
+    run_calls: Arc<RunCalls>,
+    /// The policy as the program is planned by; a call is decided by the one in force then.
+    policy: Arc<Policy>,
 }
 
 impl<'a> Attempt<'a> {
@@ -63,7 +68,24 @@ impl<'a> Attempt<'a> {
             }
         };
         report.warnings.extend(warnings.to_vec());
-        (report, route)
+        (attempt.with_verdicts(report), route)
+    }
+
+    /// Says what a person changed or why one stopped the run, which the program itself may not tell.
+    fn with_verdicts(&self, mut report: Report) -> Report {
+        let edited = report.calls.iter().filter_map(|call| {
+            let decision = call.decision.as_ref()?;
+            let (asked, sent) = (decision.asked_arguments.as_ref()?, decision.sent_arguments.as_ref()?);
+            Some(format!("a person changed the arguments of {}: {sent} was sent instead of {asked}", call.name()))
+        });
+        let edited: Vec<String> = edited.collect();
+        report.warnings.extend(edited);
+        if let (Some(reason), Outcome::Failed(failure)) = (self.run_calls.stopped_because(), &mut report.outcome)
+            && failure.code == Code::Aborted
+        {
+            failure.message = format!("a person stopped the run: {reason}");
+        }
+        report
     }
 
     /// See [`Runner::route`].
@@ -145,7 +167,21 @@ impl<'a> Attempt<'a> {
             context.warnings.add(format!("timeout lowered from {asked} ms to {given} ms: more is not configured"));
         }
         let _end_calls = calls.clone().drop_guard();
-        Ok(Attempt { runner, request, limits, granted, since, functions, context, calls, _end_calls })
+        let policy = runner.bridge.policy();
+        let run_calls = Arc::new(RunCalls::new(request.cancel.clone()));
+        Ok(Attempt {
+            runner,
+            request,
+            limits,
+            granted,
+            since,
+            functions,
+            context,
+            calls,
+            _end_calls,
+            run_calls,
+            policy,
+        })
     }
 
     async fn chain(&self) -> (Report, Route) {
@@ -176,10 +212,13 @@ impl<'a> Attempt<'a> {
                 refused(Failure::new(Code::InvalidCode, message), Vec::new(), self.since)
             }
             Plan::Direct(call) => {
-                if let Some(stopped) = stopped_by(&toolgate_plan::preflight_call(&call, &tools)) {
+                let preflight = toolgate_plan::preflight_call(&call, &tools);
+                if let Some(stopped) = stopped_by(&preflight) {
                     return refused(stopped, Vec::new(), self.since);
                 }
-                (with_hint(fast_path::direct(self, call).await, &self.request.text, tools), Route::Direct)
+                let mut report = fast_path::direct(self, call).await;
+                report.warnings.extend(preflight.warnings.iter().map(sentence));
+                (with_hint(report, &self.request.text, tools), Route::Direct)
             }
             Plan::OneCall(call) => {
                 (with_hint(fast_path::one_call(self, call).await, &self.request.text, tools), Route::OneCall)
@@ -201,7 +240,7 @@ impl<'a> Attempt<'a> {
     pub(super) fn reachable<'c>(&'c self, catalog: &'c Catalog) -> Reachable<'c> {
         let caller = &self.request.caller;
         let view = ScopedCatalog::new(catalog, &caller.backends, &caller.tools);
-        Reachable { view, functions: &self.functions }
+        Reachable { view, functions: &self.functions, policy: &self.policy, caller: &caller.name }
     }
 
     /// The path of a program; where fast paths are off, or a program may make no calls, only the engine's.
@@ -268,9 +307,13 @@ impl<'a> Attempt<'a> {
         with_hint(report, text, self.reachable(&catalog))
     }
 
-    /// What a program may call, with the effects of an earlier run that it keeps.
+    /// What a program may call: with keys of its calls, and the effects of an earlier run that it keeps.
     fn program_host(&self) -> Arc<dyn Host> {
-        let real: Arc<dyn Host> = Arc::new(self.host());
+        let mut real: Arc<dyn Host> = Arc::new(self.host());
+        if let Some(keys) = self.request.keys.clone() {
+            let (bridge, caller) = (self.runner.bridge.clone(), self.request.caller.clone());
+            real = Arc::new(KeyedHost { keys, bridge, caller, real });
+        }
         match &self.request.kept {
             Some(kept) => Arc::new(KeptHost::new(kept.clone(), real)),
             None => real,
@@ -286,6 +329,9 @@ impl<'a> Attempt<'a> {
             deadline: Some(self.since + self.limits.wall),
             budget: Some(budgets.answers),
             approver: self.request.approver.clone(),
+            profile: Some(self.request.profile),
+            run_id: self.request.id.clone(),
+            run: Some(Arc::clone(&self.run_calls)),
             trace: self.request.trace_passed_on(),
             effects: self.request.effects,
             ..RequestContext::of(&self.request.caller)

@@ -104,6 +104,7 @@ async fn call_tool(attempt: &Attempt<'_>, call: Call, args: String) -> CallResul
         () = attempt.request.cancel.cancelled() => CallEnd::Cancelled,
     };
     record.ms = since.elapsed().as_secs_f64() * 1e3;
+    record.decision = host.decision(FIRST_CALL).map(Box::new);
     match &answer {
         CallEnd::Answered(Ok(json)) => record.applied(json.len()),
         CallEnd::Answered(Err(error)) => record.failed(error.state, &error.code, &error.message),

@@ -439,6 +439,7 @@ mod tests {
             read_only: false,
             error: None,
             error_code: None,
+            decision: None,
         }
     }
 

@@ -33,16 +33,18 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use toolgate_catalog::BackendState;
+use toolgate_catalog::{BackendState, ToolRef};
 use toolgate_engine::Engine;
-use toolgate_functions::Registry;
+use toolgate_functions::{CallContext, FunctionError, Registry};
 use toolgate_output::results::{Kept, Kind, ResultStore};
 use toolgate_output::{OutputSettings, Response};
 use toolgate_plan::Preflight;
+use toolgate_policy::Action;
 use toolgate_wire::{ByteBudget, CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
 
-use crate::bridge::{Bridge, ScopedCatalog};
+use crate::bridge::{self, Bridge, RequestContext, ScopedCatalog};
 use attempt::Attempt;
 use budgets::CallerBudgets;
 use durable::{DurableError, DurableRuns, DurableSlot};
@@ -95,6 +97,28 @@ impl Runner {
         }
     }
 
+    /// Whether a program may make a call that a person is asked about. Looks at the names in its text, so that programs
+    /// which name no such backend are not kept in a store for nothing.
+    pub fn may_ask(&self, request: &RunRequest) -> bool {
+        let policy = self.bridge.policy();
+        if request.profile != Profile::Chain || !policy.may_ask() || self.route(request) == Route::Direct {
+            return false;
+        }
+        let catalog = self.bridge.catalog();
+        let caller = &request.caller;
+        let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
+        let is_named = |name: &str| request.text.contains(name);
+        let reaches_all = ["tools", "__backends", "globalThis"].into_iter().any(is_named);
+        let named = view.backends().filter(|it| reaches_all || is_named(it.name()) || is_named(it.identifier()));
+        let mut tools = named.flat_map(|backend| backend.tools().iter().map(move |entry| ToolRef { backend, entry }));
+        let asks = |tool: ToolRef<'_>| {
+            let foreseen = bridge::foresee(&policy, tool, &caller.name, None);
+            foreseen.is_none_or(|decision| decision.action == Action::Ask)
+        };
+        let functions = request.functions.clone().unwrap_or_else(|| self.functions(caller));
+        tools.any(asks) || functions.names().iter().any(|name| is_named(name))
+    }
+
     /// The engine behind it.
     pub fn engine(&self) -> &Engine {
         &self.engine
@@ -118,6 +142,21 @@ impl Runner {
     /// The host functions that programs of this caller may call.
     pub fn functions(&self, caller: &CallerScope) -> Registry {
         self.environment.functions(caller)
+    }
+
+    /// Calls a host function outside a run, on behalf of this caller.
+    ///
+    /// # Errors
+    /// If the policy denies the call, or the function fails.
+    pub async fn call_function(
+        &self,
+        caller: &CallerScope,
+        name: &str,
+        context: CallContext,
+        args: Vec<Value>,
+    ) -> Result<Value, FunctionError> {
+        let functions = self.functions(caller);
+        self.bridge.call_function(&functions, name, context, args, RequestContext::of(caller)).await
     }
 
     /// The limits of a run that asks for these: with the configured ones where it asks for none.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::durable::{KeptEffects, PendingView};
+use super::durable::{CallKeys, KeptEffects, PendingView};
 use crate::approvals::Approver;
 use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;
@@ -113,6 +113,8 @@ pub struct RunRequest {
     pub durable: Durability,
     /// Asks a person about calls that the policy does not let through by itself. Without it they fail as `DENIED`.
     pub approver: Option<Arc<dyn Approver>>,
+    /// Idempotency keys of the program's calls.
+    pub keys: Option<CallKeys>,
     /// The effects of an earlier run that the program keeps.
     pub kept: Option<Arc<KeptEffects>>,
     /// A recorded run to repeat. The program is not planned again, and no tool is looked up for it.
@@ -153,6 +155,7 @@ impl RunRequest {
             recorder: None,
             durable: Durability::Volatile,
             approver: None,
+            keys: None,
             kept: None,
             recorded: None,
         }
@@ -260,6 +263,13 @@ impl RunReport {
             fields.insert("paused".to_owned(), serde_json::to_value(paused)?);
         }
         Ok(fields)
+    }
+
+    /// The report of a run that waits.
+    pub(crate) fn waiting(paused: PausedRun) -> Self {
+        let outcome = Outcome::Failed(Failure::new(Code::Aborted, "the run waits for a person"));
+        let report = Report::not_started(outcome, std::time::Duration::ZERO);
+        RunReport { paused: Some(paused.clone()), ..RunReport::ended(paused.run_id, Route::Script, report) }
     }
 
     /// The report of a request that was refused before a program was looked at.

@@ -30,8 +30,8 @@ pub struct ProgramTypes {
 /// What declarations are made of.
 #[derive(Clone, PartialEq)]
 struct DeclarationKey {
-    /// The backends that are named, with the names of the tools that the caller may use where those are not all.
-    backends: Vec<(NamedBackend, Option<Vec<String>>)>,
+    /// The backends that are named.
+    backends: Vec<NamedBackend>,
     functions: Vec<(String, Value)>,
     /// Version of what was learned of results.
     learned: u64,
@@ -39,13 +39,21 @@ struct DeclarationKey {
 
 /// A backend in one state of its tools.
 #[derive(Clone)]
-struct NamedBackend(Backend);
+struct NamedBackend {
+    backend: Backend,
+    /// The tools that the caller may use, where those are not all.
+    permitted: Option<Vec<String>>,
+    /// Whether a global variable of its name is this backend.
+    is_global: bool,
+}
 
 impl PartialEq for NamedBackend {
     fn eq(&self, other: &Self) -> bool {
-        self.0.has_same_tools(&other.0)
-            && self.0.identifier() == other.0.identifier()
-            && may_have_more(&self.0) == may_have_more(&other.0)
+        self.backend.has_same_tools(&other.backend)
+            && self.backend.identifier() == other.backend.identifier()
+            && may_have_more(&self.backend) == may_have_more(&other.backend)
+            && self.permitted == other.permitted
+            && self.is_global == other.is_global
     }
 }
 
@@ -144,11 +152,10 @@ fn may_have_more(backend: &Backend) -> bool {
 fn key(program: &Program, tools: Reachable<'_>, learned: u64) -> Option<DeclarationKey> {
     let names = |name: &str| program.globals.binary_search_by(|own| own.as_str().cmp(name)).is_ok();
     let by_registry = ["tools", "__backends", "globalThis"].iter().any(|registry| names(registry));
+    let is_global = |backend: &Backend| tools.global(backend.identifier()).is_some_and(|name| name == backend.name());
     let is_named = |backend: &&Backend| {
-        let identifier = backend.identifier();
-        let is_variable = tools.global(identifier).is_some_and(|name| name == backend.name());
-        let is_mentioned = || program.js.contains(identifier) || program.js.contains(backend.name());
-        (is_variable && names(identifier)) || (by_registry && is_mentioned())
+        let is_mentioned = || program.js.contains(backend.identifier()) || program.js.contains(backend.name());
+        (names(backend.identifier()) && is_global(backend)) || (by_registry && is_mentioned())
     };
     let backends: Vec<_> = tools
         .view
@@ -156,9 +163,9 @@ fn key(program: &Program, tools: Reachable<'_>, learned: u64) -> Option<Declarat
         .filter(is_named)
         .map(|backend| {
             let permitted: Vec<&str> = tools.view.tools_of(backend).map(|entry| entry.tool().name.as_str()).collect();
-            let some =
-                (permitted.len() < backend.tools().len()).then(|| permitted.into_iter().map(str::to_owned).collect());
-            (NamedBackend(backend.clone()), some)
+            let are_some = permitted.len() < backend.tools().len();
+            let permitted = are_some.then(|| permitted.into_iter().map(str::to_owned).collect());
+            NamedBackend { backend: backend.clone(), permitted, is_global: is_global(backend) }
         })
         .collect();
     let functions: Vec<_> = tools
@@ -174,10 +181,10 @@ fn declare(key: &DeclarationKey, learned: Option<&dyn LearnedResults>) -> Declar
     let backends: Vec<CheckedBackend<'_>> = key
         .backends
         .iter()
-        .map(|(NamedBackend(backend), some)| {
-            let is_permitted = |name: &str| some.as_ref().is_none_or(|some| some.iter().any(|one| one == name));
+        .map(|NamedBackend { backend, permitted, is_global }| {
+            let is_permitted = |name: &str| permitted.as_ref().is_none_or(|some| some.iter().any(|one| one == name));
             let tools = backend.tools().iter().filter(|entry| is_permitted(&entry.tool().name)).collect();
-            CheckedBackend { backend, tools, may_have_more: may_have_more(backend) }
+            CheckedBackend { backend, tools, may_have_more: may_have_more(backend), is_global: *is_global }
         })
         .collect();
     let functions: Vec<CheckedFunction<'_>> =

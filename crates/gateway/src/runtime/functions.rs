@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value, json};
 
-use crate::bridge::{Access, Answer, Bridge, RequestContext, ScopedCatalog, is_annotated_read_only};
+use crate::bridge::{self, Access, Answer, Bridge, RequestContext, ScopedCatalog, is_annotated_read_only};
 use toolgate_config::checked::{self, Effect, Function, Settings, Target};
 use toolgate_config::values::{Allowed, Method};
 use toolgate_functions::builtin::registry as built_in;
@@ -122,7 +122,7 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
         Target::Tool { backend, tool } => {
             let params = if params.is_empty() { vec![argument(json!({ "type": "object" }))] } else { params };
             let returns = function.returns.clone().unwrap_or(Value::Bool(true));
-            let builder = HostFunction::builder(name).describe(description).returns(returns);
+            let builder = HostFunction::builder(name).describe(description).returns(returns).is_tool();
             let builder = params.into_iter().fold(builder, |builder, param| builder.param(param));
             let (bridge, backend, tool) = (Arc::clone(bridge), backend.to_string(), tool.clone());
             let timeout = function.timeout;
@@ -163,7 +163,20 @@ fn argument(schema: Value) -> Param {
 /// The configuration granted the function, so it may reach its backend for every caller that may use the function.
 fn asked(context: &CallContext) -> RequestContext {
     let deadline = context.deadline.map(tokio::time::Instant::into_std);
-    RequestContext { access: Access::All, cancel: context.cancel.clone(), deadline, ..RequestContext::default() }
+    // Who asks, in which run: the policy decides about the tool as if the program had named it.
+    let caller = context.host.as_ref().and_then(|host| host.downcast_ref::<RequestContext>());
+    let RequestContext { name, profile, call_id, run, approver, .. } = caller.cloned().unwrap_or_default();
+    RequestContext {
+        name,
+        profile,
+        call_id,
+        run,
+        approver,
+        access: Access::All,
+        cancel: context.cancel.clone(),
+        deadline,
+        ..RequestContext::default()
+    }
 }
 
 async fn call(
@@ -190,7 +203,10 @@ async fn call(
             CallState::Failed => FailedEffect::Failed,
             CallState::Applied | CallState::Unknown => FailedEffect::Unknown,
         };
-        let failed = FunctionError::new(code, error.message).with_effect(effect);
+        let mut failed = FunctionError::new(code, error.message).with_effect(effect);
+        if bridge::is_denial(&error.code) {
+            failed = failed.with_custom_code(&error.code);
+        }
         match error.data {
             Some(data) => failed.with_data(data),
             None => failed,

@@ -197,7 +197,7 @@ impl Learner {
         let key = (backend.to_owned(), tool.to_owned());
         let seen = self.seen.entry(key.clone()).or_default();
         *seen += 1;
-        if *seen > ALL_COMPARED && *seen % ONE_COMPARED != 0 {
+        if *seen > ALL_COMPARED && !seen.is_multiple_of(ONE_COMPARED) {
             return;
         }
         let Ok(value) = serde_json::from_str::<Value>(json) else { return };

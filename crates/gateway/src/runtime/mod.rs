@@ -47,6 +47,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_engine::Engine;
 use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
+use crate::approvals::RememberedRules;
 use crate::backends::{Backend, Backends};
 use crate::bridge::Bridge;
 use crate::run::durable::DurableRuns;
@@ -116,6 +117,8 @@ impl Gateway {
         // An embedding program may have installed another provider; both work.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let bridge = Arc::new(Bridge::new(CatalogHandle::default()));
+        bridge.set_policy(config.settings.policy.clone());
+        bridge.set_remembered(RememberedRules::new(config.settings.remembered_rules.clone()));
         let functions = Arc::new(GrantedFunctions::new(&config.settings, &bridge));
         let ahead = Arc::clone(&functions);
         tokio::task::spawn_blocking(move || ahead.prepare());
@@ -322,6 +325,8 @@ impl Gateway {
         if let Some(learning) = self.learning.clone() {
             let _ = tokio::task::spawn_blocking(move || learning.save()).await;
         }
+        // Dropping the checker ends its process.
+        self.types.write().take();
         self.backends.shut_down().await;
         self.runner.engine().dispose();
         let (audit, telemetry) = (self.audit.clone(), self.telemetry.clone());

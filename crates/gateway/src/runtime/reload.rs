@@ -80,6 +80,9 @@ impl Gateway {
             let wanted = &new.settings.type_check;
             *self.types.write() = program_types(&wanted.compiler, wanted.budget, self.runner.engine()).ok();
         }
+        if old.settings.policy != new.settings.policy {
+            self.bridge().set_policy(new.settings.policy.clone());
+        }
         let functions = GrantedFunctions::new(&new.settings, self.bridge());
         *self.functions.write() = Arc::new(functions);
         if old.settings.cache != new.settings.cache {

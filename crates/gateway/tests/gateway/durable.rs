@@ -80,3 +80,20 @@ async fn programs_broken_after_a_write_are_fixed_without_a_second_write() {
     }
     world.gateway.shut_down().await;
 }
+
+#[tokio::test]
+async fn calls_have_idempotency_keys_of_their_own() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let code = "return [await f.charge({ amount: 1 }), await f.charge({ amount: 1 }), \
+                await f.charge({ amount: 1, idempotency_key: 'own' })]";
+    let text = world.text("call_tool_chain", json!({ "code": code, "durable": true })).await;
+    let charged: Value = serde_json::from_str(&text).unwrap();
+    let key = |at: usize| charged[at]["arguments"]["idempotency_key"].as_str().unwrap_or_default().to_owned();
+    let meta = |at: usize| charged[at]["meta"]["toolgate/idempotency-key"].as_str().unwrap_or_default().to_owned();
+    assert!(key(0).len() == 32 && key(0) == meta(0), "{charged}");
+    assert_ne!(key(0), key(1), "each call has its own");
+    assert_eq!((key(2).as_str(), meta(2).len()), ("own", 32), "a program that names one has its way");
+    let plain = world.text("call_tool_chain", json!({ "code": "return await f.charge({ amount: 1 })" })).await;
+    assert!(!plain.contains("idempotency"), "without durability there are none: {plain}");
+    world.gateway.shut_down().await;
+}

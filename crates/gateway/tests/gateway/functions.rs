@@ -1,6 +1,7 @@
 //! Host functions are tools too: described, found and typed like those of backends.
 
 use serde_json::{Value, json};
+use toolgate_mcp::server::{Service, ToolMode};
 
 use crate::support::{World, first_text, fixture};
 
@@ -21,7 +22,7 @@ const SIGNATURE: &str = "api.stock(argument: { article: string }): Promise<{ art
 #[tokio::test]
 async fn an_agent_learns_of_host_functions_wherever_it_looks() {
     let world = world().await;
-    let tools = world.agent.tools(&crate::support::scope(toolgate_mcp::server::ToolMode::Code));
+    let tools = world.agent.tools(&crate::support::scope(ToolMode::Code));
     let chain = tools.iter().find(|tool| tool["name"] == "call_tool_chain").unwrap();
     let described = chain["description"].as_str().unwrap();
     assert!(described.contains(&format!("  await {SIGNATURE} — Tells the stock of an article.")), "{described}");

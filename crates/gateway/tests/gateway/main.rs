@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod agent;
+mod approvals;
 mod direct;
 mod durable;
 mod egress;
@@ -16,6 +17,7 @@ mod lazy;
 mod learning;
 mod lifecycle;
 mod offers;
+mod policy;
 mod registration;
 mod remote;
 #[path = "../backends/server.rs"]

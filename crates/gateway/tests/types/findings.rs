@@ -121,6 +121,8 @@ pub(crate) fn what_is_not_certain_is_no_error() {
         "let text = ''; text = (await loose.get()).anything; return text.goes",
         "const rows = (await tracker.list_issues()).issues; rows.push((await loose.get()).anything); return rows.map(r => r.goes).length",
         "Array.prototype.last = function () { return this[this.length - 1] }; return (await my_files.list()).last().path",
+        "globalThis.tracker = { list: async () => ({ n: 1 }) }; return (await tracker.list()).n",
+        "tracker.extra = async () => ({ n: 1 }); return (await tracker.extra()).n",
         // Handled.
         "try { await tracker.get_user({ login: 5 + (await loose.get()).length }) } catch { return 'no' }",
         "try { return (await tracker.list_issues()).isues.length } catch { return 0 }",

@@ -176,7 +176,7 @@ impl McpSession {
         arguments: Map<String, Value>,
         options: ToolCallOptions<'_>,
     ) -> Result<ToolResult, LinkError> {
-        let ToolCallOptions { client, progress, budget, trace } = options;
+        let ToolCallOptions { client, progress, budget, idempotency_key, trace } = options;
         let mut request = self.draft("tools/call", Map::new());
         request.budget = budget;
         if let Some(client) = client {
@@ -192,6 +192,12 @@ impl McpSession {
                     meta.insert("progressToken".to_owned(), request.id.into());
                 }
                 trace.add_to(meta);
+            }
+        }
+        if let Some(key) = idempotency_key {
+            let meta = request.params.entry("_meta").or_insert_with(|| json!({}));
+            if let Some(meta) = meta.as_object_mut() {
+                meta.insert(META_IDEMPOTENCY_KEY.to_owned(), key.into());
             }
         }
         request.params.insert("name".to_owned(), tool.name.into());
@@ -253,6 +259,9 @@ pub struct ToolName<'a> {
     pub input_schema: &'a Value,
 }
 
+/// The key in `_meta` of a call.
+const META_IDEMPOTENCY_KEY: &str = "toolgate/idempotency-key";
+
 /// What a tool call may use besides its arguments.
 #[derive(Debug)]
 pub struct ToolCallOptions<'a> {
@@ -262,6 +271,8 @@ pub struct ToolCallOptions<'a> {
     pub progress: Option<mpsc::Sender<Progress>>,
     /// Counts the bytes of the call and of its reply: the budget of a run or of a caller.
     pub budget: ByteBudget,
+    /// The same for a call that is sent again; a server that knows it makes the call once.
+    pub idempotency_key: Option<String>,
     /// The trace that the call belongs to; the server finds it in `_meta`.
     pub trace: TraceContext,
 }
@@ -269,7 +280,13 @@ pub struct ToolCallOptions<'a> {
 impl Default for ToolCallOptions<'_> {
     /// No client, no progress, the budget of this process.
     fn default() -> Self {
-        Self { client: None, progress: None, budget: process_budget().clone(), trace: TraceContext::default() }
+        Self {
+            client: None,
+            progress: None,
+            budget: process_budget().clone(),
+            idempotency_key: None,
+            trace: TraceContext::default(),
+        }
     }
 }
 

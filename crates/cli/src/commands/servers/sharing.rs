@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -22,6 +22,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use toolgate_config::Checked;
+use toolgate_config::trust::Gate;
 use toolgate_gateway::agent::Agent;
 use toolgate_gateway::backends::{Backend, BackendState};
 use toolgate_gateway::runtime::{Gateway, engine_builder};
@@ -93,6 +94,15 @@ impl Place {
     /// The socket of a gateway that serves its own client.
     fn own(&self) -> PathBuf {
         self.folder.join(format!("{}-{}.sock", self.key, std::process::id()))
+    }
+
+    /// Removes the sockets of processes that were killed.
+    fn remove_stale(&self) {
+        let process = |path: &Path| path.file_stem()?.to_str()?.rsplit_once('-')?.1.parse::<u32>().ok();
+        let is_gone = |id: u32| Path::new("/proc/self").exists() && !Path::new(&format!("/proc/{id}")).exists();
+        for socket in self.all().into_iter().filter(|socket| process(socket).is_some_and(is_gone)) {
+            let _ = std::fs::remove_file(socket);
+        }
     }
 
     /// The sockets of all gateways of this configuration.
@@ -270,7 +280,7 @@ pub(super) fn attached(args: &ServeArgs, config: &Checked, mode: ToolMode) -> an
         let hello = Hello::Attach { version: VERSION.to_owned(), mode: word(mode).to_owned() };
         let mut begun = begin(&place.daemon(), &hello, HELLO_TIMEOUT).await.ok();
         if begun.is_none() && config.settings.share {
-            start_daemon(config)?;
+            start_daemon(config, &gate(&args.servers))?;
             let deadline = tokio::time::Instant::now() + START_TIMEOUT;
             while begun.is_none() && tokio::time::Instant::now() < deadline {
                 tokio::time::sleep(RETRY_PAUSE).await;
@@ -300,8 +310,10 @@ async fn relay(begun: Begun) -> anyhow::Result<Exit> {
     let Begun { mut reader, mut writer, .. } = begun;
     let shutdown = CancellationToken::new();
     tokio::spawn(cancel_on_signal(shutdown.clone()));
+    let has_left = AtomicBool::new(false);
     let there = async {
         let copied = tokio::io::copy(&mut tokio::io::stdin(), &mut writer).await;
+        has_left.store(true, Ordering::SeqCst);
         // The daemon answers what it has, and closes.
         let _ = writer.shutdown().await;
         copied.map(drop)?;
@@ -315,16 +327,27 @@ async fn relay(begun: Begun) -> anyhow::Result<Exit> {
     tokio::select! {
         () = shutdown.cancelled() => Ok(Exit::Done),
         failed = there => failed.map(|()| Exit::Done).context("the daemon does not listen any more"),
-        ended = back => ended.map(|()| Exit::Done).context("the daemon does not answer any more"),
+        ended = back => {
+            ended.context("the daemon does not answer any more")?;
+            if has_left.load(Ordering::SeqCst) {
+                return Ok(Exit::Done);
+            }
+            note("the daemon has ended: start the client anew");
+            Ok(Exit::Failed)
+        }
     }
 }
 
 /// Starts the daemon of a configuration as a process that outlives this one, until its last window is closed.
-fn start_daemon(config: &Checked) -> anyhow::Result<()> {
+fn start_daemon(config: &Checked, gate: &Gate) -> anyhow::Result<()> {
     use std::os::unix::process::CommandExt;
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut command = Command::new(program);
     command.args(["daemon", "--until-idle", "--config"]).arg(&config.file);
+    if matches!(gate, Gate::Consent(_)) {
+        // A file that is named needs no consent, but this one did.
+        command.arg("--require-trust");
+    }
     // A group of its own: what ends this window is not meant for it.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     command.spawn().context("the daemon could not be started")?;
@@ -333,7 +356,10 @@ fn start_daemon(config: &Checked) -> anyhow::Result<()> {
 
 /// Lets `toolgate restart` reach a gateway that serves its own client. Without a place for a socket there is none.
 pub(super) fn listen_for_restarts(gateway: &Arc<Gateway>, shutdown: &CancellationToken) {
-    let bound = Place::of(&gateway.config()).and_then(|place| Bound::at(place.own()));
+    let bound = Place::of(&gateway.config()).and_then(|place| {
+        place.remove_stale();
+        Bound::at(place.own())
+    });
     match bound {
         Ok(bound) => drop(tokio::spawn(host(gateway, shutdown, false).listen(bound))),
         Err(error) => tracing::debug!(%error, "`toolgate restart` will not reach this gateway"),

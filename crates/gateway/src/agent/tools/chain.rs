@@ -9,6 +9,7 @@ use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use super::super::answer::{bounded, text_block};
 use super::super::arguments::{Arguments, Refusal};
+use super::super::paused::{self, Continued};
 use super::super::progress::Steps;
 use super::super::{Shared, caller_of, content};
 use super::{Hints, Tool, ToolFuture, host_functions};
@@ -143,10 +144,27 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
         ..RunRequest::new(Profile::Chain, code)
     };
     let caller = request.caller.clone();
-    let run = runner.run(request).await;
+    let Continued { run, round } = match paused::state_of(&call) {
+        Some(state) => paused::go_on(&shared, &call, &caller, state).await?,
+        None => Continued { run: runner.run(keepable(runner, request).await).await, round: Some(0) },
+    };
+    let asked =
+        run.paused.as_ref().zip(round).and_then(|(waits, round)| paused::asked(&shared, &call, &caller, waits, round));
+    if let Some(asked) = asked {
+        return Ok(asked);
+    }
     let answer = answer(runner, &run, &caller, code, &settings, intent);
     runner.history().shaped(&run.id, answer.transfer);
     Ok(answer.result)
+}
+
+/// The request as a durable run, where it may have to wait for a person and there is a store.
+async fn keepable(runner: &Runner, request: RunRequest) -> RunRequest {
+    let may_wait = request.effects == AllowedEffects::Any && runner.may_ask(&request);
+    match may_wait && runner.durable().await.is_ok() {
+        true => RunRequest { durable: Durability::Durable, ..request },
+        false => request,
+    }
 }
 
 /// What goes back for a run of another tool, with the usual settings.

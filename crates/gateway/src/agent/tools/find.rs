@@ -97,18 +97,16 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
 
 /// The line of a hit, with the learned type of a result that is not declared where that is short.
 fn with_learned(hit: Hit, learned: &LearnedTypes, catalog: &Catalog) -> String {
-    const MAX_TYPE: usize = 120;
+    // Ten hits stay within 900 tokens.
+    const MAX_LINE: usize = 280;
     let declares = catalog.tool(&hit.backend, &hit.tool).is_some_and(|found| found.tool().output_schema().is_some());
     let Some(learned) = learned.get(&hit.backend, &hit.tool).filter(|_| !declares) else { return hit.line };
-    let of = learned.typescript();
-    if of.len() > MAX_TYPE {
-        return hit.line;
-    }
     let (call, about) = match hit.line.split_once(" — ") {
         Some((call, about)) => (call, format!(" — {about}")),
         None => (hit.line.as_str(), String::new()),
     };
-    format!("{call}: Promise<{of}>{about} {}", learned.remark())
+    let line = format!("{call}: Promise<{}>{about} {}", learned.typescript(), learned.remark());
+    if line.len() <= MAX_LINE { line } else { hit.line }
 }
 
 const NOTHING: &str = "nothing fits; try other words, or list_tools_meta for everything there is";

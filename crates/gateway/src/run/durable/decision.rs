@@ -1,14 +1,17 @@
 //! What a person decided about a call: how it is written down, and who may decide.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use toolgate_journal::durable::Decision as Kept;
 use toolgate_journal::store::RunStatus;
-use toolgate_wire::{CallId, Pattern};
+use toolgate_wire::{CallId, Pattern, Target};
 
 use super::view::{PendingView, question_of};
 use super::{DurableError, DurableRuns};
+use crate::approvals::{AskedCall, Remember};
 
 /// What to do with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,7 +87,11 @@ impl DurableRuns {
             let decision = CallDecision { by: caller.unwrap_or_default().to_owned(), at: super::unix_ms(), ..decision };
             let text = serde_json::to_string(&decision).map_err(|error| DurableError::Unreadable(error.to_string()))?;
             let kept = match inner.journal.decide(run, CallId(decision.call_id), &text).await? {
-                Kept::Now => text,
+                Kept::Now => {
+                    let question = questions.iter().find(|question| question.call_id == decision.call_id);
+                    question.into_iter().for_each(|question| self.remember(run, &row.caller, question, &decision));
+                    text
+                }
                 Kept::Before(before) => before,
                 Kept::NotAsked => return Err(DurableError::NoSuchRun(run.to_owned())),
             };
@@ -101,6 +108,31 @@ impl DurableRuns {
             inner.changed(run);
         }
         Ok(held)
+    }
+
+    /// Remembers an approval for later calls where the person wants that. The approval holds in any case.
+    fn remember(&self, run: &str, caller: &str, question: &PendingView, decision: &CallDecision) {
+        let Some(remember) = decision.remember.as_ref().and_then(|wanted| remember_of(wanted, run)) else { return };
+        if !matches!(decision.decision, DecisionKind::Approve | DecisionKind::Edit) {
+            return;
+        }
+        let arguments = decision.arguments.as_ref().map_or(question.arguments.0.get(), |edited| edited.get());
+        let target = match question.backend.clone() {
+            Some(backend) => Target::Tool { backend, tool: question.tool.clone() },
+            None => Target::Function(question.tool.clone()),
+        };
+        let call = AskedCall {
+            call_id: u64::from(question.call_id),
+            target,
+            arguments: arguments.to_owned(),
+            reason: question.reason.clone(),
+            rule: question.rule.clone(),
+            approvers: question.approvers.clone(),
+            expires: Duration::ZERO,
+        };
+        if let Err(error) = self.0.runner.bridge.remember(caller, &call, &remember) {
+            tracing::warn!(run, %error, "an approval is not remembered");
+        }
     }
 
     /// New arguments are there exactly where they are asked for, and fit the tool.
@@ -123,6 +155,20 @@ impl DurableRuns {
         match problems.iter().flatten().next() {
             Some(problem) => Err(format!("the arguments do not fit {backend}.{}: {}", question.tool, problem.message)),
             None => Ok(()),
+        }
+    }
+}
+
+/// `once`, `run`, `session`, `always`, or `{"always": "args.amount < 50"}`; `None` where nothing is to be remembered.
+fn remember_of(wanted: &Value, run: &str) -> Option<Remember> {
+    match wanted.as_str() {
+        Some("run") => Some(Remember::Run(run.to_owned())),
+        Some("session") => Some(Remember::Session),
+        Some("always") => Some(Remember::Always { when: None }),
+        Some(_) => None,
+        None => {
+            let when = wanted.get("always")?.as_str()?.to_owned();
+            Some(Remember::Always { when: Some(when) })
         }
     }
 }

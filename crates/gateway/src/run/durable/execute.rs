@@ -15,6 +15,7 @@ use toolgate_wire::{CallState, CallerScope, Code, Failure, Outcome, Report};
 use super::super::request::{Durability, PausedRun, RecordedRun, Route, RunReport, RunRequest};
 use super::super::{Counted, Readiness, Runner};
 use super::approver::RunApprover;
+use super::call_keys::{CallKeys, proves_idempotency};
 use super::gate::Gate;
 use super::kept_effects::KeptEffects;
 use super::stored::StoredRequest;
@@ -99,6 +100,7 @@ impl Inner {
             id: Some(run.id().to_owned()),
             recorder: Some(gate.clone()),
             approver: Some(approver.clone()),
+            keys: Some(CallKeys::new(self.journal.clone(), run.id())),
             durable: Durability::Durable,
             recorded,
             ..request
@@ -114,6 +116,8 @@ impl Inner {
         match ended {
             Ended::Lost => {}
             Ended::Released if is_aborted(&report) => self.release(&run).await,
+            // Every question was decided while the program came to it again: there is nothing to wait for.
+            Ended::Paused if is_aborted(&report) && approver.waiting().is_empty() => self.release(&run).await,
             Ended::Paused if is_aborted(&report) => self.pause(&run, &approver, report).await,
             Ended::Stopped if is_aborted(&report) => {
                 let reason = approver.stopped().unwrap_or_default();
@@ -323,7 +327,7 @@ impl Inner {
         self.runner.environment.wait_for_named(text, caller, Readiness::Known, BACKEND_WAIT).await;
     }
 
-    /// Whether a call of this target may be made again: it reads, or says that it may.
+    /// Whether a call of this target may be made again: it reads, says that it may, or takes an idempotency key.
     fn is_harmless(&self, target: &Target, caller: &CallerScope) -> bool {
         let (backend, tool) = match target {
             Target::Tool { backend, tool } => (backend, tool),
@@ -333,7 +337,10 @@ impl Inner {
         };
         let catalog = self.runner.bridge.catalog();
         let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
-        view.tool(backend, tool).is_some_and(|tool| is_annotated_read_only(tool) || is_annotated_idempotent(tool))
+        let is_harmless = |tool: ToolRef<'_>| {
+            is_annotated_read_only(tool) || is_annotated_idempotent(tool) || proves_idempotency(tool)
+        };
+        view.tool(backend, tool).is_some_and(is_harmless)
     }
 }
 

@@ -14,7 +14,8 @@ use toolgate_engine::host::{Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 use toolgate_journal::entry::{Event, ReplyBody};
 use toolgate_journal::recording::Record;
-use toolgate_wire::CallState;
+use toolgate_wire::report::CallDecision;
+use toolgate_wire::{CallId, CallState};
 
 /// How long a new effect waits for the program to call what was done before.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -198,6 +199,14 @@ impl Host for KeptHost {
 
     fn has_tools(&self) -> bool {
         self.real.has_tools()
+    }
+
+    fn repeated(&self, target: &Target, args: &[u8], state: CallState) {
+        self.real.repeated(target, args, state);
+    }
+
+    fn decision(&self, id: CallId) -> Option<CallDecision> {
+        self.real.decision(id)
     }
 
     fn is_read_only(&self, target: &Target) -> bool {

@@ -9,12 +9,14 @@
 //! - `gate`: the recorder, which can stop a run between two effects
 //! - `execute`: one run, from its start or from its record, to its end
 //! - `take_over`: finds runs that are due
+//! - `call_keys`: idempotency keys of calls
 //! - `kept_effects`: a corrected program that keeps what an earlier run has done
 //! - `approver`: asks people about calls; `decision`: what they decided
 //! - `view`: what a caller sees of its runs; `events`: what happens in one; `webhook`: tells a URL of its end
 //! - `callers`: who a run belongs to; `open`: the store of a configuration
 
 mod approver;
+mod call_keys;
 mod callers;
 mod decision;
 mod events;
@@ -45,6 +47,8 @@ use super::request::{PausedRun, Route, RunReport, RunRequest};
 use approver::RunApprover;
 use stored::StoredRequest;
 
+pub use call_keys::CallKeys;
+pub(super) use call_keys::KeyedHost;
 pub use callers::{Callers, LocalCaller, fairness_of, scope_of_key};
 pub use decision::{CallDecision, DecisionKind};
 pub use events::{RunEvent, RunEvents, events_of};
@@ -52,7 +56,7 @@ pub use kept_effects::KeptEffects;
 pub(super) use kept_effects::KeptHost;
 pub use open::{OpenError, journal_of};
 pub use toolgate_journal::store::{RunStatus, StoreError as StoreFault};
-pub use view::{ListRuns, PendingView, RunList, RunSummary, RunView, undecided};
+pub use view::{ListRuns, PendingView, RawJson, RunList, RunSummary, RunView, undecided};
 pub use webhook::Webhooks;
 
 /// Durable runs that one process executes at one time.
@@ -256,13 +260,40 @@ impl DurableRuns {
             return RunReport::refused(Code::Unavailable, error.to_string());
         }
         let _forget = ForgetEnd(&self.0, &id);
+        self.end_of(&id, receive).await
+    }
+
+    /// Decides calls of a run on behalf of this caller, and waits until it has ended or is paused again.
+    ///
+    /// # Errors
+    /// As [`DurableRuns::decide`].
+    pub(crate) async fn decide_and_wait(
+        &self,
+        run: &str,
+        caller: &str,
+        decisions: Vec<CallDecision>,
+    ) -> Result<RunReport, DurableError> {
+        let (send, receive) = oneshot::channel();
+        self.0.ends.lock().insert(run.to_owned(), send);
+        let _forget = ForgetEnd(&self.0, run);
+        self.decide(run, Some(caller), decisions).await?;
+        Ok(self.end_of(run, receive).await)
+    }
+
+    async fn end_of(&self, id: &str, receive: oneshot::Receiver<RunReport>) -> RunReport {
         let elsewhere = async {
             // Another process has taken the run: only the store knows how it ends.
             loop {
                 tokio::time::sleep(ELSEWHERE_INTERVAL).await;
-                let is_live = self.0.live.lock().contains_key(&id);
-                let view = if is_live { None } else { self.view(&id, None).await.ok() };
-                if let Some(view) = view.filter(|view| view.summary.status != RunStatus::Running) {
+                let is_live = self.0.live.lock().contains_key(id);
+                let view = if is_live { None } else { self.view(id, None).await.ok() };
+                // A paused run whose calls are all decided is about to go on.
+                let is_over = |view: &RunView| match view.summary.status {
+                    RunStatus::Done => true,
+                    RunStatus::Paused => !view.pending.is_empty(),
+                    RunStatus::Running => false,
+                };
+                if let Some(view) = view.filter(is_over) {
                     return view;
                 }
             }
@@ -270,7 +301,7 @@ impl DurableRuns {
         tokio::select! {
             biased;
             Ok(report) = receive => report,
-            view = elsewhere => handle(&id, view.pending),
+            view = elsewhere => handle(id, view.pending),
         }
     }
 
