@@ -4,7 +4,9 @@ use std::sync::LazyLock;
 
 use super::meter::{Cores, Meter, Samples, Unit};
 use super::natural::{self, Program};
-use super::{chain, cliffs, data, durable, gateway, http, kill, latency, memory, policy, search, throughput, types, v8};
+use super::{
+    chain, cliffs, data, durable, gateway, http, kill, latency, memory, policy, search, throughput, types, v8,
+};
 use toolgate_engine::EngineChoice;
 
 /// One row.
