@@ -105,11 +105,17 @@ fn add_call(record: &mut Map<String, Value>, at: usize, call: &CallRecord, run: 
     }
 }
 
-/// Which rule decided about the call, how, and who was asked. Without rules every permitted call is allowed.
-fn add_decision(record: &mut Map<String, Value>, _: &CallRecord) {
-    record.insert("rule".into(), Value::Null);
-    record.insert("decision".into(), "allow".into());
+/// Which rule decided about the call, how, and what a person did who was asked. Without rules every permitted call is allowed.
+fn add_decision(record: &mut Map<String, Value>, call: &CallRecord) {
+    let decision = call.decision.as_deref();
+    record.insert("rule".into(), decision.and_then(|it| it.rule.clone()).into());
+    record.insert("decision".into(), decision.map_or("allow", |it| it.action).into());
+    record.insert("verdict".into(), decision.and_then(|it| it.verdict).into());
+    // A report does not say which person answered.
     record.insert("reviewer".into(), Value::Null);
+    if let Some(sent) = decision.and_then(|it| it.sent_arguments.as_deref()) {
+        record.insert("sentDigest".into(), digest(sent).into());
+    }
 }
 
 /// A name that comes from a program, bounded.
