@@ -21,6 +21,20 @@ export default [
     rules,
   },
   {
+    // The page: modules in a browser.
+    files: ["**/page/files/*.js"],
+    languageOptions: {
+      sourceType: "module",
+      globals: Object.fromEntries(
+        [
+          ...["AbortController", "Blob", "Node", "ResizeObserver", "TextDecoderStream", "URL", "URLSearchParams"],
+          ...["addEventListener", "clearInterval", "clearTimeout", "document", "fetch", "history", "localStorage"],
+          ...["location", "requestAnimationFrame", "sessionStorage", "setInterval", "setTimeout", "window"],
+        ].map((name) => [name, "readonly"]),
+      ),
+    },
+  },
+  {
     // Deno's own realm, the only module.
     files: ["**/outer.js"],
     languageOptions: { sourceType: "module", globals: { Deno: "readonly" } },

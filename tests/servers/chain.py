@@ -59,6 +59,15 @@ EXPECTED = {
     "echo": "Echo: Tea for two at 21:00",
 }
 
+# Programs that write first and are wrong later: with a type check nothing is written. One for each server.
+WRONG = {
+    "everything": ("return (await everything.get_structured_content({ location: 'New York' })).temprature", "temperature"),
+    "filesystem": ("return (await filesystem.get_file_info({ path: folder })).contents", "content"),
+    "memory": ("return (await memory.read_graph({})).entities.map((it) => it.observation)", "observations"),
+    "git": ("const log = git.git_log({ repo_path: repository }); return log.split('\\n')", "await"),
+    "time": ("const z = 'UTC'; return time.convert_time({ source_timezone: z, time: '12:00', target_tz: z })", "target_timezone"),
+}
+
 # What a program can catch, of three servers in two languages.
 FAILURES = """
 const failures = await Promise.allSettled([
@@ -241,7 +250,19 @@ def modern_agent(checks, agent):
     checks.equal("a long call reports that it started", heard.get("method"), "notifications/progress")
 
 
-def main(toolgate, node, tools):
+def wrong_programs(checks, toolgate, config, environment, folder):
+    """What is wrong is found before the first write, by the TypeScript that is installed beside the servers."""
+    written = folder / "files/early.txt"
+    for server, (wrong, told) in WRONG.items():
+        code = named(folder) + "await filesystem.write_file({ path: `${folder}/early.txt`, content: 'x' });\n" + wrong
+        command = [toolgate, "run", "-", "--json", "--config", config]
+        ran = subprocess.run(command, input=code, capture_output=True, text=True, env=environment)
+        report = json.loads(ran.stdout)
+        refused = report.get("code") == "INVALID_CODE" and report["calls"] == [] and told in json.dumps(report)
+        checks.check(f"a wrong program over {server} writes nothing", refused and not written.exists(), ran.stdout)
+
+
+def main(toolgate, node, tools, compiler):
     checks = Checks()
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder).resolve()
@@ -249,6 +270,7 @@ def main(toolgate, node, tools):
         environment = {"PATH": os.environ["PATH"], "HOME": str(folder / "home")}
         config = configuration(folder, node, pathlib.Path(tools))
         list_is_right(checks, toolgate, config, environment)
+        wrong_programs(checks, toolgate, config, {**environment, "TOOLGATE_TSC": compiler}, folder)
 
         agent = Agent([toolgate, "serve", "--config", config], environment)
         legacy_agent(checks, agent, folder)

@@ -5,14 +5,15 @@
 //! - `meter`: samples, statistics, calibration, cores
 //! - `hosts`: what the programs of the rows call
 //! - `natural`: programs as people write them, over records, on every interpreter
-//! - `latency`, `chain`, `search`, `data`, `cliffs`, `v8`, `kill`, `memory`, `throughput`, `http`, `gateway`, `openapi`: how each row
-//!   is measured
+//! - `latency`, `durable`, `chain`, `policy`, `search`, `types`, `data`, `cliffs`, `v8`, `kill`, `memory`, `throughput`, `http`,
+//!   `gateway`, `openapi`: how each row is measured
 
 #![forbid(unsafe_code)]
 
 mod chain;
 mod cliffs;
 mod data;
+mod durable;
 mod gateway;
 mod hosts;
 mod http;
@@ -22,8 +23,10 @@ mod memory;
 mod meter;
 mod natural;
 mod openapi;
+mod policy;
 mod search;
 mod throughput;
+mod types;
 mod v8;
 mod workloads;
 

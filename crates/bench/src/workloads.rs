@@ -4,7 +4,9 @@ use std::sync::LazyLock;
 
 use super::meter::{Cores, Meter, Samples, Unit};
 use super::natural::{self, Program};
-use super::{chain, cliffs, data, gateway, http, kill, latency, memory, openapi, search, throughput, v8};
+use super::{
+    chain, cliffs, data, durable, gateway, http, kill, latency, memory, openapi, policy, search, throughput, types, v8,
+};
 use toolgate_engine::EngineChoice;
 
 /// One row.
@@ -111,6 +113,20 @@ const ROWS: &[Workload] = &[
         measure: latency::calls,
         ..ROW
     },
+    Workload {
+        name: "durable-calls",
+        what: "`calls` with calls that only read, recorded into a store on disk; the begin and the end of the run are not counted",
+        runs: 500,
+        measure: durable::calls,
+        ..ROW
+    },
+    Workload {
+        name: "durable-write",
+        what: "one call with an effect, recorded: intent and reply are on disk before the call and its answer",
+        runs: 200,
+        measure: durable::write,
+        ..ROW
+    },
     Workload { name: "parallel", what: "100 such calls at once", runs: 500, measure: latency::parallel, ..ROW },
     Workload {
         name: "names",
@@ -155,6 +171,12 @@ const ROWS: &[Workload] = &[
         ..ROW
     },
     Workload {
+        name: "policy",
+        what: "a decision of the policy about a call, at 100 rules",
+        measure: policy::measure,
+        ..ROW
+    },
+    Workload {
         name: "search-1000",
         group: Some("search"),
         what: "ten hits for a task among 1,000 tools",
@@ -166,6 +188,24 @@ const ROWS: &[Workload] = &[
         group: Some("search"),
         what: "the same among 10,000 tools",
         measure: |meter| search::measure(meter, 10_000),
+        ..ROW
+    },
+    Workload {
+        name: "type-check",
+        group: Some("types"),
+        what: "the types of a program of ten lines against 1,000 tools, by a process that is warm",
+        runs: 200,
+        cores: Cores::All,
+        measure: types::warm,
+        ..ROW
+    },
+    Workload {
+        name: "type-check-cold",
+        group: Some("types"),
+        what: "the same by a process that is started for it",
+        runs: 10,
+        cores: Cores::All,
+        measure: types::cold,
         ..ROW
     },
     Workload {

@@ -82,6 +82,7 @@ pub struct ToolEntry {
     tool: Tool,
     identifier: String,
     checker: OnceLock<Checker>,
+    result_checker: OnceLock<Checker>,
     signature: OnceLock<String>,
     example: OnceLock<String>,
     brief: OnceLock<String>,
@@ -140,6 +141,11 @@ impl Backend {
         json!({ "name": backend, "tools": tools.collect::<Vec<_>>() }).to_string()
     }
 
+    /// Whether it has the very same tools as a backend of another snapshot.
+    pub fn has_same_tools(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.tool_set, &other.tool_set)
+    }
+
     /// Its tags in the configuration.
     pub fn tags(&self) -> &[String] {
         &self.tool_set.tags
@@ -169,7 +175,8 @@ impl ToolEntry {
     fn new(tool: Tool, identifier: String) -> Self {
         let checker = OnceLock::new();
         let (signature, example, brief) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { tool, identifier, checker, signature, example, brief }
+        let result_checker = OnceLock::new();
+        Self { tool, identifier, checker, result_checker, signature, example, brief }
     }
 
     /// Its signature for a search hit, made once.
@@ -200,6 +207,13 @@ impl ToolEntry {
     /// The violations of the input schema by `arguments`; empty if there are none or the schema cannot be compiled.
     pub fn check_arguments(&self, arguments: &Value) -> Vec<ArgumentProblem> {
         self.checker().check(self.tool.input_schema(), arguments)
+    }
+
+    /// The violations of the declared output schema by the value that a program receives; empty if there are none, if no
+    /// schema is declared, or if it cannot be compiled.
+    pub fn check_result(&self, value: &Value) -> Vec<ArgumentProblem> {
+        let Some(schema) = super::types::result_schema(&self.tool) else { return Vec::new() };
+        self.result_checker.get_or_init(|| Checker::new(schema)).check(schema, value)
     }
 
     /// Why the arguments of this tool are not validated, if they are not.

@@ -135,12 +135,16 @@ fn unsupported_version(version: u32) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the file has version {version}, expected {VERSION}"))
 }
 
-/// Writes to a uniquely named temporary file and renames it, so that two gateways may save at once: the last rename wins.
 fn write(path: &Path, cache: &ToolCache) -> io::Result<()> {
+    replace_file(path, &File { version: VERSION, backends: &cache.backends })
+}
+
+/// Writes to a uniquely named temporary file and renames it, so that two gateways may save at once: the last rename wins.
+pub(crate) fn replace_file(path: &Path, content: &impl Serialize) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(directory)?;
     let temporary = temporary_beside(path);
-    let written = write_new(&temporary, cache).and_then(|()| fs::rename(&temporary, path));
+    let written = write_new(&temporary, content).and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         // Report the first error; a temporary file that cannot be removed does no harm.
         let _ = fs::remove_file(&temporary);
@@ -157,7 +161,7 @@ fn temporary_beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn write_new(path: &Path, cache: &ToolCache) -> io::Result<()> {
+fn write_new(path: &Path, content: &impl Serialize) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -166,7 +170,7 @@ fn write_new(path: &Path, cache: &ToolCache) -> io::Result<()> {
         options.mode(0o600);
     }
     let mut file = io::BufWriter::new(options.open(path)?);
-    serde_json::to_writer(&mut file, &File { version: VERSION, backends: &cache.backends })?;
+    serde_json::to_writer(&mut file, content)?;
     file.flush()?;
     file.get_ref().sync_all()
 }

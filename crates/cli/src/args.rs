@@ -1,6 +1,8 @@
 //! What can be typed: commands, flags and the help that teaches them.
 
 pub(crate) mod logins;
+pub(crate) mod policy;
+pub(crate) mod runs;
 pub(crate) mod servers;
 
 use std::ffi::OsString;
@@ -13,9 +15,11 @@ use toolgate_output::results::{KeyPath, LineRange};
 use toolgate_wire::{LimitRequest, Profile};
 
 use self::logins::{LoginArgs, LogoutArgs, SecretCommand};
+use self::policy::PolicyCommand;
+use self::runs::{ApproveArgs, DenyArgs, PendingArgs, RunsCommand};
 use self::servers::{
-    AddArgs, CallArgs, ConfigCommand, ConnectArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs, ListArgs,
-    RemoveArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs,
+    AddArgs, CallArgs, ConfigCommand, ConnectArgs, DaemonArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs,
+    ListArgs, RemoveArgs, RestartArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs, UiArgs,
 };
 use crate::input::Source;
 use crate::units::{duration, size};
@@ -49,6 +53,22 @@ pub(crate) enum Command {
     /// On standard input and output, which is how MCP clients start it; or over HTTP. Answers at once from the tool cache
     /// while the servers start. Changes of the configuration file are picked up while it runs.
     Serve(ServeArgs),
+    /// Open the page in the browser: backends, runs, tools, a playground
+    ///
+    /// Serves it at an address of this machine until Ctrl-C, and prints a link that signs one browser in. `serve --http`
+    /// has the same page at its address, for a key or the token of its user.
+    Ui(UiArgs),
+    /// Be one gateway for all windows: `serve` attaches to it while it runs
+    ///
+    /// In the foreground, until it is ended. The servers are started once, in this folder and with this environment. With
+    /// `toolgate.share` in the configuration, `serve` starts it by itself.
+    #[cfg(unix)]
+    Daemon(DaemonArgs),
+    /// Start a server again in every Toolgate that runs with the configuration
+    ///
+    /// Exit code 0 when it is up everywhere, 1 when it is not or no Toolgate runs.
+    #[cfg(unix)]
+    Restart(RestartArgs),
     /// Write a first configuration file
     Init(InitArgs),
     /// Take over the servers that MCP clients on this machine have
@@ -75,6 +95,9 @@ pub(crate) enum Command {
     Describe(DescribeArgs),
     /// Call a tool
     Call(CallArgs),
+    /// About the rules that allow, ask about or deny tool calls
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Print TypeScript declarations of all tools, for editors
     Types(TypesArgs),
     /// Put Toolgate into the configuration of an MCP client; a backup is kept
@@ -96,6 +119,9 @@ pub(crate) enum Command {
     ///
     /// For bash: toolgate completions bash > ~/.local/share/bash-completion/completions/toolgate
     Completions(CompletionsArgs),
+    /// Print the manual page
+    #[command(hide = true)]
+    Man,
     /// About API keys of the HTTP service
     #[command(subcommand)]
     Key(KeyCommand),
@@ -116,6 +142,21 @@ pub(crate) enum Command {
     /// DIVERGED. Exit code as for `run`; with --assert 0 when the report equals the recorded one, 1 otherwise.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
+    /// Replay all cassettes of a folder: each must give its recorded report
+    ///
+    /// No server is started and no socket opened. Exit code 0 when all are the same, 1 otherwise.
+    Test(TestArgs),
+    /// About durable runs: list, show, abort, forget, export them
+    ///
+    /// Works on the store of the configuration, whether or not a service runs. Runs are begun with POST /v1/runs.
+    #[command(subcommand)]
+    Runs(RunsCommand),
+    /// Show the calls of paused runs that wait for a decision
+    Pending(PendingArgs),
+    /// Let calls be made that wait for a decision; a service with the same store goes on with their run
+    Approve(ApproveArgs),
+    /// Refuse calls that wait for a decision: they fail with DENIED
+    Deny(DenyArgs),
     /// Look over a program's tool calls without running it
     ///
     /// Lists the calls on standard output and what is wrong with them on standard error. Exit code 0 when nothing must go
@@ -131,6 +172,11 @@ pub(crate) enum Command {
     /// The function runs where the data is; only its result leaves. It must be one plain (not async) function expression.
     #[command(after_help = COMPUTE_EXAMPLES)]
     Compute(ComputeArgs),
+    /// About the audit log
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    /// Show the log lines of `serve` and `ui`, also of those that an MCP client started
+    Logs(LogsArgs),
     /// Show what confines programs on this machine, layer by layer
     ///
     /// Starts a real worker and looks at it from outside; no other program is executed. Exit code 0 when programs can be run in a process of their own,
@@ -156,6 +202,62 @@ pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_name = "SHELL", value_enum)]
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// See [`Command::Audit`].
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Check the chain of the audit log, archives included
+    ///
+    /// Exit code 0 when every line follows from the one before it, 1 otherwise. A line that was changed, added, moved or
+    /// removed is found. What was cut off at the end is not, unless you name a hash that an earlier check printed.
+    Verify(AuditVerifyArgs),
+}
+
+/// See [`AuditCommand::Verify`].
+#[derive(Debug, Args)]
+pub(crate) struct AuditVerifyArgs {
+    /// The log; otherwise the one of the configuration, or ~/.local/state/toolgate/audit.jsonl
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// A hash that must be in the chain: the head that an earlier check printed
+    #[arg(long, value_name = "HASH")]
+    pub(crate) expect: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// See [`Command::Logs`].
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// How many lines
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    pub(crate) lines: usize,
+    /// Go on with lines as they come, until Ctrl-C
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only lines of this level or worse
+    #[arg(long, value_enum, default_value = "debug")]
+    pub(crate) level: LogLevel,
+    /// Print the lines as they are: one JSON object each
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The level of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum LogLevel {
+    /// Something does not work
+    Error,
+    /// Something is wrong
+    Warn,
+    /// One line for each run
+    Info,
+    /// One line for each call
+    Debug,
 }
 
 /// See [`Command::Key`].
@@ -257,6 +359,33 @@ impl ReplayArgs {
         self.engine.map(EngineChoice::from)
     }
 
+    /// The isolation asked for, or the platform's default.
+    pub(crate) fn isolation(&self) -> IsolationMode {
+        self.isolation.map(IsolationMode::from).unwrap_or_default()
+    }
+}
+
+/// See `Command::Test`.
+#[derive(Debug, Args)]
+pub(crate) struct TestArgs {
+    /// The folder with cassettes (*.jsonl), and those below it
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Write the new report into a cassette whose report differs, unless its program diverges
+    #[arg(long)]
+    pub(crate) update: bool,
+    /// Write the results in the form of JUnit
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Print one JSON object for each cassette
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// What keeps the programs from the rest of the machine
+    #[arg(long, value_enum)]
+    isolation: Option<Isolation>,
+}
+
+impl TestArgs {
     /// The isolation asked for, or the platform's default.
     pub(crate) fn isolation(&self) -> IsolationMode {
         self.isolation.map(IsolationMode::from).unwrap_or_default()

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::servers::ConfigCommand;
-use args::{Cli, Command, KeyCommand};
+use args::{AuditCommand, Cli, Command, KeyCommand};
 
 fn main() -> ExitCode {
     // Before any thread exists: the engine starts this same program again to get its zygote.
@@ -36,6 +36,11 @@ fn main() -> ExitCode {
     let Some(command) = Cli::parse().command else { return commands::exit_code(commands::shell::next_step()) };
     let end = match command {
         Command::Serve(args) => commands::servers::serve::serve(&args),
+        Command::Ui(args) => commands::servers::ui::ui(&args),
+        #[cfg(unix)]
+        Command::Daemon(args) => commands::servers::sharing::daemon(&args),
+        #[cfg(unix)]
+        Command::Restart(args) => commands::servers::sharing::restart(&args),
         Command::Init(args) => commands::servers::edit::init(&args),
         Command::Import(args) => commands::servers::import::import(&args),
         Command::Add(args) => commands::servers::edit::add(&args),
@@ -47,19 +52,28 @@ fn main() -> ExitCode {
         Command::Search(args) => commands::servers::find::search(&args),
         Command::Describe(args) => commands::servers::find::describe(&args),
         Command::Call(args) => commands::servers::call::call(&args),
+        Command::Policy(command) => commands::policy::policy(&command),
         Command::Types(args) => commands::servers::find::types(&args),
         Command::Connect(args) => commands::servers::connect::connect(&args),
         Command::Config(ConfigCommand::Schema) => commands::servers::edit::schema(),
         Command::Disconnect(args) => commands::servers::connect::disconnect(&args),
         Command::Trust(args) => commands::servers::trust::trust(&args),
         Command::Completions(args) => commands::shell::completions(&args),
+        Command::Man => commands::man::man(),
         Command::Key(KeyCommand::New(args)) => commands::shell::new_key(&args),
         Command::Demo => commands::servers::serve::demo(),
         Command::Run(args) => commands::run::run(args),
         Command::Replay(args) => commands::replay::replay(&args),
+        Command::Test(args) => commands::test::test(&args),
+        Command::Runs(command) => commands::runs::runs(&command),
+        Command::Pending(args) => commands::runs::pending(&args),
+        Command::Approve(args) => commands::runs::approve(&args),
+        Command::Deny(args) => commands::runs::deny(&args),
         Command::Check(args) => commands::check::check(&args),
         Command::Result(args) => commands::result::result(args),
         Command::Compute(args) => commands::compute::compute(args),
+        Command::Audit(AuditCommand::Verify(args)) => commands::audit::verify(&args),
+        Command::Logs(args) => commands::logs::logs(&args),
         Command::Doctor(args) => commands::doctor::doctor(&args),
         Command::Bench(args) => commands::bench::bench(&args),
         Command::Chaos(args) => commands::chaos::chaos(&args),

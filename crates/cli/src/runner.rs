@@ -4,12 +4,15 @@ use std::str::Utf8Error;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
+use toolgate_config::checked::TypeScript;
 use toolgate_engine::{Engine, EngineBuilder, EngineWithRuntime, IsolationMode, V8Settings};
 use toolgate_gateway::bridge::Bridge;
 use toolgate_gateway::run::{FixedEnvironment, RunReport, RunRequest, Runner};
+use toolgate_gateway::runtime::program_types;
 use toolgate_wire::{Code, LimitRequest, Profile};
 
 use crate::commands::Usage;
+use crate::commands::servers::ONE_CHECK_BUDGET;
 
 /// An engine for one run: nothing is started ahead for a second one.
 pub(crate) fn for_one_run(isolation: IsolationMode) -> EngineBuilder {
@@ -23,7 +26,9 @@ pub(crate) fn run_once(isolation: IsolationMode, bridge: Arc<Bridge>, request: R
         Ok(started) => started,
         Err(error) => return RunReport::refused(Code::Unavailable, error.to_string()),
     };
-    let runner = Runner::new(started.engine.clone(), bridge, Arc::new(FixedEnvironment::default()));
+    let types = program_types(&TypeScript::Found, ONE_CHECK_BUDGET, &started.engine).ok();
+    let environment = FixedEnvironment { types, ..FixedEnvironment::default() };
+    let runner = Runner::new(started.engine.clone(), bridge, Arc::new(environment));
     started.wait(run_until_signal(&runner, request))
 }
 

@@ -38,6 +38,7 @@ fn every_row_is_measured_in_its_unit() {
         "calls",
         "parallel",
         "names",
+        "policy",
         "data-1000",
         "kill",
         "kill-native",
@@ -50,7 +51,7 @@ fn every_row_is_measured_in_its_unit() {
     ];
     // Looking into a sealed worker takes root.
     if rustix::process::geteuid().is_root() {
-        small.insert(8, "memory");
+        small.insert(9, "memory");
     }
     let rows = rows(&[&["--runs", "2"], &small[..]].concat());
     assert_eq!(rows.len(), small.len());

@@ -130,3 +130,33 @@ fn secrets_of_a_backend_are_not_in_a_cassette() {
     assert!(text(&cassette).contains("list_issues") && !text(&cassette).contains(CANARY));
     assert_eq!(replay(&cassette, &["--assert"]).code, 0);
 }
+
+#[test]
+fn a_folder_of_cassettes_is_tested() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    for number in 0..3 {
+        let code = script("p.js", format!("console.log({number}); return {number} + 1"));
+        let ran = toolgate(&["run", code.path(), "--record", &file(&format!("{number}.jsonl"))]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+    let dir = folder.path().to_str().expect("UTF-8");
+    let ran = toolgate(&["test", dir]);
+    assert_eq!((ran.code, ran.stdout.matches("ok ").count()), (0, 3), "{ran:?}");
+    // A report that says something else.
+    let text = std::fs::read_to_string(file("1.jsonl")).expect("a cassette");
+    let wrong = text.replace(r#"\"value\":2"#, r#"\"value\":7"#);
+    assert_ne!(text, wrong);
+    std::fs::write(file("1.jsonl"), &wrong).expect("written");
+    let ran = toolgate(&["test", dir, "--junit", &file("report.xml")]);
+    assert!(ran.code == 1 && ran.stdout.contains("FAILED") && ran.stdout.contains("1.jsonl"), "{ran:?}");
+    let xml = std::fs::read_to_string(file("report.xml")).expect("a report");
+    assert!(xml.contains(r#"tests="3" failures="1""#), "{xml}");
+    let ran = toolgate(&["test", dir, "--update"]);
+    assert!(ran.code == 0 && ran.stdout.contains("updated"), "{ran:?}");
+    assert_eq!(toolgate(&["test", dir]).code, 0, "the report is what the program gives");
+    std::fs::write(file("1.jsonl"), "not a cassette").expect("written");
+    assert_eq!(toolgate(&["test", dir]).code, 1);
+    let empty = tempfile::tempdir().expect("a folder");
+    assert_eq!(toolgate(&["test", empty.path().to_str().expect("UTF-8")]).code, 2);
+}

@@ -6,6 +6,8 @@ mod clients;
 mod down;
 #[path = "servers/person.rs"]
 mod person;
+#[path = "servers/sharing.rs"]
+mod sharing;
 mod support;
 #[path = "servers/trust.rs"]
 mod trust;

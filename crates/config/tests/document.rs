@@ -11,7 +11,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use toolgate_config::values::{
-    Allowed, Bytes, Endpoint, Glob, HostName, KeyHash, Origin, Period, Rate, RunStorePlace, Setting, Store, ToolPath,
+    Allowed, Bytes, CallLimitWords, Endpoint, Glob, HostName, KeyHash, Origin, Period, Rate, RunStorePlace, Setting,
+    Store, ToolPath,
 };
 use toolgate_config::{Checked, Env, Problem, load, schema};
 use toolgate_wire::limits::Unit;
@@ -29,17 +30,21 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("mcpServers.NAME.disabled", "`false`", Some("false")),
     ("mcpServers.NAME.enabled", "`true`", Some("true")),
     ("mcpServers.NAME.timeout", "`toolgate.limits.call_timeout`", Some("\"30s\"")),
-    ("mcpServers.NAME.auth.grant", "`authorization_code`", None),
-    ("mcpServers.NAME.auth.redirectPort", "any that is free", None),
     ("mcpServers.NAME.start", "`toolgate.start`", Some("\"lazy\"")),
     ("toolgate.start", "`lazy`", Some("\"lazy\"")),
+    ("toolgate.share", "`false`", Some("false")),
     ("toolgate.tools.run_code", "where there are host functions", None),
     ("toolgate.tools.query_tools", "`true`", Some("true")),
     ("toolgate.backends.NAME.start", "`toolgate.start`", Some("\"lazy\"")),
     ("toolgate.weather.enabled", "where egress or `base_url` allows it", None),
+    ("mcpServers.NAME.auth.grant", "`authorization_code`", None),
+    ("mcpServers.NAME.auth.redirectPort", "any that is free", None),
     ("toolgate.mode", "`code`", Some("\"code\"")),
     ("toolgate.store", "`memory`", Some("\"memory\"")),
     ("toolgate.allow_runtime_registration", "`false`", Some("false")),
+    ("toolgate.policy_default", "`allow`", Some("\"allow\"")),
+    ("toolgate.policy[].tool", "`*`", None),
+    ("toolgate.policy[].expiry", "24h", Some("\"24h\"")),
     ("toolgate.secrets.commands", "`false`", Some("false")),
     ("toolgate.secrets.store", "`auto`", Some("\"auto\"")),
     ("toolgate.sandbox.engine", "`auto`", None),
@@ -80,11 +85,20 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ),
     ("toolgate.http.oauth.jwks", "as the issuer's metadata says", None),
     ("toolgate.http.keys[].calls_per_minute", "as many as it likes", None),
+    ("toolgate.audit.enabled", "`false`", Some("false")),
+    ("toolgate.audit.file", "`~/.local/state/toolgate/audit.jsonl`", None),
+    ("toolgate.audit.arguments", "`false`", Some("false")),
+    ("toolgate.audit.max_size", "64MB", Some("\"64MB\"")),
+    ("toolgate.audit.keep", "10", Some("10")),
+    ("toolgate.telemetry.endpoint", "off", None),
+    ("toolgate.telemetry.service_name", "`toolgate`", None),
     ("toolgate.backends.NAME.timeout", "`toolgate.limits.call_timeout`", Some("\"30s\"")),
     ("toolgate.backends.NAME.max_concurrent_calls", "`toolgate.limits.max_concurrent_calls`", Some("16")),
     ("toolgate.backends.NAME.prefix", "`true`", Some("true")),
     ("toolgate.backends.NAME.learn_types", "`true`", Some("true")),
     ("toolgate.functions.NAME.method", "`POST`", Some("\"POST\"")),
+    ("toolgate.functions.NAME.read_only", "`false`", Some("false")),
+    ("toolgate.functions.NAME.idempotent", "`false`", Some("false")),
     ("toolgate.functions.NAME.timeout", "`toolgate.limits.call_timeout`", Some("\"30s\"")),
     ("toolgate.engines.v8.deno", "the variable `TOOLGATE_DENO`, then the search path", None),
     ("toolgate.engines.v8.pool", "1", Some("1")),
@@ -152,6 +166,7 @@ fn base() -> Value {
             "http": { "keys": [{ "name": "k", "hash": hash }] },
             "backends": { "NAME": {} },
             "functions": { "NAME": { "url": "https://example.com/" } },
+            "policy": [{ "tool": "NAME.*", "do": "ask" }],
         },
     })
 }
@@ -260,6 +275,11 @@ fn type_of(property: &Value) -> String {
     if schema.get("properties").is_some() {
         return "section".to_owned();
     }
+    let is_object = |schema: &Value| schema.get("properties").is_some();
+    if let Some(forms) = schema.get("anyOf").and_then(Value::as_array).filter(|forms| forms.iter().any(is_object)) {
+        let name = |form: &Value| if is_object(form) { "object".to_owned() } else { type_of(form) };
+        return forms.iter().map(name).collect::<Vec<_>>().join(" or ");
+    }
     if let Some([first, second]) = schema.get("anyOf").and_then(Value::as_array).map(Vec::as_slice)
         && second.get("items").is_some()
     {
@@ -296,6 +316,7 @@ fn named_types() -> Vec<(Value, &'static str)> {
         (RunStorePlace::schema(), "file or `postgres://` URL"),
         (ToolPath::schema(), "`backend.tool`"),
         (Glob::schema(), "pattern"),
+        (CallLimitWords::schema(), "text"),
     ]
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 pub use toolgate_wire::frame::{Question, Target};
+use toolgate_wire::report::CallDecision;
 use toolgate_wire::{CallId, CallState};
 
 /// The future of a call's answer.
@@ -50,6 +51,17 @@ pub trait Host: Send + Sync + 'static {
     fn is_read_only(&self, target: &Target) -> bool {
         let _ = target;
         false
+    }
+
+    /// A call that is repeated from a record, with what is known about its effect: it is not made, but was.
+    fn repeated(&self, target: &Target, args: &[u8], state: CallState) {
+        let _ = (target, args, state);
+    }
+
+    /// What the host's policy decided about a call that it has answered; asked once for each call.
+    fn decision(&self, id: CallId) -> Option<CallDecision> {
+        let _ = id;
+        None
     }
 
     /// Whether this call is known to change nothing, which may depend on its arguments (JSON text).

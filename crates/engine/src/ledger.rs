@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use toolgate_wire::frame::Target;
+use toolgate_wire::report::CallDecision;
 use toolgate_wire::{CallId, CallRecord, CallState};
 
 use crate::host::HostError;
@@ -24,10 +25,16 @@ impl Ledger {
     }
 
     /// Records the answer and returns the completed record; `None` when the call is not open.
-    pub(crate) fn end(&mut self, id: CallId, answer: &Result<String, HostError>) -> Option<&CallRecord> {
+    pub(crate) fn end(
+        &mut self,
+        id: CallId,
+        answer: &Result<String, HostError>,
+        decision: Option<CallDecision>,
+    ) -> Option<&CallRecord> {
         let (index, since) = self.open.remove(&id)?;
         let record = self.records.get_mut(index)?;
         record.ms = since.elapsed().as_secs_f64() * 1e3;
+        record.decision = decision.map(Box::new);
         match answer {
             Ok(json) => record.applied(json.len()),
             Err(error) => record.failed(error.state, &error.code, &error.message),

@@ -16,6 +16,11 @@ pub trait Observer: Send + Sync + 'static {
         let _ = target;
     }
 
+    /// The arguments of the host call that has just begun, as JSON text, and whether it is known to change nothing.
+    fn call_arguments(&self, target: &Target, arguments: &str, read_only: bool) {
+        let _ = (target, arguments, read_only);
+    }
+
     /// A host call was answered.
     fn call_ended(&self, record: &CallRecord) {
         let _ = record;

@@ -107,12 +107,14 @@ pub(crate) struct Job {
 struct Shared {
     channel: Channel,
     ledger: Mutex<Ledger>,
+    host: Arc<dyn Host>,
     observer: Option<Arc<dyn Observer>>,
 }
 
 impl Shared {
     fn reply(&self, id: CallId, target: &Target, answer: Result<String, HostError>) {
-        if let Some(record) = self.ledger.lock().end(id, &answer)
+        let decision = self.host.decision(id);
+        if let Some(record) = self.ledger.lock().end(id, &answer, decision)
             && let Some(observer) = &self.observer
         {
             observer.call_ended(record);
@@ -157,7 +159,7 @@ pub(crate) fn drive(socket: &mut WorkerSocket, job: Job, migration: Option<Migra
     let Job { start, data, deadline, host, observer, recorder, replay, runtime } = job;
     let options = ChannelOptions { may_migrate: migration.is_some(), recorder, is_repeating: replay.is_some() };
     let channel = Channel::new(socket.outbox(), options);
-    let shared = Arc::new(Shared { channel, ledger: Mutex::default(), observer: observer.clone() });
+    let shared = Arc::new(Shared { channel, ledger: Mutex::default(), host: host.clone(), observer: observer.clone() });
     let limits = start.limits.clone();
     let _in_runtime = runtime.enter();
     shared.channel.send_start(start, data);
@@ -387,6 +389,10 @@ impl Pump {
         &self.shared.channel
     }
 
+    pub(crate) fn host(&self) -> &dyn Host {
+        &*self.host
+    }
+
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.shared.ledger.lock()
     }
@@ -472,6 +478,7 @@ impl Pump {
         let args = String::from_utf8(args).map_err(|_| Lost::Violation("arguments that are not text"))?;
         if let Some(observer) = &self.observer {
             observer.call_began(&target);
+            observer.call_arguments(&target, &args, read_only);
         }
         if serde_json::from_str::<&serde_json::value::RawValue>(&args).is_err() {
             return Err(Lost::Violation("arguments that are not JSON"));

@@ -1,6 +1,7 @@
 //! The context of a call: what a handler receives besides the arguments.
 
 use serde_json::{Map, Value};
+use std::any::Any;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -21,6 +22,8 @@ pub struct CallContext {
     pub deadline: Option<Instant>,
     /// Warnings for the report of the run.
     pub warnings: Warnings,
+    /// What the caller of the registry passes on to handlers of its own.
+    pub host: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// Context given by the caller, such as the location of its user. Untrusted. Cheap to clone.

@@ -12,7 +12,8 @@
 //! The result is the JSON value of a 2xx response, its text if it is not JSON, `null` if it is empty.
 
 use super::http::{TrustedClient, read_body, retry_after};
-use super::{ErrorCode, FailedEffect, FunctionError, HostFunction, Param, Presence, SignatureError};
+use super::idempotency;
+use super::{ErrorCode, FailedEffect, FunctionBuilder, FunctionError, HostFunction, Param, Presence, SignatureError};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
@@ -36,6 +37,8 @@ pub struct HttpEndpoint {
     pub params: Vec<Param>,
     /// JSON Schema of its result.
     pub result: Value,
+    /// What is declared of its effect, besides what the method says.
+    pub effect: DeclaredEffect,
     /// The URL of the endpoint.
     pub url: Url,
     /// The HTTP method.
@@ -44,6 +47,30 @@ pub struct HttpEndpoint {
     pub headers: HeaderMap,
     /// Timeout from the connection to the last byte of the response.
     pub timeout: Duration,
+}
+
+/// What is declared of the effect of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeclaredEffect {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// A call may be made again with the same arguments.
+    Idempotent,
+    /// A call changes nothing.
+    ReadOnly,
+}
+
+impl DeclaredEffect {
+    /// A builder that declares it.
+    #[must_use]
+    pub fn on(self, builder: FunctionBuilder) -> FunctionBuilder {
+        match self {
+            Self::Unknown => builder,
+            Self::Idempotent => builder.idempotent(),
+            Self::ReadOnly => builder.reads_only(|_| true).idempotent(),
+        }
+    }
 }
 
 /// The methods an endpoint may have.
@@ -99,6 +126,7 @@ impl HttpEndpoint {
             EndpointMethod::Get => builder.reads_only(|_| true),
             EndpointMethod::Delete | EndpointMethod::Post | EndpointMethod::Put | EndpointMethod::Patch => builder,
         };
+        let builder = self.effect.on(builder);
         let endpoint = Arc::new(self);
         builder.handle(move |_, args| {
             let (endpoint, client) = (Arc::clone(&endpoint), client.clone());
@@ -112,6 +140,11 @@ impl HttpEndpoint {
     async fn call(&self, client: &Client, args: Vec<Value>) -> Result<Value, FunctionError> {
         let request = client.request(self.method.into(), self.url_for(&args));
         let mut request = request.headers(self.headers.clone()).timeout(self.timeout);
+        // Headers of the configuration take precedence.
+        let key = idempotency::current().filter(|_| !self.headers.contains_key(idempotency::HEADER));
+        if let Some(key) = key.filter(|_| self.method != EndpointMethod::Get) {
+            request = request.header(idempotency::HEADER, key);
+        }
         if self.method.carries_body() {
             request = request.json(&json!({ "args": args }));
         }

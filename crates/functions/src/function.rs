@@ -5,7 +5,7 @@
 
 use super::{CallContext, ErrorCode, FailedEffect, FunctionBuilder, FunctionError, FunctionName};
 use jsonschema::Validator;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -56,6 +56,8 @@ pub(super) struct Inner {
     pub(super) validators: Vec<Validator>,
     pub(super) result: Value,
     pub(super) reads_only: ReadsOnly,
+    pub(super) is_idempotent: bool,
+    pub(super) is_tool: bool,
     pub(super) handler: Handler,
 }
 
@@ -85,10 +87,33 @@ impl HostFunction {
         &self.0.result
     }
 
+    /// Whether it calls a tool, which is decided about as that tool.
+    pub fn is_tool(&self) -> bool {
+        self.0.is_tool
+    }
+
     /// Whether a call with these arguments (the JSON text of a list) is known to change nothing.
     pub fn reads_only(&self, args: &str) -> bool {
         let Some(reads_only) = &self.0.reads_only else { return false };
         serde_json::from_str::<Vec<Value>>(args).is_ok_and(|args| reads_only(&args))
+    }
+
+    /// Whether a call may be made again with the same arguments.
+    pub fn is_idempotent(&self) -> bool {
+        self.0.is_idempotent
+    }
+
+    /// What `__getToolInterface` answers for it: `{name, description, input_schema}`, where the schema is that of its list of
+    /// arguments, or of its one argument.
+    pub fn interface(&self) -> Value {
+        let schema = match self.params() {
+            [only] if only.presence != Presence::Rest => only.schema.clone(),
+            several => {
+                let items: Vec<&Value> = several.iter().map(|param| &param.schema).collect();
+                json!({ "type": "array", "prefixItems": items })
+            }
+        };
+        json!({ "name": self.name(), "description": self.description(), "input_schema": schema })
     }
 
     /// Validates the arguments and runs the handler until it returns, the run is cancelled or the deadline passes.

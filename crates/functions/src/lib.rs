@@ -10,7 +10,7 @@
 //! - `registry`: [`Registry`] merges, restricts and calls functions
 //! - [`builtin`], [`weather`], [`endpoint`]: the built-in functions, and functions from the configuration
 //! - [`docs`]: documentation from signatures
-//! - [`http`]: the guarded HTTP client
+//! - [`http`]: the guarded HTTP client; [`idempotency`]: the key of a call of a durable run
 //!
 //! Deliberately absent: which run may call which function, and how often, is decided by the bridge.
 
@@ -23,6 +23,7 @@ pub mod endpoint;
 mod error;
 mod function;
 pub mod http;
+pub mod idempotency;
 mod name;
 mod registry;
 mod signature;

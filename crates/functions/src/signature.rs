@@ -58,6 +58,8 @@ pub struct FunctionBuilder {
     params: Vec<Param>,
     result: Value,
     reads_only: ReadsOnly,
+    is_idempotent: bool,
+    is_tool: bool,
     origin: Origin,
 }
 
@@ -70,8 +72,16 @@ enum Origin {
 
 impl FunctionBuilder {
     pub(super) fn new(name: String) -> Self {
-        let (description, params) = (String::new(), Vec::new());
-        Self { name, description, params, result: Value::Bool(true), reads_only: None, origin: Origin::Own }
+        Self {
+            name,
+            description: String::new(),
+            params: Vec::new(),
+            result: Value::Bool(true),
+            reads_only: None,
+            is_idempotent: false,
+            is_tool: false,
+            origin: Origin::Own,
+        }
     }
 
     /// Marks the signature as one of a remote caller. Its schemas must not use references, with which a small schema can
@@ -126,10 +136,23 @@ impl FunctionBuilder {
     }
 
     /// Declares that calls for which this holds change nothing, so that a run which made them may be run again. It sees
+    /// It calls a tool: who may call it is decided about that tool, not about the function.
+    pub fn is_tool(mut self) -> Self {
+        self.is_tool = true;
+        self
+    }
+
     /// arguments that were not validated.
     #[must_use]
     pub fn reads_only(mut self, reads_only: impl Fn(&[Value]) -> bool + Send + Sync + 'static) -> Self {
         self.reads_only = Some(Arc::new(reads_only));
+        self
+    }
+
+    /// Declares that a call may be made again with the same arguments: it changes nothing more.
+    #[must_use]
+    pub fn idempotent(mut self) -> Self {
+        self.is_idempotent = true;
         self
     }
 
@@ -148,8 +171,18 @@ impl FunctionBuilder {
         }
         let validators = self.params.iter().map(|param| validator(&name, param)).collect::<Result<_, _>>()?;
         let handler: Handler = Arc::new(move |context, args| Box::pin(handler(context, args)));
-        let Self { description, params, result, reads_only, .. } = self;
-        Ok(HostFunction(Arc::new(Inner { name, description, params, validators, result, reads_only, handler })))
+        let Self { description, params, result, reads_only, is_idempotent, is_tool, .. } = self;
+        Ok(HostFunction(Arc::new(Inner {
+            name,
+            description,
+            params,
+            validators,
+            result,
+            reads_only,
+            is_idempotent,
+            is_tool,
+            handler,
+        })))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use rquickjs::context::EvalOptions;
 use rquickjs::function::{Func, Opt};
 use rquickjs::{Ctx, Exception, Function, Object, Result, TypedArray, Value};
 use toolgate_wire::CallId;
@@ -25,6 +26,7 @@ pub(crate) fn object<'js>(ctx: &Ctx<'js>, state: &Rc<State>, resolvers: &Resolve
     backends(&natives, state)?;
     values(&natives, state)?;
     web_platform(&natives, state)?;
+    locale(&natives)?;
     let resolvers = resolvers.clone();
     natives.set(
         "resolveGlobals",
@@ -36,6 +38,19 @@ pub(crate) fn object<'js>(ctx: &Ctx<'js>, state: &Rc<State>, resolvers: &Resolve
         }),
     )?;
     Ok(natives)
+}
+
+/// Loaded when a program first needs them, outside of what every worker starts with.
+fn locale<'js>(natives: &Object<'js>) -> Result<()> {
+    natives.set(
+        "locale",
+        Func::from(|ctx: Ctx<'js>| -> Result<Function<'js>> {
+            let mut options = EvalOptions::default();
+            options.filename = Some("toolgate:locale".to_owned());
+            ctx.eval_with_options(prelude::LOCALE, options)
+        }),
+    )?;
+    natives.set("localeData", Func::from(|| prelude::LOCALE_DATA))
 }
 
 fn clock_and_random<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {

@@ -42,6 +42,12 @@ pub const EVENTS: &str = include_str!("prelude/events.js");
 pub const TOOLS: &str = include_str!("prelude/tools.js");
 /// The small part of the web platform.
 pub const WEB: &str = include_str!("prelude/web.js");
+/// The methods that depend on a locale, and `Intl`.
+pub const LOCALE_HOOKS: &str = include_str!("prelude/locale_hooks.js");
+/// Numbers, dates and lists in the words of a locale; evaluated when a program first needs it.
+pub const LOCALE: &str = include_str!("prelude/locale.js");
+/// What common locales and time zones look like, as JSON; see `tests/javascript/locale-data.cjs`.
+pub const LOCALE_DATA: &str = include_str!("prelude/locale_data.json");
 /// Installs the globals of one run and describes what it threw.
 pub const MAIN: &str = include_str!("prelude/main.js");
 /// An object of functions that serialising needs, captured before any guest code.

@@ -115,6 +115,7 @@ pub(crate) fn load_prelude<'js>(ctx: &Ctx<'js>, natives: Object<'js>) -> Result<
     let events: Object<'js> = load("events", prelude::EVENTS)?.call((core.clone(),))?;
     let tools: Object<'js> = load("tools", prelude::TOOLS)?.call((core.clone(), events.clone()))?;
     let web: Object<'js> = load("web", prelude::WEB)?.call((core.clone(),))?;
+    load("locale_hooks", prelude::LOCALE_HOOKS)?.call::<_, ()>((core.clone(),))?;
     load("main", prelude::MAIN)?.call((core, console, events, tools, web))
 }
 

@@ -9,6 +9,7 @@
 //! - `rpc`: JSON-RPC messages of the client side, and the requests that wait for a reply
 //! - [`result`]: from the envelope of a tool result to its value
 //! - `interaction`: progress, and input that a server requests from a client
+//! - `origin`: which client a request comes from, and which trace it belongs to
 //! - `framing`: JSON lines of a stdio connection; `headers`: HTTP headers that repeat parts of a message
 //! - [`server`]: serves MCP clients; what is served is a [`server::Service`]
 //! - [`client`]: connects to MCP servers
@@ -23,6 +24,7 @@ mod framing;
 mod headers;
 mod interaction;
 mod json_text;
+mod origin;
 pub mod protocol;
 pub mod result;
 mod rpc;
@@ -31,3 +33,4 @@ pub mod server;
 pub use buffer::process_budget;
 pub use interaction::{InteractiveClient, Progress};
 pub use json_text::{JsonText, NotJson, TreeError};
+pub use origin::{RequestOrigin, TraceContext};

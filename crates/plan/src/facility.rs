@@ -116,15 +116,6 @@ static FACILITIES: &[Facility] = &[
         tool_words: &[],
     },
     Facility {
-        names: &["Intl"],
-        missing_in: EVERY,
-        lack: "There is no `Intl` in the sandbox.",
-        instead: Replacement::Fixed(
-            "Format with `toFixed`, `padStart` and `toISOString`, and sort with `<` or `localeCompare`.",
-        ),
-        tool_words: &[],
-    },
-    Facility {
         names: &["window", "document", "localStorage", "sessionStorage", "navigator"],
         missing_in: EVERY,
         lack: "The sandbox is not a browser.",

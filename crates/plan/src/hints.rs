@@ -117,9 +117,11 @@ fn kind(code: FindingCode) -> Option<Kind> {
     match code {
         FindingCode::UnknownTool | FindingCode::UnknownBackend | FindingCode::NotReady => Some(Kind::Here),
         FindingCode::ShadowedBackend | FindingCode::MissingAwait => Some(Kind::Later),
-        // The error of such a call says what is wrong with its arguments.
-        FindingCode::InvalidArguments => None,
+        // The error of such a call says what is wrong with it.
+        FindingCode::InvalidArguments | FindingCode::Denied | FindingCode::Asked => None,
         FindingCode::NotAwaited | FindingCode::NoResult | FindingCode::BusyWait | FindingCode::RoundedNumber => None,
+        // The type check has told it as a warning.
+        FindingCode::UnknownProperty => None,
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     plan::{Plan, Script},
     preflight::inspect,
     reach::{self, Target},
-    tools::{ArgumentProblem, Parameters, Tools, resolve_path, split_path},
+    tools::{ArgumentProblem, Foreseen, Parameters, Tools, resolve_path, split_path},
 };
 use oxc::span::{GetSpan, Span};
 use serde_json::Value;
@@ -127,6 +127,10 @@ impl Tools for Spelt<'_> {
 
     fn parameters(&self, backend: &str, tool: &str) -> Option<Parameters> {
         self.tools.parameters(backend, tool)
+    }
+
+    fn foresee(&self, backend: &str, tool: &str, arguments: Option<&Value>) -> Foreseen {
+        self.tools.foresee(backend, tool, arguments)
     }
 
     fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentProblem> {

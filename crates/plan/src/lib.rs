@@ -55,5 +55,5 @@ pub use plan::{Plan, Script, plan, script};
 pub use preflight::{Finding, FindingCode, PlannedCall, Preflight, preflight, preflight_call};
 pub use query::Query;
 pub use toolgate_wire::Position;
-pub use tools::{ArgumentProblem, Call, Parameters, Tools};
+pub use tools::{ArgumentProblem, Call, Foreseen, Parameters, Tools};
 pub use usage::{Access, Usage};

@@ -6,7 +6,7 @@ use crate::{
     literal::{Arguments, arguments},
     parse::Parsed,
     reach::{self, Target, is_peculiar},
-    tools::{Call, Tools},
+    tools::{Call, Foreseen, Tools},
 };
 use oxc::{ast::ast::*, ast_visit::Visit};
 
@@ -24,7 +24,9 @@ pub(crate) fn read(parsed: &Parsed<'_>, tools: &dyn Tools) -> Option<Call> {
         return None;
     }
     // Arguments that do not fit the schema are reported by the preflight, as for every other program.
-    let fits = arguments.is_object() && tools.check_arguments(&backend, &tool, &arguments).is_empty();
+    let fits = arguments.is_object()
+        && tools.check_arguments(&backend, &tool, &arguments).is_empty()
+        && tools.foresee(&backend, &tool, Some(&arguments)) == Foreseen::Free;
     fits.then_some(Call { backend, tool, arguments })
 }
 

@@ -28,6 +28,12 @@ pub trait Tools: Sync {
     /// What is certainly wrong with these arguments; empty when they fit or when it is not known.
     fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentProblem>;
 
+    /// What the policy certainly does to a call with these arguments, or with any where they are not known.
+    fn foresee(&self, backend: &str, tool: &str, arguments: Option<&Value>) -> Foreseen {
+        let _ = (backend, tool, arguments);
+        Foreseen::Free
+    }
+
     /// The names of the host functions, as code writes them.
     fn functions(&self) -> Vec<String> {
         Vec::new()
@@ -38,6 +44,17 @@ pub trait Tools: Sync {
         let _ = backend;
         None
     }
+}
+
+/// What is certain about a call before it is made, by the policy of the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Foreseen {
+    /// Nothing, or that it is let through.
+    Free,
+    /// A person is asked, for this reason.
+    Asked(String),
+    /// It is denied, for this reason.
+    Denied(String),
 }
 
 /// The top level of a tool's input schema.

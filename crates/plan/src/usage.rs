@@ -42,8 +42,10 @@ pub struct Usage {
     probed: HashSet<String>,
     written: HashSet<String>,
     guarded: Vec<Span>,
-    tool_calls: Vec<(Span, Span)>,
+    global_calls: Vec<(Span, String)>,
     literals: HashSet<u32>,
+    /// Properties whose value is called, or has a property read.
+    dereferenced: HashSet<u32>,
 }
 
 impl Usage {
@@ -78,6 +80,12 @@ impl Usage {
         Some((name, access))
     }
 
+    /// Whether the value of the property whose name is at an offset is called, or a property of it is read: if it is not
+    /// there, that fails.
+    pub fn is_dereferenced(&self, offset: usize) -> bool {
+        u32::try_from(offset).is_ok_and(|offset| self.dereferenced.contains(&offset))
+    }
+
     /// Whether any property of this name is assigned.
     pub fn writes(&self, name: &str) -> bool {
         self.written.contains(name)
@@ -93,9 +101,10 @@ impl Usage {
         self.guarded.iter().any(|span| contains(*span, offset))
     }
 
-    /// Whether an offset is in a call on a global, and of that in its arguments or at its callee.
-    pub fn is_in_global_call(&self, offset: usize) -> bool {
-        self.tool_calls.iter().any(|(callee, arguments)| contains(*arguments, offset) || contains(*callee, offset))
+    /// The callee of the innermost call on a global around an offset, as it is written: `tracker.get_issue`.
+    pub fn global_call_at(&self, offset: usize) -> Option<&str> {
+        let around = self.global_calls.iter().filter(|(span, _)| contains(*span, offset));
+        around.min_by_key(|(span, _)| span.end - span.start).map(|(_, callee)| callee.as_str())
     }
 
     /// Whether an object literal starts at an offset, all of whose keys are written there.
@@ -204,6 +213,12 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
+    fn dereference(&mut self, expression: &Expression<'a>) {
+        if let Expression::StaticMemberExpression(it) = expression.get_inner_expression() {
+            self.usage.dereferenced.insert(it.property.span.start);
+        }
+    }
+
     /// Marks the property that an expression ends with as one that may be missing.
     fn probe(&mut self, expression: &Expression<'a>) {
         match expression.get_inner_expression() {
@@ -239,13 +254,46 @@ impl<'a> Reader<'_, 'a> {
 
     /// A value is stored in what an expression means.
     fn stored_in(&mut self, object: &Expression<'a>) {
-        let Expression::Identifier(id) = object.get_inner_expression() else {
+        if !self.takes_anything(object.get_inner_expression()) {
             self.usage.is_trusted = false;
-            return;
-        };
-        let initialiser = self.symbol_of(id).and_then(|symbol| self.initialisers.get(&symbol).copied());
-        if initialiser != Some(Initialiser::Empty) {
-            self.usage.is_trusted = false;
+        }
+    }
+
+    /// Whether an expression is, or is a part of, what the program made without a type: `[]`, `{}`, `new Map()`, or a
+    /// parameter such as the accumulator of a `reduce`.
+    fn takes_anything(&self, expression: &Expression<'a>) -> bool {
+        match expression.get_inner_expression() {
+            Expression::Identifier(id) => match self.symbol_of(id) {
+                Some(symbol) => match self.initialisers.get(&symbol) {
+                    Some(initialiser) => *initialiser == Initialiser::Empty,
+                    None => !self.bound.contains(&symbol),
+                },
+                None => false,
+            },
+            Expression::ComputedMemberExpression(it) => self.is_made_here(&it.object),
+            Expression::StaticMemberExpression(it) => self.is_made_here(&it.object),
+            Expression::CallExpression(it) => match it.callee.get_inner_expression() {
+                Expression::StaticMemberExpression(it) if it.property.name == "get" => self.is_made_here(&it.object),
+                _ => false,
+            },
+            Expression::AssignmentExpression(it) => match it.left.as_simple_assignment_target() {
+                Some(SimpleAssignmentTarget::ComputedMemberExpression(left)) => {
+                    self.takes_anything(&left.object) && is_empty(&it.right)
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// Whether an expression is a variable that starts empty, or a part of one.
+    fn is_made_here(&self, expression: &Expression<'a>) -> bool {
+        match expression.get_inner_expression() {
+            Expression::Identifier(id) => {
+                let initialiser = self.symbol_of(id).and_then(|symbol| self.initialisers.get(&symbol));
+                initialiser == Some(&Initialiser::Empty)
+            }
+            other => self.takes_anything(other),
         }
     }
 
@@ -312,7 +360,8 @@ impl<'a> Reader<'_, 'a> {
         }
         if self.is_on_global(&it.callee) {
             let callee = it.callee.span();
-            self.usage.tool_calls.push((callee, Span::new(callee.end, it.span.end)));
+            let written = self.parsed.code.get(callee.start as usize..callee.end as usize).unwrap_or_default();
+            self.usage.global_calls.push((it.span, written.to_owned()));
         }
     }
 
@@ -381,6 +430,8 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
         self.note(it.property.span.start, &it.property.name, Access::Read);
         if it.optional {
             self.probe(&it.object);
+        } else {
+            self.dereference(&it.object);
         }
         if matches!(it.property.name.as_str(), "prototype" | "__proto__" | "constructor") {
             self.usage.is_trusted = false;
@@ -391,6 +442,8 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
     fn visit_computed_member_expression(&mut self, it: &ComputedMemberExpression<'a>) {
         if it.optional {
             self.probe(&it.object);
+        } else {
+            self.dereference(&it.object);
         }
         walk::walk_computed_member_expression(self, it);
     }
@@ -482,6 +535,8 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
     fn visit_call_expression(&mut self, it: &CallExpression<'a>) {
         if it.optional {
             self.probe(&it.callee);
+        } else {
+            self.dereference(&it.callee);
         }
         self.check_call(it);
         walk::walk_call_expression(self, it);
@@ -577,6 +632,9 @@ mod tests {
             "let x; x = f(); x = 1; return x;",
             "let page = await f(); page = page.items; return page;",
             "return Object.assign({}, r).a;",
+            "const by = {}; for (const i of r) (by[i.a] ??= []).push(i); return by;",
+            "const by = new Map(); for (const i of r) by.get(i.a).push(i); return by;",
+            "return r.reduce((all, i) => { all.push(i.a); return all; }, []);",
         ] {
             assert!(usage(trusted).is_trusted, "{trusted}");
         }
@@ -616,8 +674,10 @@ mod tests {
         let usage = usage(js);
         let at = |text: &str| js.find(text).unwrap();
         assert!(usage.is_guarded(at("x:")) && !usage.is_guarded(at("c.d")));
-        assert!(usage.is_in_global_call(at("x:")) && usage.is_in_global_call(at("{ ...")));
+        assert_eq!(usage.global_call_at(at("x:")), Some("a.b"));
+        assert_eq!((usage.global_call_at(at("{ ...")), usage.global_call_at(at("try"))), (Some("c.d"), None));
         assert!(usage.is_whole_literal(at("{ x")) && !usage.is_whole_literal(at("{ ...")));
         assert!(usage.handles_rejections);
+        assert!(usage.is_dereferenced(at(".catch") + 1) && !usage.is_dereferenced(at("x:")));
     }
 }

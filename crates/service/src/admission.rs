@@ -120,12 +120,20 @@ pub(super) async fn check_key(State(service): State<HttpService>, mut request: R
     next.run(request).await
 }
 
-/// The caller of a request. A wrong key or token counts as a failure of its address; a missing one does not.
+/// The caller of a request, by its key or token, or by a session of the page.
 async fn authenticate(service: &HttpService, peer: Peer, headers: &HeaderMap) -> Result<Caller, Refusal> {
     if !service.rules().requires_credentials(peer) {
         return Ok(Caller::Local);
     }
-    let presented = bearer(headers).ok_or(Refusal::Unauthorised)?;
+    if !headers.contains_key(header::AUTHORIZATION) {
+        let session = service.page_sessions().caller(headers, &service.rules(), Instant::now())?;
+        return session.ok_or(Refusal::Unauthorised);
+    }
+    holder(service, peer, bearer(headers).ok_or(Refusal::Unauthorised)?).await
+}
+
+/// The caller with this key or token. A wrong one counts as a failure of its address.
+pub(super) async fn holder(service: &HttpService, peer: Peer, presented: &str) -> Result<Caller, Refusal> {
     service.failed_keys().wait(peer.address()).await?;
     // The rules may have changed during the wait.
     let rules = service.rules();

@@ -43,16 +43,10 @@ impl Caller {
     pub fn scope(&self) -> CallerScope {
         match self {
             Caller::Local => CallerScope::default(),
-            Caller::Token(token) => token.scope.clone(),
             Caller::Key(key) => scope_of_key(key),
+            Caller::Token(token) => token.scope.clone(),
         }
     }
-}
-
-/// The fairness id of a caller: all its connections share one turn in queues.
-pub(super) fn number_of(name: &str) -> u64 {
-    let digest = digest(&SHA256, name.as_bytes());
-    digest.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// The configured keys.

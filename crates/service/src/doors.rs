@@ -44,6 +44,7 @@ pub fn tool_mode(mode: Mode) -> ToolMode {
 /// Serves one client on standard input and output until it disconnects or `shutdown` is cancelled.
 pub async fn stdio(agent: &Agent, mode: ToolMode, shutdown: CancellationToken) -> io::Result<()> {
     let scope = RequestScope { mode, ..RequestScope::default() };
+    let keeping = tokio::spawn(keep_runs(Arc::downgrade(agent.gateway())));
     let aborting = tokio::spawn({
         let (runner, shutdown) = (agent.gateway().runner().clone(), shutdown.clone());
         async move {
@@ -61,6 +62,7 @@ pub async fn stdio(agent: &Agent, mode: ToolMode, shutdown: CancellationToken) -
     )
     .await;
     aborting.abort();
+    keeping.abort();
     served
 }
 
@@ -82,6 +84,39 @@ pub fn local_token(http: &Http) -> Result<Option<LocalToken>, LocalTokenError> {
 /// # Errors
 /// If the session store or the token cannot be used, or the listener fails.
 pub async fn http(agent: &Agent, mode: ToolMode, listener: Listener, shutdown: CancellationToken) -> io::Result<()> {
+    http_for(agent, mode, listener, shutdown, Audience::Configured, |_| {}).await
+}
+
+/// Whom the HTTP service is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience {
+    /// Holders of the configured keys; without keys, clients on this machine.
+    Configured,
+    /// Clients on this machine only, with the token of its user, also if there are keys.
+    ThisMachine,
+}
+
+impl Audience {
+    fn http(self, http: &Http) -> Http {
+        match self {
+            Audience::Configured => http.clone(),
+            Audience::ThisMachine => Http { keys: Vec::new(), auth: HttpAuth::Token, ..http.clone() },
+        }
+    }
+}
+
+/// The same for an audience; `begin` is told of the service before it takes the first request.
+///
+/// # Errors
+/// As [`http`].
+pub async fn http_for(
+    agent: &Agent,
+    mode: ToolMode,
+    listener: Listener,
+    shutdown: CancellationToken,
+    audience: Audience,
+    begin: impl FnOnce(&HttpService),
+) -> io::Result<()> {
     let gateway = agent.gateway();
     let settings = gateway.config().settings.clone();
     let shutdown = Shutdown { begin: shutdown, ..Shutdown::default() };
@@ -90,14 +125,16 @@ pub async fn http(agent: &Agent, mode: ToolMode, listener: Listener, shutdown: C
     let service = HttpService::new(ServiceParts {
         runner: gateway.runner().clone(),
         sessions: Arc::new(sessions(&settings.store).await?),
-        rules: rules(&settings.http, over_tcp).map_err(io::Error::other)?,
+        rules: rules(&audience.http(&settings.http), over_tcp).map_err(io::Error::other)?,
         shutdown: shutdown.clone(),
         limits: ServiceLimits::default(),
         public_url: None,
     });
+    service.show_gateway(gateway);
+    begin(&service);
     let router = service.router().merge(mcp_router(agent, mode, &service, &shutdown));
     let aborting = tokio::spawn(abort_runs(gateway.runner().clone(), shutdown.abort.clone()));
-    let following = tokio::spawn(follow_rules(Arc::clone(gateway), service.clone(), over_tcp));
+    let following = tokio::spawn(follow_rules(Arc::clone(gateway), service.clone(), over_tcp, audience));
     let limits = ServerLimits { grace: settings.limits.shutdown_grace, ..ServerLimits::default() };
     let served = serve(listener, router, shutdown, limits).await;
     following.abort();
@@ -162,13 +199,13 @@ fn extension(scope: RequestScope) -> axum::http::Extensions {
 }
 
 /// Replaces the service's rules when the configuration changes; the old ones stay if there is no token.
-async fn follow_rules(gateway: Arc<Gateway>, service: HttpService, over_tcp: bool) {
+async fn follow_rules(gateway: Arc<Gateway>, service: HttpService, over_tcp: bool, audience: Audience) {
     let mut changes = gateway.changes();
     let mut known = gateway.config();
     while !matches!(changes.recv().await, Err(RecvError::Closed)) {
         let now = gateway.config();
         if !Arc::ptr_eq(&known, &now) {
-            match rules(&now.settings.http, over_tcp) {
+            match rules(&audience.http(&now.settings.http), over_tcp) {
                 Ok(rules) => service.change(rules),
                 Err(error) => tracing::error!(%error, "the settings of the HTTP service stay as they were"),
             }

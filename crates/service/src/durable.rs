@@ -8,14 +8,20 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use toolgate_gateway::run::durable::{ListRuns, RunStatus, RunSummary, RunView};
+use futures_util::{StreamExt, stream};
+use tokio::sync::OwnedSemaphorePermit;
+use toolgate_gateway::run::durable::{CallDecision, DurableRuns, ListRuns, RunEvent, RunStatus, RunSummary, RunView};
 use toolgate_gateway::run::{Door, Durability, RunRequest};
-use url::form_urlencoded;
+use url::{Url, form_urlencoded};
 
 use super::body::{Received, escaped};
 use super::limits::RequestedLimits;
-use super::messages::{DurableRunBody, RunListItem, RunListReply, RunStateReply, RunStatusName};
+use super::messages::{
+    DecisionBody, DecisionName, DecisionReply, DecisionsBody, DecisionsReply, DurableRunBody, RunListItem,
+    RunListReply, RunStateReply, RunStatusName, Whole,
+};
 use super::refusal::Refusal;
 use super::run::{answer, context, named};
 use super::{Caller, HttpService};
@@ -29,6 +35,14 @@ const MAX_WAIT_SECONDS: u64 = 300;
 /// Runs on a page unless the request says otherwise.
 const USUAL_PAGE: usize = 50;
 const MAX_PAGE: usize = 200;
+/// Bytes of the URL of a webhook.
+const MAX_WEBHOOK: usize = 2000;
+/// How often the events of a run are looked for.
+const EVENT_INTERVAL: Duration = Duration::from_millis(500);
+/// Decisions in one request.
+const MAX_DECISIONS: usize = 1000;
+/// Bytes of the reason of a decision.
+const MAX_REASON: usize = 10_000;
 /// The longest id that is looked for; those of runs are shorter.
 const MAX_ID: usize = 128;
 
@@ -44,6 +58,7 @@ pub(super) async fn begin(
     if body.durable == Some(false) {
         return Err(Refusal::field("/durable", "must be true here; POST /v1/run is for runs that are not durable"));
     }
+    let webhook = body.webhook.map(webhook).transpose()?;
     let scope = caller.scope();
     let functions = match &body.functions {
         Some(names) => Some(named(&service.runner().functions(&scope), names, "/functions")?),
@@ -61,7 +76,7 @@ pub(super) async fn begin(
         durable: Durability::Durable,
         ..RunRequest::new(profile, body.code.ok_or_else(|| Refusal::missing("/code"))?)
     };
-    let begun = runs.begin(request, idempotency.as_deref(), None).await?;
+    let begun = runs.begin(request, idempotency.as_deref(), webhook).await?;
     let reply = RunStateReply::new(begun.run, begun.status);
     Ok((StatusCode::ACCEPTED, answer(service.budget(), &reply)?).into_response())
 }
@@ -110,12 +125,127 @@ pub(super) async fn abort(
     Ok((StatusCode::ACCEPTED, reply).into_response())
 }
 
+/// What happens in a run, as server-sent events. `Last-Event-ID` goes on behind an event that was received.
+pub(super) async fn events(
+    State(service): State<HttpService>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let (runs, id) = (service.runs().await?, checked(id)?);
+    let last = headers.get("last-event-id").and_then(|last| last.to_str().ok()).and_then(|last| last.parse().ok());
+    let from = last.map_or(0, |last: u64| last.saturating_add(1));
+    // Refused before the stream begins where there is no such run.
+    runs.events(&id, Some(caller.name()), from).await?;
+    let permit = service.waiter_permit()?;
+    let shutdown = service.shutdown().begin.clone();
+    let watch =
+        Watch { runs, id, caller: caller.name().to_owned(), from, status: None, is_over: false, _permit: permit };
+    let events = stream::unfold(watch, Watch::next).flat_map(stream::iter).take_until(shutdown.cancelled_owned());
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+}
+
+/// Somebody who watches a run.
+struct Watch {
+    runs: DurableRuns,
+    id: String,
+    caller: String,
+    from: u64,
+    /// The status that was sent last.
+    status: Option<RunStatus>,
+    is_over: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+type Sent = Result<SseEvent, std::convert::Infallible>;
+
+impl Watch {
+    /// The next events; `None` when the run has ended, or cannot be read any more.
+    async fn next(mut self) -> Option<(Vec<Sent>, Self)> {
+        if self.is_over {
+            return None;
+        }
+        loop {
+            let page = self.runs.events(&self.id, Some(&self.caller), self.from).await.ok()?;
+            self.from = page.next;
+            let mut sent: Vec<Sent> = page.events.into_iter().map(|event| Ok(sse(&event))).collect();
+            // The end comes behind what led to it.
+            if page.is_end && self.status != Some(page.status) {
+                let view = self.runs.view(&self.id, Some(&self.caller)).await.ok()?;
+                self.status = Some(view.summary.status);
+                self.is_over = view.summary.status == RunStatus::Done;
+                sent.extend(SseEvent::default().event("status").json_data(RunStateReply::from(view)).ok().map(Ok));
+            }
+            if !sent.is_empty() {
+                return Some((sent, self));
+            }
+            if page.is_end {
+                self.runs.changed(&self.id, EVENT_INTERVAL).await;
+            }
+        }
+    }
+}
+
+fn sse(event: &RunEvent) -> SseEvent {
+    // JSON text has no line breaks of its own, which an event's data could not have.
+    SseEvent::default().id(event.number.to_string()).event(event.name).data(event.data.to_string())
+}
+
+pub(super) async fn decide(
+    State(service): State<HttpService>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    received: Received<DecisionsBody>,
+) -> Result<Response, Refusal> {
+    let id = checked(id)?;
+    let decisions = received.value.decisions.ok_or_else(|| Refusal::missing("/decisions"))?;
+    if decisions.is_empty() || decisions.len() > MAX_DECISIONS {
+        return Err(Refusal::field("/decisions", format!("must have between 1 and {MAX_DECISIONS} decisions")));
+    }
+    let decisions = decisions.into_iter().enumerate().map(|(at, body)| decision(at, body));
+    let decisions = decisions.collect::<Result<Vec<_>, _>>()?;
+    let held = service.runs().await?.decide(&id, Some(caller.name()), decisions).await?;
+    let decisions = held.into_iter().map(|held| DecisionReply {
+        call_id: held.call_id,
+        decision: DecisionName::from(held.decision),
+        reason: held.reason,
+    });
+    answer(service.budget(), &DecisionsReply { run_id: id, decisions: decisions.collect() })
+}
+
+fn decision(at: usize, body: DecisionBody) -> Result<CallDecision, Refusal> {
+    let missing = |name: &str| Refusal::missing(&format!("/decisions/{at}/{name}"));
+    if body.reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON) {
+        let message = format!("has at most {MAX_REASON} bytes");
+        return Err(Refusal::field(format!("/decisions/{at}/reason"), message));
+    }
+    let Whole(call) = body.call_id.ok_or_else(|| missing("callId"))?;
+    let too_large = |_| Refusal::field(format!("/decisions/{at}/callId"), "no call has this number");
+    Ok(CallDecision {
+        call_id: u32::try_from(call).map_err(too_large)?,
+        decision: body.decision.ok_or_else(|| missing("decision"))?.into(),
+        arguments: body.arguments,
+        reason: body.reason,
+        remember: body.remember,
+        by: String::new(),
+        at: 0,
+    })
+}
+
 /// An id that may be one.
 fn checked(id: String) -> Result<String, Refusal> {
     if id.len() > MAX_ID || id.contains(char::is_control) {
         return Err(Refusal::NoSuchRun(super::refusal::Shown::new(&id)));
     }
     Ok(id)
+}
+
+/// A URL that may be called; whether its host may be reached is decided when it is.
+fn webhook(text: String) -> Result<String, Refusal> {
+    let is_url =
+        text.len() <= MAX_WEBHOOK && Url::parse(&text).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+    let wrong = || Refusal::field("/webhook", "must be an http:// or https:// URL");
+    is_url.then_some(text).ok_or_else(wrong)
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {

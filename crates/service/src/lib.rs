@@ -8,12 +8,16 @@
 //! | `GET /v1/run/ws` | the same as `/v1/run`, with functions that the caller implements |
 //! | `POST /v1/runs`, `GET /v1/runs` | begins a durable run; lists the caller's |
 //! | `GET /v1/runs/{runId}`, `DELETE /v1/runs/{runId}` | shows a durable run, waits for it; ends it |
+//! | `GET /v1/runs/{runId}/events` | what happens in a durable run, as server-sent events |
+//! | `POST /v1/runs/{runId}/decisions` | decides calls that wait for a person |
 //! | `GET /v1/results/{id}` | reads a result of which an answer showed only a part |
 //! | `GET /v1/functions` | lists the functions that the caller's programs may use |
 //! | `POST /v1/sessions`, `DELETE /v1/sessions/{id}` | opens and ends a session of the RPC bridge |
 //! | `POST /rpc/{executionId}/{fnName}` | calls a function in a session, with the session's token |
 //! | `GET /`, `/v1/openapi.json`, `/healthz`, `/readyz` | describes the service, and its health |
 //! | `GET /metrics` | counters for monitoring |
+//! | `GET /v1/backends`, `/v1/tools`, `/v1/history`, `/v1/stats`, `/v1/policy`, `/v1/doctor`, `/v1/events`; `POST /v1/check` | what people look at |
+//! | `GET /` for a browser, `/page/…` | the page that shows it |
 //! | `GET /.well-known/oauth-protected-resource` | where clients log in, if an OAuth issuer is configured |
 //!
 //! A program gets the built-in and configured functions that its `functions` list names (all without a list) and its
@@ -26,6 +30,7 @@
 //! - `admission`, `caller`, `local_token`, `resource_server`, `failed_keys`: who may send requests; `refusal`: every error response
 //! - `body`, `messages`, `limits`: requests and replies
 //! - `run`, `durable`, `results`, `rpc`, `websocket`, `status`, `openapi`, `metrics`: the endpoints; [`rpc_sessions`]: sessions of the RPC bridge and their stores
+//! - `inspect`: the routes that people look at; `page`: the page in the browser and who is signed in to it
 //!
 //! The service runs nothing itself: every program goes to `gateway::run`.
 
@@ -37,11 +42,13 @@ mod caller;
 pub mod doors;
 mod durable;
 mod failed_keys;
+mod inspect;
 mod limits;
 mod local_token;
 mod messages;
 mod metrics;
 mod openapi;
+mod page;
 mod refusal;
 mod resource_server;
 mod results;

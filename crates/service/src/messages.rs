@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolgate_engine::EngineChoice;
 use toolgate_gateway::run::RunReport;
-use toolgate_gateway::run::durable::{PendingView, RunStatus};
+use toolgate_gateway::run::durable::{DecisionKind, PendingView, RunStatus};
 use toolgate_wire::{Profile, Report};
 
 /// A program to run.
@@ -71,6 +71,9 @@ pub(super) struct DurableRunBody {
     pub(super) profile: Option<RunProfile>,
     /// The interpreter; the configured one if absent.
     pub(super) engine: Option<EngineName>,
+    /// A URL that gets a signed request when the run has ended.
+    #[schemars(with = "Option<String>", url)]
+    pub(super) webhook: Option<String>,
     /// Always true; may be absent.
     #[schemars(with = "Option<bool>", extend("const" = true))]
     pub(super) durable: Option<bool>,
@@ -169,6 +172,95 @@ struct PendingReply {
     asked_at: u64,
     /// When the call fails if nobody has decided.
     expires_at: u64,
+}
+
+/// Decisions about calls that wait for a person.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "DecisionsRequest")]
+pub(super) struct DecisionsBody {
+    /// The decisions; all are checked before the first is taken.
+    #[schemars(required, with = "Vec<DecisionBody>", length(min = 1, max = 1000))]
+    pub(super) decisions: Option<Vec<DecisionBody>>,
+}
+
+/// A decision about one call.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Decision")]
+pub(super) struct DecisionBody {
+    /// The number of the call in its run.
+    #[schemars(required, with = "u32")]
+    pub(super) call_id: Option<Whole>,
+    /// What to do with it.
+    #[schemars(required, with = "DecisionName")]
+    pub(super) decision: Option<DecisionName>,
+    /// With `edit`: the arguments to send instead.
+    #[schemars(with = "Option<Value>")]
+    pub(super) arguments: Option<Box<RawValue>>,
+    /// Why, for the program and for the report.
+    pub(super) reason: Option<String>,
+    /// For what else the decision holds.
+    pub(super) remember: Option<Value>,
+}
+
+/// What to do with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum DecisionName {
+    /// Make it.
+    Approve,
+    /// Make it with other arguments.
+    Edit,
+    /// Let it fail with `DENIED`; the program may go on.
+    Deny,
+    /// End the run.
+    Stop,
+}
+
+impl From<DecisionName> for DecisionKind {
+    fn from(name: DecisionName) -> Self {
+        match name {
+            DecisionName::Approve => DecisionKind::Approve,
+            DecisionName::Edit => DecisionKind::Edit,
+            DecisionName::Deny => DecisionKind::Deny,
+            DecisionName::Stop => DecisionKind::Stop,
+        }
+    }
+}
+
+impl From<DecisionKind> for DecisionName {
+    fn from(kind: DecisionKind) -> Self {
+        match kind {
+            DecisionKind::Approve => DecisionName::Approve,
+            DecisionKind::Edit => DecisionName::Edit,
+            DecisionKind::Deny => DecisionName::Deny,
+            DecisionKind::Stop => DecisionName::Stop,
+        }
+    }
+}
+
+/// The decisions that hold.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DecisionsReply {
+    /// The id of the run.
+    pub(super) run_id: String,
+    /// For each call, the decision that holds: the first one about it.
+    pub(super) decisions: Vec<DecisionReply>,
+}
+
+/// The decision that holds for a call.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DecisionReply {
+    /// The number of the call.
+    pub(super) call_id: u32,
+    /// What was decided.
+    pub(super) decision: DecisionName,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<String>,
 }
 
 /// Durable runs of the caller, the newest first.

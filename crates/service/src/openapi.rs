@@ -8,9 +8,10 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::Caller;
+use super::inspect;
 use super::messages::{
-    ComputeRequest, DurableRunBody, FunctionsReply, HealthReply, IndexReply, ReadyReply, ResultReply, RpcReply,
-    RpcRequest, RunBody, RunListReply, RunReply, RunStateReply, SessionReply, SessionRequest,
+    ComputeRequest, DecisionsBody, DecisionsReply, DurableRunBody, FunctionsReply, HealthReply, IndexReply, ReadyReply,
+    ResultReply, RpcReply, RpcRequest, RunBody, RunListReply, RunReply, RunStateReply, SessionReply, SessionRequest,
 };
 use super::refusal::ErrorReply;
 use toolgate_gateway::run::{OUTPUT_SIZE, Runner};
@@ -30,7 +31,7 @@ pub(super) fn document(runner: &Runner, caller: &Caller, keyed: bool) -> Value {
         "info": {
             "title": "Toolgate",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Runs untrusted TypeScript in sealed processes. GET /v1/run/ws is a WebSocket and not described here.",
+            "description": "Runs untrusted TypeScript in sealed processes. GET /v1/run/ws is a WebSocket and GET /v1/events a stream; they are not described here.",
         },
         "paths": paths,
         "components": {
@@ -44,7 +45,7 @@ pub(super) fn document(runner: &Runner, caller: &Caller, keyed: bool) -> Value {
 }
 
 /// Schemas by name, of requests and of replies.
-struct Schemas {
+pub(super) struct Schemas {
     read: SchemaGenerator,
     written: SchemaGenerator,
 }
@@ -58,12 +59,12 @@ impl Schemas {
         Schemas { read: settings.clone().into_generator(), written: settings.for_serialize().into_generator() }
     }
 
-    fn reads<T: JsonSchema>(&mut self) -> Value {
+    pub(super) fn reads<T: JsonSchema>(&mut self) -> Value {
         let schema = self.read.subschema_for::<T>();
         json!({"required": true, "content": {"application/json": {"schema": schema}}})
     }
 
-    fn writes<T: JsonSchema>(&mut self, description: &str) -> Value {
+    pub(super) fn writes<T: JsonSchema>(&mut self, description: &str) -> Value {
         let schema = self.written.subschema_for::<T>();
         json!({"description": description, "content": {"application/json": {"schema": schema}}})
     }
@@ -76,8 +77,8 @@ impl Schemas {
 }
 
 /// The error statuses of operations with a body, of operations with a key, and of all operations.
-const READS_A_BODY: &[u16] = &[400, 408, 413, 415, 429, 503];
-const KEYED: &[u16] = &[401, 429];
+pub(super) const READS_A_BODY: &[u16] = &[400, 408, 413, 415, 429, 503];
+pub(super) const KEYED: &[u16] = &[401, 429];
 const ANYWHERE: &[u16] = &[400, 403, 500];
 
 fn paths(schemas: &mut Schemas, keyed: bool) -> Value {
@@ -171,6 +172,23 @@ fn paths(schemas: &mut Schemas, keyed: bool) -> Value {
         operation(schemas, "abortRun", "Ends a durable run.", (202, ok), &[KEYED, &[404, 503]])
             .with("parameters", json!([parameter("runId")]))
     };
+    let events = {
+        let ok = json!({"description": "Server-sent events, to the end of the run.", "content": {"text/event-stream": {"schema": {"type": "string"}}}});
+        let last = json!([parameter("runId"), {
+            "name": "Last-Event-ID", "in": "header", "required": false,
+            "schema": {"type": "integer", "minimum": 0}, "description": "The number of the last event that was received.",
+        }]);
+        operation(schemas, "runEvents", "Watches a durable run.", (200, ok), &[KEYED, &[404, 503]])
+            .with("parameters", last)
+    };
+    let decide = {
+        let ok = schemas.writes::<DecisionsReply>("The decisions that hold: the first one about each call.");
+        let body = schemas.reads::<DecisionsBody>();
+        let summary = "Decides calls that wait for a person.";
+        operation(schemas, "decide", summary, (200, ok), &[READS_A_BODY, KEYED, &[404]])
+            .with("requestBody", body)
+            .with("parameters", json!([parameter("runId")]))
+    };
     let result = {
         let ok = schemas.writes::<ResultReply>("The whole value, or the requested part as text.");
         let part = |name: &str, schema: Value, description: &str| json!({"name": name, "in": "query", "required": false, "schema": schema, "description": description});
@@ -207,11 +225,13 @@ fn paths(schemas: &mut Schemas, keyed: bool) -> Value {
         let summary = "Whether the service can run programs.";
         operation(schemas, "readyz", summary, (200, ok), &[&[503]]).with("security", json!([]))
     };
-    json!({
+    let mut paths = json!({
         "/v1/run": {"post": run.keyed(&key)},
         "/v1/compute": {"post": compute.keyed(&key)},
         "/v1/runs": {"post": begin.keyed(&key), "get": runs.keyed(&key)},
         "/v1/runs/{runId}": {"get": durable.keyed(&key), "delete": abort.keyed(&key)},
+        "/v1/runs/{runId}/events": {"get": events.keyed(&key)},
+        "/v1/runs/{runId}/decisions": {"post": decide.keyed(&key)},
         "/v1/results/{id}": {"get": result.keyed(&key)},
         "/v1/functions": {"get": functions.keyed(&key)},
         "/v1/openapi.json": {"get": openapi.keyed(&key)},
@@ -222,23 +242,33 @@ fn paths(schemas: &mut Schemas, keyed: bool) -> Value {
         "/": {"get": index.0},
         "/healthz": {"get": healthz.0},
         "/readyz": {"get": readyz.0},
-    })
+    });
+    if let Some(paths) = paths.as_object_mut() {
+        inspect::openapi::add_paths(schemas, &key, paths);
+    }
+    paths
 }
 
-struct Operation(Map<String, Value>);
+pub(super) struct Operation(Map<String, Value>);
 
 impl Operation {
-    fn with(mut self, key: &str, value: Value) -> Self {
+    pub(super) fn with(mut self, key: &str, value: Value) -> Self {
         self.0.insert(key.to_owned(), value);
         self
     }
 
-    fn keyed(self, security: &Value) -> Value {
+    pub(super) fn keyed(self, security: &Value) -> Value {
         Value::Object(self.with("security", security.clone()).0)
     }
 }
 
-fn operation(schemas: &mut Schemas, id: &str, summary: &str, ok: (u16, Value), errors: &[&[u16]]) -> Operation {
+pub(super) fn operation(
+    schemas: &mut Schemas,
+    id: &str,
+    summary: &str,
+    ok: (u16, Value),
+    errors: &[&[u16]],
+) -> Operation {
     let mut responses = Map::new();
     responses.insert(ok.0.to_string(), ok.1);
     for status in errors.iter().copied().flatten().chain(ANYWHERE) {
@@ -255,7 +285,7 @@ fn error(schemas: &mut Schemas, status: u16) -> Value {
         400 => "The request is invalid; `pointer` names the field.",
         401 => "Not authorised.",
         403 => "The peer, Host or Origin is not accepted.",
-        404 => "No such path, session, run or result.",
+        404 => "No such path, session, result, backend, tool or run.",
         408 => "The body was not received in time.",
         413 => "The body is too large.",
         415 => "The body is not application/json.",
@@ -272,7 +302,7 @@ fn error(schemas: &mut Schemas, status: u16) -> Value {
     response
 }
 
-fn parameter(name: &str) -> Value {
+pub(super) fn parameter(name: &str) -> Value {
     json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}})
 }
 

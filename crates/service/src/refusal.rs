@@ -76,12 +76,18 @@ pub(super) enum Refusal {
     ForeignHost(String),
     #[error("requests from pages of `{0}` are not accepted (toolgate.http.allowed_origins)")]
     ForeignOrigin(String),
+    #[error("{0}")]
+    NotPermitted(&'static str),
+    #[error("a request of the page needs its session's token in the header x-toolgate-csrf")]
+    NoPageToken,
     #[error("no such path: {0}")]
     NoSuchPath(Shown),
     #[error("no such session: {0}")]
     NoSuchSession(Shown),
     #[error("{0}")]
     NoSuchResult(String),
+    #[error("{0}")]
+    NoSuch(String),
     #[error("no such run: {0}")]
     NoSuchRun(Shown),
     #[error("the method {method} is not allowed for {path}")]
@@ -125,11 +131,17 @@ impl Refusal {
             Refusal::BadInput { .. } => "INVALID_INPUT",
             Refusal::BadRequest(_) => "BAD_REQUEST",
             Refusal::Unauthorised => "UNAUTHORIZED",
+            Refusal::NotLocal
+            | Refusal::ForeignHost(_)
+            | Refusal::ForeignOrigin(_)
+            | Refusal::NotPermitted(_)
+            | Refusal::NoPageToken => "FORBIDDEN",
+            Refusal::NoSuchPath(_)
+            | Refusal::NoSuchSession(_)
+            | Refusal::NoSuchResult(_)
+            | Refusal::NoSuchRun(_)
+            | Refusal::NoSuch(_) => "NOT_FOUND",
             Refusal::InsufficientScope => "FORBIDDEN",
-            Refusal::NotLocal | Refusal::ForeignHost(_) | Refusal::ForeignOrigin(_) => "FORBIDDEN",
-            Refusal::NoSuchPath(_) | Refusal::NoSuchSession(_) | Refusal::NoSuchResult(_) | Refusal::NoSuchRun(_) => {
-                "NOT_FOUND"
-            }
             Refusal::MethodNotAllowed { .. } => "METHOD_NOT_ALLOWED",
             Refusal::TooSlow(_) => "REQUEST_TIMEOUT",
             Refusal::TooLarge(_) => "TOO_LARGE",
@@ -145,11 +157,17 @@ impl Refusal {
         match self {
             Refusal::BadInput { .. } | Refusal::BadRequest(_) => StatusCode::BAD_REQUEST,
             Refusal::Unauthorised => StatusCode::UNAUTHORIZED,
+            Refusal::NotLocal
+            | Refusal::ForeignHost(_)
+            | Refusal::ForeignOrigin(_)
+            | Refusal::NotPermitted(_)
+            | Refusal::NoPageToken => StatusCode::FORBIDDEN,
+            Refusal::NoSuchPath(_)
+            | Refusal::NoSuchSession(_)
+            | Refusal::NoSuchResult(_)
+            | Refusal::NoSuchRun(_)
+            | Refusal::NoSuch(_) => StatusCode::NOT_FOUND,
             Refusal::InsufficientScope => StatusCode::FORBIDDEN,
-            Refusal::NotLocal | Refusal::ForeignHost(_) | Refusal::ForeignOrigin(_) => StatusCode::FORBIDDEN,
-            Refusal::NoSuchPath(_) | Refusal::NoSuchSession(_) | Refusal::NoSuchResult(_) | Refusal::NoSuchRun(_) => {
-                StatusCode::NOT_FOUND
-            }
             Refusal::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
             Refusal::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -237,9 +255,14 @@ impl From<DurableError> for Refusal {
             }
             DurableError::Store(fault @ StoreFault::TooManyRuns(_)) => Refusal::Busy(fault.to_string()),
             DurableError::Limit(fault) => Refusal::field("", fault.to_string()),
-            DurableError::Stopping | DurableError::NoStore | DurableError::Open(_) | DurableError::Store(_) => {
-                Refusal::unavailable(error.to_string())
-            }
+            DurableError::NoWebhooks => Refusal::field("/webhook", error.to_string()),
+            DurableError::BadDecision { at, message } => Refusal::field(format!("/decisions/{at}"), message),
+            DurableError::Stopping
+            | DurableError::NoStore
+            | DurableError::NotEnded(_)
+            | DurableError::Unreadable(_)
+            | DurableError::Open(_)
+            | DurableError::Store(_) => Refusal::unavailable(error.to_string()),
         }
     }
 }

@@ -27,10 +27,11 @@ use tokio::sync::Mutex;
 use toolgate_config::checked::{HttpOAuth, OAuthScope};
 use toolgate_config::values::Glob;
 use toolgate_functions::http::{AllowList, Fetcher, Guard, HttpLimits, HttpRequest};
+use toolgate_gateway::run::durable::fairness_of;
 use toolgate_wire::{Access, CallerScope};
 use url::Url;
 
-use super::caller::{Caller, number_of};
+use super::caller::Caller;
 
 /// The longest token that is looked at, in bytes.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
@@ -185,7 +186,8 @@ impl ResourceServer {
         if granted.is_empty() && !self.settings.scopes.is_empty() {
             return Err(TokenRefusal::InsufficientScope);
         }
-        let mut scope = CallerScope { fairness: Some(number_of(&name)), name: name.clone(), ..CallerScope::default() };
+        let mut scope =
+            CallerScope { fairness: Some(fairness_of(&name)), name: name.clone(), ..CallerScope::default() };
         if !granted.is_empty() {
             scope.tools = union(granted.iter().map(|grant| grant.tools.as_deref()));
             scope.functions = union(granted.iter().map(|grant| grant.functions.as_deref()));

@@ -98,8 +98,7 @@ pub(super) async fn call(
     let cancel = service.shutdown().abort.child_token();
     let _cancel_on_drop = cancel.clone().drop_guard();
     let context = CallContext { cancel, deadline: Some(end_of(&grant)), ..CallContext::default() };
-    let functions = service.runner().functions(&caller.scope());
-    let reply = match functions.call(&grant.function, context, args).await {
+    let reply = match service.runner().call_function(&caller.scope(), &grant.function, context, args).await {
         Ok(result) => RpcReply { result: Some(result), error: None },
         Err(error) => RpcReply { result: None, error: Some(error.to_json()) },
     };

@@ -2,7 +2,7 @@
 //!
 //! Handlers are in the modules of the endpoints; listening is up to `server`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use axum::Router;
@@ -20,15 +20,19 @@ use super::admission::Peer;
 use super::body::{BodyLimits, Budget};
 use super::caller::{Keys, Rates};
 use super::failed_keys::FailedKeys;
+use super::inspect::events::MAX_STREAMS;
+use super::inspect::run_log::RunLog;
 use super::metrics::{self, ResponseCounts};
+use super::page::sessions::PageSessions;
 use super::refusal::{Refusal, Shown};
 use super::resource_server::ResourceServer;
-use super::{Caller, LocalToken, admission, durable, results, rpc, run, status, websocket};
+use super::{Caller, LocalToken, admission, durable, inspect, page, results, rpc, run, status, websocket};
 use crate::rpc_sessions::{RpcSessions, StoreError};
 use toolgate_config::checked::Http;
 use toolgate_config::values::HttpAuth;
 use toolgate_gateway::run::Runner;
 use toolgate_gateway::run::durable::DurableRuns;
+use toolgate_gateway::runtime::Gateway;
 use toolgate_mcp::server::HostGuard;
 
 /// The largest body of a call over the RPC bridge, in bytes.
@@ -170,6 +174,11 @@ struct Inner {
     websockets: Arc<Semaphore>,
     public_url: Option<Url>,
     health: status::Health,
+    page_sessions: PageSessions,
+    run_log: Arc<RunLog>,
+    event_streams: Arc<Semaphore>,
+    /// What the backends' details come from; set once the service serves a gateway.
+    gateway: OnceLock<Weak<Gateway>>,
     /// Requests that wait for a run.
     waiters: Arc<Semaphore>,
 }
@@ -180,6 +189,8 @@ impl HttpService {
         let ServiceParts { runner, sessions, rules, shutdown, limits, public_url } = parts;
         let budget = Budget::new(limits.memory);
         let websockets = Arc::new(Semaphore::new(limits.sockets));
+        let run_log = Arc::new(RunLog::default());
+        runner.history().listen(run_log.clone());
         let waiters = Arc::new(Semaphore::new(limits.waiters));
         HttpService(Arc::new(Inner {
             runner,
@@ -194,6 +205,10 @@ impl HttpService {
             websockets,
             public_url,
             health: status::Health::default(),
+            page_sessions: PageSessions::default(),
+            run_log,
+            event_streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            gateway: OnceLock::new(),
             waiters,
         }))
     }
@@ -206,15 +221,19 @@ impl HttpService {
             .route("/v1/run/ws", get(websocket::upgrade))
             .route("/v1/runs", post(durable::begin).get(durable::list))
             .route("/v1/runs/{runId}", get(durable::view).delete(durable::abort))
+            .route("/v1/runs/{runId}/decisions", post(durable::decide))
+            .route("/v1/runs/{runId}/events", get(durable::events))
             .route("/v1/results/{id}", get(results::read))
             .route("/v1/functions", get(status::functions))
             .route("/v1/openapi.json", get(status::openapi))
             .route("/metrics", get(metrics::metrics))
             .route("/v1/sessions", post(rpc::open))
             .route("/v1/sessions/{id}", delete(rpc::revoke))
+            .merge(inspect::routes())
+            .merge(page::keyed_routes())
             .route_layer(from_fn_with_state(self.clone(), admission::check_key));
         Router::new()
-            .route("/", get(status::index))
+            .merge(page::open_routes())
             .route("/.well-known/oauth-protected-resource", get(admission::resource_metadata))
             .route("/.well-known/oauth-protected-resource/{*path}", get(admission::resource_metadata))
             .route("/healthz", get(status::healthz))
@@ -236,6 +255,11 @@ impl HttpService {
             .layer(from_fn_with_state(self.clone(), admission::check_peer_and_host))
             .layer(CatchPanicLayer::custom(|_| -> Response { Refusal::Internal.into_response() }))
             .layer(from_fn_with_state(self.clone(), metrics::count_responses))
+    }
+
+    /// Shows the backends of a gateway in more detail than the catalog has; the first one counts.
+    pub fn show_gateway(&self, gateway: &Arc<Gateway>) {
+        let _ = self.0.gateway.set(Arc::downgrade(gateway));
     }
 
     /// Replaces the rules, from the next request on.
@@ -292,6 +316,24 @@ impl HttpService {
     /// How many WebSockets are open.
     pub(super) fn open_websockets(&self) -> usize {
         self.0.limits.sockets.saturating_sub(self.0.websockets.available_permits())
+    }
+
+    pub(super) fn page_sessions(&self) -> &PageSessions {
+        &self.0.page_sessions
+    }
+
+    pub(super) fn run_log(&self) -> &RunLog {
+        &self.0.run_log
+    }
+
+    /// A permit for one more stream of events, if the limit allows it.
+    pub(super) fn event_permit(&self) -> Option<OwnedSemaphorePermit> {
+        self.0.event_streams.clone().try_acquire_owned().ok()
+    }
+
+    /// The gateway behind the service, if there is one.
+    pub(super) fn gateway(&self) -> Option<Arc<Gateway>> {
+        self.0.gateway.get().and_then(Weak::upgrade)
     }
 
     /// The durable runs.

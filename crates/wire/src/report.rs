@@ -261,10 +261,46 @@ pub struct CallRecord {
     /// Its code, such as `NOT_READY`: what a program sees as the `code` of its `ToolError`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
+    /// What the policy decided about it, where it has a rule for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Box<CallDecision>>,
+}
+
+/// What the policy decided about a call, and what a person did where one was asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CallDecision {
+    /// What the policy says: `allow`, `ask` or `deny`.
+    #[serde(rename = "do")]
+    pub action: &'static str,
+    /// The rule that decided, such as `policy[2]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// What came of the question: `approved`, `edited`, `denied`, `stopped`, `expired`, or `remembered` where an earlier
+    /// answer stands for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<&'static str>,
+    /// JSON text of the arguments that the program gave, where others were sent. Cut to a bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_arguments: Option<String>,
+    /// JSON text of the arguments that were sent instead. Cut to a bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent_arguments: Option<String>,
+}
+
+impl CallDecision {
+    /// Notes that other arguments were sent than the program gave. Both are cut to a bound.
+    pub fn edited(&mut self, asked: &str, sent: &str) {
+        self.asked_arguments = Some(clipped(asked, MAX_RECORD_ARGUMENTS));
+        self.sent_arguments = Some(clipped(sent, MAX_RECORD_ARGUMENTS));
+    }
 }
 
 /// Characters of a name in a record. Names come from programs, and a report keeps one for every call.
 const MAX_RECORD_NAME: usize = 200;
+/// Characters of arguments in a record.
+const MAX_RECORD_ARGUMENTS: usize = 2_000;
 /// Characters of an error in a record.
 const MAX_RECORD_ERROR: usize = 500;
 
@@ -278,7 +314,17 @@ impl CallRecord {
             Target::Function(name) => Target::Function(clipped(name, MAX_RECORD_NAME)),
         };
         let (state, request_bytes) = (CallState::Unknown, request_bytes as u64);
-        CallRecord { target, state, ms: 0.0, request_bytes, reply_bytes: 0, read_only, error: None, error_code: None }
+        CallRecord {
+            target,
+            state,
+            ms: 0.0,
+            request_bytes,
+            reply_bytes: 0,
+            read_only,
+            error: None,
+            error_code: None,
+            decision: None,
+        }
     }
 
     /// The call was carried out and answered with this many bytes.
@@ -441,6 +487,7 @@ mod tests {
             read_only,
             error: None,
             error_code: None,
+            decision: None,
         }
     }
 

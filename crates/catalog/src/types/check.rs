@@ -30,6 +30,8 @@ pub struct Declarations {
     pub text: String,
     /// The types by their number.
     types: Vec<DeclaredType>,
+    /// The globals that are backends, or hold them.
+    roots: Vec<String>,
 }
 
 /// A type of a declaration.
@@ -64,6 +66,8 @@ pub struct CheckedBackend<'a> {
     pub tools: Vec<&'a ToolEntry>,
     /// Whether it may have more tools than these.
     pub may_have_more: bool,
+    /// Whether a global variable of its name is this backend, and not something of the language or a function.
+    pub is_global: bool,
 }
 
 /// A host function that a program names.
@@ -86,12 +90,16 @@ impl Declarations {
         for one in backends {
             let name = writer.backend(one, learned);
             let identifier = one.backend.identifier();
-            writer.put(&format!("declare const {identifier}: {name};\n"));
+            if one.is_global {
+                writer.declarations.roots.push(identifier.to_owned());
+                writer.put(&format!("declare const {identifier}: {name};\n"));
+            }
             for spelling in [identifier, one.backend.name()] {
                 let _ = write!(registry, "{}: {name}; ", quoted(spelling));
             }
         }
         for global in ["tools", "__backends"] {
+            writer.declarations.roots.push(global.to_owned());
             writer.put(&format!("declare const {global}: {{ {registry}[k: string]: any }};\n"));
         }
         writer.functions(functions);
@@ -101,6 +109,12 @@ impl Declarations {
     /// The declared type of a name such as `$tg12`.
     pub fn get(&self, name: &str) -> Option<&DeclaredType> {
         self.types.get(name.strip_prefix(RESERVED)?.parse::<usize>().ok()?)
+    }
+
+    /// Whether a callee such as `tracker.get_issue` is of a backend.
+    pub fn is_on_backend(&self, callee: &str) -> bool {
+        let root = callee.split(['.', '[', '?', ' ', '\n']).next().unwrap_or_default();
+        self.roots.iter().any(|one| one == root)
     }
 
     /// Whether a result has this key.
@@ -341,7 +355,12 @@ mod tests {
         let backends: Vec<CheckedBackend<'_>> = catalog
             .backends()
             .iter()
-            .map(|backend| CheckedBackend { backend, tools: backend.tools().iter().collect(), may_have_more: false })
+            .map(|backend| CheckedBackend {
+                backend,
+                tools: backend.tools().iter().collect(),
+                may_have_more: false,
+                is_global: true,
+            })
             .collect();
         let learned = learned.map(|json| LearnedType::of(json).unwrap());
         Declarations::new(&backends, &[], &|_, _| learned.clone())

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::super::Catalog;
 use super::super::backend::{Backend, ToolRef};
+use super::learned::LearnedTypes;
 use super::print::{Layout, doc, key, line, print, text_lines};
 use super::shape::{Bounds, Declared, References, Shaper, Type, pascal};
 use super::signature::{argument, parameter_name};
@@ -40,6 +41,11 @@ declare const __interfaces: { readonly [backend: string]: { readonly [tool: stri
 
 /// The declarations of every tool of `catalog` and of the sandbox's own globals, as the text of a `.d.ts` file.
 pub fn declaration(catalog: &Catalog) -> String {
+    declaration_with(catalog, &LearnedTypes::default())
+}
+
+/// The same with learned types for results that are not declared.
+pub fn declaration_with(catalog: &Catalog, learned: &LearnedTypes) -> String {
     let mut types = Declared::new();
     for backend in catalog.backends() {
         types.taken.insert(backend.identifier().to_owned());
@@ -48,7 +54,7 @@ pub fn declaration(catalog: &Catalog) -> String {
     let mut out = GLOBALS.to_owned();
     for backend in catalog.backends() {
         out.push('\n');
-        backend_declaration(&mut out, backend, &mut types);
+        backend_declaration(&mut out, backend, &mut types, learned);
     }
     for registry in ["tools", "__backends"] {
         out.push('\n');
@@ -59,19 +65,24 @@ pub fn declaration(catalog: &Catalog) -> String {
 
 /// The declaration of one tool and of the types it needs.
 pub fn tool_declaration(tool: ToolRef<'_>) -> String {
+    tool_declaration_with(tool, &LearnedTypes::default())
+}
+
+/// The same with the learned type of its result, if it declares none.
+pub fn tool_declaration_with(tool: ToolRef<'_>, learned: &LearnedTypes) -> String {
     let mut types = Declared::new();
     types.taken.insert(tool.backend.identifier().to_owned());
     let mut named = String::new();
     let mut method = String::new();
-    tool_member(&mut method, &mut named, tool, &mut types);
+    tool_member(&mut method, &mut named, tool, &mut types, learned);
     format!("{named}declare const {}: {{{method}\n}};\n", tool.backend.identifier())
 }
 
-fn backend_declaration(out: &mut String, backend: &Backend, types: &mut Declared) {
+fn backend_declaration(out: &mut String, backend: &Backend, types: &mut Declared, learned: &LearnedTypes) {
     let mut named = String::new();
     let mut methods = String::new();
     for entry in backend.tools() {
-        tool_member(&mut methods, &mut named, ToolRef { backend, entry }, types);
+        tool_member(&mut methods, &mut named, ToolRef { backend, entry }, types, learned);
     }
     out.push_str(&named);
     if backend.identifier() != backend.name() {
@@ -81,7 +92,7 @@ fn backend_declaration(out: &mut String, backend: &Backend, types: &mut Declared
 }
 
 /// Appends the method to `out`, and the types that its schemas name to `named`.
-fn tool_member(out: &mut String, named: &mut String, tool: ToolRef<'_>, types: &mut Declared) {
+fn tool_member(out: &mut String, named: &mut String, tool: ToolRef<'_>, types: &mut Declared, learned: &LearnedTypes) {
     let prefix = format!("{}{}", pascal(tool.backend.identifier()), pascal(tool.entry.identifier()));
     let input = tool.tool().input_schema();
     types.enter(prefix.clone());
@@ -98,8 +109,15 @@ fn tool_member(out: &mut String, named: &mut String, tool: ToolRef<'_>, types: &
     out.push_str(&format!("{}({}", tool.entry.identifier(), parameter_name(&argument_shape)));
     print(out, &argument(argument_shape), Layout::Block(1));
     out.push_str("): Promise<");
-    print(out, &output.unwrap_or(Type::Word("any")), Layout::Block(1));
-    out.push_str(">;");
+    let learned = learned.get(tool.backend.name(), &tool.tool().name).filter(|learned| learned.results() > 0);
+    match (output, learned) {
+        (Some(output), _) => {
+            print(out, &output, Layout::Block(1));
+            out.push_str(">;");
+        }
+        (None, Some(learned)) => out.push_str(&format!("{}>; {}", learned.typescript(), learned.remark())),
+        (None, None) => out.push_str("any>;"),
+    }
 }
 
 fn documentation(tool: ToolRef<'_>) -> Vec<String> {

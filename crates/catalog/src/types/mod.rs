@@ -17,7 +17,7 @@ pub(super) mod reference;
 mod shape;
 mod signature;
 
-pub use declare::{declaration, tool_declaration};
+pub use declare::{declaration, declaration_with, tool_declaration, tool_declaration_with};
 #[cfg(test)]
 use signature::MAX_SIGNATURE;
 pub use signature::signature;
@@ -31,7 +31,7 @@ pub(super) use signature::{brief_types, expected};
 /// The schema of the value that a program receives.
 ///
 /// FastMCP servers wrap a plain result into `{"result": …}` and mark the schema; programs receive the unwrapped value.
-fn result_schema(tool: &Tool) -> Option<&Value> {
+pub(super) fn result_schema(tool: &Tool) -> Option<&Value> {
     let schema = tool.output_schema()?;
     let wrapped = schema.get("x-fastmcp-wrap-result").and_then(Value::as_bool) == Some(true);
     if wrapped { schema.pointer("/properties/result") } else { Some(schema) }

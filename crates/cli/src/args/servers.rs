@@ -60,6 +60,25 @@ pub(crate) struct ServeArgs {
     pub(crate) log_format: LogFormat,
 }
 
+/// See `Command::Ui`.
+#[derive(Debug, Args)]
+pub(crate) struct UiArgs {
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// The port to listen at; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) port: u16,
+    /// Print the link and start no browser
+    #[arg(long)]
+    pub(crate) no_open: bool,
+    /// What is logged to standard error, as for `serve`
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+    /// The form of log lines
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
+}
+
 /// Where `--http` listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HttpAddress {
@@ -262,6 +281,32 @@ pub(crate) struct RemoveArgs {
     pub(crate) config: Option<PathBuf>,
 }
 
+/// See `Command::Daemon`.
+#[derive(Debug, Args)]
+pub(crate) struct DaemonArgs {
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// End when no window has been attached for ten seconds
+    #[arg(long)]
+    pub(crate) until_idle: bool,
+    /// What is logged to standard error, as for `serve`
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+    /// The form of log lines
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// See `Command::Restart`.
+#[derive(Debug, Args)]
+pub(crate) struct RestartArgs {
+    /// The server
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+}
+
 /// See `Command::List`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
@@ -324,10 +369,44 @@ pub(crate) struct CallArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TypesArgs {
     /// Write them to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "watch")]
     pub(crate) out: Option<PathBuf>,
+    /// Write them to toolgate.d.ts in this folder, and again whenever the tools change, until Ctrl-C
+    #[arg(long, value_name = "DIR")]
+    pub(crate) watch: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) servers: Servers,
+    #[command(subcommand)]
+    pub(crate) action: Option<TypesAction>,
+}
+
+/// What is done with learned types instead.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TypesAction {
+    /// Call the read-only tools of a server that need no arguments, and learn the types of their results
+    Learn {
+        /// The server
+        #[arg(value_name = "SERVER")]
+        server: String,
+        #[command(flatten)]
+        servers: Servers,
+    },
+    /// Write what was learned of results to a file: shapes, never values
+    Export {
+        /// The file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        servers: Servers,
+    },
+    /// Add what another gateway learned
+    Import {
+        /// A file that `types export` wrote
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        servers: Servers,
+    },
 }
 
 /// See `Command::Connect`.

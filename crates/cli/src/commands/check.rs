@@ -2,9 +2,12 @@
 
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 
+use toolgate_config::checked::TypeScript;
 use toolgate_engine::{EngineWithRuntime, IsolationMode};
 use toolgate_gateway::run::{FixedEnvironment, Readiness, RunRequest, Runner};
+use toolgate_gateway::runtime::program_types;
 use toolgate_plan::{Arguments, Finding, PlannedCall, Position, Preflight};
 use toolgate_wire::{Failure, Profile};
 
@@ -15,6 +18,9 @@ use crate::print::report::Origin;
 use crate::print::{Style, escape, excerpt, note, out};
 use crate::runner::for_one_run;
 use crate::tools;
+
+/// How long a check waits for the type checker, which it starts.
+const TYPE_CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Characters of a call's arguments that are listed.
 const SHOWN: usize = 100;
@@ -36,8 +42,10 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
 fn over_script(args: &CheckArgs, request: &RunRequest) -> anyhow::Result<Checked> {
     let bridge = tools::bridge(args.tools.as_ref())?;
     let started = EngineWithRuntime::start(for_one_run(IsolationMode::Thread))?;
-    let runner = Runner::new(started.engine.clone(), bridge, Arc::new(FixedEnvironment::default()));
-    Ok(Checked::from(runner.check(request)))
+    let types = program_types(&TypeScript::Found, TYPE_CHECK_TIMEOUT, &started.engine).ok();
+    let environment = FixedEnvironment { types, ..FixedEnvironment::default() };
+    let runner = Runner::new(started.engine.clone(), bridge, Arc::new(environment));
+    Ok(Checked::from(started.wait(runner.check_types(request, TYPE_CHECK_TIMEOUT))))
 }
 
 /// Against the tools of a configuration's servers, as the cache or the servers that the program names have them.
@@ -47,7 +55,7 @@ fn over_servers(args: &CheckArgs, request: &RunRequest) -> anyhow::Result<Checke
         let spinner = spinner("waiting for the tools that the program names");
         gateway.wait_for_named(&request.text, &request.caller, Readiness::Known, within).await;
         spinner.finish_and_clear();
-        Ok(Checked::from(gateway.runner().check(request)))
+        Ok(Checked::from(gateway.runner().check_types(request, TYPE_CHECK_TIMEOUT).await))
     })
 }
 

@@ -4,14 +4,16 @@
 //! a worker says of itself counts only where the kernel does not contradict it. No program but this one is executed.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
+use toolgate_config::checked::{Settings, TypeScript};
 use toolgate_config::{Env, lookup};
 use toolgate_engine::{Engine, EngineBuilder, Functions, IsolationMode, Request, find_deno};
+use toolgate_gateway::runtime::find_compiler;
 use toolgate_guest::lockdown;
 use toolgate_wire::{Isolation, Profile, Report};
 
@@ -32,6 +34,8 @@ struct Diagnosis {
     layers: Vec<Layer>,
     /// Which deno runs programs on V8, or what is missing for that.
     v8: String,
+    /// Which TypeScript checks the types of programs, or what is missing for that.
+    typescript: String,
     /// Why no program can be run, when none can.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -59,7 +63,10 @@ struct Layer {
 
 pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let builder = Engine::builder().isolation(IsolationMode::Process).without(args.left_off()).workers_ahead(0);
-    let mut diagnosis = diagnose(builder, v8(deno(args)?.as_deref()));
+    let settings = settings(args)?;
+    let deno = settings.as_ref().and_then(|settings| settings.v8.deno.as_deref());
+    let wanted = settings.as_ref().map_or(TypeScript::Found, |settings| settings.type_check.compiler.clone());
+    let mut diagnosis = diagnose(builder, v8(deno), typescript(&wanted));
     for left_off in &args.without {
         diagnosis.excuse(left_off.name());
     }
@@ -71,7 +78,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
     Ok(if diagnosis.ok { Exit::Done } else { Exit::Failed })
 }
 
-fn diagnose(builder: EngineBuilder, v8: String) -> Diagnosis {
+fn diagnose(builder: EngineBuilder, v8: String, typescript: String) -> Diagnosis {
     let (facts, error) = match examine(builder) {
         Ok((report, seen)) => {
             let error = report.failure().map(ToString::to_string);
@@ -80,13 +87,13 @@ fn diagnose(builder: EngineBuilder, v8: String) -> Diagnosis {
         Err(error) => (Facts::default(), Some(format!("{error:#}"))),
     };
     let version = env!("CARGO_PKG_VERSION");
-    Diagnosis { ok: facts.ran, version, system: system(), layers: layers(&facts), v8, error }
+    Diagnosis { ok: facts.ran, version, system: system(), layers: layers(&facts), v8, typescript, error }
 }
 
-/// The deno that the configuration names. A file that was not asked for and cannot be read is for other commands to explain.
+/// The settings of the configuration. A file that was not asked for and cannot be read is for other commands to explain.
 ///
 /// Reading needs no consent: nothing of the file is executed.
-fn deno(args: &DoctorArgs) -> anyhow::Result<Option<PathBuf>> {
+fn settings(args: &DoctorArgs) -> anyhow::Result<Option<Settings>> {
     let env = Env::of_process();
     let file = match lookup::find(args.config.as_deref(), &env) {
         Ok(found) => found.map(|found| found.path),
@@ -95,9 +102,20 @@ fn deno(args: &DoctorArgs) -> anyhow::Result<Option<PathBuf>> {
     };
     let Some(file) = file else { return Ok(None) };
     match toolgate_config::load(&file, &env) {
-        Ok(config) => Ok(config.settings.v8.deno),
+        Ok(config) => Ok(Some(config.settings)),
         Err(problems) if args.config.is_some() => Err(Usage(sentences(&problems)).into()),
         Err(_) => Ok(None),
+    }
+}
+
+/// What would check types. The program is not started, for the same reason.
+fn typescript(wanted: &TypeScript) -> String {
+    match find_compiler(wanted) {
+        Ok(found) => {
+            let version = found.version.map(|version| format!("TypeScript {version}, ")).unwrap_or_default();
+            format!("{version}{} (not started; the first check starts it in a jail)", found.program.display())
+        }
+        Err(missing) => format!("programs run without a type check: {missing}"),
     }
 }
 
@@ -247,6 +265,7 @@ fn describe(diagnosis: &Diagnosis, style: Style) -> String {
         text += &format!("  {mark}  {:<15} {}\n", layer.name, layer.note);
     }
     text += &format!("\nV8: {}\n", escape::line(&diagnosis.v8));
+    text += &format!("Types: {}\n", escape::line(&diagnosis.typescript));
     if let Some(error) = &diagnosis.error {
         text += &format!("\n{} {}", style.bad("error:"), escape::text(error));
     }

@@ -1,16 +1,22 @@
 //! One file a command, and how each of them ends.
 
+pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod chaos;
 pub(crate) mod check;
 pub(crate) mod compute;
 pub(crate) mod doctor;
 pub(crate) mod logins;
+pub(crate) mod logs;
+pub(crate) mod man;
+pub(crate) mod policy;
 pub(crate) mod replay;
 pub(crate) mod result;
 pub(crate) mod run;
+pub(crate) mod runs;
 pub(crate) mod servers;
 pub(crate) mod shell;
+pub(crate) mod test;
 
 use std::fmt;
 use std::process::ExitCode;

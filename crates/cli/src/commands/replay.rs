@@ -138,7 +138,7 @@ fn edit(args: &ReplayArgs, record: &Record, replayable: Replayable, origin: Orig
 }
 
 /// A request for a recorded run with its limits, and time enough.
-fn request(profile: Profile, limits: LimitRequest, code: &str, recorded: RecordedRun) -> RunRequest {
+pub(super) fn request(profile: Profile, limits: LimitRequest, code: &str, recorded: RecordedRun) -> RunRequest {
     let most = Duration::from_millis(Limit::Wall.spec().max);
     let wall = limits.wall.unwrap_or_default().saturating_mul(2).max(MIN_REPLAY_TIME).min(most);
     // A snippet's time is clamped, with a warning that the recorded run did not have.
@@ -172,9 +172,14 @@ fn show(run: RunReport, origin: Origin, args: &ReplayArgs) -> anyhow::Result<Exi
 /// The interpreter asked for, or that of the record. Texts of errors differ between interpreters, so console lines are
 /// compared on the same one only.
 fn interpreter(args: &ReplayArgs, recorded: &str) -> (EngineChoice, LineCheck) {
+    interpreter_of(args.engine(), recorded)
+}
+
+/// The same for a choice, or none.
+pub(super) fn interpreter_of(asked: Option<EngineChoice>, recorded: &str) -> (EngineChoice, LineCheck) {
     let recorded: Value = serde_json::from_str(recorded).unwrap_or_default();
     let then = if recorded["engine"] == "v8" { EngineChoice::V8 } else { EngineChoice::QuickJs };
-    let now = match args.engine() {
+    let now = match asked {
         Some(EngineChoice::V8) => EngineChoice::V8,
         Some(EngineChoice::Auto | EngineChoice::QuickJs) => EngineChoice::QuickJs,
         None => then,

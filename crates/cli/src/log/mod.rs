@@ -1,19 +1,25 @@
-//! Log lines on standard error that cannot hold up the program.
+//! Log lines on standard error, and in the file of `toolgate logs`, that cannot hold up the program.
 //!
 //! Standard error may be closed, or a pipe without a reader. Then lines are dropped; a thread of its own does the
 //! writing, so that neither an error nor a full pipe reaches the threads that serve.
 
+mod file;
 mod format;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use tracing_subscriber::EnvFilter;
+use toolgate_config::Env;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer, fmt};
 
+pub(crate) use file::{archive_of, log_file};
 pub(crate) use format::LogFormat;
 
+use file::LogFile;
 use format::JsonLines;
 
 /// Lines that wait to be written.
@@ -27,9 +33,19 @@ pub(crate) struct Log {
 }
 
 enum Message {
-    Line(Vec<u8>),
+    Line(Place, Vec<u8>),
     Flushed(SyncSender<()>),
 }
+
+/// Where a line goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Stderr,
+    File,
+}
+
+/// What the file has, whatever standard error shows.
+const IN_FILE: &str = "warn,toolgate::run=info";
 
 impl Log {
     /// Starts it: by `filter`, by the variable `TOOLGATE_LOG`, or by `usual`; an invalid filter is `usual`. Lines go to
@@ -38,15 +54,21 @@ impl Log {
         let asked = filter.map(str::to_owned).or_else(|| std::env::var("TOOLGATE_LOG").ok());
         let filter = asked.and_then(|asked| EnvFilter::try_new(asked).ok()).unwrap_or_else(|| EnvFilter::new(usual));
         let (lines, inbox) = sync_channel(MAX_WAITING_LINES);
-        std::thread::Builder::new().name("log".into()).spawn(move || write_all(&inbox))?;
+        let file = log_file(&Env::of_process()).and_then(|path| LogFile::open(path).ok());
+        let has_file = file.is_some();
+        std::thread::Builder::new().name("log".into()).spawn(move || write_all(&inbox, file))?;
         // Errors of the writer itself would be printed to standard error, which panics if that is closed.
-        let log = tracing_subscriber::fmt().log_internal_errors(false).with_env_filter(filter);
-        let log = log.with_writer(Lines(lines.clone()));
-        // A second listener in one process would be refused, which is fine.
-        let _ = match format {
-            LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).try_init(),
-            LogFormat::Json => log.with_ansi(false).event_format(JsonLines).try_init(),
+        let layer = |place| fmt::layer().log_internal_errors(false).with_writer(Lines(lines.clone(), place));
+        let shown = match format {
+            LogFormat::Text => layer(Place::Stderr).with_ansi(io::stderr().is_terminal()).with_filter(filter).boxed(),
+            LogFormat::Json => layer(Place::Stderr).event_format(JsonLines).with_filter(filter).boxed(),
         };
+        let mut layers = vec![shown];
+        if has_file {
+            layers.push(layer(Place::File).event_format(JsonLines).with_filter(EnvFilter::new(IN_FILE)).boxed());
+        }
+        // A second listener in one process would be refused, which is fine.
+        let _ = tracing_subscriber::registry().with(layers).try_init();
         Ok(Log { lines })
     }
 }
@@ -60,32 +82,33 @@ impl Drop for Log {
     }
 }
 
-fn write_all(inbox: &Receiver<Message>) {
+fn write_all(inbox: &Receiver<Message>, mut file: Option<LogFile>) {
     for message in inbox {
         match message {
-            Message::Line(line) => drop(io::stderr().write_all(&line)),
+            Message::Line(Place::Stderr, line) => drop(io::stderr().write_all(&line)),
+            Message::Line(Place::File, line) => file.iter_mut().for_each(|file| file.write(&line)),
             Message::Flushed(done) => drop(done.try_send(())),
         }
     }
 }
 
 /// Makes a writer for each line.
-struct Lines(SyncSender<Message>);
+struct Lines(SyncSender<Message>, Place);
 
 impl<'a> MakeWriter<'a> for Lines {
     type Writer = Line;
 
     fn make_writer(&'a self) -> Line {
-        Line(self.0.clone())
+        Line(self.0.clone(), self.1)
     }
 }
 
 /// Takes one line, which is dropped if too many wait.
-struct Line(SyncSender<Message>);
+struct Line(SyncSender<Message>, Place);
 
 impl Write for Line {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.0.try_send(Message::Line(bytes.to_owned())) {
+        match self.0.try_send(Message::Line(self.1, bytes.to_owned())) {
             Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Ok(bytes.len()),
         }
     }
@@ -103,7 +126,7 @@ mod tests {
     fn lines_that_nobody_takes_are_dropped_and_hold_up_nothing() {
         let (lines, inbox) = sync_channel(2);
         for _ in 0..10 {
-            assert_eq!(Line(lines.clone()).write(b"x").expect("no error"), 1);
+            assert_eq!(Line(lines.clone(), Place::Stderr).write(b"x").expect("no error"), 1);
         }
         drop(lines);
         assert_eq!(inbox.iter().count(), 2);

@@ -59,6 +59,7 @@ mod tests {
             read_only: false,
             error: error.map(Into::into),
             error_code: None,
+            decision: None,
         };
         let calls = [
             call(("shop", "find"), CallState::Applied, None),

@@ -17,6 +17,8 @@ pub(crate) type Counts = BTreeMap<String, u32>;
 pub(crate) struct Effects {
     pub(crate) at: SocketAddr,
     counts: Arc<Mutex<Counts>>,
+    /// The idempotency keys of calls, as they came.
+    keys: Arc<Mutex<Vec<Option<String>>>>,
     total: watch::Sender<u64>,
 }
 
@@ -26,6 +28,7 @@ impl Effects {
         let effects = Effects {
             at: listener.local_addr().expect("an address"),
             counts: Arc::default(),
+            keys: Arc::default(),
             total: watch::Sender::new(0),
         };
         let serving = effects.clone();
@@ -50,6 +53,11 @@ impl Effects {
         let counts = self.counts.lock().expect("a lock");
         let own = counts.iter().filter(|(key, _)| key.starts_with(&prefix));
         own.map(|(key, count)| (key[prefix.len()..].to_owned(), *count)).collect()
+    }
+
+    /// The idempotency keys of calls, as they came.
+    pub(crate) fn keys(&self) -> Vec<Option<String>> {
+        self.keys.lock().expect("a lock").clone()
     }
 
     /// How many effects there were.
@@ -103,6 +111,8 @@ impl Effects {
         let call = &args["args"][0];
         let key = format!("{}/{}", call["run"].as_str().expect("a run"), call["k"]);
         *self.counts.lock().expect("a lock").entry(key).or_default() += 1;
+        let sent = head.lines().find_map(|line| line.strip_prefix("idempotency-key: ")).map(str::to_owned);
+        self.keys.lock().expect("a lock").push(sent);
         self.total.send_modify(|total| *total += 1);
         if head.starts_with("POST /broken") {
             ("500 Broken", json!({}))

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "the numbers of a long run are worth reading")]
 
+mod commands;
 mod effects;
 mod kills;
 #[path = "../../../journal/tests/support/postgres.rs"]
@@ -61,6 +62,9 @@ async fn a_run_whose_server_is_killed_goes_on_and_makes_each_effect_once() {
     }
     assert!(counts.values().all(|times| *times == 1), "{counts:?}");
     assert_eq!(report["executionId"], json!(run));
+    let keys = effects.keys();
+    let distinct: std::collections::BTreeSet<_> = keys.iter().flatten().filter(|key| key.len() == 32).collect();
+    assert_eq!(distinct.len(), keys.len(), "each call has a key of its own: {keys:?}");
 }
 
 /// A run that ended because nobody knows whether a call took effect: it names the call, and is not to be repeated.

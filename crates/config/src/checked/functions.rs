@@ -19,8 +19,23 @@ pub struct Function {
     pub description: Option<String>,
     /// A valid JSON Schema of its argument.
     pub schema: Option<Json>,
+    /// A valid JSON Schema of its result.
+    pub returns: Option<Json>,
+    /// What is declared of its effect.
+    pub effect: Effect,
     /// Timeout of a call.
     pub timeout: Duration,
+}
+
+/// What is declared of the effect of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    Unknown,
+    /// A call may be made again with the same arguments.
+    Idempotent,
+    /// A call changes nothing.
+    ReadOnly,
 }
 
 /// The target of a configured function.
@@ -76,9 +91,15 @@ fn function(
     let raw = &raw.value;
     let target = target(checker, name, raw, backends);
     let schema = raw.schema.as_ref().and_then(|schema| json_schema(checker, schema));
+    let returns = raw.returns.as_ref().and_then(|schema| json_schema(checker, schema));
+    let effect = match (super::flag(&raw.read_only, false), super::flag(&raw.idempotent, false)) {
+        (true, _) => Effect::ReadOnly,
+        (false, true) => Effect::Idempotent,
+        (false, false) => Effect::Unknown,
+    };
     let timeout = checker.period(&raw.timeout).unwrap_or(timeout);
     let description = checker.get(&raw.description);
-    Some(Function { target: target?, description, schema, timeout })
+    Some(Function { target: target?, description, schema, returns, effect, timeout })
 }
 
 fn target(
@@ -119,7 +140,7 @@ fn target(
 fn json_schema(checker: &mut Checker<'_>, schema: &Located<raw::RawJson>) -> Option<Json> {
     let json = &schema.value.0;
     if !json.is_object() {
-        checker.wrong(&schema.place, "must be an object: the JSON Schema of the function's argument", "");
+        checker.wrong(&schema.place, "must be an object: a JSON Schema", "");
         return None;
     }
     match jsonschema::validator_for(json) {

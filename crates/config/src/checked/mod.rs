@@ -3,6 +3,7 @@
 //! Built only by `check`, which reports all problems at once.
 
 mod agent;
+mod audit;
 mod backends;
 mod checker;
 mod commands;
@@ -11,21 +12,25 @@ mod functions;
 mod limits;
 mod login;
 mod openapi;
+mod policy;
 mod runs;
 mod service;
+mod telemetry;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub use agent::{AgentTools, DataSource, Weather};
+pub use audit::Audit;
 pub use backends::starts_toolgate;
 pub use backends::{Backend, Policy, Process, Remote, Transport};
-pub use functions::{Function, Target};
+pub use functions::{Effect, Function, Target};
 pub use login::LoginSettings;
 pub use openapi::{OpenApi, SpecSource};
 pub use runs::{RunStore, Runs};
 pub use service::{Http, HttpOAuth, Key, OAuthScope};
+pub use telemetry::Telemetry;
 
 use super::problem::{Problem, Severity, Unset};
 use super::raw::{self, Raw};
@@ -107,6 +112,8 @@ pub enum Egress {
 pub struct Settings {
     /// Which tools an agent sees.
     pub mode: Mode,
+    /// Whether `serve` starts a daemon that all windows share.
+    pub share: bool,
     /// Which of Toolgate's own tools agents have.
     pub tools: AgentTools,
     /// Data that agents compute on, by name.
@@ -121,8 +128,16 @@ pub struct Settings {
     pub cache: Option<PathBuf>,
     /// The HTTP service.
     pub http: Http,
+    /// The audit log; `None` if it is off.
+    pub audit: Option<Audit>,
+    /// Where traces and metrics go; `None` if nowhere.
+    pub telemetry: Option<Telemetry>,
     /// Configured host functions.
     pub functions: BTreeMap<FunctionName, Function>,
+    /// Who may call which tool.
+    pub policy: toolgate_policy::Policy,
+    /// The file of approvals that stand for later calls; `None` without a home directory.
+    pub remembered_rules: Option<PathBuf>,
     /// Where programs may send HTTP requests.
     pub egress: Egress,
     /// What guarded HTTP may reach besides the public internet.
@@ -241,6 +256,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     let runs = runs::check(&mut checker, &value(&toolgate.runs), &store);
     let settings = Settings {
         mode: checker.get(&toolgate.mode).unwrap_or(Mode::Code),
+        share: flag(&toolgate.share, false),
         tools: agent::tools(&value(&toolgate.tools)),
         data: agent::data(&mut checker, &toolgate.data),
         sandbox: sandbox(&mut checker, &value(&toolgate.sandbox)),
@@ -248,7 +264,14 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         limits: bounds(&mut checker, &limits),
         cache: cache(&mut checker, &value(&toolgate.cache)),
         http: service::check(&mut checker, &value(&toolgate.http)),
+        audit: audit::check(&mut checker, &value(&toolgate.audit)),
+        telemetry: telemetry::check(&mut checker, &value(&toolgate.telemetry)),
         functions: functions::check(&mut checker, &toolgate, &servers.names, call.timeout),
+        policy: policy::check(&mut checker, &toolgate),
+        remembered_rules: checker
+            .env
+            .xdg("XDG_STATE_HOME", ".local/state")
+            .map(|it| it.join("toolgate/remembered-rules.json")),
         egress: egress(&mut checker, &toolgate.egress),
         guard: checker.list(&value(&toolgate.guard).allow).unwrap_or_default(),
         store,

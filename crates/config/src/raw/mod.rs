@@ -16,9 +16,9 @@ use super::problem::Problem;
 use super::text::Source;
 use super::text::tree::{Node, Value};
 use super::values::{
-    Allowed, Bytes, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, LoginGrant, Method,
-    Millis, Mode, Origin, Period, Rate, ResultFormat, RunStorePlace, SecretPlace, Start, Store, ToolPath,
-    TransportKind,
+    Allowed, Bytes, CallLimitWords, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash,
+    LoginGrant, Method, Millis, Mode, Origin, Period, PolicyAction, PolicyAnnotation, PolicyProfile, Rate,
+    ResultFormat, RunStorePlace, SecretPlace, Start, Store, ToolPath, TransportKind,
 };
 
 /// The settings of a file, with the problems found while reading them.
@@ -121,6 +121,8 @@ section! {
         mode: RawText<Mode>,
         /// When servers are started: at once (eager), or at the first call where the tool cache knows their tools (lazy).
         start: RawText<Start>,
+        /// Have all windows share one gateway: serve starts a daemon unless one runs, and attaches to it. The servers are started once, in its folder and with its environment.
+        share: bool,
         /// Which of Toolgate's own tools agents have.
         tools: AgentTools,
         /// Data that agents compute on without seeing it, by name: the tool compute takes a function over it.
@@ -135,10 +137,18 @@ section! {
         cache: Cache,
         /// The HTTP service.
         http: Http,
+        /// The audit log.
+        audit: Audit,
+        /// Traces and metrics for OpenTelemetry.
+        telemetry: Telemetry,
         /// Settings of single servers, by name.
         backends: Table<Backend>,
-        /// Your own host functions, by the names that scripts call.
+        /// Your own host functions, by the names that scripts call: a name of its own, or one after `api.`.
         functions: Table<Function>,
+        /// Rules for tool calls: deny wins over ask, ask over allow, and among rules of one kind the most specific decides. See docs/POLICY.md.
+        policy: Vec<Located<PolicyRule>>,
+        /// What happens to a call that no rule of the policy is about.
+        policy_default: RawText<PolicyAction>,
         /// Where programs may send HTTP requests with httpCall and api.fetch: nowhere (off), to every public host (all), or to the hosts and networks of a list, such as api.example.com or *.example.com. What it does not allow, programs do not have. Endpoints of functions are not concerned.
         egress: RawEgress,
         /// Hosts and networks that guarded outgoing HTTP may reach besides the public internet.
@@ -299,6 +309,34 @@ section! {
 }
 
 section! {
+    /// Traces and metrics for a collector of OpenTelemetry, as OTLP with JSON. Off without an endpoint.
+    Refused Telemetry {
+        /// The collector, such as http://127.0.0.1:4318. Plain HTTP: a collector on this machine adds TLS.
+        endpoint: RawText<Endpoint>,
+        /// Headers of each request to it.
+        headers: StringMap,
+        /// The name of this service in traces.
+        service_name: RawText<String>,
+    }
+}
+
+section! {
+    /// The audit log: a line of JSON for every call and every run, in a hash chain. toolgate audit verify checks it.
+    Refused Audit {
+        /// Write it.
+        enabled: bool,
+        /// The file. Archives of it and a lock are beside it.
+        file: RawText<String>,
+        /// Write the arguments of calls too, shortened and without fields that look secret. If off, only their digests.
+        arguments: bool,
+        /// Size at which the file becomes an archive and a new one is begun.
+        max_size: RawText<Bytes>,
+        /// Number of archives to keep.
+        keep: u64,
+    }
+}
+
+section! {
     /// Admit callers by tokens of an OAuth issuer, besides keys.
     Refused HttpOAuth {
         /// The issuer, exactly as its tokens and its metadata have it.
@@ -381,6 +419,12 @@ section! {
         description: RawText<String>,
         /// JSON Schema of its argument.
         schema: RawJson,
+        /// JSON Schema of its result. Programs that read something else of it are stopped before their first call.
+        returns: RawJson,
+        /// A call changes nothing.
+        read_only: bool,
+        /// A call may be made again with the same arguments.
+        idempotent: bool,
     }
 }
 
@@ -459,6 +503,98 @@ impl RawSetting for RawCredential {
 
     fn schema() -> Json {
         json!({"anyOf": [StringMap::entry_schema(), Login::schema()]})
+    }
+}
+
+section! {
+    /// One rule of the policy: which calls it is about, and what happens to them.
+    Refused PolicyRule {
+        /// The tools: a pattern over backend.tool, or over the name of a host function; by default every one.
+        tool: RawText<Glob>,
+        /// Annotations that the tool must have: a list such as ["destructive"], or an object such as {"readOnly": false}. What a server does not say is taken from presets and from the verb of the name.
+        annotations: RawAnnotations,
+        /// Patterns of the callers' names; local is the user of this machine. By default every caller.
+        callers: Vec<Located<RawText<Glob>>>,
+        /// The kinds of run: chain, snippet, compute, or direct for calls without a program. By default every kind.
+        profiles: Vec<Located<RawText<PolicyProfile>>>,
+        /// A condition in CEL over args, caller, counts, profile and tool. One that fails counts against the call.
+        when: RawText<String>,
+        /// What happens: allow, ask (a person decides), or deny.
+        action = "do": RawText<PolicyAction>,
+        /// Why; the program and people read it.
+        reason: RawText<String>,
+        /// Patterns of the names of those who may decide; by default everyone who may decide at all.
+        approvers: Vec<Located<RawText<Glob>>>,
+        /// How long a question to a person stands.
+        expiry: RawText<Period>,
+        /// How many calls the rule lets through, such as "at most 20 a run" or {"run": 20, "day": 100}; the calls after that are denied.
+        limits: RawCallLimits,
+    }
+}
+
+/// Names of annotations, or a table of them.
+#[derive(Debug, Clone)]
+pub(crate) enum RawAnnotations {
+    /// Those that the tool must have.
+    Names(Vec<Located<RawText<PolicyAnnotation>>>),
+    /// Those that it must or must not have.
+    Flags(AnnotationFlags),
+}
+
+section! {
+    /// Annotations that a tool must or must not have.
+    Refused AnnotationFlags {
+        /// It changes nothing.
+        read_only = "readOnly": bool,
+        /// It may change or delete what is there.
+        destructive: bool,
+        /// It may reach beyond a closed system.
+        open_world = "openWorld": bool,
+    }
+}
+
+impl RawSetting for RawAnnotations {
+    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.value {
+            Value::List(_) => RawSetting::read(node, place, reader).map(Self::Names),
+            _ => RawSetting::read(node, place, reader).map(Self::Flags),
+        }
+    }
+
+    fn schema() -> Json {
+        json!({"anyOf": [AnnotationFlags::schema(), Vec::<Located<RawText<PolicyAnnotation>>>::schema()]})
+    }
+}
+
+/// Limits in words, or as a table.
+#[derive(Debug, Clone)]
+pub(crate) enum RawCallLimits {
+    /// In words.
+    Words(RawText<CallLimitWords>),
+    /// As a table.
+    Counts(CallLimitCounts),
+}
+
+section! {
+    /// How many calls a rule lets through.
+    Refused CallLimitCounts {
+        /// In one run.
+        run: u64,
+        /// By one caller since midnight UTC.
+        day: u64,
+    }
+}
+
+impl RawSetting for RawCallLimits {
+    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.value {
+            Value::Map(_) => RawSetting::read(node, place, reader).map(Self::Counts),
+            _ => RawSetting::read(node, place, reader).map(Self::Words),
+        }
+    }
+
+    fn schema() -> Json {
+        json!({"anyOf": [RawText::<CallLimitWords>::schema(), CallLimitCounts::schema()]})
     }
 }
 

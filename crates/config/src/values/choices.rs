@@ -160,3 +160,40 @@ choice! {
         Delete = "DELETE",
     }
 }
+choice! {
+    /// What a rule of the policy does.
+    PolicyAction {
+        /// The call is made.
+        Allow = "allow",
+        /// A person decides.
+        Ask = "ask",
+        /// The call is not made.
+        Deny = "deny",
+    }
+}
+
+choice! {
+    /// An annotation of a tool.
+    PolicyAnnotation {
+        /// It changes nothing.
+        ReadOnly = "readOnly" | "readOnlyHint",
+        /// It may change or delete what is there.
+        Destructive = "destructive" | "destructiveHint",
+        /// It may reach beyond a closed system.
+        OpenWorld = "openWorld" | "openWorldHint",
+    }
+}
+
+choice! {
+    /// The kind of run that a call belongs to.
+    PolicyProfile {
+        /// A chain of tool calls.
+        Chain = "chain",
+        /// A quick snippet.
+        Snippet = "snippet",
+        /// A pure function over data.
+        Compute = "compute",
+        /// No run: a call of its own.
+        Direct = "direct",
+    }
+}

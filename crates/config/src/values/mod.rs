@@ -3,13 +3,16 @@
 mod choices;
 mod names;
 mod net;
+mod policy;
 mod units;
 
 pub use choices::{
-    EgressWord, Engine, HttpAuth, Isolation, LoginGrant, Method, Mode, ResultFormat, SecretPlace, Start, TransportKind,
+    EgressWord, Engine, HttpAuth, Isolation, LoginGrant, Method, Mode, PolicyAction, PolicyAnnotation, PolicyProfile,
+    ResultFormat, SecretPlace, Start, TransportKind,
 };
 pub use names::{BackendName, FunctionName, Glob, ToolPath};
 pub use net::{Allowed, Endpoint, HostName, Origin, RunStorePlace, Store};
+pub use policy::CallLimitWords;
 pub use units::{Bytes, KeyHash, Millis, Period, Rate};
 
 use serde_json::{Value as Json, json};

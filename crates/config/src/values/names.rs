@@ -49,23 +49,27 @@ impl std::borrow::Borrow<str> for BackendName {
     }
 }
 
-/// The name of a configured function: a JavaScript identifier that shadows no global of the sandbox.
+/// The name of a configured function: a JavaScript identifier that shadows no global of the sandbox, or such a name after
+/// `api.`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionName(String);
 
 impl FunctionName {
     /// Validates a name; the error is a message for the user.
     pub fn new(name: &str) -> Result<Self, String> {
-        let mut letters = name.chars();
+        let local = name.strip_prefix("api.").unwrap_or(name);
+        let mut letters = local.chars();
         let begins = letters.next().is_some_and(|c| c.is_ascii_alphabetic() || matches!(c, '_' | '$'));
         if !begins || !letters.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$')) || name.len() > 100 {
             return Err(
                 "the name of a function must consist of at most 100 letters, digits, _ and $, and must not begin \
-                        with a digit"
+                        with a digit; it may follow `api.`"
                     .to_owned(),
             );
         }
-        if name.starts_with("__") || is_taken(name) {
+        let is_member = local.len() < name.len();
+        let is_reserved = if is_member { words::is_object_member(local) } else { is_taken(name) };
+        if local.starts_with("__") || is_reserved {
             return Err(format!("{name} is a reserved name in scripts"));
         }
         Ok(Self(name.to_owned()))

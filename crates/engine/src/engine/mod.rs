@@ -40,6 +40,12 @@ impl Engine {
         EngineBuilder::default()
     }
 
+    /// The program that can be started again as a jail for one that is not ours, and the layers that are left off; `None` if
+    /// none can.
+    pub fn jail(&self) -> Option<(&std::path::Path, toolgate_guest::lockdown::Without)> {
+        self.0.v8.jail()
+    }
+
     /// Runs a program. Dropping the future cancels the run.
     pub async fn run(&self, request: Request) -> Report {
         let accepted = match self.accept(request) {

@@ -94,6 +94,7 @@ impl Pump {
             ToWorker::Reply { id, body, .. } => {
                 if let Some(call) = open.calls.remove(id) {
                     let took = open.last.saturating_sub(call.at);
+                    self.host().repeated(&call.target, &call.args, state.unwrap_or(CallState::Unknown));
                     self.ledger().repeat_end(*id, took, state.unwrap_or(CallState::Unknown), body);
                 }
             }

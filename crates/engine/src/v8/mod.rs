@@ -83,6 +83,11 @@ impl V8 {
         V8 { settings, jail: worker.path().ok(), without, found: OnceLock::new() }
     }
 
+    /// The program that becomes a jail, and the layers that are left off.
+    pub(crate) fn jail(&self) -> Option<(&Path, Without)> {
+        Some((self.jail.as_deref()?, self.without))
+    }
+
     pub(crate) fn settings(&self) -> &V8Settings {
         &self.settings
     }

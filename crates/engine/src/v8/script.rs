@@ -6,7 +6,7 @@ use toolgate_guest::prelude;
 const OUTER: &str = include_str!("js/outer.js");
 
 /// The files of the first message, in the order of the parameters of `worker.js`.
-const INNER: [(&str, &str); 12] = [
+const INNER: [(&str, &str); 14] = [
     ("worker", include_str!("js/worker.js")),
     ("realm", include_str!("js/realm.js")),
     ("serialise", include_str!("js/serialise.js")),
@@ -19,6 +19,8 @@ const INNER: [(&str, &str); 12] = [
     ("tools", prelude::TOOLS),
     ("web", prelude::WEB),
     ("main", prelude::MAIN),
+    ("locale_hooks", prelude::LOCALE_HOOKS),
+    ("locale", prelude::LOCALE),
 ];
 
 /// Deny every permission, never prompt, load nothing, cache nothing.
@@ -53,7 +55,10 @@ pub(super) fn arguments(heap: u64) -> Vec<String> {
 
 /// The host's first message: a length, then JSON with the text of the constants and a list of names and texts.
 pub(super) fn first_message() -> Vec<u8> {
-    message(&INNER)
+    // As a text, which a program that needs it parses: an expression like the other files.
+    let locale_data = json!(prelude::LOCALE_DATA).to_string();
+    let files: Vec<_> = INNER.into_iter().chain([("locale_data", locale_data.as_str())]).collect();
+    message(&files)
 }
 
 fn message(files: &[(&str, &str)]) -> Vec<u8> {

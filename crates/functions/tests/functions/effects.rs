@@ -109,6 +109,7 @@ async fn an_endpoint_tells_what_is_known_about_its_effect() {
     let (broken, lost, gone) = (serve(router).await, closing().await, nowhere().await);
     for (at, effect) in [(broken, FailedEffect::Failed), (lost, FailedEffect::Unknown), (gone, FailedEffect::NotSent)] {
         let endpoint = HttpEndpoint {
+            effect: toolgate_functions::endpoint::DeclaredEffect::Unknown,
             name: "order".to_owned(),
             description: String::new(),
             params: vec![],

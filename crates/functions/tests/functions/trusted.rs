@@ -41,6 +41,7 @@ fn endpoint(url: &str, method: EndpointMethod, params: &[&str]) -> HostFunction 
         description: String::new(),
     };
     let endpoint = HttpEndpoint {
+        effect: toolgate_functions::endpoint::DeclaredEffect::Unknown,
         name: "lookUp".to_owned(),
         description: String::new(),
         params: params.iter().map(param).collect(),

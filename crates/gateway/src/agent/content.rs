@@ -68,9 +68,13 @@ fn parts(returned: &str) -> Option<Vec<Value>> {
     (are_texts || blocks.iter().any(is_media)).then_some(blocks)
 }
 
-/// Text blocks as a tool gives them, at least one.
+/// Text blocks as a tool gives them, at least one. Data that only looks like them has members of its own.
 fn is_list_of_texts(value: &Value) -> bool {
-    value.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(is_text))
+    let is_block = |value: &Value| {
+        let mut members = value.as_object().into_iter().flat_map(|block| block.keys());
+        is_text(value) && members.all(|key| matches!(key.as_str(), "type" | "text" | "annotations" | "_meta"))
+    };
+    value.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(is_block))
 }
 
 /// A value with pictures and sounds in it.
@@ -200,6 +204,7 @@ mod tests {
         check(json!({ "content": [image()], "total": 3 }), None);
         check(json!({ "type": "image", "data": "not base64!", "mimeType": "image/png" }), None);
         check(json!([{ "type": "text", "id": 1 }, { "type": "text", "text": "a" }]), None);
+        check(json!([{ "type": "text", "text": "a", "id": 1 }, { "type": "text", "text": "b", "id": 2 }]), None);
         check(json!({ "type": "text", "text": "one" }), None);
         check(json!([]), None);
         check(json!({ "kind": "image", "type": "row" }), None);

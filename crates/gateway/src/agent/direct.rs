@@ -10,14 +10,15 @@ use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
-use toolgate_wire::{CallRecord, Target};
+use toolgate_wire::{CallId, CallRecord, Target};
 
 use super::answer::{self, failure};
 use super::names::{Named, is_bare, named};
 use super::tools::is_taken;
 use super::{Shared, caller_of};
 use crate::backends::ReplyMode;
-use crate::bridge::{Answer, REJECTED, RequestContext};
+use crate::bridge::{Answer, REJECTED, RequestContext, RunCalls};
+use crate::run::DirectCall;
 use toolgate_catalog::{Catalog, ToolRef};
 use toolgate_json::{Entry, Shape, unquote};
 use toolgate_mcp::result as unwrap;
@@ -91,15 +92,19 @@ pub(super) fn text(shared: &Shared, name: &str, scope: &RequestScope) -> Option<
 /// Calls it; the result, or the error, is the backend's own.
 pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: ToolCall) -> Result<Value, Fault> {
     let (caller, session) = (caller_of(&call), call.caller);
+    // Each call is a run of its own for the policy.
+    let decided = Arc::new(RunCalls::default());
     let context = RequestContext {
         cancel: call.cancel,
         progress: call.progress,
         reply: call.interactive_client.map_or(ReplyMode::Raw, ReplyMode::Interactive),
         budget: Some(shared.gateway.runner().caller_budget(&caller)),
+        run: Some(Arc::clone(&decided)),
+        trace: call.origin.trace.clone(),
         ..RequestContext::of(&caller)
     };
     let since = Instant::now();
-    let request_bytes = serde_json::to_string(&call.arguments).map_or(0, |text| text.len());
+    let arguments = serde_json::to_string(&call.arguments).unwrap_or_default();
     let answer = shared.gateway.bridge().call(&backend, &tool, call.arguments, context).await;
     let (result, failure) = match answer {
         Ok(answer) => {
@@ -112,14 +117,16 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         Err(error) => (failed(&error), Some(error)),
     };
     let bytes = result.as_ref().map_or(0, |result| result.to_string().len());
-    let mut record = CallRecord::begin(&Target::Tool { backend, tool }, request_bytes, false);
+    let mut record = CallRecord::begin(&Target::Tool { backend, tool }, arguments.len(), false);
     match failure {
         Some(error) => record.failed(error.state, &error.code, &error.message),
         None => record.applied(bytes),
     }
     record.ms = since.elapsed().as_secs_f64() * 1e3;
+    record.decision = decided.take_decision(CallId(0)).map(Box::new);
     let bytes = bytes as u64;
-    shared.gateway.runner().history().direct_call(&caller, session, record, bytes);
+    let direct = DirectCall { record, bytes, arguments: &arguments, origin: &call.origin, session };
+    shared.gateway.runner().history().direct_call(&caller, direct);
     result
 }
 

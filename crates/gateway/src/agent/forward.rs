@@ -16,9 +16,10 @@ use super::names::{Named, is_bare, named};
 use super::uri::shown;
 use super::{Shared, prompts, resources, waiting};
 use crate::backends::{Backend, BackendState, CallError, WatchError};
+use crate::bridge::RequestContext;
 use toolgate_mcp::client::{ClientRequest, ItemList, ListKind, MAX_ID_BYTES};
 use toolgate_mcp::result::requests_input;
-use toolgate_mcp::server::{Completion, Fault, PromptCall, ResourceCall, Watch};
+use toolgate_mcp::server::{Completion, Fault, PromptCall, RequestScope, ResourceCall, Watch};
 use toolgate_wire::Access;
 
 /// How long one backend may take to list what it has; those that take longer are left out.
@@ -49,6 +50,7 @@ async fn by_uri(shared: &Shared, access: &Access, kind: ListKind) -> Vec<Value> 
 /// What a resource holds, as its backend gives it.
 pub(super) async fn read(shared: &Shared, call: ResourceCall) -> Result<Vec<Value>, Fault> {
     let backend = owner(shared, &call.uri, &call.scope.caller.backends).await.ok_or_else(|| no_resource(&call.uri))?;
+    permit(shared, &backend, "resources/read", json!({ "uri": call.uri }), &call.scope).await?;
     let mut result = backend.ask(ClientRequest::Read { uri: call.uri }, None, call.caller).await.map_err(fault)?;
     match result.get_mut("contents").map(Value::take) {
         Some(Value::Array(contents)) => Ok(contents),
@@ -59,6 +61,7 @@ pub(super) async fn read(shared: &Shared, call: ResourceCall) -> Result<Vec<Valu
 /// Lets a client hear of changes of a backend's resource. One that no list has is none here: a backend might take any.
 pub(super) async fn watch(shared: &Shared, call: &ResourceCall) -> Result<Watch, Fault> {
     let backend = lister(shared, &call.uri, &call.scope.caller.backends).await.ok_or_else(|| no_resource(&call.uri))?;
+    permit(shared, &backend, "resources/subscribe", json!({ "uri": call.uri }), &call.scope).await?;
     let watching = backend.watch_resource(&call.uri).await.map_err(|error| match error {
         WatchError::Call(error) => fault(error),
         error @ (WatchError::NotSupported(_) | WatchError::TooMany(_)) => Fault::InvalidParams(error.to_string()),
@@ -74,6 +77,7 @@ fn no_resource(uri: &str) -> Fault {
 pub(super) async fn prompt(shared: &Shared, call: PromptCall) -> Result<Value, Fault> {
     let unknown = || Fault::NotFound(format!("there is no prompt named {}", shown(&call.name)));
     let (own, backend) = find_prompt(shared, &call.scope.caller.backends, &call.name).await.ok_or_else(unknown)?;
+    permit(shared, &backend, "prompts/get", json!({ "name": own, "arguments": call.arguments }), &call.scope).await?;
     let request = ClientRequest::Prompt { name: own, arguments: call.arguments };
     let result = backend.ask(request, call.interactive_client.as_ref(), call.caller).await.map_err(fault)?;
     match result.get("messages") {
@@ -100,10 +104,24 @@ pub(super) async fn complete(shared: &Shared, completion: Completion) -> Result<
         (None, None) => None,
     };
     let Some((reference, backend)) = found else { return Ok(Vec::new()) };
+    permit(shared, &backend, "completion/complete", json!({ "ref": reference }), &completion.scope).await?;
     let request = ClientRequest::Complete { reference, argument: completion.argument, typed: completion.typed };
     let result = backend.ask(request, None, completion.caller).await.map_err(fault)?;
     let values = result.pointer("/completion/values").and_then(Value::as_array);
     Ok(values.into_iter().flatten().filter_map(|value| value.as_str().map(str::to_owned)).collect())
+}
+
+/// Whether the policy lets the client make this request of a backend.
+async fn permit(
+    shared: &Shared,
+    backend: &Backend,
+    method: &str,
+    params: Value,
+    scope: &RequestScope,
+) -> Result<(), Fault> {
+    let asked = RequestContext::of(&scope.caller);
+    let permitted = shared.gateway.bridge().permit_request(backend.name(), method, params, &asked).await;
+    permitted.map_err(|error| Fault::InvalidParams(error.message))
 }
 
 /// What the backends list, in the order of their names.

@@ -90,7 +90,9 @@ fn phrase(backend: &Backend, caller: &CallerScope, described: Option<String>, ro
     if let BackendState::Failed { reason } = backend.state()
         && backend.tools().is_empty()
     {
-        return cut(&format!("not running ({reason})"), room);
+        // Other reasons may be the server's own words.
+        let is_ours = reason.starts_with("needs configuration");
+        return cut(if is_ours { reason } else { "not running" }, room);
     }
     let permitted = |entry: &&toolgate_catalog::ToolEntry| caller.permits_tool(backend.name(), &entry.tool().name);
     let tools: Vec<&str> = backend.tools().iter().filter(permitted).map(|entry| entry.identifier()).collect();
@@ -145,7 +147,7 @@ mod tests {
         let all = vec![listing("tracker", &["list_issues", "create_issue"]), listing("crm", &["find"]), off, bad];
         insta::assert_snapshot!(text(all, &CallerScope::default()), @r"
         Backends:
-        - bad: not running (needs configuration: set TOKEN)
+        - bad: needs configuration: set TOKEN
         - crm: Customers and their orders
         - tracker: create_issue, list_issues
         ");

@@ -6,6 +6,7 @@
 //! - `arguments`, `answer`, `content`: what comes in, what goes out, and pictures among it
 //! - `direct`, `forward`, `names`: the backends' own tools as `backend__tool`, their resources and prompts
 //! - `instructions`: what a model reads first
+//! - `paused`: programs that wait for a person
 //! - `progress`: a line for each tool call, while a chain runs
 //! - `waiting`: for backends that are still starting
 //! - `resources`, `prompts`, `completion`: the rest of the protocol
@@ -20,6 +21,7 @@ mod direct;
 mod forward;
 mod instructions;
 mod names;
+mod paused;
 mod progress;
 mod prompts;
 mod resources;

@@ -83,7 +83,7 @@ pub(super) fn read(shared: &Shared, call: &ResourceCall) -> Result<Vec<Value>, F
         ("tool", Some(name)) => {
             let catalog = shared.gateway.catalog();
             let found = catalog.resolve(name).found().filter(|it| permits(&scope.caller, it));
-            json_text(&describe(found.ok_or_else(unknown)?, true))
+            json_text(&describe(&shared.gateway, found.ok_or_else(unknown)?, true))
         }
         ("recent", None) => json_text(&shared.gateway.runner().history().recent(&scope.caller)),
         ("stats", None) => json_text(&shared.gateway.runner().history().stats(&scope.caller, Some(*session))),

@@ -3,6 +3,14 @@
 //! The bridge decides that a call must be asked about; who is asked, by which channel, and what the run does meanwhile is
 //! up to the run's [`Approver`]. A call that waits for its verdict is one that has no answer yet: nothing was sent.
 //! A verdict binds to the arguments that were shown: the bridge sends these, or the edited ones, and no others.
+//!
+//! # Layout
+//! - `form`: questions as forms of MCP clients; `handle`: what a client carries between two rounds
+//! - `remembered`: approvals that stand for later calls, as rules that can be listed and revoked
+
+pub(crate) mod form;
+pub(crate) mod handle;
+mod remembered;
 
 use std::fmt;
 use std::future::Future;
@@ -10,6 +18,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use toolgate_wire::Target;
+
+pub use remembered::{Remember, RememberError, RememberedRule, RememberedRules};
 
 /// A verdict on its way.
 pub type VerdictFuture<'a> = Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>;

@@ -181,6 +181,9 @@ impl Backend {
         if !self.shared.needed.is_cancelled() && self.state() == BackendState::Idle {
             return self.start_if_idle();
         }
+        if matches!(self.state(), BackendState::Failed { .. }) {
+            self.shared.set_state(BackendState::Starting);
+        }
         self.shared.restart.notify_one();
     }
 
@@ -240,6 +243,8 @@ impl Backend {
                 client: options.reply.interactive(),
                 progress: options.progress.clone(),
                 budget: options.budget.as_ref().unwrap_or(process_budget()).clone(),
+                idempotency_key: toolgate_functions::idempotency::current(),
+                trace: options.trace.clone(),
             };
             session.call(name, arguments, options).await
         });

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::state::BackendState;
 use toolgate_mcp::client::auth::AuthError;
 use toolgate_mcp::result::{ToolFault, ToolResult, Wrapping};
-use toolgate_mcp::{InteractiveClient, JsonText, Progress, TreeError};
+use toolgate_mcp::{InteractiveClient, JsonText, Progress, TraceContext, TreeError};
 use toolgate_wire::{ByteBudget, OverBudget};
 
 /// The most memory that the values of one answer take where they become a tree.
@@ -36,6 +36,8 @@ pub struct CallOptions {
     pub reply: ReplyMode,
     /// Counts the bytes of the call and of its answer; the budget of this process if absent.
     pub budget: Option<ByteBudget>,
+    /// The trace that the call belongs to.
+    pub trace: TraceContext,
 }
 
 /// The form in which the reply of a call is given.

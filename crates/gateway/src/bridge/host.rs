@@ -10,7 +10,8 @@ use super::{AllowedEffects, Bridge, RequestContext, ScopedCatalog, not_read_only
 use toolgate_catalog::{Catalog, ToolRef};
 use toolgate_functions::{CallContext, FailedEffect, FunctionError, Registry};
 use toolgate_mcp::{JsonText, TreeError, process_budget};
-use toolgate_wire::{ByteBudget, BytePermit, CallState};
+use toolgate_wire::report::CallDecision;
+use toolgate_wire::{ByteBudget, BytePermit, CallId, CallState};
 
 /// The most memory that the arguments of one call take.
 const MAX_TREE_BYTES: usize = 128 << 20;
@@ -69,13 +70,13 @@ impl RunHost {
         })
     }
 
-    fn call_tool(&self, backend: String, tool: String, args: String) -> HostFuture {
+    fn call_tool(&self, id: CallId, backend: String, tool: String, args: String) -> HostFuture {
         let (arguments, permit) = match self.read(args) {
             Ok((Value::Object(arguments), permit)) => (arguments, permit),
             Ok(_) => return failed(HostError::not_sent("INVALID_ARGUMENTS", "the arguments are no object")),
             Err(error) => return failed(error),
         };
-        let (bridge, asked) = (self.bridge.clone(), self.asked.clone());
+        let (bridge, asked) = (self.bridge.clone(), self.asked_by(id));
         Box::pin(async move {
             let answer = bridge.call(&backend, &tool, arguments, asked).await?;
             drop(permit);
@@ -83,11 +84,15 @@ impl RunHost {
         })
     }
 
+    fn asked_by(&self, id: CallId) -> RequestContext {
+        RequestContext { call_id: u64::from(id.0), ..self.asked.clone() }
+    }
+
     fn reads_only(&self, function: &str, args: &str) -> bool {
         self.functions.get(function).is_some_and(|function| function.reads_only(args))
     }
 
-    fn call_function(&self, name: String, args: String) -> HostFuture {
+    fn call_function(&self, id: CallId, name: String, args: String) -> HostFuture {
         if self.asked.effects == AllowedEffects::ReadOnly && !self.reads_only(&name, &args) {
             return failed(not_read_only(&name));
         }
@@ -97,9 +102,10 @@ impl RunHost {
             Err(error) => return failed(error),
         };
         let (functions, context) = (self.functions.clone(), self.context.clone());
+        let (bridge, asked) = (self.bridge.clone(), self.asked_by(id));
         Box::pin(async move {
             let _permit = permit;
-            let answer = functions.call(&name, context, args).await;
+            let answer = bridge.call_function(&functions, &name, context, args, asked).await;
             answer.map(|value| value.to_string()).map_err(host_error)
         })
     }
@@ -126,8 +132,8 @@ pub(crate) fn is_annotated_read_only(tool: ToolRef<'_>) -> bool {
 impl Host for RunHost {
     fn call(&self, call: HostCall) -> HostFuture {
         match call.target {
-            Target::Tool { backend, tool } => self.call_tool(backend, tool, call.args),
-            Target::Function(name) => self.call_function(name, call.args),
+            Target::Tool { backend, tool } => self.call_tool(call.id, backend, tool, call.args),
+            Target::Function(name) => self.call_function(call.id, name, call.args),
         }
     }
 
@@ -143,7 +149,10 @@ impl Host for RunHost {
             Question::Interface { backend, tool } => {
                 view.tool(backend, tool).map(|found| found.interface().to_string())
             }
-            Question::InterfaceOf(name) => view.interface(name).map(|interface| interface.to_string()),
+            Question::InterfaceOf(name) => {
+                let of_function = || self.functions.get(name).map(|function| function.interface());
+                view.interface(name).or_else(of_function).map(|interface| interface.to_string())
+            }
         }
     }
 
@@ -153,6 +162,16 @@ impl Host for RunHost {
 
     fn has_tools(&self) -> bool {
         self.tools
+    }
+
+    fn repeated(&self, target: &Target, args: &[u8], state: CallState) {
+        if state != CallState::NotSent {
+            self.bridge.count_repeated(target, args, &self.asked);
+        }
+    }
+
+    fn decision(&self, id: CallId) -> Option<CallDecision> {
+        self.asked.run.as_ref()?.take_decision(id)
     }
 
     fn is_read_only(&self, target: &Target) -> bool {

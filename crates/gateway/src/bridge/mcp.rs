@@ -32,6 +32,7 @@ impl Provider for McpProvider {
                 unready: WhenUnready::Wait,
                 reply: asked.reply,
                 budget: asked.budget,
+                trace: asked.trace,
             };
             let reply = backend.call(&tool, arguments, options).await;
             let answer = reply.and_then(|reply| match mode {

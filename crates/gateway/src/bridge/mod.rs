@@ -8,34 +8,47 @@
 //! - `scoped_catalog`: the part of the catalog that a caller may use
 //! - `provider`: what stands behind a backend's name
 //! - `mcp`, `scripted`: providers: a real MCP server, a scripted set of tools
+//! - `decide`: the policy: what is allowed, asked about, denied
 //! - `rates`: how many calls a caller may make
+//! - `observer`: is told of results
 //! - `host`: the bridge as a running program sees it
 
+mod decide;
 mod host;
 mod mcp;
+mod observer;
 mod provider;
 mod rates;
 mod scoped_catalog;
 pub mod scripted;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
+use toolgate_functions::{CallContext, ErrorCode, FunctionError, Registry};
+
+use toolgate_policy::Policy;
 
 use toolgate_catalog::{ArgumentProblem, Backend, BackendState, Catalog, CatalogHandle};
 
+pub use decide::RunCalls;
+use decide::{CallPolicy, Subject};
+pub(crate) use decide::{foresee, is_denial};
 pub use host::RunHost;
 pub(crate) use host::is_annotated_read_only;
 pub use mcp::McpProvider;
+pub use observer::ResultObserver;
 pub use provider::{AllowedEffects, Answer, Provider, ProviderFuture, RequestContext};
 use rates::CallRates;
 pub(crate) use scoped_catalog::ScopedCatalog;
 pub use toolgate_wire::Access;
-use toolgate_wire::CallRate;
+use toolgate_wire::{CallRate, Target};
+
+use crate::approvals::{AskedCall, Remember, RememberError, RememberedRule, RememberedRules};
 
 /// The code of a call that the backend answered with a JSON-RPC error; `data` has its code, message and data.
 pub(crate) const REJECTED: &str = "REJECTED";
@@ -55,12 +68,20 @@ pub struct Bridge {
     catalog: CatalogHandle,
     providers: RwLock<HashMap<String, Arc<dyn Provider>>>,
     rates: CallRates,
+    observer: OnceLock<Arc<dyn ResultObserver>>,
+    policy: CallPolicy,
 }
 
 impl Bridge {
     /// A bridge over a catalog that others keep up to date.
     pub fn new(catalog: CatalogHandle) -> Self {
-        Bridge { catalog, providers: RwLock::default(), rates: CallRates::default() }
+        Bridge {
+            catalog,
+            providers: RwLock::default(),
+            rates: CallRates::default(),
+            observer: OnceLock::new(),
+            policy: CallPolicy::default(),
+        }
     }
 
     /// What tools there are now.
@@ -83,6 +104,77 @@ impl Bridge {
         self.providers.write().remove(backend);
     }
 
+    /// Puts a policy in force, for every call that is not decided yet.
+    pub fn set_policy(&self, policy: Policy) {
+        self.policy.replace(policy);
+    }
+
+    /// Remembers approvals in other rules from now on.
+    pub fn set_remembered(&self, rules: RememberedRules) {
+        *self.policy.remembered.write() = Arc::new(rules);
+    }
+
+    /// Approvals that stand for later calls, to list and to revoke.
+    pub fn remembered(&self) -> Arc<RememberedRules> {
+        Arc::clone(&self.policy.remembered.read())
+    }
+
+    /// Remembers a person's approval of a call for later calls of this caller, by its name (empty for the local user).
+    ///
+    /// # Errors
+    /// If it cannot be remembered; the approval itself stands.
+    pub fn remember(
+        &self,
+        caller: &str,
+        call: &AskedCall,
+        remember: &Remember,
+    ) -> Result<RememberedRule, RememberError> {
+        let caller = if caller.is_empty() { decide::LOCAL } else { caller };
+        self.remembered().remember(&self.policy.current(), caller, call, remember)
+    }
+
+    /// Notes whether an agent added a backend: where there are rules, calls that none is about are asked about then.
+    pub fn note_added(&self, backend: &str, is_added: bool) {
+        self.policy.note_added(backend, is_added);
+    }
+
+    /// Decides about a request other than a tool call, such as `resources/read`: rules see it as `backend.resources/read`.
+    ///
+    /// # Errors
+    /// If the policy or a person denies it.
+    pub async fn permit_request(
+        &self,
+        backend: &str,
+        method: &str,
+        params: Value,
+        asked: &RequestContext,
+    ) -> Result<(), HostError> {
+        if self.policy.current().allows_everything() {
+            return Ok(());
+        }
+        let subject = Subject::request(backend, method);
+        let unchanged = |_: &Value| Err(HostError::not_sent("INVALID_ARGUMENTS", "such a request cannot be edited"));
+        self.policy.permit(&subject, params, asked, unchanged).await.map(|_| ())
+    }
+
+    /// Counts a call of a run that goes on from its record.
+    pub(crate) fn count_repeated(&self, target: &Target, args: &[u8], asked: &RequestContext) {
+        let Ok(arguments) = serde_json::from_slice(args) else { return };
+        let subject = match target {
+            Target::Tool { backend, tool } => match self.subject(backend, tool, asked) {
+                Ok(subject) => subject,
+                Err(_) => return,
+            },
+            Target::Function(name) => Subject::function(name, false),
+        };
+        self.policy.count_repeated(&subject, &arguments, asked);
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.policy.current()
+    }
+
     /// Calls a tool, by any spelling of its names.
     pub async fn call(
         &self,
@@ -91,17 +183,62 @@ impl Bridge {
         arguments: Map<String, Value>,
         asked: RequestContext,
     ) -> Result<Answer, HostError> {
-        let arguments = Value::Object(arguments);
-        let (provider, tool) = self.admit(backend, tool, &arguments, &asked)?;
+        let mut arguments = Value::Object(arguments);
+        let (mut provider, mut name) = self.admit(backend, tool, &arguments, &asked)?;
+        if !self.policy.current().allows_everything() {
+            let subject = self.subject(backend, tool, &asked)?;
+            let check = |edited: &Value| self.admit(backend, tool, edited, &asked).map(|_| ());
+            arguments = self.policy.permit(&subject, arguments, &asked, check).await?;
+            // A person may have taken hours.
+            (provider, name) = self.admit(backend, tool, &arguments, &asked)?;
+        }
         if let Some((name, rate)) = &asked.rate {
             self.rates.take(name, *rate, Instant::now()).map_err(|wait| too_many_calls(*rate, wait))?;
         }
         // Checked as a value, sent as what a value of this kind holds.
         let Value::Object(arguments) = arguments else { return Err(not_an_object()) };
-        provider.call(tool, arguments, asked).await
+        let answer = provider.call(name.clone(), arguments, asked).await?;
+        self.tell(backend, &tool, &answer);
+        Ok(answer)
     }
 
-    /// Everything that is decided before anything is sent.
+    /// Calls a host function. One that calls a tool is decided about as that tool, when it calls it.
+    ///
+    /// # Errors
+    /// If the policy or a person denies the call, or the function fails.
+    pub async fn call_function(
+        &self,
+        functions: &Registry,
+        name: &str,
+        context: CallContext,
+        args: Vec<Value>,
+        asked: RequestContext,
+    ) -> Result<Value, FunctionError> {
+        let decided_here = functions.get(name).is_some_and(|function| !function.is_tool());
+        let mut args = Value::Array(args);
+        if decided_here && !self.policy.current().allows_everything() {
+            let reads_only = functions.get(name).is_some_and(|function| function.reads_only(&args.to_string()));
+            let subject = Subject::function(name, reads_only);
+            args = self.policy.permit(&subject, args, &asked, |_| Ok(())).await.map_err(|error| {
+                let denied = FunctionError::new(ErrorCode::Refused, error.message).with_custom_code(&error.code);
+                FunctionError { data: error.data, ..denied }
+            })?;
+        }
+        let Value::Array(args) = args else { return Err(FunctionError::failed("the arguments are no list")) };
+        let context = CallContext { host: Some(Arc::new(asked)), ..context };
+        functions.call(name, context, args).await
+    }
+
+    /// What the policy is asked about.
+    fn subject(&self, backend: &str, tool: &str, asked: &RequestContext) -> Result<Subject, HostError> {
+        let catalog = self.catalog.load();
+        let view = ScopedCatalog::new(&catalog, &asked.access, &asked.tools);
+        let known = view.backend(backend).ok_or_else(|| unknown_backend(view, backend))?;
+        let found = view.tool(backend, tool).ok_or_else(|| unknown_tool(view, known, tool))?;
+        Ok(Subject::of(found))
+    }
+
+    /// Everything that is decided before anything is sent, the policy aside.
     fn admit(
         &self,
         backend: &str,

@@ -10,12 +10,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use toolgate_engine::HostError;
 
-use super::Access;
+use super::{Access, RunCalls};
 use crate::approvals::Approver;
 use crate::backends::ReplyMode;
 use toolgate_mcp::result::{Wrapping, value};
-use toolgate_mcp::{JsonText, Progress};
-use toolgate_wire::{ByteBudget, CallRate, CallerScope};
+use toolgate_mcp::{JsonText, Progress, TraceContext};
+use toolgate_wire::{ByteBudget, CallRate, CallerScope, Profile};
 
 /// The most memory that an answer takes where it becomes a tree.
 const MAX_TREE_BYTES: usize = 128 << 20;
@@ -45,6 +45,16 @@ pub enum AllowedEffects {
 /// On whose behalf a tool is called, how long the call may take, and in which form it is answered.
 #[derive(Debug, Clone, Default)]
 pub struct RequestContext {
+    /// The caller's name, by which rules of the policy know it; empty for the local user.
+    pub name: String,
+    /// The kind of run; `None` for a call without one.
+    pub profile: Option<Profile>,
+    /// The name of the run, where it has one from the start.
+    pub run_id: Option<String>,
+    /// Number of the call in its run.
+    pub call_id: u64,
+    /// What the policy keeps of the run.
+    pub run: Option<Arc<RunCalls>>,
     /// Which backends the caller may use.
     pub access: Access,
     /// Which of their tools: patterns over `backend.tool`.
@@ -69,12 +79,15 @@ pub struct RequestContext {
     pub reply: ReplyMode,
     /// Counts the bytes of the call and of its answer: the budget of the run, or of the caller.
     pub budget: Option<ByteBudget>,
+    /// The trace that the call belongs to.
+    pub trace: TraceContext,
 }
 
 impl RequestContext {
     /// The context of a call on behalf of this caller.
     pub fn of(caller: &CallerScope) -> Self {
         RequestContext {
+            name: caller.name.clone(),
             access: caller.backends.clone(),
             tools: caller.tools.clone(),
             rate: caller.rate.map(|rate| (caller.name.clone(), rate)),

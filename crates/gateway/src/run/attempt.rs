@@ -8,12 +8,15 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_engine::{Host, Request};
 use toolgate_functions::{CallContext, Hints, Registry};
 use toolgate_plan::{FailureFacts, Finding, FindingCode, Plan, Preflight, Program, Script, SyntaxFault};
+use toolgate_policy::Policy;
 use toolgate_wire::{Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
 
+use super::durable::{KeptHost, KeyedHost};
 use super::reachable::Reachable;
 use super::request::{Durability, FastPaths, Route, RunRequest};
+use super::type_check::TypeVerdict;
 use super::{Readiness, Runner, fast_path, introspect, out_of_range};
-use crate::bridge::{self, RequestContext, RunHost, ScopedCatalog};
+use crate::bridge::{self, RequestContext, RunCalls, RunHost, ScopedCatalog};
 use toolgate_catalog::{BackendState, Catalog};
 
 /// Bytes of a context beyond which it is not looked into for hints of the request.
@@ -39,6 +42,10 @@ pub(super) struct Attempt<'a> {
     /// Ends the calls that are in progress when the run ends, and not before: a program must not see them fail and go on.
     calls: CancellationToken,
     _end_calls: DropGuard,
+    /// What the policy keeps of this run.
+    run_calls: Arc<RunCalls>,
+    /// The policy as the program is planned by; a call is decided by the one in force then.
+    policy: Arc<Policy>,
 }
 
 impl<'a> Attempt<'a> {
@@ -51,7 +58,7 @@ impl<'a> Attempt<'a> {
         let warnings = attempt.context.warnings.clone();
         let (mut report, route) = match (&request.recorded, request.profile) {
             (Some(recorded), _) => {
-                let host = recorded.host.clone().unwrap_or_else(|| Arc::new(attempt.host()));
+                let host = recorded.host.clone().unwrap_or_else(|| attempt.program_host());
                 (attempt.in_engine(host, None, Watched::Yes).await, Route::Script)
             }
             (None, Profile::Chain) => attempt.chain().await,
@@ -61,7 +68,24 @@ impl<'a> Attempt<'a> {
             }
         };
         report.warnings.extend(warnings.to_vec());
-        (report, route)
+        (attempt.with_verdicts(report), route)
+    }
+
+    /// Says what a person changed or why one stopped the run, which the program itself may not tell.
+    fn with_verdicts(&self, mut report: Report) -> Report {
+        let edited = report.calls.iter().filter_map(|call| {
+            let decision = call.decision.as_ref()?;
+            let (asked, sent) = (decision.asked_arguments.as_ref()?, decision.sent_arguments.as_ref()?);
+            Some(format!("a person changed the arguments of {}: {sent} was sent instead of {asked}", call.name()))
+        });
+        let edited: Vec<String> = edited.collect();
+        report.warnings.extend(edited);
+        if let (Some(reason), Outcome::Failed(failure)) = (self.run_calls.stopped_because(), &mut report.outcome)
+            && failure.code == Code::Aborted
+        {
+            failure.message = format!("a person stopped the run: {reason}");
+        }
+        report
     }
 
     /// See [`Runner::route`].
@@ -84,6 +108,31 @@ impl<'a> Attempt<'a> {
         let attempt = Attempt::admit(runner, request, Instant::now())?;
         let catalog = runner.bridge.catalog();
         toolgate_plan::preflight(&request.text, &attempt.reachable(&catalog)).map_err(not_a_program)
+    }
+
+    /// See [`Runner::check_types`].
+    pub(super) async fn check_types(
+        runner: &Runner,
+        request: &RunRequest,
+        within: Duration,
+    ) -> Result<Preflight, Failure> {
+        let mut preflight = Attempt::check(runner, request)?;
+        let attempt = Attempt::admit(runner, request, Instant::now())?;
+        let catalog = runner.bridge.catalog();
+        let tools = attempt.reachable(&catalog);
+        if let Plan::Script(script) = attempt.plan(tools) {
+            let typed = attempt.type_check(&script.program, tools, Some(within)).await;
+            preflight.errors.extend(typed.errors);
+            preflight.warnings.extend(typed.warnings);
+        }
+        Ok(preflight)
+    }
+
+    /// Checks the types of a program, where there is a checker.
+    async fn type_check(&self, program: &Program, tools: Reachable<'_>, within: Option<Duration>) -> TypeVerdict {
+        let Some(types) = self.runner.environment.types() else { return TypeVerdict::default() };
+        let learned = self.runner.environment.learned();
+        types.check(program, tools, learned.as_deref(), within).await
     }
 
     /// Everything that can be checked before anything is spent.
@@ -118,7 +167,21 @@ impl<'a> Attempt<'a> {
             context.warnings.add(format!("timeout lowered from {asked} ms to {given} ms: more is not configured"));
         }
         let _end_calls = calls.clone().drop_guard();
-        Ok(Attempt { runner, request, limits, granted, since, functions, context, calls, _end_calls })
+        let policy = runner.bridge.policy();
+        let run_calls = Arc::new(RunCalls::new(request.cancel.clone()));
+        Ok(Attempt {
+            runner,
+            request,
+            limits,
+            granted,
+            since,
+            functions,
+            context,
+            calls,
+            _end_calls,
+            run_calls,
+            policy,
+        })
     }
 
     async fn chain(&self) -> (Report, Route) {
@@ -137,20 +200,25 @@ impl<'a> Attempt<'a> {
             Plan::BadCall(fault) => {
                 refused(Failure { code: Code::InvalidCode, ..not_a_program(fault) }, Vec::new(), self.since)
             }
-            Plan::Introspect(query) => match fast_path::plain(&introspect::answer(&query, tools.view), &self.limits) {
-                Some(value) => (without_engine(Outcome::Returned(value), self.since), Route::Introspection),
-                None => self.program(tools).await,
-            },
+            Plan::Introspect(query) => {
+                match fast_path::plain(&introspect::answer(&query, tools.view, tools.functions), &self.limits) {
+                    Some(value) => (without_engine(Outcome::Returned(value), self.since), Route::Introspection),
+                    None => self.program(tools).await,
+                }
+            }
             // A call without a program has no record to go on from.
             Plan::Direct(_) if self.request.durable == Durability::Durable => {
                 let message = "a durable run needs a program, and this is a call in JSON";
                 refused(Failure::new(Code::InvalidCode, message), Vec::new(), self.since)
             }
             Plan::Direct(call) => {
-                if let Some(stopped) = stopped_by(&toolgate_plan::preflight_call(&call, &tools)) {
+                let preflight = toolgate_plan::preflight_call(&call, &tools);
+                if let Some(stopped) = stopped_by(&preflight) {
                     return refused(stopped, Vec::new(), self.since);
                 }
-                (with_hint(fast_path::direct(self, call).await, &self.request.text, tools), Route::Direct)
+                let mut report = fast_path::direct(self, call).await;
+                report.warnings.extend(preflight.warnings.iter().map(sentence));
+                (with_hint(report, &self.request.text, tools), Route::Direct)
             }
             Plan::OneCall(call) => {
                 (with_hint(fast_path::one_call(self, call).await, &self.request.text, tools), Route::OneCall)
@@ -172,7 +240,7 @@ impl<'a> Attempt<'a> {
     pub(super) fn reachable<'c>(&'c self, catalog: &'c Catalog) -> Reachable<'c> {
         let caller = &self.request.caller;
         let view = ScopedCatalog::new(catalog, &caller.backends, &caller.tools);
-        Reachable { view, functions: &self.functions }
+        Reachable { view, functions: &self.functions, policy: &self.policy, caller: &caller.name }
     }
 
     /// The path of a program; where fast paths are off, or a program may make no calls, only the engine's.
@@ -206,8 +274,14 @@ impl<'a> Attempt<'a> {
         if let Some(stopped) = stopped_by(&script.preflight) {
             return refused(stopped, warnings, self.since);
         }
-        let mut report = self.in_engine(Arc::new(self.host()), Some(script.program), Watched::Yes).await;
+        let typed = self.type_check(&script.program, tools, None).await;
+        let warnings: Vec<String> = warnings.into_iter().chain(typed.warnings.iter().map(sentence)).collect();
+        if let Some(stopped) = stopped_by(&Preflight { errors: typed.errors, ..Preflight::default() }) {
+            return refused(stopped, warnings, self.since);
+        }
+        let mut report = self.in_engine(self.program_host(), Some(script.program), Watched::Yes).await;
         report.warnings.extend(warnings);
+        report.warnings.extend(typed.unchecked.map(|why| format!("the types of the program were not checked: {why}")));
         let report = with_hint(report, &self.request.text, tools);
         (self.with_late_hint(report, tools.view).await, Route::Script)
     }
@@ -233,6 +307,19 @@ impl<'a> Attempt<'a> {
         with_hint(report, text, self.reachable(&catalog))
     }
 
+    /// What a program may call: with keys of its calls, and the effects of an earlier run that it keeps.
+    fn program_host(&self) -> Arc<dyn Host> {
+        let mut real: Arc<dyn Host> = Arc::new(self.host());
+        if let Some(keys) = self.request.keys.clone() {
+            let (bridge, caller) = (self.runner.bridge.clone(), self.request.caller.clone());
+            real = Arc::new(KeyedHost { keys, bridge, caller, real });
+        }
+        match &self.request.kept {
+            Some(kept) => Arc::new(KeptHost::new(kept.clone(), real)),
+            None => real,
+        }
+    }
+
     /// What the program may call.
     pub(super) fn host(&self) -> RunHost {
         let budgets = self.runner.budgets.of_run(&self.request.caller, self.limits.memory);
@@ -242,6 +329,10 @@ impl<'a> Attempt<'a> {
             deadline: Some(self.since + self.limits.wall),
             budget: Some(budgets.answers),
             approver: self.request.approver.clone(),
+            profile: Some(self.request.profile),
+            run_id: self.request.id.clone(),
+            run: Some(Arc::clone(&self.run_calls)),
+            trace: self.request.trace_passed_on(),
             effects: self.request.effects,
             ..RequestContext::of(&self.request.caller)
         };

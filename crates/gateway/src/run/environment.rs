@@ -2,9 +2,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::durable::{DurableRuns, OpenError};
+use super::type_check::{LearnedResults, ProgramTypes};
 use toolgate_functions::Registry;
 use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultStore;
@@ -49,9 +51,18 @@ pub trait Environment: Send + Sync + 'static {
         None
     }
 
+    /// What was learned of results that tools do not declare.
+    fn learned(&self) -> Option<Arc<dyn LearnedResults>> {
+        None
+    }
     /// Opens the store of durable runs, if it is not open; `None` where no store is configured.
     fn durable_runs(&self) -> OpeningRuns<'_> {
         Box::pin(std::future::ready(None))
+    }
+
+    /// Checks the types of programs, where there is a checker.
+    fn types(&self) -> Option<Arc<ProgramTypes>> {
+        None
     }
 
     /// Waits until the backends that a program seems to name are that far, or have failed.
@@ -76,6 +87,8 @@ pub struct FixedEnvironment {
     pub limits: Profiles<LimitRequest>,
     /// Where results are kept.
     pub results: Option<ResultStore>,
+    /// Checks the types of programs.
+    pub types: Option<Arc<ProgramTypes>>,
 }
 
 impl Environment for FixedEnvironment {
@@ -89,6 +102,10 @@ impl Environment for FixedEnvironment {
 
     fn results(&self) -> Option<ResultStore> {
         self.results.clone()
+    }
+
+    fn types(&self) -> Option<Arc<ProgramTypes>> {
+        self.types.clone()
     }
 }
 

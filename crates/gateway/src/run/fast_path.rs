@@ -95,6 +95,7 @@ async fn call_tool(attempt: &Attempt<'_>, call: Call, args: String) -> CallResul
     let observer = attempt.request.observer.as_ref();
     if let Some(observer) = observer {
         observer.call_began(&target);
+        observer.call_arguments(&target, &args, record.read_only);
     }
     let since = Instant::now();
     let answer = tokio::select! {
@@ -103,6 +104,7 @@ async fn call_tool(attempt: &Attempt<'_>, call: Call, args: String) -> CallResul
         () = attempt.request.cancel.cancelled() => CallEnd::Cancelled,
     };
     record.ms = since.elapsed().as_secs_f64() * 1e3;
+    record.decision = host.decision(FIRST_CALL).map(Box::new);
     match &answer {
         CallEnd::Answered(Ok(json)) => record.applied(json.len()),
         CallEnd::Answered(Err(error)) => record.failed(error.state, &error.code, &error.message),

@@ -1,18 +1,23 @@
 //! Statistics and recent runs: what was done since the start, and what it kept out of context windows.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use toolgate_wire::{CallRecord, CallState, CallerScope, Code, Failure, Outcome, Report, Target};
+use toolgate_mcp::RequestOrigin;
+use toolgate_wire::{CallRecord, CallState, CallerScope, Code, Failure, Outcome, Profile, Report, Target};
 
+use super::listen::{BegunCalls, CallNotes, EndedRun, Listeners, RunListener};
 use super::metrics::RunMetrics;
-use super::request::{Door, Route, RunReport};
+use super::request::{Door, Route, RunReport, RunRequest, RunTrace};
 
 /// Runs that are remembered.
 const RECENT: usize = 50;
+/// Durable runs whose notes wait for their end.
+const MAX_KEPT: usize = 1_024;
 /// Calls of each that are remembered.
 const MAX_CALLS: usize = 20;
 /// Tools that are counted one by one; the names come from outside.
@@ -54,10 +59,34 @@ pub struct Transfer {
     pub returned: u64,
 }
 
+/// What was noted of an execution of a durable run.
+#[derive(Default)]
+struct KeptNotes {
+    text: String,
+    origin: RequestOrigin,
+    trace: Option<Arc<RunTrace>>,
+    calls: BegunCalls,
+}
+
+/// A call that a client made without a program.
+pub(crate) struct DirectCall<'a> {
+    pub(crate) record: CallRecord,
+    /// Bytes that were returned.
+    pub(crate) bytes: u64,
+    /// JSON text.
+    pub(crate) arguments: &'a str,
+    pub(crate) origin: &'a RequestOrigin,
+    /// The client's session.
+    pub(crate) session: u64,
+}
+
 /// Statistics since the start, and the last runs.
 pub struct History {
     since: Instant,
     metrics: RunMetrics,
+    listeners: Arc<Listeners>,
+    /// What was noted of durable runs that have not been recorded.
+    kept: Mutex<HashMap<String, KeptNotes>>,
     sums: Mutex<Sums>,
 }
 
@@ -97,7 +126,13 @@ struct ToolSums {
 
 impl Default for History {
     fn default() -> Self {
-        History { since: Instant::now(), metrics: RunMetrics::default(), sums: Mutex::default() }
+        History {
+            since: Instant::now(),
+            metrics: RunMetrics::default(),
+            listeners: Arc::default(),
+            kept: Mutex::default(),
+            sums: Mutex::default(),
+        }
     }
 }
 
@@ -107,10 +142,69 @@ impl History {
         &self.metrics
     }
 
+    /// Tells a listener of every run from now on.
+    pub fn listen(&self, listener: Arc<dyn RunListener>) {
+        self.listeners.add(listener);
+    }
+
+    /// Whether a listener sends traces.
+    pub(super) fn wants_traces(&self) -> bool {
+        self.listeners.want_traces()
+    }
+
+    /// The request with an observer that notes when calls begin, if anybody is to be told.
+    pub(super) fn note_calls(
+        &self,
+        request: RunRequest,
+        id: &str,
+        since: Instant,
+    ) -> (RunRequest, Option<Arc<CallNotes>>) {
+        if !self.listeners.are_there() {
+            return (request, None);
+        }
+        let notes = Arc::new(CallNotes::new(&request, id, since, self.listeners.clone()));
+        (RunRequest { observer: Some(notes.clone()), ..request }, Some(notes))
+    }
+
     /// Adds a run whose value is returned as it is; [`History::shaped`] says where that is not so.
-    pub(super) fn record(&self, door: Door, caller: &CallerScope, session: Option<u64>, run: &RunReport) {
+    pub(super) fn record(&self, request: &RunRequest, calls: &BegunCalls, run: &RunReport) {
         let bytes = run.report.value().map_or(0, |value| value.get().len() as u64);
-        self.add(door, (caller, session), run, Transfer { processed: bytes, returned: bytes });
+        self.add(EndedRun {
+            door: request.door,
+            caller: &request.caller,
+            session: request.session,
+            text: Some(&request.text),
+            origin: &request.origin,
+            trace: request.trace.as_deref(),
+            call_starts: &calls.starts,
+            call_digests: &calls.digests,
+            call_arguments: &calls.arguments,
+            report: run,
+            transfer: Transfer { processed: bytes, returned: bytes },
+            saved: 0,
+        });
+    }
+
+    /// Keeps what was noted of an execution of a durable run until the run itself is recorded.
+    pub(super) fn keep_notes(&self, id: &str, request: &RunRequest, calls: BegunCalls) {
+        let mut kept = self.kept.lock();
+        if self.listeners.are_there() && (kept.len() < MAX_KEPT || kept.contains_key(id)) {
+            let (text, origin, trace) = (request.text.clone(), request.origin.clone(), request.trace.clone());
+            kept.insert(id.to_owned(), KeptNotes { text, origin, trace, calls });
+        }
+    }
+
+    /// Adds a durable run that has ended here, with what was noted of its last execution.
+    pub(super) fn record_durable(&self, caller: &CallerScope, run: &RunReport) {
+        let kept = self.kept.lock().remove(&run.id).unwrap_or_default();
+        let request = RunRequest {
+            caller: caller.clone(),
+            door: Door::Durable,
+            origin: kept.origin,
+            trace: kept.trace,
+            ..RunRequest::new(Profile::Chain, kept.text)
+        };
+        self.record(&request, &kept.calls, run);
     }
 
     /// Corrects how much of a run was returned.
@@ -118,15 +212,21 @@ impl History {
         let mut sums = self.sums();
         let Some(record) = sums.recent.iter_mut().rev().find(|record| record.id == id) else { return };
         let before = std::mem::replace(&mut record.transfer, transfer);
-        let (replies, session) = (record.replies, record.session);
+        let (replies, session, caller) = (record.replies, record.session, record.caller.clone());
         sums.each(session, |counts| {
             counts.subtract(before, replies);
             counts.add(transfer, replies);
         });
+        drop(sums);
+        let saved = |transfer| i64::try_from(processed_and_saved(transfer, replies).1).unwrap_or(i64::MAX);
+        let more = saved(transfer).saturating_sub(saved(before));
+        self.listeners.tell(|listener| listener.saved_more(&caller, more));
     }
 
     /// Adds one call that a client made without a program.
-    pub(crate) fn direct_call(&self, caller: &CallerScope, session: u64, record: CallRecord, bytes: u64) {
+    pub(crate) fn direct_call(&self, caller: &CallerScope, call: DirectCall<'_>) {
+        let DirectCall { record, bytes, arguments, origin, session } = call;
+        let begun = self.listeners.of_one_call(arguments);
         let outcome = match record.state {
             CallState::Applied => Outcome::Returned(Box::<RawValue>::default()),
             CallState::Failed | CallState::NotSent | CallState::Unknown => {
@@ -135,15 +235,39 @@ impl History {
         };
         let elapsed = Duration::from_secs_f64(record.ms.max(0.0) / 1e3);
         let report = Report { calls: vec![record], ..Report::not_started(outcome, elapsed) };
-        let run = RunReport { id: super::execution_id(), route: Route::Direct, report };
-        self.add(Door::Mcp("direct"), (caller, Some(session)), &run, Transfer { processed: bytes, returned: bytes });
+        let run = RunReport::ended(super::execution_id(), Route::Direct, report);
+        let transfer = Transfer { processed: bytes, returned: bytes };
+        let door = Door::Mcp("direct");
+        self.add(EndedRun {
+            door,
+            caller,
+            session: Some(session),
+            text: None,
+            origin,
+            trace: None,
+            call_starts: &begun.starts,
+            call_digests: &begun.digests,
+            call_arguments: &begun.arguments,
+            report: &run,
+            transfer,
+            saved: 0,
+        });
     }
 
-    fn add(&self, door: Door, (caller, session): (&CallerScope, Option<u64>), run: &RunReport, transfer: Transfer) {
+    fn add(&self, ended: EndedRun<'_>) {
+        let EndedRun { door, caller, report: run, transfer, .. } = ended;
         self.metrics.record(door, caller, run);
         let report = &run.report;
-        let mut sums = self.sums();
         let replies: u64 = report.calls.iter().map(|call| call.reply_bytes).sum();
+        self.sum_up(&ended, replies);
+        let ended = EndedRun { saved: processed_and_saved(transfer, replies).1, ..ended };
+        self.listeners.tell(|listener| listener.ended(&ended));
+    }
+
+    fn sum_up(&self, ended: &EndedRun<'_>, replies: u64) {
+        let EndedRun { door, caller, session, report: run, transfer, .. } = *ended;
+        let report = &run.report;
+        let mut sums = self.sums();
         sums.begin(session);
         sums.each(session, |counts| {
             counts.runs += 1;
@@ -174,7 +298,7 @@ impl History {
     }
 
     /// The sums, with the tools that this caller may know of, and those of one session.
-    pub(crate) fn stats(&self, caller: &CallerScope, session: Option<u64>) -> Value {
+    pub fn stats(&self, caller: &CallerScope, session: Option<u64>) -> Value {
         let sums = self.sums();
         let tools = sums.tools.iter().filter(|(target, _)| may_know(caller, target)).map(|(target, tool)| {
             let mean = if tool.calls == 0 { 0.0 } else { tool.ms / tool.calls as f64 };
@@ -315,15 +439,22 @@ mod tests {
             read_only: false,
             error: None,
             error_code: None,
+            decision: None,
         }
     }
 
     fn record(history: &History, caller: &str, calls: Vec<CallRecord>, processed: u64, returned: u64) {
         let outcome = Outcome::Returned(Box::<RawValue>::default());
         let report = Report { calls, ..Report::not_started(outcome, Duration::from_millis(1)) };
-        let run = RunReport { id: super::super::execution_id(), route: Route::Script, report };
+        let run = RunReport::ended(super::super::execution_id(), Route::Script, report);
         let caller = CallerScope { name: caller.into(), ..CallerScope::default() };
-        history.record(Door::Mcp("call_tool_chain"), &caller, Some(caller.name.len() as u64), &run);
+        let request = RunRequest {
+            session: Some(caller.name.len() as u64),
+            caller,
+            door: Door::Mcp("call_tool_chain"),
+            ..RunRequest::new(Profile::Chain, "return 1")
+        };
+        history.record(&request, &BegunCalls::default(), &run);
         history.shaped(&run.id, Transfer { processed, returned });
     }
 
@@ -400,6 +531,30 @@ mod tests {
         let history = History::default();
         record(&history, "alice", vec![], 0, 0);
         assert_eq!((seen(&history, "alice", Access::All), seen(&history, "bob", Access::All)), (1, 0));
+    }
+
+    #[test]
+    fn a_listener_hears_of_every_run_and_of_what_it_saved() {
+        #[derive(Default)]
+        struct Heard(Mutex<Vec<String>>);
+        impl RunListener for Heard {
+            fn ended(&self, run: &EndedRun<'_>) {
+                self.0.lock().push(format!("{} {:?} {}", run.caller.name, run.text, run.saved));
+            }
+
+            fn saved_more(&self, caller: &str, bytes: i64) {
+                self.0.lock().push(format!("{caller} {bytes}"));
+            }
+        }
+        let (history, heard) = (History::default(), Arc::new(Heard::default()));
+        history.listen(heard.clone());
+        record(&history, "alice", vec![call("a.x", CallState::Applied, 4_000)], 400, 100);
+        let record = call("a.x", CallState::Applied, 10);
+        let direct = DirectCall { record, bytes: 10, arguments: "{}", origin: &RequestOrigin::default(), session: 1 };
+        history.direct_call(&CallerScope::default(), direct);
+        // The value of the record is `null`, of four bytes.
+        let expected = ["alice Some(\"return 1\") 3996", "alice -96", " None 0"];
+        assert_eq!(*heard.0.lock(), expected);
     }
 
     #[test]

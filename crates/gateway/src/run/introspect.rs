@@ -5,9 +5,10 @@ use toolgate_plan::Query;
 
 use crate::bridge::ScopedCatalog;
 use toolgate_catalog::Backend;
+use toolgate_functions::Registry;
 
 /// The JSON text that the same program would return from the engine.
-pub(super) fn answer(query: &Query, tools: ScopedCatalog<'_>) -> String {
+pub(super) fn answer(query: &Query, tools: ScopedCatalog<'_>, functions: &Registry) -> String {
     let value = match query {
         Query::All => {
             Value::Object(tools.backends().map(|it| (it.identifier().to_owned(), interfaces(tools, it))).collect())
@@ -15,7 +16,10 @@ pub(super) fn answer(query: &Query, tools: ScopedCatalog<'_>) -> String {
         Query::Backend(backend) => tools.backend(backend).map_or(Value::Null, |it| interfaces(tools, it)),
         Query::Tool { backend, tool } => interface(tools, backend, tool),
         Query::InputSchema { backend, tool } => interface(tools, backend, tool)["input_schema"].clone(),
-        Query::Find(name) => tools.interface(name).unwrap_or(Value::Null),
+        Query::Find(name) => {
+            let of_function = || functions.get(name).map(|function| function.interface());
+            tools.interface(name).or_else(of_function).unwrap_or(Value::Null)
+        }
     };
     toolgate_json::stringify(&value)
 }

@@ -160,7 +160,7 @@ mod tests {
 
     fn run(metrics: &RunMetrics, outcome: Outcome, elapsed: Duration) {
         let report = Report::not_started(outcome, elapsed);
-        let run = RunReport { id: "1".into(), route: Route::Script, report };
+        let run = RunReport::ended("1".into(), Route::Script, report);
         metrics.record(Door::Http, &CallerScope::default(), &run);
     }
 

@@ -11,7 +11,9 @@
 //! - [`durable`]: runs that outlive their process
 //! - `fast_path`: a program that is one call, without an interpreter; `introspect`: one that asks what tools there are
 //! - `reachable`: the catalog as the planner asks it
-//! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `metrics`: counters and log lines
+//! - `type_check`: the types of a program, before its first call
+//! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `metrics`: counters and log lines;
+//!   `listen`: who is told of every run
 
 mod attempt;
 mod budgets;
@@ -21,33 +23,41 @@ mod explain;
 mod fast_path;
 mod history;
 mod introspect;
+mod listen;
 mod metrics;
 mod reachable;
 mod request;
+mod type_check;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use toolgate_catalog::BackendState;
+use toolgate_catalog::{BackendState, ToolRef};
 use toolgate_engine::Engine;
-use toolgate_functions::Registry;
+use toolgate_functions::{CallContext, FunctionError, Registry};
 use toolgate_output::results::{Kept, Kind, ResultStore};
 use toolgate_output::{OutputSettings, Response};
 use toolgate_plan::Preflight;
+use toolgate_policy::Action;
 use toolgate_wire::{ByteBudget, CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
 
-use crate::bridge::{Bridge, ScopedCatalog};
+use crate::bridge::{self, Bridge, RequestContext, ScopedCatalog};
 use attempt::Attempt;
 use budgets::CallerBudgets;
 use durable::{DurableError, DurableRuns, DurableSlot};
 
 pub use environment::{Environment, FixedEnvironment, OpeningRuns, Readiness, Waiting};
 pub use explain::explain;
+pub(crate) use history::DirectCall;
 pub use history::{History, Transfer};
+pub use listen::{ArgumentsWanted, BegunCall, EndedRun, RunListener};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
-pub use request::{Door, Durability, FastPaths, RecordedRun, Route, RunReport, RunRequest};
+pub use request::{Door, Durability, FastPaths, PausedRun, RecordedRun, Route, RunReport, RunRequest, RunTrace};
+
+pub use type_check::{LearnedResults, ProgramTypes};
 
 pub(crate) use environment::permitted;
 
@@ -87,6 +97,28 @@ impl Runner {
         }
     }
 
+    /// Whether a program may make a call that a person is asked about. Looks at the names in its text, so that programs
+    /// which name no such backend are not kept in a store for nothing.
+    pub fn may_ask(&self, request: &RunRequest) -> bool {
+        let policy = self.bridge.policy();
+        if request.profile != Profile::Chain || !policy.may_ask() || self.route(request) == Route::Direct {
+            return false;
+        }
+        let catalog = self.bridge.catalog();
+        let caller = &request.caller;
+        let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
+        let is_named = |name: &str| request.text.contains(name);
+        let reaches_all = ["tools", "__backends", "globalThis"].into_iter().any(is_named);
+        let named = view.backends().filter(|it| reaches_all || is_named(it.name()) || is_named(it.identifier()));
+        let mut tools = named.flat_map(|backend| backend.tools().iter().map(move |entry| ToolRef { backend, entry }));
+        let asks = |tool: ToolRef<'_>| {
+            let foreseen = bridge::foresee(&policy, tool, &caller.name, None);
+            foreseen.is_none_or(|decision| decision.action == Action::Ask)
+        };
+        let functions = request.functions.clone().unwrap_or_else(|| self.functions(caller));
+        tools.any(asks) || functions.names().iter().any(|name| is_named(name))
+    }
+
     /// The engine behind it.
     pub fn engine(&self) -> &Engine {
         &self.engine
@@ -112,6 +144,21 @@ impl Runner {
         self.environment.functions(caller)
     }
 
+    /// Calls a host function outside a run, on behalf of this caller.
+    ///
+    /// # Errors
+    /// If the policy denies the call, or the function fails.
+    pub async fn call_function(
+        &self,
+        caller: &CallerScope,
+        name: &str,
+        context: CallContext,
+        args: Vec<Value>,
+    ) -> Result<Value, FunctionError> {
+        let functions = self.functions(caller);
+        self.bridge.call_function(&functions, name, context, args, RequestContext::of(caller)).await
+    }
+
     /// The limits of a run that asks for these: with the configured ones where it asks for none.
     ///
     /// # Errors
@@ -131,14 +178,25 @@ impl Runner {
 
     /// Runs a program to its end. Dropping the future ends it.
     pub async fn run(&self, request: RunRequest) -> RunReport {
+        let is_begun = request.recorder.is_some() || request.recorded.is_some();
+        if request.durable == Durability::Durable && !is_begun {
+            return match self.durable().await {
+                Ok(runs) => runs.run(request).await,
+                Err(error) => RunReport::refused(Code::Unavailable, error.to_string()),
+            };
+        }
         self.perform(request, Counted::Yes).await
     }
 
     async fn perform(&self, request: RunRequest, counted: Counted) -> RunReport {
         let since = Instant::now();
         let in_flight = self.history.metrics().begin(request.door);
+        let id = request.id.clone().unwrap_or_else(execution_id);
         // A token of its own: cancelling the caller's would tell it that nobody waits for the report.
         let request = RunRequest { cancel: request.cancel.child_token(), ..request };
+        let trace = self.history.wants_traces().then(|| Arc::new(RunTrace::new(&request.origin.trace)));
+        let request = RunRequest { trace, ..request };
+        let (request, calls) = self.history.note_calls(request, &id, since);
         let mut performing = std::pin::pin!(Attempt::perform(self, &request, since));
         let (mut report, route) = tokio::select! {
             biased;
@@ -149,10 +207,11 @@ impl Runner {
             }
         };
         report.elapsed = since.elapsed();
-        let id = request.id.clone().unwrap_or_else(execution_id);
-        let report = RunReport { id, route, report };
-        if counted == Counted::Yes {
-            self.history.record(request.door, &request.caller, request.session, &report);
+        let report = RunReport::ended(id, route, report);
+        let calls = calls.map(|calls| calls.so_far()).unwrap_or_default();
+        match counted {
+            Counted::Yes => self.history.record(&request, &calls, &report),
+            Counted::No => self.history.keep_notes(&report.id, &request, calls),
         }
         in_flight.end();
         report
@@ -225,6 +284,14 @@ impl Runner {
     /// If the text is no program.
     pub fn check(&self, request: &RunRequest) -> Result<Preflight, Failure> {
         Attempt::check(self, request)
+    }
+
+    /// The same with a check of its types, where there is a checker. `within` is how long that may take.
+    ///
+    /// # Errors
+    /// If the text is no program.
+    pub async fn check_types(&self, request: &RunRequest, within: Duration) -> Result<Preflight, Failure> {
+        Attempt::check_types(self, request, within).await
     }
 }
 

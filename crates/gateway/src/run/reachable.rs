@@ -1,9 +1,10 @@
 //! The catalog as the planner asks it.
 
 use serde_json::Value;
-use toolgate_plan::{ArgumentProblem, Parameters, Tools};
+use toolgate_plan::{ArgumentProblem, Foreseen, Parameters, Tools};
+use toolgate_policy::{Action, Policy};
 
-use crate::bridge::{ScopedCatalog, unready};
+use crate::bridge::{self, ScopedCatalog, unready};
 use toolgate_catalog::{Backend, BackendState};
 use toolgate_functions::Registry;
 
@@ -12,6 +13,9 @@ use toolgate_functions::Registry;
 pub(super) struct Reachable<'a> {
     pub(super) view: ScopedCatalog<'a>,
     pub(super) functions: &'a Registry,
+    pub(super) policy: &'a Policy,
+    /// Who asks.
+    pub(super) caller: &'a str,
 }
 
 impl Reachable<'_> {
@@ -62,6 +66,19 @@ impl Tools for Reachable<'_> {
     fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentProblem> {
         let Some(found) = self.view.tool(backend, tool) else { return Vec::new() };
         found.entry.check_arguments(arguments).into_iter().map(without_place).collect()
+    }
+
+    fn foresee(&self, backend: &str, tool: &str, arguments: Option<&Value>) -> Foreseen {
+        if self.policy.allows_everything() {
+            return Foreseen::Free;
+        }
+        let Some(found) = self.view.tool(backend, tool) else { return Foreseen::Free };
+        let decision = bridge::foresee(self.policy, found, self.caller, arguments);
+        match decision.map(|decision| (decision.action, decision.reason())) {
+            Some((Action::Deny, reason)) => Foreseen::Denied(reason),
+            Some((Action::Ask, reason)) => Foreseen::Asked(reason),
+            Some((Action::Allow, _)) | None => Foreseen::Free,
+        }
     }
 
     fn functions(&self) -> Vec<String> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::durable::{CallKeys, KeptEffects, PendingView};
 use crate::approvals::Approver;
 use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;
@@ -9,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_engine::transcript::{Recorder, Replay};
 use toolgate_engine::{EngineChoice, Host, Observer};
 use toolgate_functions::Registry;
-use toolgate_mcp::Progress;
+use toolgate_mcp::{Progress, RequestOrigin, TraceContext};
 use toolgate_wire::report::ReportFields;
 use toolgate_wire::{CallerScope, Code, Failure, LimitRequest, Outcome, Profile, Report};
 
@@ -96,6 +97,10 @@ pub struct RunRequest {
     pub fast_paths: FastPaths,
     /// The door that the request came by.
     pub door: Door,
+    /// Which client asks, and which trace the run belongs to.
+    pub origin: RequestOrigin,
+    /// The spans of the run, if traces are sent; made by the runner.
+    pub trace: Option<Arc<RunTrace>>,
     /// What its calls may do.
     pub effects: AllowedEffects,
     /// The client's session, which has statistics of its own.
@@ -108,6 +113,10 @@ pub struct RunRequest {
     pub durable: Durability,
     /// Asks a person about calls that the policy does not let through by itself. Without it they fail as `DENIED`.
     pub approver: Option<Arc<dyn Approver>>,
+    /// Idempotency keys of the program's calls.
+    pub keys: Option<CallKeys>,
+    /// The effects of an earlier run that the program keeps.
+    pub kept: Option<Arc<KeptEffects>>,
     /// A recorded run to repeat. The program is not planned again, and no tool is looked up for it.
     pub recorded: Option<RecordedRun>,
 }
@@ -138,14 +147,49 @@ impl RunRequest {
             seed: None,
             fast_paths: FastPaths::Allowed,
             door: Door::Api,
+            origin: RequestOrigin::default(),
+            trace: None,
             effects: AllowedEffects::Any,
             session: None,
             id: None,
             recorder: None,
             durable: Durability::Volatile,
             approver: None,
+            keys: None,
+            kept: None,
             recorded: None,
         }
+    }
+}
+
+impl RunRequest {
+    /// The trace that the run's calls belong to: its own span, or what the client said.
+    pub(super) fn trace_passed_on(&self) -> TraceContext {
+        self.trace.as_ref().map_or_else(|| self.origin.trace.clone(), |trace| trace.context.clone())
+    }
+}
+
+/// The ids of a run's spans.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunTrace {
+    /// The trace: the client's, or a new one.
+    pub trace_id: String,
+    /// The span of the request at the door.
+    pub door_span: String,
+    /// The span of the run.
+    pub run_span: String,
+    /// What servers behind are told: the span of the run as the parent of theirs.
+    pub context: TraceContext,
+}
+
+impl RunTrace {
+    /// New spans in the client's trace, or in a new one.
+    pub(super) fn new(client: &TraceContext) -> Self {
+        let trace_id = client.ids().map_or_else(toolgate_telemetry::new_trace_id, |(trace, _)| trace.to_owned());
+        let (door_span, run_span) = (toolgate_telemetry::new_span_id(), toolgate_telemetry::new_span_id());
+        let flags = if client.traceparent.is_none() || client.is_sampled() { "01" } else { "00" };
+        let context = TraceContext { traceparent: Some(format!("00-{trace_id}-{run_span}-{flags}")), ..client.clone() };
+        RunTrace { trace_id, door_span, run_span, context }
     }
 }
 
@@ -186,20 +230,73 @@ pub struct RunReport {
     pub route: Route,
     /// What happened.
     pub report: Report,
+    /// The run has not ended: it waits for decisions, and this is its handle. What happened so far is in the report, whose
+    /// outcome says nothing then.
+    pub paused: Option<PausedRun>,
 }
 
+/// A run that waits for decisions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PausedRun {
+    /// Its id.
+    pub run_id: String,
+    /// The calls that wait; empty where the run goes on in another process.
+    pub pending: Vec<PendingView>,
+}
+
+/// Fields that say how a run ended, which one that waits has not.
+const OUTCOME_FIELDS: [&str; 6] = ["value", "code", "error", "line", "column", "hint"];
+
 impl RunReport {
+    /// The report of a run that has ended.
+    pub fn ended(id: String, route: Route, report: Report) -> Self {
+        RunReport { id, route, report, paused: None }
+    }
+
+    /// The object of a run that waits: without an outcome, with its handle.
+    fn paused_fields(&self, paused: &PausedRun) -> serde_json::Result<serde_json::Value> {
+        let fields = Fields { report: self.report.without_value(), execution_id: &self.id, path: self.route.name() };
+        let mut fields = serde_json::to_value(fields)?;
+        if let Some(fields) = fields.as_object_mut() {
+            OUTCOME_FIELDS.iter().for_each(|name| drop(fields.remove(*name)));
+            fields.insert("paused".to_owned(), serde_json::to_value(paused)?);
+        }
+        Ok(fields)
+    }
+
+    /// The report of a run that waits.
+    pub(crate) fn waiting(paused: PausedRun) -> Self {
+        let outcome = Outcome::Failed(Failure::new(Code::Aborted, "the run waits for a person"));
+        let report = Report::not_started(outcome, std::time::Duration::ZERO);
+        RunReport { paused: Some(paused.clone()), ..RunReport::ended(paused.run_id, Route::Script, report) }
+    }
+
     /// The report of a request that was refused before a program was looked at.
     pub fn refused(code: Code, message: impl Into<String>) -> Self {
         let outcome = Outcome::Failed(Failure::new(code, message));
         let report = Report::not_started(outcome, std::time::Duration::ZERO);
-        RunReport { id: super::execution_id(), route: Route::Refused, report }
+        RunReport::ended(super::execution_id(), Route::Refused, report)
     }
 
     /// The same object without the field `value`.
     pub fn without_value(&self) -> impl Serialize + '_ {
-        Fields { report: self.report.without_value(), execution_id: &self.id, path: self.route.name() }
+        match self.paused.as_ref().map(|paused| self.paused_fields(paused)) {
+            Some(Ok(fields)) => WithoutValue::Paused(fields),
+            Some(Err(_)) | None => WithoutValue::Ended(Fields {
+                report: self.report.without_value(),
+                execution_id: &self.id,
+                path: self.route.name(),
+            }),
+        }
     }
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum WithoutValue<'a> {
+    Ended(Fields<'a>),
+    Paused(serde_json::Value),
 }
 
 #[derive(Serialize)]
@@ -213,6 +310,9 @@ struct Fields<'a> {
 
 impl Serialize for RunReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Some(paused) = &self.paused {
+            return self.paused_fields(paused).map_err(serde::ser::Error::custom)?.serialize(serializer);
+        }
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Whole<'a> {

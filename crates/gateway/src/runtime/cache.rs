@@ -61,7 +61,7 @@ pub fn prefill_cache(config: &Checked, backend: &str, tools: Vec<Value>) -> Resu
 }
 
 /// Two configurations may give one name to different servers, so each has a file of its own.
-fn file_name(config: &Path) -> String {
+pub(super) fn file_name(config: &Path) -> String {
     let hash = digest(&SHA256, config.to_string_lossy().as_bytes());
     let short: String = hash.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     format!("tools-{short}.json")

@@ -86,6 +86,7 @@ impl Gateway {
         let cached = cache.get(name, &record.fingerprint).filter(|_| origin == Origin::Configured);
         let listing = first_listing(name, &record, cached.map(|cached| cached.tools.clone()));
         self.records().insert(name.to_owned(), record);
+        self.bridge().note_added(name, origin == Origin::Registered);
         self.bridge().catalog_handle().update(|catalog| catalog.with(listing));
         self.start_backend(name, backend, KnownServer::of(cached))
     }

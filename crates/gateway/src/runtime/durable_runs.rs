@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, Weak};
 
+use toolgate_functions::http::{Fetcher, Guard, HttpLimits};
 use toolgate_journal::store::Prune;
 use toolgate_wire::CallerScope;
 
 use super::Gateway;
-use crate::run::durable::{Callers, DurableRuns, DurableSettings, OpenError, journal_of, scope_of_key};
+use super::functions::allow_list;
+use crate::run::durable::{Callers, DurableRuns, DurableSettings, OpenError, Webhooks, journal_of, scope_of_key};
 
 impl Gateway {
     /// Whether the store may have runs: a file that is not there has none, and is made for the first one.
@@ -34,7 +36,11 @@ impl Gateway {
             return Ok(runs);
         }
         let callers = Arc::new(ConfiguredCallers(Arc::downgrade(self)));
-        let durable_settings = DurableSettings { retention, ..DurableSettings::default() };
+        let webhooks = settings.webhook_secret.as_deref().map(|secret| {
+            let fetcher = Fetcher::new(Guard::new(allow_list(&config.settings.guard)), HttpLimits::default());
+            Arc::new(Webhooks::new(secret, fetcher))
+        });
+        let durable_settings = DurableSettings { retention, webhooks, ..DurableSettings::default() };
         let runs = DurableRuns::start(journal, self.runner().clone(), callers, durable_settings);
         *durable = Some(runs.clone());
         Ok(runs)

@@ -4,11 +4,11 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value, json};
 
-use crate::bridge::{Access, Answer, Bridge, RequestContext, ScopedCatalog, is_annotated_read_only};
-use toolgate_config::checked::{self, Function, Settings, Target};
+use crate::bridge::{self, Access, Answer, Bridge, RequestContext, ScopedCatalog, is_annotated_read_only};
+use toolgate_config::checked::{self, Effect, Function, Settings, Target};
 use toolgate_config::values::{Allowed, Method};
 use toolgate_functions::builtin::registry as built_in;
-use toolgate_functions::endpoint::{EndpointMethod, HttpEndpoint, secret_header};
+use toolgate_functions::endpoint::{DeclaredEffect, EndpointMethod, HttpEndpoint, secret_header};
 use toolgate_functions::http::{AllowList, Egress, Fetcher, Guard, HttpLimits};
 use toolgate_functions::weather::WeatherSettings;
 use toolgate_functions::{
@@ -87,7 +87,7 @@ fn weather(settings: &Settings, egress: Option<&Egress>) -> Option<WeatherSettin
     Some(WeatherSettings { base_url: base_url.unwrap_or_else(|| usual.base_url.clone()), ..usual })
 }
 
-fn allow_list(allowed: &[Allowed]) -> AllowList {
+pub(super) fn allow_list(allowed: &[Allowed]) -> AllowList {
     let entries: Vec<String> = allowed
         .iter()
         .map(|entry| match entry {
@@ -111,7 +111,8 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
             name: name.to_owned(),
             description,
             params,
-            result: Value::Bool(true),
+            result: function.returns.clone().unwrap_or(Value::Bool(true)),
+            effect: declared(function.effect),
             url: url.url().clone(),
             method: endpoint_method(*method),
             headers: headers.iter().filter_map(|(name, value)| secret_header(name, value.expose())).collect(),
@@ -120,7 +121,8 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
         .into_function(),
         Target::Tool { backend, tool } => {
             let params = if params.is_empty() { vec![argument(json!({ "type": "object" }))] } else { params };
-            let builder = HostFunction::builder(name).describe(description);
+            let returns = function.returns.clone().unwrap_or(Value::Bool(true));
+            let builder = HostFunction::builder(name).describe(description).returns(returns).is_tool();
             let builder = params.into_iter().fold(builder, |builder, param| builder.param(param));
             let (bridge, backend, tool) = (Arc::clone(bridge), backend.to_string(), tool.clone());
             let timeout = function.timeout;
@@ -132,7 +134,7 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
                     found.is_some_and(is_annotated_read_only)
                 }
             });
-            builder.handle(move |context, args| {
+            declared(function.effect).on(builder).handle(move |context, args| {
                 let (bridge, backend, tool) = (Arc::clone(&bridge), backend.clone(), tool.clone());
                 async move {
                     let asked = RequestContext { timeout: Some(timeout), ..asked(&context) };
@@ -140,6 +142,14 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
                 }
             })
         }
+    }
+}
+
+fn declared(effect: Effect) -> DeclaredEffect {
+    match effect {
+        Effect::Unknown => DeclaredEffect::Unknown,
+        Effect::Idempotent => DeclaredEffect::Idempotent,
+        Effect::ReadOnly => DeclaredEffect::ReadOnly,
     }
 }
 
@@ -153,7 +163,20 @@ fn argument(schema: Value) -> Param {
 /// The configuration granted the function, so it may reach its backend for every caller that may use the function.
 fn asked(context: &CallContext) -> RequestContext {
     let deadline = context.deadline.map(tokio::time::Instant::into_std);
-    RequestContext { access: Access::All, cancel: context.cancel.clone(), deadline, ..RequestContext::default() }
+    // Who asks, in which run: the policy decides about the tool as if the program had named it.
+    let caller = context.host.as_ref().and_then(|host| host.downcast_ref::<RequestContext>());
+    let RequestContext { name, profile, call_id, run, approver, .. } = caller.cloned().unwrap_or_default();
+    RequestContext {
+        name,
+        profile,
+        call_id,
+        run,
+        approver,
+        access: Access::All,
+        cancel: context.cancel.clone(),
+        deadline,
+        ..RequestContext::default()
+    }
 }
 
 async fn call(
@@ -180,7 +203,10 @@ async fn call(
             CallState::Failed => FailedEffect::Failed,
             CallState::Applied | CallState::Unknown => FailedEffect::Unknown,
         };
-        let failed = FunctionError::new(code, error.message).with_effect(effect);
+        let mut failed = FunctionError::new(code, error.message).with_effect(effect);
+        if bridge::is_denial(&error.code) {
+            failed = failed.with_custom_code(&error.code);
+        }
         match error.data {
             Some(data) => failed.with_data(data),
             None => failed,

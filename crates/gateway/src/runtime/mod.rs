@@ -12,22 +12,29 @@
 //! - `wait_until_ready`: a call to a backend that may not be up yet
 //! - `cache`: the tools of the last time
 //! - `reload`, `register`: changes while it runs, by the file and by an agent
+//! - `learning`: the types of results that tools do not declare
+//! - `types`: the type checker that the configuration asks for
 //! - `login`: a server as the commands about logins see it
 //! - `functions`: host functions, built in and configured
+//! - `audit`: the audit log; `telemetry`: spans and durations of runs and calls
 //! - `durable_runs`: the store of runs that outlive their process
 //!
 //! It knows no protocol towards clients: what an agent sees is [`agent`](crate::agent)'s.
 
+mod audit;
 mod backend_records;
 mod cache;
 mod catalog_sync;
 mod durable_runs;
 mod functions;
+mod learning;
 mod login;
 mod register;
 mod reload;
 mod settings;
 mod spec;
+mod telemetry;
+mod types;
 mod wait_until_ready;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,10 +47,12 @@ use tokio_util::sync::CancellationToken;
 use toolgate_engine::Engine;
 use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
+use crate::approvals::RememberedRules;
 use crate::backends::{Backend, Backends};
 use crate::bridge::Bridge;
 use crate::run::durable::DurableRuns;
-use crate::run::{Environment, OpeningRuns, Readiness, Runner, Waiting, permitted};
+use crate::run::{Environment, LearnedResults, OpeningRuns, ProgramTypes, Readiness, Runner, Waiting, permitted};
+use toolgate_catalog::types::learned::LearnedTypes;
 use toolgate_catalog::{Catalog, CatalogHandle};
 use toolgate_config::{Checked, Problem};
 use toolgate_functions::Registry;
@@ -51,16 +60,21 @@ use toolgate_mcp::server::{Change, ChangeNotice};
 use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultStore;
 
+pub use audit::check_audit;
 pub use backend_records::{KeyName, Origin};
 pub use cache::prefill_cache;
 pub use login::{LoginNeed, LoginTarget, LoginTargetError};
 pub use register::{Registration, RegistrationError};
 pub use settings::{engine_builder, v8_settings};
+pub use types::{find_compiler, program_types};
 
+use audit::AuditListener;
 use backend_records::BackendRecords;
 use cache::CacheFile;
 use functions::GrantedFunctions;
+use learning::TypeLearning;
 use settings::{configured_limits, output_settings};
+use telemetry::TelemetryListener;
 
 /// ChangeNotice that a slow listener may fall behind by.
 const MAX_CHANGES_BEHIND: usize = 256;
@@ -83,10 +97,16 @@ pub struct Gateway {
     changes: broadcast::Sender<ChangeNotice>,
     /// Grows with every change of any tool, so that what is derived from the catalog knows when it is old.
     edition: AtomicU64,
+    /// Learns from results; `None` if its thread could not be started.
+    learning: Option<Arc<TypeLearning>>,
+    /// Checks the types of programs.
+    types: RwLock<Option<Arc<ProgramTypes>>>,
     /// Whether the search index will be built in a moment.
     search_preparation: AtomicBool,
     /// Reloads and registrations come one after the other.
     changing: tokio::sync::Mutex<()>,
+    audit: Option<Arc<AuditListener>>,
+    telemetry: Option<Arc<TelemetryListener>>,
     stop: CancellationToken,
 }
 
@@ -97,10 +117,20 @@ impl Gateway {
         // An embedding program may have installed another provider; both work.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let bridge = Arc::new(Bridge::new(CatalogHandle::default()));
+        bridge.set_policy(config.settings.policy.clone());
+        bridge.set_remembered(RememberedRules::new(config.settings.remembered_rules.clone()));
         let functions = Arc::new(GrantedFunctions::new(&config.settings, &bridge));
         let ahead = Arc::clone(&functions);
         tokio::task::spawn_blocking(move || ahead.prepare());
         let cache = CacheFile::of(&config).map(Arc::new);
+        let learning = TypeLearning::start(&config, bridge.catalog_handle().subscribe()).ok().map(Arc::new);
+        if let Some(learning) = &learning {
+            bridge.observe_results(Arc::clone(learning) as _);
+        }
+        let wanted = &config.settings.type_check;
+        let types = program_types(&wanted.compiler, wanted.budget, &engine).ok();
+        let audit = open_audit(&config);
+        let telemetry = config.settings.telemetry.as_ref().and_then(TelemetryListener::start).map(Arc::new);
         let gateway = Arc::new_cyclic(|this| Gateway {
             problems: RwLock::default(),
             backends: Backends::start_all([]),
@@ -111,12 +141,23 @@ impl Gateway {
             durable: Mutex::default(),
             changes: broadcast::channel(MAX_CHANGES_BEHIND).0,
             edition: AtomicU64::new(0),
+            learning,
+            types: RwLock::new(types),
             search_preparation: AtomicBool::new(false),
             changing: tokio::sync::Mutex::default(),
+            audit,
+            telemetry,
             stop: CancellationToken::new(),
             runner: Runner::new(engine, bridge, Arc::new(ConfiguredEnvironment(Weak::clone(this)))),
             config: RwLock::new(Arc::new(config)),
         });
+        if let Some(audit) = &gateway.audit {
+            gateway.runner.history().listen(audit.clone());
+        }
+        if let Some(telemetry) = &gateway.telemetry {
+            telemetry.ask(&gateway);
+            gateway.runner.history().listen(telemetry.clone());
+        }
         let events = gateway.backends.events();
         gateway.open();
         tokio::spawn(catalog_sync::follow_events(Arc::downgrade(&gateway), events, gateway.stop.clone()));
@@ -146,6 +187,37 @@ impl Gateway {
     /// Runs programs.
     pub fn runner(&self) -> &Runner {
         &self.runner
+    }
+
+    /// The learned types of results that tools do not declare.
+    pub fn learned_types(&self) -> Arc<LearnedTypes> {
+        self.learning.as_ref().map(|learning| learning.types()).unwrap_or_default()
+    }
+
+    /// Whether a result of this tool did not fit the schema that it declares.
+    pub fn breaks_its_schema(&self, backend: &str, tool: &str) -> bool {
+        self.learning.as_ref().is_some_and(|learning| learning.is_broken(backend, tool))
+    }
+
+    /// Takes in what another gateway learned.
+    pub fn merge_learned_types(&self, types: LearnedTypes) {
+        if let Some(learning) = &self.learning {
+            learning.merge(types);
+        }
+    }
+
+    /// Writes what was learned to its file.
+    pub fn save_learned_types(&self) {
+        if let Some(learning) = &self.learning {
+            learning.save();
+        }
+    }
+
+    /// Starts the type checker, if there is one, so that the first run does not wait for it.
+    pub fn prepare_types(&self) {
+        if let Some(types) = &*self.types.read() {
+            types.checker().warm();
+        }
     }
 
     /// The one way to a tool.
@@ -250,8 +322,20 @@ impl Gateway {
         self.stop.cancel();
         let _changing = self.changing.lock().await;
         self.flush_cache().await;
+        if let Some(learning) = self.learning.clone() {
+            let _ = tokio::task::spawn_blocking(move || learning.save()).await;
+        }
+        // Dropping the checker ends its process.
+        self.types.write().take();
         self.backends.shut_down().await;
         self.runner.engine().dispose();
+        let (audit, telemetry) = (self.audit.clone(), self.telemetry.clone());
+        // They wait for a disk and a collector.
+        let flushing = tokio::task::spawn_blocking(move || {
+            audit.iter().for_each(|audit| audit.flush());
+            telemetry.iter().for_each(|telemetry| telemetry.flush());
+        });
+        let _ = flushing.await;
     }
 
     fn records(&self) -> parking_lot::MutexGuard<'_, BackendRecords> {
@@ -266,6 +350,19 @@ impl Gateway {
     /// The same about one backend, for those who see it.
     fn notify_for(&self, backend: &str, change: Change) {
         let _ = self.changes.send(ChangeNotice { change, backend: Some(backend.into()) });
+    }
+}
+
+/// The audit log, if it is configured. One that cannot be written is reported and does not hold up the gateway; the
+/// command line asks [`check_audit`] first.
+fn open_audit(config: &Checked) -> Option<Arc<AuditListener>> {
+    let settings = config.settings.audit.as_ref()?;
+    match AuditListener::open(settings) {
+        Ok(audit) => Some(Arc::new(audit)),
+        Err(error) => {
+            tracing::error!(%error, file = %settings.file.display(), "the audit log cannot be written");
+            None
+        }
     }
 }
 
@@ -289,9 +386,16 @@ impl Environment for ConfiguredEnvironment {
         self.0.upgrade().map(|gateway| gateway.results.clone())
     }
 
+    fn learned(&self) -> Option<Arc<dyn LearnedResults>> {
+        Some(self.0.upgrade()?.learning.clone()? as _)
+    }
     fn durable_runs(&self) -> OpeningRuns<'_> {
         let Some(gateway) = self.0.upgrade() else { return Box::pin(std::future::ready(None)) };
         Box::pin(async move { Some(gateway.keep_runs().await) })
+    }
+
+    fn types(&self) -> Option<Arc<ProgramTypes>> {
+        self.0.upgrade()?.types.read().clone()
     }
 
     fn wait_for_named<'a>(

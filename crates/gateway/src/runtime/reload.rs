@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::Gateway;
 use super::backend_records::Origin;
 use super::cache::CacheFile;
 use super::catalog_sync::{disabled, incomplete};
 use super::functions::GrantedFunctions;
+use super::{Gateway, program_types};
 use toolgate_config::values::BackendName;
 use toolgate_config::watch::State;
 use toolgate_config::{Changes, Checked, Problem, diff};
@@ -24,6 +24,9 @@ impl Gateway {
         let changes = diff(&old, &config);
         if changes.settings_changed {
             self.adopt_settings(&old, &config);
+        }
+        if let Some(learning) = &self.learning {
+            learning.adopt(&config);
         }
         let config = Arc::new(config);
         *self.config.write() = Arc::clone(&config);
@@ -73,6 +76,13 @@ impl Gateway {
     }
 
     fn adopt_settings(&self, old: &Checked, new: &Checked) {
+        if old.settings.type_check != new.settings.type_check {
+            let wanted = &new.settings.type_check;
+            *self.types.write() = program_types(&wanted.compiler, wanted.budget, self.runner.engine()).ok();
+        }
+        if old.settings.policy != new.settings.policy {
+            self.bridge().set_policy(new.settings.policy.clone());
+        }
         let functions = GrantedFunctions::new(&new.settings, self.bridge());
         *self.functions.write() = Arc::new(functions);
         if old.settings.cache != new.settings.cache {

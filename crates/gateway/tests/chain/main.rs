@@ -5,6 +5,7 @@
 //! - `differential`, `programs`, `random`: every text with short cuts and without
 //! - `hints`, `names`: the folders of `specs/`
 //! - `calls`, `access`, `results`: what happens at the bridge, who may see what, what is kept
+//! - `policy`: what is allowed, asked about and denied
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,6 +16,7 @@ mod deno;
 mod differential;
 mod hints;
 mod names;
+mod policy;
 mod programs;
 mod random;
 mod results;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         calls::cases(),
         access::cases(),
         results::cases(),
+        policy::cases(),
     ];
     runner::run(cases.into_iter().flatten().collect())
 }

@@ -6,13 +6,18 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod agent;
+mod approvals;
 mod direct;
+mod durable;
 mod egress;
 mod forward;
+mod functions;
 mod hostile;
 mod lazy;
+mod learning;
 mod lifecycle;
 mod offers;
+mod policy;
 mod registration;
 mod remote;
 #[path = "../backends/server.rs"]

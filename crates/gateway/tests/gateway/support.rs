@@ -97,6 +97,7 @@ pub(crate) fn call(name: &str, arguments: Value) -> ToolCall {
         caller: 1,
         capabilities: Map::new(),
         interactive_client: None,
+        origin: toolgate_mcp::RequestOrigin::default(),
     }
 }
 

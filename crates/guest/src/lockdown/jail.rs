@@ -99,7 +99,7 @@ fn confine_and_execute(jailed: JailedProgram, without: Without) -> io::Result<st
     if layers.seccomp {
         filter().ok_or_else(|| io::Error::other("no filter for this machine"))?.apply()?;
     }
-    Err(execute_descriptor(&program, &arguments))
+    Err(execute_descriptor(&program, &arguments, jailed.reads))
 }
 
 /// Five flags in the order of the frame, then the version of landlock.
@@ -295,20 +295,18 @@ const ANY: &[i64] = &[
     libc::SYS_stat,
 ];
 
-/// Executes the open program with an environment of fixed variables; returns the error.
-fn execute_descriptor(program: &OwnedFd, arguments: &[CString]) -> io::Error {
+/// Executes the open program with an environment of three fixed variables; returns the error.
+fn execute_descriptor(program: &OwnedFd, arguments: &[CString], reads: Reads) -> io::Error {
     let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|text| text.as_ptr()).collect();
     pointers.push(std::ptr::null());
     // No cache directory can be made below a file, so there is none, whatever else holds.
+    let deno = [c"PATH=/usr/bin:/bin", c"DENO_DIR=/dev/null/deno", c"NO_COLOR=1"];
     // The Go runtime of `tsc` collects garbage harder before it meets `RLIMIT_DATA`, which would end it.
-    let variables = [
-        c"PATH=/usr/bin:/bin",
-        c"DENO_DIR=/dev/null/deno",
-        c"NO_COLOR=1",
-        c"GOMEMLIMIT=384MiB",
-        c"GOMAXPROCS=2",
-        c"GOTRACEBACK=none",
-    ];
+    let tsc = [c"GOMEMLIMIT=384MiB", c"GOMAXPROCS=2", c"GOTRACEBACK=none"];
+    let variables = match reads {
+        Reads::Itself => deno,
+        Reads::ItsFolder => tsc,
+    };
     let mut environment = variables.map(|text| text.as_ptr()).to_vec();
     environment.push(std::ptr::null());
     // SAFETY: both lists end with null and point to C strings that outlive the call; the path is an empty C string.

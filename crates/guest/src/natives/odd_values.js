@@ -66,7 +66,7 @@
     backend: () => [0, "x"], toolNamed: () => ["x", "y"], tools: () => ["x"], resolveGlobals: () => [() => undefined],
     parse: () => ["[1]"], stringify: () => [{ a: 1 }, "value"], isPromise: () => [1],
     parseUrl: () => ["http://a/", null], setUrl: () => ["http://a/", "host", "b"], parseQuery: () => ["a=b"],
-    writeQuery: () => ['[["a","b"]]'], encodeUtf8: () => ["x"], decodeUtf8: () => [bytes(), false],
+    locale: () => [], localeData: () => [], writeQuery: () => ['[["a","b"]]'], encodeUtf8: () => ["x"], decodeUtf8: () => [bytes(), false],
   };
   const natives = Reflect.ownKeys(native).filter((name) => name !== "constants").map((name) => [name, native[name], arguments_[name]]);
   const decoder = new TextDecoder();
@@ -90,6 +90,10 @@
     ["btoa", (text) => btoa(text), () => ["x"]],
     ["atob", (text) => atob(text), () => ["eA=="]],
     ["Date", (a, b) => `${new Date(a, b)}`, () => [1, 2]],
+    ["Number.toLocaleString", (locale, options) => (1.5).toLocaleString(locale, options), () => ["de-DE", {}]],
+    ["Date.toLocaleString", (locale, options) => new Date(0).toLocaleString(locale, options), () => ["de-DE", { timeZone: "UTC" }]],
+    ["localeCompare", (text, locale, options) => "a".localeCompare(text, locale, options), () => ["b", "en", {}]],
+    ["Intl.ListFormat", (list) => new Intl.ListFormat("en").format(list), () => [["a", "b"]]],
     ["tools", (name) => tools[name], () => ["x"]],
     ["__getToolInterface", (name) => __getToolInterface(name), () => ["x.y"]],
   ];

@@ -22,6 +22,7 @@ use crate::buffer::process_budget;
 use crate::headers;
 use crate::interaction::{InteractiveClient, Progress};
 use crate::json_text::tree_bytes;
+use crate::origin::TraceContext;
 use crate::protocol::Era;
 use crate::result::ToolResult;
 use crate::rpc::{LinkError, OutgoingRequest, Protocol};
@@ -175,7 +176,7 @@ impl McpSession {
         arguments: Map<String, Value>,
         options: ToolCallOptions<'_>,
     ) -> Result<ToolResult, LinkError> {
-        let ToolCallOptions { client, progress, budget } = options;
+        let ToolCallOptions { client, progress, budget, idempotency_key, trace } = options;
         let mut request = self.draft("tools/call", Map::new());
         request.budget = budget;
         if let Some(client) = client {
@@ -184,10 +185,19 @@ impl McpSession {
         if self.is_modern_http() {
             request.headers = headers::of_call(tool.name, tool.input_schema, &arguments);
         }
-        if progress.is_some() {
+        if progress.is_some() || trace != TraceContext::default() {
             let meta = request.params.entry("_meta").or_insert_with(|| json!({}));
             if let Some(meta) = meta.as_object_mut() {
-                meta.insert("progressToken".to_owned(), request.id.into());
+                if progress.is_some() {
+                    meta.insert("progressToken".to_owned(), request.id.into());
+                }
+                trace.add_to(meta);
+            }
+        }
+        if let Some(key) = idempotency_key {
+            let meta = request.params.entry("_meta").or_insert_with(|| json!({}));
+            if let Some(meta) = meta.as_object_mut() {
+                meta.insert(META_IDEMPOTENCY_KEY.to_owned(), key.into());
             }
         }
         request.params.insert("name".to_owned(), tool.name.into());
@@ -249,6 +259,9 @@ pub struct ToolName<'a> {
     pub input_schema: &'a Value,
 }
 
+/// The key in `_meta` of a call.
+const META_IDEMPOTENCY_KEY: &str = "toolgate/idempotency-key";
+
 /// What a tool call may use besides its arguments.
 #[derive(Debug)]
 pub struct ToolCallOptions<'a> {
@@ -258,12 +271,22 @@ pub struct ToolCallOptions<'a> {
     pub progress: Option<mpsc::Sender<Progress>>,
     /// Counts the bytes of the call and of its reply: the budget of a run or of a caller.
     pub budget: ByteBudget,
+    /// The same for a call that is sent again; a server that knows it makes the call once.
+    pub idempotency_key: Option<String>,
+    /// The trace that the call belongs to; the server finds it in `_meta`.
+    pub trace: TraceContext,
 }
 
 impl Default for ToolCallOptions<'_> {
     /// No client, no progress, the budget of this process.
     fn default() -> Self {
-        Self { client: None, progress: None, budget: process_budget().clone() }
+        Self {
+            client: None,
+            progress: None,
+            budget: process_budget().clone(),
+            idempotency_key: None,
+            trace: TraceContext::default(),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use super::era;
 use super::message::RpcError;
 use super::service::{Fault, ToolCall};
 use crate::interaction::Progress;
+use crate::origin::RequestOrigin;
 
 /// Progress reports queued for sending; a call that reports faster loses some and is not delayed.
 const MAX_QUEUED_PROGRESS: usize = 16;
@@ -28,6 +29,11 @@ pub(super) async fn call(dispatcher: &Dispatcher, context: &RequestContext) -> R
         caller: context.client.number,
         capabilities: era::capabilities(request),
         interactive_client: era::interactive_client(context.era, request),
+        origin: RequestOrigin::of(request.meta(), context.client.name.get().map(String::as_str)).with_request(
+            &request.id,
+            context.client.number,
+            context.client.transport,
+        ),
     };
     let mut outcome = dispatcher.service.call(call);
     let Some(reporter) = &mut reporter else { return Ok(outcome.await) };

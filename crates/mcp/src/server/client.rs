@@ -3,8 +3,8 @@
 //! Which requests belong to one client is decided by the transport.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::protocol::ErrorCode;
 use parking_lot::Mutex;
@@ -28,12 +28,28 @@ pub(super) struct Client {
     gone: CancellationToken,
     in_flight: Mutex<HashMap<String, CancellationToken>>,
     pub(super) watched: WatchedResources,
+    /// The name that a legacy client gave at `initialize`.
+    pub(super) name: OnceLock<String>,
+    /// How it is connected: `pipe` for standard input and output, else `tcp`.
+    pub(super) transport: &'static str,
 }
 
 impl Client {
     pub(super) fn new(number: u64) -> Self {
         let gone = CancellationToken::new();
-        Self { number, gone, in_flight: Mutex::default(), watched: WatchedResources::default() }
+        Self {
+            number,
+            gone,
+            in_flight: Mutex::default(),
+            watched: WatchedResources::default(),
+            name: OnceLock::new(),
+            transport: "tcp",
+        }
+    }
+
+    /// The same over standard input and output.
+    pub(super) fn over_pipe(number: u64) -> Self {
+        Self { transport: "pipe", ..Self::new(number) }
     }
 
     /// A number that no other client of this process has.

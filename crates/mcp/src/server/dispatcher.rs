@@ -21,6 +21,7 @@ use super::message::{Request, RpcError, error, invalid_params, no_such_method};
 use super::server_message::{Answer, ServerMessage};
 use super::service::{Completion, Fault, PromptCall, RequestScope, ResourceCall, Service};
 use super::{call, change_notices};
+use crate::origin::client_name;
 use crate::result::requests_input;
 
 /// How long a cancelled request may take to end by itself before its future is dropped.
@@ -145,6 +146,8 @@ impl Dispatcher {
         match request.method.as_str() {
             "initialize" => {
                 let version = request.params.get("protocolVersion").and_then(Value::as_str);
+                let name = request.params.get("clientInfo").and_then(client_name);
+                name.into_iter().for_each(|name| drop(context.client.name.set(name)));
                 Ok(handshake::initialize(&*self.service, &context.scope, version))
             }
             "ping" => Ok(empty()),

@@ -13,6 +13,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::interaction::{InteractiveClient, Progress};
+use crate::origin::RequestOrigin;
 use toolgate_wire::CallerScope;
 
 /// The pending result of a service method.
@@ -92,6 +93,8 @@ pub struct ToolCall {
     pub capabilities: Map<String, Value>,
     /// The client, if the result may request input from it (`resultType` `input_required`); none for legacy clients.
     pub interactive_client: Option<InteractiveClient>,
+    /// Which client it comes from, and which trace it belongs to.
+    pub origin: RequestOrigin,
 }
 
 /// A request for a resource.

@@ -51,7 +51,7 @@ where
     let (queue, server_message) = mpsc::channel(MAX_QUEUED_MESSAGES);
     let mut writing = tokio::spawn(write(writer, server_message));
     let dispatcher = Arc::new(Dispatcher { service, closing: shutdown.clone() });
-    let client = Arc::new(Client::new(Client::next_number()));
+    let client = Arc::new(Client::over_pipe(Client::next_number()));
     let mut connection = Connection { dispatcher, client, scope, queue, tasks: JoinSet::new(), initialized: false };
     let budget = process_budget().child("one client", MAX_CLIENT_BYTES);
     let read = connection.read(Lines::new(reader, budget, MAX_MESSAGE_BYTES), &shutdown).await;

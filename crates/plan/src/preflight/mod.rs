@@ -22,7 +22,7 @@ use crate::{
     parse::{Parsed, with_parsed},
     reach::{self, Reached, Target, global_backend},
     suggest::{nearest, question},
-    tools::{ArgumentProblem, Call, Tools},
+    tools::{ArgumentProblem, Call, Foreseen, Tools},
 };
 use oxc::{
     ast::ast::*,
@@ -92,6 +92,10 @@ pub enum FindingCode {
     NotReady,
     /// Arguments do not fit the tool's input schema.
     InvalidArguments,
+    /// The policy denies the call.
+    Denied,
+    /// A person is asked about the call.
+    Asked,
     /// A call's promise is dropped.
     NotAwaited,
     /// A promise is used as if it were its value.
@@ -104,6 +108,8 @@ pub enum FindingCode {
     BusyWait,
     /// An integer has more digits than JavaScript's numbers hold.
     RoundedNumber,
+    /// A value has no such property.
+    UnknownProperty,
 }
 
 impl FindingCode {
@@ -114,12 +120,15 @@ impl FindingCode {
             Self::UnknownBackend => "unknown_backend",
             Self::NotReady => "not_ready",
             Self::InvalidArguments => "invalid_arguments",
+            Self::Denied => "denied",
+            Self::Asked => "asked",
             Self::NotAwaited => "not_awaited",
             Self::MissingAwait => "missing_await",
             Self::ShadowedBackend => "shadowed_backend",
             Self::NoResult => "no_result",
             Self::BusyWait => "busy_wait",
             Self::RoundedNumber => "rounded_number",
+            Self::UnknownProperty => "unknown_property",
         }
     }
 }
@@ -146,10 +155,28 @@ pub fn preflight_call(call: &Call, tools: &dyn Tools) -> Preflight {
         position,
         suggestion: None,
     };
-    let errors = problems.into_iter().map(finding).collect();
+    let mut errors: Vec<Finding> = problems.into_iter().map(finding).collect();
+    let mut warnings = Vec::new();
+    if let Some((code, message)) =
+        tell_policy(&written, &tools.foresee(&call.backend, &call.tool, Some(&call.arguments)))
+    {
+        let list = if code == FindingCode::Denied { &mut errors } else { &mut warnings };
+        list.push(Finding { code, message, position, suggestion: None });
+    }
     let arguments = Arguments::Known(call.arguments.clone());
     let planned = PlannedCall { backend: call.backend.clone(), tool: call.tool.clone(), position: None, arguments };
-    Preflight { calls: vec![planned], errors, warnings: Vec::new() }
+    Preflight { calls: vec![planned], errors, warnings }
+}
+
+/// What the policy does to a call, in a sentence.
+fn tell_policy(written: &str, foreseen: &Foreseen) -> Option<(FindingCode, String)> {
+    match foreseen {
+        Foreseen::Free => None,
+        Foreseen::Asked(reason) => Some((FindingCode::Asked, format!("a person is asked about {written}: {reason}"))),
+        Foreseen::Denied(reason) => {
+            Some((FindingCode::Denied, format!("DENIED: {written} is denied by the policy: {reason}")))
+        }
+    }
 }
 
 pub(crate) fn inspect(parsed: &Parsed<'_>, tools: &dyn Tools) -> Preflight {
@@ -326,6 +353,17 @@ impl<'a> Inspector<'_, 'a> {
                 self.warn(FindingCode::InvalidArguments, at, message, None);
             }
             Arguments::Unknown => {}
+        }
+        let literal = match &known {
+            Arguments::Known(value) => Some(value),
+            Arguments::Partial { .. } | Arguments::Unknown => None,
+        };
+        if let Some((code, message)) = tell_policy(&written, &self.tools.foresee(backend, tool, literal)) {
+            if code == FindingCode::Denied && self.fatal.has(call.span) {
+                self.accuse(code, reached.name_span.start, message, None, (backend, &reached.name));
+            } else {
+                self.warn(code, reached.name_span.start, message, None);
+            }
         }
         if self.preflight.calls.len() < MAX_CALLS {
             let position = Some(self.parsed.position(call.span.start));

@@ -3,6 +3,7 @@
 use crate::harness::{Case, cases};
 use crate::support::{Answer, Server, Setup, hold, http, key, start};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -16,6 +17,17 @@ pub(crate) fn cases() -> Vec<Case> {
         a_call_in_json_is_no_durable_run,
         bad_requests_for_runs_are_refused,
         a_caller_has_a_bounded_number_of_open_runs,
+        a_run_pauses_once_for_all_calls_that_wait,
+        a_denied_call_fails_and_an_edited_one_is_sent_as_edited,
+        a_person_stops_a_run,
+        many_decisions_are_one,
+        a_question_expires,
+        a_paused_run_is_aborted,
+        other_calls_go_on_while_one_waits,
+        approvers_decide_and_others_do_not,
+        bad_decisions_are_refused,
+        events_tell_what_happens_and_can_be_read_again,
+        the_end_is_told_to_a_signed_webhook,
     ]
 }
 
@@ -204,4 +216,272 @@ async fn a_caller_has_a_bounded_number_of_open_runs() {
     let ended = server.get(&format!("/v1/runs/{}?wait=0", begun[0])).await;
     assert_eq!(ended.status, 200);
     held.release.notify_waiters();
+}
+
+impl Server {
+    /// The run once it waits for decisions.
+    async fn paused(&self, run: &str) -> Value {
+        let mut wait = 0;
+        loop {
+            let answer = self.get(&format!("/v1/runs/{run}?wait={wait}")).await.json();
+            assert_ne!(answer["status"], "done", "{answer}");
+            if answer["status"] == "paused" {
+                return answer;
+            }
+            wait = 30;
+        }
+    }
+
+    async fn decide(&self, run: &str, decisions: Value) -> Answer {
+        self.post(&format!("/v1/runs/{run}/decisions"), json!({"decisions": decisions})).await
+    }
+}
+
+const TWO_PAYMENTS: &str =
+    "return await Promise.allSettled([bank.pay({ call: 1, amount: 10 }), bank.pay({ call: 2, amount: 20 })])";
+
+async fn a_run_pauses_once_for_all_calls_that_wait() {
+    let setup = Setup::default();
+    let paid = setup.paid.clone();
+    let server = start(setup).await;
+    let run = server.begin(json!({"code": format!("console.log('before'); {TWO_PAYMENTS}")})).await;
+    let paused = server.paused(&run).await;
+    let pending = paused["pending"].as_array().expect("calls");
+    assert_eq!(pending.len(), 2, "{paused}");
+    let first = &pending[0];
+    assert_eq!((&first["callId"], &first["backend"], &first["tool"]), (&json!(1), &json!("bank"), &json!("pay")));
+    assert_eq!((&first["arguments"]["amount"], &first["reason"]), (&json!(10), &json!("payments are approved")));
+    assert!(paused.get("report").is_none() && paid.lock().is_empty(), "nothing is sent: {paused}");
+    // One by one: the run goes on with the first, and waits again.
+    let held = server.decide(&run, json!([{"callId": 2, "decision": "approve"}])).await;
+    assert_eq!(held.json(), json!({"runId": run, "decisions": [{"callId": 2, "decision": "approve"}]}), "{held:?}");
+    loop {
+        let paused = server.paused(&run).await;
+        if paused["pending"].as_array().map(Vec::len) == Some(1) && !paid.lock().is_empty() {
+            break;
+        }
+    }
+    server.decide(&run, json!([{"callId": 1, "decision": "approve"}])).await;
+    let ended = server.ended(&run).await;
+    let value = |paid: u32| json!({"status": "fulfilled", "value": {"paid": paid}});
+    assert_eq!(ended["report"]["value"], json!([value(10), value(20)]), "{ended}");
+    assert_eq!(ended["report"]["logs"]["stdout"], json!(["before"]), "repeated once");
+    assert_eq!(paid.lock().len(), 2, "each once");
+}
+
+async fn a_denied_call_fails_and_an_edited_one_is_sent_as_edited() {
+    let setup = Setup::default();
+    let paid = setup.paid.clone();
+    let server = start(setup).await;
+    let code = "const [a, b] = await Promise.allSettled([bank.pay({ call: 1, amount: 10 }), bank.pay({ call: 2, amount: 20 })]); \
+                return [a.reason.code, a.reason.message, b.value]";
+    let run = server.begin(json!({"code": code})).await;
+    server.paused(&run).await;
+    let edit = json!({"callId": 2, "decision": "edit", "arguments": {"call": 2, "amount": 5}});
+    let decisions = json!([{"callId": 1, "decision": "deny", "reason": "too early"}, edit]);
+    assert_eq!(server.decide(&run, decisions).await.status, 200);
+    let ended = server.ended(&run).await;
+    assert_eq!(ended["report"]["value"], json!(["DENIED", "too early", {"paid": 5}]), "{ended}");
+    assert_eq!(*paid.lock(), [json!({"call": 2, "amount": 5})]);
+}
+
+async fn a_person_stops_a_run() {
+    let server = start(Setup::default()).await;
+    let run = server.begin(json!({"code": "try { await bank.pay({ call: 1 }) } catch {} return 'went on'"})).await;
+    server.paused(&run).await;
+    server.decide(&run, json!([{"callId": 1, "decision": "stop", "reason": "wrong account"}])).await;
+    let report = server.ended(&run).await["report"].clone();
+    assert_eq!((&report["ok"], &report["code"]), (&json!(false), &json!("ABORTED")), "{report}");
+    assert!(report["error"].as_str().is_some_and(|error| error.contains("wrong account")), "{report}");
+}
+
+async fn many_decisions_are_one() {
+    let setup = Setup::default();
+    let paid = setup.paid.clone();
+    let server = std::sync::Arc::new(start(setup).await);
+    let run = server.begin(json!({"code": "return await bank.pay({ call: 1, amount: 3 })"})).await;
+    server.paused(&run).await;
+    let racers = (0..100).map(|racer| {
+        let (server, run) = (server.clone(), run.clone());
+        let decision = if racer % 2 == 0 { "approve" } else { "deny" };
+        tokio::spawn(async move { server.decide(&run, json!([{"callId": 1, "decision": decision}])).await })
+    });
+    let mut answers = Vec::new();
+    for racer in racers.collect::<Vec<_>>() {
+        answers.push(racer.await.expect("an answer"));
+    }
+    assert!(answers.iter().all(|answer| answer.status == 200 && answer.body == answers[0].body), "{answers:?}");
+    let ended = server.ended(&run).await;
+    let approved = answers[0].json()["decisions"][0]["decision"] == "approve";
+    assert_eq!(ended["report"]["ok"], json!(approved), "{ended}");
+    assert_eq!(paid.lock().len(), usize::from(approved), "one execution");
+}
+
+async fn a_question_expires() {
+    let server = start(Setup { expires: Duration::from_millis(700), ..Setup::default() }).await;
+    let code = "try { await bank.pay({ call: 1 }) } catch (e) { return [e.code, e.message] }";
+    let run = server.begin(json!({"code": code})).await;
+    let ended = server.ended(&run).await;
+    assert_eq!(ended["report"]["value"], json!(["DENIED", "nobody decided in time"]), "{ended}");
+}
+
+async fn a_paused_run_is_aborted() {
+    let setup = Setup::default();
+    let paid = setup.paid.clone();
+    let server = start(setup).await;
+    let run = server.begin(json!({"code": "console.log('on'); await bank.pay({ call: 1 }); return 1"})).await;
+    server.paused(&run).await;
+    assert_eq!(server.ask("DELETE", &format!("/v1/runs/{run}")).send().await.status, 202);
+    let report = server.ended(&run).await["report"].clone();
+    assert_eq!((&report["code"], &report["logs"]["stdout"]), (&json!("ABORTED"), &json!(["on"])), "{report}");
+    assert!(paid.lock().is_empty());
+}
+
+async fn other_calls_go_on_while_one_waits() {
+    let mut held = hold();
+    let functions = [held.function.clone()].into_iter().collect();
+    let setup = Setup { functions, ..Setup::default() };
+    let paid = setup.paid.clone();
+    let server = start(setup).await;
+    let code = "const held = hold(); const pay = bank.pay({ call: 2, amount: 1 }); \
+                console.log(await held); return (await pay).paid";
+    let run = server.begin(json!({"code": code})).await;
+    held.began.recv().await.expect("called");
+    held.release.notify_one();
+    let paused = server.paused(&run).await;
+    assert_eq!(paused["pending"][0]["callId"], json!(2), "{paused}");
+    server.decide(&run, json!([{"callId": 2, "decision": "approve"}])).await;
+    let ended = server.ended(&run).await;
+    assert_eq!(ended["report"]["value"], json!(1), "{ended}");
+    assert_eq!(ended["report"]["logs"]["stdout"], json!(["released"]));
+    assert_eq!(paid.lock().len(), 1);
+    assert!(held.began.try_recv().is_err(), "the other call is not made again");
+}
+
+async fn approvers_decide_and_others_do_not() {
+    let keys = http(vec![open_key("ann"), open_key("bob"), open_key("lead-1")]);
+    let server = start(Setup { http: keys, approvers: vec!["lead-*".into()], ..Setup::default() }).await;
+    let body = json!({"code": "return (await bank.pay({ call: 1, amount: 2 })).paid"});
+    let begun = server.as_key("ann", "POST", "/v1/runs", Some(body)).await.json();
+    let path = format!("/v1/runs/{}", begun["runId"].as_str().expect("an id"));
+    while server.as_key("ann", "GET", &format!("{path}?wait=30"), None).await.json()["status"] != "paused" {}
+    let decide = json!({"decisions": [{"callId": 1, "decision": "approve"}]});
+    let decisions = format!("{path}/decisions");
+    let own = server.as_key("ann", "POST", &decisions, Some(decide.clone())).await;
+    assert_eq!(own.refusal(), "400 INVALID_INPUT /decisions/0", "not who began it");
+    let other = server.as_key("bob", "POST", &decisions, Some(decide.clone())).await;
+    assert_eq!(other.refusal(), "404 NOT_FOUND");
+    let seen = server.as_key("lead-1", "GET", &path, None).await;
+    assert_eq!(seen.json()["pending"][0]["tool"], json!("pay"), "{seen:?}");
+    assert_eq!(server.as_key("lead-1", "POST", &decisions, Some(decide)).await.status, 200);
+    let ended = loop {
+        let view = server.as_key("ann", "GET", &format!("{path}?wait=30"), None).await.json();
+        if view["status"] == "done" {
+            break view;
+        }
+    };
+    assert_eq!(ended["report"]["value"], json!(2), "{ended}");
+    assert_eq!(server.as_key("lead-1", "GET", &path, None).await.refusal(), "404 NOT_FOUND", "decided");
+}
+
+async fn bad_decisions_are_refused() {
+    let server = start(Setup::default()).await;
+    let run = server.begin(json!({"code": "return await bank.pay({ call: 1, amount: 3 })"})).await;
+    server.paused(&run).await;
+    let refusal = async |decisions: Value| server.decide(&run, decisions).await.refusal();
+    assert_eq!(refusal(json!([])).await, "400 INVALID_INPUT /decisions");
+    assert_eq!(refusal(json!([{"callId": 1}])).await, "400 INVALID_INPUT /decisions/0/decision");
+    assert_eq!(refusal(json!([{"decision": "deny"}])).await, "400 INVALID_INPUT /decisions/0/callId");
+    assert_eq!(refusal(json!([{"callId": 7, "decision": "deny"}])).await, "400 INVALID_INPUT /decisions/0");
+    assert_eq!(refusal(json!([{"callId": 1, "decision": "edit"}])).await, "400 INVALID_INPUT /decisions/0");
+    let wrong = json!([{"callId": 1, "decision": "edit", "arguments": {"amount": "much"}}]);
+    assert_eq!(refusal(wrong).await, "400 INVALID_INPUT /decisions/0", "edited arguments fit the schema");
+    let wrong = json!([{"callId": 1, "decision": "approve", "arguments": {}}]);
+    assert_eq!(refusal(wrong).await, "400 INVALID_INPUT /decisions/0");
+    assert_eq!(refusal(json!([{"callId": 1, "decision": "maybe"}])).await, "400 INVALID_INPUT /decisions/0/decision");
+    let both = json!([{"callId": 1, "decision": "approve"}, {"callId": 9, "decision": "deny"}]);
+    assert_eq!(refusal(both).await, "400 INVALID_INPUT /decisions/1");
+    assert_eq!(server.paused(&run).await["pending"][0]["callId"], json!(1), "nothing was decided");
+    let none = server.decide("none", json!([{"callId": 1, "decision": "deny"}])).await;
+    assert_eq!(none.refusal(), "404 NOT_FOUND");
+}
+
+/// A key that may use the backends.
+fn open_key(name: &str) -> toolgate_config::checked::Key {
+    toolgate_config::checked::Key { backends: None, ..key(name) }
+}
+
+/// The events of a stream that has ended: number, name and data.
+fn events_of(body: &str) -> Vec<(Option<u64>, String, Value)> {
+    let events = body.split("\n\n").filter(|event| event.contains("event: "));
+    let field = |event: &str, name: &str| {
+        let line = event.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+        line.map(str::to_owned)
+    };
+    let events = events.map(|event| {
+        let data = field(event, "data").expect("data");
+        let number = field(event, "id").map(|id| id.parse().expect("a number"));
+        (number, field(event, "event").expect("a name"), serde_json::from_str(&data).expect("JSON"))
+    });
+    events.collect()
+}
+
+async fn events_tell_what_happens_and_can_be_read_again() {
+    let server = start(Setup::default()).await;
+    let code = "console.log('a \\u2028 line'); await add(1, 2); return (await bank.pay({ call: 2, amount: 1 })).paid";
+    let run = server.begin(json!({"code": code})).await;
+    let path = format!("/v1/runs/{run}/events");
+    let watching = server.ask("GET", &path).send();
+    let (watched, ()) = tokio::join!(watching, async {
+        server.paused(&run).await;
+        server.decide(&run, json!([{"callId": 2, "decision": "approve"}])).await;
+    });
+    assert_eq!(watched.header("content-type"), Some("text/event-stream"), "{watched:?}");
+    let events = events_of(&watched.body);
+    let names: Vec<&str> = events.iter().map(|(_, name, _)| name.as_str()).collect();
+    let of =
+        |name: &str| events.iter().filter(|(_, known, _)| known == name).map(|(_, _, data)| data).collect::<Vec<_>>();
+    assert_eq!(of("log")[0]["text"], json!("a \u{2028} line"), "{events:?}");
+    assert_eq!((of("call")[0]["function"].clone(), of("call")[1]["tool"].clone()), (json!("add"), json!("pay")));
+    assert!(!of("asked").is_empty() && of("answered").len() == 2, "{names:?}");
+    let states: Vec<&Value> = of("status").iter().map(|status| &status["status"]).collect();
+    assert_eq!(states.last(), Some(&&json!("done")), "{names:?}");
+    let end = of("status").last().expect("an end")["report"]["value"].clone();
+    assert_eq!(end, json!(1));
+    // The same from behind the first event that was seen.
+    let first = events.iter().find_map(|(number, ..)| *number).expect("a number");
+    let again = server.ask("GET", &path).header("Last-Event-ID", &first.to_string()).send().await;
+    let again = events_of(&again.body);
+    let numbered =
+        |events: &[(Option<u64>, String, Value)]| events.iter().filter_map(|(id, ..)| *id).collect::<Vec<_>>();
+    assert_eq!(numbered(&again), numbered(&events)[1..]);
+    assert_eq!(server.get("/v1/runs/none/events").await.refusal(), "404 NOT_FOUND");
+}
+
+async fn the_end_is_told_to_a_signed_webhook() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/ended", listener.local_addr().expect("an address"));
+    let server = start(Setup::default()).await;
+    let run = server.begin(json!({"code": "return 7", "webhook": url})).await;
+    let (mut stream, _) = listener.accept().await.expect("a request");
+    let mut request = Vec::new();
+    let (head, body) = loop {
+        use tokio::io::AsyncReadExt;
+        let mut part = [0; 4096];
+        let read = stream.read(&mut part).await.expect("a request");
+        request.extend_from_slice(&part[..read]);
+        let text = String::from_utf8_lossy(&request).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n").filter(|(_, body)| body.ends_with('}')) {
+            break (head.to_lowercase(), body.to_owned());
+        }
+    };
+    let field = |name: &str| {
+        head.lines().find_map(|line| line.strip_prefix(&format!("{name}: "))).expect("a header").to_owned()
+    };
+    assert_eq!(field("webhook-id"), run);
+    assert!(field("webhook-signature").starts_with("v1,"), "{head}");
+    let body: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!((&body["runId"], &body["status"], &body["report"]["value"]), (&json!(run), &json!("done"), &json!(7)));
+    let wrong = server.post("/v1/runs", json!({"code": "return 1", "webhook": "ftp://x"})).await;
+    assert_eq!(wrong.refusal(), "400 INVALID_INPUT /webhook");
 }

@@ -7,6 +7,7 @@ mod admission;
 mod durable;
 mod harness;
 mod orphans;
+mod page;
 mod processes;
 #[path = "../support/redis.rs"]
 mod redis_server;
@@ -32,6 +33,7 @@ fn main() -> std::process::ExitCode {
         replicas::cases(),
         websocket::cases(),
         server::cases(),
+        page::cases(),
         orphans::cases(),
     ]
     .concat();

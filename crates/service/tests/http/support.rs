@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
@@ -12,10 +13,15 @@ use tokio::task::JoinHandle;
 use toolgate_catalog::CatalogHandle;
 use toolgate_config::checked::{Http, Key};
 use toolgate_config::values::{Glob, HttpAuth, KeyHash, Rate, Setting};
-use toolgate_engine::{Engine, EngineBuilder};
+use toolgate_engine::host::Target;
+use toolgate_engine::{Engine, EngineBuilder, HostError};
+use toolgate_functions::http::{AllowList, Fetcher, Guard, HttpLimits};
 use toolgate_functions::{HostFunction, Registry};
-use toolgate_gateway::bridge::{Bridge, scripted::Script};
-use toolgate_gateway::run::durable::{Callers, DurableRuns, DurableSettings};
+use toolgate_gateway::approvals::{AskedCall, Verdict};
+use toolgate_gateway::bridge::{
+    Answer as ToolAnswer, Bridge, Provider, ProviderFuture, RequestContext, scripted::Script,
+};
+use toolgate_gateway::run::durable::{Callers, DurableRuns, DurableSettings, Webhooks};
 use toolgate_gateway::run::{FixedEnvironment, Runner};
 use toolgate_journal::durable::Journal;
 use toolgate_journal::seal::Sealer;
@@ -39,6 +45,48 @@ pub(crate) struct Setup {
     pub(crate) server: ServerLimits,
     /// Durable runs of one caller that have not ended.
     pub(crate) max_open_runs: u64,
+    /// What `bank.pay` was called with.
+    pub(crate) paid: Paid,
+    /// Who may decide about it, and for how long.
+    pub(crate) approvers: Vec<String>,
+    pub(crate) expires: Duration,
+}
+
+/// The arguments of calls that were made.
+pub(crate) type Paid = Arc<Mutex<Vec<Value>>>;
+
+/// A backend that asks about each call, as a rule of a policy would. The program names the number of the call.
+struct Bank {
+    paid: Paid,
+    approvers: Vec<String>,
+    expires: Duration,
+}
+
+impl Provider for Bank {
+    fn call(&self, tool: String, arguments: Map<String, Value>, asked: RequestContext) -> ProviderFuture {
+        let (paid, approvers, expires) = (self.paid.clone(), self.approvers.clone(), self.expires);
+        Box::pin(async move {
+            let approver = asked.approver.ok_or_else(|| HostError::not_sent("DENIED", "nobody can be asked"))?;
+            let call = AskedCall {
+                call_id: arguments["call"].as_u64().expect("a number"),
+                target: Target::Tool { backend: "bank".into(), tool },
+                arguments: Value::Object(arguments.clone()).to_string(),
+                reason: "payments are approved".into(),
+                rule: Some("1".into()),
+                approvers,
+                expires,
+            };
+            match approver.ask(call).await {
+                Verdict::Approve { arguments: edited } => {
+                    let sent = edited.map(|text| serde_json::from_str(&text).expect("JSON"));
+                    let sent = sent.unwrap_or(Value::Object(arguments));
+                    paid.lock().push(sent.clone());
+                    Ok(ToolAnswer::Value(json!({"paid": sent["amount"]})))
+                }
+                Verdict::Deny { reason } | Verdict::Stop { reason } => Err(HostError::not_sent("DENIED", reason)),
+            }
+        })
+    }
 }
 
 impl Default for Setup {
@@ -56,6 +104,9 @@ impl Default for Setup {
             service: ServiceLimits::default(),
             server: ServerLimits::default(),
             max_open_runs: 1000,
+            paid: Paid::default(),
+            approvers: vec![],
+            expires: Duration::from_secs(3600),
         }
     }
 }
@@ -163,7 +214,10 @@ fn durable(runner: &Runner, max_open: u64) -> DurableRuns {
     let sealer = Sealer::new([7; 32]).expect("a key");
     let journal = Journal::new(Arc::new(RunsInMemory::new()), sealer, "test".into(), Duration::from_secs(60));
     let journal = journal.with_max_open(max_open);
-    DurableRuns::start(journal, runner.clone(), Arc::new(AnyCaller), DurableSettings::default())
+    let allow = AllowList::parse(&["127.0.0.1"]).expect("an address");
+    let webhooks = Webhooks::new("secret", Fetcher::new(Guard::new(allow), HttpLimits::default()));
+    let settings = DurableSettings { webhooks: Some(Arc::new(webhooks)), ..DurableSettings::default() };
+    DurableRuns::start(journal, runner.clone(), Arc::new(AnyCaller), settings)
 }
 
 impl Drop for Server {
@@ -174,14 +228,21 @@ impl Drop for Server {
 
 pub(crate) async fn start(setup: Setup) -> Server {
     let shutdown = Shutdown::default();
-    let tools = json!({"backends": {"shop": {"tools": [{"name": "find", "reply": {"found": "{{what}}"}}]}}});
+    let pay = json!({"name": "pay", "reply": {}, "inputSchema": {"type": "object", "properties": {"call": {"type": "number"}, "amount": {"type": "number"}}}});
+    let tools = json!({"backends": {
+        "shop": {"tools": [{"name": "find", "reply": {"found": "{{what}}"}}]},
+        "bank": {"tools": [pay]},
+    }});
     let script = Script::parse(&tools.to_string()).expect("a script");
     let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
     script.providers().for_each(|(name, provider)| bridge.provide(name, provider));
+    let bank = Arc::new(Bank { paid: setup.paid.clone(), approvers: setup.approvers, expires: setup.expires });
+    bridge.provide("bank", bank);
     let environment = FixedEnvironment {
         functions: setup.functions,
         limits: setup.profiles,
         results: Some(ResultStore::new(ResultLimits::default())),
+        ..FixedEnvironment::default()
     };
     let runner = Runner::new(setup.engine.build().expect("an engine"), Arc::new(bridge), Arc::new(environment));
     let runs = durable(&runner, setup.max_open_runs);

@@ -21,6 +21,7 @@ mod fields;
 mod observe;
 mod render;
 mod shape;
+mod store;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,6 +29,7 @@ use serde_json::Value;
 use shape::Shape;
 
 pub use render::learned_signature;
+pub use store::{Learned, LearnedTypes};
 
 /// Maximum number of keys of one object; with more, it is a map from any key to one type.
 pub const MAX_FIELDS: usize = 64;

@@ -18,6 +18,12 @@ impl LearnedType {
         self.printed(MAX_SIGNATURE)
     }
 
+    /// What is said beside the type: `// learned from 37 results`.
+    pub fn remark(&self) -> String {
+        let plural = if self.results == 1 { "" } else { "s" };
+        format!("// learned from {} result{plural}", self.results)
+    }
+
     /// The type down to `depth` levels.
     pub(in super::super) fn shape_for_check(&self, depth: usize) -> Type {
         type_of(&self.shape, depth)
@@ -42,8 +48,7 @@ pub fn learned_signature(tool: ToolRef<'_>, learned: &LearnedType) -> String {
     if result_schema(tool.tool()).is_some() || learned.results == 0 {
         return declared;
     }
-    let plural = if learned.results == 1 { "" } else { "s" };
-    format!("{call}Promise<{}> // learned from {} result{plural}", learned.typescript(), learned.results)
+    format!("{call}Promise<{}> {}", learned.typescript(), learned.remark())
 }
 
 /// The type of a place, down to `depth` levels; what is deeper is `unknown`.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use toolgate_catalog::types::learned::LearnedTypes;
 use toolgate_catalog::{Catalog, types};
 use toolgate_functions::{HostFunction, Registry, docs};
 
@@ -32,9 +33,9 @@ declare var console: Console;
 ";
 
 /// The text of the file.
-pub(super) fn file(catalog: &Catalog, functions: &Registry) -> String {
+pub(super) fn file(catalog: &Catalog, functions: &Registry, learned: &LearnedTypes) -> String {
     let mut text = HEAD.to_owned();
-    text.push_str(&types::declaration(catalog));
+    text.push_str(&types::declaration_with(catalog, learned));
     let is_taken = |name: &str| catalog.backends().iter().any(|backend| backend.identifier() == name);
     let mut groups: BTreeMap<&str, Vec<&HostFunction>> = BTreeMap::new();
     for function in functions.iter() {
@@ -81,7 +82,7 @@ mod tests {
         for name in ["plain", "api.one", "api.two"] {
             functions.insert(function(name));
         }
-        let text = file(&Catalog::default(), &functions);
+        let text = file(&Catalog::default(), &functions, &LearnedTypes::default());
         let declared = text.split_once("declare var console").expect("the console").1;
         assert!(declared.contains("\n/** Does * / it */\ndeclare function plain(a: string): Promise<"), "{declared}");
         assert!(

@@ -1,15 +1,25 @@
 //! `toolgate search`, `describe` and `types`: what tools there are.
 
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
 use anyhow::Context;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use toolgate_catalog::search::{Hit, ready_call};
 use toolgate_catalog::types;
+use toolgate_gateway::runtime::Gateway;
 use toolgate_wire::CallerScope;
 
 use super::super::Exit;
 use super::{Opened, all_known, catalog_with, declarations, tool, unknown_servers};
 use crate::args::servers::{DescribeArgs, SearchArgs, TypesArgs};
 use crate::print::{Style, escape, note, out};
+use crate::runner::cancel_on_signal;
+
+/// Time between two looks at whether the tools have changed.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 pub(crate) fn search(args: &SearchArgs) -> anyhow::Result<Exit> {
     Opened::new(&args.servers)?.within(async |gateway| {
@@ -75,14 +85,20 @@ pub(crate) fn describe(args: &DescribeArgs) -> anyhow::Result<Exit> {
 }
 
 pub(crate) fn types(args: &TypesArgs) -> anyhow::Result<Exit> {
+    if let Some(action) = &args.action {
+        return super::learn::perform(action);
+    }
     Opened::new(&args.servers)?.within(async |gateway| {
         all_known(gateway).await;
         let catalog = gateway.catalog();
         let functions = gateway.functions(&CallerScope::default());
-        let text = declarations::file(&catalog, &functions);
+        let text = declarations::file(&catalog, &functions, &gateway.learned_types());
         let missing = unknown_servers(&catalog);
         if !missing.is_empty() {
             note(format_args!("left out, because their tools are not known:\n  {}", missing.join("\n  ")));
+        }
+        if let Some(folder) = &args.watch {
+            return keep_fresh(gateway, folder).await;
         }
         match &args.out {
             None => out(escape::text(text.trim_end()))?,
@@ -95,4 +111,36 @@ pub(crate) fn types(args: &TypesArgs) -> anyhow::Result<Exit> {
         }
         Ok(Exit::Done)
     })
+}
+
+/// Writes the declarations into a folder whenever the tools change, until a signal ends it.
+async fn keep_fresh(gateway: &Arc<Gateway>, folder: &Path) -> anyhow::Result<Exit> {
+    let file = folder.join("toolgate.d.ts");
+    let mut written: Option<String> = None;
+    let shutdown = CancellationToken::new();
+    tokio::spawn(cancel_on_signal(shutdown.clone()));
+    loop {
+        let edition = gateway.edition();
+        let functions = gateway.functions(&CallerScope::default());
+        let text = declarations::file(&gateway.catalog(), &functions, &gateway.learned_types());
+        let text = escape::text(&text).into_owned();
+        if written.as_ref() != Some(&text) {
+            replace(&file, &text).with_context(|| format!("cannot write {}", file.display()))?;
+            note(format_args!("wrote {} ({} tools)", file.display(), gateway.catalog().tool_count()));
+            written = Some(text);
+        }
+        while gateway.edition() == edition {
+            tokio::select! {
+                () = shutdown.cancelled() => return Ok(Exit::Done),
+                () = tokio::time::sleep(LOOK_INTERVAL) => {}
+            }
+        }
+    }
+}
+
+/// Replaces a file as a whole, so that an editor never reads half of it.
+fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    let beside = file.with_extension("d.ts.new");
+    std::fs::write(&beside, text)?;
+    std::fs::rename(&beside, file)
 }

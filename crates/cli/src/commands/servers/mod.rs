@@ -8,10 +8,14 @@ mod declarations;
 pub(crate) mod edit;
 pub(crate) mod find;
 pub(crate) mod import;
+mod learn;
 pub(crate) mod list;
 mod openapi;
 pub(crate) mod serve;
+#[cfg(unix)]
+pub(crate) mod sharing;
 pub(crate) mod trust;
+pub(crate) mod ui;
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -29,12 +33,15 @@ use toolgate_config::text::{Format, Source};
 use toolgate_config::trust::{Gate, TrustStore};
 use toolgate_config::{Checked, Env, lookup};
 use toolgate_engine::{EngineBuilder, IsolationMode};
-use toolgate_gateway::runtime::{Gateway, engine_builder};
+use toolgate_gateway::runtime::{Gateway, check_audit, engine_builder};
 
 use super::Usage;
 use crate::args::servers::Servers;
 use crate::consent;
 use crate::print::{Style, escape, note};
+
+/// How long the one program of a command waits for the check of its types.
+pub(crate) const ONE_CHECK_BUDGET: Duration = Duration::from_secs(2);
 
 /// A gateway that runs, and the runtime it runs on.
 pub(crate) struct Opened {
@@ -53,6 +60,8 @@ impl Opened {
         let mut config = configuration(servers)?;
         // One run at most comes of a command: a second V8 process would be started for nobody.
         config.settings.v8.pool = 0;
+        // No type checker is warm yet, and there is one program to check.
+        config.settings.type_check.budget = config.settings.type_check.budget.max(ONE_CHECK_BUDGET);
         for warning in &config.warnings {
             note(escape::text(&warning.to_string()));
         }
@@ -65,6 +74,7 @@ impl Opened {
 
     /// Starts the servers of a configuration, with so many workers forked ahead unless it says otherwise.
     pub(crate) fn of(config: Checked, engine: EngineBuilder, ahead: usize) -> anyhow::Result<Self> {
+        check_audit(&config).context("the audit log cannot be written")?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let gateway = {
             let _inside = runtime.enter();

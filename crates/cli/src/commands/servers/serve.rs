@@ -22,11 +22,11 @@ use crate::print::note;
 use crate::runner::cancel_on_signal;
 
 /// How often the configuration file is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 /// How long after its grace time a process that was told to end is ended by force.
-const LAST_RESORT: Duration = Duration::from_secs(20);
+pub(super) const LAST_RESORT: Duration = Duration::from_secs(20);
 /// Workers that wait for the next program.
-const AHEAD: usize = 2;
+pub(super) const AHEAD: usize = 2;
 
 pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     let config = configuration(&args.servers)?;
@@ -39,6 +39,10 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     let mode = args.mode.map_or_else(|| doors::tool_mode(config.settings.mode), ToolMode::from);
     let configured = config.settings.http.bind;
     let address = args.http.clone().map(|http| http.address(configured));
+    #[cfg(unix)]
+    if let Some(end) = super::sharing::attached(args, &config, mode)? {
+        return Ok(end);
+    }
     let gate = gate(&args.servers);
     let watched = (!args.servers.demo).then(|| Arc::new(config.clone()));
     let mut engine = engine_builder(&config.settings);
@@ -47,11 +51,14 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     }
     Opened::of(config, engine, AHEAD)?.within(async |gateway| {
         if let Some(config) = watched {
-            gateway.follow_file(watch::watch(config, Env::of_process().running_commands(), gate, LOOK));
+            gateway.follow_file(self::watched(config, gate));
         }
+        gateway.prepare_types();
         let shutdown = CancellationToken::new();
         tokio::spawn(cancel_on_signal(shutdown.clone()));
         tokio::spawn(reload_on_hangup(Arc::clone(gateway), args.servers.clone()));
+        #[cfg(unix)]
+        super::sharing::listen_for_restarts(gateway, &shutdown);
         let grace = gateway.config().settings.limits.shutdown_grace;
         let _ended_by_now = end_after(shutdown.clone(), grace + LAST_RESORT)?;
         match address {
@@ -62,8 +69,13 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     })
 }
 
+/// The configuration's file, looked at now and then.
+pub(super) fn watched(config: Arc<Checked>, gate: Gate) -> tokio::sync::watch::Receiver<watch::State> {
+    watch::watch(config, Env::of_process().running_commands(), gate, LOOK)
+}
+
 /// Ends the process if it is still there that long after it was told to end, whatever holds it up.
-fn end_after(shutdown: CancellationToken, patience: Duration) -> std::io::Result<DropGuard> {
+pub(super) fn end_after(shutdown: CancellationToken, patience: Duration) -> std::io::Result<DropGuard> {
     // Standard input at its end cancels too, when the guard is dropped.
     let guard = shutdown.clone().drop_guard();
     let handle = tokio::runtime::Handle::current();
@@ -77,7 +89,7 @@ fn end_after(shutdown: CancellationToken, patience: Duration) -> std::io::Result
 }
 
 /// Reads the configuration again at SIGHUP: the file, the files that it names, and what the changes need.
-async fn reload_on_hangup(gateway: Arc<Gateway>, servers: Servers) {
+pub(super) async fn reload_on_hangup(gateway: Arc<Gateway>, servers: Servers) {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
@@ -122,7 +134,7 @@ async fn over_http(
         ListenAddress::Ip(address) => {
             let token = doors::local_token(&gateway.config().settings.http)?;
             let listener = toolgate_service::listen(address).with_context(|| format!("cannot listen at {address}"))?;
-            note(format_args!("listening at http://{}, MCP at /mcp", listener.local_addr()?));
+            note(format_args!("listening at http://{0}, MCP at /mcp, the page at http://{0}/", listener.local_addr()?));
             if let Some(token) = token {
                 note(format_args!("clients send the bearer token in {}", token.path().display()));
             }

@@ -54,7 +54,7 @@
   };
   defineProperty(Error, "prepareStackTrace", { __proto__: null, get: () => trace, set() {}, enumerable: false, configurable: false });
 
-  // There are no locales: texts compare by code point and print in one way.
+  // Texts compare by code point and have letters of no locale; what depends on one is the prelude's.
   const { normalize, toLowerCase, toUpperCase, codePointAt } = String.prototype;
   const none = [];
   const compare = (a, b) => {
@@ -76,35 +76,16 @@
     toLocaleUpperCase() { return apply(toUpperCase, text(this), none); },
   };
   for (const key of ["localeCompare", "toLocaleLowerCase", "toLocaleUpperCase"]) put(String.prototype, key, strings[key]);
-  const { toString: numberText } = Number.prototype;
-  const { toString: bigText } = BigInt.prototype;
-  put(Number.prototype, "toLocaleString", { toLocaleString() { return apply(numberText, this, none); } }.toLocaleString);
-  put(BigInt.prototype, "toLocaleString", { toLocaleString() { return apply(bigText, this, none); } }.toLocaleString);
-
-  const { toString: dateText, toTimeString: timeText, getTime, toISOString } = Date.prototype;
+  const { toString: dateText, toTimeString: timeText } = Date.prototype;
   const withoutZone = (whole) => {
     const at = apply(indexOf, whole, [" ("]);
     return at < 0 ? whole : apply(slice, whole, [0, at]);
   };
-  const day = (iso) => `${apply(slice, iso, [5, 7])}/${apply(slice, iso, [8, 10])}/${apply(slice, iso, [0, 4])}`;
-  const clock = (iso) => {
-    const hour = +apply(slice, iso, [11, 13]);
-    const shown = hour % 12 === 0 ? 12 : hour % 12;
-    return `${shown < 10 ? "0" : ""}${shown}${apply(slice, iso, [13, 19])} ${hour < 12 ? "AM" : "PM"}`;
-  };
-  const local = (write) => (date) => {
-    const time = apply(getTime, date, none);
-    return time === time ? write(apply(toISOString, date, none)) : "Invalid Date";
-  };
-  const both = local((iso) => `${day(iso)}, ${clock(iso)}`);
   const dates = {
     toString() { return withoutZone(apply(dateText, this, none)); },
     toTimeString() { return withoutZone(apply(timeText, this, none)); },
-    toLocaleString() { return both(this); },
-    toLocaleDateString() { return local(day)(this); },
-    toLocaleTimeString() { return local(clock)(this); },
   };
-  for (const key of ["toString", "toTimeString", "toLocaleString", "toLocaleDateString", "toLocaleTimeString"]) {
+  for (const key of ["toString", "toTimeString"]) {
     put(Date.prototype, key, dates[key]);
   }
 

@@ -1,7 +1,7 @@
 // The main program of a V8 worker, in the realm of the user's program: the natives that the prelude is built on, and one run
 // from its first frame to its last. The counterpart of `state`, `natives` and `sandbox` in the guest crate: it must do the same
 // in the same order, with the same frames.
-(function (given, layers, constantsText, makeRealm, makeSerialiser, captured, makeCodec, makeClone, core, console, events, tools, web, main) {
+(function (given, layers, constantsText, makeRealm, makeSerialiser, captured, makeCodec, makeClone, core, console, events, tools, web, main, localeHooks, locale, localeData) {
   const { apply } = Reflect;
   const { parse } = JSON;
   const { RangeError, TypeError, Math, Object, Uint8Array } = globalThis;
@@ -283,6 +283,8 @@
     parse,
     stringify,
     isPromise: outside.isPromise,
+    locale: () => locale,
+    localeData: () => localeData,
     resolveGlobals,
     parseUrl: outside.parseUrl,
     setUrl: outside.setUrl,
@@ -323,6 +325,7 @@
   const prelude = core(native);
   const shown = console(prelude);
   const happening = events(prelude);
+  localeHooks(prelude);
   const hooks = main(prelude, shown, happening, tools(prelude, happening), web(prelude));
   const { begin, settle, fire, describe } = hooks;
 

@@ -9,11 +9,12 @@ use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use super::super::answer::{bounded, text_block};
 use super::super::arguments::{Arguments, Refusal};
+use super::super::paused::{self, Continued};
 use super::super::progress::Steps;
 use super::super::{Shared, caller_of, content};
-use super::{Hints, Tool, ToolFuture};
+use super::{Hints, Tool, ToolFuture, host_functions};
 use crate::bridge::AllowedEffects;
-use crate::run::{Door, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
+use crate::run::{Door, Durability, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
 use toolgate_config::values::ResultFormat;
 use toolgate_mcp::server::{RequestScope, ToolCall};
 use toolgate_output::results::Kept;
@@ -45,7 +46,8 @@ call_tool_chain for those.";
 
 /// With a line about HTTP requests where egress permits them.
 fn description(shared: &Shared, scope: &RequestScope) -> String {
-    let can_send = shared.gateway.functions(&scope.caller).get("httpCall").is_some();
+    let functions = shared.gateway.functions(&scope.caller);
+    let can_send = functions.get("httpCall").is_some();
     let network = match can_send {
         true => "fetch; `await httpCall({ url })` sends an HTTP request to a host that the user allows",
         false => "network",
@@ -57,7 +59,10 @@ fn description(shared: &Shared, scope: &RequestScope) -> String {
         ResultFormat::Compact => "without white space.",
         ResultFormat::Pretty => "indented.",
     };
-    DESCRIPTION.replace("{network}", network).replace("{format}", format)
+    DESCRIPTION
+        .replace("{network}", network)
+        .replace("{functions}", &host_functions::described(&functions))
+        .replace("{format}", format)
 }
 
 const DESCRIPTION: &str = "\
@@ -70,7 +75,7 @@ tools with search_tools first.
 - A failing tool throws a ToolError with backend, tool, code, message and data; catch it to go on.
 - `__getToolInterface(\"backend.tool\")` gives a tool's schema. There are no imports, no files and no {network}.
 - Results come as JSON; {format}
-- A returned image, audio or resource block is shown as such, also inside an object or a list.
+{functions}- A returned image, audio or resource block is shown as such, also inside an object or a list.
 
 Example:
 const issues = await tracker.list_issues({ state: \"open\" });
@@ -97,6 +102,10 @@ fn schema() -> Value {
                 "type": "string",
                 "description": "What you look for, in a few words: long results are reduced to the parts that match.",
             },
+            "durable": {
+                "type": "boolean",
+                "description": "Keep the run so that it survives a lost connection or a crash; run_status gives its result.",
+            },
         },
         "required": ["code"],
         "additionalProperties": false,
@@ -109,7 +118,8 @@ const MAX_LISTED: usize = 100;
 const MIN_META: usize = 4_096;
 
 async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Result<Value, Refusal> {
-    let arguments = Arguments::new(&call.arguments, &["code", "timeout", "max_output_size", "intent"])?;
+    let arguments = Arguments::new(&call.arguments, &["code", "timeout", "max_output_size", "intent", "durable"])?;
+    let durable = if arguments.flag("durable", false)? { Durability::Durable } else { Durability::Volatile };
     let code = arguments.text("code")?;
     let timeout = arguments.count("timeout", 1..=600_000)?.map(Duration::from_millis);
     let room = arguments.count("max_output_size", OUTPUT_SIZE)?;
@@ -129,13 +139,39 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
         door: Door::Mcp(if effects == AllowedEffects::ReadOnly { QUERY.name } else { TOOL.name }),
         effects,
         session: Some(call.caller),
+        origin: call.origin.clone(),
+        durable,
         ..RunRequest::new(Profile::Chain, code)
     };
     let caller = request.caller.clone();
-    let run = runner.run(request).await;
+    let Continued { run, round } = match paused::state_of(&call) {
+        Some(state) => paused::go_on(&shared, &call, &caller, state).await?,
+        None => Continued { run: runner.run(keepable(runner, request).await).await, round: Some(0) },
+    };
+    let asked =
+        run.paused.as_ref().zip(round).and_then(|(waits, round)| paused::asked(&shared, &call, &caller, waits, round));
+    if let Some(asked) = asked {
+        return Ok(asked);
+    }
     let answer = answer(runner, &run, &caller, code, &settings, intent);
     runner.history().shaped(&run.id, answer.transfer);
     Ok(answer.result)
+}
+
+/// The request as a durable run, where it may have to wait for a person and there is a store.
+async fn keepable(runner: &Runner, request: RunRequest) -> RunRequest {
+    let may_wait = request.effects == AllowedEffects::Any && runner.may_ask(&request);
+    match may_wait && runner.durable().await.is_ok() {
+        true => RunRequest { durable: Durability::Durable, ..request },
+        false => request,
+    }
+}
+
+/// What goes back for a run of another tool, with the usual settings.
+pub(super) fn answer_of(runner: &Runner, run: &RunReport, caller: &CallerScope, code: &str) -> Value {
+    let answer = answer(runner, run, caller, code, &runner.output(), None);
+    runner.history().shaped(&run.id, answer.transfer);
+    answer.result
 }
 
 /// What goes back, and how much of how much.
@@ -154,6 +190,11 @@ fn answer(
 ) -> Answer {
     let mut meta = report_meta(run, settings.max_output_size / 8);
     let (blocks, processed) = match run.report.value() {
+        Err(_) if run.paused.is_some() => {
+            let text = run.paused.as_ref().map(super::run_status::paused_text).unwrap_or_default();
+            let processed = text.len();
+            (vec![text_block(bounded(text, settings.max_output_size))], processed)
+        }
         Err(_) => {
             let text = explain(&run.report, code);
             let processed = text.len();
@@ -184,7 +225,7 @@ fn answer(
     };
     let returned: usize = blocks.iter().filter_map(|block| block["text"].as_str()).map(str::len).sum();
     let mut result = json!({ "content": blocks, "_meta": { "toolgate/report": meta } });
-    if run.report.failure().is_some() {
+    if run.report.failure().is_some() && run.paused.is_none() {
         result["isError"] = Value::Bool(true);
     }
     Answer { result, transfer: Transfer { processed: processed as u64, returned: returned as u64 } }

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use super::super::arguments::{Arguments, Refusal};
 use super::super::{Shared, answer, waiting};
-use super::{Hints, Tool, ToolFuture};
-use toolgate_catalog::ToolRef;
+use super::{Hints, Tool, ToolFuture, host_functions};
 use toolgate_catalog::search::Hit;
+use toolgate_catalog::types::learned::{LearnedTypes, learned_signature};
+use toolgate_catalog::{Catalog, ToolRef};
 use toolgate_mcp::server::ToolCall;
 
 pub(super) static TOOL: Tool = Tool {
@@ -54,10 +55,17 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         |tool: ToolRef<'_>| tag.is_none_or(|tag| tool.backend.tags().iter().any(|own| own.eq_ignore_ascii_case(tag)));
     let hits = catalog
         .search_where(task, limit, |tool| caller.permits_tool(tool.backend.name(), &tool.tool().name) && tagged(tool));
-    let hint = hits.is_empty().then_some(NOTHING);
+    let functions = match tag {
+        Some(_) => Vec::new(),
+        None => host_functions::found(&shared.gateway.functions(caller), task),
+    };
+    let hint = (hits.is_empty() && functions.is_empty()).then_some(NOTHING);
     let note = waiting::note(&shared, &caller.backends);
+    let learned = shared.gateway.learned_types();
     if brief {
-        let lines = hits.into_iter().map(|hit| hit.line).chain(hint.map(str::to_owned)).chain(note);
+        let room = limit.saturating_sub(functions.len());
+        let hits = hits.into_iter().take(room).map(|hit| with_learned(hit, &learned, &catalog));
+        let lines = functions.into_iter().take(limit).chain(hits).chain(hint.map(str::to_owned)).chain(note);
         return Ok(answer::text(lines.collect::<Vec<_>>().join("\n")));
     }
     let rows: Vec<Value> = hits
@@ -66,6 +74,9 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
             let found = catalog.tool(&hit.backend, &hit.tool);
             let mut row = row(hit, found.map(|found| found.spelling()));
             if let Some(found) = found {
+                if let Some(learned) = learned.get(&hit.backend, &hit.tool) {
+                    row["signature"] = json!(learned_signature(found, learned));
+                }
                 row["description"] = json!(found.tool().description());
                 row["input_schema"] = found.tool().input_schema().clone();
             }
@@ -73,12 +84,29 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         })
         .collect();
     let mut result = json!({ "tools": rows });
+    if !functions.is_empty() {
+        result["functions"] = json!(functions);
+    }
     for (key, text) in [("hint", hint.map(str::to_owned)), ("note", note)] {
         if let Some(text) = text {
             result[key] = json!(text);
         }
     }
     Ok(answer::json(&shared, &result))
+}
+
+/// The line of a hit, with the learned type of a result that is not declared where that is short.
+fn with_learned(hit: Hit, learned: &LearnedTypes, catalog: &Catalog) -> String {
+    // Ten hits stay within 900 tokens.
+    const MAX_LINE: usize = 280;
+    let declares = catalog.tool(&hit.backend, &hit.tool).is_some_and(|found| found.tool().output_schema().is_some());
+    let Some(learned) = learned.get(&hit.backend, &hit.tool).filter(|_| !declares) else { return hit.line };
+    let (call, about) = match hit.line.split_once(" — ") {
+        Some((call, about)) => (call, format!(" — {about}")),
+        None => (hit.line.as_str(), String::new()),
+    };
+    let line = format!("{call}: Promise<{}>{about} {}", learned.typescript(), learned.remark());
+    if line.len() <= MAX_LINE { line } else { hit.line }
 }
 
 const NOTHING: &str = "nothing fits; try other words, or list_tools_meta for everything there is";

@@ -6,8 +6,10 @@ use serde_json::{Value, json};
 
 use super::super::arguments::{Arguments, Refusal};
 use super::super::{Shared, answer, waiting};
-use super::{Hints, Tool, ToolFuture, named};
+use super::{Hints, Tool, ToolFuture, host_functions, named};
+use crate::runtime::Gateway;
 use toolgate_catalog::search::ready_call;
+use toolgate_catalog::types::learned::learned_signature;
 use toolgate_catalog::{ToolRef, types};
 use toolgate_mcp::server::ToolCall;
 
@@ -43,28 +45,36 @@ async fn info(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let full = arguments.choice("detail", &["brief", "full"])? == "full";
     waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
     let catalog = shared.gateway.catalog();
+    if let Some(function) = shared.gateway.functions(&call.scope.caller).get(name) {
+        return Ok(answer::json(&shared, &host_functions::describe(function, full)));
+    }
     let tool = named(&catalog, name, &call.scope.caller)?;
-    Ok(answer::json(&shared, &describe(tool, full)))
+    Ok(answer::json(&shared, &describe(&shared.gateway, tool, full)))
 }
 
 /// What there is to say about a tool.
-pub(in super::super) fn describe(tool: ToolRef<'_>, full: bool) -> Value {
+pub(in super::super) fn describe(gateway: &Gateway, tool: ToolRef<'_>, full: bool) -> Value {
+    let learned = gateway.learned_types();
+    let known = learned.get(tool.backend.name(), &tool.tool().name).cloned().unwrap_or_default();
     let mut about = json!({
         "tool": tool.spelling(),
         "backend": tool.backend.name(),
         "name": tool.tool().name,
         "state": tool.backend.state().to_string(),
         "description": tool.tool().description(),
-        "signature": types::signature(tool),
+        "signature": learned_signature(tool, &known),
         "call": ready_call(tool),
     });
     if let Some(annotations) = tool.tool().raw().get("annotations") {
         about["annotations"] = annotations.clone();
     }
+    if gateway.breaks_its_schema(tool.backend.name(), &tool.tool().name) {
+        about["note"] = json!("its results do not always fit its output schema");
+    }
     if full {
         about["input_schema"] = tool.tool().input_schema().clone();
         about["output_schema"] = json!(tool.tool().output_schema());
-        about["types"] = json!(types::tool_declaration(tool));
+        about["types"] = json!(types::tool_declaration_with(tool, &learned));
     }
     about
 }

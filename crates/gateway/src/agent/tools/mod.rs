@@ -3,11 +3,14 @@
 pub(super) mod chain;
 mod compute;
 mod find;
+mod fix_run;
+mod host_functions;
 mod info;
 mod keys;
 mod list;
 mod registration;
 mod results;
+mod run_status;
 mod snippet;
 
 use std::future::Future;
@@ -80,7 +83,7 @@ fn annotations(title: &str, hints: Hints) -> Value {
     })
 }
 
-static ALL: [&Tool; 12] = [
+static ALL: [&Tool; 14] = [
     &chain::TOOL,
     &chain::QUERY,
     &find::TOOL,
@@ -91,6 +94,8 @@ static ALL: [&Tool; 12] = [
     &compute::TOOL,
     &results::READ,
     &results::QUERY,
+    &run_status::TOOL,
+    &fix_run::TOOL,
     &registration::REGISTER,
     &registration::DEREGISTER,
 ];

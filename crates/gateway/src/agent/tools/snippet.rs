@@ -75,6 +75,7 @@ async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         cancel: call.cancel.clone(),
         observer: call.progress.clone().map(|client| Steps::new(client) as Arc<dyn Observer>),
         door: Door::Mcp(TOOL.name),
+        origin: call.origin.clone(),
         session: Some(call.caller),
         ..RunRequest::new(Profile::Snippet, asked.code)
     };

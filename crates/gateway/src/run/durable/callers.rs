@@ -27,7 +27,7 @@ pub fn scope_of_key(key: &Key) -> CallerScope {
     let access = |patterns: &Option<Vec<Glob>>| patterns.clone().map_or(Access::All, Access::Only);
     CallerScope {
         name: key.name.clone(),
-        fairness: Some(number_of(&key.name)),
+        fairness: Some(fairness_of(&key.name)),
         backends: access(&key.backends),
         tools: access(&key.tools),
         rate: key.call_rate,
@@ -35,8 +35,8 @@ pub fn scope_of_key(key: &Key) -> CallerScope {
     }
 }
 
-/// The fairness id of a key: all connections with one key share one turn in queues.
-fn number_of(name: &str) -> u64 {
+/// The fairness id of a named caller: all of its connections share one turn in queues.
+pub fn fairness_of(name: &str) -> u64 {
     let digest = digest(&SHA256, name.as_bytes());
     digest.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

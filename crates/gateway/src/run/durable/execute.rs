@@ -1,4 +1,4 @@
-//! One durable run: from its start or from its record to its end, or to its next owner.
+//! One durable run: from its start or from its record to its end, its pause, or its next owner.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,14 @@ use toolgate_journal::durable::{DurableRun, TakenOver};
 use toolgate_journal::recording::Record;
 use toolgate_journal::replay::{self, NoReplay, Replayable};
 use toolgate_journal::store::StoreError;
-use toolgate_wire::{CallerScope, Code, Failure, Outcome, Report};
+use toolgate_wire::{CallState, CallerScope, Code, Failure, Outcome, Report};
 
-use super::super::request::{Durability, RecordedRun, Route, RunReport, RunRequest};
+use super::super::request::{Durability, PausedRun, RecordedRun, Route, RunReport, RunRequest};
 use super::super::{Counted, Readiness, Runner};
+use super::approver::RunApprover;
+use super::call_keys::{CallKeys, proves_idempotency};
 use super::gate::Gate;
+use super::kept_effects::KeptEffects;
 use super::stored::StoredRequest;
 use super::{Inner, LiveRun};
 use crate::bridge::{ScopedCatalog, is_annotated_read_only};
@@ -22,6 +25,10 @@ use crate::bridge::{ScopedCatalog, is_annotated_read_only};
 /// How long a run that is taken over waits for the backends that its program names: what is known of their tools decides
 /// which calls may be made again.
 const BACKEND_WAIT: Duration = Duration::from_secs(30);
+/// The silence of a program after which a run is paused whose calls all wait for a person.
+const SETTLE_TIME: Duration = Duration::from_millis(50);
+/// How long a call waits for a person before the run is paused although other calls are open.
+const PAUSE_PATIENCE: Duration = Duration::from_secs(2);
 /// Between two attempts to run a program, or to write its end.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// Attempts to start a program while too many others wait.
@@ -38,6 +45,10 @@ enum Ended {
     Lost,
     /// Somebody asked for its end.
     Aborted,
+    /// It waits for a person.
+    Paused,
+    /// A person stopped it.
+    Stopped,
     /// This process ends.
     Released,
 }
@@ -51,7 +62,7 @@ impl Inner {
         work: impl Future<Output = ()> + Send + 'static,
     ) {
         let id = run.id().to_owned();
-        self.live.lock().insert(id.clone(), LiveRun { caller, run: run.clone() });
+        self.live.lock().insert(id.clone(), LiveRun { caller, run: run.clone(), approver: None });
         let inner = self.clone();
         self.tasks.spawn(async move {
             work.await;
@@ -75,19 +86,46 @@ impl Inner {
             RecordedRun { replay: Arc::new(replay), host: None }
         });
         let gate = Gate::new(run.clone());
+        // A run from its start has no questions yet.
+        let asked = if recorded.is_some() { self.journal.pending(run.id()).await } else { Ok(Vec::new()) };
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(error) => return tracing::warn!(run = run.id(), %error, "a run cannot go on here"),
+        };
+        let approver = RunApprover::new(run.clone(), gate.clone(), &asked);
+        if let Some(live) = self.live.lock().get_mut(run.id()) {
+            live.approver = Some(approver.clone());
+        }
         let request = RunRequest {
             id: Some(run.id().to_owned()),
             recorder: Some(gate.clone()),
+            approver: Some(approver.clone()),
+            keys: Some(CallKeys::new(self.journal.clone(), run.id())),
             durable: Durability::Durable,
             recorded,
             ..request
         };
         let (ended, mut report) = self.until_end(&run, &gate, &request).await;
         report.report.elapsed += ran;
+        let left_over = request.kept.as_ref().map(|kept| kept.left_over()).unwrap_or_default();
+        if !left_over.is_empty() {
+            let run = request.kept.as_ref().map(|kept| kept.run()).unwrap_or_default();
+            let left_over = left_over.join(", ");
+            report.report.warnings.push(format!("done by the run {run} and not called by this one: {left_over}"));
+        }
         match ended {
             Ended::Lost => {}
             Ended::Released if is_aborted(&report) => self.release(&run).await,
-            _ => self.finish(&run, &request.caller, report).await,
+            // Every question was decided while the program came to it again: there is nothing to wait for.
+            Ended::Paused if is_aborted(&report) && approver.waiting().is_empty() => self.release(&run).await,
+            Ended::Paused if is_aborted(&report) => self.pause(&run, &approver, report).await,
+            Ended::Stopped if is_aborted(&report) => {
+                let reason = approver.stopped().unwrap_or_default();
+                let message = format!("a person stopped the run: {reason}");
+                report.report.outcome = Outcome::Failed(Failure::new(Code::Aborted, message));
+                self.finish(&run, &request.caller, stored.webhook.as_deref(), report).await;
+            }
+            _ => self.finish(&run, &request.caller, stored.webhook.as_deref(), report).await,
         }
     }
 
@@ -102,6 +140,8 @@ impl Inner {
                 let ended = tokio::select! {
                     () = run.lost().cancelled() => return Ended::Lost,
                     () = run.aborted().cancelled() => return Ended::Aborted,
+                    () = gate.stopped() => return Ended::Stopped,
+                    () = gate.wants_pause(SETTLE_TIME, PAUSE_PATIENCE) => Ended::Paused,
                     () = self.stop.cancelled() => Ended::Released,
                 };
                 gate.close().await;
@@ -133,10 +173,31 @@ impl Inner {
         }
     }
 
+    /// Leaves a run until somebody decides. Where that cannot be written its lease ends, and it asks again.
+    async fn pause(&self, run: &DurableRun, approver: &RunApprover, report: RunReport) {
+        let (questions, wake) = approver.questions();
+        let mut kept = run.pause(&questions, wake).await;
+        for _ in 0..MAX_FINISH_ATTEMPTS {
+            match &kept {
+                Ok(()) | Err(StoreError::Fenced(_) | StoreError::NoSuchRun(_)) => break,
+                Err(_) => tokio::time::sleep(RETRY_INTERVAL).await,
+            }
+            kept = run.pause(&questions, wake).await;
+        }
+        match kept {
+            Ok(()) => {
+                let paused = Some(PausedRun { run_id: run.id().to_owned(), pending: approver.waiting() });
+                self.tell(RunReport { paused, ..report });
+            }
+            Err(error) => tracing::warn!(run = run.id(), %error, "a run could not be paused"),
+        }
+    }
+
     /// Writes the end of a run. A store that is gone is asked again for a while.
-    async fn finish(&self, run: &DurableRun, caller: &CallerScope, mut report: RunReport) {
+    async fn finish(&self, run: &DurableRun, caller: &CallerScope, webhook: Option<&str>, mut report: RunReport) {
         report.report.warnings.extend(run.remark());
-        self.runner.history.record(super::super::Door::Durable, caller, None, &report);
+        self.runner.history.record_durable(caller, &report);
+        add_fix_hint(&mut report);
         let text = match serde_json::to_string(&report) {
             Ok(text) => text,
             Err(error) => return tracing::error!(run = run.id(), %error, "a report cannot be written"),
@@ -149,8 +210,15 @@ impl Inner {
             }
             kept = run.finish_again().await;
         }
-        if let Err(error) = kept {
-            tracing::warn!(run = run.id(), %error, "the end of a run was not kept");
+        self.tell(report);
+        match (kept, &self.settings.webhooks, webhook) {
+            (Err(error), ..) => tracing::warn!(run = run.id(), %error, "the end of a run was not kept"),
+            (Ok(()), Some(webhooks), Some(url)) => {
+                let (webhooks, url, run) = (webhooks.clone(), url.to_owned(), run.id().to_owned());
+                // Not one of the tasks that the end of the process waits for.
+                tokio::spawn(async move { webhooks.send(&url, &run, &text).await });
+            }
+            (Ok(()), ..) => {}
         }
     }
 
@@ -166,10 +234,24 @@ impl Inner {
         let TakenOver { record, run } = taken;
         let row = self.journal.row(run.id()).await.ok().flatten();
         let failed = |code: Code, message: String| Err(Failure::new(code, message));
-        let (request, stored) = match self.request_of(&record) {
+        let (mut request, stored) = match self.request_of(&record) {
             Ok(found) => found,
             Err(failure) => return self.end_with(run, &record, None, failure).await,
         };
+        if let Some(fixed) = &stored.fixes {
+            match self.journal.load(fixed).await {
+                Ok(earlier) => {
+                    let kept = KeptEffects::of(fixed, &earlier);
+                    kept.without(&record);
+                    request.kept = Some(kept);
+                }
+                Err(error) => {
+                    let message = format!("the run cannot go on without the record of the run {fixed}: {error}");
+                    let failure = Failure::new(Code::Runtime, message);
+                    return self.end_with(run, &record, Some((request, stored)), failure).await;
+                }
+            }
+        }
         let resumed = if row.is_some_and(|row| row.abort) {
             failed(Code::Aborted, "the run was aborted".to_owned())
         } else {
@@ -182,7 +264,7 @@ impl Inner {
         };
         match resumed {
             Ok(replayable) => self.perform(run, request, stored, replayable).await,
-            Err(failure) => self.end_with(run, &record, Some(request), failure).await,
+            Err(failure) => self.end_with(run, &record, Some((request, stored)), failure).await,
         }
     }
 
@@ -211,9 +293,18 @@ impl Inner {
     }
 
     /// Ends a run that cannot go on. The report has the calls that it had made.
-    async fn end_with(&self, run: Arc<DurableRun>, record: &Record, request: Option<RunRequest>, failure: Failure) {
+    async fn end_with(
+        &self,
+        run: Arc<DurableRun>,
+        record: &Record,
+        request: Option<(RunRequest, StoredRequest)>,
+        failure: Failure,
+    ) {
         let profile = record.header().map(|header| header.profile).unwrap_or(toolgate_wire::Profile::Chain);
-        let request = request.unwrap_or_else(|| RunRequest::new(profile, ""));
+        let (request, webhook) = match request {
+            Some((request, stored)) => (request, stored.webhook),
+            None => (RunRequest::new(profile, ""), None),
+        };
         let caller = request.caller.clone();
         let report = match replay::stopped(record, failure.clone()) {
             Ok(replayable) => {
@@ -224,10 +315,10 @@ impl Inner {
             }
             Err(_) => {
                 let report = Report::not_started(Outcome::Failed(failure), Duration::ZERO);
-                RunReport { id: run.id().to_owned(), route: Route::Refused, report }
+                RunReport::ended(run.id().to_owned(), Route::Refused, report)
             }
         };
-        self.finish(&run, &caller, report).await;
+        self.finish(&run, &caller, webhook.as_deref(), report).await;
     }
 
     /// Waits until the tools of the backends that the program names are known.
@@ -236,18 +327,41 @@ impl Inner {
         self.runner.environment.wait_for_named(text, caller, Readiness::Known, BACKEND_WAIT).await;
     }
 
-    /// Whether a call of this target may be made again: it reads, or says that it may.
+    /// Whether a call of this target may be made again: it reads, says that it may, or takes an idempotency key.
     fn is_harmless(&self, target: &Target, caller: &CallerScope) -> bool {
-        let Target::Tool { backend, tool } = target else { return false };
+        let (backend, tool) = match target {
+            Target::Tool { backend, tool } => (backend, tool),
+            Target::Function(name) => {
+                return self.runner.functions(caller).get(name).is_some_and(|function| function.is_idempotent());
+            }
+        };
         let catalog = self.runner.bridge.catalog();
         let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
-        view.tool(backend, tool).is_some_and(|tool| is_annotated_read_only(tool) || is_annotated_idempotent(tool))
+        let is_harmless = |tool: ToolRef<'_>| {
+            is_annotated_read_only(tool) || is_annotated_idempotent(tool) || proves_idempotency(tool)
+        };
+        view.tool(backend, tool).is_some_and(is_harmless)
     }
 }
 
 /// Whether the server says that calling the tool again with the same arguments changes nothing more.
 fn is_annotated_idempotent(tool: ToolRef<'_>) -> bool {
     tool.tool().raw()["annotations"]["idempotentHint"] == serde_json::Value::Bool(true)
+}
+
+/// Names `fix_run` where a program failed after it had an effect.
+fn add_fix_hint(report: &mut RunReport) {
+    let effects = report.report.calls.iter().filter(|call| !call.read_only && call.state == CallState::Applied).count();
+    let (id, outcome) = (&report.id, &mut report.report.outcome);
+    if let Outcome::Failed(failure) = outcome
+        && effects > 0
+        && failure.code != Code::Aborted
+    {
+        let fix = format!(
+            "fix_run({{ run_id: \"{id}\", code }}) runs a corrected program and keeps the {effects} effects of this run"
+        );
+        failure.hint = Some(failure.hint.take().map_or(fix.clone(), |hint| format!("{hint}; {fix}")));
+    }
 }
 
 fn is_aborted(report: &RunReport) -> bool {

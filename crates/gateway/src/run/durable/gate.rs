@@ -1,16 +1,17 @@
 //! The recorder of a durable run, which can be closed: then nothing that may have an effect is sent any more.
 //!
-//! A run is given away between effects: whatever has been sent is answered, and what was not sent is made by whoever goes
-//! on with the run. So no call becomes unknown because of a shutdown.
+//! A run is paused or given away between effects: whatever has been sent is answered, and what was not sent is made by
+//! whoever goes on with the run. So no call becomes unknown because of a pause or a shutdown.
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use toolgate_engine::transcript::{Delivery, Durable, Recorder};
 use toolgate_journal::durable::DurableRun;
-use toolgate_wire::{CallId, CallState, FromWorker};
+use toolgate_wire::{CallId, CallState, FromWorker, ToWorker};
 
 /// Records a run, and may stop it between two effects.
 pub(super) struct Gate {
@@ -21,15 +22,32 @@ pub(super) struct Gate {
 
 struct GateState {
     is_closed: bool,
+    is_stopped: bool,
     /// Whether a message was recorded.
     has_begun: bool,
+    /// Calls without a reply.
+    open: HashSet<CallId>,
     /// Calls that were sent, may have an effect and were not answered.
     in_flight: HashSet<CallId>,
+    /// Calls that a person is asked about, and since when the first is.
+    asked: HashSet<CallId>,
+    asked_since: Option<Instant>,
+    /// When the last message went to or came from the guest.
+    last: Instant,
 }
 
 impl Gate {
     pub(super) fn new(run: Arc<DurableRun>) -> Arc<Self> {
-        let state = GateState { is_closed: false, has_begun: false, in_flight: HashSet::new() };
+        let state = GateState {
+            is_closed: false,
+            is_stopped: false,
+            has_begun: false,
+            open: HashSet::new(),
+            in_flight: HashSet::new(),
+            asked: HashSet::new(),
+            asked_since: None,
+            last: Instant::now(),
+        };
         Arc::new(Gate { run, state: Mutex::new(state), changed: Notify::new() })
     }
 
@@ -49,15 +67,108 @@ impl Gate {
             changed.await;
         }
     }
+
+    /// A call waits for a person: it was not sent, and is open until there is a verdict.
+    pub(super) fn asks(&self, call: CallId) {
+        let mut state = self.state.lock();
+        state.in_flight.remove(&call);
+        state.asked.insert(call);
+        state.asked_since.get_or_insert_with(Instant::now);
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// A call that waited is about to be sent; `false` when nothing is sent any more.
+    pub(super) fn sends(&self, call: CallId) -> bool {
+        let mut state = self.state.lock();
+        state.asked.remove(&call);
+        if state.asked.is_empty() {
+            state.asked_since = None;
+        }
+        if !state.is_closed {
+            state.in_flight.insert(call);
+        }
+        !state.is_closed
+    }
+
+    /// A call that waited is not sent.
+    pub(super) fn settles(&self, call: CallId) {
+        let mut state = self.state.lock();
+        state.in_flight.remove(&call);
+        state.asked.remove(&call);
+        if state.asked.is_empty() {
+            state.asked_since = None;
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// A person stopped the run.
+    pub(super) fn stop(&self) {
+        self.state.lock().is_stopped = true;
+        self.changed.notify_waiters();
+    }
+
+    /// Completes when a person has stopped the run.
+    pub(super) async fn stopped(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.state.lock().is_stopped {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Completes when the run is to be paused, with the gate closed: nothing but calls that wait for a person is open,
+    /// and the program has been silent for `settle`; or they have waited for `patience`.
+    pub(super) async fn wants_pause(&self, settle: Duration, patience: Duration) {
+        loop {
+            let changed = self.changed.notified();
+            let wait = {
+                let state = self.state.lock();
+                state.asked_since.map(|since| {
+                    let late = (since + patience).saturating_duration_since(Instant::now());
+                    let only_asked = state.open.iter().all(|call| state.asked.contains(call));
+                    let silent = (state.last + settle).saturating_duration_since(Instant::now());
+                    if only_asked && state.in_flight.is_empty() { late.min(silent) } else { late }
+                })
+            };
+            match wait {
+                Some(wait) if wait.is_zero() => return self.close().await,
+                Some(wait) => tokio::select! {
+                    () = changed => {}
+                    () = tokio::time::sleep(wait) => {}
+                },
+                None => changed.await,
+            }
+        }
+    }
 }
 
 impl Recorder for Gate {
     fn delivered(&self, delivery: Delivery<'_>) {
-        self.state.lock().has_begun = true;
+        {
+            let mut state = self.state.lock();
+            state.last = Instant::now();
+            state.has_begun = true;
+            if let ToWorker::Reply { id, .. } = delivery.message {
+                state.open.remove(id);
+                state.asked.remove(id);
+            }
+        }
         self.run.delivered(delivery);
+        self.changed.notify_waiters();
     }
 
     fn said(&self, frame: &FromWorker, read_only: bool) {
+        {
+            let mut state = self.state.lock();
+            state.last = Instant::now();
+            if let FromWorker::Call { id, .. } = frame {
+                state.open.insert(*id);
+            }
+        }
         self.run.said(frame, read_only);
     }
 

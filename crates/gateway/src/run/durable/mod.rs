@@ -9,38 +9,55 @@
 //! - `gate`: the recorder, which can stop a run between two effects
 //! - `execute`: one run, from its start or from its record, to its end
 //! - `take_over`: finds runs that are due
-//! - `view`: what a caller sees of its runs
+//! - `call_keys`: idempotency keys of calls
+//! - `kept_effects`: a corrected program that keeps what an earlier run has done
+//! - `approver`: asks people about calls; `decision`: what they decided
+//! - `view`: what a caller sees of its runs; `events`: what happens in one; `webhook`: tells a URL of its end
 //! - `callers`: who a run belongs to; `open`: the store of a configuration
 
+mod approver;
+mod call_keys;
 mod callers;
+mod decision;
+mod events;
 mod execute;
 mod gate;
+mod kept_effects;
 mod open;
 mod stored;
 mod take_over;
 mod view;
+mod webhook;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{Notify, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_journal::durable::{Began, DurableRun, Journal};
 use toolgate_journal::recording::RunFacts;
 use toolgate_journal::store::{Prune, StoreError};
-use toolgate_wire::LimitFault;
+use toolgate_wire::{Code, Failure, LimitFault, Outcome, Report};
 
 use super::Runner;
-use super::request::RunRequest;
+use super::request::{PausedRun, Route, RunReport, RunRequest};
+use approver::RunApprover;
 use stored::StoredRequest;
 
-pub use callers::{Callers, LocalCaller, scope_of_key};
+pub use call_keys::CallKeys;
+pub(super) use call_keys::KeyedHost;
+pub use callers::{Callers, LocalCaller, fairness_of, scope_of_key};
+pub use decision::{CallDecision, DecisionKind};
+pub use events::{RunEvent, RunEvents, events_of};
+pub use kept_effects::KeptEffects;
+pub(super) use kept_effects::KeptHost;
 pub use open::{OpenError, journal_of};
 pub use toolgate_journal::store::{RunStatus, StoreError as StoreFault};
-pub use view::{ListRuns, PendingView, RunList, RunSummary, RunView};
+pub use view::{ListRuns, PendingView, RawJson, RunList, RunSummary, RunView, undecided};
+pub use webhook::Webhooks;
 
 /// Durable runs that one process executes at one time.
 const MAX_LIVE: usize = 64;
@@ -49,19 +66,24 @@ const MAX_LIVE_OF_CALLER: usize = 32;
 /// Changes that a slow listener may fall behind by; it looks into the store then.
 const MAX_CHANGES_BEHIND: usize = 1024;
 
+/// How often the store is asked about a run whose report is waited for and that is not executed here.
+const ELSEWHERE_INTERVAL: Duration = Duration::from_secs(1);
+
 /// How durable runs are kept.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct DurableSettings {
     /// How often this process looks for runs that are due.
     pub look_interval: Duration,
     /// Which runs are forgotten.
     pub retention: Prune,
+    /// Tells callers of the end of their runs, where that is configured.
+    pub webhooks: Option<Arc<Webhooks>>,
 }
 
 impl Default for DurableSettings {
     fn default() -> Self {
         let retention = Prune { older_than: Some(Duration::from_secs(7 * 86_400)), max_bytes: Some(1 << 30) };
-        DurableSettings { look_interval: Duration::from_millis(300), retention }
+        DurableSettings { look_interval: Duration::from_millis(300), retention, webhooks: None }
     }
 }
 
@@ -74,6 +96,12 @@ pub enum DurableError {
     /// A limit is out of range.
     #[error(transparent)]
     Limit(#[from] LimitFault),
+    /// A webhook is asked for, and there is no secret to sign it with.
+    #[error("webhooks need toolgate.runs.webhook_secret in the configuration")]
+    NoWebhooks,
+    /// The run has not ended.
+    #[error("the run {0} has not ended")]
+    NotEnded(String),
     /// The process is ending.
     #[error("the service is shutting down")]
     Stopping,
@@ -83,6 +111,17 @@ pub enum DurableError {
     /// The store cannot be opened.
     #[error("durable runs cannot be kept: {0}")]
     Open(#[from] OpenError),
+    /// A decision cannot be taken.
+    #[error("{message}")]
+    BadDecision {
+        /// Its place in the list.
+        at: usize,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// What is kept of a run has another form.
+    #[error("the run cannot be read: {0}")]
+    Unreadable(String),
     /// The store does not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -111,6 +150,8 @@ struct Inner {
     settings: DurableSettings,
     /// Runs that this process executes.
     live: Mutex<HashMap<String, LiveRun>>,
+    /// Who waits in this process for the end or the pause of a run.
+    ends: Mutex<HashMap<String, oneshot::Sender<RunReport>>>,
     /// The ids of runs whose status changed here.
     changes: broadcast::Sender<Arc<str>>,
     /// Wakes the task that looks for runs that are due.
@@ -122,6 +163,8 @@ struct Inner {
 struct LiveRun {
     caller: String,
     run: Arc<DurableRun>,
+    /// Once the program is executed.
+    approver: Option<Arc<RunApprover>>,
 }
 
 /// Where a runner finds the durable runs of its process.
@@ -143,6 +186,7 @@ impl DurableRuns {
             callers,
             settings,
             live: Mutex::default(),
+            ends: Mutex::default(),
             changes: broadcast::channel(MAX_CHANGES_BEHIND).0,
             due: Notify::new(),
             stop: CancellationToken::new(),
@@ -173,6 +217,9 @@ impl DurableRuns {
         if inner.stop.is_cancelled() {
             return Err(DurableError::Stopping);
         }
+        if webhook.is_some() && inner.settings.webhooks.is_none() {
+            return Err(DurableError::NoWebhooks);
+        }
         let granted = inner.runner.limits(request.profile, &request.limits)?;
         let wall = granted.resolve(request.profile)?.limits.wall;
         let stored = StoredRequest::of(&request, wall, webhook);
@@ -202,6 +249,62 @@ impl DurableRuns {
         Ok(begun)
     }
 
+    /// Begins a run and waits until it has ended or is paused. The run goes on when the future is dropped.
+    pub(super) async fn run(&self, request: RunRequest) -> RunReport {
+        let id = request.id.clone().unwrap_or_else(super::execution_id);
+        let (send, receive) = oneshot::channel();
+        self.0.ends.lock().insert(id.clone(), send);
+        let begun = self.begin(RunRequest { id: Some(id.clone()), ..request }, None, None).await;
+        if let Err(error) = begun {
+            self.0.ends.lock().remove(&id);
+            return RunReport::refused(Code::Unavailable, error.to_string());
+        }
+        let _forget = ForgetEnd(&self.0, &id);
+        self.end_of(&id, receive).await
+    }
+
+    /// Decides calls of a run on behalf of this caller, and waits until it has ended or is paused again.
+    ///
+    /// # Errors
+    /// As [`DurableRuns::decide`].
+    pub(crate) async fn decide_and_wait(
+        &self,
+        run: &str,
+        caller: &str,
+        decisions: Vec<CallDecision>,
+    ) -> Result<RunReport, DurableError> {
+        let (send, receive) = oneshot::channel();
+        self.0.ends.lock().insert(run.to_owned(), send);
+        let _forget = ForgetEnd(&self.0, run);
+        self.decide(run, Some(caller), decisions).await?;
+        Ok(self.end_of(run, receive).await)
+    }
+
+    async fn end_of(&self, id: &str, receive: oneshot::Receiver<RunReport>) -> RunReport {
+        let elsewhere = async {
+            // Another process has taken the run: only the store knows how it ends.
+            loop {
+                tokio::time::sleep(ELSEWHERE_INTERVAL).await;
+                let is_live = self.0.live.lock().contains_key(id);
+                let view = if is_live { None } else { self.view(id, None).await.ok() };
+                // A paused run whose calls are all decided is about to go on.
+                let is_over = |view: &RunView| match view.summary.status {
+                    RunStatus::Done => true,
+                    RunStatus::Paused => !view.pending.is_empty(),
+                    RunStatus::Running => false,
+                };
+                if let Some(view) = view.filter(is_over) {
+                    return view;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            Ok(report) = receive => report,
+            view = elsewhere => handle(id, view.pending),
+        }
+    }
+
     /// Ends a run: one that is executed is stopped, and a paused one is never taken up again.
     ///
     /// # Errors
@@ -219,6 +322,18 @@ impl DurableRuns {
         Ok(row.status)
     }
 
+    /// What a run of this caller has done, for a corrected program that keeps it.
+    ///
+    /// # Errors
+    /// If there is no such run, it has not ended, or cannot be read.
+    pub async fn kept_effects(&self, run: &str, caller: Option<&str>) -> Result<Arc<KeptEffects>, DurableError> {
+        let row = self.own(run, caller).await?;
+        if row.status != RunStatus::Done {
+            return Err(DurableError::NotEnded(run.to_owned()));
+        }
+        Ok(KeptEffects::of(run, &self.0.journal.load(run).await?))
+    }
+
     /// Executes nothing more. What runs is given to other processes: after what was sent is answered, or after `grace`.
     pub async fn stop(&self, grace: Duration) {
         self.0.stop.cancel();
@@ -229,7 +344,32 @@ impl DurableRuns {
     }
 }
 
+/// The report of a run that this process did not see to its end.
+fn handle(id: &str, pending: Vec<PendingView>) -> RunReport {
+    let failure = Failure::new(Code::Aborted, "the run goes on elsewhere");
+    let report = Report::not_started(Outcome::Failed(failure), Duration::ZERO);
+    let paused = Some(PausedRun { run_id: id.to_owned(), pending });
+    RunReport { paused, ..RunReport::ended(id.to_owned(), Route::Script, report) }
+}
+
+/// Nobody waits for the end of a run any more.
+struct ForgetEnd<'a>(&'a Inner, &'a str);
+
+impl Drop for ForgetEnd<'_> {
+    fn drop(&mut self) {
+        self.0.ends.lock().remove(self.1);
+    }
+}
+
 impl Inner {
+    /// Hands the report of a run to whoever waits for it in this process.
+    fn tell(&self, report: RunReport) {
+        if let Some(waiting) = self.ends.lock().remove(&report.id) {
+            // Whoever waited may be gone.
+            let _ = waiting.send(report);
+        }
+    }
+
     /// Whether one more run of this caller may be executed here.
     fn has_room_for(&self, caller: &str) -> bool {
         let live = self.live.lock();
@@ -254,4 +394,10 @@ impl Inner {
         // Without listeners nothing happens.
         let _ = self.changes.send(run.into());
     }
+}
+
+/// Milliseconds since 1970.
+fn unix_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use toolgate_wire::{LimitRequest, Profile};
 
 use super::super::request::{Door, RunRequest};
+use crate::bridge::AllowedEffects;
 
 /// The fields of a request that are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +31,11 @@ pub(super) struct StoredRequest {
     seed: Option<u64>,
     /// The door that it came by.
     pub(super) door: String,
+    /// Whether the program may only read.
+    reads_only: bool,
+    /// The run whose effects the program keeps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fixes: Option<String>,
     /// Where the end of the run is reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) webhook: Option<String>,
@@ -61,6 +67,8 @@ impl StoredRequest {
             engine: request.engine.map(|engine| engine.name().to_owned()),
             seed: request.seed,
             door: request.door.name().to_owned(),
+            reads_only: request.effects == AllowedEffects::ReadOnly,
+            fixes: request.kept.as_ref().map(|kept| kept.run().to_owned()),
             webhook,
         }
     }
@@ -96,6 +104,7 @@ impl StoredRequest {
             engine: self.engine.as_deref().and_then(|engine| engine.parse().ok()),
             seed: self.seed,
             door: Door::Durable,
+            effects: if self.reads_only { AllowedEffects::ReadOnly } else { AllowedEffects::Any },
             ..RunRequest::new(profile, code)
         }
     }
@@ -114,6 +123,7 @@ mod tests {
             engine: Some(EngineChoice::V8),
             seed: Some(3),
             door: Door::Http,
+            effects: AllowedEffects::ReadOnly,
             ..RunRequest::new(Profile::Snippet, "return 1")
         };
         let stored = StoredRequest::of(&request, Duration::from_secs(5), Some("https://example.com/".into()));
@@ -124,6 +134,6 @@ mod tests {
         let wall = Some(Duration::from_secs(5));
         assert_eq!((again.data, again.seed, again.engine), (request.data, request.seed, request.engine));
         assert_eq!(again.limits, LimitRequest { wall, ..request.limits });
-        assert_eq!(again.text, "return 1");
+        assert_eq!((again.text.as_str(), again.effects), ("return 1", AllowedEffects::ReadOnly), "rights stay");
     }
 }

@@ -8,6 +8,7 @@ use tokio::sync::broadcast::error::RecvError;
 use toolgate_journal::durable::PendingCall;
 use toolgate_journal::store::{Find, RunRow, RunStatus, StoreError};
 
+use super::decision::may_decide;
 use super::{DurableError, DurableRuns};
 
 /// How often the store is asked whether a run has changed that another process has.
@@ -118,13 +119,28 @@ impl DurableRuns {
         own.ok_or_else(|| DurableError::NoSuchRun(run.to_owned()))
     }
 
-    /// A run of this caller, or of any caller when absent.
+    /// The row of a run of another caller that waits for a decision of this one.
+    async fn to_decide(&self, run: &str, caller: Option<&str>) -> Result<RunRow, DurableError> {
+        let none = || DurableError::NoSuchRun(run.to_owned());
+        let row = self.own(run, None).await?;
+        if row.status == RunStatus::Done {
+            return Err(none());
+        }
+        let waiting = undecided(&self.0.journal.pending(run).await?);
+        let may = waiting.iter().any(|question| may_decide(question, caller, false));
+        if may { Ok(row) } else { Err(none()) }
+    }
+
+    /// A run of this caller, or of any caller when absent; or one that waits for this caller's decision.
     ///
     /// # Errors
     /// If there is none, or the store cannot be read.
     pub async fn view(&self, run: &str, caller: Option<&str>) -> Result<RunView, DurableError> {
-        let row = self.own(run, caller).await?;
         let journal = &self.0.journal;
+        let row = match self.own(run, caller).await {
+            Err(DurableError::NoSuchRun(_)) => self.to_decide(run, caller).await?,
+            own => own?,
+        };
         let report = match row.status {
             RunStatus::Done => journal.report(&row).await?,
             RunStatus::Running | RunStatus::Paused => None,
@@ -133,7 +149,7 @@ impl DurableRuns {
         let report = report.map_err(|error| StoreError::Damaged(format!("the report of {run}: {error}")))?;
         let pending = match row.status {
             RunStatus::Done => Vec::new(),
-            RunStatus::Running | RunStatus::Paused => undecided(journal.pending(run).await?),
+            RunStatus::Running | RunStatus::Paused => undecided(&journal.pending(run).await?),
         };
         Ok(RunView { summary: row.into(), report, pending })
     }
@@ -190,8 +206,12 @@ impl DurableRuns {
     }
 }
 
-/// The calls that wait for a person.
-fn undecided(pending: Vec<PendingCall>) -> Vec<PendingView> {
-    let open = pending.into_iter().filter(|call| call.decision.is_none());
-    open.filter_map(|call| serde_json::from_str(&call.question).ok()).collect()
+/// The question about a call; `None` when it cannot be read.
+pub(super) fn question_of(call: &PendingCall) -> Option<PendingView> {
+    serde_json::from_str(&call.question).ok()
+}
+
+/// The calls that wait for a person, of those that were asked about.
+pub fn undecided(pending: &[PendingCall]) -> Vec<PendingView> {
+    pending.iter().filter(|call| call.decision.is_none()).filter_map(question_of).collect()
 }

@@ -1,0 +1,110 @@
+//! Lines and their hashes.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ring::digest::{SHA256, digest};
+use serde_json::{Map, Value};
+
+/// `prev` of the first line.
+pub(crate) const BEGINNING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+/// The longest line; a record that would be longer keeps its first fields only.
+pub(crate) const MAX_LINE: usize = 32 * 1024;
+
+/// The end of a chain: what the next line refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ChainEnd {
+    /// The number of the last line; zero before the first.
+    pub(crate) seq: u64,
+    /// Its hash.
+    pub(crate) hash: String,
+    /// Whether the last line is the beginning of one that was never finished.
+    pub(crate) torn: bool,
+}
+
+impl Default for ChainEnd {
+    fn default() -> Self {
+        ChainEnd { seq: 0, hash: BEGINNING.to_owned(), torn: false }
+    }
+}
+
+/// The hash of a line, without its line break.
+pub(crate) fn hash_of(line: &[u8]) -> String {
+    hexadecimal(digest(&SHA256, line).as_ref())
+}
+
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The next line, without its line break.
+pub(crate) fn next_line(end: &ChainEnd, time: SystemTime, lost: u64, fields: &Map<String, Value>) -> String {
+    let mut line = Map::new();
+    line.insert("seq".to_owned(), (end.seq + 1).into());
+    line.insert("time".to_owned(), timestamp(time).into());
+    line.insert("prev".to_owned(), end.hash.clone().into());
+    if end.torn {
+        line.insert("after_torn".to_owned(), true.into());
+    }
+    if lost > 0 {
+        line.insert("lost".to_owned(), lost.into());
+    }
+    let mut length = 300;
+    for (name, value) in fields {
+        length += name.len() + value.to_string().len() + 4;
+        if length > MAX_LINE {
+            line.insert("shortened".to_owned(), true.into());
+            break;
+        }
+        line.insert(name.clone(), value.clone());
+    }
+    Value::Object(line).to_string()
+}
+
+/// `2026-11-16T07:57:00.123Z`
+fn timestamp(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
+}
+
+/// Year, month and day of a number of days since 1970, by the proleptic Gregorian calendar: 400 years have 146,097 days.
+fn date(days: u64) -> (u64, u64, u64) {
+    // Years begin in March here, so that the leap day is the last one.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::time::Duration;
+
+    #[test]
+    fn times_are_dates_of_the_calendar() {
+        let check = |seconds: u64, expected: &str| {
+            assert_eq!(timestamp(UNIX_EPOCH + Duration::from_secs(seconds)), expected);
+        };
+        check(0, "1970-01-01T00:00:00.000Z");
+        check(951_782_400, "2000-02-29T00:00:00.000Z");
+        check(1_794_815_820, "2026-11-16T07:57:00.000Z");
+        check(4_107_542_399, "2100-02-28T23:59:59.000Z");
+    }
+
+    #[test]
+    fn a_line_is_bounded() {
+        let mut fields = Map::new();
+        fields.insert("who".to_owned(), json!("ada"));
+        fields.insert("arguments".to_owned(), json!("x".repeat(MAX_LINE)));
+        let line = next_line(&ChainEnd::default(), UNIX_EPOCH, 2, &fields);
+        assert!(line.len() < 1_000 && line.contains("\"shortened\":true") && line.contains("\"lost\":2"), "{line}");
+    }
+}

@@ -1,0 +1,77 @@
+//! The thread that writes records.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::SystemTime;
+
+use serde_json::{Map, Value};
+
+use crate::Message;
+use crate::chain::{ChainEnd, hash_of, next_line};
+use crate::files::Files;
+
+/// Records that are written with one wait for the disk.
+const MAX_BATCH: usize = 256;
+
+/// Writes what comes in.
+pub(crate) struct Writer {
+    files: Files,
+    /// Records that no line tells of yet.
+    lost: Arc<AtomicU64>,
+    failed: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(files: Files, lost: Arc<AtomicU64>) -> Self {
+        Writer { files, lost, failed: false }
+    }
+
+    /// Writes until nobody can send any more.
+    pub(crate) fn write_all(mut self, inbox: &Receiver<Message>) {
+        while let Ok(first) = inbox.recv() {
+            let (mut batch, mut waiting) = (Vec::new(), Vec::new());
+            let rest = std::iter::from_fn(|| inbox.try_recv().ok()).take(MAX_BATCH);
+            for message in std::iter::once(first).chain(rest) {
+                match message {
+                    Message::Record(time, fields) => batch.push((time, fields)),
+                    Message::Flushed(done) => waiting.push(done),
+                }
+            }
+            self.write(&batch);
+            for done in waiting {
+                // Whoever waits may have given up.
+                let _ = done.try_send(());
+            }
+        }
+    }
+
+    fn write(&mut self, batch: &[(SystemTime, Map<String, Value>)]) {
+        if batch.is_empty() {
+            return;
+        }
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        let written = self.files.locked().and_then(|files| {
+            let lines = lines(files.end.clone(), lost, batch);
+            files.append(&lines)
+        });
+        if let Err(error) = &written {
+            self.lost.fetch_add(lost + batch.len() as u64, Ordering::Relaxed);
+            if !self.failed {
+                tracing::error!(%error, "the audit log cannot be written; records are lost until it can");
+            }
+        }
+        self.failed = written.is_err();
+    }
+}
+
+fn lines(mut end: ChainEnd, mut lost: u64, batch: &[(SystemTime, Map<String, Value>)]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for (time, fields) in batch {
+        let line = next_line(&end, *time, std::mem::take(&mut lost), fields);
+        end = ChainEnd { seq: end.seq + 1, hash: hash_of(line.as_bytes()), torn: false };
+        text.extend_from_slice(line.as_bytes());
+        text.push(b'\n');
+    }
+    text
+}

@@ -1,0 +1,96 @@
+//! What durability costs: runs whose calls are recorded into a store on disk.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolgate_engine::host::Target;
+use toolgate_engine::{Engine, EngineWithRuntime, Host, HostCall, HostFuture, Request};
+use toolgate_journal::durable::{Began, DurableRun, Journal};
+use toolgate_journal::recording::RunFacts;
+use toolgate_journal::seal::Sealer;
+use toolgate_journal::store::sqlite::SqliteStore;
+use toolgate_wire::Profile;
+
+use super::hosts::Records;
+use super::latency::{CALLS, CALLS_RESULT};
+use super::meter::{Meter, Samples, timed};
+
+/// One call that may have an effect.
+const WRITE: &str = "return (await api.record(1)).text.length";
+
+/// [`Records`], whose calls are known to change nothing.
+struct Reading(Arc<Records>);
+
+impl Host for Reading {
+    fn call(&self, call: HostCall) -> HostFuture {
+        self.0.call(call)
+    }
+
+    fn functions(&self) -> Vec<String> {
+        self.0.functions()
+    }
+
+    fn is_read_only(&self, _: &Target) -> bool {
+        true
+    }
+}
+
+/// A store in a folder that goes away with it.
+struct Store {
+    folder: PathBuf,
+    journal: Journal,
+}
+
+impl Store {
+    fn open() -> anyhow::Result<Self> {
+        let folder = std::env::temp_dir().join(format!("toolgate-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let store = SqliteStore::open(&folder.join("runs.db"))?;
+        let journal = Journal::new(Arc::new(store), Sealer::new([1; 32])?, "bench".into(), Duration::from_secs(3600));
+        Ok(Store { folder, journal: journal.with_max_open(u64::MAX) })
+    }
+
+    async fn begin(&self, number: u64, code: &str) -> anyhow::Result<Arc<DurableRun>> {
+        let facts = RunFacts {
+            run: format!("run{number}"),
+            profile: Profile::Chain,
+            code: code.to_owned(),
+            caller: String::new(),
+            request: None,
+        };
+        match self.journal.begin(facts, None).await? {
+            Began::New(run) => Ok(run),
+            Began::Existing { run } => anyhow::bail!("{run} was there"),
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Twenty calls that only read, recorded. The run is in the store before and gets its report after what is timed.
+pub(super) fn calls(meter: &Meter) -> anyhow::Result<Samples> {
+    recorded(meter, CALLS, Arc::new(Reading(Records::new())), &CALLS_RESULT.to_string())
+}
+
+/// One call with an effect: its intent is on disk before it is made, and its reply before the program gets it.
+pub(super) fn write(meter: &Meter) -> anyhow::Result<Samples> {
+    recorded(meter, WRITE, Records::new(), &Records::TEXT.to_string())
+}
+
+fn recorded(meter: &Meter, code: &str, host: Arc<dyn Host>, expected: &str) -> anyhow::Result<Samples> {
+    let (store, started) = (Store::open()?, EngineWithRuntime::start(Engine::builder())?);
+    let mut number = 0;
+    meter.sample(|| {
+        number += 1;
+        let run = started.wait(store.begin(number, code))?;
+        let request = Request { host: host.clone(), recorder: Some(run.clone()), ..Request::new(Profile::Chain, code) };
+        let took = timed(expected, || started.engine.run_blocking(request))?;
+        started.wait(run.finish("{}"))?;
+        Ok(took)
+    })
+}

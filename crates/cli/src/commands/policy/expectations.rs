@@ -1,0 +1,116 @@
+//! `toolgate policy test`: the policy against a file of expected decisions.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use toolgate_policy::{Action, Call, Policy, Traits, Usage as Counts};
+
+use super::super::servers::configuration;
+use super::super::{Exit, Usage};
+use super::begin::text_of;
+use crate::args::policy::TestArgs;
+use crate::print::{Style, escape, out};
+
+/// The most calls that a line may say were made before.
+const MAX_COUNT: u64 = 100_000;
+
+/// One line of the file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expectation {
+    tool: String,
+    #[serde(default, alias = "args")]
+    arguments: Map<String, Value>,
+    #[serde(default = "local")]
+    caller: String,
+    #[serde(default = "chain")]
+    profile: String,
+    #[serde(default)]
+    annotations: Option<Value>,
+    #[serde(default)]
+    counts: Earlier,
+    #[serde(default, alias = "do")]
+    expect: Option<Action>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Earlier {
+    run: u64,
+    day: u64,
+}
+
+fn local() -> String {
+    "local".to_owned()
+}
+
+fn chain() -> String {
+    "chain".to_owned()
+}
+
+pub(super) fn test(args: &TestArgs) -> anyhow::Result<Exit> {
+    let config = configuration(&args.servers)?;
+    let text = text_of(&args.file)?;
+    let (mut lines, mut wrong) = (Vec::new(), 0_usize);
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        let expectation: Expectation = serde_json::from_str(line)
+            .map_err(|error| Usage(format!("{}:{number}: {error}", escape::line(&args.file.to_string_lossy()))))?;
+        let (found, rule, reason) = decide(&config.settings.policy, &expectation);
+        let is_wrong = expectation.expect.is_some_and(|expected| expected != found);
+        wrong += usize::from(is_wrong);
+        lines.push((number, expectation, found, rule, reason, is_wrong));
+    }
+    if args.json {
+        let shown: Vec<Value> = lines
+            .iter()
+            .map(|(number, expectation, found, rule, reason, is_wrong)| {
+                json!({
+                    "line": number, "tool": expectation.tool, "do": found, "rule": rule, "reason": reason,
+                    "expect": expectation.expect, "ok": !is_wrong,
+                })
+            })
+            .collect();
+        out(escape::json(&json!({ "lines": shown, "wrong": wrong }).to_string()))?;
+    } else {
+        let style = Style::stdout();
+        for (number, expectation, found, rule, reason, is_wrong) in &lines {
+            let mark = match (expectation.expect, is_wrong) {
+                (None, _) => "  ".to_owned(),
+                (Some(_), false) => style.good("ok"),
+                (Some(expected), true) => style.bad(format_args!("expected {expected}")),
+            };
+            let by = rule.as_ref().map(|rule| format!(" by {rule}")).unwrap_or_default();
+            let told = format!("{number}: {} {found}{by}: {reason}", expectation.tool);
+            out(format_args!("{mark} {}", escape::line(&told)))?;
+        }
+        out(format_args!("{} decisions, {wrong} other than expected", lines.len()))?;
+    }
+    Ok(if wrong == 0 { Exit::Done } else { Exit::Failed })
+}
+
+fn decide(policy: &Policy, expectation: &Expectation) -> (Action, Option<String>, String) {
+    let Expectation { tool: path, arguments, caller, profile, annotations, counts, .. } = expectation;
+    let (backend, tool) = path.split_once('.').unwrap_or(("", path));
+    let args = Value::Object(arguments.clone());
+    let call = Call {
+        paths: &[path],
+        backend,
+        tool,
+        traits: Traits::of(backend, tool, annotations.as_ref()),
+        caller,
+        profile,
+        args: &args,
+    };
+    let (run, day) = (made(policy, &call, counts.run), made(policy, &call, counts.day.max(counts.run)));
+    let decision = policy.decide(&call, &run, &day);
+    (decision.action, decision.rule.as_ref().map(|rule| rule.id.clone()), decision.reason())
+}
+
+/// So many calls like this one were let through before.
+fn made(policy: &Policy, call: &Call<'_>, count: u64) -> Counts {
+    let mut counts = Counts::default();
+    let rule = policy.decide(call, &counts, &counts).rule;
+    for _ in 0..count.min(MAX_COUNT) {
+        counts.add(call.paths.first().unwrap_or(&""), rule.as_deref());
+    }
+    counts
+}

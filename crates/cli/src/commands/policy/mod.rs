@@ -1,0 +1,124 @@
+//! `toolgate policy`: rules drafted, explained, tested, listed and imported. Nothing here changes a file.
+//!
+//! # Layout
+//! - `explain`: what happens to one call; `expectations`: to many, compared with a file
+//! - `begin`: policies to begin with: a draft, and imports from clients
+
+mod begin;
+mod expectations;
+mod explain;
+
+use serde_json::{Value, json};
+use toolgate_gateway::approvals::{RememberError, RememberedRule, RememberedRules};
+use toolgate_policy::{Policy, WrittenRule};
+
+use super::servers::{configuration, table};
+use super::{Exit, Usage};
+use crate::args::policy::{ListArgs, PolicyCommand, RevokeArgs};
+use crate::print::{Style, escape, note, out};
+
+pub(crate) fn policy(command: &PolicyCommand) -> anyhow::Result<Exit> {
+    match command {
+        PolicyCommand::Draft(args) => begin::draft(args),
+        PolicyCommand::Explain(args) => explain::explain(args),
+        PolicyCommand::Test(args) => expectations::test(args),
+        PolicyCommand::List(args) => list(args),
+        PolicyCommand::Revoke(args) => revoke(args),
+        PolicyCommand::Import(args) => begin::import(args),
+    }
+}
+
+fn list(args: &ListArgs) -> anyhow::Result<Exit> {
+    let config = configuration(&args.servers)?;
+    let policy = &config.settings.policy;
+    let remembered = RememberedRules::new(config.settings.remembered_rules.clone()).list()?;
+    if args.json {
+        let rules: Vec<Value> =
+            policy.in_order().iter().map(|rule| described(&rule.id, &WrittenRule::of(rule))).collect();
+        let shown = json!({ "rules": rules, "default": policy.default_action(), "remembered": remembered });
+        out(escape::json(&shown.to_string()))?;
+        return Ok(Exit::Done);
+    }
+    if policy.rules().is_empty() {
+        note("there are no rules: every call is allowed and recorded; `toolgate policy draft` writes some");
+    } else {
+        let rows: Vec<Vec<String>> =
+            policy.in_order().iter().map(|rule| row(&rule.id, &WrittenRule::of(rule))).collect();
+        out(table(&["rule", "do", "tool", "conditions", "reason"], &rows, Style::stdout()))?;
+    }
+    out(format_args!("calls that no rule is about: {}", policy.default_action()))?;
+    if !remembered.is_empty() {
+        let row = |it: &RememberedRule| {
+            vec![it.id.clone(), it.caller.clone(), it.rule.tool.clone(), it.rule.when.clone().unwrap_or_default()]
+        };
+        let rows: Vec<Vec<String>> = remembered.iter().map(row).collect();
+        out(format_args!("\n{}", table(&["approved for good", "caller", "tool", "when"], &rows, Style::stdout())))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn revoke(args: &RevokeArgs) -> anyhow::Result<Exit> {
+    let config = configuration(&args.servers)?;
+    match RememberedRules::new(config.settings.remembered_rules.clone()).revoke(&args.id) {
+        Ok(()) => {
+            note(format_args!("forgotten: {}", escape::line(&args.id)));
+            Ok(Exit::Done)
+        }
+        Err(error @ RememberError::Unknown(_)) => Err(Usage(escape::line(&error.to_string()).into_owned()).into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The rule as it is written, with its name.
+fn described(id: &str, rule: &WrittenRule) -> Value {
+    let mut shown = json!({ "rule": id });
+    if let (Value::Object(shown), Ok(Value::Object(rule))) = (&mut shown, serde_json::to_value(rule)) {
+        shown.extend(rule);
+    }
+    shown
+}
+
+fn row(id: &str, rule: &WrittenRule) -> Vec<String> {
+    let conditions = [
+        (!rule.annotations.is_empty()).then(|| {
+            let named = rule.annotations.iter().map(|(name, value)| match value {
+                Value::Bool(false) => format!("not {name}"),
+                _ => name.clone(),
+            });
+            named.collect::<Vec<_>>().join(", ")
+        }),
+        (!rule.callers.is_empty()).then(|| format!("callers {}", rule.callers.join(", "))),
+        (!rule.profiles.is_empty()).then(|| rule.profiles.join(", ")),
+        rule.when.clone(),
+        rule.limits.clone(),
+    ];
+    let conditions: Vec<String> = conditions.into_iter().flatten().collect();
+    let reason = rule.reason.clone().unwrap_or_default();
+    vec![id.to_owned(), rule.action.to_string(), rule.tool.clone(), conditions.join("; "), reason]
+}
+
+/// The part of a configuration file that has this policy.
+fn written(rules: &[WrittenRule], default: Option<toolgate_policy::Action>) -> anyhow::Result<Value> {
+    let mut toolgate = json!({ "policy": serde_json::to_value(rules)? });
+    if let Some(default) = default {
+        toolgate["policy_default"] = json!(default);
+    }
+    Ok(json!({ "toolgate": toolgate }))
+}
+
+/// Prints such a part with one rule a line, after making sure that it can be used.
+fn print_written(rules: &[WrittenRule], default: Option<toolgate_policy::Action>) -> anyhow::Result<()> {
+    let checked: Result<Vec<_>, String> = rules.iter().map(|rule| rule.check("policy")).collect();
+    checked.map(|rules| Policy::new(rules, toolgate_policy::Action::Ask)).map_err(anyhow::Error::msg)?;
+    let mut text = "{\n  \"toolgate\": {\n    \"policy\": [".to_owned();
+    for (index, rule) in rules.iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        text.push_str(&format!("{comma}\n      {}", serde_json::to_string(rule)?));
+    }
+    text.push_str(if rules.is_empty() { "]" } else { "\n    ]" });
+    if let Some(default) = default {
+        text.push_str(&format!(",\n    \"policy_default\": \"{default}\""));
+    }
+    text.push_str("\n  }\n}");
+    out(escape::json(&text))
+}

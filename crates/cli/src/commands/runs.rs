@@ -1,0 +1,346 @@
+//! `toolgate runs`, `pending`, `approve` and `deny`: durable runs, by their store.
+//!
+//! No run is executed here: a decision or an abort is written to the store, and a service with the same store acts on it.
+
+use std::fs::OpenOptions;
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use toolgate_gateway::run::durable::{CallDecision, DecisionKind, PendingView, events_of, journal_of, undecided};
+use toolgate_journal::durable::{Decision, Journal};
+use toolgate_journal::redact::Redaction;
+use toolgate_journal::store::{Find, Prune, RunRow, RunStatus};
+use toolgate_journal::{cassette, page};
+use toolgate_wire::CallId;
+
+use super::servers::{configuration, table};
+use super::{Exit, Usage};
+use crate::args::runs::{
+    ApproveArgs, DenyArgs, ExportArgs, ListRunsArgs, PendingArgs, PruneArgs, RunStoreArgs, RunsCommand, ShowRunArgs,
+    Status,
+};
+use crate::args::servers::Servers;
+use crate::print::{Style, escape, note, out, pretty};
+
+/// Runs that are looked through for the beginning of an id, or for calls that wait.
+const MAX_RUNS: usize = 10_000;
+/// Entries of a record that are read at one time.
+const MAX_ENTRIES: usize = 500;
+/// Hexadecimal digits of an id in a list.
+const SHOWN_ID: usize = 32;
+
+pub(crate) fn runs(command: &RunsCommand) -> anyhow::Result<Exit> {
+    match command {
+        RunsCommand::List(args) => with_store(&args.store.servers, async |store| list(args, store).await),
+        RunsCommand::Show(args) => with_store(&args.store.servers, async |store| show(args, store).await),
+        RunsCommand::Events(args) => with_store(&args.store.servers, async |store| events(args, store).await),
+        RunsCommand::Abort(args) => with_store(&args.store.servers, async |store| abort(args, store).await),
+        RunsCommand::Prune(args) => with_store(&args.store.servers, async |store| prune(args, store).await),
+        RunsCommand::Export(args) => with_store(&args.servers, async |store| export(args, store).await),
+    }
+}
+
+/// The store of a configuration.
+struct RunStore {
+    journal: Journal,
+    /// What the configuration keeps.
+    retention: Prune,
+}
+
+fn with_store(servers: &Servers, work: impl AsyncFnOnce(&RunStore) -> anyhow::Result<Exit>) -> anyhow::Result<Exit> {
+    let config = configuration(servers)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let done = runtime.block_on(async {
+        let settings = &config.settings.runs;
+        let journal = journal_of(settings, &config.file).await.context("cannot open the store of durable runs")?;
+        let retention = Prune { older_than: Some(settings.keep), max_bytes: Some(settings.max_size.get()) };
+        work(&RunStore { journal, retention }).await
+    });
+    runtime.shutdown_background();
+    done
+}
+
+async fn list(args: &ListRunsArgs, store: &RunStore) -> anyhow::Result<Exit> {
+    let status = args.status.map(|status| match status {
+        Status::Running => RunStatus::Running,
+        Status::Paused => RunStatus::Paused,
+        Status::Done => RunStatus::Done,
+    });
+    let find = Find { caller: args.caller.clone(), status, most: usize::from(args.limit), ..Find::default() };
+    let rows = store.journal.store().find(find).await?;
+    if args.store.json {
+        let list: Vec<Value> = rows.iter().map(summary).collect();
+        out(escape::json(&Value::Array(list).to_string()))?;
+        return Ok(Exit::Done);
+    }
+    if rows.is_empty() {
+        note("no durable runs");
+        return Ok(Exit::Done);
+    }
+    let lines = rows.iter().map(|row| {
+        let id: String = row.run.chars().take(SHOWN_ID).collect();
+        vec![id, row.status.name().to_owned(), ago(row.began), row.caller.clone(), format!("{} B", row.bytes)]
+    });
+    let lines: Vec<Vec<String>> = lines.collect();
+    out(table(&["run", "status", "began", "caller", "size"], &lines, Style::stdout()))?;
+    Ok(Exit::Done)
+}
+
+fn summary(row: &RunRow) -> Value {
+    json!({
+        "runId": row.run, "status": row.status.name(), "caller": row.caller, "beganAt": row.began,
+        "changedAt": row.changed, "bytes": row.bytes,
+    })
+}
+
+async fn show(args: &ShowRunArgs, store: &RunStore) -> anyhow::Result<Exit> {
+    let row = find(store, &args.run).await?;
+    let waiting = undecided(&store.journal.pending(&row.run).await?);
+    let report = if row.status == RunStatus::Done { store.journal.report(&row).await? } else { None };
+    if args.store.json {
+        let mut shown = summary(&row);
+        if row.status != RunStatus::Done {
+            shown["pending"] = serde_json::to_value(&waiting)?;
+        }
+        // The report is shown as it was written, digits and all.
+        let mut text = shown.to_string();
+        if let Some(report) = report {
+            text.pop();
+            text.push_str(&format!(",\"report\":{report}}}"));
+        }
+        out(escape::json(&text))?;
+        return Ok(Exit::Done);
+    }
+    let style = Style::stdout();
+    let caller =
+        if row.caller.is_empty() { "the local user".to_owned() } else { escape::line(&row.caller).into_owned() };
+    out(format_args!("{} {}", style.strong(escape::line(&row.run)), row.status.name()))?;
+    out(style.faint(format_args!("began {} ago, by {caller}, {} bytes", ago(row.began), row.bytes)))?;
+    if row.status != RunStatus::Done {
+        waiting.iter().try_for_each(|call| out(line_of(&row.run, call)))?;
+    }
+    if let Some(report) = report {
+        out(escape::json(&pretty::pretty(&report)))?;
+    }
+    Ok(Exit::Done)
+}
+
+async fn events(args: &ShowRunArgs, store: &RunStore) -> anyhow::Result<Exit> {
+    let row = find(store, &args.run).await?;
+    let mut from = 0;
+    loop {
+        let record = store.journal.entries(&row.run, from, MAX_ENTRIES).await?;
+        for event in events_of(&record, from) {
+            let line = json!({ "number": event.number, "event": event.name, "data": event.data });
+            out(escape::json(&line.to_string()))?;
+        }
+        match record.entries.len() as u64 {
+            0 => return Ok(Exit::Done),
+            read => from += read,
+        }
+    }
+}
+
+async fn abort(args: &ShowRunArgs, store: &RunStore) -> anyhow::Result<Exit> {
+    let row = find(store, &args.run).await?;
+    store.journal.store().abort(&row.run).await?;
+    if args.store.json {
+        out(json!({ "runId": row.run, "status": row.status.name() }))?;
+    } else if row.status == RunStatus::Done {
+        note("the run has ended already");
+    } else {
+        note("the run ends as soon as a service with this store sees it");
+    }
+    Ok(Exit::Done)
+}
+
+async fn prune(args: &PruneArgs, store: &RunStore) -> anyhow::Result<Exit> {
+    let prune = match (args.older_than, args.max_size) {
+        (None, None) => store.retention,
+        (older_than, max_bytes) => Prune { older_than, max_bytes },
+    };
+    let forgotten = store.journal.store().prune(prune).await?;
+    if args.store.json {
+        out(json!({ "forgotten": forgotten }))?;
+    } else {
+        note(format_args!("{forgotten} runs were forgotten"));
+    }
+    Ok(Exit::Done)
+}
+
+async fn export(args: &ExportArgs, store: &RunStore) -> anyhow::Result<Exit> {
+    let row = find(store, &args.run).await?;
+    let mut record = store.journal.load(&row.run).await?;
+    let secrets = Redaction::new(Vec::new()).apply(&mut record)?;
+    let mut bytes = Vec::new();
+    if args.html {
+        bytes.extend_from_slice(page::page(&record).as_bytes());
+    } else {
+        cassette::write(&record, &mut bytes)?;
+    }
+    match &args.output {
+        Some(path) => {
+            // What a program got and said is for its user, secrets or not.
+            let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+            let file = file.with_context(|| format!("cannot write {}", escape::text(&path.to_string_lossy())))?;
+            let mut file = BufWriter::new(file);
+            file.write_all(&bytes)?;
+            file.flush()?;
+        }
+        None => out(String::from_utf8_lossy(&bytes).trim_end())?,
+    }
+    if secrets > 0 {
+        note(format_args!("{secrets} secrets became stand-ins"));
+    }
+    Ok(Exit::Done)
+}
+
+/// `toolgate pending`.
+pub(crate) fn pending(args: &PendingArgs) -> anyhow::Result<Exit> {
+    with_store(&args.store.servers, async |store| {
+        let rows = match &args.run {
+            Some(run) => vec![find(store, run).await?],
+            None => open_runs(store).await?,
+        };
+        let mut waiting = Vec::new();
+        for row in rows.iter().filter(|row| row.status != RunStatus::Done) {
+            let calls = undecided(&store.journal.pending(&row.run).await?);
+            waiting.extend(calls.into_iter().map(|call| (row.run.clone(), call)));
+        }
+        if args.store.json {
+            let list = waiting.iter().map(|(run, call)| {
+                let mut shown = serde_json::to_value(call)?;
+                shown["runId"] = json!(run);
+                Ok(shown)
+            });
+            let list = list.collect::<Result<Vec<Value>, serde_json::Error>>()?;
+            out(escape::json(&Value::Array(list).to_string()))?;
+        } else if waiting.is_empty() {
+            note("no call waits for a decision");
+        } else {
+            waiting.iter().try_for_each(|(run, call)| out(line_of(run, call)))?;
+        }
+        Ok(Exit::Done)
+    })
+}
+
+async fn open_runs(store: &RunStore) -> anyhow::Result<Vec<RunRow>> {
+    let mut rows = Vec::new();
+    for status in [RunStatus::Paused, RunStatus::Running] {
+        let find = Find { status: Some(status), most: MAX_RUNS, ..Find::default() };
+        rows.extend(store.journal.store().find(find).await?);
+    }
+    Ok(rows)
+}
+
+/// One call that waits: what decides it, and what would be sent.
+fn line_of(run: &str, call: &PendingView) -> String {
+    let style = Style::stdout();
+    let name = call.backend.as_ref().map_or_else(|| call.tool.clone(), |backend| format!("{backend}.{}", call.tool));
+    let head = style.strong(format_args!("{} {} {}", escape::line(run), call.call_id, escape::line(&name)));
+    let reason = style.faint(escape::line(&call.reason));
+    format!("{head}  {reason}\n  {}", escape::json(call.arguments.0.get()))
+}
+
+/// `toolgate approve`.
+pub(crate) fn approve(args: &ApproveArgs) -> anyhow::Result<Exit> {
+    let arguments = match &args.arguments {
+        Some(_) if args.calls.len() > 1 => return Err(Usage("--arguments are for one call".to_owned()).into()),
+        Some(text) => {
+            let json = RawValue::from_string(text.clone());
+            Some(json.map_err(|error| Usage(format!("--arguments are not JSON: {error}")))?)
+        }
+        None => None,
+    };
+    let decision = if arguments.is_some() { DecisionKind::Edit } else { DecisionKind::Approve };
+    decide(&args.store, &args.run, &args.calls, &Made { decision, arguments, reason: args.reason.clone() })
+}
+
+/// `toolgate deny`.
+pub(crate) fn deny(args: &DenyArgs) -> anyhow::Result<Exit> {
+    let decision = if args.stop { DecisionKind::Stop } else { DecisionKind::Deny };
+    decide(&args.store, &args.run, &args.calls, &Made { decision, arguments: None, reason: args.reason.clone() })
+}
+
+/// A decision that was made, for each of some calls.
+struct Made {
+    decision: DecisionKind,
+    arguments: Option<Box<RawValue>>,
+    reason: Option<String>,
+}
+
+fn decide(args: &RunStoreArgs, run: &str, calls: &[u32], made: &Made) -> anyhow::Result<Exit> {
+    with_store(&args.servers, async |store| {
+        let row = find(store, run).await?;
+        let asked = store.journal.pending(&row.run).await?;
+        if let Some(unknown) = calls.iter().find(|call| asked.iter().all(|known| known.call.0 != **call)) {
+            return Err(Usage(format!("no call {unknown} of this run waits for a decision")).into());
+        }
+        let mut held = Vec::new();
+        for call in calls {
+            let decision = CallDecision {
+                call_id: *call,
+                decision: made.decision,
+                arguments: made.arguments.clone(),
+                reason: made.reason.clone(),
+                remember: None,
+                by: String::new(),
+                at: now(),
+            };
+            let text = serde_json::to_string(&decision)?;
+            let kept = match store.journal.decide(&row.run, CallId(*call), &text).await? {
+                Decision::Now => text,
+                Decision::Before(before) => before,
+                Decision::NotAsked => return Err(Usage(format!("no call {call} of this run waits")).into()),
+            };
+            held.push(serde_json::from_str::<CallDecision>(&kept)?);
+        }
+        report_decisions(args, &row.run, &held, made)
+    })
+}
+
+fn report_decisions(args: &RunStoreArgs, run: &str, held: &[CallDecision], made: &Made) -> anyhow::Result<Exit> {
+    if args.json {
+        out(escape::json(&json!({ "runId": run, "decisions": held }).to_string()))?;
+    }
+    let others: Vec<&CallDecision> = held.iter().filter(|held| held.decision != made.decision).collect();
+    for other in &others {
+        let was = serde_json::to_value(other.decision)?;
+        note(format_args!("call {} was decided before: {}", other.call_id, was.as_str().unwrap_or_default()));
+    }
+    Ok(if others.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// The run with this id, or the only one whose id begins so.
+async fn find(store: &RunStore, id: &str) -> anyhow::Result<RunRow> {
+    if let Some(row) = store.journal.row(id).await? {
+        return Ok(row);
+    }
+    let all = store.journal.store().find(Find { most: MAX_RUNS, ..Find::default() }).await?;
+    let mut found = all.into_iter().filter(|row| !id.is_empty() && row.run.starts_with(id));
+    match (found.next(), found.next()) {
+        (Some(row), None) => Ok(row),
+        (Some(_), Some(_)) => Err(Usage(format!("several runs begin with {}", escape::line(id))).into()),
+        (None, _) => Err(Usage(format!("there is no run {}", escape::line(id))).into()),
+    }
+}
+
+/// Milliseconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn ago(unix_ms: u64) -> String {
+    let seconds = Duration::from_millis(now().saturating_sub(unix_ms)).as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}

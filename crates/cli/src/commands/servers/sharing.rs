@@ -1,0 +1,443 @@
+//! One gateway for several windows: `toolgate daemon`, which `serve` attaches to, and `toolgate restart`.
+//!
+//! Every gateway of a configuration listens at a Unix socket in a folder that only its user can enter. A conversation begins
+//! with one line of JSON in each direction; after `attach` the socket carries what standard input and output would. The
+//! daemon has the socket of the configuration and holds a lock beside it; a `serve` of its own has one by its process id,
+//! for `restart` alone.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use toolgate_config::Checked;
+use toolgate_config::trust::Gate;
+use toolgate_gateway::agent::Agent;
+use toolgate_gateway::backends::{Backend, BackendState};
+use toolgate_gateway::runtime::{Gateway, engine_builder};
+use toolgate_mcp::server::{RequestScope, ToolMode, serve_stdio};
+
+use super::super::Exit;
+use super::serve::{AHEAD, end_after, reload_on_hangup};
+use super::{Opened, configuration, gate};
+use crate::args::servers::{DaemonArgs, RestartArgs, ServeArgs};
+use crate::log::Log;
+use crate::print::{escape, note};
+use crate::runner::cancel_on_signal;
+
+/// Longest first line of a conversation, in bytes.
+const MAX_HELLO: u64 = 4096;
+/// How long the other side may take for its first line.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long `serve` waits for the daemon that it started.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a daemon that ends by itself waits for the next window.
+const LINGER: Duration = Duration::from_secs(10);
+/// The pause between two tries to reach a daemon that is starting.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// What is asked for in the first line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "lowercase")]
+enum Hello {
+    /// Serve MCP from here on.
+    Attach { version: String, mode: String },
+    /// Start a server again.
+    Restart { server: String },
+}
+
+/// The answer to it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Answer {
+    ok: bool,
+    message: String,
+}
+
+/// Where the gateways of one configuration listen.
+#[derive(Debug, Clone)]
+struct Place {
+    folder: PathBuf,
+    key: String,
+}
+
+impl Place {
+    /// The place of a configuration; the folder is made if it does not exist.
+    fn of(config: &Checked) -> io::Result<Self> {
+        let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
+        let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+        let state = state.or_else(home).ok_or_else(|| io::Error::other("there is no home folder"))?;
+        let folder = state.join("toolgate/run");
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        // It may have been there with other rights.
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))?;
+        let file = std::fs::canonicalize(&config.file).unwrap_or_else(|_| config.file.clone());
+        let hash = digest(&SHA256, file.to_string_lossy().as_bytes());
+        let key = hash.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Ok(Place { folder, key })
+    }
+
+    fn daemon(&self) -> PathBuf {
+        self.folder.join(format!("{}.sock", self.key))
+    }
+
+    /// The socket of a gateway that serves its own client.
+    fn own(&self) -> PathBuf {
+        self.folder.join(format!("{}-{}.sock", self.key, std::process::id()))
+    }
+
+    /// Removes the sockets of processes that were killed.
+    fn remove_stale(&self) {
+        let process = |path: &Path| path.file_stem()?.to_str()?.rsplit_once('-')?.1.parse::<u32>().ok();
+        let is_gone = |id: u32| Path::new("/proc/self").exists() && !Path::new(&format!("/proc/{id}")).exists();
+        for socket in self.all().into_iter().filter(|socket| process(socket).is_some_and(is_gone)) {
+            let _ = std::fs::remove_file(socket);
+        }
+    }
+
+    /// The sockets of all gateways of this configuration.
+    fn all(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let is_ours = |name: &str| {
+            let rest = name.strip_prefix(&self.key).and_then(|rest| rest.strip_suffix(".sock"));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        let named = entries.map(|entry| entry.path());
+        named.filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is_ours)).collect()
+    }
+}
+
+/// A bound socket, removed at its end.
+struct Bound {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Bound {
+    fn at(path: PathBuf) -> io::Result<Self> {
+        // A process that was killed leaves its socket behind.
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        Ok(Bound { listener, path })
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Who is attached, and whether the last one has left.
+#[derive(Default)]
+struct Clients {
+    count: AtomicUsize,
+    left: Notify,
+}
+
+/// A gateway that others reach by its socket.
+struct Host {
+    gateway: Arc<Gateway>,
+    agent: Agent,
+    /// Whether windows may attach, or only restart servers.
+    attaches: bool,
+    clients: Clients,
+    shutdown: CancellationToken,
+}
+
+impl Host {
+    async fn listen(self: Arc<Self>, bound: Bound) {
+        loop {
+            let accepted = tokio::select! {
+                () = self.shutdown.cancelled() => return,
+                accepted = bound.listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let host = Arc::clone(&self);
+                    tokio::spawn(async move {
+                        if let Err(error) = host.serve(stream).await {
+                            tracing::debug!(%error, "a conversation at the shared socket failed");
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the shared socket is closed");
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn serve(&self, stream: UnixStream) -> io::Result<()> {
+        let (reader, mut writer) = stream.into_split();
+        let mut reader = BufReader::new(reader);
+        let hello: Hello = tokio::time::timeout(HELLO_TIMEOUT, first_line(&mut reader)).await??;
+        match hello {
+            Hello::Attach { version, mode } => {
+                let mode = mode.parse::<ToolMode>().ok().filter(|_| self.attaches && version == VERSION);
+                let Some(mode) = mode else {
+                    return say(&mut writer, false, "this gateway takes no such window").await;
+                };
+                say(&mut writer, true, "attached").await?;
+                self.clients.count.fetch_add(1, Ordering::SeqCst);
+                let scope = RequestScope { mode, ..RequestScope::default() };
+                let service = Arc::new(self.agent.clone());
+                let served = serve_stdio(service, scope, reader, writer, self.shutdown.clone()).await;
+                self.clients.count.fetch_sub(1, Ordering::SeqCst);
+                self.clients.left.notify_one();
+                served
+            }
+            Hello::Restart { server } => {
+                let (ok, message) = self.restart(&server).await;
+                say(&mut writer, ok, &message).await
+            }
+        }
+    }
+
+    /// Starts a server again and says what came of it.
+    async fn restart(&self, name: &str) -> (bool, String) {
+        let config = self.gateway.config();
+        let Some(backend) = self.gateway.backend(name) else {
+            let reason = config.incomplete.get(name).map(|server| server.reason());
+            return (false, reason.unwrap_or_else(|| "there is no such server".to_owned()));
+        };
+        let before = backend.state();
+        backend.restart();
+        let within = config.settings.limits.start_timeout;
+        let _ = tokio::time::timeout(within, settled_again(&backend, &before)).await;
+        let state = backend.state();
+        (state.is_ready(), state.to_string())
+    }
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Waits for another state than the one before that says whether the server is up.
+async fn settled_again(backend: &Backend, before: &BackendState) {
+    let is_new = |state: &BackendState| match (state, before) {
+        (BackendState::Ready(now), BackendState::Ready(then)) => !Arc::ptr_eq(now, then),
+        (
+            BackendState::Ready(_)
+            | BackendState::Failed { .. }
+            | BackendState::NeedsLogin { .. }
+            | BackendState::Stopped,
+            _,
+        ) => true,
+        (BackendState::Idle | BackendState::Starting | BackendState::Restarting { .. }, _) => false,
+    };
+    let _ = backend.watch().wait_for(is_new).await;
+}
+
+async fn first_line<T: for<'de> Deserialize<'de>>(reader: &mut (impl AsyncBufReadExt + Unpin)) -> io::Result<T> {
+    let mut line = String::new();
+    reader.take(MAX_HELLO).read_line(&mut line).await?;
+    serde_json::from_str(&line).map_err(io::Error::other)
+}
+
+async fn say(writer: &mut (impl AsyncWriteExt + Unpin), ok: bool, message: &str) -> io::Result<()> {
+    let answer = Answer { ok, message: message.to_owned() };
+    let line = serde_json::to_string(&answer).map_err(io::Error::other)?;
+    writer.write_all(format!("{line}\n").as_bytes()).await
+}
+
+/// A conversation that has begun.
+struct Begun {
+    reader: BufReader<tokio::net::unix::OwnedReadHalf>,
+    writer: tokio::net::unix::OwnedWriteHalf,
+    answer: Answer,
+}
+
+async fn begin(socket: &Path, hello: &Hello, within: Duration) -> io::Result<Begun> {
+    let (reader, mut writer) = UnixStream::connect(socket).await?.into_split();
+    let line = serde_json::to_string(hello).map_err(io::Error::other)?;
+    writer.write_all(format!("{line}\n").as_bytes()).await?;
+    let mut reader = BufReader::new(reader);
+    let answer = tokio::time::timeout(within, first_line(&mut reader)).await??;
+    Ok(Begun { reader, writer, answer })
+}
+
+/// Serves this client by a daemon that runs, or that the configuration wants; none if this process is to serve it itself.
+pub(super) fn attached(args: &ServeArgs, config: &Checked, mode: ToolMode) -> anyhow::Result<Option<Exit>> {
+    // What is asked for here alone is served here.
+    if args.http.is_some() || args.servers.demo || args.engine.is_some() {
+        return Ok(None);
+    }
+    let Ok(place) = Place::of(config) else { return Ok(None) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let end = runtime.block_on(async {
+        let hello = Hello::Attach { version: VERSION.to_owned(), mode: word(mode).to_owned() };
+        let mut begun = begin(&place.daemon(), &hello, HELLO_TIMEOUT).await.ok();
+        if begun.is_none() && config.settings.share {
+            start_daemon(config, &gate(&args.servers))?;
+            let deadline = tokio::time::Instant::now() + START_TIMEOUT;
+            while begun.is_none() && tokio::time::Instant::now() < deadline {
+                tokio::time::sleep(RETRY_PAUSE).await;
+                begun = begin(&place.daemon(), &hello, HELLO_TIMEOUT).await.ok();
+            }
+        }
+        match begun.filter(|begun| begun.answer.ok) {
+            Some(begun) => relay(begun).await.map(Some),
+            None => Ok(None),
+        }
+    });
+    // A thread may still wait for standard input, which nobody will close for us.
+    runtime.shutdown_background();
+    end
+}
+
+fn word(mode: ToolMode) -> &'static str {
+    match mode {
+        ToolMode::Code => "code",
+        ToolMode::Direct => "direct",
+        ToolMode::Both => "both",
+    }
+}
+
+/// Carries the client's lines to the daemon and back until one of them ends.
+async fn relay(begun: Begun) -> anyhow::Result<Exit> {
+    let Begun { mut reader, mut writer, .. } = begun;
+    let shutdown = CancellationToken::new();
+    tokio::spawn(cancel_on_signal(shutdown.clone()));
+    let has_left = AtomicBool::new(false);
+    let there = async {
+        let copied = tokio::io::copy(&mut tokio::io::stdin(), &mut writer).await;
+        has_left.store(true, Ordering::SeqCst);
+        // The daemon answers what it has, and closes.
+        let _ = writer.shutdown().await;
+        copied.map(drop)?;
+        std::future::pending::<io::Result<()>>().await
+    };
+    let back = async {
+        let mut out = tokio::io::stdout();
+        tokio::io::copy(&mut reader, &mut out).await?;
+        out.flush().await
+    };
+    tokio::select! {
+        () = shutdown.cancelled() => Ok(Exit::Done),
+        failed = there => failed.map(|()| Exit::Done).context("the daemon does not listen any more"),
+        ended = back => {
+            ended.context("the daemon does not answer any more")?;
+            if has_left.load(Ordering::SeqCst) {
+                return Ok(Exit::Done);
+            }
+            note("the daemon has ended: start the client anew");
+            Ok(Exit::Failed)
+        }
+    }
+}
+
+/// Starts the daemon of a configuration as a process that outlives this one, until its last window is closed.
+fn start_daemon(config: &Checked, gate: &Gate) -> anyhow::Result<()> {
+    use std::os::unix::process::CommandExt;
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let mut command = Command::new(program);
+    command.args(["daemon", "--until-idle", "--config"]).arg(&config.file);
+    if matches!(gate, Gate::Consent(_)) {
+        // A file that is named needs no consent, but this one did.
+        command.arg("--require-trust");
+    }
+    // A group of its own: what ends this window is not meant for it.
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    command.spawn().context("the daemon could not be started")?;
+    Ok(())
+}
+
+/// Lets `toolgate restart` reach a gateway that serves its own client. Without a place for a socket there is none.
+pub(super) fn listen_for_restarts(gateway: &Arc<Gateway>, shutdown: &CancellationToken) {
+    let bound = Place::of(&gateway.config()).and_then(|place| {
+        place.remove_stale();
+        Bound::at(place.own())
+    });
+    match bound {
+        Ok(bound) => drop(tokio::spawn(host(gateway, shutdown, false).listen(bound))),
+        Err(error) => tracing::debug!(%error, "`toolgate restart` will not reach this gateway"),
+    }
+}
+
+fn host(gateway: &Arc<Gateway>, shutdown: &CancellationToken, attaches: bool) -> Arc<Host> {
+    let agent = Agent::new(Arc::clone(gateway));
+    let (gateway, shutdown) = (Arc::clone(gateway), shutdown.clone());
+    Arc::new(Host { gateway, agent, attaches, clients: Clients::default(), shutdown })
+}
+
+/// `toolgate daemon`: the gateway that all windows share.
+pub(crate) fn daemon(args: &DaemonArgs) -> anyhow::Result<Exit> {
+    let config = configuration(&args.servers)?;
+    let _log = Log::start(args.log.as_deref(), "warn", args.log_format)?;
+    let place = Place::of(&config).context("there is no place for a socket")?;
+    let lock = File::create(place.folder.join(format!("{}.lock", place.key)))?;
+    lock.try_lock().map_err(|_| anyhow!("a daemon of {} runs already", config.file.display()))?;
+    let (gate, watched) = (gate(&args.servers), Arc::new(config.clone()));
+    let engine = engine_builder(&config.settings);
+    Opened::of(config, engine, AHEAD)?.within(async |gateway| {
+        gateway.follow_file(super::serve::watched(watched, gate));
+        let shutdown = CancellationToken::new();
+        tokio::spawn(cancel_on_signal(shutdown.clone()));
+        tokio::spawn(reload_on_hangup(Arc::clone(gateway), args.servers.clone()));
+        let _ended_by_now = end_after(shutdown.clone(), gateway.config().settings.limits.shutdown_grace)?;
+        let bound = Bound::at(place.daemon())?;
+        note(format_args!("windows attach at {}", escape::line(&bound.path.display().to_string())));
+        let host = host(gateway, &shutdown, true);
+        tokio::spawn(Arc::clone(&host).listen(bound));
+        if args.until_idle {
+            tokio::spawn(end_when_idle(Arc::clone(&host)));
+        }
+        shutdown.cancelled().await;
+        Ok(Exit::Done)
+    })
+}
+
+/// Ends a daemon that no window uses any more.
+async fn end_when_idle(host: Arc<Host>) {
+    loop {
+        // Someone may attach in the meantime, and leave again: each time counts anew.
+        let quiet = tokio::time::timeout(LINGER, host.clients.left.notified()).await.is_err();
+        if quiet && host.clients.count.load(Ordering::SeqCst) == 0 {
+            return host.shutdown.cancel();
+        }
+    }
+}
+
+/// `toolgate restart NAME`: starts a server again in every gateway of the configuration that runs.
+pub(crate) fn restart(args: &RestartArgs) -> anyhow::Result<Exit> {
+    let config = configuration(&args.servers)?;
+    let place = Place::of(&config).context("there is no place for a socket")?;
+    let within = config.settings.limits.start_timeout + HELLO_TIMEOUT;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let answers = runtime.block_on(async {
+        let spinner = super::spinner(format!("restarting {}", escape::line(&args.name)));
+        let mut answers = Vec::new();
+        for socket in place.all() {
+            let hello = Hello::Restart { server: args.name.clone() };
+            match begin(&socket, &hello, within).await {
+                Ok(begun) => answers.push(begun.answer),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    let _ = std::fs::remove_file(&socket);
+                }
+                Err(error) => answers.push(Answer { ok: false, message: error.to_string() }),
+            }
+        }
+        spinner.finish_and_clear();
+        answers
+    });
+    if answers.is_empty() {
+        note("no Toolgate runs with this configuration: servers start when a client connects");
+        return Ok(Exit::Failed);
+    }
+    for answer in &answers {
+        note(format_args!("{}: {}", escape::line(&args.name), escape::line(&answer.message)));
+    }
+    Ok(if answers.iter().all(|answer| answer.ok) { Exit::Done } else { Exit::Failed })
+}

@@ -1,0 +1,85 @@
+//! The log file that `toolgate logs` reads: JSON lines of all `serve` and `ui` processes of this user.
+//!
+//! An MCP client that starts `toolgate serve` often shows its standard error to nobody. Bounded: a large file becomes the
+//! one archive. Whole lines are appended, so that several processes can write.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use toolgate_config::Env;
+
+/// The size at which the file becomes the archive.
+const MAX_BYTES: u64 = 8 << 20;
+/// Names another file, or `off`.
+const VARIABLE: &str = "TOOLGATE_LOG_FILE";
+
+/// The log file of this user; none if it is switched off or there is no home directory.
+pub(crate) fn log_file(env: &Env) -> Option<PathBuf> {
+    match std::env::var_os(VARIABLE).filter(|file| !file.is_empty()) {
+        Some(file) if file == "off" => None,
+        Some(file) => Some(file.into()),
+        None => env.state_folder().map(|state| state.join("toolgate.log")),
+    }
+}
+
+/// The archive of a log file.
+pub(crate) fn archive_of(file: &Path) -> PathBuf {
+    file.with_added_extension("1")
+}
+
+/// A log file that is being written.
+pub(super) struct LogFile {
+    path: PathBuf,
+    file: File,
+    inode: u64,
+}
+
+impl LogFile {
+    pub(super) fn open(path: PathBuf) -> io::Result<Self> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+        let inode = file.metadata()?.ino();
+        Ok(LogFile { path, file, inode })
+    }
+
+    /// Appends a line. What fails is dropped: a log holds up nothing.
+    pub(super) fn write(&mut self, line: &[u8]) {
+        let _ = self.try_write(line);
+    }
+
+    fn try_write(&mut self, line: &[u8]) -> io::Result<()> {
+        let is_ours = fs::metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode);
+        if is_ours && self.file.metadata()?.len() >= MAX_BYTES {
+            fs::rename(&self.path, archive_of(&self.path))?;
+            *self = LogFile::open(self.path.clone())?;
+        } else if !is_ours {
+            // Another process made it the archive.
+            *self = LogFile::open(self.path.clone())?;
+        }
+        self.file.write_all(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn a_large_file_becomes_the_archive_and_every_writer_notices() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("below/toolgate.log");
+        let (mut one, mut other) =
+            (LogFile::open(path.clone()).expect("opened"), LogFile::open(path.clone()).expect("opened"));
+        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+        let line = vec![b'x'; 1 << 20];
+        (0..9).for_each(|_| one.write(&line));
+        other.write(b"last\n");
+        assert_eq!(fs::metadata(archive_of(&path)).expect("an archive").len(), MAX_BYTES);
+        assert!(fs::read(&path).expect("readable").ends_with(b"last\n"));
+    }
+}

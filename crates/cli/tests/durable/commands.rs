@@ -1,0 +1,125 @@
+//! `toolgate runs`, `pending`, `approve` and `deny` over a store with a run that has ended and one that waits.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolgate_journal::durable::{Began, Journal};
+use toolgate_journal::recording::RunFacts;
+use toolgate_journal::seal::Sealer;
+use toolgate_journal::store::sqlite::SqliteStore;
+use toolgate_wire::{CallId, FromWorker, Profile, Target};
+
+use super::configuration;
+use super::effects::Effects;
+use super::server::Server;
+
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn toolgate(config: &Path, args: &[&str]) -> Ran {
+    let output = Command::new(env!("CARGO_BIN_EXE_toolgate")).args(args).arg("--config").arg(config).output();
+    let output = output.expect("the binary runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+fn json_of(config: &Path, args: &[&str]) -> Value {
+    let ran = toolgate(config, &[args, &["--json"]].concat());
+    assert_eq!(ran.code, Some(0), "{args:?}: {}", ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error} in {}", ran.stdout))
+}
+
+/// A run `aaaa…` that waits for a decision about its call 1.
+async fn paused_run(folder: &Path) {
+    let store = SqliteStore::open(&folder.join("runs.db")).expect("a store");
+    let sealer = Sealer::from_file(&folder.join("runs.key")).expect("a key");
+    let journal = Journal::new(Arc::new(store), sealer, "test".into(), Duration::from_secs(60));
+    let facts = RunFacts {
+        run: "a".repeat(32),
+        profile: Profile::Chain,
+        code: "return await save({})".into(),
+        caller: String::new(),
+        request: Some(json!({ "wall_ms": 1000 }).to_string()),
+    };
+    let Ok(Began::New(run)) = journal.begin(facts, None).await else { panic!("it is new") };
+    let call = FromWorker::Call { id: CallId(1), target: Target::Function("save".into()), args: b"[{}]".to_vec() };
+    toolgate_engine::transcript::Recorder::said(&*run, &call, false);
+    let question = json!({
+        "callId": 1, "backend": "bank", "tool": "pay\u{1b}[2J", "arguments": {"amount": 12}, "reason": "more than 10",
+        "askedAt": 0, "expiresAt": u64::MAX,
+    });
+    run.pause(&[(CallId(1), question.to_string())], None).await.expect("paused");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_are_listed_shown_exported_and_forgotten() {
+    let (folder, effects) = (tempfile::tempdir().expect("a folder"), Effects::start().await);
+    let config = configuration(folder.path(), &effects, None);
+    assert_eq!(json_of(&config, &["runs", "list"]), json!([]));
+    let server = Server::start(&config).await;
+    let code =
+        "console.log('<b>token</b>'); return { saved: await save({ run: 'r', k: 1, password: 'hunter2hunter2' }) }";
+    let run = server.begin(code, "one").await.expect("begun");
+    let report = server.report(&run).await.expect("a report");
+    let listed = json_of(&config, &["runs", "list", "--status", "done"]);
+    assert_eq!((&listed[0]["runId"], &listed[0]["status"]), (&json!(run), &json!("done")), "{listed}");
+    let shown = json_of(&config, &["runs", "show", &run[..12]]);
+    assert_eq!(shown["report"], report, "by the beginning of its id");
+    let events = toolgate(&config, &["runs", "events", &run]);
+    assert!(
+        events.stdout.contains(r#""event":"log""#) && events.stdout.contains(r#""event":"answered""#),
+        "{}",
+        events.stdout
+    );
+
+    let file = folder.path().join("run.jsonl");
+    let exported = toolgate(&config, &["runs", "export", &run, "-o", file.to_str().expect("UTF-8")]);
+    assert_eq!(exported.code, Some(0), "{}", exported.stderr);
+    let text = std::fs::read_to_string(&file).expect("a cassette");
+    assert!(!text.contains("hunter2") && text.lines().count() > 4, "secrets are replaced: {text}");
+    let replayed =
+        Command::new(env!("CARGO_BIN_EXE_toolgate")).args(["replay", "--json"]).arg(&file).output().expect("replayed");
+    let replayed: Value = serde_json::from_slice(&replayed.stdout).expect("a report");
+    assert_eq!(replayed["value"], report["value"], "without the server");
+    let html = toolgate(&config, &["runs", "export", &run, "--html"]);
+    assert!(html.stdout.starts_with("<!doctype html>") && html.stdout.contains("&lt;b&gt;token"), "{}", html.stdout);
+    assert!(!html.stdout.contains("hunter2"));
+
+    assert_eq!(json_of(&config, &["runs", "prune", "--older-than", "1h"]), json!({ "forgotten": 0 }));
+    assert_eq!(json_of(&config, &["runs", "prune", "--max-size", "0"]), json!({ "forgotten": 1 }));
+    assert_eq!(json_of(&config, &["runs", "list"]), json!([]));
+    let none = toolgate(&config, &["runs", "show", &run]);
+    assert_eq!((none.code, none.stderr.contains("there is no run")), (Some(2), true), "{}", none.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_are_decided_at_the_command_line() {
+    let (folder, effects) = (tempfile::tempdir().expect("a folder"), Effects::start().await);
+    let config = configuration(folder.path(), &effects, None);
+    paused_run(folder.path()).await;
+    let waiting = json_of(&config, &["pending"]);
+    assert_eq!((&waiting[0]["callId"], &waiting[0]["arguments"]), (&json!(1), &json!({"amount": 12})), "{waiting}");
+    let shown = toolgate(&config, &["pending", "aaaa"]);
+    assert!(shown.stdout.contains("more than 10") && !shown.stdout.contains('\u{1b}'), "{:?}", shown.stdout);
+    for wrong in
+        [&["approve", "aaaa", "7"][..], &["approve", "bbbb", "1"], &["approve", "aaaa", "1", "--arguments", "{"]]
+    {
+        assert_eq!(toolgate(&config, wrong).code, Some(2), "{wrong:?}");
+    }
+    let edited = json_of(&config, &["approve", "aaaa", "1", "--arguments", r#"{"amount":5}"#]);
+    assert_eq!(edited["decisions"][0]["decision"], json!("edit"), "{edited}");
+    let late = toolgate(&config, &["deny", "aaaa", "1", "--reason", "too late"]);
+    assert_eq!((late.code, late.stderr.contains("decided before: edit")), (Some(1), true), "{}", late.stderr);
+    assert_eq!(json_of(&config, &["pending"]), json!([]));
+    assert_eq!(json_of(&config, &["runs", "abort", "aaaa"])["status"], json!("paused"));
+    // A service with the store ends it.
+    let server = Server::start(&config).await;
+    let report = server.report(&"a".repeat(32)).await.expect("a report");
+    assert_eq!(report["code"], json!("ABORTED"), "{report}");
+}

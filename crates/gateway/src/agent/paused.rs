@@ -1,0 +1,127 @@
+//! Programs of an agent that wait for a person: asked about by the first channel that can work.
+//!
+//! A client of the newest revision that can show forms is asked by its own request (`input_required`); it answers by
+//! sending the request again, with a signed handle. Every other client is told that the run is paused, and a person
+//! decides elsewhere. So is one that does not answer, that declines faster than a person can read, or that was asked too
+//! often: some clients decline every form unseen, and client libraries stop after ten rounds.
+//!
+//! Nothing that a model can write decides: answers come in the client's own part of a request, and only with a handle.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use toolgate_mcp::server::ToolCall;
+use toolgate_wire::{CallerScope, Pattern};
+
+use super::Shared;
+use super::arguments::Refusal;
+use crate::approvals::form::{self, Unanswered};
+use crate::approvals::handle::{Handle, HandleKey, digest_of};
+use crate::run::durable::{DurableError, PendingView};
+use crate::run::{PausedRun, RunReport};
+
+/// A decline that comes faster is no person's.
+const MIN_DECLINE: Duration = Duration::from_millis(250);
+/// Rounds of forms after which a person is asked elsewhere.
+const MAX_ROUNDS: u8 = 8;
+
+/// A run that goes on, or waits, and the rounds of forms that its client has seen.
+pub(super) struct Continued {
+    pub(super) run: RunReport,
+    /// `None` where the client is not to be asked again.
+    pub(super) round: Option<u8>,
+}
+
+/// The handle that a client sends with its answers, if it sends one.
+pub(super) fn state_of(call: &ToolCall) -> Option<&str> {
+    call.interactive_client.as_ref()?.answers().get("requestState")?.as_str()
+}
+
+/// Takes a client's answers, and waits until the run ends or has to be asked about again.
+pub(super) async fn go_on(
+    shared: &Shared,
+    call: &ToolCall,
+    caller: &CallerScope,
+    state: &str,
+) -> Result<Continued, Refusal> {
+    let now = unix_ms();
+    let handle = handle_key(shared).and_then(|key| key.read(state, &caller.name, now));
+    let Handle { run, issued, round, shown: digest } =
+        handle.ok_or_else(|| Refusal("requestState: it is not valid, or no longer".to_owned()))?;
+    let runs = shared.gateway.runner().durable().await.map_err(refusal)?;
+    let view = runs.view(&run, Some(&caller.name)).await.map_err(refusal)?;
+    let pending = decidable(&view.pending, caller);
+    let shown = form::showable(&pending);
+    // Answers are to what was shown: if that has changed meanwhile, nothing is decided.
+    let mut decisions = Vec::new();
+    let mut round = Some(round);
+    if digest_of(shown.iter().copied()) == digest {
+        let responses = call.interactive_client.as_ref().and_then(|client| client.answers().get("inputResponses"));
+        let filled = form::read(&shown, responses.and_then(Value::as_object).unwrap_or(&serde_json::Map::new()));
+        decisions = filled.decisions;
+        let is_person = u128::from(now.saturating_sub(issued)) >= MIN_DECLINE.as_millis();
+        match filled.unanswered {
+            Unanswered::No => {}
+            Unanswered::Declined if is_person => {
+                let open = shown.iter().filter(|it| decisions.iter().all(|made| made.call_id != it.call_id));
+                let declined: Vec<_> = open.map(|question| form::declined(question)).collect();
+                decisions.extend(declined);
+            }
+            Unanswered::Declined | Unanswered::Dismissed => round = None,
+        }
+    }
+    if decisions.is_empty() && !view.pending.is_empty() {
+        let paused = PausedRun { run_id: run, pending: view.pending };
+        return Ok(Continued { run: RunReport::waiting(paused), round });
+    }
+    let run = runs.decide_and_wait(&run, &caller.name, decisions).await.map_err(refusal)?;
+    Ok(Continued { run, round })
+}
+
+/// Forms for the client about the calls that wait, if it can show them and was not asked too often.
+pub(super) fn asked(
+    shared: &Shared,
+    call: &ToolCall,
+    caller: &CallerScope,
+    paused: &PausedRun,
+    round: u8,
+) -> Option<Value> {
+    let elicitation = call.interactive_client.as_ref()?.capabilities().get("elicitation")?.as_object()?;
+    let shows_forms = elicitation.is_empty() || elicitation.contains_key("form");
+    if !shows_forms || round >= MAX_ROUNDS {
+        return None;
+    }
+    let pending = decidable(&paused.pending, caller);
+    let shown = form::showable(&pending);
+    if shown.is_empty() {
+        return None;
+    }
+    let run = paused.run_id.clone();
+    let handle = Handle { run, issued: unix_ms(), round: round + 1, shown: digest_of(shown.iter().copied()) };
+    let state = handle_key(shared)?.sign(&handle, &caller.name)?;
+    Some(json!({ "resultType": "input_required", "inputRequests": form::requests(&shown), "requestState": state }))
+}
+
+/// The questions that the caller itself may decide, in the order of their calls.
+fn decidable(pending: &[PendingView], caller: &CallerScope) -> Vec<PendingView> {
+    let may = |question: &&PendingView| {
+        question.approvers.is_empty() || question.approvers.iter().any(|it| Pattern::new(it).matches(&caller.name))
+    };
+    let mut own: Vec<PendingView> = pending.iter().filter(may).cloned().collect();
+    own.sort_by_key(|question| question.call_id);
+    own
+}
+
+fn handle_key(shared: &Shared) -> Option<HandleKey> {
+    let config = shared.gateway.config();
+    HandleKey::from_file(config.settings.runs.key_file.as_deref()?).ok()
+}
+
+fn refusal(error: DurableError) -> Refusal {
+    Refusal(error.to_string())
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

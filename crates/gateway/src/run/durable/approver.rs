@@ -1,0 +1,201 @@
+//! Asks people about calls of a durable run: the question is kept with the run, which is paused until somebody decides.
+//!
+//! A call that is asked about was not sent. After a decision the run is repeated from its record, reaches the same call
+//! again, and gets the verdict here. A decision that arrives while the run still goes on is handed over at once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+use toolgate_engine::host::Target;
+use toolgate_journal::durable::{DurableRun, PendingCall};
+use toolgate_wire::CallId;
+
+use super::decision::{CallDecision, DecisionKind};
+use super::gate::Gate;
+use super::view::{PendingView, RawJson, question_of};
+use crate::approvals::{Approver, AskedCall, Verdict, VerdictFuture};
+
+/// Gets verdicts for the calls of one durable run.
+pub(super) struct RunApprover {
+    run: Arc<DurableRun>,
+    gate: Arc<Gate>,
+    state: Mutex<ApproverState>,
+}
+
+#[derive(Default)]
+struct ApproverState {
+    /// Questions of this run, also those from before it was taken over.
+    questions: HashMap<u32, PendingView>,
+    decisions: HashMap<u32, CallDecision>,
+    /// Calls that wait for a decision in this process.
+    waiting: HashMap<u32, oneshot::Sender<CallDecision>>,
+    /// Why a person stopped the run.
+    stopped: Option<String>,
+}
+
+impl RunApprover {
+    /// The approver of a run, with what was asked and decided before.
+    pub(super) fn new(run: Arc<DurableRun>, gate: Arc<Gate>, before: &[PendingCall]) -> Arc<Self> {
+        let mut state = ApproverState::default();
+        for call in before {
+            if let Some(question) = question_of(call) {
+                state.questions.insert(question.call_id, question);
+            }
+            let decision = call.decision.as_deref().and_then(|text| serde_json::from_str(text).ok());
+            if let Some(decision) = decision {
+                state.decisions.insert(call.call.0, decision);
+            }
+        }
+        Arc::new(RunApprover { run, gate, state: Mutex::new(state) })
+    }
+
+    /// The calls that wait in this process.
+    pub(super) fn waiting(&self) -> Vec<PendingView> {
+        let state = self.state.lock();
+        let waiting = state.questions.values().filter(|question| state.waiting.contains_key(&question.call_id));
+        let mut waiting: Vec<PendingView> = waiting.cloned().collect();
+        waiting.sort_by_key(|question| question.call_id);
+        waiting
+    }
+
+    /// The calls that wait, for the pause, and when the first question expires.
+    pub(super) fn questions(&self) -> (Vec<(CallId, String)>, Option<u64>) {
+        let open = self.waiting();
+        let expires = open.iter().map(|question| question.expires_at).min();
+        let texts = open.iter().map(|question| (CallId(question.call_id), json(question)));
+        (texts.collect(), expires)
+    }
+
+    /// Why a person stopped the run, if one did.
+    pub(super) fn stopped(&self) -> Option<String> {
+        self.state.lock().stopped.clone()
+    }
+
+    /// Hands a decision over to a call that waits in this process.
+    pub(super) fn decided(&self, decision: CallDecision) {
+        let mut state = self.state.lock();
+        if let Some(waiting) = state.waiting.remove(&decision.call_id) {
+            // A call that is gone needs no verdict.
+            let _ = waiting.send(decision.clone());
+        }
+        state.decisions.insert(decision.call_id, decision);
+    }
+
+    /// The question about a call: the one from before where there is one, since its time goes on.
+    fn question(&self, id: CallId, call: &AskedCall) -> Result<PendingView, String> {
+        let mut state = self.state.lock();
+        if let Some(before) = state.questions.get(&id.0) {
+            let is_same = before.arguments.0.get() == call.arguments;
+            return if is_same {
+                Ok(before.clone())
+            } else {
+                Err("it is not the call that was asked about".to_owned())
+            };
+        }
+        let arguments = RawValue::from_string(call.arguments.clone()).map_err(|error| error.to_string())?;
+        let (backend, tool) = match call.target.clone() {
+            Target::Tool { backend, tool } => (Some(backend), tool),
+            Target::Function(name) => (None, name),
+        };
+        let now = super::unix_ms();
+        let question = PendingView {
+            call_id: id.0,
+            backend,
+            tool,
+            arguments: Box::new(RawJson(arguments)),
+            reason: call.reason.clone(),
+            rule: call.rule.clone(),
+            approvers: call.approvers.clone(),
+            asked_at: now,
+            expires_at: now.saturating_add(u64::try_from(call.expires.as_millis()).unwrap_or(u64::MAX)),
+        };
+        state.questions.insert(id.0, question.clone());
+        Ok(question)
+    }
+
+    async fn verdict(&self, id: CallId, call: &AskedCall) -> Verdict {
+        self.gate.asks(id);
+        if let Err(error) = self.run.asks(id).await {
+            return self.denied(id, format!("the question could not be kept: {error}"));
+        }
+        let question = match self.question(id, call) {
+            Ok(question) => question,
+            Err(reason) => return self.denied(id, reason),
+        };
+        let waiting = {
+            let mut state = self.state.lock();
+            match state.decisions.get(&id.0) {
+                Some(decision) => Ok(decision.clone()),
+                None => {
+                    let (send, receive) = oneshot::channel();
+                    state.waiting.insert(id.0, send);
+                    Err(receive)
+                }
+            }
+        };
+        let decision = match waiting {
+            Ok(decision) => decision,
+            Err(receive) => {
+                let left = Duration::from_millis(question.expires_at.saturating_sub(super::unix_ms()));
+                tokio::select! {
+                    decision = receive => match decision {
+                        Ok(decision) => decision,
+                        Err(_) => std::future::pending().await,
+                    },
+                    () = tokio::time::sleep(left) => {
+                        self.state.lock().waiting.remove(&id.0);
+                        return self.denied(id, "nobody decided in time".to_owned());
+                    }
+                }
+            }
+        };
+        self.act_on(id, decision).await
+    }
+
+    async fn act_on(&self, id: CallId, decision: CallDecision) -> Verdict {
+        let reason = |usual: &str| decision.reason.clone().unwrap_or_else(|| usual.to_owned());
+        match decision.decision {
+            DecisionKind::Approve | DecisionKind::Edit => {
+                if !self.gate.sends(id) {
+                    // The run ends here, and whoever goes on with it makes the call.
+                    std::future::pending::<()>().await;
+                }
+                match self.run.intends(id).await {
+                    Ok(()) => Verdict::Approve { arguments: decision.arguments.map(|json| json.get().to_owned()) },
+                    Err(error) => self.denied(id, format!("it could not be made durable: {error}")),
+                }
+            }
+            DecisionKind::Deny => self.denied(id, reason("a person denied it")),
+            DecisionKind::Stop => {
+                let reason = reason("a person stopped the run");
+                self.state.lock().stopped = Some(reason.clone());
+                self.gate.stop();
+                Verdict::Stop { reason }
+            }
+        }
+    }
+
+    fn denied(&self, id: CallId, reason: String) -> Verdict {
+        self.gate.settles(id);
+        Verdict::Deny { reason }
+    }
+}
+
+impl Approver for RunApprover {
+    fn ask(&self, call: AskedCall) -> VerdictFuture<'_> {
+        Box::pin(async move {
+            match u32::try_from(call.call_id) {
+                Ok(id) => self.verdict(CallId(id), &call).await,
+                Err(_) => Verdict::Deny { reason: "the call has no number".to_owned() },
+            }
+        })
+    }
+}
+
+fn json(question: &PendingView) -> String {
+    serde_json::to_string(question).unwrap_or_default()
+}

@@ -1,0 +1,213 @@
+//! What a person decided about a call: how it is written down, and who may decide.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use toolgate_journal::durable::Decision as Kept;
+use toolgate_journal::store::RunStatus;
+use toolgate_wire::{CallId, Pattern, Target};
+
+use super::view::{PendingView, question_of};
+use super::{DurableError, DurableRuns};
+use crate::approvals::{AskedCall, Remember};
+
+/// What to do with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DecisionKind {
+    /// Make it.
+    Approve,
+    /// Make it with other arguments.
+    Edit,
+    /// Let it fail; the program may go on.
+    Deny,
+    /// Let it fail, and end the run.
+    Stop,
+}
+
+/// A decision about one call.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallDecision {
+    /// The number of the call in its run.
+    pub call_id: u32,
+    /// What to do with it.
+    pub decision: DecisionKind,
+    /// The arguments to send instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Box<RawValue>>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// For what else the decision holds; whoever keeps rules reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remember: Option<Value>,
+    /// The name of the caller who decided; empty for the local user.
+    #[serde(default)]
+    pub by: String,
+    /// When, in milliseconds since 1970.
+    #[serde(default)]
+    pub at: u64,
+}
+
+impl DurableRuns {
+    /// Decides calls of a run on behalf of this caller; of anybody when absent. The first decision about a call holds.
+    /// Returns, for each, the decision that holds.
+    ///
+    /// # Errors
+    /// If the caller may not decide about this run, a call does not wait, or its new arguments do not fit. Nothing is
+    /// decided then.
+    pub async fn decide(
+        &self,
+        run: &str,
+        caller: Option<&str>,
+        decisions: Vec<CallDecision>,
+    ) -> Result<Vec<CallDecision>, DurableError> {
+        let inner = &self.0;
+        let row = inner.journal.row(run).await?.ok_or_else(|| DurableError::NoSuchRun(run.to_owned()))?;
+        let asked = inner.journal.pending(run).await?;
+        let questions: Vec<PendingView> = asked.iter().filter_map(question_of).collect();
+        let is_owner = caller.is_none_or(|caller| caller == row.caller);
+        if !is_owner && !questions.iter().any(|question| may_decide(question, caller, is_owner)) {
+            return Err(DurableError::NoSuchRun(run.to_owned()));
+        }
+        for (at, decision) in decisions.iter().enumerate() {
+            let question = questions.iter().find(|question| question.call_id == decision.call_id);
+            let wrong = |message: String| DurableError::BadDecision { at, message };
+            let question = question.ok_or_else(|| wrong(format!("no call {} waits", decision.call_id)))?;
+            if !may_decide(question, caller, is_owner) {
+                return Err(wrong(format!("this caller may not decide about call {}", decision.call_id)));
+            }
+            self.check_arguments(question, decision).map_err(wrong)?;
+        }
+        let mut held = Vec::new();
+        for decision in decisions {
+            let decision = CallDecision { by: caller.unwrap_or_default().to_owned(), at: super::unix_ms(), ..decision };
+            let text = serde_json::to_string(&decision).map_err(|error| DurableError::Unreadable(error.to_string()))?;
+            let kept = match inner.journal.decide(run, CallId(decision.call_id), &text).await? {
+                Kept::Now => {
+                    let question = questions.iter().find(|question| question.call_id == decision.call_id);
+                    question.into_iter().for_each(|question| self.remember(run, &row.caller, question, &decision));
+                    text
+                }
+                Kept::Before(before) => before,
+                Kept::NotAsked => return Err(DurableError::NoSuchRun(run.to_owned())),
+            };
+            let kept: CallDecision =
+                serde_json::from_str(&kept).map_err(|error| DurableError::Unreadable(error.to_string()))?;
+            let approver = inner.live.lock().get(run).and_then(|live| live.approver.clone());
+            if let Some(approver) = approver {
+                approver.decided(kept.clone());
+            }
+            held.push(kept);
+        }
+        if row.status != RunStatus::Done {
+            inner.due.notify_one();
+            inner.changed(run);
+        }
+        Ok(held)
+    }
+
+    /// Remembers an approval for later calls where the person wants that. The approval holds in any case.
+    fn remember(&self, run: &str, caller: &str, question: &PendingView, decision: &CallDecision) {
+        let Some(remember) = decision.remember.as_ref().and_then(|wanted| remember_of(wanted, run)) else { return };
+        if !matches!(decision.decision, DecisionKind::Approve | DecisionKind::Edit) {
+            return;
+        }
+        let arguments = decision.arguments.as_ref().map_or(question.arguments.0.get(), |edited| edited.get());
+        let target = match question.backend.clone() {
+            Some(backend) => Target::Tool { backend, tool: question.tool.clone() },
+            None => Target::Function(question.tool.clone()),
+        };
+        let call = AskedCall {
+            call_id: u64::from(question.call_id),
+            target,
+            arguments: arguments.to_owned(),
+            reason: question.reason.clone(),
+            rule: question.rule.clone(),
+            approvers: question.approvers.clone(),
+            expires: Duration::ZERO,
+        };
+        if let Err(error) = self.0.runner.bridge.remember(caller, &call, &remember) {
+            tracing::warn!(run, %error, "an approval is not remembered");
+        }
+    }
+
+    /// New arguments are there exactly where they are asked for, and fit the tool.
+    fn check_arguments(&self, question: &PendingView, decision: &CallDecision) -> Result<(), String> {
+        let arguments = match (decision.decision, &decision.arguments) {
+            (DecisionKind::Edit, Some(arguments)) => arguments,
+            (DecisionKind::Edit, None) => return Err("edit needs arguments".to_owned()),
+            (_, None) => return Ok(()),
+            (_, Some(_)) => return Err("only edit takes arguments".to_owned()),
+        };
+        let tree: Value = serde_json::from_str(arguments.get()).map_err(|error| error.to_string())?;
+        let Some(backend) = &question.backend else {
+            return if tree.is_array() { Ok(()) } else { Err("the arguments of a function are a list".to_owned()) };
+        };
+        if !tree.is_object() {
+            return Err("the arguments of a tool are an object".to_owned());
+        }
+        let catalog = self.0.runner.bridge.catalog();
+        let problems = catalog.tool(backend, &question.tool).map(|tool| tool.entry.check_arguments(&tree));
+        match problems.iter().flatten().next() {
+            Some(problem) => Err(format!("the arguments do not fit {backend}.{}: {}", question.tool, problem.message)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// `once`, `run`, `session`, `always`, or `{"always": "args.amount < 50"}`; `None` where nothing is to be remembered.
+fn remember_of(wanted: &Value, run: &str) -> Option<Remember> {
+    match wanted.as_str() {
+        Some("run") => Some(Remember::Run(run.to_owned())),
+        Some("session") => Some(Remember::Session),
+        Some("always") => Some(Remember::Always { when: None }),
+        Some(_) => None,
+        None => {
+            let when = wanted.get("always")?.as_str()?.to_owned();
+            Some(Remember::Always { when: Some(when) })
+        }
+    }
+}
+
+/// The rule's approvers may decide; without any, the caller of the run. Whoever has the store may decide everything.
+pub(super) fn may_decide(question: &PendingView, caller: Option<&str>, is_owner: bool) -> bool {
+    let Some(caller) = caller else { return true };
+    match question.approvers.is_empty() {
+        true => is_owner,
+        false => question.approvers.iter().any(|pattern| Pattern::new(pattern).matches(caller)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::durable::view::RawJson;
+
+    #[test]
+    fn approvers_decide_or_else_the_owner() {
+        let question = |approvers: &[&str]| PendingView {
+            call_id: 1,
+            backend: Some("bank".into()),
+            tool: "pay".into(),
+            arguments: Box::new(RawJson(RawValue::from_string("{}".into()).unwrap())),
+            reason: String::new(),
+            rule: None,
+            approvers: approvers.iter().map(ToString::to_string).collect(),
+            asked_at: 0,
+            expires_at: 0,
+        };
+        for (approvers, caller, is_owner, expected) in [
+            (&[][..], Some("ann"), true, true),
+            (&[], Some("bob"), false, false),
+            (&["lead-*"], Some("ann"), true, false),
+            (&["lead-*"], Some("lead-1"), false, true),
+            (&["lead-*"], None, true, true),
+        ] {
+            assert_eq!(may_decide(&question(approvers), caller, is_owner), expected, "{approvers:?} {caller:?}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The audit log of a gateway: from calls and runs to records.
+//!
+//! An observer: it returns nothing and waits for nothing. One record for each call at the end of its run, one before each call
+//! that may have an effect, so that a killed process leaves a trace of it, and one for each run.
+
+use serde_json::{Map, Value, json};
+use toolgate_audit::{AuditLog, AuditSettings, digest};
+use toolgate_config::Checked;
+use toolgate_config::checked::Audit;
+use toolgate_wire::{CallRecord, CallState, CallerScope};
+
+use crate::run::{ArgumentsWanted, BegunCall, Door, EndedRun, RunListener};
+
+/// Whether the audit log of a configuration can be written, if it asks for one. An audit that is asked for and not kept must be
+/// noticed at the start.
+///
+/// # Errors
+/// If it cannot.
+pub fn check_audit(config: &Checked) -> std::io::Result<()> {
+    config.settings.audit.as_ref().map_or(Ok(()), |settings| AuditListener::open(settings).map(drop))
+}
+
+/// Writes what it hears to the log.
+pub(super) struct AuditListener {
+    log: AuditLog,
+    arguments: ArgumentsWanted,
+}
+
+impl AuditListener {
+    /// Begins to write.
+    pub(super) fn open(settings: &Audit) -> std::io::Result<Self> {
+        let log = AuditLog::open(AuditSettings {
+            file: settings.file.clone(),
+            max_bytes: settings.max_size.get(),
+            keep: settings.keep,
+        })?;
+        let arguments = if settings.arguments { ArgumentsWanted::Redacted } else { ArgumentsWanted::Digests };
+        Ok(AuditListener { log, arguments })
+    }
+
+    /// Waits a moment for the last records.
+    pub(super) fn flush(&self) {
+        self.log.flush();
+    }
+}
+
+impl RunListener for AuditListener {
+    fn ended(&self, run: &EndedRun<'_>) {
+        let report = &run.report.report;
+        for (at, call) in report.calls.iter().enumerate() {
+            let mut record = begin("call", run.door, run.caller, run.origin.client.as_deref(), &run.report.id);
+            add_call(&mut record, at, call, run);
+            self.log.record(record);
+        }
+        let mut record = begin("run", run.door, run.caller, run.origin.client.as_deref(), &run.report.id);
+        record.insert("program".into(), run.text.map(digest).into());
+        record.insert("calls".into(), report.calls.len().into());
+        record.insert("outcome".into(), report.failure().map_or("ok", |failure| failure.code.name()).into());
+        record.insert("ms".into(), rounded(report.execution_ms()));
+        self.log.record(record);
+    }
+
+    fn call_begins(&self, call: &BegunCall<'_>) {
+        let mut record = begin("call-begins", call.door, call.caller, call.origin.client.as_deref(), call.run);
+        record.insert("target".into(), shown(&call.target.to_string()));
+        record.insert("digest".into(), call.digest.into());
+        self.log.record(record);
+    }
+
+    fn wants_arguments(&self) -> ArgumentsWanted {
+        self.arguments
+    }
+}
+
+fn begin(event: &str, door: Door, caller: &CallerScope, client: Option<&str>, run: &str) -> Map<String, Value> {
+    let who = if caller.name.is_empty() { "local" } else { &caller.name };
+    let mut record = Map::new();
+    record.insert("event".into(), event.into());
+    record.insert("who".into(), who.into());
+    record.insert("client".into(), client.into());
+    record.insert("door".into(), door.name().into());
+    record.insert("run".into(), run.into());
+    record
+}
+
+fn add_call(record: &mut Map<String, Value>, at: usize, call: &CallRecord, run: &EndedRun<'_>) {
+    let noted = run.noted(at);
+    record.insert("call".into(), (at + 1).into());
+    record.insert("target".into(), shown(&call.target.to_string()));
+    record.insert("digest".into(), noted.and_then(|noted| run.call_digests.get(noted)).cloned().into());
+    record.insert("bytes".into(), call.request_bytes.into());
+    record.insert("readOnly".into(), call.read_only.into());
+    add_decision(record, call);
+    let outcome = match call.state {
+        CallState::Applied => "applied",
+        CallState::Failed => "failed",
+        CallState::NotSent => "not_sent",
+        CallState::Unknown => "unknown",
+    };
+    record.insert("outcome".into(), outcome.into());
+    record.insert("code".into(), call.error_code.as_deref().map_or(Value::Null, shown));
+    record.insert("ms".into(), rounded(call.ms));
+    if let Some(arguments) = noted.and_then(|noted| run.call_arguments.get(noted)) {
+        record.insert("arguments".into(), arguments.clone());
+    }
+}
+
+/// Which rule decided about the call, how, and who was asked. Without rules every permitted call is allowed.
+fn add_decision(record: &mut Map<String, Value>, _: &CallRecord) {
+    record.insert("rule".into(), Value::Null);
+    record.insert("decision".into(), "allow".into());
+    record.insert("reviewer".into(), Value::Null);
+}
+
+/// A name that comes from a program, bounded.
+fn shown(name: &str) -> Value {
+    name.chars().take(300).collect::<String>().into()
+}
+
+fn rounded(ms: f64) -> Value {
+    json!((ms * 1e3).round() / 1e3)
+}

@@ -1,0 +1,240 @@
+//! Learns the types of results that tools do not declare, and notices results that break declared ones.
+//!
+//! A thread of its own reads the results: a call only hands over a copy of the text, and where too many wait, one is left
+//! out. Only shapes are kept, never values. What was learned is in a file beside the tool cache; gateways that use the same
+//! file learn from each other, since each adds what is new to it and reads it again.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use parking_lot::RwLock;
+use serde_json::Value;
+use tokio::sync::watch;
+use toolgate_catalog::Catalog;
+use toolgate_catalog::types::learned::{Learned, LearnedType, LearnedTypes};
+use toolgate_config::Checked;
+use toolgate_wire::foreign_text::one_line;
+
+use crate::bridge::ResultObserver;
+use crate::run::LearnedResults;
+
+/// Longest result that is read, in bytes.
+const MAX_RESULT: usize = 256 << 10;
+/// Results that may wait to be read.
+const MAX_WAITING: usize = 64;
+/// Time between two writes of the file.
+const SAVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Results of a tool that are all compared with its declared schema, and then one of so many.
+const ALL_COMPARED: u64 = 8;
+const ONE_COMPARED: u64 = 64;
+/// Results after which a learned type says which keys there are.
+const MIN_RESULTS: u64 = 3;
+
+enum Task {
+    Result { backend: String, tool: String, json: String },
+    Merge(Box<LearnedTypes>),
+    Save(std::sync::mpsc::Sender<()>),
+}
+
+/// What was learned so far.
+#[derive(Default)]
+struct Knowledge {
+    /// Everything, as it is shown.
+    all: RwLock<Arc<LearnedTypes>>,
+    /// Changes whenever a type changes.
+    version: AtomicU64,
+    /// Tools whose results broke their declared schema.
+    broken: RwLock<HashSet<(String, String)>>,
+    /// Backends that nothing is learned of.
+    left_out: RwLock<HashSet<String>>,
+}
+
+/// Learns from results. Dropping it ends the thread.
+pub(crate) struct TypeLearning {
+    knowledge: Arc<Knowledge>,
+    tasks: SyncSender<Task>,
+}
+
+impl TypeLearning {
+    /// Starts with what the file of this configuration holds.
+    pub(super) fn start(config: &Checked, catalog: watch::Receiver<Catalog>) -> std::io::Result<Self> {
+        let path = config.settings.cache.as_deref().map(|folder| folder.join(file_name(&config.file)));
+        let knowledge = Arc::new(Knowledge::default());
+        if let Some(path) = &path {
+            *knowledge.all.write() = Arc::new(LearnedTypes::load(path));
+        }
+        let (tasks, inbox) = sync_channel(MAX_WAITING);
+        let learning = TypeLearning { knowledge: Arc::clone(&knowledge), tasks };
+        learning.adopt(config);
+        let learner = Learner { knowledge, catalog, path, fresh: LearnedTypes::default(), seen: HashMap::new() };
+        std::thread::Builder::new().name("toolgate-learning".into()).spawn(move || learner.serve(&inbox))?;
+        Ok(learning)
+    }
+
+    /// Follows a changed configuration.
+    pub(super) fn adopt(&self, config: &Checked) {
+        let unwanted = config.backends.iter().filter(|(_, backend)| !backend.policy.learn_types);
+        *self.knowledge.left_out.write() = unwanted.map(|(name, _)| name.to_string()).collect();
+    }
+
+    /// Everything that was learned.
+    pub(super) fn types(&self) -> Arc<LearnedTypes> {
+        Arc::clone(&self.knowledge.all.read())
+    }
+
+    /// Whether a result of this tool broke its declared schema.
+    pub(super) fn is_broken(&self, backend: &str, tool: &str) -> bool {
+        self.knowledge.broken.read().contains(&(backend.to_owned(), tool.to_owned()))
+    }
+
+    /// Takes in what another gateway learned.
+    pub(super) fn merge(&self, types: LearnedTypes) {
+        let _ = self.tasks.send(Task::Merge(Box::new(types)));
+    }
+
+    /// Writes what is new, after everything that was observed before.
+    pub(super) fn save(&self) {
+        let (done, saved) = std::sync::mpsc::channel();
+        if self.tasks.send(Task::Save(done)).is_ok() {
+            let _ = saved.recv_timeout(SAVE_INTERVAL);
+        }
+    }
+}
+
+impl ResultObserver for TypeLearning {
+    fn observe(&self, backend: &str, tool: &str, result: &str) {
+        if result.len() > MAX_RESULT || self.knowledge.left_out.read().contains(backend) {
+            return;
+        }
+        let task = Task::Result { backend: backend.to_owned(), tool: tool.to_owned(), json: result.to_owned() };
+        let _ = self.tasks.try_send(task);
+    }
+
+    fn max_result(&self) -> usize {
+        MAX_RESULT
+    }
+}
+
+impl LearnedResults for TypeLearning {
+    fn version(&self) -> u64 {
+        self.knowledge.version.load(Ordering::Acquire)
+    }
+
+    fn result_type(&self, backend: &str, tool: &str) -> Option<LearnedType> {
+        let all = self.knowledge.all.read();
+        all.get(backend, tool).filter(|learned| learned.results() >= MIN_RESULTS).cloned()
+    }
+}
+
+/// The state of the thread.
+struct Learner {
+    knowledge: Arc<Knowledge>,
+    catalog: watch::Receiver<Catalog>,
+    path: Option<PathBuf>,
+    /// What is not in the file yet.
+    fresh: LearnedTypes,
+    /// Results of tools that declare theirs.
+    seen: HashMap<(String, String), u64>,
+}
+
+impl Learner {
+    fn serve(mut self, tasks: &Receiver<Task>) {
+        let mut saved = Instant::now();
+        loop {
+            match tasks.recv_timeout(SAVE_INTERVAL) {
+                Ok(Task::Result { backend, tool, json }) => self.learn(&backend, &tool, &json),
+                Ok(Task::Merge(types)) => {
+                    Arc::make_mut(&mut *self.knowledge.all.write()).merge(&types);
+                    self.fresh.merge(&types);
+                    self.knowledge.version.fetch_add(1, Ordering::AcqRel);
+                }
+                Ok(Task::Save(done)) => {
+                    self.save();
+                    let _ = done.send(());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.save(),
+            }
+            if saved.elapsed() >= SAVE_INTERVAL {
+                self.save();
+                saved = Instant::now();
+            }
+        }
+    }
+
+    fn learn(&mut self, backend: &str, tool: &str, json: &str) {
+        let catalog = self.catalog.borrow().clone();
+        let found = catalog.backend(backend).and_then(|backend| backend.tool(tool));
+        if let Some(found) = found.filter(|found| found.tool().output_schema().is_some()) {
+            return self.compare(backend, tool, found.entry, json);
+        }
+        let learned = Arc::make_mut(&mut *self.knowledge.all.write()).observe(backend, tool, json);
+        // The fresh part learns the same; a text that is no JSON teaches neither.
+        let _ = self.fresh.observe(backend, tool, json);
+        match learned {
+            Ok(Learned::Widened) => {
+                self.knowledge.version.fetch_add(1, Ordering::AcqRel);
+                let results = self.knowledge.all.read().get(backend, tool).map_or(0, LearnedType::results);
+                tracing::info!(backend = %shown(backend), tool = %shown(tool), results, "a result widened a learned type");
+            }
+            // The third result is the first that says which keys there are.
+            Ok(Learned::First | Learned::Fits) => {
+                let results = self.knowledge.all.read().get(backend, tool).map_or(0, LearnedType::results);
+                if results <= MIN_RESULTS {
+                    self.knowledge.version.fetch_add(1, Ordering::AcqRel);
+                }
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Compares a result with its declared schema, and tells the first time that one breaks it.
+    fn compare(&mut self, backend: &str, tool: &str, entry: &toolgate_catalog::ToolEntry, json: &str) {
+        let key = (backend.to_owned(), tool.to_owned());
+        let seen = self.seen.entry(key.clone()).or_default();
+        *seen += 1;
+        if *seen > ALL_COMPARED && !seen.is_multiple_of(ONE_COMPARED) {
+            return;
+        }
+        let Ok(value) = serde_json::from_str::<Value>(json) else { return };
+        let Some(problem) = entry.check_result(&value).into_iter().next() else { return };
+        if self.knowledge.broken.write().insert(key) {
+            // The message may quote the result; the place and the rule are what is told.
+            tracing::warn!(
+                backend = %shown(backend), tool = %shown(tool), at = %shown(&problem.path),
+                "a result does not fit the schema that its tool declares"
+            );
+        }
+    }
+
+    /// Adds what is new to the file, and takes over what others added.
+    fn save(&mut self) {
+        let Some(path) = self.path.as_deref().filter(|_| !self.fresh.is_empty()) else { return };
+        let mut all = LearnedTypes::load(path);
+        all.merge(&self.fresh);
+        match all.save(path) {
+            Ok(()) => {
+                self.fresh = LearnedTypes::default();
+                let mut known = self.knowledge.all.write();
+                if **known != all {
+                    *known = Arc::new(all);
+                    self.knowledge.version.fetch_add(1, Ordering::AcqRel);
+                }
+            }
+            Err(error) => tracing::warn!(path = %path.display(), %error, "the learned types cannot be written"),
+        }
+    }
+}
+
+fn shown(name: &str) -> String {
+    one_line(name, 100)
+}
+
+/// The file of a configuration, beside its tool cache.
+pub(super) fn file_name(config: &Path) -> String {
+    super::cache::file_name(config).replacen("tools-", "learned-", 1)
+}

@@ -1,0 +1,245 @@
+//! Spans and durations of runs and calls, by the semantic conventions of OpenTelemetry for MCP and generative AI.
+//!
+//! A request at a door of MCP is a span of kind SERVER, the run inside it one of kind INTERNAL, and each call of the run to a server
+//! behind one of kind CLIENT. They are made when a run has ended; nothing waits for them.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, SystemTime};
+
+use toolgate_config::checked::{Telemetry as Settings, Transport};
+use toolgate_telemetry::{Attributes, Collector, Metric, Span, SpanKind, Telemetry, new_span_id, new_trace_id};
+use toolgate_wire::{CallRecord, CallState, Target};
+
+use super::Gateway;
+use crate::backends::BackendState;
+use crate::run::{Door, EndedRun, RunListener, RunTrace};
+
+/// The method of every call of a tool.
+const TOOLS_CALL: &str = "tools/call";
+
+/// Sends what it hears to a collector.
+pub(super) struct TelemetryListener {
+    telemetry: Telemetry,
+    /// Knows how backends are connected.
+    gateway: OnceLock<Weak<Gateway>>,
+}
+
+impl TelemetryListener {
+    /// Starts to send; none if there can be no thread for it.
+    pub(super) fn start(settings: &Settings) -> Option<Self> {
+        let collector = Collector {
+            host: settings.host.clone(),
+            port: settings.port,
+            path: settings.path.clone(),
+            headers: settings.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect(),
+            service: settings.service_name.clone(),
+        };
+        match Telemetry::start(collector) {
+            Ok(telemetry) => Some(TelemetryListener { telemetry, gateway: OnceLock::new() }),
+            Err(error) => {
+                tracing::error!(%error, "traces and metrics cannot be sent");
+                None
+            }
+        }
+    }
+
+    /// Asks this gateway about backends from now on.
+    pub(super) fn ask(&self, gateway: &Arc<Gateway>) {
+        let _ = self.gateway.set(Arc::downgrade(gateway));
+    }
+
+    /// How a backend is connected, and the revision of the protocol that it speaks.
+    fn add_backend(&self, attributes: &mut Attributes, name: &str) {
+        attributes.push(("toolgate.backend", name.into()));
+        let Some(gateway) = self.gateway.get().and_then(Weak::upgrade) else { return };
+        if let Some(backend) = gateway.config().backends.get(name) {
+            let transport = if matches!(backend.transport, Transport::Stdio(_)) { "pipe" } else { "tcp" };
+            attributes.push(("network.transport", transport.into()));
+        }
+        if let Some(BackendState::Ready(ready)) = gateway.backend(name).map(|backend| backend.state()) {
+            attributes.push(("mcp.protocol.version", ready.server.protocol.to_string().into()));
+        }
+    }
+
+    /// Waits a moment for the last spans.
+    pub(super) fn flush(&self) {
+        self.telemetry.flush();
+    }
+}
+
+impl RunListener for TelemetryListener {
+    fn wants_traces(&self) -> bool {
+        true
+    }
+
+    fn ended(&self, run: &EndedRun<'_>) {
+        let report = &run.report.report;
+        let began = SystemTime::now().checked_sub(report.elapsed).unwrap_or(SystemTime::UNIX_EPOCH);
+        let ids = run.trace.cloned().unwrap_or_else(|| RunTrace {
+            trace_id: run.origin.trace.ids().map_or_else(new_trace_id, |(trace, _)| trace.to_owned()),
+            door_span: new_span_id(),
+            run_span: new_span_id(),
+            context: run.origin.trace.clone(),
+        });
+        let client = run.origin.trace.ids().map(|(_, span)| span.to_owned());
+        let error = report.failure().map(|failure| failure.code.name());
+        let inside = match run.door {
+            Door::Mcp(tool) => {
+                let name = direct_name(run).unwrap_or(tool);
+                self.door_span(run, &ids, client, name, began, error);
+                Some(ids.door_span.clone())
+            }
+            Door::Api | Door::CommandLine | Door::Http | Door::WebSocket | Door::Durable => client,
+        };
+        // A call without a program is no run.
+        let around = match run.text {
+            Some(_) => {
+                self.run_span(run, &ids, inside, began, error);
+                Some(ids.run_span.clone())
+            }
+            None => inside,
+        };
+        for (at, call) in report.calls.iter().enumerate() {
+            let start = run.noted(at).and_then(|noted| run.call_starts.get(noted)).copied().unwrap_or_default();
+            let began = began + Duration::from_secs_f64(start.max(0.0) / 1e3);
+            self.call_span(run, &ids, around.clone(), call, began);
+        }
+    }
+}
+
+impl TelemetryListener {
+    fn door_span(
+        &self,
+        run: &EndedRun<'_>,
+        ids: &RunTrace,
+        parent: Option<String>,
+        tool: &str,
+        began: SystemTime,
+        error: Option<&'static str>,
+    ) {
+        let origin = run.origin;
+        let mut attributes = operation(tool, error);
+        if !origin.transport.is_empty() {
+            attributes.push(("network.transport", origin.transport.into()));
+        }
+        self.telemetry.duration(Metric::ServerOperation, run.report.report.elapsed, attributes.clone());
+        if !origin.request_id.is_empty() {
+            attributes.push(("jsonrpc.request.id", origin.request_id.trim_matches('"').into()));
+        }
+        if origin.session != 0 {
+            attributes.push(("mcp.session.id", origin.session.to_string().into()));
+        }
+        attributes.extend(origin.protocol.as_deref().map(|protocol| ("mcp.protocol.version", protocol.into())));
+        self.send(
+            ids,
+            ids.door_span.clone(),
+            parent,
+            SpanKind::Server,
+            (began, run.report.report.elapsed),
+            attributes,
+            error,
+        );
+    }
+
+    fn run_span(
+        &self,
+        run: &EndedRun<'_>,
+        ids: &RunTrace,
+        parent: Option<String>,
+        began: SystemTime,
+        error: Option<&'static str>,
+    ) {
+        let mut attributes: Attributes = vec![
+            ("toolgate.run.id", run.report.id.as_str().into()),
+            ("toolgate.run.door", run.door.name().into()),
+            ("toolgate.run.path", run.report.route.name().into()),
+            ("toolgate.run.engine", run.report.report.engine.name().into()),
+        ];
+        attributes.extend(error.map(|error| ("error.type", error.into())));
+        self.telemetry.span(Span {
+            trace_id: ids.trace_id.clone(),
+            span_id: ids.run_span.clone(),
+            parent,
+            tracestate: ids.context.tracestate.clone(),
+            name: "run".to_owned(),
+            kind: SpanKind::Internal,
+            began,
+            took: run.report.report.elapsed,
+            attributes,
+            error: error.map(str::to_owned),
+        });
+    }
+
+    fn call_span(
+        &self,
+        run: &EndedRun<'_>,
+        ids: &RunTrace,
+        parent: Option<String>,
+        call: &CallRecord,
+        began: SystemTime,
+    ) {
+        let (backend, tool) = match &call.target {
+            Target::Tool { backend, tool } => (Some(backend.as_str()), tool.as_str()),
+            Target::Function(name) => (None, name.as_str()),
+        };
+        let error = (call.state != CallState::Applied).then(|| call.error_code.as_deref().unwrap_or("unknown"));
+        let took = Duration::from_secs_f64(call.ms.max(0.0) / 1e3);
+        let mut attributes = operation(tool, error);
+        if let Some(backend) = backend {
+            self.add_backend(&mut attributes, backend);
+            self.telemetry.duration(Metric::ClientOperation, took, attributes.clone());
+        }
+        attributes.push(("toolgate.run.id", run.report.id.as_str().into()));
+        self.send(ids, new_span_id(), parent, SpanKind::Client, (began, took), attributes, error);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of one span")]
+    fn send(
+        &self,
+        ids: &RunTrace,
+        span_id: String,
+        parent: Option<String>,
+        kind: SpanKind,
+        (began, took): (SystemTime, Duration),
+        attributes: Attributes,
+        error: Option<&str>,
+    ) {
+        let tool = attributes.iter().find(|(name, _)| *name == "gen_ai.tool.name").map(|(_, value)| value.clone());
+        let tool = match tool {
+            Some(toolgate_telemetry::AttributeValue::Text(tool)) => tool,
+            _ => String::new(),
+        };
+        self.telemetry.span(Span {
+            trace_id: ids.trace_id.clone(),
+            span_id,
+            parent,
+            tracestate: ids.context.tracestate.clone(),
+            name: format!("{TOOLS_CALL} {tool}"),
+            kind,
+            began,
+            took,
+            attributes,
+            error: error.map(str::to_owned),
+        });
+    }
+}
+
+/// The attributes of one call of a tool, on either side.
+fn operation(tool: &str, error: Option<&str>) -> Attributes {
+    let tool: String = tool.chars().take(200).collect();
+    let mut attributes: Attributes = vec![
+        ("mcp.method.name", TOOLS_CALL.into()),
+        ("gen_ai.tool.name", tool.into()),
+        ("gen_ai.operation.name", "execute_tool".into()),
+    ];
+    attributes.extend(error.map(|error| ("error.type", error.chars().take(100).collect::<String>().into())));
+    attributes
+}
+
+/// The tool that a client called without a program.
+fn direct_name<'a>(run: &'a EndedRun<'_>) -> Option<&'a str> {
+    match (run.text, run.report.report.calls.first().map(|call| &call.target)) {
+        (None, Some(Target::Tool { tool, .. })) => Some(tool),
+        _ => None,
+    }
+}

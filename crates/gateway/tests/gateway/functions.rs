@@ -1,0 +1,56 @@
+//! Host functions are tools too: described, found and typed like those of backends.
+
+use serde_json::{Value, json};
+use toolgate_mcp::server::{Service, ToolMode};
+
+use crate::support::{World, first_text, fixture};
+
+async fn world() -> World {
+    let functions = json!({
+        "api.stock": {
+            "tool": "f.echo", "description": "Tells the stock of an article.", "read_only": true,
+            "schema": { "type": "object", "required": ["article"], "properties": { "article": { "type": "string" } } },
+            "returns": { "type": "object", "properties": { "article": { "type": "string" } } },
+        },
+        "plain": { "tool": "f.echo" },
+    });
+    World::up_with(json!({ "f": fixture(&[]) }), json!({ "functions": functions })).await
+}
+
+const SIGNATURE: &str = "api.stock(argument: { article: string }): Promise<{ article?: string }>";
+
+#[tokio::test]
+async fn an_agent_learns_of_host_functions_wherever_it_looks() {
+    let world = world().await;
+    let tools = world.agent.tools(&crate::support::scope(ToolMode::Code));
+    let chain = tools.iter().find(|tool| tool["name"] == "call_tool_chain").unwrap();
+    let described = chain["description"].as_str().unwrap();
+    assert!(described.contains(&format!("  await {SIGNATURE} — Tells the stock of an article.")), "{described}");
+    let found = world.text("search_tools", json!({ "task_description": "the stock of an article" })).await;
+    assert!(found.starts_with(SIGNATURE), "{found}");
+    let about: Value =
+        serde_json::from_str(&world.text("tool_info", json!({ "tool_name": "api.stock", "detail": "full" })).await)
+            .unwrap();
+    assert_eq!((&about["function"], &about["signature"]), (&json!("api.stock"), &json!(SIGNATURE)));
+    assert_eq!(about["input_schema"]["required"], json!(["article"]));
+    for code in ["return __getToolInterface('api.stock')", "const n = 'api.stock'; return __getToolInterface(n)"] {
+        let interface = world.chain(code).await;
+        assert_eq!(interface["name"], "api.stock", "{code}: {interface}");
+        assert_eq!(interface["input_schema"]["required"], json!(["article"]), "{code}");
+    }
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn what_is_declared_of_a_function_holds() {
+    let world = world().await;
+    let result =
+        world.call("call_tool_chain", json!({ "code": "const a = 'x'; return await api.stock({ article: a })" })).await;
+    let report = &result["_meta"]["toolgate/report"];
+    assert_eq!(report["safe_to_retry"], true, "{report}");
+    assert_eq!(first_text(&result), r#"{"article":"x"}"#);
+    let other =
+        world.call("call_tool_chain", json!({ "code": "const a = 'x'; return await plain({ article: a })" })).await;
+    assert_eq!(other["_meta"]["toolgate/report"]["safe_to_retry"], false, "{other}");
+    world.gateway.shut_down().await;
+}

@@ -1,0 +1,209 @@
+//! A record as one page for people: program, calls in their order, console, report.
+//!
+//! Self-contained, without scripts; everything that a program or a server said is escaped. Secrets are the caller's to
+//! replace before (see [`crate::redact`]).
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::entry::{Call, CallTarget, Event, Reply, ReplyBody};
+use crate::recording::Record;
+use crate::text::Text;
+
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;color:#1b1f24;\
+background:#fff}h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}pre{background:#f6f8fa;padding:.6rem;overflow:auto;\
+white-space:pre-wrap;overflow-wrap:anywhere}table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;\
+padding:.3rem .6rem;border-bottom:1px solid #d8dee4}ol.code{background:#f6f8fa;font:13px/1.45 monospace;padding-left:3.5rem}\
+ol.code li{white-space:pre-wrap}.err{color:#b42318}.time{color:#59636e;white-space:nowrap}";
+/// Characters of one text on the page.
+const MAX_TEXT: usize = 100_000;
+
+/// The page of a record.
+pub fn page(record: &Record) -> String {
+    let run = record.header().map(|header| header.run.clone()).unwrap_or_default();
+    let mut out = String::new();
+    let _ = write!(
+        out,
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"Content-Security-Policy\" \
+         content=\"default-src 'none'; style-src 'unsafe-inline'\"><title>Run {run}</title><style>{STYLE}</style></head>\
+         <body><h1>Run {run}</h1>",
+        run = escaped(&run)
+    );
+    facts(record, &mut out);
+    calls(record, &mut out);
+    console(record, &mut out);
+    program(record, &mut out);
+    if let Some(report) = record.report() {
+        let _ = write!(out, "<h2>Report</h2><pre>{}</pre>", escaped(&pretty(report)));
+    }
+    out.push_str("</body></html>\n");
+    out
+}
+
+fn facts(record: &Record, out: &mut String) {
+    let Some(header) = record.header() else { return };
+    let caller = if header.caller.is_empty() { "the local user" } else { &header.caller };
+    let seconds = header.began / 1000;
+    let rows = [
+        ("caller", caller.to_owned()),
+        ("began", format!("{seconds} s after 1970")),
+        ("profile", header.profile.name().to_owned()),
+        ("engine", header.engine.clone()),
+        ("program", header.code_hash.to_string()),
+    ];
+    out.push_str("<table>");
+    for (name, value) in rows {
+        let _ = write!(out, "<tr><th>{name}</th><td>{}</td></tr>", escaped(&value));
+    }
+    out.push_str("</table>");
+}
+
+/// A call with what became of it.
+struct Row<'a> {
+    at: f64,
+    call: &'a Call,
+    sent: bool,
+    asked: bool,
+    answer: Option<(f64, &'a Reply)>,
+}
+
+fn calls(record: &Record, out: &mut String) {
+    let mut rows: BTreeMap<u32, Row<'_>> = BTreeMap::new();
+    for entry in &record.entries {
+        let (id, change): (u32, fn(&mut Row<'_>)) = match &entry.event {
+            Event::Call(call) => {
+                rows.insert(call.id, Row { at: entry.at, call, sent: call.read_only, asked: false, answer: None });
+                continue;
+            }
+            Event::Answered(reply) | Event::Reply(reply) => {
+                if let Some(row) = rows.get_mut(&reply.id) {
+                    row.answer = row.answer.or(Some((entry.at, reply)));
+                }
+                continue;
+            }
+            Event::Intent { id, .. } => (*id, |row| row.sent = true),
+            Event::Asked { id } => (*id, |row| row.asked = true),
+            _ => continue,
+        };
+        if let Some(row) = rows.get_mut(&id) {
+            change(row);
+        }
+    }
+    out.push_str("<h2>Calls</h2><table><tr><th>ms</th><th>call</th><th>arguments and answer</th></tr>");
+    for row in rows.values() {
+        write_row(row, record, out);
+    }
+    out.push_str("</table>");
+}
+
+fn write_row(row: &Row<'_>, record: &Record, out: &mut String) {
+    let name = match &row.call.target {
+        CallTarget::Tool { backend, tool } => format!("{backend}.{tool}"),
+        CallTarget::Function { function } => function.clone(),
+    };
+    let (at, end) = (row.at, row.answer.map(|(end, _)| end - row.at));
+    let took = end.map(|took| format!(" + {took:.1}")).unwrap_or_default();
+    let asked = if row.asked { "<br>a person was asked" } else { "" };
+    let _ = write!(
+        out,
+        "<tr><td class=\"time\">{at:.1}{took}</td><td>{} {}{asked}</td><td><pre>{}</pre>",
+        row.call.id,
+        escaped(&name),
+        escaped(&pretty(text(record, &row.call.args)))
+    );
+    match row.answer {
+        Some((_, reply)) => {
+            let class = if matches!(reply.body, ReplyBody::Error(_)) { " class=\"err\"" } else { "" };
+            let _ = write!(out, "<pre{class}>{}</pre>", escaped(&pretty(text(record, reply.body.text()))));
+        }
+        None if row.sent => out.push_str("<p class=\"err\">sent, no answer</p>"),
+        None => out.push_str("<p>not sent</p>"),
+    }
+    out.push_str("</td></tr>");
+}
+
+fn console(record: &Record, out: &mut String) {
+    let lines = record.entries.iter().filter_map(|entry| match &entry.event {
+        Event::Line { stderr, text: line, .. } => Some((entry.at, *stderr, text(record, line))),
+        _ => None,
+    });
+    out.push_str("<h2>Console</h2><table>");
+    for (at, is_error, line) in lines {
+        let class = if is_error { " class=\"err\"" } else { "" };
+        let line = escaped(line);
+        let _ = write!(out, "<tr><td class=\"time\">{at:.1}</td><td><pre{class}>{line}</pre></td></tr>");
+    }
+    out.push_str("</table>");
+}
+
+fn program(record: &Record, out: &mut String) {
+    let Some(header) = record.header() else { return };
+    out.push_str("<h2>Program</h2><ol class=\"code\">");
+    for line in text(record, &header.code).lines() {
+        let _ = write!(out, "<li>{}</li>", escaped(line));
+    }
+    out.push_str("</ol>");
+}
+
+fn text<'a>(record: &'a Record, text: &'a Text) -> &'a str {
+    let text = record.blobs.text(text).unwrap_or("(missing from the record)");
+    text.char_indices().nth(MAX_TEXT).map_or(text, |(end, _)| text.get(..end).unwrap_or_default())
+}
+
+/// JSON with line breaks; any other text as it is.
+fn pretty(text: &str) -> String {
+    serde_json::from_str::<serde_json::Value>(text)
+        .and_then(|value| serde_json::to_string_pretty(&value))
+        .unwrap_or_else(|_| text.to_owned())
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::{Recording, RunFacts};
+    use toolgate_wire::{CallId, CallState, FromWorker, Profile, Target};
+
+    #[test]
+    fn a_page_shows_calls_and_lets_nothing_through() {
+        let hostile = "<script>alert(1)</script>\" onload='x'";
+        let facts = RunFacts {
+            run: hostile.into(),
+            profile: Profile::Chain,
+            code: format!("// {hostile}\nreturn 1"),
+            caller: hostile.into(),
+            request: None,
+        };
+        let recording = Recording::new(facts);
+        let call = |id: u32| FromWorker::Call {
+            id: CallId(id),
+            target: Target::Tool { backend: "bank".into(), tool: hostile.into() },
+            args: serde_json::to_vec(&hostile).unwrap(),
+        };
+        recording.said(&call(1), false);
+        recording.intends(CallId(1));
+        recording.answered(CallId(1), CallState::Failed, Err(hostile.as_bytes()));
+        recording.said(&call(2), false);
+        recording.intends(CallId(2));
+        recording.said(&call(3), false);
+        recording.said(&FromWorker::Log { stream: toolgate_wire::frame::Stream::Stderr, text: hostile.into() }, false);
+        recording.finish(&serde_json::to_string(hostile).unwrap());
+        let page = page(&recording.take());
+        assert!(!page.contains("<script") && !page.contains("onload='"), "{page}");
+        assert!(page.contains("sent, no answer") && page.contains("not sent") && page.contains("1 bank."), "{page}");
+    }
+}

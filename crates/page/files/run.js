@@ -1,0 +1,179 @@
+// One run: its calls on a time line, what it printed, its text with the place of its failure, its result and report.
+import { block, bytes, count, duration, failure, fill, foreign, h, json, notice, table, time, visible } from "./dom.js";
+import { get, path } from "./api.js";
+
+const LANE = 22;
+/** Calls that the time line draws. */
+const MAX_BARS = 500;
+
+/** @param {string[]} parts @param {import("./app.js").Context} context @returns {import("./app.js").View} */
+export function run(parts, context) {
+  const id = parts[0];
+  const body = h("div", null, notice("Loading…"));
+  const node = h(
+    "div",
+    null,
+    h("p", null, h("a", { href: "#/runs" }, "All runs")),
+    h("h1", null, "Run ", foreign(id, 80)),
+    body,
+  );
+  get(path("/v1/history", id)).then(
+    (found) => fill(body, ...described(found, context)),
+    (error) => fill(body, failure(error)),
+  );
+  return { title: "Run", node };
+}
+
+/** @param {any} found @param {import("./app.js").Context} context */
+function described(found, context) {
+  const report = found.report;
+  /** @type {import("./dom.js").Child[]} */
+  const parts = [
+    h(
+      "p",
+      null,
+      h("strong", { class: found.outcome === "ok" ? "good" : "bad" }, found.outcome),
+      ` at ${time(found.at)} in ${duration(found.ms)}, by ${found.door}, route ${found.path}, ${count(found.calls)} calls`,
+    ),
+  ];
+  if (found.code !== null) {
+    const open = () => {
+      sessionStorage.setItem("toolgate-program", found.code);
+      context.go("#/playground");
+    };
+    parts.push(
+      h(
+        "div",
+        { class: "row" },
+        h("button", { type: "button", click: open }, "Open in the playground"),
+        download(found),
+      ),
+    );
+  }
+  if (report === null) return [...parts, notice("The report was too large to be kept.")];
+  parts.push(...shownReport(report, found.code, found.callStarts));
+  return parts;
+}
+
+/**
+ * The parts of a report, also for the playground.
+ * @param {any} report
+ * @param {string | null} code
+ * @param {number[]} starts
+ */
+export function shownReport(report, code, starts) {
+  /** @type {import("./dom.js").Child[]} */
+  const parts = [];
+  if (!report.ok) {
+    const place = report.line ? ` at line ${report.line}, column ${report.column}` : "";
+    parts.push(
+      h("p", { class: "notice error" }, h("strong", null, report.code), `${place}: `, foreign(report.error, 2000)),
+      report.hint ? notice("Hint: ", foreign(report.hint, 2000)) : null,
+    );
+  } else {
+    const value =
+      "value" in report
+        ? json(report.value)
+        : notice(`The value has ${bytes(report.valueBytes ?? 0)} and was not kept here.`);
+    parts.push(section("Result", value));
+  }
+  if (report.calls.length > 0) {
+    parts.push(
+      section(
+        "Calls",
+        starts.length === report.calls.length ? timeLine(report.calls, starts) : null,
+        ledger(report.calls),
+      ),
+    );
+  }
+  const lines = [...report.logs.stdout, ...report.logs.stderr];
+  if (lines.length > 0) parts.push(section("Console", block(lines.join("\n"))));
+  if (report.warnings.length > 0)
+    parts.push(
+      section(
+        "Warnings",
+        ...report.warnings.map((/** @type {string} */ it) => h("p", { class: "warn" }, foreign(it, 1000))),
+      ),
+    );
+  if (code !== null) parts.push(section("Program", source(code, report.line ?? 0)));
+  const rest = Object.fromEntries(
+    Object.entries(report).filter(([name]) => !["value", "result", "calls", "logs"].includes(name)),
+  );
+  parts.push(h("details", { class: "card" }, h("summary", null, "Report"), json(rest)));
+  return parts;
+}
+
+/** @param {string} title @param {...import("./dom.js").Child} children */
+function section(title, ...children) {
+  return h("section", { class: "card" }, h("h2", null, title), ...children);
+}
+
+/** Calls as bars; those that overlap are below each other. @param {any[]} calls @param {number[]} starts */
+function timeLine(calls, starts) {
+  const ends = calls.map((call, at) => starts[at] + call.ms);
+  const whole = Math.max(1, ...ends.slice(0, MAX_BARS));
+  /** @type {number[]} */
+  const lanes = [];
+  const bars = calls.slice(0, MAX_BARS).map((call, at) => {
+    let lane = lanes.findIndex((end) => end <= starts[at]);
+    if (lane < 0) lane = lanes.length;
+    lanes[lane] = ends[at];
+    const text = `${visible(call.name, 100)}: ${call.state} in ${duration(call.ms)}, from ${duration(starts[at])}`;
+    const bar = h(
+      "div",
+      { class: call.state === "applied" ? "bar" : "bar failed", title: text },
+      visible(call.tool ?? call.name, 40),
+    );
+    bar.style.left = `${(starts[at] / whole) * 100}%`;
+    bar.style.width = `${(call.ms / whole) * 100}%`;
+    bar.style.top = `${lane * LANE + 2}px`;
+    return bar;
+  });
+  const box = h(
+    "div",
+    { class: "lanes", role: "img", "aria-label": `Time line of ${calls.length} calls; the table below has the same` },
+    ...bars,
+  );
+  box.style.height = `${lanes.length * LANE}px`;
+  return box;
+}
+
+/** @param {any[]} calls */
+function ledger(calls) {
+  const rows = calls
+    .slice(0, 1000)
+    .map((call) => [
+      h("code", null, foreign(call.name, 200)),
+      h("span", { class: call.state === "applied" ? "good" : "bad" }, call.state),
+      duration(call.ms),
+      `${bytes(call.requestBytes)} → ${bytes(call.replyBytes)}`,
+      call.readOnly ? "reads" : "",
+      call.error ? foreign(call.error, 500) : "",
+    ]);
+  return table("Calls of the run", ["Call", "State", "Time", "Bytes", "Effect", "Error"], rows);
+}
+
+/** @param {string} code @param {number} marked */
+export function source(code, marked) {
+  const lines = code.split("\n").slice(0, 5000);
+  return h(
+    "pre",
+    { tabindex: "0" },
+    h(
+      "ol",
+      { class: "source" },
+      ...lines.map((line, at) => h("li", { class: at + 1 === marked ? "marked" : "" }, visible(line, 5000))),
+    ),
+  );
+}
+
+/** @param {any} found */
+function download(found) {
+  const click = () => {
+    const link = /** @type {HTMLAnchorElement} */ (h("a", { download: "run.json" }));
+    link.href = URL.createObjectURL(new Blob([JSON.stringify(found, null, 2)], { type: "application/json" }));
+    link.click();
+    URL.revokeObjectURL(link.href);
+  };
+  return h("button", { type: "button", click }, "Download as JSON");
+}

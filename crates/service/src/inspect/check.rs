@@ -1,0 +1,111 @@
+//! `POST /v1/check`: what a program would call and what is wrong with that, without running it.
+
+use axum::Extension;
+use axum::extract::State;
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolgate_gateway::run::{Door, RunRequest};
+use toolgate_plan::{Finding, PlannedCall, Position};
+use toolgate_wire::{Failure, Profile};
+
+use crate::body::Received;
+use crate::refusal::Refusal;
+use crate::run::answer;
+use crate::{Caller, HttpService};
+
+/// A program to check.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct CheckRequest {
+    /// TypeScript or JavaScript, as for a run.
+    #[schemars(required, with = "String")]
+    code: Option<String>,
+}
+
+/// What is known of a program without running it.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CheckReply {
+    /// Whether nothing must go wrong.
+    ok: bool,
+    /// The route that it would take.
+    path: &'static str,
+    /// The tool calls in the order of the text.
+    calls: Vec<CheckedCall>,
+    /// What certainly fails.
+    errors: Vec<Problem>,
+    /// What probably fails.
+    warnings: Vec<Problem>,
+}
+
+/// A call in a program.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct CheckedCall {
+    /// `backend.tool`
+    name: String,
+    /// The line, from one.
+    line: Option<u32>,
+    /// The column, from one.
+    column: Option<u32>,
+}
+
+/// Something wrong in a program.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Problem {
+    /// The kind.
+    code: String,
+    /// One sentence.
+    message: String,
+    /// The line, from one.
+    line: Option<u32>,
+    /// The column, from one.
+    column: Option<u32>,
+    /// What to do instead.
+    suggestion: Option<String>,
+}
+
+impl Problem {
+    fn at(code: &str, message: String, position: Option<Position>, suggestion: Option<String>) -> Self {
+        let (line, column) = (position.map(|at| at.line), position.map(|at| at.column));
+        Problem { code: code.to_owned(), message, line, column, suggestion }
+    }
+}
+
+impl From<Finding> for Problem {
+    fn from(it: Finding) -> Self {
+        Problem::at(it.code.as_str(), it.message, Some(it.position), it.suggestion)
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(it: Failure) -> Self {
+        Problem::at(it.code.name(), it.message, it.position, it.hint)
+    }
+}
+
+impl From<PlannedCall> for CheckedCall {
+    fn from(it: PlannedCall) -> Self {
+        let (line, column) = (it.position.map(|at| at.line), it.position.map(|at| at.column));
+        CheckedCall { name: format!("{}.{}", it.backend, it.tool), line, column }
+    }
+}
+
+pub(crate) async fn check(
+    State(service): State<HttpService>,
+    Extension(caller): Extension<Caller>,
+    received: Received<CheckRequest>,
+) -> Result<Response, Refusal> {
+    let code = received.value.code.ok_or_else(|| Refusal::missing("/code"))?;
+    let request = RunRequest { caller: caller.scope(), door: Door::Http, ..RunRequest::new(Profile::Chain, code) };
+    let runner = service.runner();
+    let problems = |findings: Vec<Finding>| findings.into_iter().map(Problem::from).collect::<Vec<_>>();
+    let (calls, errors, warnings) = match runner.check(&request) {
+        Ok(found) => {
+            (found.calls.into_iter().map(CheckedCall::from).collect(), problems(found.errors), problems(found.warnings))
+        }
+        Err(failure) => (Vec::new(), vec![Problem::from(failure)], Vec::new()),
+    };
+    let reply = CheckReply { ok: errors.is_empty(), path: runner.route(&request).name(), calls, errors, warnings };
+    answer(service.budget(), &reply)
+}

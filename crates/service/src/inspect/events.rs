@@ -1,0 +1,130 @@
+//! `GET /v1/events`: server-sent events of what changes: runs of the caller that ended, backends, tools.
+//!
+//! Events name what changed and carry at most one line of the list of runs; a reader asks the other routes for the rest.
+//! The number of open streams is bounded. A reader that falls behind is told to start over (`lagged`) instead of being
+//! buffered for. A stream ends when its caller has no right to it any more, or the service shuts down.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderValue, header};
+use axum::response::sse::{Event, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use serde_json::json;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{OwnedSemaphorePermit, broadcast};
+use toolgate_mcp::server::{Change, ChangeNotice};
+
+use super::query::Query;
+use super::run_log::RunLine;
+use crate::refusal::Refusal;
+use crate::{Caller, HttpService};
+
+/// Streams at one time.
+pub(crate) const MAX_STREAMS: usize = 128;
+/// How often a silent stream says that it is alive, and the caller is looked up again.
+const PULSE: Duration = Duration::from_secs(10);
+
+struct Stream {
+    service: HttpService,
+    caller: Caller,
+    runs: broadcast::Receiver<Arc<RunLine>>,
+    changes: Option<broadcast::Receiver<ChangeNotice>>,
+    pulse: tokio::time::Interval,
+    began: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+pub(crate) async fn stream(
+    State(service): State<HttpService>,
+    Extension(caller): Extension<Caller>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    Query::parse(&query.unwrap_or_default(), &[])?;
+    let busy = || Refusal::unavailable("too many event streams are open");
+    let stream = Stream {
+        runs: service.run_log().news(),
+        changes: service.gateway().map(|gateway| gateway.changes()),
+        pulse: tokio::time::interval_at(tokio::time::Instant::now() + PULSE, PULSE),
+        began: false,
+        _permit: service.event_permit().ok_or_else(busy)?,
+        service,
+        caller,
+    };
+    let events = stream::unfold(stream, |mut stream| async {
+        let event = stream.next().await?;
+        Some((Ok::<Event, Infallible>(event), stream))
+    });
+    let mut response = Sse::new(events).into_response();
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+impl Stream {
+    /// The next event; none at the end.
+    async fn next(&mut self) -> Option<Event> {
+        if !self.began {
+            self.began = true;
+            return Some(event("begin", json!({})));
+        }
+        let scope = self.caller.scope();
+        loop {
+            let changes = async {
+                match &mut self.changes {
+                    Some(changes) => changes.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                run = self.runs.recv() => match run {
+                    Ok(line) if line.is_visible_to(&scope) => return Some(event("run", json!(*line))),
+                    Ok(_) => {}
+                    Err(RecvError::Lagged(_)) => return Some(event("lagged", json!({}))),
+                    Err(RecvError::Closed) => return None,
+                },
+                change = changes => match change {
+                    Ok(notice) => {
+                        let is_visible = notice.backend.as_deref().is_none_or(|name| scope.backends.permits(name));
+                        let kind = match notice.change {
+                            Change::Tools => "tools",
+                            Change::Resource(_) => "backends",
+                            Change::Resources | Change::Prompts => continue,
+                        };
+                        if is_visible {
+                            return Some(event(kind, json!({})));
+                        }
+                    }
+                    Err(RecvError::Lagged(_)) => return Some(event("lagged", json!({}))),
+                    Err(RecvError::Closed) => self.changes = None,
+                },
+                _ = self.pulse.tick() => {
+                    return self.caller_remains().then(|| Event::default().comment("alive"));
+                }
+                () = self.service.shutdown().begin.cancelled() => return None,
+            }
+        }
+    }
+
+    /// Whether the rules still know the caller.
+    fn caller_remains(&self) -> bool {
+        let rules = self.service.rules();
+        match &self.caller {
+            Caller::Local => rules.keys.is_empty(),
+            Caller::Key(key) => {
+                let now = rules.keys.named(&key.name);
+                now.is_some_and(|now| matches!(now, Caller::Key(now) if now == *key))
+            }
+            // A token cannot be looked at again: its holder connects anew.
+            Caller::Token(_) => false,
+        }
+    }
+}
+
+fn event(kind: &str, data: serde_json::Value) -> Event {
+    // JSON text has no line break, which an event's data may not have.
+    Event::default().event(kind).data(data.to_string())
+}

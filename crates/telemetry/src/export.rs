@@ -1,0 +1,148 @@
+//! The thread that sends spans and metrics, and the little HTTP that it speaks.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::histogram::Histograms;
+use crate::{Message, Span, encode};
+
+/// Spans of one request.
+const MAX_BATCH: usize = 512;
+/// How long spans wait for others.
+const SPAN_INTERVAL: Duration = Duration::from_secs(1);
+/// How often metrics are sent.
+const METRIC_INTERVAL: Duration = Duration::from_secs(15);
+/// How long a collector may take for one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest answer that is read.
+const MAX_ANSWER: u64 = 64 * 1024;
+
+/// Where spans and metrics go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Collector {
+    /// Its host.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// What comes before `/v1/traces`; empty or beginning with a slash.
+    pub path: String,
+    /// Headers of each request, such as a key.
+    pub headers: Vec<(String, String)>,
+    /// `service.name`
+    pub service: String,
+}
+
+/// Sends what comes in.
+pub(crate) struct Exporter {
+    collector: Collector,
+    resource: Value,
+    histograms: Arc<Mutex<Histograms>>,
+    lost: Arc<AtomicU64>,
+    failed: bool,
+}
+
+impl Exporter {
+    pub(crate) fn new(collector: Collector, histograms: Arc<Mutex<Histograms>>, lost: Arc<AtomicU64>) -> Self {
+        let resource = encode::resource(&collector.service);
+        Exporter { collector, resource, histograms, lost, failed: false }
+    }
+
+    /// Sends until nobody can ask for more.
+    pub(crate) fn send_all(mut self, inbox: &Receiver<Message>) {
+        let (mut spans, mut spans_due, mut metrics_due) = (Vec::new(), None, Instant::now() + METRIC_INTERVAL);
+        loop {
+            let due = spans_due.map_or(metrics_due, |due: Instant| due.min(metrics_due));
+            let mut waiting: Option<SyncSender<()>> = None;
+            match inbox.recv_timeout(due.saturating_duration_since(Instant::now())) {
+                Ok(Message::Span(span)) => {
+                    spans.push(*span);
+                    spans_due.get_or_insert(Instant::now() + SPAN_INTERVAL);
+                }
+                Ok(Message::Flushed(done)) => waiting = Some(done),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let now = Instant::now();
+            if waiting.is_some() || spans.len() >= MAX_BATCH || spans_due.is_some_and(|due| due <= now) {
+                self.send_spans(std::mem::take(&mut spans));
+                spans_due = None;
+            }
+            if waiting.is_some() || metrics_due <= now {
+                self.send_metrics();
+                metrics_due = Instant::now() + METRIC_INTERVAL;
+            }
+            if let Some(done) = waiting {
+                // Whoever waits may have given up.
+                let _ = done.try_send(());
+            }
+        }
+    }
+
+    fn send_spans(&mut self, spans: Vec<Span>) {
+        if spans.is_empty() {
+            return;
+        }
+        let body = encode::traces(&self.resource, &spans);
+        if !self.send("/v1/traces", &body) {
+            self.lost.fetch_add(spans.len() as u64, Ordering::Relaxed);
+        }
+    }
+
+    fn send_metrics(&mut self) {
+        let body = {
+            let mut all = self.histograms.lock();
+            if !std::mem::take(&mut all.changed) {
+                return;
+            }
+            encode::metrics(&self.resource, &all, SystemTime::now())
+        };
+        if !self.send("/v1/metrics", &body) {
+            // They are sums: the next request says the same and more.
+            self.histograms.lock().changed = true;
+        }
+    }
+
+    fn send(&mut self, path: &str, body: &Value) -> bool {
+        let sent = post(&self.collector, path, &body.to_string());
+        if let Err(error) = &sent
+            && !self.failed
+        {
+            tracing::warn!(%error, "the collector of traces and metrics takes nothing; spans are lost until it does");
+        }
+        self.failed = sent.is_err();
+        sent.is_ok()
+    }
+}
+
+/// One request on a connection of its own.
+fn post(collector: &Collector, path: &str, body: &str) -> io::Result<()> {
+    let Collector { host, port, path: prefix, headers, .. } = collector;
+    let address = (host.as_str(), *port).to_socket_addrs()?.next();
+    let address = address.ok_or_else(|| io::Error::other("the name of the collector has no address"))?;
+    let mut stream = TcpStream::connect_timeout(&address, REQUEST_TIMEOUT)?;
+    stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
+    let shown = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+    let mut head =
+        format!("POST {prefix}{path} HTTP/1.1\r\nHost: {shown}:{port}\r\nContent-Type: application/json\r\n");
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str(&format!("Content-Length: {}\r\nConnection: close\r\n\r\n", body.len()));
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body.as_bytes())?;
+    let mut reader = BufReader::new(stream.take(MAX_ANSWER));
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    match line.split(' ').nth(1) {
+        Some(status) if status.starts_with('2') => Ok(()),
+        _ => Err(io::Error::other(format!("the collector answered {:?}", line.trim()))),
+    }
+}

@@ -1,0 +1,175 @@
+//! Traces and metrics for a collector: OTLP, as JSON over plain HTTP.
+//!
+//! Spans wait in a bounded queue and are sent by a thread of its own; histograms are sums in memory that the same thread sends
+//! from time to time. A collector that is slow or away costs spans, which are counted, and never time of a run. Plain
+//! HTTP only: a collector is on this machine or beside it, and adds TLS towards elsewhere.
+//!
+//! # Layout
+//! - [`Telemetry`]: takes spans and durations; [`Span`]: one of them
+//! - `histogram`: durations by attributes; `encode`: OTLP's JSON; `export`: the thread and its HTTP
+//!
+//! What the spans are about is up to the caller.
+
+#![forbid(unsafe_code)]
+
+mod encode;
+mod export;
+mod histogram;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+
+pub use export::Collector;
+use histogram::Histograms;
+pub use histogram::Metric;
+
+/// Spans that wait to be sent.
+const MAX_WAITING: usize = 16_384;
+/// How long the last spans may take at the end.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Names and values that describe a span or a duration.
+pub type Attributes = Vec<(&'static str, AttributeValue)>;
+
+/// The value of an attribute.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum AttributeValue {
+    /// Text.
+    Text(String),
+    /// A whole number.
+    Number(i64),
+}
+
+impl From<&str> for AttributeValue {
+    fn from(text: &str) -> Self {
+        AttributeValue::Text(text.to_owned())
+    }
+}
+
+impl From<String> for AttributeValue {
+    fn from(text: String) -> Self {
+        AttributeValue::Text(text)
+    }
+}
+
+/// Which side of a request a span is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpanKind {
+    /// Work within this process.
+    Internal,
+    /// A request that was served.
+    Server,
+    /// A request that was sent.
+    Client,
+}
+
+/// Something that took time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Span {
+    /// 32 hexadecimal digits.
+    pub trace_id: String,
+    /// 16 hexadecimal digits.
+    pub span_id: String,
+    /// The span around it.
+    pub parent: Option<String>,
+    /// What `tracestate` says.
+    pub tracestate: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// Which side it is about.
+    pub kind: SpanKind,
+    /// When it began.
+    pub began: SystemTime,
+    /// How long it took.
+    pub took: Duration,
+    /// What describes it.
+    pub attributes: Attributes,
+    /// Why it failed, if it did.
+    pub error: Option<String>,
+}
+
+/// Sends spans and durations to a collector.
+#[derive(Debug, Clone)]
+pub struct Telemetry(Arc<Handle>);
+
+#[derive(Debug)]
+struct Handle {
+    messages: SyncSender<Message>,
+    histograms: Arc<Mutex<Histograms>>,
+    lost: Arc<AtomicU64>,
+}
+
+enum Message {
+    Span(Box<Span>),
+    Flushed(SyncSender<()>),
+}
+
+impl Telemetry {
+    /// Starts to send.
+    ///
+    /// # Errors
+    /// If there can be no thread for it.
+    pub fn start(collector: Collector) -> io::Result<Self> {
+        let (messages, inbox) = sync_channel(MAX_WAITING);
+        let histograms = Arc::new(Mutex::new(Histograms::new(SystemTime::now())));
+        let lost = Arc::new(AtomicU64::new(0));
+        let exporter = export::Exporter::new(collector, histograms.clone(), lost.clone());
+        std::thread::Builder::new().name("telemetry".into()).spawn(move || exporter.send_all(&inbox))?;
+        Ok(Telemetry(Arc::new(Handle { messages, histograms, lost })))
+    }
+
+    /// Takes a span. Never waits: one that finds no place is lost, and counted.
+    pub fn span(&self, span: Span) {
+        if self.0.messages.try_send(Message::Span(Box::new(span))).is_err() {
+            self.0.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds a duration to a histogram.
+    pub fn duration(&self, metric: Metric, took: Duration, attributes: Attributes) {
+        self.0.histograms.lock().add(metric, took.as_secs_f64(), attributes);
+    }
+
+    /// Spans that were lost so far.
+    pub fn lost(&self) -> u64 {
+        self.0.lost.load(Ordering::Relaxed)
+    }
+
+    /// Waits until what was taken before is sent or lost, at most three seconds; false if that was not long enough.
+    pub fn flush(&self) -> bool {
+        self.0.flush()
+    }
+}
+
+impl Handle {
+    fn flush(&self) -> bool {
+        let (done, flushed) = sync_channel(1);
+        self.messages.try_send(Message::Flushed(done)).is_ok() && flushed.recv_timeout(FLUSH_TIMEOUT).is_ok()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// A new trace id: 32 hexadecimal digits, not all zero.
+pub fn new_trace_id() -> String {
+    let mut bytes = [0; 16];
+    // Without random numbers all traces are one, which is no reason to fail.
+    let _ = getrandom::fill(&mut bytes);
+    format!("{:032x}", u128::from_be_bytes(bytes).max(1))
+}
+
+/// A new span id: 16 hexadecimal digits, not all zero.
+pub fn new_span_id() -> String {
+    let mut bytes = [0; 8];
+    let _ = getrandom::fill(&mut bytes);
+    format!("{:016x}", u64::from_be_bytes(bytes).max(1))
+}
