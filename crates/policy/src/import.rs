@@ -24,7 +24,7 @@ pub fn claude_code(settings: &Value) -> Imported {
     let mut imported = Imported { rules: Vec::new(), default: None, skipped: Vec::new() };
     for (list, action) in [("deny", Action::Deny), ("ask", Action::Ask), ("allow", Action::Allow)] {
         for entry in permissions.get(list).and_then(Value::as_array).into_iter().flatten() {
-            match entry.as_str().and_then(|text| mcp_path(text)) {
+            match entry.as_str().and_then(mcp_path) {
                 Some(tool) => imported.rules.push(WrittenRule::new(tool, action)),
                 None => imported.skipped.push(entry.as_str().map_or_else(|| entry.to_string(), str::to_owned)),
             }

@@ -40,14 +40,17 @@ pub(crate) fn logs(args: &LogsArgs) -> anyhow::Result<Exit> {
         note(format_args!("there are no log lines in {} yet", escape::line(&file.to_string_lossy())));
     }
     last.iter().try_for_each(|line| show(line, args.json))?;
-    while args.follow {
+    if !args.follow {
+        return Ok(Exit::Done);
+    }
+    // Until the terminal ends it, or nobody reads.
+    loop {
         std::thread::sleep(LOOK);
         // A file that is shorter than before is a new one.
         let length = std::fs::metadata(&file).map_or(0, |metadata| metadata.len());
         let from = if length < at { 0 } else { at };
         at = read_lines(&file, from, |line| if is_wanted(line, args.level) { show(line, args.json) } else { Ok(()) })?;
     }
-    Ok(Exit::Done)
 }
 
 /// Reads whole lines from a place on, and returns where they end. A file that is not there has none.

@@ -198,7 +198,7 @@ impl Bridge {
         // Checked as a value, sent as what a value of this kind holds.
         let Value::Object(arguments) = arguments else { return Err(not_an_object()) };
         let answer = provider.call(name.clone(), arguments, asked).await?;
-        self.tell(backend, &tool, &answer);
+        self.tell(backend, tool, &answer);
         Ok(answer)
     }
 

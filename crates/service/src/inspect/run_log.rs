@@ -347,7 +347,7 @@ mod tests {
                 CallRecord::begin(&Target::Tool { backend: backend.into(), tool: "find".into() }, 2, true)
             }),
         );
-        let report = RunReport { id: id.into(), route: Route::Script, report };
+        let report = RunReport::ended(id.into(), Route::Script, report);
         log.ended(&EndedRun {
             door: Door::Http,
             caller,

@@ -217,13 +217,13 @@ mod tests {
         let cookie = (header::COOKIE, format!("a=b; toolgate-session-7878={}; c=d", new.cookie.reveal()));
         let csrf = (CSRF_HEADER, new.csrf.reveal().to_owned());
         check(&sessions, &[cookie.clone(), csrf.clone()], now, "admitted");
-        check(&sessions, &[cookie.clone()], now, "no token");
+        check(&sessions, std::slice::from_ref(&cookie), now, "no token");
         check(&sessions, &[cookie.clone(), (CSRF_HEADER, new.cookie.reveal().to_owned())], now, "no token");
-        check(&sessions, &[csrf.clone()], now, "unknown");
+        check(&sessions, std::slice::from_ref(&csrf), now, "unknown");
         check(&sessions, &[(header::COOKIE, format!("other={}", new.cookie.reveal())), csrf.clone()], now, "unknown");
         check(&sessions, &[cookie.clone(), csrf.clone(), (header::UPGRADE, "websocket".into())], now, "unknown");
         check(&sessions, &[cookie.clone(), csrf.clone()], now + SESSION_TIME, "unknown");
-        sessions.end(&headers(&[cookie.clone()]));
+        sessions.end(&headers(std::slice::from_ref(&cookie)));
         check(&sessions, &[cookie, csrf], now, "unknown");
     }
 
