@@ -134,7 +134,7 @@ async fn over_http(
         ListenAddress::Ip(address) => {
             let token = doors::local_token(&gateway.config().settings.http)?;
             let listener = toolgate_service::listen(address).with_context(|| format!("cannot listen at {address}"))?;
-            note(format_args!("listening at http://{0}, MCP at /mcp, the page at http://{0}/", listener.local_addr()?));
+            note(format_args!("listening at http://{}, MCP at /mcp, the page at /", listener.local_addr()?));
             if let Some(token) = token {
                 note(format_args!("clients send the bearer token in {}", token.path().display()));
             }
