@@ -68,7 +68,7 @@ async fn a_session_has_the_rights_of_its_key_and_needs_its_token() {
     let alice = sign_in(&server, json!({"key": "alice-key"})).await;
     let bob = sign_in(&server, json!({"key": "bob-key"})).await;
     let tools = |answer: Answer| answer.json()["total"].clone();
-    assert_eq!(tools(ask(&server, &alice, "GET", "/v1/tools").await), 1);
+    assert_eq!(tools(ask(&server, &alice, "GET", "/v1/tools").await), 2);
     assert_eq!(tools(ask(&server, &bob, "GET", "/v1/tools").await), 0);
     let crossed = (alice.0.clone(), bob.1.clone());
     assert_eq!(ask(&server, &crossed, "GET", "/v1/tools").await.refusal(), "403 FORBIDDEN");
@@ -139,7 +139,7 @@ async fn tools_are_those_of_the_caller() {
     let server = start(Setup { http: http(keys), ..Setup::default() }).await;
     let get = async |key: &str, path: &str| server.ask("GET", path).bearer(key).send().await;
     let listed = get("alice-key", "/v1/tools?query=find+something&limit=5").await.json();
-    assert_eq!((&listed["tools"][0]["spelling"], &listed["total"]), (&json!("shop.find"), &json!(1)));
+    assert_eq!((&listed["tools"][0]["spelling"], &listed["total"]), (&json!("shop.find"), &json!(2)));
     let described = get("alice-key", "/v1/tools/shop/find").await.json();
     assert!(described["inputSchema"].is_object() && described["types"].is_string(), "{described}");
     for (key, total) in [("bob-key", 0), ("carol-key", 0)] {
