@@ -89,6 +89,8 @@ fn initialize() -> Value {
 
 fn call(program: &Program) -> Value {
     let mut arguments = json!({ "code": program.code });
+    // The report beside the value is bounded, too, and shorter for MCP clients unless they ask.
+    arguments["max_output_size"] = json!(200_000);
     if let Some(ms) = program.timeout_ms {
         arguments["timeout"] = json!(ms);
     }

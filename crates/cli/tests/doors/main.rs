@@ -49,7 +49,7 @@ fn without_value(mut report: Value) -> Value {
 }
 
 async fn gateway() -> Arc<Gateway> {
-    let text = json!({ "mcpServers": { "demo": { "command": TOOLGATE, "args": ["demo"] } }, "toolgate": { "cache": { "enabled": false }, "output": { "max_output_size": 200_000 } } });
+    let text = json!({ "mcpServers": { "demo": { "command": TOOLGATE, "args": ["demo"] } }, "toolgate": { "cache": { "enabled": false } } });
     let source = Source::new("demo.json".as_ref(), Format::Json, text.to_string());
     let config = check(source, &Env::of_process()).expect("a configuration");
     let engine = engine_builder(&config.settings)
