@@ -80,6 +80,10 @@ impl<T: DeserializeOwned> FromRequest<HttpService> for Received<T> {
     async fn from_request(request: Request, service: &HttpService) -> Result<Self, Refusal> {
         let (head, body) = request.into_parts();
         let (text, share) = read(&head.headers, body, service.body_limits(), service.budget()).await?;
+        // A list would be read as the fields of an object in their order.
+        if text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+            return Err(Refusal::field("", "must be an object"));
+        }
         Ok(Received { value: parse(&text)?, _share: share })
     }
 }

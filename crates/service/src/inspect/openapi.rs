@@ -37,7 +37,7 @@ pub(crate) fn add_paths(schemas: &mut Schemas, key: &Value, paths: &mut Map<Stri
         json!([
             list("query", text(), "A task in plain words; the best tools come first."),
             list("limit", number(1, MAX_TOOLS), "The most tools of a reply; 50 if absent."),
-            list("after", json!({"type": "string", "maxLength": 250, "pattern": "/"}), "`next` of the page before."),
+            list("after", json!({"type": "string", "maxLength": 250, "pattern": "^$|/"}), "`next` of the page before."),
         ]),
     );
     add("/v1/tools", json!({"get": tools.keyed(key)}));

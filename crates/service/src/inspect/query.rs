@@ -8,10 +8,10 @@ use url::form_urlencoded;
 use crate::body::escaped;
 use crate::refusal::Refusal;
 
-/// The longest value of a parameter, in bytes.
-const MAX_VALUE: usize = 1_000;
+/// The most characters of a value, as the OpenAPI document says.
+const MAX_VALUE: usize = 250;
 
-/// The parameters of a query, each at most once; an empty value counts as absent.
+/// The parameters of a query, each at most once; an empty text counts as absent.
 #[derive(Debug)]
 pub(super) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
@@ -27,26 +27,29 @@ impl<'a> Query<'a> {
                     known => format!("unknown parameter: use {}", known.join(", ")),
                 }));
             }
-            if value.len() > MAX_VALUE {
-                return Err(wrong(format!("has at most {MAX_VALUE} bytes")));
+            if value.chars().nth(MAX_VALUE).is_some() {
+                return Err(wrong(format!("has at most {MAX_VALUE} characters")));
             }
             if all.iter().any(|(before, _)| *before == name) {
                 return Err(wrong("is given twice".to_owned()));
             }
             all.push((name, value));
         }
-        all.retain(|(_, value)| !value.is_empty());
         Ok(Query(all))
     }
 
-    /// The value of a parameter.
+    /// The text of a parameter.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.value(name).filter(|text| !text.is_empty())
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
     /// A whole number.
     pub(super) fn number(&self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, Refusal> {
-        let Some(text) = self.text(name) else { return Ok(None) };
+        let Some(text) = self.value(name) else { return Ok(None) };
         let (least, most) = (range.start(), range.end());
         let wrong = || Refusal::field(format!("/{name}"), format!("must be a whole number from {least} to {most}"));
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -72,12 +75,13 @@ mod tests {
     #[test]
     fn a_wrong_parameter_is_named() {
         check("limit=3&query=a+b%26", r#"(Some(3), Some("a b&"))"#);
-        check("limit=&query=", "(None, None)");
+        check("query=", "(None, None)");
+        check("limit=", "/limit: must be a whole number from 1 to 9");
         check("limit=0", "/limit: must be a whole number from 1 to 9");
         check("limit=%2B1", "/limit: must be a whole number from 1 to 9");
         check("limit=99999999999999999999999", "/limit: must be a whole number from 1 to 9");
         check("page=1", "/page: unknown parameter: use limit, query");
         check("query=a&query=b", "/query: is given twice");
-        check(&format!("query={}", "x".repeat(1_001)), "/query: has at most 1000 bytes");
+        check(&format!("query={}", "ä".repeat(251)), "/query: has at most 250 characters");
     }
 }

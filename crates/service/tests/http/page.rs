@@ -129,6 +129,7 @@ async fn signing_in_is_for_pages_of_the_service() {
     assert_eq!(ask().header("Host", "evil.example").json(body).send().await.refusal(), "403 FORBIDDEN");
     assert_eq!(ask().header("Content-Type", "text/plain").body(body).send().await.status, 415);
     assert_eq!(ask().json(r#"{"key": "wrong"}"#).send().await.refusal(), "401 UNAUTHORIZED");
+    assert_eq!(ask().json(r#"["alice-key", null]"#).send().await.status, 400, "a list is no object");
     let own = ask().header("Origin", &format!("http://{}", server.at)).json(body).send().await;
     assert!(own.header("set-cookie").is_some_and(|cookie| !cookie.contains("Secure")), "{own:?}");
 }
