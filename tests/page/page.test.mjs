@@ -101,7 +101,7 @@ async function main() {
   writeFileSync(file, JSON.stringify(config));
   const { found } = await start(
     ["serve", "--config", file, "--http", "127.0.0.1:0"],
-    /the page at (http:\/\/[\d.:]+)\//,
+    /listening at (http:\/\/[\d.:]+), .*the page at \//,
   );
   const base = found[1];
   const ops = { authorization: "Bearer ops-key" };
