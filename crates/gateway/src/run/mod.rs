@@ -201,7 +201,8 @@ impl Runner {
         let (mut report, route) = tokio::select! {
             biased;
             performed = &mut performing => performed,
-            () = self.abort.cancelled() => {
+            // A durable run is not aborted with this process, but given to another one.
+            () = self.abort.cancelled(), if counted == Counted::Yes => {
                 request.cancel.cancel();
                 performing.await
             }
