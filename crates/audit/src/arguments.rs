@@ -1,4 +1,4 @@
-//! What an audit log tells of arguments: a digest, and, where that is asked for, the arguments without what looks secret.
+//! Arguments in the audit log: their digest and, if configured, the arguments with secrets replaced.
 
 use ring::digest::{SHA256, digest as hash};
 use serde_json::{Map, Value};

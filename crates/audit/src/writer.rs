@@ -17,7 +17,7 @@ const MAX_BATCH: usize = 256;
 /// Writes what comes in.
 pub(crate) struct Writer {
     files: Files,
-    /// Records that no line tells of yet.
+    /// Number of lost records that has not been written to a line yet.
     lost: Arc<AtomicU64>,
     failed: bool,
 }
@@ -27,7 +27,7 @@ impl Writer {
         Writer { files, lost, failed: false }
     }
 
-    /// Writes until nobody can send any more.
+    /// Writes until all senders are dropped.
     pub(crate) fn write_all(mut self, inbox: &Receiver<Message>) {
         while let Ok(first) = inbox.recv() {
             let (mut batch, mut waiting) = (Vec::new(), Vec::new());

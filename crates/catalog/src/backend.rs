@@ -209,8 +209,8 @@ impl ToolEntry {
         self.checker().check(self.tool.input_schema(), arguments)
     }
 
-    /// The violations of the declared output schema by the value that a program receives; empty if there are none, if no
-    /// schema is declared, or if it cannot be compiled.
+    /// Checks a result, in the form that programs get, against the declared output schema. The list is empty if the result
+    /// fits, if the tool declares no schema, or if the schema cannot be compiled.
     pub fn check_result(&self, value: &Value) -> Vec<ArgumentProblem> {
         let Some(schema) = super::types::result_schema(&self.tool) else { return Vec::new() };
         self.result_checker.get_or_init(|| Checker::new(schema)).check(schema, value)

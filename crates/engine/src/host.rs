@@ -71,6 +71,49 @@ pub trait Host: Send + Sync + 'static {
     }
 }
 
+/// A host in front of another one: it makes calls its own way, and all else is the other one's.
+pub trait HostLayer: Send + Sync + 'static {
+    /// The host behind.
+    fn inner(&self) -> &dyn Host;
+
+    /// See [`Host::call`].
+    fn make_call(&self, call: HostCall) -> HostFuture;
+}
+
+impl<L: HostLayer> Host for L {
+    fn call(&self, call: HostCall) -> HostFuture {
+        self.make_call(call)
+    }
+
+    fn answer(&self, question: &Question) -> Option<String> {
+        self.inner().answer(question)
+    }
+
+    fn functions(&self) -> Vec<String> {
+        self.inner().functions()
+    }
+
+    fn has_tools(&self) -> bool {
+        self.inner().has_tools()
+    }
+
+    fn is_read_only(&self, target: &Target) -> bool {
+        self.inner().is_read_only(target)
+    }
+
+    fn repeated(&self, target: &Target, args: &[u8], state: CallState) {
+        self.inner().repeated(target, args, state);
+    }
+
+    fn decision(&self, id: CallId) -> Option<CallDecision> {
+        self.inner().decision(id)
+    }
+
+    fn call_is_read_only(&self, target: &Target, args: &str) -> bool {
+        self.inner().call_is_read_only(target, args)
+    }
+}
+
 /// Why a call returned no value. A program sees it as a `ToolError`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]

@@ -74,7 +74,7 @@ mod v8;
 mod with_runtime;
 
 pub use engine::{ComputeOptions, Engine, EngineBuilder, EngineChoice, IsolationMode, Request, UnknownEngine};
-pub use host::{Functions, Host, HostCall, HostError, HostFuture};
+pub use host::{Functions, Host, HostCall, HostError, HostFuture, HostLayer};
 pub use observer::Observer;
 pub use process::{StartError, WorkerCommand};
 pub use tokio_util::sync::CancellationToken;

@@ -18,7 +18,7 @@ pub(crate) enum RunsCommand {
     Show(ShowRunArgs),
     /// Print what happened in a run, one event on each line
     Events(ShowRunArgs),
-    /// End a run that has not ended; whoever executes it stops it
+    /// Abort a run; the process that executes it stops it
     Abort(ShowRunArgs),
     /// Forget runs that have ended
     Prune(PruneArgs),

@@ -43,7 +43,7 @@ pub(crate) fn logs(args: &LogsArgs) -> anyhow::Result<Exit> {
     if !args.follow {
         return Ok(Exit::Done);
     }
-    // Until the terminal ends it, or nobody reads.
+    // Until Ctrl-C, or until standard output is closed.
     loop {
         std::thread::sleep(LOOK);
         // A file that is shorter than before is a new one.

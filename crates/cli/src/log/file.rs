@@ -1,6 +1,6 @@
 //! The log file that `toolgate logs` reads: JSON lines of all `serve` and `ui` processes of this user.
 //!
-//! An MCP client that starts `toolgate serve` often shows its standard error to nobody. Bounded: a large file becomes the
+//! An MCP client that starts `toolgate serve` often discards its standard error. Bounded: a large file becomes the
 //! one archive. Whole lines are appended, so that several processes can write.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};

@@ -1,4 +1,4 @@
-//! A backend of the test's own: it counts what was done to it, whoever is killed meanwhile.
+//! An HTTP backend inside the test's process. It counts effects, and keeps counting when a server is killed.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

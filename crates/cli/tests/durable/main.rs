@@ -67,7 +67,7 @@ async fn a_run_whose_server_is_killed_goes_on_and_makes_each_effect_once() {
     assert_eq!(distinct.len(), keys.len(), "each call has a key of its own: {keys:?}");
 }
 
-/// A run that ended because nobody knows whether a call took effect: it names the call, and is not to be repeated.
+/// Checks that a run ended with an unknown effect: its error says so, and it is not safe to repeat.
 fn assert_unknown(report: &Value) {
     let error = report["error"].as_str().unwrap_or_default();
     assert!(error.contains("whose effect is unknown") && report["safe_to_retry"] == false, "{report}");

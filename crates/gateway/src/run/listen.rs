@@ -26,7 +26,7 @@ pub enum ArgumentsWanted {
     None,
     /// Their digests.
     Digests,
-    /// Their digests, and the arguments without what looks secret.
+    /// Their digests, and the arguments with secrets replaced.
     Redacted,
 }
 
@@ -76,7 +76,7 @@ pub struct EndedRun<'a> {
     pub call_starts: &'a [f64],
     /// The digests of their arguments, if a listener wants them.
     pub call_digests: &'a [String],
-    /// The arguments without what looks secret, if a listener wants them.
+    /// The arguments with secrets replaced, if a listener wants them.
     pub call_arguments: &'a [serde_json::Value],
     /// The report.
     pub report: &'a RunReport,

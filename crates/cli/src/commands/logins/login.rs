@@ -220,7 +220,7 @@ pub(crate) fn about(status: &LoginStatus) -> String {
     format!("{account} at {}{until}", escape::line(issuer))
 }
 
-/// A login as JSON; null if there is none.
+/// A login as JSON, or null without a login.
 pub(crate) fn about_json(status: &LoginStatus) -> Value {
     let LoginStatus::LoggedIn { issuer, account, until, refreshable, scopes } = status else { return Value::Null };
     json!({

@@ -91,7 +91,7 @@ impl Opened {
             self.gateway.shut_down().await;
             done
         });
-        // A thread may still wait for standard input, which nobody will close for us.
+        // A thread may still be blocked in a read of standard input.
         self.runtime.shutdown_background();
         done
     }

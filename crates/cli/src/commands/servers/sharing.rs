@@ -292,7 +292,7 @@ pub(super) fn attached(args: &ServeArgs, config: &Checked, mode: ToolMode) -> an
             None => Ok(None),
         }
     });
-    // A thread may still wait for standard input, which nobody will close for us.
+    // A thread may still be blocked in a read of standard input.
     runtime.shutdown_background();
     end
 }
@@ -354,7 +354,8 @@ fn start_daemon(config: &Checked, gate: &Gate) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets `toolgate restart` reach a gateway that serves its own client. Without a place for a socket there is none.
+/// Opens the socket by which `toolgate restart` reaches a gateway that serves its own client. Does nothing without a folder
+/// for sockets.
 pub(super) fn listen_for_restarts(gateway: &Arc<Gateway>, shutdown: &CancellationToken) {
     let bound = Place::of(&gateway.config()).and_then(|place| {
         place.remove_stale();

@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use toolgate_catalog::ToolRef;
-use toolgate_engine::host::{Question, Target};
-use toolgate_engine::{Host, HostCall, HostFuture};
+use toolgate_engine::host::Target;
+use toolgate_engine::{Host, HostCall, HostFuture, HostLayer};
 use toolgate_functions::idempotency;
 use toolgate_journal::durable::Journal;
-use toolgate_wire::report::CallDecision;
-use toolgate_wire::{CallId, CallState, CallerScope};
+use toolgate_wire::{CallId, CallerScope};
 
 use crate::bridge::{Bridge, ScopedCatalog};
 
@@ -92,42 +91,18 @@ impl KeyedHost {
     }
 }
 
-impl Host for KeyedHost {
-    fn call(&self, call: HostCall) -> HostFuture {
+impl HostLayer for KeyedHost {
+    fn inner(&self) -> &dyn Host {
+        &*self.real
+    }
+
+    fn make_call(&self, call: HostCall) -> HostFuture {
         if self.real.call_is_read_only(&call.target, &call.args) {
             return self.real.call(call);
         }
         let key = self.keys.of(call.id);
         let call = self.with_argument(call, &key);
         Box::pin(idempotency::with_key(key, self.real.call(call)))
-    }
-
-    fn answer(&self, question: &Question) -> Option<String> {
-        self.real.answer(question)
-    }
-
-    fn functions(&self) -> Vec<String> {
-        self.real.functions()
-    }
-
-    fn has_tools(&self) -> bool {
-        self.real.has_tools()
-    }
-
-    fn repeated(&self, target: &Target, args: &[u8], state: CallState) {
-        self.real.repeated(target, args, state);
-    }
-
-    fn decision(&self, id: CallId) -> Option<CallDecision> {
-        self.real.decision(id)
-    }
-
-    fn is_read_only(&self, target: &Target) -> bool {
-        self.real.is_read_only(target)
-    }
-
-    fn call_is_read_only(&self, target: &Target, args: &str) -> bool {
-        self.real.call_is_read_only(target, args)
     }
 }
 

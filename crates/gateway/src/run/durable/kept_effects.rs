@@ -10,12 +10,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use toolgate_engine::host::{Question, Target};
-use toolgate_engine::{Host, HostCall, HostError, HostFuture};
+use toolgate_engine::host::Target;
+use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer};
 use toolgate_journal::entry::{Event, ReplyBody};
 use toolgate_journal::recording::Record;
-use toolgate_wire::report::CallDecision;
-use toolgate_wire::{CallId, CallState};
+use toolgate_wire::CallState;
 
 /// How long a new effect waits for the program to call what was done before.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -170,8 +169,12 @@ impl KeptHost {
     }
 }
 
-impl Host for KeptHost {
-    fn call(&self, call: HostCall) -> HostFuture {
+impl HostLayer for KeptHost {
+    fn inner(&self) -> &dyn Host {
+        &*self.real
+    }
+
+    fn make_call(&self, call: HostCall) -> HostFuture {
         let is_read = self.real.call_is_read_only(&call.target, &call.args);
         let called = (call.target.clone(), call.args.clone());
         if let Some(answer) = self.kept.take(&called, is_read) {
@@ -187,33 +190,5 @@ impl Host for KeptHost {
                 None => real.call(call).await,
             }
         })
-    }
-
-    fn answer(&self, question: &Question) -> Option<String> {
-        self.real.answer(question)
-    }
-
-    fn functions(&self) -> Vec<String> {
-        self.real.functions()
-    }
-
-    fn has_tools(&self) -> bool {
-        self.real.has_tools()
-    }
-
-    fn repeated(&self, target: &Target, args: &[u8], state: CallState) {
-        self.real.repeated(target, args, state);
-    }
-
-    fn decision(&self, id: CallId) -> Option<CallDecision> {
-        self.real.decision(id)
-    }
-
-    fn is_read_only(&self, target: &Target) -> bool {
-        self.real.is_read_only(target)
-    }
-
-    fn call_is_read_only(&self, target: &Target, args: &str) -> bool {
-        self.real.call_is_read_only(target, args)
     }
 }
