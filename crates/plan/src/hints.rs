@@ -177,6 +177,7 @@ impl<'a> Visit<'a> for SuspectFinder<'_, 'a> {
             self.check_global(id, Use::Call);
         }
         self.suspect(it.span.start, |finder| results::about_response(it, finder.around.tools));
+        self.results.bind_callback(it, self.parsed, self.around.tools);
         walk::walk_call_expression(self, it);
     }
 
@@ -187,9 +188,16 @@ impl<'a> Visit<'a> for SuspectFinder<'_, 'a> {
             self.check_global(id, Use::Member(property));
         }
         self.suspect(it.span().start, |finder| {
-            finder.results.about_envelope(it.object(), finder.parsed, finder.around.tools)
+            let (results, tools) = (&finder.results, finder.around.tools);
+            let about_envelope = results.about_envelope(it.object(), finder.parsed, tools);
+            about_envelope.or_else(|| results.about_key(it.object(), finder.parsed, tools))
         });
         walk::walk_member_expression(self, it);
+    }
+
+    fn visit_for_of_statement(&mut self, it: &ForOfStatement<'a>) {
+        self.results.bind_loop(it, self.parsed, self.around.tools);
+        walk::walk_for_of_statement(self, it);
     }
 
     fn visit_variable_declarator(&mut self, it: &VariableDeclarator<'a>) {

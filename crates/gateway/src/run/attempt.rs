@@ -240,7 +240,8 @@ impl<'a> Attempt<'a> {
     pub(super) fn reachable<'c>(&'c self, catalog: &'c Catalog) -> Reachable<'c> {
         let caller = &self.request.caller;
         let view = ScopedCatalog::new(catalog, &caller.backends, &caller.tools);
-        Reachable { view, functions: &self.functions, policy: &self.policy, caller: &caller.name }
+        let environment = &*self.runner.environment;
+        Reachable { view, functions: &self.functions, policy: &self.policy, caller: &caller.name, environment }
     }
 
     /// The path of a program; where fast paths are off, or a program may make no calls, only the engine's.
