@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use toolgate_engine::transcript::{Digest, DigestKey};
 use toolgate_wire::frame::{End, Question, Stream, Target};
-use toolgate_wire::{CallId, CallState, Code, FromWorker, Profile};
+use toolgate_wire::{CallId, CallState, Code, ErrorClass, FromWorker, Profile};
 
 use crate::recording::RunFacts;
 use crate::start::StartMessage;
@@ -355,6 +355,9 @@ pub enum ProgramEnd {
         line: u32,
         /// The column; zero when unknown.
         column: u32,
+        /// What it threw, if that was an error.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        class: Option<ErrorClass>,
     },
 }
 
@@ -384,11 +387,12 @@ impl Event {
             FromWorker::Done { end, dropped, .. } => {
                 let end = match end {
                     End::Returned(json) => ProgramEnd::Returned(keep(json)),
-                    End::Failed { code, message, line, column } => ProgramEnd::Failed {
+                    End::Failed { code, message, line, column, class } => ProgramEnd::Failed {
                         code: *code,
                         message: keep(message.as_bytes()),
                         line: *line,
                         column: *column,
+                        class: *class,
                     },
                 };
                 Event::End { digest, dropped: *dropped, end }
@@ -418,11 +422,12 @@ impl Event {
             Event::End { dropped, end, .. } => {
                 let end = match end {
                     ProgramEnd::Returned(json) => End::Returned(blobs.text(json)?.into()),
-                    ProgramEnd::Failed { code, message, line, column } => End::Failed {
+                    ProgramEnd::Failed { code, message, line, column, class } => End::Failed {
                         code: *code,
                         message: blobs.text(message)?.to_owned(),
                         line: *line,
                         column: *column,
+                        class: *class,
                     },
                 };
                 FromWorker::Done { end, memory: 0, cpu: 0, dropped: *dropped }

@@ -212,5 +212,6 @@ fn recorded_failure(report: &str) -> Failure {
         message: text("error").unwrap_or_else(|| "the recorded run ended without a failure".to_owned()),
         position: number("line").zip(number("column")).map(|(line, column)| Position { line, column }),
         hint: text("hint"),
+        class: None,
     }
 }

@@ -80,6 +80,11 @@ impl Incomplete {
 
     /// One line for people and models: `needs configuration: set GITHUB_TOKEN`.
     pub fn reason(&self) -> String {
+        format!("needs configuration: {}", self.lacks())
+    }
+
+    /// What has to be done: `set GITHUB_TOKEN`.
+    pub fn lacks(&self) -> String {
         let (mut variables, mut parts) = (Vec::new(), Vec::new());
         for unset in self.unset() {
             match unset {
@@ -92,7 +97,7 @@ impl Incomplete {
         }
         let others = self.problems.iter().filter(|problem| problem.unset.is_none());
         parts.extend(others.map(|problem| problem.message.clone()));
-        format!("needs configuration: {}", parts.join("; "))
+        parts.join("; ")
     }
 }
 
