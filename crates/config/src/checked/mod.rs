@@ -14,6 +14,7 @@ mod login;
 mod openapi;
 mod policy;
 mod runs;
+mod server_sandbox;
 mod service;
 mod telemetry;
 
@@ -29,6 +30,7 @@ pub use functions::{Effect, Function, Target};
 pub use login::LoginSettings;
 pub use openapi::{OpenApi, SpecSource};
 pub use runs::{RunStore, Runs};
+pub use server_sandbox::ServerSandbox;
 pub use service::{Http, HttpOAuth, Key, OAuthScope};
 pub use telemetry::Telemetry;
 

@@ -5,12 +5,14 @@
 //! it.
 
 pub(crate) mod reader;
+mod server_sandbox;
 
 use std::net::SocketAddr;
 
 use reader::section;
 pub(crate) use reader::{Located, Location, RawJson, RawSetting, RawText, Reader, StringMap, Table};
 use serde_json::{Value as Json, json};
+pub(crate) use server_sandbox::RawSandbox;
 
 use super::problem::Problem;
 use super::text::Source;
@@ -83,6 +85,8 @@ section! {
         inherit_env = "inheritEnv": bool,
         /// Its working directory; a relative path is relative to the directory of this file.
         cwd: RawText<String>,
+        /// Start it in a sandbox: it reads the system's files, its own folders and what its command and arguments name, and writes to its own folders. Linux only; where that is not possible it is not started. An object says what else it may do.
+        sandbox: RawSandbox,
         /// The URL of an HTTP server.
         url: RawText<Endpoint>,
         /// Headers for each request to it.
@@ -395,6 +399,8 @@ section! {
         tags: Vec<Located<RawText<String>>>,
         /// When it is started; the default is toolgate.start.
         start: RawText<Start>,
+        /// Its sandbox, as sandbox in mcpServers, which this takes precedence over.
+        sandbox: RawSandbox,
         /// Prefix its tools with the server's name in direct mode. If off, a tool keeps its own name unless another tool has it.
         prefix: bool,
         /// Learn the types of results that its tools do not declare: kinds and keys, never values.
