@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use toolgate_config::values::{Period, Setting};
 
+use super::Output;
 use super::servers::Servers;
 use crate::units::size;
 
@@ -95,6 +96,21 @@ pub(crate) struct ExportArgs {
     /// The file to write; otherwise standard output
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+}
+
+/// See `Command::Fork`.
+#[derive(Debug, Args)]
+pub(crate) struct ForkArgs {
+    /// The id of the run, or its beginning
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+    /// How many answered calls are kept; 0 begins anew, with the same random numbers
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) from: usize,
+    #[command(flatten)]
+    pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) servers: Servers,
 }

@@ -45,10 +45,17 @@ pub(crate) fn runs(command: &RunsCommand) -> anyhow::Result<Exit> {
 }
 
 /// The store of a configuration.
-struct RunStore {
+pub(super) struct RunStore {
     journal: Journal,
     /// What the configuration keeps.
     retention: Prune,
+}
+
+impl RunStore {
+    /// A store to look for runs in.
+    pub(super) fn of(journal: Journal) -> Self {
+        RunStore { journal, retention: Prune::default() }
+    }
 }
 
 fn with_store(servers: &Servers, work: impl AsyncFnOnce(&RunStore) -> anyhow::Result<Exit>) -> anyhow::Result<Exit> {
@@ -238,7 +245,7 @@ async fn open_runs(store: &RunStore) -> anyhow::Result<Vec<RunRow>> {
 }
 
 /// One call that waits: what decides it, and what would be sent.
-fn line_of(run: &str, call: &PendingView) -> String {
+pub(super) fn line_of(run: &str, call: &PendingView) -> String {
     let style = Style::stdout();
     let name = call.backend.as_ref().map_or_else(|| call.tool.clone(), |backend| format!("{backend}.{}", call.tool));
     let head = style.strong(format_args!("{} {} {}", escape::line(run), call.call_id, escape::line(&name)));
@@ -316,7 +323,7 @@ fn report_decisions(args: &RunStoreArgs, run: &str, held: &[CallDecision], made:
 }
 
 /// The run with this id, or the only one whose id begins so.
-async fn find(store: &RunStore, id: &str) -> anyhow::Result<RunRow> {
+pub(super) async fn find(store: &RunStore, id: &str) -> anyhow::Result<RunRow> {
     if let Some(row) = store.journal.row(id).await? {
         return Ok(row);
     }

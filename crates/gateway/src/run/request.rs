@@ -8,8 +8,9 @@ use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use toolgate_engine::transcript::{Recorder, Replay};
-use toolgate_engine::{EngineChoice, Host, Observer};
+use toolgate_engine::{EngineChoice, Observer};
 use toolgate_functions::Registry;
+use toolgate_journal::edited::RecordedHost;
 use toolgate_mcp::{Progress, RequestOrigin, TraceContext};
 use toolgate_wire::report::ReportFields;
 use toolgate_wire::{CallerScope, Code, Failure, LimitRequest, Outcome, Profile, Report};
@@ -126,8 +127,19 @@ pub struct RunRequest {
 pub struct RecordedRun {
     /// What is repeated.
     pub replay: Arc<Replay>,
-    /// Who answers calls where the record ends; the caller's tools when absent.
-    pub host: Option<Arc<dyn Host>>,
+    /// Who answers calls where the record ends.
+    pub host: ReplayHost,
+}
+
+/// Who answers the calls of a recorded run where its record ends.
+#[derive(Clone)]
+pub enum ReplayHost {
+    /// The caller's tools.
+    Tools,
+    /// The record alone.
+    Record(Arc<RecordedHost>),
+    /// The record, and the caller's tools for calls that it does not have and that change nothing.
+    RecordThenReads(Arc<RecordedHost>),
 }
 
 impl RunRequest {

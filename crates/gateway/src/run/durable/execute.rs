@@ -12,7 +12,7 @@ use toolgate_journal::replay::{self, NoReplay, Replayable};
 use toolgate_journal::store::StoreError;
 use toolgate_wire::{CallState, CallerScope, Code, Failure, Outcome, Report};
 
-use super::super::request::{Durability, PausedRun, RecordedRun, Route, RunReport, RunRequest};
+use super::super::request::{Durability, PausedRun, RecordedRun, ReplayHost, Route, RunReport, RunRequest};
 use super::super::{Counted, Readiness, Runner};
 use super::approver::RunApprover;
 use super::call_keys::{CallKeys, proves_idempotency};
@@ -83,7 +83,7 @@ impl Inner {
         let ran = replay.as_ref().map_or(Duration::ZERO, |replay| replay.ran);
         let recorded = replay.map(|Replayable { mut replay, .. }| {
             replay.left = Some(stored.wall().saturating_sub(ran));
-            RecordedRun { replay: Arc::new(replay), host: None }
+            RecordedRun { replay: Arc::new(replay), host: ReplayHost::Tools }
         });
         let gate = Gate::new(run.clone());
         // A run from its start has no questions yet.
@@ -308,7 +308,7 @@ impl Inner {
         let caller = request.caller.clone();
         let report = match replay::stopped(record, failure.clone()) {
             Ok(replayable) => {
-                let recorded = Some(RecordedRun { replay: Arc::new(replayable.replay), host: None });
+                let recorded = Some(RecordedRun { replay: Arc::new(replayable.replay), host: ReplayHost::Tools });
                 let id = Some(run.id().to_owned());
                 let request = RunRequest { id, recorded, durable: Durability::Durable, ..request };
                 self.runner.perform(request, Counted::No).await

@@ -10,7 +10,7 @@
 //! - `execute`: one run, from its start or from its record, to its end
 //! - `take_over`: finds runs that are due
 //! - `call_keys`: idempotency keys of calls
-//! - `kept_effects`: a corrected program that keeps what an earlier run has done
+//! - `kept_effects`: a corrected program that keeps what an earlier run has done; `fork`: a run from the beginning of another one
 //! - `approver`: asks people about calls; `decision`: what they decided
 //! - `view`: what a caller sees of its runs; `events`: what happens in one; `webhook`: tells a URL of its end
 //! - `callers`: who a run belongs to; `open`: the store of a configuration
@@ -21,6 +21,7 @@ mod callers;
 mod decision;
 mod events;
 mod execute;
+mod fork;
 mod gate;
 mod kept_effects;
 mod open;
@@ -38,6 +39,7 @@ use tokio::sync::{Notify, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_journal::durable::{Began, DurableRun, Journal};
+use toolgate_journal::fork::NoFork;
 use toolgate_journal::recording::RunFacts;
 use toolgate_journal::store::{Prune, StoreError};
 use toolgate_wire::{Code, Failure, LimitFault, Outcome, Report};
@@ -52,6 +54,7 @@ pub(super) use call_keys::KeyedHost;
 pub use callers::{Callers, LocalCaller, fairness_of, scope_of_key};
 pub use decision::{CallDecision, DecisionKind};
 pub use events::{RunEvent, RunEvents, events_of};
+pub use fork::ForkedRun;
 pub use kept_effects::KeptEffects;
 pub(super) use kept_effects::KeptHost;
 pub use open::{OpenError, journal_of};
@@ -119,6 +122,9 @@ pub enum DurableError {
         /// What is wrong with it.
         message: String,
     },
+    /// The run has no such beginning.
+    #[error(transparent)]
+    Fork(#[from] NoFork),
     /// What is kept of a run has another form.
     #[error("the run cannot be read: {0}")]
     Unreadable(String),
