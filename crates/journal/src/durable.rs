@@ -366,6 +366,11 @@ impl DurableRun {
         self.durable()
     }
 
+    /// Records a call, with a hash of the schemas of its tool.
+    pub fn said_with_schema(&self, frame: &FromWorker, read_only: bool, hash: String) {
+        self.recording.said_with_schema(frame, read_only, hash);
+    }
+
     /// What the report of the run has to say about its record.
     pub fn remark(&self) -> Option<String> {
         self.recording.remark()

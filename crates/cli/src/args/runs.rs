@@ -137,6 +137,9 @@ pub(crate) struct ApproveArgs {
     /// Send these arguments instead: JSON; for one call
     #[arg(long, value_name = "JSON")]
     pub(crate) arguments: Option<String>,
+    /// Do not send it again, and give the program this answer: JSON; for one call whose effect is unknown
+    #[arg(long, value_name = "JSON", conflicts_with = "arguments")]
+    pub(crate) answer: Option<String>,
     /// Why
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,

@@ -16,20 +16,20 @@ use super::configuration;
 use super::effects::Effects;
 use super::server::Server;
 
-struct Ran {
-    code: Option<i32>,
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
     stdout: String,
-    stderr: String,
+    pub(crate) stderr: String,
 }
 
-fn toolgate(config: &Path, args: &[&str]) -> Ran {
+pub(crate) fn toolgate(config: &Path, args: &[&str]) -> Ran {
     let output = Command::new(env!("CARGO_BIN_EXE_toolgate")).args(args).arg("--config").arg(config).output();
     let output = output.expect("the binary runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-fn json_of(config: &Path, args: &[&str]) -> Value {
+pub(crate) fn json_of(config: &Path, args: &[&str]) -> Value {
     let ran = toolgate(config, &[args, &["--json"]].concat());
     assert_eq!(ran.code, Some(0), "{args:?}: {}", ran.stderr);
     serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error} in {}", ran.stdout))

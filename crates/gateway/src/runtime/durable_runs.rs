@@ -40,7 +40,12 @@ impl Gateway {
             let fetcher = Fetcher::new(Guard::new(allow_list(&config.settings.guard)), HttpLimits::default());
             Arc::new(Webhooks::new(secret, fetcher))
         });
-        let durable_settings = DurableSettings { retention, webhooks, ..DurableSettings::default() };
+        let durable_settings = DurableSettings {
+            retention,
+            webhooks,
+            unknown_calls: settings.unknown_calls,
+            ..DurableSettings::default()
+        };
         let runs = DurableRuns::start(journal, self.runner().clone(), callers, durable_settings);
         *durable = Some(runs.clone());
         Ok(runs)

@@ -10,7 +10,7 @@ use toolgate_journal::durable::{DurableRun, TakenOver};
 use toolgate_journal::recording::Record;
 use toolgate_journal::replay::{self, NoReplay, Replayable};
 use toolgate_journal::store::StoreError;
-use toolgate_wire::{CallState, CallerScope, Code, Failure, Outcome, Report};
+use toolgate_wire::{CallId, CallState, CallerScope, Code, Failure, Outcome, Report};
 
 use super::super::request::{Durability, PausedRun, RecordedRun, ReplayHost, Route, RunReport, RunRequest};
 use super::super::{Counted, Readiness, Runner};
@@ -18,7 +18,10 @@ use super::approver::RunApprover;
 use super::call_keys::{CallKeys, proves_idempotency};
 use super::gate::Gate;
 use super::kept_effects::KeptEffects;
+use super::schemas::hash_of;
 use super::stored::StoredRequest;
+use super::unsettled::Settled;
+use super::view::PendingView;
 use super::{Inner, LiveRun};
 use crate::bridge::{ScopedCatalog, is_annotated_read_only};
 
@@ -85,7 +88,8 @@ impl Inner {
             replay.left = Some(stored.wall().saturating_sub(ran));
             RecordedRun { replay: Arc::new(replay), host: ReplayHost::Tools }
         });
-        let gate = Gate::new(run.clone());
+        let (bridge, caller) = (self.runner.bridge.clone(), request.caller.clone());
+        let gate = Gate::new(run.clone(), Box::new(move |target| hash_of(&bridge, &caller, target)));
         // A run from its start has no questions yet.
         let asked = if recorded.is_some() { self.journal.pending(run.id()).await } else { Ok(Vec::new()) };
         let asked = match asked {
@@ -176,17 +180,37 @@ impl Inner {
     /// Leaves a run until somebody decides. Where that cannot be written its lease ends, and it asks again.
     async fn pause(&self, run: &DurableRun, approver: &RunApprover, report: RunReport) {
         let (questions, wake) = approver.questions();
-        let mut kept = run.pause(&questions, wake).await;
+        self.leave_paused(run, &questions, wake, approver.waiting(), report).await;
+    }
+
+    /// Leaves a run that was taken over until somebody decides what has to be decided before it goes on.
+    async fn wait_for(&self, run: &DurableRun, questions: Vec<PendingView>) {
+        let wake = questions.iter().map(|question| question.expires_at).min();
+        let texts = questions.iter().map(|it| (CallId(it.call_id), serde_json::to_string(it).unwrap_or_default()));
+        let texts: Vec<(CallId, String)> = texts.collect();
+        let paused = PausedRun { run_id: run.id().to_owned(), pending: questions.clone() };
+        self.leave_paused(run, &texts, wake, questions, RunReport::waiting(paused)).await;
+    }
+
+    async fn leave_paused(
+        &self,
+        run: &DurableRun,
+        questions: &[(CallId, String)],
+        wake: Option<u64>,
+        pending: Vec<PendingView>,
+        report: RunReport,
+    ) {
+        let mut kept = run.pause(questions, wake).await;
         for _ in 0..MAX_FINISH_ATTEMPTS {
             match &kept {
                 Ok(()) | Err(StoreError::Fenced(_) | StoreError::NoSuchRun(_)) => break,
                 Err(_) => tokio::time::sleep(RETRY_INTERVAL).await,
             }
-            kept = run.pause(&questions, wake).await;
+            kept = run.pause(questions, wake).await;
         }
         match kept {
             Ok(()) => {
-                let paused = Some(PausedRun { run_id: run.id().to_owned(), pending: approver.waiting() });
+                let paused = Some(PausedRun { run_id: run.id().to_owned(), pending });
                 self.tell(RunReport { paused, ..report });
             }
             Err(error) => tracing::warn!(run = run.id(), %error, "a run could not be paused"),
@@ -257,7 +281,15 @@ impl Inner {
         } else {
             self.backends_known(&request).await;
             match replay::resume(&record, &|target| self.is_harmless(target, &request.caller)) {
-                Ok(replayable) => Ok(Some(replayable)),
+                Ok(mut replayable) => match self.journal.pending(run.id()).await {
+                    Ok(asked) => match self.settle(&record, &mut replayable, &request.caller, &asked) {
+                        Settled::GoOn => Ok(Some(replayable)),
+                        Settled::Ask(questions) => return self.wait_for(&run, questions).await,
+                        Settled::End(failure) => Err(failure),
+                    },
+                    // Its lease ends, and it is taken over again.
+                    Err(error) => return tracing::warn!(run = run.id(), %error, "a run cannot go on here"),
+                },
                 Err(NoReplay::NotStarted) => Ok(None),
                 Err(fault) => failed(Code::Runtime, format!("the run cannot go on after its process ended: {fault}")),
             }

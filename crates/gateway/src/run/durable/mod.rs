@@ -8,7 +8,7 @@
 //! - `stored`: what is kept of a request
 //! - `gate`: the recorder, which can stop a run between two effects
 //! - `execute`: one run, from its start or from its record, to its end
-//! - `take_over`: finds runs that are due
+//! - `take_over`: finds runs that are due; `unsettled`: what is to be decided before one goes on; `schemas`: what its tools were
 //! - `call_keys`: idempotency keys of calls
 //! - `kept_effects`: a corrected program that keeps what an earlier run has done; `fork`: a run from the beginning of another one
 //! - `approver`: asks people about calls; `decision`: what they decided
@@ -25,8 +25,10 @@ mod fork;
 mod gate;
 mod kept_effects;
 mod open;
+mod schemas;
 mod stored;
 mod take_over;
+mod unsettled;
 mod view;
 mod webhook;
 
@@ -58,8 +60,9 @@ pub use fork::ForkedRun;
 pub use kept_effects::KeptEffects;
 pub(super) use kept_effects::KeptHost;
 pub use open::{OpenError, journal_of};
+pub use toolgate_config::values::UnknownCalls;
 pub use toolgate_journal::store::{RunStatus, StoreError as StoreFault};
-pub use view::{ListRuns, PendingView, RawJson, RunList, RunSummary, RunView, undecided};
+pub use view::{About, ListRuns, PendingView, RawJson, RunList, RunSummary, RunView, undecided};
 pub use webhook::Webhooks;
 
 /// Durable runs that one process executes at one time.
@@ -81,12 +84,19 @@ pub struct DurableSettings {
     pub retention: Prune,
     /// Tells callers of the end of their runs, where that is configured.
     pub webhooks: Option<Arc<Webhooks>>,
+    /// What becomes of a run with a call whose effect is unknown.
+    pub unknown_calls: UnknownCalls,
 }
 
 impl Default for DurableSettings {
     fn default() -> Self {
         let retention = Prune { older_than: Some(Duration::from_secs(7 * 86_400)), max_bytes: Some(1 << 30) };
-        DurableSettings { look_interval: Duration::from_millis(300), retention, webhooks: None }
+        DurableSettings {
+            look_interval: Duration::from_millis(300),
+            retention,
+            webhooks: None,
+            unknown_calls: UnknownCalls::Auto,
+        }
     }
 }
 
