@@ -63,4 +63,8 @@ impl Callers for ConfiguredCallers {
         let config = self.0.upgrade()?.config();
         config.settings.http.keys.iter().find(|key| key.name == name).map(scope_of_key)
     }
+
+    fn admits_tokens(&self) -> bool {
+        self.0.upgrade().is_some_and(|gateway| gateway.config().settings.http.oauth.is_some())
+    }
 }

@@ -9,14 +9,14 @@ use toolgate_engine::{Engine, IsolationMode};
 use toolgate_gateway::bridge::Bridge;
 use toolgate_gateway::bridge::scripted::Script;
 use toolgate_gateway::run::durable::{
-    CallDecision, DecisionKind, DurableRuns, DurableSettings, LocalCaller, RunStatus, RunView,
+    CallDecision, Callers, DecisionKind, DurableRuns, DurableSettings, LocalCaller, RunStatus, RunView,
 };
 use toolgate_gateway::run::{FixedEnvironment, RunRequest, Runner};
 use toolgate_journal::durable::Journal;
 use toolgate_journal::seal::Sealer;
 use toolgate_journal::store::memory::MemoryStore;
 use toolgate_policy::{Action, Policy, Rule};
-use toolgate_wire::Profile;
+use toolgate_wire::{Access, CallerScope, Profile};
 
 /// Pays, waits for a person, pays again, and calls a tool that may be gone by then.
 const PROGRAM: &str = "const first = await bank.pay({ amount: 1 }); const wired = await bank.wire({ to: 'ann' }); \
@@ -35,6 +35,11 @@ fn tools() -> Value {
 
 /// Durable runs of one gateway over these tools.
 fn gateway(store: &Arc<MemoryStore>, tools: &Value, number: u32) -> DurableRuns {
+    gateway_for(store, tools, number, Arc::new(LocalCaller))
+}
+
+/// The same for these callers.
+fn gateway_for(store: &Arc<MemoryStore>, tools: &Value, number: u32, callers: Arc<dyn Callers>) -> DurableRuns {
     let script = json!({ "backends": { "bank": { "tools": tools } } });
     let script = Script::parse(&script.to_string()).unwrap();
     let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
@@ -45,7 +50,7 @@ fn gateway(store: &Arc<MemoryStore>, tools: &Value, number: u32) -> DurableRuns 
     let runner = Runner::new(engine, Arc::new(bridge), Arc::new(FixedEnvironment::default()));
     let sealer = Sealer::new([7; 32]).unwrap();
     let journal = Journal::new(store.clone(), sealer, format!("gateway {number}"), Duration::from_secs(2));
-    DurableRuns::start(journal, runner, Arc::new(LocalCaller), DurableSettings::default())
+    DurableRuns::start(journal, runner, callers, DurableSettings::default())
 }
 
 /// The run once it has ended, or waits.
@@ -133,6 +138,44 @@ async fn a_changed_schema_of_a_tool_that_was_called_is_asked_about() {
                 assert_eq!(report["code"], code, "{report}");
                 assert!(report["error"].as_str().is_some_and(|it| it.contains("bank.pay: because")), "{report}");
             }
+        }
+    }
+}
+
+/// A service with an issuer of tokens, or without one any more.
+struct Tokens(bool);
+
+impl Callers for Tokens {
+    fn scope(&self, _: &str) -> Option<CallerScope> {
+        None
+    }
+
+    fn admits_tokens(&self) -> bool {
+        self.0
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_of_a_token_goes_on_with_what_the_token_granted() {
+    for still in [true, false] {
+        let store = Arc::new(MemoryStore::default());
+        let before = gateway_for(&store, &tools(), 1, Arc::new(Tokens(true)));
+        let tools_of_token = Access::only(["bank.pay", "bank.wire"]);
+        let caller = CallerScope { name: "oauth:ann".into(), tools: tools_of_token, ..CallerScope::default() };
+        let request = RunRequest { caller, ..RunRequest::new(Profile::Chain, PROGRAM) };
+        let run = before.begin(request, None, None).await.unwrap().run;
+        let view = settled(&before, &run).await;
+        before.stop(Duration::from_secs(30)).await;
+        let runs = gateway_for(&store, &tools(), 2, Arc::new(Tokens(still)));
+        decide(&runs, &run, &view, DecisionKind::Approve).await;
+        let report = report(&settled(&runs, &run).await);
+        if still {
+            let value = &report["value"];
+            assert_eq!((&value[1], &value[2]), (&json!("ann"), &json!(2)), "{report}");
+            assert_ne!(value[3], "closed", "what the token does not open stays closed: {report}");
+        } else {
+            assert_eq!(report["code"], "UNAVAILABLE", "{report}");
+            assert!(report["error"].as_str().is_some_and(|it| it.contains("not accepted any more")), "{report}");
         }
     }
 }

@@ -308,8 +308,16 @@ impl Inner {
         let stored = header.request.as_ref().and_then(text).ok_or_else(unreadable)?;
         let stored: StoredRequest = serde_json::from_str(stored).map_err(|_| unreadable())?;
         let code = text(&header.code).ok_or_else(unreadable)?;
-        let caller = self.callers.scope(&header.caller).ok_or_else(|| {
-            let message = format!("the run cannot go on: there is no key named {} any more", header.caller);
+        let granted = stored.granted.as_ref().filter(|_| self.callers.admits_tokens());
+        let caller = self.callers.scope(&header.caller).or_else(|| granted.map(|it| it.scope(&header.caller)));
+        let caller = caller.ok_or_else(|| {
+            let name = &header.caller;
+            let message = match stored.granted {
+                Some(_) => {
+                    format!("the run cannot go on: {name} began it with a token, and tokens are not accepted any more")
+                }
+                None => format!("the run cannot go on: there is no key named {name} any more"),
+            };
             Failure::new(Code::Unavailable, message)
         })?;
         let mut request = RunRequest { caller, ..stored.request(header.profile, code.to_owned()) };

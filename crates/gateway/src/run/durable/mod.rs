@@ -49,6 +49,7 @@ use toolgate_wire::{Code, Failure, LimitFault, Outcome, Report};
 use super::Runner;
 use super::request::{PausedRun, Route, RunReport, RunRequest};
 use approver::RunApprover;
+use callers::GrantedScope;
 use stored::StoredRequest;
 
 pub use call_keys::CallKeys;
@@ -238,7 +239,10 @@ impl DurableRuns {
         }
         let granted = inner.runner.limits(request.profile, &request.limits)?;
         let wall = granted.resolve(request.profile)?.limits.wall;
-        let stored = StoredRequest::of(&request, wall, webhook);
+        let mut stored = StoredRequest::of(&request, wall, webhook);
+        if inner.callers.scope(&request.caller.name).is_none() {
+            stored.granted = Some(GrantedScope::of(&request.caller));
+        }
         let facts = RunFacts {
             run: request.id.clone().unwrap_or_else(super::execution_id),
             profile: request.profile,
