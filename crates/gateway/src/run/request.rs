@@ -84,8 +84,10 @@ pub struct RunRequest {
     pub caller: CallerScope,
     /// Host functions; those of the caller's scope when absent.
     pub functions: Option<Registry>,
-    /// Ends the run.
+    /// Ends the run. A durable run goes on.
     pub cancel: CancellationToken,
+    /// Ends a durable run: the caller does not want it any more.
+    pub withdrawn: Option<CancellationToken>,
     /// Receives console lines and calls while the program runs.
     pub observer: Option<Arc<dyn Observer>>,
     /// Receives the progress of long calls.
@@ -153,6 +155,7 @@ impl RunRequest {
             caller: CallerScope::default(),
             functions: None,
             cancel: CancellationToken::new(),
+            withdrawn: None,
             observer: None,
             progress: None,
             engine: None,

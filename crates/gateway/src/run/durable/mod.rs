@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast, oneshot};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolgate_journal::durable::{Began, DurableRun, Journal};
 use toolgate_journal::fork::NoFork;
@@ -269,9 +269,11 @@ impl DurableRuns {
         Ok(begun)
     }
 
-    /// Begins a run and waits until it has ended or is paused. The run goes on when the future is dropped.
+    /// Begins a run and waits until it has ended or is paused. The run goes on when the future is dropped, and is aborted
+    /// when the request is withdrawn.
     pub(super) async fn run(&self, request: RunRequest) -> RunReport {
         let id = request.id.clone().unwrap_or_else(super::execution_id);
+        let withdrawn = request.withdrawn.clone();
         let (send, receive) = oneshot::channel();
         self.0.ends.lock().insert(id.clone(), send);
         let begun = self.begin(RunRequest { id: Some(id.clone()), ..request }, None, None).await;
@@ -280,7 +282,27 @@ impl DurableRuns {
             return RunReport::refused(Code::Unavailable, error.to_string());
         }
         let _forget = ForgetEnd(&self.0, &id);
+        let _withdrawn = withdrawn.map(|withdrawn| self.abort_when(&id, withdrawn));
         self.end_of(&id, receive).await
+    }
+
+    /// Aborts a run when its request is withdrawn, until the guard is dropped.
+    fn abort_when(&self, run: &str, withdrawn: CancellationToken) -> DropGuard {
+        let ended = CancellationToken::new();
+        let (runs, run, guard) = (self.clone(), run.to_owned(), ended.clone().drop_guard());
+        // A task of its own: whoever waits for the run may be dropped with the request.
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = withdrawn.cancelled() => {
+                    if let Err(error) = runs.abort(&run, None).await {
+                        tracing::warn!(run, %error, "a run that was cancelled cannot be aborted");
+                    }
+                }
+                () = ended.cancelled() => {}
+            }
+        });
+        guard
     }
 
     /// Decides calls of a run on behalf of this caller, and waits until it has ended or is paused again.
@@ -292,11 +314,13 @@ impl DurableRuns {
         run: &str,
         caller: &str,
         decisions: Vec<CallDecision>,
+        withdrawn: &CancellationToken,
     ) -> Result<RunReport, DurableError> {
         let (send, receive) = oneshot::channel();
         self.0.ends.lock().insert(run.to_owned(), send);
         let _forget = ForgetEnd(&self.0, run);
         self.decide(run, Some(caller), decisions).await?;
+        let _withdrawn = self.abort_when(run, withdrawn.clone());
         Ok(self.end_of(run, receive).await)
     }
 
