@@ -80,6 +80,7 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.runs.keep", "7d", Some("\"7d\"")),
     ("toolgate.runs.max_size", "1 GB", Some("\"1GB\"")),
     ("toolgate.runs.max_open", "1000", Some("1000")),
+    ("toolgate.runs.unknown_calls", "auto", Some("\"auto\"")),
     ("toolgate.cache.enabled", "`true`", Some("true")),
     ("toolgate.cache.dir", "`toolgate` in `$XDG_CACHE_HOME` or `~/.cache`", Some("\"~/.cache/toolgate\"")),
     ("toolgate.http.auth", "`token`", Some("\"token\"")),

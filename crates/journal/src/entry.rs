@@ -256,6 +256,9 @@ pub struct Call {
     /// Whether it is known to change nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
+    /// In durable runs, with the first call of a tool: a hash of the tool's schemas at that time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
 }
 
 /// What a call invokes.
@@ -374,7 +377,7 @@ impl Event {
         let event = match frame {
             FromWorker::Ready { .. } => return None,
             FromWorker::Call { id, target, args } => {
-                Event::Call(Call { digest, id: id.0, target: target.into(), args: keep(args), read_only })
+                Event::Call(Call { digest, id: id.0, target: target.into(), args: keep(args), read_only, schema: None })
             }
             FromWorker::Timer { id, delay } => {
                 Event::Timer { digest, id: id.0, delay: Some(*delay).filter(|delay| delay.is_finite()) }

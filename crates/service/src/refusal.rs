@@ -260,6 +260,7 @@ impl From<DurableError> for Refusal {
             | DurableError::NoStore
             | DurableError::NotEnded(_)
             | DurableError::Unreadable(_)
+            | DurableError::Fork(_)
             | DurableError::Open(_)
             | DurableError::Store(_) => Refusal::unavailable(error.to_string()),
         }

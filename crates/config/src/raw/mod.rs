@@ -20,7 +20,7 @@ use super::text::tree::{Node, Value};
 use super::values::{
     Allowed, Bytes, CallLimitWords, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash,
     LoginGrant, Method, Millis, Mode, Origin, Period, PolicyAction, PolicyAnnotation, PolicyProfile, Rate,
-    ResultFormat, RunStorePlace, SecretPlace, Start, Store, ToolPath, TransportKind,
+    ResultFormat, RunStorePlace, SecretPlace, Start, Store, ToolPath, TransportKind, UnknownCalls,
 };
 
 /// The settings of a file, with the problems found while reading them.
@@ -643,6 +643,8 @@ section! {
         max_open: u64,
         /// The secret that webhooks are signed with. Without it a run cannot have a webhook.
         webhook_secret: RawText<String>,
+        /// What becomes of a run with a call that was sent before a crash and never answered: `ask` lets a person decide whether it is sent again, `end` ends the run and names the call, `auto` asks where the policy asks about any call and ends the run otherwise.
+        unknown_calls: RawText<UnknownCalls>,
     }
 }
 

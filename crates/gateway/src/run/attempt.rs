@@ -7,13 +7,14 @@ use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_engine::{Host, Request};
 use toolgate_functions::{CallContext, Hints, Registry};
+use toolgate_journal::edited::LiveReads;
 use toolgate_plan::{FailureFacts, Finding, FindingCode, Plan, Preflight, Program, Script, SyntaxFault};
 use toolgate_policy::Policy;
 use toolgate_wire::{Code, ErrorClass, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
 
 use super::durable::{KeptHost, KeyedHost};
 use super::reachable::Reachable;
-use super::request::{Durability, FastPaths, Route, RunRequest};
+use super::request::{Durability, FastPaths, ReplayHost, Route, RunRequest};
 use super::type_check::TypeVerdict;
 use super::{Readiness, Runner, fast_path, introspect, out_of_range};
 use crate::bridge::{self, RequestContext, RunCalls, RunHost, ScopedCatalog};
@@ -58,7 +59,11 @@ impl<'a> Attempt<'a> {
         let warnings = attempt.context.warnings.clone();
         let (mut report, route) = match (&request.recorded, request.profile) {
             (Some(recorded), _) => {
-                let host = recorded.host.clone().unwrap_or_else(|| attempt.program_host());
+                let host: Arc<dyn Host> = match recorded.host.clone() {
+                    ReplayHost::Tools => attempt.program_host(),
+                    ReplayHost::Record(host) => host,
+                    ReplayHost::RecordThenReads(host) => Arc::new(LiveReads::new(host, attempt.program_host())),
+                };
                 (attempt.in_engine(host, None, Watched::Yes).await, Route::Script)
             }
             (None, Profile::Chain) => attempt.chain().await,

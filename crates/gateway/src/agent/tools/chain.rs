@@ -124,6 +124,7 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
         limits: LimitRequest { wall: timeout.map(|it| Duration::from_millis(it.0)), ..LimitRequest::default() },
         caller: caller_of(&call),
         cancel: call.cancel.clone(),
+        withdrawn: Some(call.withdrawn.clone()),
         progress: steps.as_ref().map(|steps| steps.nested()),
         observer: steps.map(|steps| steps as Arc<dyn Observer>),
         door: Door::Mcp(if effects == AllowedEffects::ReadOnly { QUERY.name } else { TOOL.name }),

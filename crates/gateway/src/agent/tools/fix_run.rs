@@ -50,6 +50,7 @@ async fn fix(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let request = RunRequest {
         limits: LimitRequest { wall, ..LimitRequest::default() },
         caller: caller.clone(),
+        withdrawn: Some(call.withdrawn.clone()),
         door: Door::Mcp(TOOL.name),
         durable: Durability::Durable,
         kept: Some(kept),
