@@ -199,6 +199,7 @@ mod tests {
             approvers: Vec::new(),
             asked_at: 0,
             expires_at: 0,
+            staged: None,
         }
     }
 

@@ -15,6 +15,7 @@ use toolgate_wire::report::ReportFields;
 use toolgate_wire::{CallerScope, Code, Failure, LimitRequest, Outcome, Profile, Report};
 
 use crate::bridge::AllowedEffects;
+use crate::stage::Staging;
 
 /// The door that a request came by, as statistics name it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -117,6 +118,8 @@ pub struct RunRequest {
     pub keys: Option<CallKeys>,
     /// The effects of an earlier run that the program keeps.
     pub kept: Option<Arc<KeptEffects>>,
+    /// Whether the program's writes are reviewed before they are sent.
+    pub staging: Staging,
     /// A recorded run to repeat. The program is not planned again, and no tool is looked up for it.
     pub recorded: Option<RecordedRun>,
 }
@@ -157,6 +160,7 @@ impl RunRequest {
             approver: None,
             keys: None,
             kept: None,
+            staging: Staging::No,
             recorded: None,
         }
     }

@@ -322,7 +322,7 @@ async fn a_question_expires() {
     let code = "try { await bank.pay({ call: 1 }) } catch (e) { return [e.code, e.message] }";
     let run = server.begin(json!({"code": code})).await;
     let ended = server.ended(&run).await;
-    assert_eq!(ended["report"]["value"], json!(["DENIED", "nobody decided in time"]), "{ended}");
+    assert_eq!(ended["report"]["value"], json!(["EXPIRED", "nobody decided in time"]), "{ended}");
 }
 
 async fn a_paused_run_is_aborted() {

@@ -15,6 +15,7 @@ use super::super::{Shared, caller_of, content};
 use super::{Hints, Tool, ToolFuture, host_functions};
 use crate::bridge::AllowedEffects;
 use crate::run::{Door, Durability, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
+use crate::stage::Staging;
 use toolgate_config::values::ResultFormat;
 use toolgate_mcp::server::{RequestScope, ToolCall};
 use toolgate_output::results::Kept;
@@ -106,6 +107,10 @@ fn schema() -> Value {
                 "type": "boolean",
                 "description": "Keep the run so that it survives a lost connection or a crash; run_status gives its result.",
             },
+            "stage": {
+                "type": "boolean",
+                "description": "Send no write before a person has reviewed all of them: reads run, a write gets a placeholder.",
+            },
         },
         "required": ["code"],
         "additionalProperties": false,
@@ -118,8 +123,10 @@ const MAX_LISTED: usize = 100;
 const MIN_META: usize = 4_096;
 
 async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Result<Value, Refusal> {
-    let arguments = Arguments::new(&call.arguments, &["code", "timeout", "max_output_size", "intent", "durable"])?;
-    let durable = if arguments.flag("durable", false)? { Durability::Durable } else { Durability::Volatile };
+    let arguments = Arguments::new(&call.arguments, &["code", "timeout", "max_output_size", "intent", "durable", "stage"])?;
+    let staging = if arguments.flag("stage", false)? { Staging::Wanted } else { Staging::No };
+    let is_durable = arguments.flag("durable", false)? || staging.is_on();
+    let durable = if is_durable { Durability::Durable } else { Durability::Volatile };
     let code = arguments.text("code")?;
     let timeout = arguments.count("timeout", 1..=600_000)?.map(Duration::from_millis);
     let room = arguments.count("max_output_size", OUTPUT_SIZE)?;
@@ -141,6 +148,7 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
         session: Some(call.caller),
         origin: call.origin.clone(),
         durable,
+        staging,
         ..RunRequest::new(Profile::Chain, code)
     };
     let caller = request.caller.clone();

@@ -18,6 +18,7 @@ use super::approver::RunApprover;
 use super::call_keys::{CallKeys, proves_idempotency};
 use super::gate::Gate;
 use super::kept_effects::KeptEffects;
+use super::staged::{self, Reviewed};
 use super::stored::StoredRequest;
 use super::{Inner, LiveRun};
 use crate::bridge::{ScopedCatalog, is_annotated_read_only};
@@ -85,6 +86,7 @@ impl Inner {
             replay.left = Some(stored.wall().saturating_sub(ran));
             RecordedRun { replay: Arc::new(replay), host: None }
         });
+        let Some(request) = self.rehearsed(&run, request).await else { return };
         let gate = Gate::new(run.clone());
         // A run from its start has no questions yet.
         let asked = if recorded.is_some() { self.journal.pending(run.id()).await } else { Ok(Vec::new()) };
@@ -92,14 +94,14 @@ impl Inner {
             Ok(asked) => asked,
             Err(error) => return tracing::warn!(run = run.id(), %error, "a run cannot go on here"),
         };
-        let approver = RunApprover::new(run.clone(), gate.clone(), &asked);
+        let approver = RunApprover::new(run.clone(), gate.clone(), &asked, staged::last_line(&request));
         if let Some(live) = self.live.lock().get_mut(run.id()) {
             live.approver = Some(approver.clone());
         }
         let request = RunRequest {
             id: Some(run.id().to_owned()),
             recorder: Some(gate.clone()),
-            approver: Some(approver.clone()),
+            approver: Some(staged::approver(&request, approver.clone())),
             keys: Some(CallKeys::new(self.journal.clone(), run.id())),
             durable: Durability::Durable,
             recorded,
@@ -167,7 +169,7 @@ impl Inner {
         }
     }
 
-    async fn release(&self, run: &DurableRun) {
+    pub(super) async fn release(&self, run: &DurableRun) {
         if let Err(error) = run.release().await {
             tracing::warn!(run = run.id(), %error, "a run is taken over only when its lease ends");
         }
@@ -252,6 +254,13 @@ impl Inner {
                 }
             }
         }
+        let request = match self.reviewed(&run, &record, request).await {
+            Reviewed::GoOn(request) => *request,
+            Reviewed::Waits => return,
+            Reviewed::Ends(request, failure) => {
+                return self.end_with(run, &record, Some((*request, stored)), failure).await;
+            }
+        };
         let resumed = if row.is_some_and(|row| row.abort) {
             failed(Code::Aborted, "the run was aborted".to_owned())
         } else {

@@ -11,6 +11,7 @@
 //! - `take_over`: finds runs that are due
 //! - `call_keys`: idempotency keys of calls
 //! - `kept_effects`: a corrected program that keeps what an earlier run has done
+//! - `staged`: runs whose writes are reviewed before they are sent
 //! - `approver`: asks people about calls; `decision`: what they decided
 //! - `view`: what a caller sees of its runs; `events`: what happens in one; `webhook`: tells a URL of its end
 //! - `callers`: who a run belongs to; `open`: the store of a configuration
@@ -24,6 +25,7 @@ mod execute;
 mod gate;
 mod kept_effects;
 mod open;
+mod staged;
 mod stored;
 mod take_over;
 mod view;
@@ -56,7 +58,7 @@ pub use kept_effects::KeptEffects;
 pub(super) use kept_effects::KeptHost;
 pub use open::{OpenError, journal_of};
 pub use toolgate_journal::store::{RunStatus, StoreError as StoreFault};
-pub use view::{ListRuns, PendingView, RawJson, RunList, RunSummary, RunView, undecided};
+pub use view::{ListRuns, PendingView, RawJson, RunList, RunSummary, RunView, StagedView, undecided};
 pub use webhook::Webhooks;
 
 /// Durable runs that one process executes at one time.
@@ -222,6 +224,7 @@ impl DurableRuns {
         }
         let granted = inner.runner.limits(request.profile, &request.limits)?;
         let wall = granted.resolve(request.profile)?.limits.wall;
+        let request = staged::seeded(request);
         let stored = StoredRequest::of(&request, wall, webhook);
         let facts = RunFacts {
             run: request.id.clone().unwrap_or_else(super::execution_id),

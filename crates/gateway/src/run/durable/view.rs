@@ -9,6 +9,7 @@ use toolgate_journal::durable::PendingCall;
 use toolgate_journal::store::{Find, RunRow, RunStatus, StoreError};
 
 use super::decision::may_decide;
+use crate::stage::Substitution;
 use super::{DurableError, DurableRuns};
 
 /// How often the store is asked whether a run has changed that another process has.
@@ -76,6 +77,20 @@ pub struct PendingView {
     pub asked_at: u64,
     /// When the call fails if nobody has decided.
     pub expires_at: u64,
+    /// Of a line of a review: what else a person should know about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staged: Option<StagedView>,
+}
+
+/// A line of the review of a staged run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StagedView {
+    /// What is filled into the arguments once earlier lines are sent.
+    pub substitutions: Vec<Substitution>,
+    /// Of the last line: the value that the program depends on, so that what it does afterwards is not known yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit_point: Option<String>,
 }
 
 /// JSON text that is equal to the same text.
