@@ -1,9 +1,10 @@
 //! What would happen to a call, decided without making it: for runs whose writes are reviewed first.
 
 use serde_json::{Map, Value, json};
+use toolgate_catalog::ToolRef;
 use toolgate_engine::HostError;
 use toolgate_functions::Registry;
-use toolgate_policy::{Action, Decision};
+use toolgate_policy::{Action, Decision, Policy};
 use toolgate_wire::Target;
 
 use super::decide::{DENIED, EXPIRED, Subject};
@@ -43,6 +44,14 @@ impl Foretold {
     pub(crate) fn expired(&self) -> HostError {
         HostError::not_sent(EXPIRED, format!("nobody decided about {} in time", self.target))
     }
+}
+
+/// Whether a rule says that programs which may call this tool are staged.
+pub(crate) fn stages(policy: &Policy, found: ToolRef<'_>) -> bool {
+    let subject = Subject::of(found);
+    let path = subject.target.to_string();
+    let paths = [path.as_str(), subject.spelling.as_deref().unwrap_or(&path)];
+    !subject.traits.read_only && policy.stages(&paths, subject.traits)
 }
 
 impl Bridge {

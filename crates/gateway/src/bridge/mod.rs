@@ -40,7 +40,7 @@ use toolgate_catalog::{ArgumentProblem, Backend, BackendState, Catalog, CatalogH
 pub use decide::RunCalls;
 use decide::{CallPolicy, Subject};
 pub(crate) use decide::{foresee, is_denial};
-pub(crate) use foretell::Foretold;
+pub(crate) use foretell::{Foretold, stages};
 pub use host::RunHost;
 pub(crate) use host::is_annotated_read_only;
 pub use mcp::McpProvider;

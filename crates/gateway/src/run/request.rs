@@ -237,6 +237,8 @@ pub struct RunReport {
     /// The run has not ended: it waits for decisions, and this is its handle. What happened so far is in the report, whose
     /// outcome says nothing then.
     pub paused: Option<PausedRun>,
+    /// Of a dry run: the writes that it did not send.
+    pub review: Option<Vec<PendingView>>,
 }
 
 /// A run that waits for decisions.
@@ -255,18 +257,23 @@ const OUTCOME_FIELDS: [&str; 6] = ["value", "code", "error", "line", "column", "
 impl RunReport {
     /// The report of a run that has ended.
     pub fn ended(id: String, route: Route, report: Report) -> Self {
-        RunReport { id, route, report, paused: None }
+        RunReport { id, route, report, paused: None, review: None }
     }
 
     /// The object of a run that waits: without an outcome, with its handle.
     fn paused_fields(&self, paused: &PausedRun) -> serde_json::Result<serde_json::Value> {
-        let fields = Fields { report: self.report.without_value(), execution_id: &self.id, path: self.route.name() };
+        let fields = self.fields();
         let mut fields = serde_json::to_value(fields)?;
         if let Some(fields) = fields.as_object_mut() {
             OUTCOME_FIELDS.iter().for_each(|name| drop(fields.remove(*name)));
             fields.insert("paused".to_owned(), serde_json::to_value(paused)?);
         }
         Ok(fields)
+    }
+
+    fn fields(&self) -> Fields<'_> {
+        let (report, review) = (self.report.without_value(), self.review.as_deref());
+        Fields { report, execution_id: &self.id, path: self.route.name(), review }
     }
 
     /// The report of a run that waits.
@@ -287,11 +294,7 @@ impl RunReport {
     pub fn without_value(&self) -> impl Serialize + '_ {
         match self.paused.as_ref().map(|paused| self.paused_fields(paused)) {
             Some(Ok(fields)) => WithoutValue::Paused(fields),
-            Some(Err(_)) | None => WithoutValue::Ended(Fields {
-                report: self.report.without_value(),
-                execution_id: &self.id,
-                path: self.route.name(),
-            }),
+            Some(Err(_)) | None => WithoutValue::Ended(self.fields()),
         }
     }
 }
@@ -310,6 +313,8 @@ struct Fields<'a> {
     report: ReportFields<'a>,
     execution_id: &'a str,
     path: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    review: Option<&'a [PendingView]>,
 }
 
 impl Serialize for RunReport {
@@ -324,7 +329,10 @@ impl Serialize for RunReport {
             report: &'a Report,
             execution_id: &'a str,
             path: &'static str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            review: Option<&'a [PendingView]>,
         }
-        Whole { report: &self.report, execution_id: &self.id, path: self.route.name() }.serialize(serializer)
+        let review = self.review.as_deref();
+        Whole { report: &self.report, execution_id: &self.id, path: self.route.name(), review }.serialize(serializer)
     }
 }

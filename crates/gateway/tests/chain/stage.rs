@@ -35,6 +35,7 @@ pub(crate) fn cases() -> Vec<Case> {
         stage::a_program_without_writes_needs_no_review,
         stage::rules_that_deny_hold_in_a_rehearsal,
         stage::a_dry_run_sends_nothing,
+        stage::a_rule_stages_the_programs_that_may_call_its_tool,
         stage::placeholders_are_the_same_on_every_engine,
         stage::random_programs_send_what_was_approved_and_nothing_before,
     ]
@@ -371,7 +372,34 @@ pub(crate) fn a_dry_run_sends_nothing() {
         let (review, report) = world.runner.rehearse(asking(TWO)).await;
         assert_eq!(review.lines.len(), 2);
         assert_eq!(report.report.value().unwrap().get(), r#""⟦#1/id of tracker.create⟧""#);
+        let request = RunRequest { staging: Staging::Wanted, ..asking(TWO) };
+        let report = serde_json::to_value(world.runner.run(request).await).unwrap();
+        assert_eq!(report["review"][1]["staged"]["substitutions"][0]["at"], "/id", "{report}");
+        let request = RunRequest { staging: Staging::Wanted, ..asking(format!("{TWO} + (made.id > 5)")) };
+        let report = serde_json::to_value(world.runner.run(request).await).unwrap();
+        let sentence = "the program depends on what is not there before its writes are sent: the value /id of line 1";
+        assert_eq!((&report["code"], &report["error"]), (&json!("ABORTED"), &json!(sentence)));
         assert!(world.tracker.sent().is_empty());
+    });
+}
+
+pub(crate) fn a_rule_stages_the_programs_that_may_call_its_tool() {
+    let world = world();
+    let rule = Rule { stage: true, ..Rule::new("policy[0]", "tracker.close", Action::Ask) };
+    world.runner.bridge().set_policy(Policy::new(vec![rule], Action::Allow));
+    block_on(async {
+        let begin = async |code: &str| {
+            let request = RunRequest { durable: Durability::Durable, ..asking(code) };
+            world.runs.begin(request, None, None).await.unwrap().run
+        };
+        let code = "await tracker.create({ title: 'a' }); await tracker.close({ title: 'b' }); return 1";
+        let run = begin(code).await;
+        let lines = world.review(&run).await;
+        assert_eq!(shown(&lines), [r#"1 create({"title":"a"})"#, r#"2 close({"title":"b"})"#]);
+        assert!(world.tracker.sent().is_empty(), "also what no rule is about waits for the review");
+        world.approve_all(&run).await;
+        assert_eq!(world.report(&run).await["value"], 1);
+        assert_eq!(world.tracker.sent().len(), 2);
     });
 }
 

@@ -224,7 +224,7 @@ impl DurableRuns {
         }
         let granted = inner.runner.limits(request.profile, &request.limits)?;
         let wall = granted.resolve(request.profile)?.limits.wall;
-        let request = staged::seeded(request);
+        let request = staged::seeded(staged::by_rule(&inner.runner, request));
         let stored = StoredRequest::of(&request, wall, webhook);
         let facts = RunFacts {
             run: request.id.clone().unwrap_or_else(super::execution_id),

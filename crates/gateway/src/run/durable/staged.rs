@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use toolgate_journal::durable::{DurableRun, PendingCall};
 use toolgate_journal::recording::Record;
-use toolgate_wire::{CallId, Code, Failure};
+use toolgate_wire::{CallId, Code, Failure, Outcome};
 
 use super::super::request::{Durability, PausedRun, RunReport, RunRequest};
 use super::super::{Counted, Runner};
@@ -19,6 +19,7 @@ use super::decision::{CallDecision, DecisionKind};
 use super::view::{PendingView, RawJson, StagedView};
 use super::{Inner, unix_ms};
 use crate::approvals::Approver;
+use crate::bridge::AllowedEffects;
 use crate::stage::{Commit, CommitApprover, LineVerdict, Rehearsal, Review, StagedLine, Staging};
 
 /// What becomes of a run whose review was found earlier.
@@ -40,6 +41,15 @@ pub(super) fn seeded(request: RunRequest) -> RunRequest {
     // Without random numbers both executions still draw the same ones.
     let _ = getrandom::fill(&mut bytes);
     RunRequest { seed: Some(u64::from_be_bytes(bytes)), ..request }
+}
+
+/// The same request, staged where a rule says so.
+pub(super) fn by_rule(runner: &Runner, request: RunRequest) -> RunRequest {
+    let may = !request.staging.is_on() && request.effects == AllowedEffects::Any && request.kept.is_none();
+    if may && runner.may_stage(&request) {
+        return RunRequest { staging: Staging::Wanted, ..request };
+    }
+    request
 }
 
 /// The last line of a run's review; zero without one.
@@ -79,6 +89,18 @@ impl Runner {
             }
         };
         (rehearsal.review(unix_ms()), report)
+    }
+}
+
+impl Runner {
+    /// The rehearsal of a program as a report, with the review. Nothing is kept, and nothing is sent later.
+    pub(in crate::run) async fn dry_run(&self, request: RunRequest) -> RunReport {
+        let (review, mut report) = self.rehearse(request).await;
+        if let Some(value) = &review.commit_point {
+            let message = format!("the program depends on what is not there before its writes are sent: {value}");
+            report.report.outcome = Outcome::Failed(Failure::new(Code::Aborted, message));
+        }
+        RunReport { review: Some(questions(&review.lines, &review)), ..report }
     }
 }
 
@@ -122,7 +144,7 @@ impl Inner {
 
     /// Pauses a run with these lines of its review.
     async fn pause_with(&self, run: &DurableRun, lines: &[StagedLine], review: &Review, report: Option<RunReport>) {
-        let questions: Vec<PendingView> = lines.iter().filter_map(|line| question(line, review)).collect();
+        let questions = questions(lines, review);
         let texts = questions.iter().map(|it| (CallId(it.call_id), serde_json::to_string(it).unwrap_or_default()));
         let wake = questions.iter().map(|question| question.expires_at).min();
         if let Err(error) = run.pause(&texts.collect::<Vec<_>>(), wake).await {
@@ -186,6 +208,11 @@ fn verdict(decision: CallDecision) -> LineVerdict {
 
 fn expires_at(line: &StagedLine, review: &Review) -> u64 {
     review.at.saturating_add(u64::try_from(line.expires.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Lines as questions.
+fn questions(lines: &[StagedLine], review: &Review) -> Vec<PendingView> {
+    lines.iter().filter_map(|line| question(line, review)).collect()
 }
 
 /// A line as a question.
