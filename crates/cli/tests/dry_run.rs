@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 fn run(code: &str, options: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let tools = folder.path().join("tools.json");
-    let text = json!({ "type": "object", "properties": { "id": { "type": "integer" }, "open": { "type": "boolean" } } });
+    let text =
+        json!({ "type": "object", "properties": { "id": { "type": "integer" }, "open": { "type": "boolean" } } });
     let script = json!({ "backends": { "tracker": { "tools": [
         { "name": "create", "reply": { "id": 7, "open": true }, "outputSchema": text },
         { "name": "close", "reply": "closed" },

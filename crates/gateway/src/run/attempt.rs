@@ -250,8 +250,7 @@ impl<'a> Attempt<'a> {
         let plan = toolgate_plan::plan(text, &tools);
         // Only an engine reads the data, and says what is wrong with it.
         let RunRequest { fast_paths, data, recorder, staging, .. } = self.request;
-        let allowed =
-            *fast_paths == FastPaths::Allowed && data.is_none() && recorder.is_none() && !staging.is_on();
+        let allowed = *fast_paths == FastPaths::Allowed && data.is_none() && recorder.is_none() && !staging.is_on();
         let fast = match &plan {
             Plan::OneCall(_) => allowed && self.limits.calls > 0 && is_ample(&self.limits, text.len()),
             Plan::Introspect(_) => allowed && is_ample(&self.limits, text.len()),

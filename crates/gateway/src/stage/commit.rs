@@ -285,12 +285,10 @@ impl Host for CommitHost {
         let Ok(arguments) = serde_json::from_str(&call.args) else { return self.real.call(call) };
         match self.bridge.foretell(&call.target, &arguments, &self.functions, &self.asked) {
             Err(refused) => Box::pin(std::future::ready(Err(refused))),
-            Ok(foretold) if foretold.is_read() => {
-                match self.commit.read(&(call.target.clone(), call.args.clone())) {
-                    Some(answer) => Box::pin(std::future::ready(answer.into())),
-                    None => self.real.call(call),
-                }
-            }
+            Ok(foretold) if foretold.is_read() => match self.commit.read(&(call.target.clone(), call.args.clone())) {
+                Some(answer) => Box::pin(std::future::ready(answer.into())),
+                None => self.real.call(call),
+            },
             Ok(foretold) => Box::pin(self.clone().write(call, foretold)),
         }
     }

@@ -184,7 +184,8 @@ mod tests {
     use serde_json::json;
 
     fn check(arguments: Value, expected: Option<Value>) {
-        let values = Values::from([(1, json!({ "id": 7, "tags": ["a", "b"], "a/b c": { "⟧": true } })), (2, json!("x"))]);
+        let values =
+            Values::from([(1, json!({ "id": 7, "tags": ["a", "b"], "a/b c": { "⟧": true } })), (2, json!("x"))]);
         let filled = substituted(&arguments, &values);
         assert!(
             match (&filled, &expected) {

@@ -26,8 +26,8 @@ pub use commit::{Commit, LineVerdict};
 pub(crate) use commit::{CommitApprover, CommitHost};
 pub use marks::Substitution;
 pub(crate) use marks::has_marks;
-pub(crate) use rehearsal::RehearsalHost;
 pub use rehearsal::Rehearsal;
+pub(crate) use rehearsal::RehearsalHost;
 
 /// Whether the writes of a run are reviewed before they are sent, and which of its two executions this is.
 #[derive(Clone, Default)]

@@ -82,9 +82,7 @@ fn seen(shape: &Value, depth: usize) -> Value {
     match (there.next(), there.next()) {
         (Some(("list", _)), None) => json!({ "kind": "list", "items": seen(&shape["items"], depth + 1) }),
         (Some(("object", _)), None) => match shape["fields"].as_object() {
-            Some(fields) => {
-                object(fields.iter().map(|(name, field)| (name.clone(), seen(&field["shape"], depth + 1))))
-            }
+            Some(fields) => object(fields.iter().map(|(name, field)| (name.clone(), seen(&field["shape"], depth + 1)))),
             None => Value::Null,
         },
         (Some((kind, _)), None) => json!({ "kind": kind }),

@@ -58,7 +58,8 @@ impl Tracker {
 
     /// What was sent for the program whose titles begin so.
     fn sent_of(&self, prefix: &str) -> Vec<(String, Value)> {
-        let own = |(_, arguments): &&(String, Value)| arguments["title"].as_str().is_some_and(|it| it.starts_with(prefix));
+        let own =
+            |(_, arguments): &&(String, Value)| arguments["title"].as_str().is_some_and(|it| it.starts_with(prefix));
         self.0.lock().sent.iter().filter(own).cloned().collect()
     }
 }
@@ -260,7 +261,10 @@ pub(crate) fn a_branch_on_a_value_that_is_not_there_ends_the_rehearsal() {
             ("made.ok", "the value /ok of line 1"),
             ("(await tracker.close({ title: 'y' })).items.length", "the value /items/length of line 2"),
             ("(await tracker.list({ of: made.id })).length", "tracker.list reads with"),
-            ("[...made.parts ?? []].length + Object.keys(await tracker.close({ title: 'y' })).length", "the value  of line 2"),
+            (
+                "[...made.parts ?? []].length + Object.keys(await tracker.close({ title: 'y' })).length",
+                "the value  of line 2",
+            ),
         ] {
             let code = format!(
                 "const made = await tracker.create({{ title: 'a' }});
@@ -302,7 +306,9 @@ pub(crate) fn a_call_that_is_not_what_was_approved_is_asked_about_alone() {
         assert_eq!(alone.len(), 1, "just that line: {:?}", shown(&alone));
         assert_eq!((alone[0].arguments.0.get(), alone[0].call_id > 3), (r#"{"title":"real"}"#, true));
         assert!(alone[0].reason.contains("line 2 of the review was {\"title\":\"rehearsed\"}"), "{}", alone[0].reason);
-        let titles = |world: &World| -> Vec<Value> { world.tracker.sent().into_iter().map(|it| it.1["title"].clone()).collect() };
+        let titles = |world: &World| -> Vec<Value> {
+            world.tracker.sent().into_iter().map(|it| it.1["title"].clone()).collect()
+        };
         assert_eq!(titles(&world), ["a"], "it is not sent");
         world.approve_all(&run).await;
         assert_eq!(world.report(&run).await["ok"], true);
@@ -333,7 +339,10 @@ pub(crate) fn a_stopped_review_sends_nothing() {
         let stop = CallDecision { reason: Some("not today".into()), ..decision(2, DecisionKind::Stop) };
         world.decide(&run, vec![decision(1, DecisionKind::Approve), stop]).await;
         let report = world.report(&run).await;
-        assert_eq!((&report["code"], &report["error"]), (&json!("ABORTED"), &json!("a person stopped the run: not today")));
+        assert_eq!(
+            (&report["code"], &report["error"]),
+            (&json!("ABORTED"), &json!("a person stopped the run: not today"))
+        );
         assert!(world.tracker.sent().is_empty());
     });
 }
@@ -351,10 +360,12 @@ pub(crate) fn a_program_without_writes_needs_no_review() {
 pub(crate) fn rules_that_deny_hold_in_a_rehearsal() {
     let world = world();
     let deny = Rule { reason: Some("never".into()), ..Rule::new("policy[0]", "tracker.close", Action::Deny) };
-    let ask = Rule { reason: Some("new issues are checked".into()), ..Rule::new("policy[1]", "tracker.create", Action::Ask) };
+    let ask =
+        Rule { reason: Some("new issues are checked".into()), ..Rule::new("policy[1]", "tracker.create", Action::Ask) };
     world.runner.bridge().set_policy(Policy::new(vec![deny, ask], Action::Allow));
     block_on(async {
-        let code = "const ended = await Promise.allSettled([tracker['cl' + 'ose']({}), tracker.create({ title: 'a' })]);
+        let code =
+            "const ended = await Promise.allSettled([tracker['cl' + 'ose']({}), tracker.create({ title: 'a' })]);
             return ended.map(one => one.reason?.code ?? one.value.id)";
         let run = world.begin(code).await;
         let lines = world.review(&run).await;
@@ -415,7 +426,8 @@ pub(crate) fn placeholders_are_the_same_on_every_engine() {
         let code = code.replace("{ ...made }.title", "((({ id, title }) => title)(made))");
         let (review, report) = block_on(world.runner.rehearse(asking(&*code)));
         assert_eq!(review.commit_point, None, "{name}");
-        let value: Value = serde_json::from_str(report.report.value().unwrap_or_else(|_| panic!("{name} {report:?}")).get()).unwrap();
+        let value: Value =
+            serde_json::from_str(report.report.value().unwrap_or_else(|_| panic!("{name} {report:?}")).get()).unwrap();
         seen.push((value, report.report.logs.stdout.clone()));
     }
     assert_eq!(seen[0].0[0], "⟦#1 of tracker.create⟧");
@@ -510,7 +522,9 @@ impl Program {
             match branch {
                 Some(Branch::Number(of)) => code += &format!("way = r[{of}].id > 0 ? '' : 'low';\n"),
                 Some(Branch::Flag(of)) => code += &format!("way = r[{of}].ok ? '' : 'bad';\n"),
-                Some(Branch::Text(of)) => code += &format!("way = `${{r[{of}].title}}`.startsWith('real') ? 'real' : '';\n"),
+                Some(Branch::Text(of)) => {
+                    code += &format!("way = `${{r[{of}].title}}`.startsWith('real') ? 'real' : '';\n")
+                }
                 None => {}
             }
             code += "await Promise.all([\n";
@@ -621,8 +635,10 @@ async fn check(world: &World, program: &Program) {
         .collect();
     assert_eq!(sent.len(), world.tracker.sent_of(&program.prefix).len(), "sent twice: {}", context());
     // The marks of a template, filled with what its lines really gave.
-    let values: BTreeMap<u32, Value> =
-        lines.iter().map(|(line, step)| (*line, gave(steps[*step], *step, &title(*step), sent.contains_key(step)))).collect();
+    let values: BTreeMap<u32, Value> = lines
+        .iter()
+        .map(|(line, step)| (*line, gave(steps[*step], *step, &title(*step), sent.contains_key(step))))
+        .collect();
     for (number, (tool, arguments)) in &sent {
         let expected = match (approved.get(number), templates.get(number)) {
             (Some((approved, shown)), _) => (approved.clone(), shown.clone()),

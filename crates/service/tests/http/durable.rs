@@ -318,7 +318,8 @@ async fn a_staged_run_waits_with_its_review() {
     for run in [begun, asked] {
         let view = server.get(&format!("/v1/runs/{run}")).await.json();
         assert_eq!(plain(&view["pending"]), review, "{view}");
-        let decisions = json!({"decisions": [{"callId": 1, "decision": "approve"}, {"callId": 2, "decision": "approve"}]});
+        let decisions =
+            json!({"decisions": [{"callId": 1, "decision": "approve"}, {"callId": 2, "decision": "approve"}]});
         assert_eq!(server.post(&format!("/v1/runs/{run}/decisions"), decisions).await.status, 200);
         assert_eq!(server.ended(&run).await["report"]["value"], "7");
     }

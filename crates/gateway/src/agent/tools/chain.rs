@@ -123,7 +123,8 @@ const MAX_LISTED: usize = 100;
 const MIN_META: usize = 4_096;
 
 async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Result<Value, Refusal> {
-    let arguments = Arguments::new(&call.arguments, &["code", "timeout", "max_output_size", "intent", "durable", "stage"])?;
+    let arguments =
+        Arguments::new(&call.arguments, &["code", "timeout", "max_output_size", "intent", "durable", "stage"])?;
     let staging = if arguments.flag("stage", false)? { Staging::Wanted } else { Staging::No };
     let is_durable = arguments.flag("durable", false)? || staging.is_on();
     let durable = if is_durable { Durability::Durable } else { Durability::Volatile };

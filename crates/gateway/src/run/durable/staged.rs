@@ -176,9 +176,8 @@ impl Inner {
             let failure = Failure::new(Code::Aborted, format!("a person stopped the run: {reason}"));
             return Reviewed::Ends(Box::new(request), failure);
         }
-        let is_open = |line: &&StagedLine| {
-            !decisions.contains_key(&line.number) && expires_at(line, &review) > unix_ms()
-        };
+        let is_open =
+            |line: &&StagedLine| !decisions.contains_key(&line.number) && expires_at(line, &review) > unix_ms();
         let open: Vec<StagedLine> = review.lines.iter().filter(is_open).cloned().collect();
         // What has begun had its review.
         if !open.is_empty() && !record.has_start() {

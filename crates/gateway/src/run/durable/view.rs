@@ -9,8 +9,8 @@ use toolgate_journal::durable::PendingCall;
 use toolgate_journal::store::{Find, RunRow, RunStatus, StoreError};
 
 use super::decision::may_decide;
-use crate::stage::Substitution;
 use super::{DurableError, DurableRuns};
+use crate::stage::Substitution;
 
 /// How often the store is asked whether a run has changed that another process has.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
