@@ -317,6 +317,9 @@ pub(crate) struct RunArgs {
     /// Where random numbers start; the same seed gives the same numbers
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+    /// Send no write: reads run, every other call gets a placeholder, and the review is printed
+    #[arg(long, conflicts_with = "record")]
+    pub(crate) dry_run: bool,
     /// Write a cassette: everything that the program got and said, for `replay`; secrets become stand-ins
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
@@ -333,6 +336,7 @@ Examples:
   toolgate run script.ts --config toolgate.json        over the servers of another file
   toolgate run examples/chain.ts --tools examples/demo.json
   echo 'return crypto.randomUUID()' | toolgate run - --profile snippet
+  toolgate run script.ts --dry-run                     which writes it would send, without sending any
   toolgate run script.ts --json | jq .usage            the whole report as one JSON object";
 
 /// See [`Command::Replay`].

@@ -49,6 +49,7 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.allow_runtime_registration", "`false`", Some("false")),
     ("toolgate.policy_default", "`allow`", Some("\"allow\"")),
     ("toolgate.policy[].tool", "`*`", None),
+    ("toolgate.policy[].stage", "false", Some("false")),
     ("toolgate.policy[].expiry", "24h", Some("\"24h\"")),
     ("toolgate.secrets.commands", "`false`", Some("false")),
     ("toolgate.secrets.store", "`auto`", Some("\"auto\"")),

@@ -37,6 +37,8 @@ pub fn constants() -> Value {
 
 /// Takes the natives; gives what the others build on.
 pub const CORE: &str = include_str!("prelude/core.js");
+/// Placeholders for the answers of calls that are reviewed before they are sent.
+pub const STAGE: &str = include_str!("prelude/stage.js");
 /// `console`.
 pub const CONSOLE: &str = include_str!("prelude/console.js");
 /// Timers and host calls.

@@ -111,8 +111,9 @@ pub(crate) fn load_prelude<'js>(ctx: &Ctx<'js>, natives: Object<'js>) -> Result<
         ctx.eval_with_options(source, options)
     };
     let core: Object<'js> = load("core", prelude::CORE)?.call((natives,))?;
-    let console: Object<'js> = load("console", prelude::CONSOLE)?.call((core.clone(),))?;
-    let events: Object<'js> = load("events", prelude::EVENTS)?.call((core.clone(),))?;
+    let stage: Object<'js> = load("stage", prelude::STAGE)?.call((core.clone(),))?;
+    let console: Object<'js> = load("console", prelude::CONSOLE)?.call((core.clone(), stage.clone()))?;
+    let events: Object<'js> = load("events", prelude::EVENTS)?.call((core.clone(), stage))?;
     let tools: Object<'js> = load("tools", prelude::TOOLS)?.call((core.clone(), events.clone()))?;
     let web: Object<'js> = load("web", prelude::WEB)?.call((core.clone(),))?;
     load("locale_hooks", prelude::LOCALE_HOOKS)?.call::<_, ()>((core.clone(),))?;

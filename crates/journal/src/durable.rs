@@ -371,6 +371,12 @@ impl DurableRun {
         self.recording.said_with_schema(frame, read_only, hash);
     }
 
+    /// Keeps what the rehearsal of the program found, as JSON text. Durable when the future completes.
+    pub fn staged(&self, review: &str) -> Durable {
+        self.recording.staged(review);
+        self.durable()
+    }
+
     /// What the report of the run has to say about its record.
     pub fn remark(&self) -> Option<String> {
         self.recording.remark()

@@ -107,6 +107,11 @@ pub enum Event {
         /// The call.
         id: u32,
     },
+    /// The program was rehearsed: JSON text of what it read and would have written. Its execution begins after this.
+    Staged {
+        /// The review.
+        review: Text,
+    },
     /// Such a call was answered. Durable before the guest gets the reply.
     Answered(Reply),
     /// The record reached its bound; nothing after this is recorded.
@@ -442,6 +447,7 @@ impl Event {
             | Event::Answer { .. }
             | Event::Intent { .. }
             | Event::Asked { .. }
+            | Event::Staged { .. }
             | Event::Answered(_)
             | Event::Truncated { .. }
             | Event::Report { .. } => return Ok(None),
@@ -461,7 +467,7 @@ impl Event {
             Event::Call(call) => vec![&call.args],
             Event::Line { text, .. } => vec![text],
             Event::End { end: ProgramEnd::Returned(text) | ProgramEnd::Failed { message: text, .. }, .. } => vec![text],
-            Event::Report { report } => vec![report],
+            Event::Report { report: text } | Event::Staged { review: text } => vec![text],
             Event::Fire { .. }
             | Event::Timer { .. }
             | Event::Cancel { .. }
@@ -487,7 +493,7 @@ impl Event {
             Event::Call(call) => vec![&mut call.args],
             Event::Line { text, .. } => vec![text],
             Event::End { end: ProgramEnd::Returned(text) | ProgramEnd::Failed { message: text, .. }, .. } => vec![text],
-            Event::Report { report } => vec![report],
+            Event::Report { report: text } | Event::Staged { review: text } => vec![text],
             Event::Fire { .. }
             | Event::Timer { .. }
             | Event::Cancel { .. }

@@ -45,6 +45,10 @@ pub(super) struct RunBody {
     pub(super) max_output_size: Option<Whole>,
     /// What the caller is looking for, in a few words: a long value is reduced to the matching parts, in `output`.
     pub(super) intent: Option<String>,
+    /// Keeps the run, so that calls that need a person's approval wait for it: the reply is the report, or `paused` with the run's id.
+    pub(super) durable: Option<bool>,
+    /// Sends no write before all of them were reviewed: the reply is `paused` with the review. Implies `durable`.
+    pub(super) stage: Option<bool>,
 }
 
 /// A program to run that outlives its request.
@@ -77,6 +81,8 @@ pub(super) struct DurableRunBody {
     /// Always true; may be absent.
     #[schemars(with = "Option<bool>", extend("const" = true))]
     pub(super) durable: Option<bool>,
+    /// Sends no write before all of them were reviewed: the run is paused with the review.
+    pub(super) stage: Option<bool>,
 }
 
 /// Where a durable run is in its life.
@@ -176,6 +182,34 @@ struct PendingReply {
     /// `{"kind": "changedSchema", "schema"}`.
     #[schemars(skip_serializing_if = "Option::is_none")]
     about: Option<Value>,
+    /// Of a line of the review of a staged run: what else a person should know about it.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    staged: Option<StagedReply>,
+}
+
+/// A line of the review of a staged run, for the schema alone.
+#[derive(JsonSchema)]
+#[schemars(rename = "StagedCall", rename_all = "camelCase")]
+#[expect(dead_code, reason = "a schema is generated from it")]
+struct StagedReply {
+    /// What is filled into the arguments once earlier lines are sent.
+    substitutions: Vec<SubstitutionReply>,
+    /// Of the last line: the value that the program depends on, so that what it does afterwards is not known yet.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    commit_point: Option<String>,
+}
+
+/// A value that is filled in.
+#[derive(JsonSchema)]
+#[schemars(rename = "Substitution", rename_all = "camelCase")]
+#[expect(dead_code, reason = "a schema is generated from it")]
+struct SubstitutionReply {
+    /// The place in the arguments: a JSON pointer.
+    at: String,
+    /// The line whose answer is filled in.
+    line: u32,
+    /// The value in that answer: a JSON pointer.
+    value: String,
 }
 
 /// Decisions about calls that wait for a person.

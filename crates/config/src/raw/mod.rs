@@ -533,6 +533,8 @@ section! {
         approvers: Vec<Located<RawText<Glob>>>,
         /// How long a question to a person stands.
         expiry: RawText<Period>,
+        /// With do: ask, whether a program that may make such a call is staged: all its writes are reviewed before any is sent.
+        stage: bool,
         /// How many calls the rule lets through, such as "at most 20 a run" or {"run": 20, "day": 100}; the calls after that are denied.
         limits: RawCallLimits,
     }

@@ -56,6 +56,8 @@ pub enum Verdict {
         /// Why.
         reason: String,
     },
+    /// The call fails: nobody decided in time.
+    Expired,
     /// The call fails, and so does the run.
     Stop {
         /// Why.

@@ -9,11 +9,13 @@
 //! - `provider`: what stands behind a backend's name
 //! - `mcp`, `scripted`: providers: a real MCP server, a scripted set of tools
 //! - `decide`: the policy: what is allowed, asked about, denied
+//! - `foretell`: what would be decided about a call, without making it
 //! - `rates`: how many calls a caller may make
 //! - `observer`: is told of results
 //! - `host`: the bridge as a running program sees it
 
 mod decide;
+mod foretell;
 mod host;
 mod mcp;
 mod observer;
@@ -38,6 +40,7 @@ use toolgate_catalog::{ArgumentProblem, Backend, BackendState, Catalog, CatalogH
 pub use decide::RunCalls;
 use decide::{CallPolicy, Subject};
 pub(crate) use decide::{foresee, is_denial};
+pub(crate) use foretell::{Foretold, stages};
 pub use host::RunHost;
 pub(crate) use host::is_annotated_read_only;
 pub use mcp::McpProvider;

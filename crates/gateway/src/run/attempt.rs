@@ -18,6 +18,7 @@ use super::request::{Durability, FastPaths, ReplayHost, Route, RunRequest};
 use super::type_check::TypeVerdict;
 use super::{Readiness, Runner, fast_path, introspect, out_of_range};
 use crate::bridge::{self, RequestContext, RunCalls, RunHost, ScopedCatalog};
+use crate::stage::{CommitHost, RehearsalHost, Staging};
 use toolgate_catalog::{BackendState, Catalog};
 
 /// Bytes of a context beyond which it is not looked into for hints of the request.
@@ -68,7 +69,7 @@ impl<'a> Attempt<'a> {
             }
             (None, Profile::Chain) => attempt.chain().await,
             (None, Profile::Compute | Profile::Snippet) => {
-                let host = Arc::new(attempt.host().without_tools());
+                let host = attempt.staged(Arc::new(attempt.host().without_tools()));
                 (attempt.in_engine(host, None, Watched::Yes).await, Route::Script)
             }
         };
@@ -212,8 +213,8 @@ impl<'a> Attempt<'a> {
                 }
             }
             // A call without a program has no record to go on from.
-            Plan::Direct(_) if self.request.durable == Durability::Durable => {
-                let message = "a durable run needs a program, and this is a call in JSON";
+            Plan::Direct(_) if self.request.durable == Durability::Durable || self.request.staging.is_on() => {
+                let message = "a durable or staged run needs a program, and this is a call in JSON";
                 refused(Failure::new(Code::InvalidCode, message), Vec::new(), self.since)
             }
             Plan::Direct(call) => {
@@ -254,8 +255,8 @@ impl<'a> Attempt<'a> {
         let text = &self.request.text;
         let plan = toolgate_plan::plan(text, &tools);
         // Only an engine reads the data, and says what is wrong with it.
-        let RunRequest { fast_paths, data, recorder, .. } = self.request;
-        let allowed = *fast_paths == FastPaths::Allowed && data.is_none() && recorder.is_none();
+        let RunRequest { fast_paths, data, recorder, staging, .. } = self.request;
+        let allowed = *fast_paths == FastPaths::Allowed && data.is_none() && recorder.is_none() && !staging.is_on();
         let fast = match &plan {
             Plan::OneCall(_) => allowed && self.limits.calls > 0 && is_ample(&self.limits, text.len()),
             Plan::Introspect(_) => allowed && is_ample(&self.limits, text.len()),
@@ -320,20 +321,42 @@ impl<'a> Attempt<'a> {
             let (bridge, caller) = (self.runner.bridge.clone(), self.request.caller.clone());
             real = Arc::new(KeyedHost { keys, bridge, caller, real });
         }
-        match &self.request.kept {
-            Some(kept) => Arc::new(KeptHost::new(kept.clone(), real)),
-            None => real,
+        if let Some(kept) = &self.request.kept {
+            real = Arc::new(KeptHost::new(kept.clone(), real));
+        }
+        self.staged(real)
+    }
+
+    /// The host of a staged run's rehearsal or commit.
+    fn staged(&self, real: Arc<dyn Host>) -> Arc<dyn Host> {
+        let (bridge, functions) = (self.runner.bridge.clone(), self.functions.clone());
+        match &self.request.staging {
+            Staging::No | Staging::Wanted => real,
+            Staging::Rehearsal(rehearsal) => {
+                let (rehearsal, learned) = (rehearsal.clone(), self.runner.environment.learned());
+                Arc::new(RehearsalHost { rehearsal, bridge, functions, asked: self.asked(), learned, real })
+            }
+            Staging::Commit(commit) => {
+                Arc::new(CommitHost { commit: commit.clone(), bridge, functions, asked: self.asked(), real })
+            }
         }
     }
 
     /// What the program may call.
     pub(super) fn host(&self) -> RunHost {
         let budgets = self.runner.budgets.of_run(&self.request.caller, self.limits.memory);
-        let request = RequestContext {
+        let request = RequestContext { budget: Some(budgets.answers), ..self.asked() };
+        RunHost::new(self.runner.bridge.clone(), request)
+            .with_functions(self.functions.clone(), self.context.clone())
+            .with_argument_budget(budgets.arguments)
+    }
+
+    /// On whose behalf the program calls.
+    fn asked(&self) -> RequestContext {
+        RequestContext {
             cancel: self.calls.clone(),
             progress: self.request.progress.clone(),
             deadline: Some(self.since + self.limits.wall),
-            budget: Some(budgets.answers),
             approver: self.request.approver.clone(),
             profile: Some(self.request.profile),
             run_id: self.request.id.clone(),
@@ -341,10 +364,7 @@ impl<'a> Attempt<'a> {
             trace: self.request.trace_passed_on(),
             effects: self.request.effects,
             ..RequestContext::of(&self.request.caller)
-        };
-        RunHost::new(self.runner.bridge.clone(), request)
-            .with_functions(self.functions.clone(), self.context.clone())
-            .with_argument_budget(budgets.arguments)
+        }
     }
 
     pub(super) async fn in_engine(&self, host: Arc<dyn Host>, compiled: Option<Program>, watched: Watched) -> Report {

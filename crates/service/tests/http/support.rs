@@ -83,6 +83,7 @@ impl Provider for Bank {
                     paid.lock().push(sent.clone());
                     Ok(ToolAnswer::Value(json!({"paid": sent["amount"]})))
                 }
+                Verdict::Expired => Err(HostError::not_sent("EXPIRED", "nobody decided in time")),
                 Verdict::Deny { reason } | Verdict::Stop { reason } => Err(HostError::not_sent("DENIED", reason)),
             }
         })

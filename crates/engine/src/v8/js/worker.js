@@ -1,7 +1,7 @@
 // The main program of a V8 worker, in the realm of the user's program: the natives that the prelude is built on, and one run
 // from its first frame to its last. The counterpart of `state`, `natives` and `sandbox` in the guest crate: it must do the same
 // in the same order, with the same frames.
-(function (given, layers, constantsText, makeRealm, makeSerialiser, captured, makeCodec, makeClone, core, console, events, tools, web, main, localeHooks, locale, localeData) {
+(function (given, layers, constantsText, makeRealm, makeSerialiser, captured, makeCodec, makeClone, core, stage, console, events, tools, web, main, localeHooks, locale, localeData) {
   const { apply } = Reflect;
   const { parse } = JSON;
   const { RangeError, TypeError, Math, Object, Uint8Array } = globalThis;
@@ -323,8 +323,9 @@
   Object.defineProperty(globalThis, "structuredClone", { value: structuredClone, writable: true, enumerable: true, configurable: true });
 
   const prelude = core(native);
-  const shown = console(prelude);
-  const happening = events(prelude);
+  const staged = stage(prelude);
+  const shown = console(prelude, staged);
+  const happening = events(prelude, staged);
   localeHooks(prelude);
   const hooks = main(prelude, shown, happening, tools(prelude, happening), web(prelude));
   const { begin, settle, fire, describe } = hooks;

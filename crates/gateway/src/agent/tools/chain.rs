@@ -17,6 +17,7 @@ use super::super::{Shared, caller_of, content};
 use super::{Hints, Tool, ToolFuture, host_functions};
 use crate::bridge::AllowedEffects;
 use crate::run::{Door, Durability, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
+use crate::stage::Staging;
 use toolgate_config::values::ResultFormat;
 use toolgate_mcp::server::{RequestScope, ToolCall};
 use toolgate_output::results::Kept;
@@ -103,6 +104,8 @@ struct ChainArguments {
     intent: Option<String>,
     /// Keep the run so that it survives a lost connection or a crash; run_status gives its result.
     durable: Option<bool>,
+    /// Send no write before a person has reviewed all of them: reads run, a write gets a placeholder.
+    stage: Option<bool>,
 }
 
 /// Calls, lines and warnings listed in `_meta`.
@@ -111,8 +114,10 @@ const MAX_LISTED: usize = 100;
 const MIN_META: usize = 4_096;
 
 async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Result<Value, Refusal> {
-    let ChainArguments { code: Text(code), timeout, max_output_size, intent, durable } = read(&call.arguments)?;
-    let durable = if durable == Some(true) { Durability::Durable } else { Durability::Volatile };
+    let ChainArguments { code: Text(code), timeout, max_output_size, intent, durable, stage } = read(&call.arguments)?;
+    let staging = if stage == Some(true) { Staging::Wanted } else { Staging::No };
+    let is_durable = durable == Some(true) || staging.is_on();
+    let durable = if is_durable { Durability::Durable } else { Durability::Volatile };
 
     let runner = shared.gateway.runner();
     let mut settings = shared.output();
@@ -132,6 +137,7 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
         session: Some(call.caller),
         origin: call.origin.clone(),
         durable,
+        staging,
         ..RunRequest::new(Profile::Chain, code.as_str())
     };
     let caller = request.caller.clone();

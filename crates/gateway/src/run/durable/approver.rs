@@ -23,6 +23,8 @@ use crate::approvals::{Approver, AskedCall, Verdict, VerdictFuture};
 pub(super) struct RunApprover {
     run: Arc<DurableRun>,
     gate: Arc<Gate>,
+    /// Added to the number of a call for the number of its question: smaller ones are the lines of a review.
+    after: u32,
     state: Mutex<ApproverState>,
 }
 
@@ -39,7 +41,8 @@ struct ApproverState {
 
 impl RunApprover {
     /// The approver of a run, with what was asked and decided before.
-    pub(super) fn new(run: Arc<DurableRun>, gate: Arc<Gate>, before: &[PendingCall]) -> Arc<Self> {
+    /// `after` is the last line of its review, if it has one.
+    pub(super) fn new(run: Arc<DurableRun>, gate: Arc<Gate>, before: &[PendingCall], after: u32) -> Arc<Self> {
         let mut state = ApproverState::default();
         for call in before {
             // Questions about crashes and upgrades are settled before the program goes on.
@@ -50,7 +53,7 @@ impl RunApprover {
                 state.decisions.insert(call.call.0, decision);
             }
         }
-        Arc::new(RunApprover { run, gate, state: Mutex::new(state) })
+        Arc::new(RunApprover { run, gate, after, state: Mutex::new(state) })
     }
 
     /// The calls that wait in this process.
@@ -87,8 +90,9 @@ impl RunApprover {
 
     /// The question about a call: the one from before where there is one, since its time goes on.
     fn question(&self, id: CallId, call: &AskedCall) -> Result<PendingView, String> {
+        let number = self.number(id);
         let mut state = self.state.lock();
-        if let Some(before) = state.questions.get(&id.0) {
+        if let Some(before) = state.questions.get(&number) {
             let is_same = before.arguments.0.get() == call.arguments;
             return if is_same {
                 Ok(before.clone())
@@ -103,7 +107,7 @@ impl RunApprover {
         };
         let now = super::unix_ms();
         let question = PendingView {
-            call_id: id.0,
+            call_id: number,
             backend,
             tool,
             arguments: Box::new(RawJson(arguments)),
@@ -113,9 +117,15 @@ impl RunApprover {
             asked_at: now,
             about: About::Rule,
             expires_at: now.saturating_add(u64::try_from(call.expires.as_millis()).unwrap_or(u64::MAX)),
+            staged: None,
         };
-        state.questions.insert(id.0, question.clone());
+        state.questions.insert(number, question.clone());
         Ok(question)
+    }
+
+    /// The number by which a call is decided.
+    fn number(&self, id: CallId) -> u32 {
+        id.0.saturating_add(self.after)
     }
 
     async fn verdict(&self, id: CallId, call: &AskedCall) -> Verdict {
@@ -129,11 +139,11 @@ impl RunApprover {
         };
         let waiting = {
             let mut state = self.state.lock();
-            match state.decisions.get(&id.0) {
+            match state.decisions.get(&self.number(id)) {
                 Some(decision) => Ok(decision.clone()),
                 None => {
                     let (send, receive) = oneshot::channel();
-                    state.waiting.insert(id.0, send);
+                    state.waiting.insert(self.number(id), send);
                     Err(receive)
                 }
             }
@@ -148,8 +158,9 @@ impl RunApprover {
                         Err(_) => std::future::pending().await,
                     },
                     () = tokio::time::sleep(left) => {
-                        self.state.lock().waiting.remove(&id.0);
-                        return self.denied(id, "nobody decided in time".to_owned());
+                        self.state.lock().waiting.remove(&self.number(id));
+                        self.gate.settles(id);
+                        return Verdict::Expired;
                     }
                 }
             }

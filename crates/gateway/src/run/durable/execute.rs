@@ -19,6 +19,7 @@ use super::call_keys::{CallKeys, proves_idempotency};
 use super::gate::Gate;
 use super::kept_effects::KeptEffects;
 use super::schemas::hash_of;
+use super::staged::{self, Reviewed};
 use super::stored::StoredRequest;
 use super::unsettled::Settled;
 use super::view::PendingView;
@@ -88,6 +89,7 @@ impl Inner {
             replay.left = Some(stored.wall().saturating_sub(ran));
             RecordedRun { replay: Arc::new(replay), host: ReplayHost::Tools }
         });
+        let Some(request) = self.rehearsed(&run, request).await else { return };
         let (bridge, caller) = (self.runner.bridge.clone(), request.caller.clone());
         let gate = Gate::new(run.clone(), Box::new(move |target| hash_of(&bridge, &caller, target)));
         // A run from its start has no questions yet.
@@ -96,14 +98,14 @@ impl Inner {
             Ok(asked) => asked,
             Err(error) => return tracing::warn!(run = run.id(), %error, "a run cannot go on here"),
         };
-        let approver = RunApprover::new(run.clone(), gate.clone(), &asked);
+        let approver = RunApprover::new(run.clone(), gate.clone(), &asked, staged::last_line(&request));
         if let Some(live) = self.live.lock().get_mut(run.id()) {
             live.approver = Some(approver.clone());
         }
         let request = RunRequest {
             id: Some(run.id().to_owned()),
             recorder: Some(gate.clone()),
-            approver: Some(approver.clone()),
+            approver: Some(staged::approver(&request, approver.clone())),
             keys: Some(CallKeys::new(self.journal.clone(), run.id())),
             durable: Durability::Durable,
             recorded,
@@ -171,7 +173,7 @@ impl Inner {
         }
     }
 
-    async fn release(&self, run: &DurableRun) {
+    pub(super) async fn release(&self, run: &DurableRun) {
         if let Err(error) = run.release().await {
             tracing::warn!(run = run.id(), %error, "a run is taken over only when its lease ends");
         }
@@ -276,6 +278,13 @@ impl Inner {
                 }
             }
         }
+        let request = match self.reviewed(&run, &record, request).await {
+            Reviewed::GoOn(request) => *request,
+            Reviewed::Waits => return,
+            Reviewed::Ends(request, failure) => {
+                return self.end_with(run, &record, Some((*request, stored)), failure).await;
+            }
+        };
         let resumed = if row.is_some_and(|row| row.abort) {
             failed(Code::Aborted, "the run was aborted".to_owned())
         } else {

@@ -11,6 +11,7 @@
 //! - `take_over`: finds runs that are due; `unsettled`: what is to be decided before one goes on; `schemas`: what its tools were
 //! - `call_keys`: idempotency keys of calls
 //! - `kept_effects`: a corrected program that keeps what an earlier run has done; `fork`: a run from the beginning of another one
+//! - `staged`: runs whose writes are reviewed before they are sent
 //! - `approver`: asks people about calls; `decision`: what they decided
 //! - `view`: what a caller sees of its runs; `events`: what happens in one; `webhook`: tells a URL of its end
 //! - `callers`: who a run belongs to; `open`: the store of a configuration
@@ -26,6 +27,7 @@ mod gate;
 mod kept_effects;
 mod open;
 mod schemas;
+mod staged;
 mod stored;
 mod take_over;
 mod unsettled;
@@ -63,7 +65,7 @@ pub(super) use kept_effects::KeptHost;
 pub use open::{OpenError, journal_of};
 pub use toolgate_config::values::UnknownCalls;
 pub use toolgate_journal::store::{RunStatus, StoreError as StoreFault};
-pub use view::{About, ListRuns, PendingView, RawJson, RunList, RunSummary, RunView, undecided};
+pub use view::{About, ListRuns, PendingView, RawJson, RunList, RunSummary, RunView, StagedView, undecided};
 pub use webhook::Webhooks;
 
 /// Durable runs that one process executes at one time.
@@ -239,6 +241,7 @@ impl DurableRuns {
         }
         let granted = inner.runner.limits(request.profile, &request.limits)?;
         let wall = granted.resolve(request.profile)?.limits.wall;
+        let request = staged::seeded(staged::by_rule(&inner.runner, request));
         let mut stored = StoredRequest::of(&request, wall, webhook);
         if inner.callers.scope(&request.caller.name).is_none() {
             stored.granted = Some(GrantedScope::of(&request.caller));

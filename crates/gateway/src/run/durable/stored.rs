@@ -11,6 +11,7 @@ use toolgate_wire::{LimitRequest, Profile};
 use super::super::request::{Door, RunRequest};
 use super::callers::GrantedScope;
 use crate::bridge::AllowedEffects;
+use crate::stage::Staging;
 
 /// The fields of a request that are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -32,6 +33,9 @@ pub(super) struct StoredRequest {
     seed: Option<u64>,
     /// The door that it came by.
     pub(super) door: String,
+    /// Whether its writes are reviewed before they are sent.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) stage: bool,
     /// Whether the program may only read.
     reads_only: bool,
     /// The run whose effects the program keeps.
@@ -71,6 +75,7 @@ impl StoredRequest {
             engine: request.engine.map(|engine| engine.name().to_owned()),
             seed: request.seed,
             door: request.door.name().to_owned(),
+            stage: request.staging.is_on(),
             reads_only: request.effects == AllowedEffects::ReadOnly,
             fixes: request.kept.as_ref().map(|kept| kept.run().to_owned()),
             webhook,
@@ -109,6 +114,7 @@ impl StoredRequest {
             engine: self.engine.as_deref().and_then(|engine| engine.parse().ok()),
             seed: self.seed,
             door: Door::Durable,
+            staging: if self.stage { Staging::Wanted } else { Staging::No },
             effects: if self.reads_only { AllowedEffects::ReadOnly } else { AllowedEffects::Any },
             ..RunRequest::new(profile, code)
         }

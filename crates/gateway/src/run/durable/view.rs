@@ -10,6 +10,7 @@ use toolgate_journal::store::{Find, RunRow, RunStatus, StoreError};
 
 use super::decision::may_decide;
 use super::{DurableError, DurableRuns};
+use crate::stage::Substitution;
 
 /// How often the store is asked whether a run has changed that another process has.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
@@ -79,6 +80,9 @@ pub struct PendingView {
     /// What the question is about.
     #[serde(default, skip_serializing_if = "About::is_rule")]
     pub about: About,
+    /// Of a line of a review: what else a person should know about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staged: Option<StagedView>,
 }
 
 /// What a question is about.
@@ -107,6 +111,17 @@ impl About {
     pub fn is_rule(&self) -> bool {
         *self == About::Rule
     }
+}
+
+/// A line of the review of a staged run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StagedView {
+    /// What is filled into the arguments once earlier lines are sent.
+    pub substitutions: Vec<Substitution>,
+    /// Of the last line: the value that the program depends on, so that what it does afterwards is not known yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit_point: Option<String>,
 }
 
 /// JSON text that is equal to the same text.
