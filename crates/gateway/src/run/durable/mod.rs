@@ -13,6 +13,8 @@
 //! - `kept_effects`: a corrected program that keeps what an earlier run has done
 //! - `approver`: asks people about calls; `decision`: what they decided
 //! - `view`: what a caller sees of its runs; `events`: what happens in one; `webhook`: tells a URL of its end
+//! - `waiting`: what waits for a decision of one caller
+//! - `repeated`: a run as a cassette, and again without tools
 //! - `callers`: who a run belongs to; `open`: the store of a configuration
 
 mod approver;
@@ -24,9 +26,11 @@ mod execute;
 mod gate;
 mod kept_effects;
 mod open;
+mod repeated;
 mod stored;
 mod take_over;
 mod view;
+mod waiting;
 mod webhook;
 
 use std::collections::HashMap;
@@ -55,8 +59,10 @@ pub use events::{RunEvent, RunEvents, events_of};
 pub use kept_effects::KeptEffects;
 pub(super) use kept_effects::KeptHost;
 pub use open::{OpenError, journal_of};
+pub use repeated::Replayed;
 pub use toolgate_journal::store::{RunStatus, StoreError as StoreFault};
 pub use view::{ListRuns, PendingView, RawJson, RunList, RunSummary, RunView, undecided};
+pub use waiting::WaitingRun;
 pub use webhook::Webhooks;
 
 /// Durable runs that one process executes at one time.
@@ -393,6 +399,7 @@ impl Inner {
     fn changed(&self, run: &str) {
         // Without listeners nothing happens.
         let _ = self.changes.send(run.into());
+        self.runner.history.durable_changed();
     }
 }
 
