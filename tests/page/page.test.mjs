@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { policy, story } from "./story.mjs";
 
 const { CHROMIUM, PLAYWRIGHT, SCREENSHOTS, TOOLGATE } = process.env;
 const { chromium } = await import(PLAYWRIGHT);
@@ -32,8 +33,11 @@ const config = {
       keys: [
         { name: "ops", hash: hash("ops-key") },
         { name: "guest", hash: hash("guest-key"), backends: ["demo"] },
+        { name: "agent", hash: hash("agent-key") },
       ],
     },
+    policy,
+    audit: { enabled: true },
   },
 };
 
@@ -404,7 +408,8 @@ async function main() {
     await page.getByRole("row").filter({ hasText: "seccomp" }).waitFor();
   });
 
-  await pendingRule({ rule, page, view, picture, unharmed, base, ops });
+  await pendingRule({ rule, page, view, unharmed });
+  await story({ rule, ask, base, ops, page, view, picture, unharmed, home, file });
 
   await rule("every control has a name, and the keyboard reaches all of it", async () => {
     for (const name of ["Overview", "Pending", "Runs", "Tools", "Playground", "Policy", "Doctor"]) {
@@ -496,49 +501,46 @@ async function main() {
   await browser.close();
 }
 
-/** The view of pending calls against the documented form of `/v1/runs`. */
-async function pendingRule({ rule, page, view, picture, unharmed }) {
+/** The view of pending calls against the documented form of `/v1/pending`, with hostile texts. */
+async function pendingRule({ rule, page, view, unharmed }) {
   await rule("Pending shows calls beside their schema, and sends what a person decides", async () => {
     const decided = [];
     let waiting = [
       {
-        callId: "c1",
+        callId: 1,
         backend: "demo",
         tool: "create_note",
         arguments: { title: "</textarea><img src=x onerror=pwned=3>", text: "\u202eolleh" },
         reason: "writes",
       },
       {
-        callId: "c2",
+        callId: 2,
         backend: "demo",
         tool: "create_note",
         arguments: { title: "second", text: "x" },
         reason: "<b>writes</b>",
       },
       {
-        callId: "c3",
+        callId: 3,
         backend: "demo",
         tool: "create_note",
         arguments: { title: "third", text: "x" },
         reason: "writes",
       },
     ];
-    const status = () => ({ runId: "run-1", status: waiting.length > 0 ? "paused" : "done", pending: waiting });
-    await page.route(/\/v1\/runs(\/.*)?(\?.*)?$/, async (route) => {
+    const code = "</pre><img src=x onerror=pwned=4>\nreturn await demo.create_note({})";
+    const run = () => ({ runId: "run-1", caller: "<b>x</b>", beganAt: 0, code, pending: waiting });
+    const routes = /\/v1\/(pending|runs\/.*)(\?.*)?$/;
+    await page.route(routes, async (route) => {
       const request = route.request();
       if (request.method() === "POST") {
         assert.ok(request.headers()["x-toolgate-csrf"], "a write without the token");
         const { decisions } = request.postDataJSON();
         decided.push(...decisions);
         waiting = waiting.filter((call) => !decisions.some((decision) => decision.callId === call.callId));
-        return route.fulfill({ json: status() });
+        return route.fulfill({ json: { runId: "run-1", decisions } });
       }
-      return route.fulfill({
-        json:
-          new URL(request.url()).pathname === "/v1/runs"
-            ? { runs: [{ runId: "run-1", status: status().status }] }
-            : status(),
-      });
+      return route.fulfill({ json: { runs: waiting.length > 0 ? [run()] : [] } });
     });
     await view("Pending");
     const calls = page
@@ -553,7 +555,6 @@ async function pendingRule({ rule, page, view, picture, unharmed }) {
       /\\u202eolleh/,
       "a character that reorders text is hidden from who decides",
     );
-    await picture("pending");
     await unharmed();
     await calls.first().getByLabel("Reason").fill("not now");
     await calls.first().getByRole("button", { name: "Deny", exact: true }).click();
@@ -562,17 +563,17 @@ async function pendingRule({ rule, page, view, picture, unharmed }) {
       .first()
       .getByLabel(/Arguments/)
       .fill('{"title": "edited", "text": "y"}');
-    await calls.first().getByLabel("Remember").check();
+    await calls.first().getByLabel("Remember for").selectOption("run");
     await calls.first().getByRole("button", { name: "Approve as edited" }).click();
     await calls.nth(1).waitFor({ state: "detached" });
     await calls.first().getByRole("button", { name: "Approve", exact: true }).click();
     await page.getByText("Nothing waits for a decision").waitFor();
     assert.deepEqual(decided, [
-      { callId: "c1", decision: "deny", reason: "not now" },
-      { callId: "c2", decision: "edit", remember: true, arguments: { title: "edited", text: "y" } },
-      { callId: "c3", decision: "approve" },
+      { callId: 1, decision: "deny", reason: "not now" },
+      { callId: 2, decision: "edit", remember: "run", arguments: { title: "edited", text: "y" } },
+      { callId: 3, decision: "approve" },
     ]);
-    await page.unroute(/\/v1\/runs(\/.*)?(\?.*)?$/);
+    await page.unroute(routes);
   });
 }
 

@@ -54,11 +54,11 @@ pub trait Host: Send + Sync + 'static {
     }
 
     /// A call that is repeated from a record, with what is known about its effect: it is not made, but was.
-    fn repeated(&self, target: &Target, args: &[u8], state: CallState) {
-        let _ = (target, args, state);
+    fn repeated(&self, id: CallId, target: &Target, args: &[u8], state: CallState) {
+        let _ = (id, target, args, state);
     }
 
-    /// What the host's policy decided about a call that it has answered; asked once for each call.
+    /// What the host's policy decided about a call that it has answered, now or in the record; asked once for each call.
     fn decision(&self, id: CallId) -> Option<CallDecision> {
         let _ = id;
         None
@@ -101,8 +101,8 @@ impl<L: HostLayer> Host for L {
         self.inner().is_read_only(target)
     }
 
-    fn repeated(&self, target: &Target, args: &[u8], state: CallState) {
-        self.inner().repeated(target, args, state);
+    fn repeated(&self, id: CallId, target: &Target, args: &[u8], state: CallState) {
+        self.inner().repeated(id, target, args, state);
     }
 
     fn decision(&self, id: CallId) -> Option<CallDecision> {

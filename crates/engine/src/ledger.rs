@@ -18,10 +18,12 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Records a call that is about to be made.
-    pub(crate) fn begin(&mut self, id: CallId, target: &Target, request_bytes: usize, read_only: bool) {
-        self.open.insert(id, (self.records.len(), Instant::now()));
+    /// Records a call that is about to be made, and returns its index.
+    pub(crate) fn begin(&mut self, id: CallId, target: &Target, request_bytes: usize, read_only: bool) -> usize {
+        let index = self.records.len();
+        self.open.insert(id, (index, Instant::now()));
         self.records.push(CallRecord::begin(target, request_bytes, read_only));
+        index
     }
 
     /// Records the answer and returns the completed record; `None` when the call is not open.
@@ -43,10 +45,18 @@ impl Ledger {
     }
 
     /// Records the answer of a call that is repeated from a record, with the time that it took then.
-    pub(crate) fn repeat_end(&mut self, id: CallId, took: Duration, state: CallState, body: &Result<Vec<u8>, Vec<u8>>) {
+    pub(crate) fn repeat_end(
+        &mut self,
+        id: CallId,
+        took: Duration,
+        state: CallState,
+        body: &Result<Vec<u8>, Vec<u8>>,
+        decision: Option<CallDecision>,
+    ) {
         let Some((index, _)) = self.open.remove(&id) else { return };
         let Some(record) = self.records.get_mut(index) else { return };
         record.ms = took.as_secs_f64() * 1e3;
+        record.decision = decision.map(Box::new);
         match body {
             Ok(json) => record.applied(json.len()),
             Err(fields) => {

@@ -1,5 +1,7 @@
 //! Callbacks for callers that watch a run.
 
+use std::time::Duration;
+
 use toolgate_wire::CallRecord;
 use toolgate_wire::frame::{Stream, Target};
 
@@ -9,6 +11,13 @@ pub trait Observer: Send + Sync + 'static {
     /// The program printed a line.
     fn logged(&self, stream: Stream, line: &str) {
         let _ = (stream, line);
+    }
+
+    /// A host call is in the ledger at this index, with its arguments as JSON text: it is about to be made, or repeated from a
+    /// record in which it was made `then` after the start of the run. A run that moves to another interpreter repeats calls
+    /// that were noted before.
+    fn call_noted(&self, index: usize, arguments: &str, then: Option<Duration>) {
+        let _ = (index, arguments, then);
     }
 
     /// A host call is about to be made.

@@ -458,7 +458,7 @@ impl Pump {
     }
 
     fn call(&mut self, id: CallId, target: Target, args: Vec<u8>, read_only: bool) -> Result<(), Lost> {
-        {
+        let index = {
             let mut ledger = self.shared.ledger.lock();
             if ledger.is_open(id) {
                 return Err(Lost::Violation("a call number used twice"));
@@ -468,14 +468,17 @@ impl Pump {
             if ledger.len() as u64 >= self.limits.calls || in_flight as u64 >= self.limits.calls_in_flight {
                 return Err(Lost::Violation("more calls than allowed"));
             }
-            ledger.begin(id, &target, args.len(), read_only);
+            ledger.begin(id, &target, args.len(), read_only)
+        };
+        let args = as_text(args)?;
+        if let Some(observer) = &self.observer {
+            observer.call_noted(index, &args, None);
         }
         self.make(id, target, args, read_only)
     }
 
     /// Makes a call that is in the ledger.
-    pub(crate) fn make(&mut self, id: CallId, target: Target, args: Vec<u8>, read_only: bool) -> Result<(), Lost> {
-        let args = String::from_utf8(args).map_err(|_| Lost::Violation("arguments that are not text"))?;
+    pub(crate) fn make(&mut self, id: CallId, target: Target, args: String, read_only: bool) -> Result<(), Lost> {
         if let Some(observer) = &self.observer {
             observer.call_began(&target);
             observer.call_arguments(&target, &args, read_only);
@@ -492,9 +495,17 @@ impl Pump {
         Ok(())
     }
 
+    /// Tells the observer of a call that is repeated.
+    pub(crate) fn note_again(&self, index: usize, args: &[u8], then: Duration) {
+        if let (Some(observer), Ok(args)) = (&self.observer, std::str::from_utf8(args)) {
+            observer.call_noted(index, args, Some(then));
+        }
+    }
+
     /// Answers a call with what is recorded.
     pub(crate) fn answer_from_record(&self, id: CallId, state: CallState, body: Result<Vec<u8>, Vec<u8>>) {
-        self.ledger().repeat_end(id, Duration::ZERO, state, &body);
+        let decision = self.host.decision(id);
+        self.ledger().repeat_end(id, Duration::ZERO, state, &body, decision);
         self.shared.channel.send(&ToWorker::Reply { id, now: wall_clock(), body }, Some(state));
     }
 
@@ -544,4 +555,9 @@ fn check_length(target: &Target, args: &[u8]) -> Result<(), Lost> {
 /// Milliseconds since 1970.
 pub(crate) fn wall_clock() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| (since.as_millis()) as f64)
+}
+
+/// The arguments of a call as text.
+pub(crate) fn as_text(args: Vec<u8>) -> Result<String, Lost> {
+    String::from_utf8(args).map_err(|_| Lost::Violation("arguments that are not text"))
 }

@@ -92,7 +92,7 @@ pub fn with_measurements(replayed: &Report, recorded: &str) -> Result<String, se
     serde_json::to_string(&Fields(fields))
 }
 
-/// Calls with the times that they took then.
+/// Calls with the times that they took then, and with what the policy of then decided about them.
 fn with_times(calls: &RawValue, recorded: &RawValue) -> Result<Box<RawValue>, serde_json::Error> {
     let mut calls: Vec<Fields> = serde_json::from_str(calls.get())?;
     let recorded: Vec<Fields> = serde_json::from_str(recorded.get())?;
@@ -102,6 +102,8 @@ fn with_times(calls: &RawValue, recorded: &RawValue) -> Result<Box<RawValue>, se
                 *value = ms.to_owned();
             }
         }
+        call.0.retain(|(name, _)| name != "decision");
+        call.0.extend(then.get("decision").map(|decision| ("decision".to_owned(), decision.to_owned())));
     }
     serde_json::value::to_raw_value(&calls)
 }
@@ -132,6 +134,7 @@ fn shortened(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
+    use toolgate_wire::report::CallDecision;
     use toolgate_wire::{CallRecord, Code, Failure, Outcome, Target};
 
     use super::*;
@@ -159,6 +162,16 @@ mod tests {
         let now = with_measurements(&returned(VALUE, 99.0), &then).expect("a report");
         assert_eq!(now, then);
         assert_eq!(difference(&then, &now), None);
+    }
+
+    #[test]
+    fn what_a_policy_decided_is_taken_from_the_record() {
+        let mut then = returned(VALUE, 12.5);
+        let (action, rule) = ("ask", Some("policy[0]".to_owned()));
+        then.calls[0].decision = Some(Box::new(CallDecision { action, rule, ..CallDecision::default() }));
+        let then = recorded(&then);
+        let now = with_measurements(&returned(VALUE, 99.0), &then).expect("a report");
+        assert_eq!((difference(&then, &now), now), (None, then));
     }
 
     #[test]

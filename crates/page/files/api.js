@@ -71,6 +71,14 @@ export async function request(method, path, body, signal) {
   throw new ApiError(response.status, String(error.code ?? ""), String(error.message ?? `status ${response.status}`));
 }
 
+/** A file, as it is sent. @param {string} path @returns {Promise<Blob>} */
+export async function fetchFile(path) {
+  const response = await fetch(path, { headers: tokenHeader(), credentials: "same-origin", redirect: "error" });
+  if (response.ok) return response.blob();
+  const error = (await response.json().catch(() => null))?.error ?? {};
+  throw new ApiError(response.status, String(error.code ?? ""), String(error.message ?? `status ${response.status}`));
+}
+
 /** @param {string} path @param {AbortSignal} [signal] */
 export const get = (path, signal) => request("GET", path, undefined, signal);
 /** @param {string} path @param {unknown} [body] @param {AbortSignal} [signal] */

@@ -1,8 +1,12 @@
 // Pending: the calls that wait for a person, with their arguments beside the schema.
-import { block, failure, fill, foreign, h, json, jsonText, labelled, notice } from "./dom.js";
-import { ApiError, get, path, post } from "./api.js";
+import { failure, fill, foreign, h, json, jsonText, labelled, notice, time } from "./dom.js";
+import { ApiError, get, path, post, query } from "./api.js";
+import { source } from "./run.js";
 
-const RELOAD = 1000;
+/** Several changes are one reload. */
+const RELOAD = 200;
+/** Another replica tells this one of nothing. */
+const LOOK_AGAIN = 5000;
 /** Runs that are shown at one time. */
 const MAX_RUNS = 50;
 
@@ -30,13 +34,14 @@ export function pending(_, context) {
       const isAbsent = error instanceof ApiError && error.status === 404;
       fill(body, isAbsent ? notice("This service keeps no runs that wait for decisions.") : failure(error));
     }
-    timer = setTimeout(() => void load(), 5 * RELOAD);
+    timer = setTimeout(() => void load(), LOOK_AGAIN);
   };
   void load();
   return {
     title: "Pending",
     node: h("div", null, h("h1", null, "Pending"), body),
-    onEvent: () => {
+    onEvent: (kind) => {
+      if (kind !== "pending" && kind !== "lagged") return;
       clearTimeout(timer);
       timer = setTimeout(() => void load(), RELOAD);
     },
@@ -44,13 +49,9 @@ export function pending(_, context) {
   };
 }
 
-/** The runs that are paused, with their pending calls. @returns {Promise<any[]>} */
+/** The runs with calls that wait for a decision of this caller. @returns {Promise<any[]>} */
 async function paused() {
-  const reply = await get(`/v1/runs?status=paused&limit=${MAX_RUNS}`);
-  const runs = /** @type {any[]} */ (Array.isArray(reply) ? reply : reply.runs);
-  const waiting = runs.filter((run) => run.status === "paused").slice(0, MAX_RUNS);
-  const whole = await Promise.all(waiting.map((run) => (run.pending ? run : get(path("/v1/runs", run.runId)))));
-  return whole.filter((run) => run.status === "paused" && run.pending?.length > 0);
+  return (await get(`/v1/pending${query({ limit: MAX_RUNS })}`)).runs;
 }
 
 /** @param {any} run @param {import("./app.js").Context} context @param {() => Promise<void>} reload */
@@ -73,7 +74,14 @@ function card(run, context, reload) {
     "section",
     { class: "card", "aria-label": `Run ${String(run.runId).slice(0, 40)}` },
     h("h2", null, "Run ", foreign(run.runId, 80)),
-    run.code ? h("details", null, h("summary", null, "Program"), block(run.code, 20000)) : null,
+    h(
+      "p",
+      { class: "soft" },
+      "of ",
+      run.caller ? foreign(run.caller, 80) : "the user of this machine",
+      ` since ${time(run.beganAt)}`,
+    ),
+    run.code ? program(run) : null,
     problem,
     ...calls.map((/** @type {any} */ call) => call.node),
     calls.length > 1
@@ -87,25 +95,55 @@ function card(run, context, reload) {
   );
 }
 
+/** The program, with the lines marked that call what waits. @param {any} run */
+function program(run) {
+  const box = h("div", null, source(run.code, []));
+  const plain = (/** @type {string} */ name) => name.toLowerCase().replace(/[^a-z0-9]/g, "");
+  const waiting = new Set(run.pending.map((/** @type {any} */ call) => plain(`${call.backend ?? ""}${call.tool}`)));
+  post("/v1/check", { code: run.code }).then(
+    (found) => {
+      const calls = found.calls.filter((/** @type {any} */ call) => call.line && waiting.has(plain(call.name)));
+      const lines = calls.map((/** @type {any} */ call) => call.line);
+      if (lines.length > 0) fill(box, source(run.code, lines));
+    },
+    () => {},
+  );
+  return h("details", { open: run.code.length < 2000 }, h("summary", null, "Program"), box);
+}
+
+/** For how long an approval stands, as decisions say it. */
+const REMEMBER = [
+  ["", "only this call"],
+  ["run", "this run"],
+  ["session", "this session"],
+  ["always", "always, with these arguments"],
+];
+
 /** @param {any} call */
 function pendingCall(call) {
+  const name = call.backend === undefined ? call.tool : `${call.backend}.${call.tool}`;
   const before = jsonText(call.arguments ?? {});
   const text = /** @type {HTMLTextAreaElement} */ (
     h("textarea", { class: "code", rows: "8", spellcheck: "false", value: before })
   );
   const reason = /** @type {HTMLInputElement} */ (h("input", { type: "text", maxlength: "500" }));
-  const remember = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox" }));
+  const remember = /** @type {HTMLSelectElement} */ (
+    h("select", null, ...REMEMBER.map(([value, text]) => h("option", { value }, text)))
+  );
   const schema = h("div", null, h("span", { class: "soft" }, "Schema of the arguments"), notice("Loading…"));
   const problem = h("div");
-  get(path("/v1/tools", call.backend, call.tool)).then(
-    (tool) => fill(schema, h("span", { class: "soft" }, "Schema of the arguments"), json(tool.inputSchema, 8000)),
-    () => fill(schema, notice("The schema is not known.")),
-  );
+  const unknown = () => fill(schema, notice("The schema is not known."));
+  if (call.backend === undefined) unknown();
+  else
+    get(path("/v1/tools", call.backend, call.tool)).then(
+      (tool) => fill(schema, h("span", { class: "soft" }, "Schema of the arguments"), json(tool.inputSchema, 8000)),
+      unknown,
+    );
   const decided = (/** @type {string} */ decision) => ({
     callId: call.callId,
     decision,
     ...(reason.value === "" ? {} : { reason: reason.value }),
-    ...(remember.checked ? { remember: true } : {}),
+    ...(remember.value !== "" && decision === "approve" ? { remember: remember.value } : {}),
   });
   const self = {
     node: h("div"),
@@ -116,7 +154,7 @@ function pendingCall(call) {
   const approve = () => {
     if (text.value === before) return void self.onDecide([decided("approve")]);
     try {
-      return void self.onDecide([{ ...decided("edit"), arguments: JSON.parse(text.value) }]);
+      return void self.onDecide([{ ...decided("approve"), decision: "edit", arguments: JSON.parse(text.value) }]);
     } catch (error) {
       return fill(problem, failure(error));
     }
@@ -125,15 +163,20 @@ function pendingCall(call) {
   text.addEventListener("input", () => fill(approveButton, text.value === before ? "Approve" : "Approve as edited"));
   fill(
     self.node,
-    h("h3", null, h("code", null, foreign(`${call.backend}.${call.tool}`, 200))),
-    call.reason ? h("p", { class: "warn" }, foreign(call.reason, 500)) : null,
+    h("h3", null, h("code", null, foreign(name, 200))),
+    h(
+      "p",
+      { class: "warn" },
+      call.rule ? [h("code", null, foreign(call.rule, 80)), ": "] : null,
+      foreign(call.reason ?? "", 500),
+    ),
     h("div", { class: "sides" }, labelled("Arguments (JSON); change them to approve other ones", text, "wide"), schema),
     problem,
     h(
       "div",
       { class: "row" },
       labelled("Reason", reason, "wide"),
-      h("label", { class: "check" }, remember, "Remember"),
+      labelled("Remember for", remember),
       approveButton,
       h("button", { type: "button", click: () => void self.onDecide([decided("deny")]) }, "Deny"),
       h("button", { type: "button", click: () => void self.onDecide([decided("stop")]) }, "Stop the run"),

@@ -1,6 +1,6 @@
 // Playground: write a program, check it, run it, see what it did.
 import { failure, fill, foreign, h, notice } from "./dom.js";
-import { post } from "./api.js";
+import { get, path, post } from "./api.js";
 import { editor } from "./editor.js";
 import { shownReport } from "./run.js";
 
@@ -28,6 +28,18 @@ export function playground(_, context) {
       if (running === mine) Reflect.set(stop, "disabled", true);
     }
   };
+  /** Begins a run that is kept and may wait for decisions. */
+  const begin = async () => {
+    try {
+      const { runId } = await post("/v1/runs", { code: area.value });
+      fill(answer, notice("Begun. "));
+      let state = await get(path("/v1/runs", runId));
+      while (state.status === "running") state = await get(`${path("/v1/runs", runId)}?wait=20`);
+      context.go(state.status === "paused" ? "#/pending" : `#/runs/${encodeURIComponent(runId)}`);
+    } catch (error) {
+      fill(answer, failure(error));
+    }
+  };
   const check = async () => {
     try {
       fill(answer, ...checked(await post("/v1/check", { code: area.value })));
@@ -49,6 +61,7 @@ export function playground(_, context) {
         { class: "row" },
         h("button", { class: "main", type: "button", click: () => void run() }, "Run"),
         h("button", { type: "button", click: () => void check() }, "Check"),
+        h("button", { type: "button", click: () => void begin() }, "Begin durable"),
         stop,
       ),
       answer,

@@ -1,6 +1,7 @@
 // One run: its calls on a time line, what it printed, its text with the place of its failure, its result and report.
 import { block, bytes, count, duration, failure, fill, foreign, h, json, notice, table, time, visible } from "./dom.js";
-import { get, path } from "./api.js";
+import { ApiError, fetchFile, get, path, post } from "./api.js";
+import { verdict } from "./policy.js";
 
 const LANE = 22;
 /** Calls that the time line draws. */
@@ -17,11 +18,72 @@ export function run(parts, context) {
     h("h1", null, "Run ", foreign(id, 80)),
     body,
   );
-  get(path("/v1/history", id)).then(
-    (found) => fill(body, ...described(found, context)),
-    (error) => fill(body, failure(error)),
-  );
+  const load = async () => {
+    try {
+      fill(body, ...described(await get(path("/v1/history", id)), context));
+    } catch (error) {
+      const isAbsent = error instanceof ApiError && error.status === 404;
+      fill(body, ...(isAbsent ? await kept(id, error) : [failure(error)]));
+    }
+  };
+  void load();
   return { title: "Run", node };
+}
+
+/** A durable run that this process did not see to its end. @param {string} id @param {Error} absent */
+async function kept(id, absent) {
+  let state;
+  try {
+    state = await get(path("/v1/runs", id));
+  } catch {
+    return [failure(absent)];
+  }
+  if (state.status !== "done")
+    return [notice(`This run is ${state.status}. `), h("p", null, h("a", { href: "#/pending" }, "What waits"))];
+  return [recording(id), ...(state.report ? shownReport(state.report, null, []) : [])];
+}
+
+/** What a durable run offers beside its report: its cassette, and the run again. @param {string} id */
+function recording(id) {
+  const answer = h("div", { "aria-live": "polite" });
+  const save = async () => {
+    try {
+      const file = await fetchFile(path("/v1/runs", id, "cassette"));
+      const link = /** @type {HTMLAnchorElement} */ (h("a", { download: `run-${id.replace(/[^\w-]/g, "")}.jsonl` }));
+      link.href = URL.createObjectURL(file);
+      link.click();
+      URL.revokeObjectURL(link.href);
+      fill(answer, notice("`toolgate replay FILE` repeats it anywhere, without its servers."));
+    } catch (error) {
+      fill(answer, failure(error));
+    }
+  };
+  const replay = async () => {
+    fill(answer, notice("Repeating…"));
+    try {
+      const found = await post(path("/v1/runs", id, "replay"));
+      const { difference } = found;
+      fill(
+        answer,
+        found.same
+          ? notice("The repetition gave the recorded report. No tool was called.")
+          : h("p", { class: "notice error" }, "The repetition differs: ", foreign(difference, 1000)),
+      );
+    } catch (error) {
+      fill(answer, failure(error));
+    }
+  };
+  return h(
+    "div",
+    null,
+    h(
+      "div",
+      { class: "row" },
+      h("button", { type: "button", click: () => void replay() }, "Replay"),
+      h("button", { type: "button", click: () => void save() }, "Export as a cassette"),
+    ),
+    answer,
+  );
 }
 
 /** @param {any} found @param {import("./app.js").Context} context */
@@ -50,6 +112,8 @@ function described(found, context) {
       ),
     );
   }
+  // Only durable runs are recorded.
+  if (found.door === "durable") parts.push(recording(found.executionId));
   if (report === null) return [...parts, notice("The report was too large to be kept.")];
   parts.push(...shownReport(report, found.code, found.callStarts));
   return parts;
@@ -95,7 +159,7 @@ export function shownReport(report, code, starts) {
         ...report.warnings.map((/** @type {string} */ it) => h("p", { class: "warn" }, foreign(it, 1000))),
       ),
     );
-  if (code !== null) parts.push(section("Program", source(code, report.line ?? 0)));
+  if (code !== null) parts.push(section("Program", source(code, report.line ? [report.line] : [])));
   const rest = Object.fromEntries(
     Object.entries(report).filter(([name]) => !["value", "result", "calls", "logs"].includes(name)),
   );
@@ -148,12 +212,28 @@ function ledger(calls) {
       duration(call.ms),
       `${bytes(call.requestBytes)} → ${bytes(call.replyBytes)}`,
       call.readOnly ? "reads" : "",
+      decided(call),
       call.error ? foreign(call.error, 500) : "",
     ]);
-  return table("Calls of the run", ["Call", "State", "Time", "Bytes", "Effect", "Error"], rows);
+  return table("Calls of the run", ["Call", "State", "Time", "Bytes", "Effect", "Policy", "Error"], rows);
 }
 
-/** @param {string} code @param {number} marked */
+/** Which rule decided about a call, how, and who answered. @param {any} call */
+function decided(call) {
+  const { decision } = call;
+  if (!decision) return "";
+  const answer = decision.verdict ? `, ${decision.verdict}` : "";
+  return [
+    verdict(decision.do),
+    decision.rule ? [" by ", h("code", null, foreign(decision.rule, 80))] : null,
+    answer,
+    decision.reviewer ? [" by ", foreign(decision.reviewer, 80)] : null,
+    " ",
+    h("a", { href: `#/policy/${encodeURIComponent(call.name)}` }, "why"),
+  ];
+}
+
+/** @param {string} code @param {number[]} marked */
 export function source(code, marked) {
   const lines = code.split("\n").slice(0, 5000);
   return h(
@@ -162,7 +242,7 @@ export function source(code, marked) {
     h(
       "ol",
       { class: "source" },
-      ...lines.map((line, at) => h("li", { class: at + 1 === marked ? "marked" : "" }, visible(line, 5000))),
+      ...lines.map((line, at) => h("li", { class: marked.includes(at + 1) ? "marked" : "" }, visible(line, 5000))),
     ),
   );
 }

@@ -19,7 +19,7 @@ export function runs(_, context) {
 
   const search = /** @type {HTMLInputElement} */ (h("input", { type: "search", placeholder: "tool or id" }));
   const outcome = choice(["", "ok", "failed", "TIMEOUT", "RUNTIME", "SYNTAX", "INVALID_CODE", "ABORTED"], "any");
-  const door = choice(["", "http", "websocket", "call_tool_chain", "run_code", "direct"], "any");
+  const door = choice(["", "http", "websocket", "call_tool_chain", "run_code", "direct", "durable"], "any");
   const space = h("div", { class: "space" });
   const list = h(
     "div",

@@ -37,6 +37,22 @@ pub enum TraitSource {
 }
 
 impl Traits {
+    /// What the tool does and from where that is known, in words.
+    pub fn in_words(self) -> &'static str {
+        match (self.source, self.read_only, self.destructive) {
+            (TraitSource::Unknown, ..) => "what it does is not known",
+            (TraitSource::Annotation, true, _) => "only reads (says its annotation)",
+            (TraitSource::Annotation, false, true) => "may change or delete something (says its annotation)",
+            (TraitSource::Annotation, false, false) => "adds something (says its annotation)",
+            (TraitSource::Preset, true, _) => "only reads (known of this server)",
+            (TraitSource::Preset, false, true) => "may change or delete something (known of this server)",
+            (TraitSource::Preset, false, false) => "adds something (known of this server)",
+            (TraitSource::Verb, true, _) => "only reads (by its name)",
+            (TraitSource::Verb, false, true) => "may change or delete something (by its name)",
+            (TraitSource::Verb, false, false) => "adds something (by its name)",
+        }
+    }
+
     /// Of a tool about which nothing is known.
     pub const UNKNOWN: Traits =
         Traits { read_only: false, destructive: true, open_world: true, source: TraitSource::Unknown };

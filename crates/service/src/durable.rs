@@ -100,7 +100,12 @@ pub(super) async fn view(
         }
         None => runs.view(&id, Some(caller.name())).await?,
     };
-    answer(service.budget(), &RunStateReply::from(view))
+    let mut reply = RunStateReply::from(view);
+    if !reply.pending.is_empty() {
+        // Whoever decides about a call looks at the program that makes it.
+        reply.code = runs.program(&reply.run_id).await?;
+    }
+    answer(service.budget(), &reply)
 }
 
 pub(super) async fn list(
@@ -234,7 +239,7 @@ fn decision(at: usize, body: DecisionBody) -> Result<CallDecision, Refusal> {
 }
 
 /// An id that may be one.
-fn checked(id: String) -> Result<String, Refusal> {
+pub(super) fn checked(id: String) -> Result<String, Refusal> {
     if id.len() > MAX_ID || id.contains(char::is_control) {
         return Err(Refusal::NoSuchRun(super::refusal::Shown::new(&id)));
     }

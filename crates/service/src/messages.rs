@@ -126,12 +126,22 @@ pub(super) struct RunStateReply {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<PendingReply>>")]
     pub(super) pending: Vec<PendingView>,
+    /// The program, where calls wait for a decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) code: Option<String>,
 }
 
 impl RunStateReply {
     /// A run of which nothing else is known.
     pub(super) fn new(run_id: String, status: RunStatus) -> Self {
-        RunStateReply { run_id, status: RunStatusName(status), times: None, report: None, pending: Vec::new() }
+        RunStateReply {
+            run_id,
+            status: RunStatusName(status),
+            times: None,
+            report: None,
+            pending: Vec::new(),
+            code: None,
+        }
     }
 }
 
@@ -156,7 +166,7 @@ struct RunTimes {
 #[derive(JsonSchema)]
 #[schemars(rename = "PendingCall", rename_all = "camelCase")]
 #[expect(dead_code, reason = "a schema is generated from it")]
-struct PendingReply {
+pub(super) struct PendingReply {
     /// Names the question, for decisions: the number of the call in its run, or another one where no rule asks.
     call_id: u32,
     /// The backend; absent where a host function is called.

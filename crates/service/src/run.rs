@@ -169,8 +169,12 @@ impl AsRef<[u8]> for Counted {
 /// A JSON reply, counted against the memory budget.
 pub(super) fn answer<T: Serialize>(budget: &Budget, reply: &T) -> Result<Response, Refusal> {
     let bytes = serde_json::to_vec(reply).map_err(|_| Refusal::Internal)?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], counted(budget, bytes)?).into_response())
+}
+
+/// A body, counted against the memory budget until it is sent.
+pub(super) fn counted(budget: &Budget, bytes: Vec<u8>) -> Result<Body, Refusal> {
     let mut share = budget.share();
     budget.cover(&mut share, bytes.len())?;
-    let body = Body::from(Bytes::from_owner(Counted { bytes, _share: share }));
-    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+    Ok(Body::from(Bytes::from_owner(Counted { bytes, _share: share })))
 }

@@ -282,6 +282,9 @@ pub struct CallDecision {
     /// answer stands for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<&'static str>,
+    /// Who answered the question: the name of a caller, or `local` for the user of the machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reviewer: Option<String>,
     /// JSON text of the arguments that the program gave, where others were sent. Cut to a bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked_arguments: Option<String>,

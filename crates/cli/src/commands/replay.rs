@@ -6,20 +6,19 @@ use std::io::{BufReader, BufWriter};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
-use serde_json::Value;
-use toolgate_engine::EngineChoice;
-use toolgate_engine::transcript::{AfterReplay, LineCheck, Replay};
-use toolgate_gateway::run::{Door, Readiness, RecordedRun, ReplayHost, RunReport, RunRequest, execution_id};
+use toolgate_engine::transcript::{AfterReplay, Replay};
+use toolgate_gateway::run::{
+    Door, Readiness, RecordedRun, ReplayHost, RunReport, RunRequest, execution_id, replay_engine, replay_request,
+};
 use toolgate_journal::edited::RecordedHost;
 use toolgate_journal::recording::{MemoryRecorder, Record, RunFacts};
 use toolgate_journal::redact::Redaction;
 use toolgate_journal::replay::{Replayable, offline};
 use toolgate_journal::{cassette, report};
 use toolgate_plan::Form;
-use toolgate_wire::{Code, Limit, LimitRequest, Profile};
+use toolgate_wire::{Code, LimitRequest, Profile};
 
 use super::servers::{Opened, spinner};
 use super::{Exit, Usage};
@@ -29,9 +28,6 @@ use crate::print::report::{Origin, Shown};
 use crate::print::{Style, error, escape, ledger, note, out};
 use crate::runner::{run_once, run_until_signal};
 use crate::tools;
-
-/// The least time that a replay gets: this machine may be slower than the one of the record.
-const MIN_REPLAY_TIME: Duration = Duration::from_secs(60);
 
 /// The recorder of one run of the command.
 pub(crate) struct Recording {
@@ -92,7 +88,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
 fn again(args: &ReplayArgs, record: &Record, replayable: Replayable, name: String) -> anyhow::Result<Exit> {
     let recorded = record.report().unwrap_or_default().to_owned();
     let origin = Origin { name, code: replayable.code.clone() };
-    let (engine, lines) = interpreter(args, &recorded);
+    let (engine, lines) = replay_engine(args.engine(), &recorded);
     let replay = Replay { lines, ..replayable.replay };
     let recorded_run = RecordedRun { replay: Arc::new(replay), host: ReplayHost::Tools };
     let request = request(replayable.header.profile, replayable.limits, &origin.code, recorded_run);
@@ -123,7 +119,7 @@ fn edit(args: &ReplayArgs, record: &Record, replayable: Replayable, origin: Orig
         Profile::Compute => Form::Compute,
         Profile::Chain | Profile::Snippet => Form::Script,
     };
-    let (engine, _) = interpreter(args, record.report().unwrap_or_default());
+    let (engine, _) = replay_engine(args.engine(), record.report().unwrap_or_default());
     let mut replay = Replay { steps: Vec::new(), then: AfterReplay::GoOn(Default::default()), ..replayable.replay };
     // A text that is no program is refused by the run itself, with its place.
     if let Ok(program) = toolgate_plan::compile(&origin.code, form) {
@@ -148,18 +144,9 @@ fn edit(args: &ReplayArgs, record: &Record, replayable: Replayable, origin: Orig
     show(run, origin, args)
 }
 
-/// A request for a recorded run with its limits, and time enough.
+/// A request of the command line for a recorded run.
 pub(super) fn request(profile: Profile, limits: LimitRequest, code: &str, recorded: RecordedRun) -> RunRequest {
-    let most = Duration::from_millis(Limit::Wall.spec().max);
-    let wall = limits.wall.unwrap_or_default().saturating_mul(2).max(MIN_REPLAY_TIME).min(most);
-    // A snippet's time is clamped, with a warning that the recorded run did not have.
-    let wall = Some(wall).filter(|_| profile != Profile::Snippet);
-    RunRequest {
-        limits: LimitRequest { wall, ..limits },
-        door: Door::CommandLine,
-        recorded: Some(recorded),
-        ..RunRequest::new(profile, code)
-    }
+    RunRequest { door: Door::CommandLine, ..replay_request(profile, limits, code, recorded) }
 }
 
 /// Runs it without tools, with its console on standard error.
@@ -209,23 +196,4 @@ fn show(run: RunReport, origin: Origin, args: &ReplayArgs) -> anyhow::Result<Exi
         note(ledger::table(&run.report.calls, Style::stderr()));
     }
     Shown { run, origin }.print(args.output)
-}
-
-/// The interpreter asked for, or that of the record. Texts of errors differ between interpreters, so console lines are
-/// compared on the same one only.
-fn interpreter(args: &ReplayArgs, recorded: &str) -> (EngineChoice, LineCheck) {
-    interpreter_of(args.engine(), recorded)
-}
-
-/// The same for a choice, or none.
-pub(super) fn interpreter_of(asked: Option<EngineChoice>, recorded: &str) -> (EngineChoice, LineCheck) {
-    let recorded: Value = serde_json::from_str(recorded).unwrap_or_default();
-    let then = if recorded["engine"] == "v8" { EngineChoice::V8 } else { EngineChoice::QuickJs };
-    let now = match asked {
-        Some(EngineChoice::V8) => EngineChoice::V8,
-        Some(EngineChoice::Auto | EngineChoice::QuickJs) => EngineChoice::QuickJs,
-        None => then,
-    };
-    let is_same = now == then && recorded["engine"] != "quickjs+v8";
-    (now, if is_same { LineCheck::Compared } else { LineCheck::Counted })
 }

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::json;
 use toolgate_engine::Engine;
-use toolgate_gateway::run::{FixedEnvironment, RecordedRun, ReplayHost, RunRequest, Runner};
+use toolgate_gateway::run::{FixedEnvironment, RecordedRun, ReplayHost, RunRequest, Runner, replay_engine};
 use toolgate_journal::entry::Event;
 use toolgate_journal::recording::Record;
 use toolgate_journal::replay::offline;
 use toolgate_journal::{cassette, report};
 use toolgate_wire::Code;
 
-use super::replay::{interpreter_of, request};
+use super::replay::request;
 use super::{Exit, Usage};
 use crate::args::TestArgs;
 use crate::print::{Style, escape, note, out};
@@ -98,7 +98,7 @@ async fn one(runner: &Runner, path: &Path, update: bool) -> anyhow::Result<Passe
     let mut record = cassette::read(&mut BufReader::new(File::open(path)?))?;
     let mut replayable = offline(&record)?;
     let recorded = record.report().unwrap_or_default().to_owned();
-    let (engine, lines) = interpreter_of(None, &recorded);
+    let (engine, lines) = replay_engine(None, &recorded);
     replayable.replay.lines = lines;
     let replayed = RecordedRun { replay: Arc::new(replayable.replay), host: ReplayHost::Tools };
     let request = request(replayable.header.profile, replayable.limits, &replayable.code, replayed);

@@ -13,7 +13,7 @@ use super::describe::describe;
 use super::replay::{AfterReplay, Divergence, LineCheck, OpenCall, Replay, StepEvent};
 use super::{Digest, DigestKey};
 use crate::outbox::FrameKind;
-use crate::pump::{Finished, Lost, Pump};
+use crate::pump::{Finished, Lost, Pump, as_text};
 use crate::socket::WorkerSocket;
 
 /// What is open in a run that is being repeated.
@@ -94,8 +94,10 @@ impl Pump {
             ToWorker::Reply { id, body, .. } => {
                 if let Some(call) = open.calls.remove(id) {
                     let took = open.last.saturating_sub(call.at);
-                    self.host().repeated(&call.target, &call.args, state.unwrap_or(CallState::Unknown));
-                    self.ledger().repeat_end(*id, took, state.unwrap_or(CallState::Unknown), body);
+                    let state = state.unwrap_or(CallState::Unknown);
+                    self.host().repeated(*id, &call.target, &call.args, state);
+                    let decision = self.host().decision(*id);
+                    self.ledger().repeat_end(*id, took, state, body, decision);
                 }
             }
             ToWorker::Fire { id, .. } => {
@@ -117,7 +119,8 @@ impl Pump {
         self.channel().record_received(&frame, read_only);
         match frame {
             FromWorker::Call { id, target, args } => {
-                self.ledger().begin(id, &target, args.len(), read_only);
+                let index = self.ledger().begin(id, &target, args.len(), read_only);
+                self.note_again(index, &args, open.last);
                 open.calls.insert(id, RepeatedCall { target, args, at: open.last, read_only });
             }
             FromWorker::Timer { id, delay } => {
@@ -159,7 +162,7 @@ impl Pump {
         for (id, call) in open.calls {
             match treated.get(&id) {
                 Some(OpenCall::Answered { state, body }) => self.answer_from_record(id, *state, body.clone()),
-                _ => self.make(id, call.target, call.args, call.read_only)?,
+                _ => self.make(id, call.target, as_text(call.args)?, call.read_only)?,
             }
         }
         Ok(())

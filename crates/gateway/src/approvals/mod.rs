@@ -17,7 +17,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use toolgate_wire::Target;
+use toolgate_wire::report::CallDecision;
+use toolgate_wire::{CallId, Target};
 
 pub use remembered::{Remember, RememberError, RememberedRule, RememberedRules};
 
@@ -69,6 +70,12 @@ pub enum Verdict {
 pub trait Approver: Send + Sync {
     /// Asks about a call, and gives the verdict when there is one. The future is dropped when the run ends before.
     fn ask(&self, call: AskedCall) -> VerdictFuture<'_>;
+
+    /// What was answered about a call, also before this process had the run.
+    fn answered(&self, call: CallId) -> Option<CallDecision> {
+        let _ = call;
+        None
+    }
 }
 
 impl fmt::Debug for dyn Approver {

@@ -15,9 +15,10 @@ use toolgate_catalog::ToolRef;
 use toolgate_engine::HostError;
 use toolgate_policy::{Action, Call, Cause, Decision, Foreknown, Policy, Traits, Usage};
 use toolgate_wire::report::CallDecision;
-use toolgate_wire::{CallId, Profile, Target};
+use toolgate_wire::{CallId, CallState, Profile, Target};
 
 use super::RequestContext;
+use super::explain::QuestionedCall;
 use crate::approvals::{AskedCall, RememberedRules, Verdict};
 
 /// The code of a call that the policy, or a person, does not let through.
@@ -73,6 +74,13 @@ impl RunCalls {
         self.stopped.lock().clone()
     }
 
+    /// Notes what was decided about a call, where that is more than that no rule is about it.
+    fn note(&self, call_id: u64, decision: CallDecision) {
+        if decision.rule.is_some() || decision.action != Action::Allow.name() {
+            self.decisions.lock().insert(call_id, decision);
+        }
+    }
+
     fn stop(&self, reason: &str) {
         *self.stopped.lock() = Some(reason.to_owned());
         self.stop.cancel();
@@ -110,16 +118,8 @@ impl CallPolicy {
         check_edited: impl Fn(&Value) -> Result<(), HostError>,
     ) -> Result<Value, HostError> {
         let decision = self.decide(subject, &arguments, asked);
-        let mut record = CallDecision {
-            action: decision.action.name(),
-            rule: decision.rule.as_ref().map(|rule| rule.id.clone()),
-            ..CallDecision::default()
-        };
-        let note = |record: CallDecision| {
-            if let Some(run) = asked.run.as_ref().filter(|_| record.rule.is_some() || record.action != "allow") {
-                run.decisions.lock().insert(asked.call_id, record);
-            }
-        };
+        let mut record = noted(&decision);
+        let note = |record: CallDecision| asked.run.iter().for_each(|run| run.note(asked.call_id, record.clone()));
         match decision.action {
             Action::Allow => {
                 note(record);
@@ -210,6 +210,13 @@ impl CallPolicy {
         }
     }
 
+    /// What the policy says about a call that is not made.
+    pub(super) fn without_asking(&self, subject: &Subject, asked: &QuestionedCall<'_>) -> Decision {
+        let (policy, usage) = (self.current(), Usage::default());
+        let decision = subject.with_call(*asked, |call| policy.decide(call, &usage, &usage));
+        self.strictly(subject, &policy, decision)
+    }
+
     /// Notes whether an agent added a backend.
     pub(super) fn note_added(&self, backend: &str, is_added: bool) {
         let mut added = self.added.write();
@@ -220,14 +227,16 @@ impl CallPolicy {
         }
     }
 
-    /// Counts a call of a run that goes on from its record, by the policy in force now.
-    pub(super) fn count_repeated(&self, subject: &Subject, arguments: &Value, asked: &RequestContext) {
+    /// Counts a call of a run that goes on from its record if it was sent, and notes what the policy in force now says about
+    /// it: the record does not have what was decided then.
+    pub(super) fn note_repeated(&self, subject: &Subject, arguments: &Value, asked: &RequestContext, state: CallState) {
         let (policy, Some(run)) = (self.current(), &asked.run) else { return };
-        if policy.needs_usage() {
-            let mut usage = run.usage.lock();
-            let decision = with_call(subject, arguments, asked, |call| policy.decide(call, &usage, &Usage::default()));
+        let mut usage = run.usage.lock();
+        let decision = with_call(subject, arguments, asked, |call| policy.decide(call, &usage, &Usage::default()));
+        if policy.needs_usage() && state != CallState::NotSent {
             usage.add(&subject.path(), decision.rule.as_deref());
         }
+        run.note(asked.call_id, noted(&decision));
     }
 
     fn take_back(&self, subject: &Subject, decision: &Decision, asked: &RequestContext) {
@@ -359,6 +368,35 @@ impl Subject {
         Subject { target: Target::Function(name.to_owned()), spelling: None, traits }
     }
 
+    /// A tool that there is not, by the name that it was asked for.
+    pub(super) fn unknown(path: &str) -> Self {
+        let target = match path.split_once('.') {
+            Some((backend, tool)) => Target::Tool { backend: backend.to_owned(), tool: tool.to_owned() },
+            None => Target::Function(path.to_owned()),
+        };
+        let (backend, tool) = path.split_once('.').unwrap_or(("", path));
+        Subject { target, spelling: None, traits: Traits::of(backend, tool, None) }
+    }
+
+    /// The call that a policy decides about.
+    pub(super) fn with_call<T>(&self, asked: QuestionedCall<'_>, use_call: impl FnOnce(&Call<'_>) -> T) -> T {
+        let path = self.path();
+        let paths = [path.as_str(), self.spelling.as_deref().unwrap_or(&path)];
+        let (backend, tool) = match &self.target {
+            Target::Tool { backend, tool } => (backend.as_str(), tool.as_str()),
+            Target::Function(name) => ("", name.as_str()),
+        };
+        use_call(&Call {
+            paths: if self.spelling.is_some() { &paths } else { &paths[..1] },
+            backend,
+            tool,
+            traits: self.traits,
+            caller: asked.caller,
+            profile: asked.profile,
+            args: asked.arguments,
+        })
+    }
+
     /// `backend.tool` by their own names, or the function's name.
     fn path(&self) -> String {
         self.target.to_string()
@@ -381,6 +419,12 @@ pub(crate) fn foresee(
     })
 }
 
+/// A decision as reports have it.
+fn noted(decision: &Decision) -> CallDecision {
+    let rule = decision.rule.as_ref().map(|rule| rule.id.clone());
+    CallDecision { action: decision.action.name(), rule, ..CallDecision::default() }
+}
+
 /// How rules name the caller.
 fn caller_name(asked: &RequestContext) -> &str {
     if asked.name.is_empty() { LOCAL } else { &asked.name }
@@ -392,21 +436,10 @@ fn with_call<T>(
     asked: &RequestContext,
     use_call: impl FnOnce(&Call<'_>) -> T,
 ) -> T {
+    let profile = asked.profile.map_or(DIRECT, |profile| profile.name());
     let path = subject.path();
-    let paths = [path.as_str(), subject.spelling.as_deref().unwrap_or(&path)];
-    let (backend, tool) = match &subject.target {
-        Target::Tool { backend, tool } => (backend.as_str(), tool.as_str()),
-        Target::Function(name) => ("", name.as_str()),
-    };
-    use_call(&Call {
-        paths: if subject.spelling.is_some() { &paths } else { &paths[..1] },
-        backend,
-        tool,
-        traits: subject.traits,
-        caller: caller_name(asked),
-        profile: asked.profile.map_or(DIRECT, |profile| profile.name()),
-        args: arguments,
-    })
+    let question = QuestionedCall { path: &path, arguments, caller: caller_name(asked), profile };
+    subject.with_call(question, use_call)
 }
 
 fn today<'a>(days: &'a mut HashMap<String, (u64, Usage)>, caller: &str) -> &'a mut Usage {

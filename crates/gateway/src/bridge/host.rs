@@ -168,14 +168,15 @@ impl Host for RunHost {
         self.tools
     }
 
-    fn repeated(&self, target: &Target, args: &[u8], state: CallState) {
-        if state != CallState::NotSent {
-            self.bridge.count_repeated(target, args, &self.asked);
-        }
+    fn repeated(&self, id: CallId, target: &Target, args: &[u8], state: CallState) {
+        let asked = RequestContext { call_id: u64::from(id.0), ..self.asked.clone() };
+        self.bridge.note_repeated(target, args, &asked, state);
     }
 
     fn decision(&self, id: CallId) -> Option<CallDecision> {
-        self.asked.run.as_ref()?.take_decision(id)
+        let noted = self.asked.run.as_ref()?.take_decision(id);
+        // Who answered, also before this process had the run, is known to the approver.
+        self.asked.approver.as_ref().and_then(|approver| approver.answered(id)).or(noted)
     }
 
     fn is_read_only(&self, target: &Target) -> bool {

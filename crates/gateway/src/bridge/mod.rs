@@ -8,13 +8,14 @@
 //! - `scoped_catalog`: the part of the catalog that a caller may use
 //! - `provider`: what stands behind a backend's name
 //! - `mcp`, `scripted`: providers: a real MCP server, a scripted set of tools
-//! - `decide`: the policy: what is allowed, asked about, denied
+//! - `decide`: the policy: what is allowed, asked about, denied; `explain`: the same about a call that is not made
 //! - `foretell`: what would be decided about a call, without making it
 //! - `rates`: how many calls a caller may make
 //! - `observer`: is told of results
 //! - `host`: the bridge as a running program sees it
 
 mod decide;
+mod explain;
 mod foretell;
 mod host;
 mod mcp;
@@ -40,6 +41,7 @@ use toolgate_catalog::{ArgumentProblem, Backend, BackendState, Catalog, CatalogH
 pub use decide::RunCalls;
 use decide::{CallPolicy, Subject};
 pub(crate) use decide::{foresee, is_denial};
+pub use explain::{Explained, QuestionedCall, caller_in_rules, standing_applies, standing_words};
 pub(crate) use foretell::{Foretold, stages};
 pub use host::RunHost;
 pub(crate) use host::is_annotated_read_only;
@@ -49,7 +51,7 @@ pub use provider::{AllowedEffects, Answer, Provider, ProviderFuture, RequestCont
 use rates::CallRates;
 pub(crate) use scoped_catalog::ScopedCatalog;
 pub use toolgate_wire::Access;
-use toolgate_wire::{CallRate, Target};
+use toolgate_wire::{CallRate, CallState, Target};
 
 use crate::approvals::{AskedCall, Remember, RememberError, RememberedRule, RememberedRules};
 
@@ -160,8 +162,11 @@ impl Bridge {
         self.policy.permit(&subject, params, asked, unchanged).await.map(|_| ())
     }
 
-    /// Counts a call of a run that goes on from its record.
-    pub(crate) fn count_repeated(&self, target: &Target, args: &[u8], asked: &RequestContext) {
+    /// Counts a call of a run that goes on from its record, and notes what the policy says about it.
+    pub(crate) fn note_repeated(&self, target: &Target, args: &[u8], asked: &RequestContext, state: CallState) {
+        if self.policy.current().allows_everything() {
+            return;
+        }
         let Ok(arguments) = serde_json::from_slice(args) else { return };
         let subject = match target {
             Target::Tool { backend, tool } => match self.subject(backend, tool, asked) {
@@ -170,7 +175,7 @@ impl Bridge {
             },
             Target::Function(name) => Subject::function(name, false),
         };
-        self.policy.count_repeated(&subject, &arguments, asked);
+        self.policy.note_repeated(&subject, &arguments, asked, state);
     }
 
     /// The policy in force.

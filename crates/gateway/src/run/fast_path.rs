@@ -94,6 +94,7 @@ async fn call_tool(attempt: &Attempt<'_>, call: Call, args: String) -> CallResul
     let mut record = CallRecord::begin(&target, args.len(), host.call_is_read_only(&target, &args));
     let observer = attempt.request.observer.as_ref();
     if let Some(observer) = observer {
+        observer.call_noted(0, &args, None);
         observer.call_began(&target);
         observer.call_arguments(&target, &args, record.read_only);
     }

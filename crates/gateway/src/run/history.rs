@@ -147,6 +147,11 @@ impl History {
         self.listeners.add(listener);
     }
 
+    /// Tells the listeners that a durable run was paused, decided about or ended.
+    pub(super) fn durable_changed(&self) {
+        self.listeners.tell(|listener| listener.durable_changed());
+    }
+
     /// Whether a listener sends traces.
     pub(super) fn wants_traces(&self) -> bool {
         self.listeners.want_traces()

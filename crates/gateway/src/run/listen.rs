@@ -4,7 +4,7 @@
 //! and must not block: what takes longer goes through a bounded queue of its own.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use toolgate_engine::Observer;
@@ -45,6 +45,9 @@ pub trait RunListener: Send + Sync + 'static {
         let _ = (caller, bytes);
     }
 
+    /// A durable run was paused, decided about or ended.
+    fn durable_changed(&self) {}
+
     /// Whether runs need ids of spans for it.
     fn wants_traces(&self) -> bool {
         false
@@ -71,8 +74,8 @@ pub struct EndedRun<'a> {
     pub origin: &'a RequestOrigin,
     /// The ids of its spans, if traces are sent.
     pub trace: Option<&'a RunTrace>,
-    /// When calls began, in milliseconds from the start of the run. Of a run that went on from its record only the last
-    /// calls of the report are here, as in the two lists below.
+    /// When calls began, in milliseconds from the start of the run, in the order of the report; the first ones of a run with
+    /// very many, as in the two lists below.
     pub call_starts: &'a [f64],
     /// The digests of their arguments, if a listener wants them.
     pub call_digests: &'a [String],
@@ -84,14 +87,6 @@ pub struct EndedRun<'a> {
     pub transfer: Transfer,
     /// Bytes that stayed out of a context window, as far as they are known.
     pub saved: u64,
-}
-
-impl EndedRun<'_> {
-    /// Which of the noted calls is this call of the report.
-    pub fn noted(&self, call: usize) -> Option<usize> {
-        let repeated = self.report.report.calls.len().saturating_sub(self.call_starts.len());
-        call.checked_sub(repeated)
-    }
 }
 
 /// A call that is about to be made.
@@ -111,7 +106,7 @@ pub struct BegunCall<'a> {
     pub digest: Option<&'a str>,
 }
 
-/// What is noted of the calls of a run beyond its report.
+/// What is noted of the calls of a run beyond its report, in the order of the report.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BegunCalls {
     pub(super) starts: Vec<f64>,
@@ -119,15 +114,42 @@ pub(super) struct BegunCalls {
     pub(super) arguments: Vec<serde_json::Value>,
 }
 
-impl BegunCalls {
-    fn add_arguments(&mut self, arguments: &str, wanted: ArgumentsWanted) {
-        if wanted >= ArgumentsWanted::Digests {
-            self.digests.push(toolgate_audit::digest(arguments));
-        }
-        if wanted >= ArgumentsWanted::Redacted {
-            self.arguments.push(toolgate_audit::redacted(arguments));
+/// What is noted of one call.
+struct NotedCall {
+    start: f64,
+    digest: Option<String>,
+    arguments: Option<serde_json::Value>,
+}
+
+impl NotedCall {
+    fn new(start: f64, arguments: &str, wanted: ArgumentsWanted) -> Self {
+        NotedCall {
+            start,
+            digest: (wanted >= ArgumentsWanted::Digests).then(|| toolgate_audit::digest(arguments)),
+            arguments: (wanted >= ArgumentsWanted::Redacted).then(|| toolgate_audit::redacted(arguments)),
         }
     }
+}
+
+impl<'a> FromIterator<&'a NotedCall> for BegunCalls {
+    fn from_iter<T: IntoIterator<Item = &'a NotedCall>>(calls: T) -> Self {
+        let mut begun = BegunCalls::default();
+        for call in calls {
+            begun.starts.push(call.start);
+            begun.digests.extend(call.digest.clone());
+            begun.arguments.extend(call.arguments.clone());
+        }
+        begun
+    }
+}
+
+/// The calls of a run in the order of its report. A call that is repeated, from a record or in another interpreter, is noted
+/// once.
+#[derive(Default)]
+struct Noted {
+    calls: Vec<NotedCall>,
+    /// How long the run had been running where its record ends.
+    ran: Duration,
 }
 
 /// The listeners of one runner.
@@ -159,9 +181,7 @@ impl Listeners {
 
     /// What is noted of a call without a program.
     pub(super) fn of_one_call(&self, arguments: &str) -> BegunCalls {
-        let mut calls = BegunCalls { starts: vec![0.0], ..BegunCalls::default() };
-        calls.add_arguments(arguments, self.wanted());
-        calls
+        [&NotedCall::new(0.0, arguments, self.wanted())].into_iter().collect()
     }
 }
 
@@ -174,7 +194,7 @@ pub(super) struct CallNotes {
     origin: RequestOrigin,
     wanted: ArgumentsWanted,
     listeners: Arc<Listeners>,
-    calls: Mutex<BegunCalls>,
+    noted: Mutex<Noted>,
     next: Option<Arc<dyn Observer>>,
 }
 
@@ -188,14 +208,14 @@ impl CallNotes {
             origin: request.origin.clone(),
             wanted: listeners.wanted(),
             listeners,
-            calls: Mutex::default(),
+            noted: Mutex::default(),
             next: request.observer.clone(),
         }
     }
 
     /// What is noted so far.
     pub(super) fn so_far(&self) -> BegunCalls {
-        self.calls.lock().clone()
+        self.noted.lock().calls.iter().collect()
     }
 }
 
@@ -206,27 +226,29 @@ impl Observer for CallNotes {
         }
     }
 
-    fn call_began(&self, target: &Target) {
+    fn call_noted(&self, index: usize, arguments: &str, then: Option<Duration>) {
         {
-            let mut calls = self.calls.lock();
-            if calls.starts.len() < MAX_NOTED {
-                calls.starts.push(self.since.elapsed().as_secs_f64() * 1e3);
+            let mut noted = self.noted.lock();
+            if index == noted.calls.len() && index < MAX_NOTED {
+                noted.ran = noted.ran.max(then.unwrap_or_default());
+                let start = then.unwrap_or_else(|| noted.ran + self.since.elapsed());
+                noted.calls.push(NotedCall::new(start.as_secs_f64() * 1e3, arguments, self.wanted));
             }
         }
+        if let Some(next) = &self.next {
+            next.call_noted(index, arguments, then);
+        }
+    }
+
+    fn call_began(&self, target: &Target) {
         if let Some(next) = &self.next {
             next.call_began(target);
         }
     }
 
     fn call_arguments(&self, target: &Target, arguments: &str, read_only: bool) {
-        if self.wanted > ArgumentsWanted::None {
-            let mut calls = self.calls.lock();
-            if calls.digests.len() < MAX_NOTED {
-                calls.add_arguments(arguments, self.wanted);
-            }
-        }
         if !read_only {
-            let digest = self.calls.lock().digests.last().cloned();
+            let digest = (self.wanted >= ArgumentsWanted::Digests).then(|| toolgate_audit::digest(arguments));
             let (run, door, caller, origin) = (self.run.as_str(), self.door, &self.caller, &self.origin);
             let call = BegunCall { run, door, caller, origin, target, digest: digest.as_deref() };
             self.listeners.tell(|listener| listener.call_begins(&call));

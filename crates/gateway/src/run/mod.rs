@@ -10,6 +10,7 @@
 //! - `attempt`: one run from admission to its report
 //! - [`durable`]: runs that outlive their process
 //! - `fast_path`: a program that is one call, without an interpreter; `introspect`: one that asks what tools there are
+//! - `replay`: a recorded run as a request
 //! - `reachable`: the catalog as the planner asks it
 //! - `type_check`: the types of a program, before its first call
 //! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `metrics`: counters and log lines;
@@ -26,6 +27,7 @@ mod introspect;
 mod listen;
 mod metrics;
 mod reachable;
+mod replay;
 mod request;
 mod type_check;
 
@@ -56,6 +58,7 @@ pub(crate) use history::DirectCall;
 pub use history::{History, Transfer};
 pub use listen::{ArgumentsWanted, BegunCall, EndedRun, RunListener};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
+pub use replay::{replay_engine, replay_request};
 pub use request::{
     Door, Durability, FastPaths, PausedRun, RecordedRun, ReplayHost, Route, RunReport, RunRequest, RunTrace,
 };
@@ -217,13 +220,16 @@ impl Runner {
         let request = RunRequest { cancel: request.cancel.child_token(), ..request };
         let trace = self.history.wants_traces().then(|| Arc::new(RunTrace::new(&request.origin.trace)));
         let request = RunRequest { trace, ..request };
-        let (request, calls) = self.history.note_calls(request, &id, since);
+        let (request, calls) = match counted {
+            Counted::Yes | Counted::No => self.history.note_calls(request, &id, since),
+            Counted::Never => (request, None),
+        };
         let mut performing = std::pin::pin!(Attempt::perform(self, &request, since));
         let (mut report, route) = tokio::select! {
             biased;
             performed = &mut performing => performed,
             // A durable run is not aborted with this process, but given to another one.
-            () = self.abort.cancelled(), if counted == Counted::Yes => {
+            () = self.abort.cancelled(), if counted != Counted::No => {
                 request.cancel.cancel();
                 performing.await
             }
@@ -234,6 +240,7 @@ impl Runner {
         match counted {
             Counted::Yes => self.history.record(&request, &calls, &report),
             Counted::No => self.history.keep_notes(&report.id, &request, calls),
+            Counted::Never => {}
         }
         in_flight.end();
         report
@@ -324,6 +331,8 @@ enum Counted {
     Yes,
     /// The run may go on elsewhere.
     No,
+    /// It is a repetition: nothing is done, so no listener hears of it.
+    Never,
 }
 
 /// A new name for a run.

@@ -85,10 +85,9 @@ fn begin(event: &str, door: Door, caller: &CallerScope, client: Option<&str>, ru
 }
 
 fn add_call(record: &mut Map<String, Value>, at: usize, call: &CallRecord, run: &EndedRun<'_>) {
-    let noted = run.noted(at);
     record.insert("call".into(), (at + 1).into());
     record.insert("target".into(), shown(&call.target.to_string()));
-    record.insert("digest".into(), noted.and_then(|noted| run.call_digests.get(noted)).cloned().into());
+    record.insert("digest".into(), run.call_digests.get(at).cloned().into());
     record.insert("bytes".into(), call.request_bytes.into());
     record.insert("readOnly".into(), call.read_only.into());
     add_decision(record, call);
@@ -101,7 +100,7 @@ fn add_call(record: &mut Map<String, Value>, at: usize, call: &CallRecord, run: 
     record.insert("outcome".into(), outcome.into());
     record.insert("code".into(), call.error_code.as_deref().map_or(Value::Null, shown));
     record.insert("ms".into(), rounded(call.ms));
-    if let Some(arguments) = noted.and_then(|noted| run.call_arguments.get(noted)) {
+    if let Some(arguments) = run.call_arguments.get(at) {
         record.insert("arguments".into(), arguments.clone());
     }
 }
@@ -112,8 +111,7 @@ fn add_decision(record: &mut Map<String, Value>, call: &CallRecord) {
     record.insert("rule".into(), decision.and_then(|it| it.rule.clone()).into());
     record.insert("decision".into(), decision.map_or("allow", |it| it.action).into());
     record.insert("verdict".into(), decision.and_then(|it| it.verdict).into());
-    // A report does not say which person answered.
-    record.insert("reviewer".into(), Value::Null);
+    record.insert("reviewer".into(), decision.and_then(|it| it.reviewer.clone()).into());
     if let Some(sent) = decision.and_then(|it| it.sent_arguments.as_deref()) {
         record.insert("sentDigest".into(), digest(sent).into());
     }

@@ -100,7 +100,7 @@ impl RunListener for TelemetryListener {
             None => inside,
         };
         for (at, call) in report.calls.iter().enumerate() {
-            let start = run.noted(at).and_then(|noted| run.call_starts.get(noted)).copied().unwrap_or_default();
+            let start = run.call_starts.get(at).copied().unwrap_or_default();
             let began = began + Duration::from_secs_f64(start.max(0.0) / 1e3);
             self.call_span(run, &ids, around.clone(), call, began);
         }

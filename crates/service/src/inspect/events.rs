@@ -1,4 +1,5 @@
-//! `GET /v1/events`: server-sent events of what changes: runs of the caller that ended, backends, tools.
+//! `GET /v1/events`: server-sent events of what changes: runs of the caller that ended, what waits for decisions, backends,
+//! tools.
 //!
 //! Events name what changed and carry at most one line of the list of runs; a reader asks the other routes for the rest.
 //! The number of open streams is bounded. A reader that falls behind is told to start over (`lagged`) instead of being
@@ -34,6 +35,7 @@ struct Stream {
     caller: Caller,
     runs: broadcast::Receiver<Arc<RunLine>>,
     changes: Option<broadcast::Receiver<ChangeNotice>>,
+    durable: broadcast::Receiver<()>,
     pulse: tokio::time::Interval,
     began: bool,
     _permit: OwnedSemaphorePermit,
@@ -48,6 +50,7 @@ pub(crate) async fn stream(
     let busy = || Refusal::unavailable("too many event streams are open");
     let stream = Stream {
         runs: service.run_log().news(),
+        durable: service.run_log().durable_changes(),
         changes: service.gateway().map(|gateway| gateway.changes()),
         pulse: tokio::time::interval_at(tokio::time::Instant::now() + PULSE, PULSE),
         began: false,
@@ -84,6 +87,11 @@ impl Stream {
                     Ok(line) if line.is_visible_to(&scope) => return Some(event("run", json!(*line))),
                     Ok(_) => {}
                     Err(RecvError::Lagged(_)) => return Some(event("lagged", json!({}))),
+                    Err(RecvError::Closed) => return None,
+                },
+                durable = self.durable.recv() => match durable {
+                    // Whose run it is stays untold: the reader asks what waits for it.
+                    Ok(()) | Err(RecvError::Lagged(_)) => return Some(event("pending", json!({}))),
                     Err(RecvError::Closed) => return None,
                 },
                 change = changes => match change {

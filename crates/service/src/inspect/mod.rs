@@ -1,4 +1,5 @@
-//! What people look at: backends, tools, runs of the recent past, counts, rights, layers; and a program checked without a run.
+//! What people look at: backends, tools, runs of the recent past, counts, rights, rules, layers; a program checked without a
+//! run, and a run repeated from its record.
 //!
 //! Everything is read as the caller may: of backends and tools those of its scope, of runs its own. The page in the
 //! browser shows what these routes answer and nothing else.
@@ -9,14 +10,17 @@ pub(super) mod doctor;
 pub(super) mod events;
 pub(super) mod history;
 pub(super) mod openapi;
+pub(super) mod pending;
 pub(super) mod policy;
 pub(super) mod query;
+pub(super) mod record;
+pub(super) mod rules;
 pub(super) mod run_log;
 pub(super) mod stats;
 pub(super) mod tools;
 
 use axum::Router;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 
 use super::HttpService;
 
@@ -31,7 +35,12 @@ pub(super) fn routes() -> Router<HttpService> {
         .route("/v1/history", get(history::list))
         .route("/v1/history/{executionId}", get(history::read))
         .route("/v1/stats", get(stats::read))
+        .route("/v1/pending", get(pending::list))
         .route("/v1/policy", get(policy::read))
+        .route("/v1/policy/explain", post(rules::explain))
+        .route("/v1/policy/remembered/{id}", delete(rules::forget))
+        .route("/v1/runs/{runId}/cassette", get(record::cassette))
+        .route("/v1/runs/{runId}/replay", post(record::replay))
         .route("/v1/doctor", get(doctor::read))
         .route("/v1/events", get(events::stream))
 }

@@ -7,7 +7,10 @@ use super::backends::BackendsReply;
 use super::check::{CheckReply, CheckRequest};
 use super::doctor::DoctorReply;
 use super::history::{HistoryReply, HistoryRunReply, MAX_NUMBER, MAX_RUNS};
+use super::pending::{self, PendingRunsReply};
 use super::policy::PolicyReply;
+use super::record::ReplayReply;
+use super::rules::{ExplainReply, ExplainRequest};
 use super::stats::StatsReply;
 use super::tools::{MAX_TOOLS, ToolReply, ToolsReply};
 use crate::openapi::{KEYED, READS_A_BODY, Schemas, operation, parameter};
@@ -75,9 +78,40 @@ pub(crate) fn add_paths(schemas: &mut Schemas, key: &Value, paths: &mut Map<Stri
     let stats = operation(schemas, "stats", "Counts runs, calls and bytes.", (200, ok), &[KEYED]);
     add("/v1/stats", json!({"get": stats.keyed(key)}));
 
-    let ok = schemas.writes::<PolicyReply>("The caller's rights, and the rules of backends.");
+    let ok = schemas.writes::<PolicyReply>("The caller's rights, the rules about its calls, and those of backends.");
     let policy = operation(schemas, "policy", "Shows what the caller may use.", (200, ok), &[KEYED]);
     add("/v1/policy", json!({"get": policy.keyed(key)}));
+
+    let ok = schemas.writes::<PendingRunsReply>("The runs that wait for a decision of the caller.");
+    let pending = operation(schemas, "pending", "Lists what waits for a decision.", (200, ok), &[KEYED, &[503]]).with(
+        "parameters",
+        json!([list("limit", number(1, pending::MAX_RUNS), "The most runs of a reply; 50 if absent.")]),
+    );
+    add("/v1/pending", json!({"get": pending.keyed(key)}));
+
+    let ok = schemas.writes::<ExplainReply>("What would happen to the call, and why.");
+    let body = schemas.reads::<ExplainRequest>();
+    let summary = "Says what the policy does to a call, without making it.";
+    let explain = operation(schemas, "explain", summary, (200, ok), &[READS_A_BODY, KEYED]).with("requestBody", body);
+    add("/v1/policy/explain", json!({"post": explain.keyed(key)}));
+
+    let ok = json!({"description": "The approval is forgotten."});
+    let summary = "Forgets an approval that stands for later calls.";
+    let forget = operation(schemas, "forgetApproval", summary, (204, ok), &[KEYED, &[404, 503]])
+        .with("parameters", json!([parameter("id")]));
+    add("/v1/policy/remembered/{id}", json!({"delete": forget.keyed(key)}));
+
+    let ok = json!({"description": "The cassette, one JSON object a line; secrets are stand-ins.", "content": {"application/x-ndjson": {"schema": {"type": "string"}}}});
+    let summary = "Exports a durable run as a cassette.";
+    let cassette = operation(schemas, "cassette", summary, (200, ok), &[KEYED, &[404, 503]])
+        .with("parameters", json!([parameter("runId")]));
+    add("/v1/runs/{runId}/cassette", json!({"get": cassette.keyed(key)}));
+
+    let ok = schemas.writes::<ReplayReply>("How the repetition ended, and whether as recorded.");
+    let summary = "Repeats a durable run from its record; no tool is called.";
+    let replay = operation(schemas, "replay", summary, (200, ok), &[KEYED, &[404, 503]])
+        .with("parameters", json!([parameter("runId")]));
+    add("/v1/runs/{runId}/replay", json!({"post": replay.keyed(key)}));
 
     let ok = schemas.writes::<DoctorReply>("The layers that confine programs.");
     let doctor = operation(schemas, "doctor", "Runs a program and shows what confined it.", (200, ok), &[KEYED]);

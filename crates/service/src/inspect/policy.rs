@@ -1,4 +1,4 @@
-//! `GET /v1/policy`: what the caller may use, and what the configuration lets through of each backend.
+//! `GET /v1/policy`: what the caller may use, what the configuration lets through of each backend, and the rules about calls.
 
 use axum::extract::{RawQuery, State};
 use axum::{Extension, Json};
@@ -8,6 +8,7 @@ use toolgate_config::values::Glob;
 use toolgate_wire::Access;
 
 use super::query::Query;
+use super::rules::{self, RememberedReply, RuleReply};
 use crate::refusal::Refusal;
 use crate::{Caller, HttpService};
 
@@ -18,6 +19,12 @@ pub(crate) struct PolicyReply {
     caller: CallerRights,
     /// Sorted by name.
     backends: Vec<BackendRules>,
+    /// The rules that may be about calls of this caller, in the order in which they decide.
+    rules: Vec<RuleReply>,
+    /// What happens to calls that no rule is about: `allow`, `ask` or `deny`.
+    default: &'static str,
+    /// Approvals that stand for later calls.
+    remembered: Vec<RememberedReply>,
 }
 
 /// What a caller may use. `null` stands for everything.
@@ -75,7 +82,14 @@ pub(crate) async fn read(
         }
     }
     backends.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(Json(PolicyReply { caller: rights(&caller), backends }))
+    let bridge = service.runner().bridge();
+    Ok(Json(PolicyReply {
+        caller: rights(&caller),
+        backends,
+        rules: rules::rules(bridge, &scope),
+        default: bridge.policy().default_action().name(),
+        remembered: rules::remembered(bridge, &scope),
+    }))
 }
 
 fn rights(caller: &Caller) -> CallerRights {

@@ -122,6 +122,8 @@ pub(super) struct BackendCalls {
 pub(crate) struct RunLog {
     state: Mutex<State>,
     news: broadcast::Sender<Arc<RunLine>>,
+    /// A durable run was paused, decided about or ended.
+    durable: broadcast::Sender<()>,
 }
 
 #[derive(Default)]
@@ -136,7 +138,11 @@ struct State {
 
 impl Default for RunLog {
     fn default() -> Self {
-        RunLog { state: Mutex::default(), news: broadcast::channel(MAX_NEWS_BEHIND).0 }
+        RunLog {
+            state: Mutex::default(),
+            news: broadcast::channel(MAX_NEWS_BEHIND).0,
+            durable: broadcast::channel(1).0,
+        }
     }
 }
 
@@ -199,6 +205,11 @@ impl RunLog {
         self.state.lock().backends.get(&key).cloned().unwrap_or_default()
     }
 
+    /// Hears that durable runs change from now on; several changes may be one.
+    pub(super) fn durable_changes(&self) -> broadcast::Receiver<()> {
+        self.durable.subscribe()
+    }
+
     /// Hears of runs from now on.
     pub(super) fn news(&self) -> broadcast::Receiver<Arc<RunLine>> {
         self.news.subscribe()
@@ -227,6 +238,11 @@ impl RunListener for RunLog {
         let line = self.state.lock().add(line, text, kept, run);
         // Without readers nothing happens.
         let _ = self.news.send(line);
+    }
+
+    fn durable_changed(&self) {
+        // Without readers nothing happens.
+        let _ = self.durable.send(());
     }
 
     fn saved_more(&self, caller: &str, bytes: i64) {

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use toolgate_engine::host::Target;
 use toolgate_journal::durable::{DurableRun, PendingCall};
-use toolgate_wire::CallId;
+use toolgate_wire::{CallId, report};
 
 use super::decision::{CallDecision, DecisionKind};
 use super::gate::Gate;
@@ -207,6 +207,23 @@ impl Approver for RunApprover {
                 Err(_) => Verdict::Deny { reason: "the call has no number".to_owned() },
             }
         })
+    }
+
+    fn answered(&self, call: CallId) -> Option<report::CallDecision> {
+        let state = self.state.lock();
+        let decision = state.decisions.get(&call.0)?;
+        let question = state.questions.get(&call.0);
+        let mut answered = report::CallDecision {
+            action: "ask",
+            rule: question.and_then(|question| question.rule.clone()),
+            verdict: Some(decision.decision.verdict()),
+            reviewer: Some(if decision.by.is_empty() { "local".to_owned() } else { decision.by.clone() }),
+            ..report::CallDecision::default()
+        };
+        if let (Some(question), Some(sent)) = (question, &decision.arguments) {
+            answered.edited(question.arguments.0.get(), sent.get());
+        }
+        Some(answered)
     }
 }
 

@@ -30,6 +30,18 @@ pub enum DecisionKind {
     Stop,
 }
 
+impl DecisionKind {
+    /// What came of the question, as reports say it.
+    pub(super) fn verdict(self) -> &'static str {
+        match self {
+            DecisionKind::Approve => "approved",
+            DecisionKind::Edit => "edited",
+            DecisionKind::Deny => "denied",
+            DecisionKind::Stop => "stopped",
+        }
+    }
+}
+
 /// A decision about one call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -208,6 +220,8 @@ fn remember_of(wanted: &Value, run: &str) -> Option<Remember> {
 /// The rule's approvers may decide; without any, the caller of the run. Whoever has the store may decide everything.
 pub(super) fn may_decide(question: &PendingView, caller: Option<&str>, is_owner: bool) -> bool {
     let Some(caller) = caller else { return true };
+    // As rules name the user of this machine.
+    let caller = if caller.is_empty() { "local" } else { caller };
     match question.approvers.is_empty() {
         true => is_owner,
         false => question.approvers.iter().any(|pattern| Pattern::new(pattern).matches(caller)),
@@ -240,6 +254,7 @@ mod tests {
             (&["lead-*"], Some("ann"), true, false),
             (&["lead-*"], Some("lead-1"), false, true),
             (&["lead-*"], None, true, true),
+            (&["local"], Some(""), true, true),
         ] {
             assert_eq!(may_decide(&question(approvers), caller, is_owner), expected, "{approvers:?} {caller:?}");
         }

@@ -14,6 +14,8 @@
 //! - `staged`: runs whose writes are reviewed before they are sent
 //! - `approver`: asks people about calls; `decision`: what they decided
 //! - `view`: what a caller sees of its runs; `events`: what happens in one; `webhook`: tells a URL of its end
+//! - `waiting`: what waits for a decision of one caller
+//! - `repeated`: a run as a cassette, and again without tools
 //! - `callers`: who a run belongs to; `open`: the store of a configuration
 
 mod approver;
@@ -26,12 +28,14 @@ mod fork;
 mod gate;
 mod kept_effects;
 mod open;
+mod repeated;
 mod schemas;
 mod staged;
 mod stored;
 mod take_over;
 mod unsettled;
 mod view;
+mod waiting;
 mod webhook;
 
 use std::collections::HashMap;
@@ -63,9 +67,11 @@ pub use fork::ForkedRun;
 pub use kept_effects::KeptEffects;
 pub(super) use kept_effects::KeptHost;
 pub use open::{OpenError, journal_of};
+pub use repeated::Replayed;
 pub use toolgate_config::values::UnknownCalls;
 pub use toolgate_journal::store::{RunStatus, StoreError as StoreFault};
 pub use view::{About, ListRuns, PendingView, RawJson, RunList, RunSummary, RunView, StagedView, undecided};
+pub use waiting::WaitingRun;
 pub use webhook::Webhooks;
 
 /// Durable runs that one process executes at one time.
@@ -440,6 +446,7 @@ impl Inner {
     fn changed(&self, run: &str) {
         // Without listeners nothing happens.
         let _ = self.changes.send(run.into());
+        self.runner.history.durable_changed();
     }
 }
 

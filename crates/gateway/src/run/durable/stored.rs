@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use toolgate_mcp::RequestOrigin;
 use toolgate_wire::{LimitRequest, Profile};
 
 use super::super::request::{Door, RunRequest};
@@ -36,6 +37,9 @@ pub(super) struct StoredRequest {
     /// Whether its writes are reviewed before they are sent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) stage: bool,
+    /// The client that asked, for the audit log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<String>,
     /// Whether the program may only read.
     reads_only: bool,
     /// The run whose effects the program keeps.
@@ -76,6 +80,7 @@ impl StoredRequest {
             seed: request.seed,
             door: request.door.name().to_owned(),
             stage: request.staging.is_on(),
+            client: request.origin.client.clone(),
             reads_only: request.effects == AllowedEffects::ReadOnly,
             fixes: request.kept.as_ref().map(|kept| kept.run().to_owned()),
             webhook,
@@ -115,6 +120,7 @@ impl StoredRequest {
             seed: self.seed,
             door: Door::Durable,
             staging: if self.stage { Staging::Wanted } else { Staging::No },
+            origin: RequestOrigin { client: self.client.clone(), ..RequestOrigin::default() },
             effects: if self.reads_only { AllowedEffects::ReadOnly } else { AllowedEffects::Any },
             ..RunRequest::new(profile, code)
         }
@@ -135,6 +141,7 @@ mod tests {
             seed: Some(3),
             door: Door::Http,
             effects: AllowedEffects::ReadOnly,
+            origin: RequestOrigin { client: Some("agent 1.0".into()), ..RequestOrigin::default() },
             ..RunRequest::new(Profile::Snippet, "return 1")
         };
         let stored = StoredRequest::of(&request, Duration::from_secs(5), Some("https://example.com/".into()));
@@ -146,5 +153,6 @@ mod tests {
         assert_eq!((again.data, again.seed, again.engine), (request.data, request.seed, request.engine));
         assert_eq!(again.limits, LimitRequest { wall, ..request.limits });
         assert_eq!((again.text.as_str(), again.effects), ("return 1", AllowedEffects::ReadOnly), "rights stay");
+        assert_eq!(again.origin.client.as_deref(), Some("agent 1.0"));
     }
 }

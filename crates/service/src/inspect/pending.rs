@@ -1,0 +1,62 @@
+//! `GET /v1/pending`: what waits for a decision of the caller, also in runs of others.
+
+use axum::Extension;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Serialize;
+use toolgate_gateway::run::durable::{PendingView, WaitingRun};
+
+use super::query::Query;
+use crate::messages::PendingReply;
+use crate::refusal::Refusal;
+use crate::run::answer;
+use crate::{Caller, HttpService};
+
+/// Runs of one reply.
+pub(super) const MAX_RUNS: u64 = 200;
+const DEFAULT_RUNS: u64 = 50;
+
+/// The runs that wait.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct PendingRunsReply {
+    /// The newest first.
+    runs: Vec<PendingRun>,
+}
+
+/// A run that waits.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PendingRun {
+    /// Its id.
+    run_id: String,
+    /// Whose run it is: the name of a key; empty for the user of this machine.
+    caller: String,
+    /// When it began, in milliseconds since 1970.
+    began_at: u64,
+    /// The program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
+    /// The calls that the caller may decide about, by `POST /v1/runs/{runId}/decisions`.
+    #[schemars(with = "Vec<PendingReply>")]
+    pending: Vec<PendingView>,
+}
+
+impl From<WaitingRun> for PendingRun {
+    fn from(it: WaitingRun) -> Self {
+        let WaitingRun { summary, code, pending } = it;
+        PendingRun { run_id: summary.run, caller: summary.caller, began_at: summary.began, code, pending }
+    }
+}
+
+pub(crate) async fn list(
+    State(service): State<HttpService>,
+    Extension(caller): Extension<Caller>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let text = query.unwrap_or_default();
+    let limit = Query::parse(&text, &["limit"])?.number("limit", 1..=MAX_RUNS)?.unwrap_or(DEFAULT_RUNS);
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let waiting = service.runs().await?.waiting_for(Some(caller.name()), most).await?;
+    answer(service.budget(), &PendingRunsReply { runs: waiting.into_iter().map(PendingRun::from).collect() })
+}
