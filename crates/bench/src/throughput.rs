@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use toolgate_engine::{Engine, Request};
+use toolgate_engine::{Engine, EngineBuilder, Request};
 use toolgate_wire::Profile;
 
 use super::hosts::Records;
-use super::latency::{CALLS, CALLS_RESULT};
+use super::latency::{CALLER, CALLS, CALLS_RESULT, reusing_engine};
 use super::meter::{Meter, Samples, must_return};
 use toolgate_engine::EngineWithRuntime;
 
@@ -16,8 +16,17 @@ const THREADS: u32 = 8;
 const BATCHES: u32 = 10;
 
 pub(super) fn measure(meter: &Meter) -> anyhow::Result<Samples> {
-    let started = EngineWithRuntime::start(Engine::builder())?;
-    let request = Request { host: Records::new(), ..Request::new(Profile::Chain, CALLS) };
+    with_engine(meter, Engine::builder())
+}
+
+/// The same with workers that are put back after each run.
+pub(super) fn rewound(meter: &Meter) -> anyhow::Result<Samples> {
+    with_engine(meter, reusing_engine())
+}
+
+fn with_engine(meter: &Meter, builder: EngineBuilder) -> anyhow::Result<Samples> {
+    let started = EngineWithRuntime::start(builder)?;
+    let request = Request { host: Records::new(), caller: Some(CALLER.into()), ..Request::new(Profile::Chain, CALLS) };
     let batch = meter.runs.div_ceil(BATCHES);
     let batches = meter.runs.div_ceil(batch);
     let values = (0..batches)

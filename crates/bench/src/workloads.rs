@@ -115,6 +115,21 @@ const ROWS: &[Workload] = &[
         ..ROW
     },
     Workload {
+        name: "rewound-warm",
+        group: Some("rewound"),
+        what: "`warm` in a row for one caller, in a worker that is put back after each run (`reuse: same_caller`)",
+        runs: 2_000,
+        measure: latency::rewound_warm,
+        ..ROW
+    },
+    Workload {
+        name: "rewound-calls",
+        group: Some("rewound"),
+        what: "`calls` in the same way",
+        measure: latency::rewound_calls,
+        ..ROW
+    },
+    Workload {
         name: "durable-calls",
         what: "`calls` with calls that only read, recorded into a store on disk; the begin and the end of the run are not counted",
         runs: 500,
@@ -354,6 +369,16 @@ const ROWS: &[Workload] = &[
         runs: 8_000,
         cores: Cores::All,
         measure: throughput::measure,
+        ..ROW
+    },
+    Workload {
+        name: "rewound-throughput",
+        group: Some("rewound"),
+        what: "`throughput` of one caller, whose workers are put back after each run",
+        unit: Unit::PerSecond,
+        runs: 8_000,
+        cores: Cores::All,
+        measure: throughput::rewound,
         ..ROW
     },
     Workload {

@@ -55,6 +55,7 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.secrets.store", "`auto`", Some("\"auto\"")),
     ("toolgate.sandbox.engine", "`auto`", None),
     ("toolgate.sandbox.isolation", "`process` on Linux, else `thread`", None),
+    ("toolgate.sandbox.reuse", "`never`", Some("\"never\"")),
     ("toolgate.sandbox.max_concurrent_runs", "twice the cores, at least 8", None),
     ("toolgate.sandbox.pool", "2 for `serve`, none for other commands", None),
     ("toolgate.output.intent", "`true`", Some("true")),

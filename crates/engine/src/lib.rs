@@ -76,7 +76,7 @@ pub use host::{Functions, Host, HostCall, HostError, HostFuture, HostLayer};
 pub use observer::Observer;
 pub use process::{StartError, WorkerCommand};
 pub use tokio_util::sync::CancellationToken;
-pub use toolgate_guest::{FOLDER_JAIL, lockdown::Without, take_over_if_asked};
+pub use toolgate_guest::{FOLDER_JAIL, lockdown::Reuse, lockdown::Without, take_over_if_asked};
 pub use toolgate_plan::{Violation, validate_code};
 pub use toolgate_wire as wire;
 pub use turns::{NoPermit, Permit, TurnQueue};

@@ -446,6 +446,15 @@ pub struct Isolation {
     pub namespaces: Vec<&'static str>,
     /// The process had a user id that no other process has.
     pub private_user: bool,
+    /// The process had run a program of the same caller before, and its host had put it back to the state before that
+    /// (`reuse: same_caller`). Absent for a fresh process.
+    #[serde(skip_serializing_if = "is_false")]
+    pub rewound: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 impl Isolation {
@@ -459,6 +468,7 @@ impl Isolation {
             no_exec_memory: layers.no_exec_memory,
             namespaces: if layers.namespaces { vec!["net", "ipc", "uts"] } else { Vec::new() },
             private_user: layers.private_user,
+            rewound: false,
         }
     }
 

@@ -38,7 +38,8 @@ use super::problem::{Problem, Severity, Unset};
 use super::raw::{self, Raw};
 use super::text::join;
 use super::values::{
-    Allowed, BackendName, Bytes, EgressWord, Engine, FunctionName, Isolation, Mode, ResultFormat, SecretPlace, Store,
+    Allowed, BackendName, Bytes, EgressWord, Engine, FunctionName, Isolation, Mode, ResultFormat, Reuse, SecretPlace,
+    Store,
 };
 use super::vars::Env;
 use backends::Servers;
@@ -181,6 +182,8 @@ pub struct Sandbox {
     pub engine: Option<Engine>,
     /// The isolation; `None` is the platform's default.
     pub isolation: Option<Isolation>,
+    /// Whether a process that ran a program may run another one of the same caller.
+    pub reuse: Reuse,
     /// Maximum number of concurrent runs; `None` is twice the number of cores, at least 8.
     pub max_concurrent_runs: Option<usize>,
     /// Number of idle workers; `None` is the engine's default.
@@ -343,6 +346,7 @@ fn sandbox(checker: &mut Checker<'_>, raw: &raw::Sandbox) -> Sandbox {
     Sandbox {
         engine: checker.get(&raw.engine),
         isolation: checker.get(&raw.isolation),
+        reuse: checker.get(&raw.reuse).unwrap_or(Reuse::Never),
         max_concurrent_runs: checker.count(&raw.max_concurrent_runs, 1..=4096),
         pool: checker.count(&raw.pool, 0..=256),
         limits: limits::check(checker, &value(&raw.limits)),

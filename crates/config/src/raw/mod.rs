@@ -20,7 +20,7 @@ use super::text::tree::{Node, Value};
 use super::values::{
     Allowed, Bytes, CallLimitWords, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash,
     LoginGrant, Method, Millis, Mode, Origin, Period, PolicyAction, PolicyAnnotation, PolicyProfile, Rate,
-    ResultFormat, RunStorePlace, SecretPlace, Start, Store, ToolPath, TransportKind, UnknownCalls,
+    ResultFormat, Reuse, RunStorePlace, SecretPlace, Start, Store, ToolPath, TransportKind, UnknownCalls,
 };
 
 /// The settings of a file, with the problems found while reading them.
@@ -199,6 +199,9 @@ section! {
         engine: RawText<Engine>,
         /// Run each program in a confined process (process) or in a thread (thread).
         isolation: RawText<Isolation>,
+        /// Use a process again (same_caller) for runs of the same caller, after the host has put back everything that the
+        /// run changed in it; or never.
+        reuse: RawText<Reuse>,
         /// Maximum number of concurrent runs; the default is twice the number of cores, at least 8.
         max_concurrent_runs: u64,
         /// Number of idle workers kept ready.

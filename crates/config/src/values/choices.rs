@@ -66,6 +66,16 @@ choice! {
 }
 
 choice! {
+    /// Whether a process that ran a program may run another one.
+    Reuse {
+        /// Each run has a fresh process.
+        Never = "never",
+        /// For the same caller, after the host has put the process back.
+        SameCaller = "same_caller",
+    }
+}
+
+choice! {
     /// How a result is written.
     ResultFormat {
         /// The shortest of the others.

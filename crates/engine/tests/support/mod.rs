@@ -331,6 +331,11 @@ impl Case {
         self.limits.request().resolve(profile).map(|resolved| resolved.limits.memory).unwrap_or_default()
     }
 
+    /// Whether only its deadline ends it.
+    pub(crate) fn ends_at_its_deadline(&self) -> bool {
+        self.expect.code.as_ref().is_some_and(|code| code.has("TIMEOUT"))
+    }
+
     pub(crate) fn differs_on(&self, engine: &str) -> bool {
         self.engines.contains_key(engine)
     }

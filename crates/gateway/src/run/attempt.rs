@@ -10,7 +10,7 @@ use toolgate_functions::{CallContext, Hints, Registry};
 use toolgate_journal::edited::LiveReads;
 use toolgate_plan::{FailureFacts, Finding, FindingCode, Plan, Preflight, Program, Script, SyntaxFault};
 use toolgate_policy::Policy;
-use toolgate_wire::{Code, ErrorClass, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
+use toolgate_wire::{CallerScope, Code, ErrorClass, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
 
 use super::durable::{KeptHost, KeyedHost};
 use super::reachable::Reachable;
@@ -386,10 +386,16 @@ impl<'a> Attempt<'a> {
             engine: *engine,
             seed: *seed,
             fairness: self.request.caller.fairness.unwrap_or_default(),
+            caller: Some(caller_id(&self.request.caller)),
             ..Request::new(*profile, text.clone())
         };
         self.runner.engine.run(run).await
     }
+}
+
+/// Who may get a worker of this caller again: as narrow as the caller's budgets.
+fn caller_id(caller: &CallerScope) -> Arc<str> {
+    format!("{:?} {}", caller.fairness, caller.name).into()
 }
 
 /// Whether the request's observer and recorder are told of a run in the engine.
