@@ -379,7 +379,6 @@ const ROWS: &[Workload] = &[
         runs: 8_000,
         cores: Cores::All,
         measure: throughput::rewound,
-        ..ROW
     },
     Workload {
         name: "http",

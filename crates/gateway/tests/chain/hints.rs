@@ -99,7 +99,7 @@ impl Row {
         let holds = error == self.error.as_deref()
             && (self.value.is_none() || value == self.value)
             && called == self.called
-            && !(self.no_hint && !hint.is_empty())
+            && (!self.no_hint || hint.is_empty())
             && parts.all(|(found, parts)| parts.iter().all(|part| found.contains(part.as_str())));
         (!holds).then(|| {
             format!("gives {value:?}, {error:?}, hint {hint:?}, calls {called:?}, warnings {warnings:?}\n{text}")
