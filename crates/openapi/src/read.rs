@@ -23,6 +23,7 @@ use crate::result_schema;
 use crate::schema::{Converted, Direction, Schemas, shortened};
 use crate::security::{Requirement, Security, is_token};
 use toolgate_wire::foreign_text::{escaped, stripped};
+use toolgate_wire::http_text::is_connection_header;
 
 /// An operation of the document that is no tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,25 +34,8 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// Headers that the client or the connection sets, and those that credentials use.
-const RESERVED_HEADERS: [&str; 16] = [
-    "accept",
-    "authorization",
-    "connection",
-    "content-length",
-    "content-type",
-    "cookie",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "via",
-    "user-agent",
-];
+/// Headers that the client sets, and those that credentials use; beside those of the connection.
+const RESERVED_HEADERS: [&str; 5] = ["accept", "authorization", "content-type", "cookie", "user-agent"];
 
 const METHODS: [&str; 8] = ["get", "head", "options", "post", "put", "patch", "delete", "query"];
 
@@ -276,8 +260,7 @@ impl<'d, 'a> Reader<'d, 'a> {
             }
         };
         let is_reserved = place == ParameterPlace::Header
-            && (RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str())
-                || name.to_ascii_lowercase().starts_with("proxy-"));
+            && (RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) || is_connection_header(&name));
         if is_reserved || self.security.occupies(security, place.word(), &name) {
             return Ok(None);
         }
