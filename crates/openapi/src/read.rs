@@ -16,7 +16,7 @@ use crate::bounds::{
     MAX_DESCRIPTION, MAX_INPUT_BYTES, MAX_NAME, MAX_OPERATIONS, MAX_OUTPUT_BYTES, MAX_PARAMETERS, MAX_SHOWN,
 };
 use crate::document::{Document, Version};
-use crate::filter::Filter;
+use crate::filter::OperationFilter;
 use crate::idempotency;
 use crate::operation::{Encoding, Operation, Parameter, ParameterPlace, Plan, Segment, Style};
 use crate::result_schema;
@@ -27,7 +27,7 @@ use toolgate_wire::http_text::is_connection_header;
 
 /// An operation of the document that is no tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedOperation {
     /// Method and path.
     pub operation: String,
     /// Why, as a sentence.
@@ -44,7 +44,7 @@ pub(crate) struct Reader<'d, 'a> {
     pub(crate) document: &'d Document<'a>,
     pub(crate) schemas: Schemas<'d, 'a>,
     pub(crate) security: &'d Security,
-    pub(crate) filter: &'d Filter,
+    pub(crate) filter: &'d OperationFilter,
     pub(crate) base: &'d Url,
     default_security: Requirement,
     default_servers: Vec<Value>,
@@ -52,7 +52,7 @@ pub(crate) struct Reader<'d, 'a> {
     produces: Vec<String>,
     names: HashSet<String>,
     pub(crate) operations: Vec<Operation>,
-    pub(crate) skipped: Vec<Skipped>,
+    pub(crate) skipped: Vec<SkippedOperation>,
 }
 
 /// The parameters of an operation as the document has them.
@@ -73,7 +73,12 @@ pub(crate) struct Draft {
 }
 
 impl<'d, 'a> Reader<'d, 'a> {
-    pub(crate) fn new(document: &'d Document<'a>, security: &'d Security, filter: &'d Filter, base: &'d Url) -> Self {
+    pub(crate) fn new(
+        document: &'d Document<'a>,
+        security: &'d Security,
+        filter: &'d OperationFilter,
+        base: &'d Url,
+    ) -> Self {
         let texts = |key: &str| texts(document.top(key).as_ref());
         Self {
             document,
@@ -107,7 +112,7 @@ impl<'d, 'a> Reader<'d, 'a> {
 
     fn skip(&mut self, method: &str, path: &str, reason: String) {
         let shown: String = path.chars().take(200).collect();
-        self.skipped.push(Skipped { operation: format!("{method} {shown}"), reason });
+        self.skipped.push(SkippedOperation { operation: format!("{method} {shown}"), reason });
     }
 
     fn path_item(&mut self, path: &str, item: Value) {
