@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::meter::{Cores, Meter, Samples, Unit};
+use super::meter::{Cores, Meter, RowUnit, Samples};
 use super::natural::{self, Program};
 use super::{
     chain, cliffs, data, durable, gateway, http, kill, latency, learning, memory, openapi, policy, search, throughput,
@@ -20,7 +20,7 @@ pub struct Workload {
     /// What is measured.
     pub what: &'static str,
     /// What its numbers count.
-    pub unit: Unit,
+    pub unit: RowUnit,
     /// Samples that are taken.
     pub runs: u32,
     /// Where it runs.
@@ -41,7 +41,7 @@ const ROW: Workload = Workload {
     name: "",
     group: None,
     what: "",
-    unit: Unit::Microseconds,
+    unit: RowUnit::Microseconds,
     runs: 1_000,
     cores: Cores::One,
     measure: latency::warm,
@@ -153,7 +153,7 @@ const ROWS: &[Workload] = &[
     Workload {
         name: "names-to-warm",
         what: "the same in percent of `warm`, run by run",
-        unit: Unit::Percent,
+        unit: RowUnit::Percent,
         measure: latency::names_to_warm,
         ..ROW
     },
@@ -327,7 +327,7 @@ const ROWS: &[Workload] = &[
         name: "auto-warm",
         group: Some("v8"),
         what: "`warm` where a run may move to V8, in percent of QuickJS alone",
-        unit: Unit::Percent,
+        unit: RowUnit::Percent,
         measure: v8::short_runs,
         ..ROW
     },
@@ -335,7 +335,7 @@ const ROWS: &[Workload] = &[
         name: "auto-data",
         group: Some("v8"),
         what: "`data-100000` where a run may move to V8, in percent of QuickJS alone",
-        unit: Unit::Percent,
+        unit: RowUnit::Percent,
         runs: 20,
         measure: data::auto_to_quickjs,
         ..ROW
@@ -357,7 +357,7 @@ const ROWS: &[Workload] = &[
     Workload {
         name: "memory",
         what: "private memory of each of 50 sandboxes held alive",
-        unit: Unit::Bytes,
+        unit: RowUnit::Bytes,
         runs: 50,
         measure: memory::measure,
         ..ROW
@@ -365,7 +365,7 @@ const ROWS: &[Workload] = &[
     Workload {
         name: "throughput",
         what: "runs of `calls` a second, 8 at a time, on all cores",
-        unit: Unit::PerSecond,
+        unit: RowUnit::PerSecond,
         runs: 8_000,
         cores: Cores::All,
         measure: throughput::measure,
@@ -384,7 +384,7 @@ const ROWS: &[Workload] = &[
         name: "http",
         group: Some("http"),
         what: "POST /v1/run of `return 1+1` a second, over 16 connections, clients on the same cores",
-        unit: Unit::PerSecond,
+        unit: RowUnit::PerSecond,
         runs: 20_000,
         cores: Cores::All,
         measure: http::rate,
@@ -419,7 +419,7 @@ const ROWS: &[Workload] = &[
         name: "gateway-memory",
         group: Some("gateway"),
         what: "resident memory of an idle gateway with 1,000 tools",
-        unit: Unit::Bytes,
+        unit: RowUnit::Bytes,
         runs: 10,
         cores: Cores::All,
         measure: gateway::idle_memory,

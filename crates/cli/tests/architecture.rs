@@ -73,7 +73,7 @@ fn crates_depend_on_each_other_only_along_the_arrows() {
              typecheck wire",
         ),
         ("service", "catalog config engine functions gateway journal json mcp output page plan wire"),
-        ("demo", "mcp"),
+        ("demo", "mcp wire"),
         ("chaos", "mcp"),
         ("bench", "catalog config engine functions gateway journal output plan policy service wire"),
         (

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use toolgate_config::values::{
     Allowed, Bytes, CallLimitWords, Endpoint, Glob, HostName, KeyHash, Origin, Period, Rate, RunStorePlace, Setting,
-    Store, ToolPath,
+    StoreSetting, ToolPath,
 };
 use toolgate_config::{Checked, Env, Problem, load, schema};
 use toolgate_wire::limits::Unit;
@@ -327,7 +327,7 @@ fn named_types() -> Vec<(Value, &'static str)> {
         (HostName::schema(), "host name"),
         (Allowed::schema(), "host or network"),
         (Origin::schema(), "origin"),
-        (Store::schema(), "`memory`, `redis://` or `postgres://` URL"),
+        (StoreSetting::schema(), "`memory`, `redis://` or `postgres://` URL"),
         (RunStorePlace::schema(), "file or `postgres://` URL"),
         (ToolPath::schema(), "`backend.tool`"),
         (Glob::schema(), "pattern"),

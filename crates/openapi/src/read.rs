@@ -16,42 +16,26 @@ use crate::bounds::{
     MAX_DESCRIPTION, MAX_INPUT_BYTES, MAX_NAME, MAX_OPERATIONS, MAX_OUTPUT_BYTES, MAX_PARAMETERS, MAX_SHOWN,
 };
 use crate::document::{Document, Version};
-use crate::filter::Filter;
+use crate::filter::OperationFilter;
 use crate::idempotency;
 use crate::operation::{Encoding, Operation, Parameter, ParameterPlace, Plan, Segment, Style};
 use crate::result_schema;
 use crate::schema::{Converted, Direction, Schemas, shortened};
 use crate::security::{Requirement, Security, is_token};
 use toolgate_wire::foreign_text::{escaped, stripped};
+use toolgate_wire::http_text::is_connection_header;
 
 /// An operation of the document that is no tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedOperation {
     /// Method and path.
     pub operation: String,
     /// Why, as a sentence.
     pub reason: String,
 }
 
-/// Headers that the client or the connection sets, and those that credentials use.
-const RESERVED_HEADERS: [&str; 16] = [
-    "accept",
-    "authorization",
-    "connection",
-    "content-length",
-    "content-type",
-    "cookie",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "via",
-    "user-agent",
-];
+/// Headers that the client sets, and those that credentials use; beside those of the connection.
+const RESERVED_HEADERS: [&str; 5] = ["accept", "authorization", "content-type", "cookie", "user-agent"];
 
 const METHODS: [&str; 8] = ["get", "head", "options", "post", "put", "patch", "delete", "query"];
 
@@ -60,7 +44,7 @@ pub(crate) struct Reader<'d, 'a> {
     pub(crate) document: &'d Document<'a>,
     pub(crate) schemas: Schemas<'d, 'a>,
     pub(crate) security: &'d Security,
-    pub(crate) filter: &'d Filter,
+    pub(crate) filter: &'d OperationFilter,
     pub(crate) base: &'d Url,
     default_security: Requirement,
     default_servers: Vec<Value>,
@@ -68,7 +52,7 @@ pub(crate) struct Reader<'d, 'a> {
     produces: Vec<String>,
     names: HashSet<String>,
     pub(crate) operations: Vec<Operation>,
-    pub(crate) skipped: Vec<Skipped>,
+    pub(crate) skipped: Vec<SkippedOperation>,
 }
 
 /// The parameters of an operation as the document has them.
@@ -89,7 +73,12 @@ pub(crate) struct Draft {
 }
 
 impl<'d, 'a> Reader<'d, 'a> {
-    pub(crate) fn new(document: &'d Document<'a>, security: &'d Security, filter: &'d Filter, base: &'d Url) -> Self {
+    pub(crate) fn new(
+        document: &'d Document<'a>,
+        security: &'d Security,
+        filter: &'d OperationFilter,
+        base: &'d Url,
+    ) -> Self {
         let texts = |key: &str| texts(document.top(key).as_ref());
         Self {
             document,
@@ -123,7 +112,7 @@ impl<'d, 'a> Reader<'d, 'a> {
 
     fn skip(&mut self, method: &str, path: &str, reason: String) {
         let shown: String = path.chars().take(200).collect();
-        self.skipped.push(Skipped { operation: format!("{method} {shown}"), reason });
+        self.skipped.push(SkippedOperation { operation: format!("{method} {shown}"), reason });
     }
 
     fn path_item(&mut self, path: &str, item: Value) {
@@ -276,8 +265,7 @@ impl<'d, 'a> Reader<'d, 'a> {
             }
         };
         let is_reserved = place == ParameterPlace::Header
-            && (RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str())
-                || name.to_ascii_lowercase().starts_with("proxy-"));
+            && (RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) || is_connection_header(&name));
         if is_reserved || self.security.occupies(security, place.word(), &name) {
             return Ok(None);
         }

@@ -55,4 +55,4 @@ pub use preflight::{Finding, FindingCode, PlannedCall, Preflight, preflight, pre
 pub use query::Query;
 pub use toolgate_wire::Position;
 pub use tools::{ArgumentProblem, Call, Foreseen, Parameters, Tools};
-pub use usage::{Access, Usage};
+pub use usage::{ProgramUsage, PropertyAccess};

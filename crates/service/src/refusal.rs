@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::rpc_sessions::{AuthoriseError, StoreError};
+use crate::rpc_sessions::{AuthoriseError, SessionStoreError};
 use toolgate_gateway::run::durable::DurableError;
 use toolgate_mcp::server::HostGuardError;
 use toolgate_wire::foreign_text::escaped;
@@ -235,12 +235,14 @@ impl From<HostGuardError> for Refusal {
     }
 }
 
-impl From<StoreError> for Refusal {
-    fn from(error: StoreError) -> Self {
+impl From<SessionStoreError> for Refusal {
+    fn from(error: SessionStoreError) -> Self {
         let message = error.to_string();
         match error {
-            StoreError::Unavailable { retry_after } => Refusal::Unavailable { message, retry_after },
-            StoreError::Full | StoreError::Closed | StoreError::NoRandomness => Refusal::unavailable(message),
+            SessionStoreError::Unavailable { retry_after } => Refusal::Unavailable { message, retry_after },
+            SessionStoreError::Full | SessionStoreError::Closed | SessionStoreError::NoRandomness => {
+                Refusal::unavailable(message)
+            }
         }
     }
 }

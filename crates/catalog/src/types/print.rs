@@ -2,7 +2,7 @@
 
 use super::super::names::is_identifier;
 use super::shape::{Field, Notes, Type};
-use toolgate_wire::foreign_text::is_hazard;
+use toolgate_wire::foreign_text::{clipped, is_hazard};
 
 /// How a type is laid out.
 #[derive(Debug, Clone, Copy)]
@@ -181,10 +181,7 @@ fn comment(text: &str) -> String {
 
 /// The first `max` characters of `text`, followed by `…` if it was longer.
 pub(super) fn cut(text: &str, max: usize) -> String {
-    match text.char_indices().nth(max) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}…", &text[..end]),
-    }
+    clipped(text, max).into_owned()
 }
 
 /// A property name, quoted unless it is an identifier.

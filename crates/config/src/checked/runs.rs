@@ -8,7 +8,7 @@ use url::Url;
 
 use super::checker::Checker;
 use crate::raw;
-use crate::values::{Bytes, RunStorePlace, Store, UnknownCalls};
+use crate::values::{Bytes, RunStorePlace, StoreSetting, UnknownCalls};
 
 /// Durable runs.
 #[derive(Clone, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl RunStore {
     }
 }
 
-pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &Store) -> Runs {
+pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &StoreSetting) -> Runs {
     let size = Bytes::new(1 << 20)..=Bytes::new(1 << 40);
     Runs {
         store: store(checker, raw, shared),
@@ -99,7 +99,7 @@ pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &Store) 
     }
 }
 
-fn store(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &Store) -> Option<RunStore> {
+fn store(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &StoreSetting) -> Option<RunStore> {
     if let Some(setting) = &raw.store {
         return match checker.get(&raw.store)? {
             RunStorePlace::Postgres(url) => Some(RunStore::Postgres(url)),
@@ -107,8 +107,10 @@ fn store(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &Store) -> Option<R
         };
     }
     match shared {
-        Store::Postgres(url) => Some(RunStore::Postgres(url.clone())),
-        Store::Memory | Store::Redis(_) => state(checker).map(|state| RunStore::Folder(state.join("runs"))),
+        StoreSetting::Postgres(url) => Some(RunStore::Postgres(url.clone())),
+        StoreSetting::Memory | StoreSetting::Redis(_) => {
+            state(checker).map(|state| RunStore::Folder(state.join("runs")))
+        }
     }
 }
 

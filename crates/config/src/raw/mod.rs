@@ -20,7 +20,7 @@ use super::text::tree::{Node, Value};
 use super::values::{
     Allowed, Bytes, CallLimitWords, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash,
     LoginGrant, Method, Millis, Mode, Origin, Period, PolicyAction, PolicyAnnotation, PolicyProfile, Rate,
-    ResultFormat, Reuse, RunStorePlace, SecretPlace, Start, Store, ToolPath, TransportKind, UnknownCalls,
+    ResultFormat, Reuse, RunStorePlace, SecretPlace, Start, StoreSetting, ToolPath, TransportKind, UnknownCalls,
 };
 
 /// The settings of a file, with the problems found while reading them.
@@ -158,7 +158,7 @@ section! {
         /// Hosts and networks that guarded outgoing HTTP may reach besides the public internet.
         guard: Guard,
         /// What several gateways share: the URL of a Redis server for sessions, or of a PostgreSQL database for durable runs (postgres://…). By default nothing (memory).
-        store: RawText<Store>,
+        store: RawText<StoreSetting>,
         /// Durable runs.
         runs: Runs,
         /// Settings of single engines.

@@ -11,7 +11,7 @@ pub use choices::{
     ResultFormat, Reuse, SecretPlace, Start, TransportKind, UnknownCalls,
 };
 pub use names::{BackendName, FunctionName, Glob, ToolPath};
-pub use net::{Allowed, Endpoint, HostName, Origin, RunStorePlace, Store};
+pub use net::{Allowed, Endpoint, HostName, Origin, RunStorePlace, StoreSetting};
 pub use policy::CallLimitWords;
 pub use units::{Bytes, KeyHash, Millis, Period, Rate};
 

@@ -162,7 +162,7 @@ fn an_env_file_is_read_and_the_entry_stands_above_it() {
     let text = r#"{"mcpServers": {"a": {"command": "x", "envFile": ".env", "env": {"A": "own"}}}}"#;
     std::fs::write(&file, text).unwrap();
     let checked = toolgate_config::load(&file, &env()).unwrap();
-    let toolgate_config::checked::Transport::Stdio(process) = &checked.backends["a"].transport else {
+    let toolgate_config::checked::BackendTransport::Stdio(process) = &checked.backends["a"].transport else {
         panic!("a command is a process")
     };
     let shown: Vec<String> = process.env.iter().map(|(name, value)| format!("{name}={}", value.expose())).collect();
@@ -368,7 +368,8 @@ fn a_command_is_run_only_where_it_is_allowed_and_servers_are_started() {
         assert!(reason.contains("${cmd:…}") && !mark.exists(), "{reason}");
     }
     let checked = read(true, env().running_commands());
-    let toolgate_config::checked::Transport::Stdio(process) = &checked.backends.get("a").unwrap().transport else {
+    let toolgate_config::checked::BackendTransport::Stdio(process) = &checked.backends.get("a").unwrap().transport
+    else {
         panic!("a process")
     };
     assert_eq!(process.env.get("TOKEN").unwrap().expose(), "Bearer s3cret");

@@ -16,7 +16,7 @@ use toolgate_wire::{ErrorClass, Position, Profile};
 
 /// What to use instead of the missing global or module, if the program uses one where it failed.
 ///
-/// QuickJS gives the position of the name that is not defined, V8 that of its statement. QuickJS refuses `import()` with a
+/// QuickJS gives the position of the name that is not defined, V8 that of its statement or of a property behind it. QuickJS refuses `import()` with a
 /// `ReferenceError` without a position, V8 with a `TypeError`.
 pub fn hint_for_missing(
     source: &str,
@@ -49,16 +49,18 @@ struct Uses<'p, 'a> {
 }
 
 impl<'a> Uses<'_, 'a> {
-    /// The undeclared name at the position, or else the first one behind it in its statement that is a missing facility.
+    /// The undeclared name at the position; else the missing facility before it in its statement, or the first one behind it.
     fn failed_name(&self, profile: Profile) -> Option<&'a str> {
         let position = self.position?;
-        let at = |(offset, _): &&(u32, &str)| self.parsed.position(*offset) == position;
-        if let Some((_, name)) = self.names.iter().find(at) {
+        let place = |name: &(u32, &'a str)| self.parsed.position(name.0);
+        if let Some((_, name)) = self.names.iter().find(|name| place(name) == position) {
             return Some(name);
         }
-        let is_behind = |offset: u32| self.is_here(offset) && self.parsed.position(offset) > position;
-        let mut behind = self.names.iter().filter(|(offset, _)| is_behind(*offset));
-        behind.find(|(_, name)| missing_facility(name, profile).is_some()).map(|(_, name)| *name)
+        let is_suspect =
+            |(offset, name): &&(u32, &'a str)| self.is_here(*offset) && missing_facility(name, profile).is_some();
+        let suspects: Vec<_> = self.names.iter().filter(is_suspect).collect();
+        let before = suspects.iter().rfind(|name| place(name) < position);
+        before.or(suspects.first()).map(|(_, name)| *name)
     }
 
     /// Whether there is an `import()` in the statement at the position; anywhere, where the position is not known.
@@ -121,7 +123,8 @@ mod tests {
         let fetch = missing_facility("fetch", Profile::Chain);
         assert!(fetch.is_some());
         check("return fetch('a')", ErrorClass::Reference, Some("fetch"), fetch.clone());
-        // V8 gives the place of the statement.
+        // V8 gives the place of the statement, or of the property.
+        check("const a = () => fetch.x;", ErrorClass::Reference, Some("x;"), fetch.clone());
         check("const a = 1; return a + fetch('x').y", ErrorClass::Reference, Some("return"), fetch.clone());
         check("const a = [1].map(\n  v => fetch(v))", ErrorClass::Reference, Some("const"), fetch);
     }

@@ -27,7 +27,7 @@ use toolgate_journal::durable::Journal;
 use toolgate_journal::seal::Sealer;
 use toolgate_journal::store::memory::MemoryStore as RunsInMemory;
 use toolgate_output::results::{ResultLimits, ResultStore};
-use toolgate_service::rpc_sessions::{MemoryStore, RpcSessions, SystemClock};
+use toolgate_service::rpc_sessions::{MemorySessionStore, RpcSessions, SystemClock};
 use toolgate_service::{
     AdmissionRules, HttpService, LocalToken, ServerLimits, ServiceLimits, ServiceParts, Shutdown, listen, serve,
 };
@@ -99,7 +99,7 @@ impl Default for Setup {
             profiles: Profiles::default(),
             functions: [add(), fail()].into_iter().collect(),
             sessions: Arc::new(RpcSessions::new(
-                Arc::new(MemoryStore::new(Arc::new(SystemClock))),
+                Arc::new(MemorySessionStore::new(Arc::new(SystemClock))),
                 Arc::new(SystemClock),
             )),
             service: ServiceLimits::default(),
