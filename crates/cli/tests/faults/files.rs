@@ -75,7 +75,9 @@ fn two_gateways_share_a_home() {
             assert_eq!(client.chain(COUNT), "20");
         }
     }
-    clients.map(crate::client::Client::leave);
+    for client in clients {
+        client.leave();
+    }
     let (code, stdout, stderr) = user.run(&["audit", "verify"]);
     assert_eq!(code, 0, "{stdout}{stderr}");
     let cache = files_below(&user.home().join(".cache"));
