@@ -132,7 +132,10 @@ fn print(report: &Report, args: &RunArgs) -> anyhow::Result<()> {
     let max = args.max_output.map_or(default.max_output_size, |max| usize::try_from(max).unwrap_or(usize::MAX));
     let settings = OutputSettings { max_output_size: max, ..default };
     let mut keep = |kept: toolgate_output::results::Kept<'_>| match tools::results() {
-        Ok(results) => results.keep(kept),
+        Ok(results) => results.try_keep(kept).unwrap_or_else(|fault| {
+            error(&format!("the whole result cannot be kept: {fault}"));
+            None
+        }),
         Err(fault) => {
             error(&format!("{fault:#}"));
             None

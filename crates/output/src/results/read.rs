@@ -82,6 +82,12 @@ pub enum ReadError {
         /// How long results are kept.
         kept_for: Duration,
     },
+    /// Its file is not what was written.
+    #[error("the file of the result {id} is damaged; run the code again")]
+    Damaged {
+        /// The requested id.
+        id: ResultId,
+    },
     /// A key path for plain text.
     #[error("the result is plain text, which has no key paths: read it by lines or by search")]
     NotJson,
