@@ -61,7 +61,7 @@ pub(crate) fn next_line(end: &ChainEnd, time: SystemTime, lost: u64, fields: &Ma
 }
 
 /// `2026-11-16T07:57:00.123Z`
-fn timestamp(time: SystemTime) -> String {
+pub fn timestamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (year, month, day) = date(days);
