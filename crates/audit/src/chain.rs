@@ -62,7 +62,7 @@ pub(crate) fn next_line(end: &ChainEnd, time: SystemTime, lost: u64, fields: &Ma
 }
 
 /// `2026-11-16T07:57:00.123Z`
-fn timestamp(time: SystemTime) -> String {
+pub fn timestamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let utc = UtcTime::of_unix(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
     format!("{}T{}.{:03}Z", utc.date(), utc.time_of_day(), since.subsec_millis())

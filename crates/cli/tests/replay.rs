@@ -188,3 +188,63 @@ fn a_changed_program_reads_live_what_was_not_recorded() {
     let without = toolgate(&["replay", cassette.path(), "--live", "read"]);
     assert_eq!(without.code, 2, "--live is for a changed program: {without:?}");
 }
+
+/// How many cassettes are tested: 100, or as many as a long run asks for.
+fn cassettes() -> usize {
+    std::env::var("TOOLGATE_CASSETTES").ok().and_then(|number| number.parse().ok()).unwrap_or(100)
+}
+
+/// A folder with so many cassettes of a few programs.
+fn folder_of_cassettes(count: usize) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let programs = [
+        std::fs::read_to_string(CHAIN).expect("the example"),
+        "await sleep(3); return [Math.random(), (await travel.cities({ country: 'Portugal' })).length]".to_owned(),
+        "console.log('a'); throw new Error('no')".to_owned(),
+    ];
+    let recorded: Vec<String> = programs.iter().map(|code| text(&record(code, &["--tools", DEMO]).1)).collect();
+    for number in 0..count {
+        let cassette = &recorded[number % recorded.len()];
+        std::fs::write(folder.path().join(format!("{number}.jsonl")), cassette).expect("written");
+    }
+    folder
+}
+
+#[test]
+fn many_cassettes_are_tested_at_once() {
+    let folder = folder_of_cassettes(cassettes());
+    let since = std::time::Instant::now();
+    let tested = toolgate(&["test", folder.path().to_str().expect("UTF-8"), "--json"]);
+    println!("{} cassettes in {:?}", cassettes(), since.elapsed());
+    assert_eq!(tested.code, 0, "{}", tested.stderr);
+    let one = folder.path().join("0.jsonl");
+    let changed = std::fs::read_to_string(&one).expect("a cassette").replace("Faro", "Roma");
+    std::fs::write(&one, changed).expect("written");
+    let tested = toolgate(&["test", folder.path().to_str().expect("UTF-8")]);
+    assert_eq!(tested.code, 1, "one differs: {}", tested.stdout);
+}
+
+#[test]
+fn a_test_of_cassettes_opens_no_socket_of_a_network() {
+    let folder = folder_of_cassettes(6);
+    let trace = folder.path().join("trace");
+    let trace = trace.to_str().expect("UTF-8");
+    let strace = |program: &str, args: &[&str]| {
+        let mut command = std::process::Command::new("strace");
+        command.args(["-f", "-q", "-e", "trace=socket,connect", "-o", trace, program]).args(args);
+        command.output().is_ok_and(|output| output.status.success())
+    };
+    // Some containers let nobody trace; some machines have no strace.
+    if !strace("true", &[]) {
+        println!("strace cannot trace here");
+        return;
+    }
+    let toolgate = env!("CARGO_BIN_EXE_toolgate");
+    assert!(strace(toolgate, &["test", folder.path().to_str().expect("UTF-8")]), "all are the same");
+    let traced = std::fs::read_to_string(trace).expect("a trace");
+    assert!(!traced.contains("AF_INET"), "{traced}");
+    // What is looked for would be seen.
+    strace("bash", &["-c", "echo > /dev/tcp/127.0.0.1/1"]);
+    let traced = std::fs::read_to_string(trace).expect("a trace");
+    assert!(traced.contains("AF_INET"), "{traced}");
+}

@@ -45,7 +45,10 @@ impl Effects {
         let at = self.at;
         let function = |path: &str, method: &str| json!({ "url": format!("http://{at}/{path}"), "method": method });
         let effect = |path: &str| function(path, "POST");
-        json!({ "find": function("find", "GET"), "save": effect("save"), "broken": effect("broken"), "hang": effect("hang") })
+        json!({
+            "find": function("find", "GET"), "save": effect("save"), "broken": effect("broken"), "hang": effect("hang"),
+            "wire": effect("wire"),
+        })
     }
 
     /// What was done so far to this run.

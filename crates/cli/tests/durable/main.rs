@@ -10,6 +10,7 @@ mod kills;
 mod postgres;
 #[path = "../../../journal/tests/support/programs.rs"]
 mod programs;
+mod replicas;
 mod server;
 mod unsure;
 
@@ -77,6 +78,14 @@ async fn a_run_whose_server_is_killed_goes_on_and_makes_each_effect_once() {
     let keys = effects.keys();
     let distinct: std::collections::BTreeSet<_> = keys.iter().flatten().filter(|key| key.len() == 32).collect();
     assert_eq!(distinct.len(), keys.len(), "each call has a key of its own: {keys:?}");
+}
+
+/// The URL of a new database, for the configuration.
+async fn database_url(database: &mut postgres::Server) -> String {
+    let address = database.database().await;
+    let part = |name: &str| address.split(name).nth(1).and_then(|rest| rest.split(' ').next()).expect("a part");
+    let host = part("host=").replace('/', "%2F");
+    format!("postgres://toolgate@{host}/{}", part("dbname="))
 }
 
 /// Checks that a run ended with an unknown effect: its error says so, and it is not safe to repeat.

@@ -19,7 +19,7 @@ impl Server {
         }
     }
 
-    async fn decide(&self, run: &str, decision: Value) -> (u16, Value) {
+    pub(crate) async fn decide(&self, run: &str, decision: Value) -> (u16, Value) {
         let body = json!({ "decisions": [decision] });
         let answer = self.ask("POST", &format!("/v1/runs/{run}/decisions"), "", Some(&body)).await.expect("an answer");
         (answer.status, answer.json)

@@ -103,7 +103,7 @@ pub(super) fn asked(
 }
 
 /// The questions that the caller itself may decide, in the order of their calls.
-fn decidable(pending: &[PendingView], caller: &CallerScope) -> Vec<PendingView> {
+pub(super) fn decidable(pending: &[PendingView], caller: &CallerScope) -> Vec<PendingView> {
     let may = |question: &&PendingView| {
         question.approvers.is_empty() || question.approvers.iter().any(|it| Pattern::new(it).matches(&caller.name))
     };

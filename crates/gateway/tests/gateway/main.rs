@@ -23,5 +23,6 @@ mod remote;
 #[path = "../backends/server.rs"]
 mod server;
 mod support;
+mod tasks;
 mod upgrades;
 mod watching;

@@ -15,6 +15,9 @@ use toolgate_gateway::run::{FixedEnvironment, RunRequest, Runner};
 use toolgate_journal::durable::Journal;
 use toolgate_journal::seal::Sealer;
 use toolgate_journal::store::memory::MemoryStore;
+use toolgate_journal::store::{
+    Begun, Claim, Decided, Find, Held, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, Store, StoreFuture,
+};
 use toolgate_policy::{Action, Policy, Rule};
 use toolgate_wire::{Access, CallerScope, Profile};
 
@@ -39,7 +42,7 @@ fn gateway(store: &Arc<MemoryStore>, tools: &Value, number: u32) -> DurableRuns 
 }
 
 /// The same for these callers.
-fn gateway_for(store: &Arc<MemoryStore>, tools: &Value, number: u32, callers: Arc<dyn Callers>) -> DurableRuns {
+fn gateway_for<S: Store>(store: &Arc<S>, tools: &Value, number: u32, callers: Arc<dyn Callers>) -> DurableRuns {
     let script = json!({ "backends": { "bank": { "tools": tools } } });
     let script = Script::parse(&script.to_string()).unwrap();
     let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
@@ -177,5 +180,81 @@ async fn a_run_of_a_token_goes_on_with_what_the_token_granted() {
             assert_eq!(report["code"], "UNAVAILABLE", "{report}");
             assert!(report["error"].as_str().is_some_and(|it| it.contains("not accepted any more")), "{report}");
         }
+    }
+}
+
+/// A store whose writes take longer than a program has to be silent before its run is paused.
+#[derive(Default)]
+struct SlowStore(MemoryStore);
+
+impl Store for SlowStore {
+    fn begin(&self, run: NewRun) -> StoreFuture<'_, Begun> {
+        self.0.begin(run)
+    }
+
+    fn append(&self, lease: Lease, from: u64, rows: Rows) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            self.0.append(lease, from, rows).await
+        })
+    }
+
+    fn read(&self, run: &str) -> StoreFuture<'_, Rows> {
+        self.0.read(run)
+    }
+
+    fn entries(&self, run: &str, from: u64, most: usize) -> StoreFuture<'_, Vec<Vec<u8>>> {
+        self.0.entries(run, from, most)
+    }
+
+    fn blob(&self, run: &str, name: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
+        self.0.blob(run, name)
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>> {
+        self.0.claim(claim)
+    }
+
+    fn heartbeat(&self, owner: &str, runs: Vec<String>, ttl: Duration) -> StoreFuture<'_, Vec<Held>> {
+        self.0.heartbeat(owner, runs, ttl)
+    }
+
+    fn leave(&self, lease: Lease, how: Leave) -> StoreFuture<'_, ()> {
+        self.0.leave(lease, how)
+    }
+
+    fn pending(&self, run: &str) -> StoreFuture<'_, Vec<PendingRow>> {
+        self.0.pending(run)
+    }
+
+    fn decide(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, Decided> {
+        self.0.decide(run, call, decision)
+    }
+
+    fn abort(&self, run: &str) -> StoreFuture<'_, ()> {
+        self.0.abort(run)
+    }
+
+    fn find(&self, find: Find) -> StoreFuture<'_, Vec<RunRow>> {
+        self.0.find(find)
+    }
+
+    fn prune(&self, prune: Prune) -> StoreFuture<'_, u64> {
+        self.0.prune(prune)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decided_call_is_made_however_slow_the_store_is() {
+    for (decision, expected) in [(DecisionKind::Approve, json!("ann")), (DecisionKind::Deny, Value::Null)] {
+        let store = Arc::new(SlowStore::default());
+        let runs = gateway_for(&store, &tools(), 1, Arc::new(LocalCaller));
+        let code = "try { return (await bank.wire({ to: 'ann' })).wired } catch (error) { return null }";
+        let run = runs.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
+        let view = settled(&runs, &run).await;
+        assert_eq!(view.pending.len(), 1, "{view:?}");
+        decide(&runs, &run, &view, decision).await;
+        let report = report(&settled(&runs, &run).await);
+        assert_eq!((&report["ok"], &report["value"]), (&json!(true), &expected), "{report}");
     }
 }

@@ -100,6 +100,33 @@ pub struct ToolCall {
     pub origin: RequestOrigin,
 }
 
+/// The extension that lets a server answer a call with a task.
+pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
+/// A request about a task.
+#[derive(Debug, Clone)]
+pub struct TaskCall {
+    /// The task's id.
+    pub task: String,
+    /// What is asked.
+    pub request: TaskRequest,
+    /// The scope of the request.
+    pub scope: RequestScope,
+    /// Whether the client shows forms to a person (capability `elicitation`).
+    pub shows_forms: bool,
+}
+
+/// What is asked about a task.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskRequest {
+    /// Its state.
+    Get,
+    /// Takes `inputResponses`.
+    Update(Map<String, Value>),
+    /// Its end.
+    Cancel,
+}
+
 /// A request for a resource.
 #[derive(Debug, Clone, Default)]
 pub struct ResourceCall {
@@ -319,6 +346,16 @@ pub trait Service: Send + Sync + 'static {
     /// Whether the server declares the capability `completions`.
     fn has_completions(&self) -> bool {
         false
+    }
+
+    /// Whether calls may be answered with tasks, for clients that have the extension.
+    fn has_tasks(&self) -> bool {
+        false
+    }
+
+    /// The task, or nothing where something is only acknowledged.
+    fn task(&self, call: TaskCall) -> ServiceFuture<Value> {
+        ready(Err(Fault::InvalidParams(format!("there is no task {}", call.task))))
     }
 
     /// Whether the scope includes what the notice is about. A client is notified only of what its scope includes.

@@ -13,7 +13,7 @@ use super::super::answer::{bounded, text_block};
 use super::super::arguments::{Count, Refusal, Text, read, schema_of};
 use super::super::paused::{self, Continued};
 use super::super::progress::Steps;
-use super::super::{Shared, caller_of, content};
+use super::super::{Shared, caller_of, content, tasks};
 use super::{Hints, Tool, ToolFuture, host_functions};
 use crate::bridge::AllowedEffects;
 use crate::run::{Door, Durability, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
@@ -143,6 +143,11 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
     let caller = request.caller.clone();
     let Continued { run, round } = match paused::state_of(&call) {
         Some(state) => paused::go_on(&shared, &call, &caller, state).await?,
+        None if durable == Durability::Durable && tasks::takes_tasks(&call) => match tasks::run(&shared, request).await
+        {
+            Ok(run) => Continued { run, round: Some(0) },
+            Err(task) => return Ok(task),
+        },
         None => Continued { run: runner.run(keepable(runner, request).await).await, round: Some(0) },
     };
     let asked =

@@ -73,7 +73,7 @@ fn described(view: &RunView) -> String {
 }
 
 /// What a model is told of a run that waits.
-pub(super) fn paused_text(paused: &PausedRun) -> String {
+pub(in crate::agent) fn paused_text(paused: &PausedRun) -> String {
     let run = &paused.run_id;
     if paused.pending.is_empty() {
         return format!(

@@ -129,47 +129,60 @@ impl RunApprover {
     }
 
     async fn verdict(&self, id: CallId, call: &AskedCall) -> Verdict {
-        self.gate.asks(id);
-        if let Err(error) = self.run.asks(id).await {
-            return self.denied(id, format!("the question could not be kept: {error}"));
-        }
         let question = match self.question(id, call) {
             Ok(question) => question,
             Err(reason) => return self.denied(id, reason),
         };
-        let waiting = {
+        let number = self.number(id);
+        let decided = self.state.lock().decisions.get(&number).cloned();
+        if let Some(decision) = decided {
+            return self.act_on_earlier(id, decision);
+        }
+        // The call counts as sent until this is written: a run whose store is slow must not be paused before it waits.
+        if let Err(error) = self.run.asks(id).await {
+            return self.denied(id, format!("the question could not be kept: {error}"));
+        }
+        let left = Duration::from_millis(question.expires_at.saturating_sub(super::unix_ms()));
+        let receive = {
             let mut state = self.state.lock();
-            match state.decisions.get(&self.number(id)) {
-                Some(decision) => Ok(decision.clone()),
-                None => {
-                    let (send, receive) = oneshot::channel();
-                    state.waiting.insert(self.number(id), send);
-                    Err(receive)
+            let (send, receive) = oneshot::channel();
+            match state.decisions.get(&number) {
+                // It came while the question was written.
+                Some(decision) => drop(send.send(decision.clone())),
+                None if left.is_zero() => {
+                    drop(state);
+                    return self.expired(id);
                 }
+                None => drop(state.waiting.insert(number, send)),
             }
+            receive
         };
-        let decision = match waiting {
-            Ok(decision) => decision,
-            Err(receive) => {
-                let left = Duration::from_millis(question.expires_at.saturating_sub(super::unix_ms()));
-                tokio::select! {
-                    decision = receive => match decision {
-                        Ok(decision) => decision,
-                        Err(_) => std::future::pending().await,
-                    },
-                    () = tokio::time::sleep(left) => {
-                        self.state.lock().waiting.remove(&self.number(id));
-                        self.gate.settles(id);
-                        return Verdict::Expired;
-                    }
-                }
+        self.gate.asks(id);
+        let decision = tokio::select! {
+            decision = receive => match decision {
+                Ok(decision) => decision,
+                Err(_) => std::future::pending().await,
+            },
+            () = tokio::time::sleep(left) => {
+                self.state.lock().waiting.remove(&number);
+                return self.expired(id);
             }
         };
         self.act_on(id, decision).await
     }
 
+    /// Acts on a decision from before this process had the run. The call is sent as any other: its intent is kept, and the
+    /// gate has let it through.
+    fn act_on_earlier(&self, id: CallId, decision: CallDecision) -> Verdict {
+        match decision.decision {
+            DecisionKind::Approve | DecisionKind::Edit => {
+                Verdict::Approve { arguments: decision.arguments.map(|json| json.get().to_owned()) }
+            }
+            DecisionKind::Deny | DecisionKind::Stop | DecisionKind::Answer => self.refuse(id, &decision),
+        }
+    }
+
     async fn act_on(&self, id: CallId, decision: CallDecision) -> Verdict {
-        let reason = |usual: &str| decision.reason.clone().unwrap_or_else(|| usual.to_owned());
         match decision.decision {
             DecisionKind::Approve | DecisionKind::Edit => {
                 if !self.gate.sends(id) {
@@ -181,16 +194,32 @@ impl RunApprover {
                     Err(error) => self.denied(id, format!("it could not be made durable: {error}")),
                 }
             }
-            // Not for a call that was never sent; nothing else takes such a decision either.
-            DecisionKind::Answer => self.denied(id, "it was not sent, so it has no answer".to_owned()),
-            DecisionKind::Deny => self.denied(id, reason("a person denied it")),
+            DecisionKind::Deny | DecisionKind::Stop | DecisionKind::Answer => self.refuse(id, &decision),
+        }
+    }
+
+    /// A decision that a call is not made.
+    fn refuse(&self, id: CallId, decision: &CallDecision) -> Verdict {
+        let reason = |usual: &str| decision.reason.clone().unwrap_or_else(|| usual.to_owned());
+        match decision.decision {
             DecisionKind::Stop => {
                 let reason = reason("a person stopped the run");
                 self.state.lock().stopped = Some(reason.clone());
                 self.gate.stop();
                 Verdict::Stop { reason }
             }
+            // There is no answer to a call that was never sent; no question takes such a decision.
+            DecisionKind::Answer => self.denied(id, "it was not sent, so it has no answer".to_owned()),
+            DecisionKind::Deny | DecisionKind::Approve | DecisionKind::Edit => {
+                self.denied(id, reason("a person denied it"))
+            }
         }
+    }
+
+    /// Nobody decided in time.
+    fn expired(&self, id: CallId) -> Verdict {
+        self.gate.settles(id);
+        Verdict::Expired
     }
 
     fn denied(&self, id: CallId, reason: String) -> Verdict {
@@ -210,9 +239,9 @@ impl Approver for RunApprover {
     }
 
     fn answered(&self, call: CallId) -> Option<report::CallDecision> {
-        let state = self.state.lock();
-        let decision = state.decisions.get(&call.0)?;
-        let question = state.questions.get(&call.0);
+        let (number, state) = (self.number(call), self.state.lock());
+        let decision = state.decisions.get(&number)?;
+        let question = state.questions.get(&number);
         let mut answered = report::CallDecision {
             action: "ask",
             rule: question.and_then(|question| question.rule.clone()),

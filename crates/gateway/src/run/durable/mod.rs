@@ -451,7 +451,7 @@ impl Inner {
 }
 
 /// Milliseconds since 1970.
-fn unix_ms() -> u64 {
+pub(crate) fn unix_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
