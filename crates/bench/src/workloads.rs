@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use super::meter::{Cores, Meter, Samples, Unit};
 use super::natural::{self, Program};
 use super::{
-    chain, cliffs, data, durable, gateway, http, kill, latency, memory, openapi, policy, search, throughput, types, v8,
+    chain, cliffs, data, durable, gateway, http, kill, latency, learning, memory, openapi, policy, search, throughput,
+    types, v8,
 };
 use toolgate_engine::EngineChoice;
 
@@ -206,6 +207,13 @@ const ROWS: &[Workload] = &[
         runs: 10,
         cores: Cores::All,
         measure: types::cold,
+        ..ROW
+    },
+    Workload {
+        name: "learn-result",
+        group: Some("types"),
+        what: "the shape of a result read and merged into a learned type, for each kilobyte",
+        measure: learning::measure,
         ..ROW
     },
     Workload {

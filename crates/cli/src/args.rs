@@ -16,7 +16,7 @@ use toolgate_wire::{LimitRequest, Profile};
 
 use self::logins::{LoginArgs, LogoutArgs, SecretCommand};
 use self::policy::PolicyCommand;
-use self::runs::{ApproveArgs, DenyArgs, PendingArgs, RunsCommand};
+use self::runs::{ApproveArgs, DenyArgs, ForkArgs, PendingArgs, RunsCommand};
 use self::servers::{
     AddArgs, CallArgs, ConfigCommand, ConnectArgs, DaemonArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs,
     ListArgs, RemoveArgs, RestartArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs, UiArgs,
@@ -151,6 +151,10 @@ pub(crate) enum Command {
     /// Works on the store of the configuration, whether or not a service runs. Runs are begun with POST /v1/runs.
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Begin a run that keeps the first answered calls of a durable run and goes on live from there
+    ///
+    /// Calls that are not kept are made, also where the earlier run made them: count the effects before.
+    Fork(ForkArgs),
     /// Show the calls of paused runs that wait for a decision
     Pending(PendingArgs),
     /// Let calls be made that wait for a decision; a service with the same store goes on with their run
@@ -344,6 +348,12 @@ pub(crate) struct ReplayArgs {
     /// Run this changed program against the recorded answers; a call that was not recorded fails
     #[arg(long, value_name = "PROGRAM", conflicts_with = "assert")]
     pub(crate) edit: Option<Source>,
+    /// Make calls of the changed program that were not recorded, if they are known to change nothing
+    #[arg(long, value_enum, requires = "edit")]
+    pub(crate) live: Option<LiveCalls>,
+    /// The servers of such calls
+    #[command(flatten)]
+    pub(crate) servers: Servers,
     /// Fail unless the report equals the recorded one, byte for byte; what is measured is the record's
     #[arg(long)]
     pub(crate) assert: bool,
@@ -365,8 +375,20 @@ impl ReplayArgs {
 
     /// The isolation asked for, or the platform's default.
     pub(crate) fn isolation(&self) -> IsolationMode {
-        self.isolation.map(IsolationMode::from).unwrap_or_default()
+        self.isolation_if_asked().unwrap_or_default()
     }
+
+    /// The isolation asked for.
+    pub(crate) fn isolation_if_asked(&self) -> Option<IsolationMode> {
+        self.isolation.map(IsolationMode::from)
+    }
+}
+
+/// Which calls that were not recorded are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LiveCalls {
+    /// Those that only read
+    Read,
 }
 
 /// See `Command::Test`.

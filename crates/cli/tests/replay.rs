@@ -160,3 +160,31 @@ fn a_folder_of_cassettes_is_tested() {
     let empty = tempfile::tempdir().expect("a folder");
     assert_eq!(toolgate(&["test", empty.path().to_str().expect("UTF-8")]).code, 2);
 }
+
+#[test]
+fn a_changed_program_reads_live_what_was_not_recorded() {
+    let code = "const issue = await demo.get_issue({ number: 1 }); \
+                const note = await demo.create_note({ name: 'a', text: issue.title }); return [issue.number, note.saved]";
+    let (ran, cassette) = record(code, &["--demo"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let program = script(
+        "edited.ts",
+        "const issue = await demo.get_issue({ number: 1 }); const other = await demo.get_issue({ number: 2 }); \
+         const note = await demo.create_note({ name: 'a', text: issue.title }); \
+         let refused = 'sent'; try { await demo.create_note({ name: 'b', text: 'new' }); } catch (e) { refused = e; } \
+         const notes = await demo.list_notes({}); \
+         return { other: other.number, note: note.saved, code: refused.code, why: refused.message, notes }",
+    );
+    let offline = replay(&cassette, &["--edit", program.path(), "--json"]);
+    let report: Value = serde_json::from_str(&offline.stdout).expect("a report");
+    assert!(report["error"].as_str().is_some_and(|error| error.contains("other arguments")), "{report}");
+    let live = replay(&cassette, &["--edit", program.path(), "--live", "read", "--demo", "--json"]);
+    let report: Value = serde_json::from_str(&live.stdout).unwrap_or_else(|_| panic!("{live:?}"));
+    let value = &report["value"];
+    assert_eq!((&value["other"], &value["note"]), (&Value::from(2), &Value::from("a")), "{report}");
+    assert_eq!(value["code"], "NOT_RECORDED", "an effect is not sent: {report}");
+    assert!(value["why"].as_str().is_some_and(|why| why.contains("not known to change nothing")), "{report}");
+    assert!(!value["notes"].to_string().contains("\"a\""), "the recorded note was not written again: {report}");
+    let without = toolgate(&["replay", cassette.path(), "--live", "read"]);
+    assert_eq!(without.code, 2, "--live is for a changed program: {without:?}");
+}

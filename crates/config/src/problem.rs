@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use toolgate_wire::foreign_text::one_line;
 
 /// A position in a text, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,13 +120,9 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Replaces control characters and truncates: keys and names come from files of other programs and are printed to a
+/// On one line and truncated: keys and names come from files of other programs and are printed to a
 /// terminal.
 fn printable(text: &str) -> String {
     const MAX_CHARS: usize = 400;
-    let mut shown: String = text.chars().take(MAX_CHARS).map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect();
-    if text.chars().nth(MAX_CHARS).is_some() {
-        shown.push('…');
-    }
-    shown
+    one_line(text, MAX_CHARS)
 }

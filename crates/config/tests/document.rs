@@ -31,7 +31,12 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("mcpServers.NAME.enabled", "`true`", Some("true")),
     ("mcpServers.NAME.timeout", "`toolgate.limits.call_timeout`", Some("\"30s\"")),
     ("mcpServers.NAME.start", "`toolgate.start`", Some("\"lazy\"")),
+    ("mcpServers.NAME.sandbox", "`false`", Some("false")),
+    ("mcpServers.NAME.sandbox.network", "`true`", None),
+    ("mcpServers.NAME.sandbox.memory", "1 GB", None),
+    ("mcpServers.NAME.sandbox.processes", "512", None),
     ("toolgate.start", "`lazy`", Some("\"lazy\"")),
+    ("toolgate.backends.NAME.sandbox", "that of `mcpServers`", None),
     ("toolgate.share", "`false`", Some("false")),
     ("toolgate.tools.run_code", "where there are host functions", None),
     ("toolgate.tools.query_tools", "`true`", Some("true")),
@@ -76,6 +81,7 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.runs.keep", "7d", Some("\"7d\"")),
     ("toolgate.runs.max_size", "1 GB", Some("\"1GB\"")),
     ("toolgate.runs.max_open", "1000", Some("1000")),
+    ("toolgate.runs.unknown_calls", "auto", Some("\"auto\"")),
     ("toolgate.cache.enabled", "`true`", Some("true")),
     ("toolgate.cache.dir", "`toolgate` in `$XDG_CACHE_HOME` or `~/.cache`", Some("\"~/.cache/toolgate\"")),
     ("toolgate.http.auth", "`token`", Some("\"token\"")),
@@ -249,6 +255,13 @@ fn object_below<'a>(path: &str, property: &'a Value) -> Option<(String, &'a Valu
     if is_section(property) {
         return Some((path.to_owned(), property));
     }
+    // A switch that can be a section instead.
+    if let Some([switch, section]) = property.get("anyOf").and_then(Value::as_array).map(Vec::as_slice)
+        && switch["type"] == "boolean"
+        && is_section(section)
+    {
+        return Some((path.to_owned(), section));
+    }
     let entries = property.get("additionalProperties").filter(|entries| is_section(entries));
     let items = property.get("items").filter(|items| is_section(items));
     entries.map(|it| (format!("{path}.NAME"), it)).or_else(|| items.map(|it| (format!("{path}[]"), it)))
@@ -339,6 +352,10 @@ fn range_of(path: &str, property: &Value) -> String {
     let mut file = base();
     set(&mut file, path, largest);
     let problems = match read(&file) {
+        // A problem of one server leaves the others usable.
+        Ok(checked) if !checked.incomplete.is_empty() => {
+            checked.incomplete.into_values().flat_map(|incomplete| incomplete.problems).collect()
+        }
         Ok(_) => return String::new(),
         Err(problems) => problems,
     };

@@ -20,7 +20,7 @@ fn ended(text: &str) -> FromWorker {
 
 fn failed(code: Code, message: String) -> FromWorker {
     FromWorker::Done {
-        end: End::Failed { code, message, line: u32::MAX, column: u32::MAX },
+        end: End::Failed { code, message, line: u32::MAX, column: u32::MAX, class: None },
         memory: u64::MAX,
         cpu: u64::MAX,
         dropped: u64::MAX,

@@ -191,6 +191,17 @@ impl Recording {
         self.push(|recording, blobs| Event::said(frame, read_only, &recording.key, blobs));
     }
 
+    /// Records a call, with a hash of the schemas of its tool.
+    pub fn said_with_schema(&self, frame: &FromWorker, read_only: bool, hash: String) {
+        self.push(|recording, blobs| {
+            let (mut event, bytes) = Event::said(frame, read_only, &recording.key, blobs)?;
+            if let Event::Call(call) = &mut event {
+                call.schema = Some(hash);
+            }
+            Some((event, bytes))
+        });
+    }
+
     /// Records that a call is about to be sent.
     pub fn intends(&self, id: CallId) {
         self.push(|_, _| Some((Event::Intent { id: id.0, sent: crate::unix_ms() }, 0)));

@@ -196,7 +196,7 @@ fn answered(reply: &Reply, record: &Record) -> Result<OpenCall, MissingBlob> {
 }
 
 /// The time of day in UTC.
-fn clock(unix_ms: u64) -> String {
+pub fn clock(unix_ms: u64) -> String {
     let seconds = unix_ms / 1000;
     format!("{:02}:{:02}:{:02} UTC", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
 }
@@ -212,5 +212,6 @@ fn recorded_failure(report: &str) -> Failure {
         message: text("error").unwrap_or_else(|| "the recorded run ended without a failure".to_owned()),
         position: number("line").zip(number("column")).map(|(line, column)| Position { line, column }),
         hint: text("hint"),
+        class: None,
     }
 }

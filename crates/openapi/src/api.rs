@@ -16,6 +16,7 @@ use crate::read::{Reader, Skipped};
 use crate::security::{Credentials, Security};
 use crate::transport::{ApiAnswer, ApiRequest, Transport, TransportError};
 use crate::{servers, yaml};
+use toolgate_wire::foreign_text::one_line;
 
 /// What the configuration says about an API. Printed without values of headers, which may be secrets.
 #[derive(Clone)]
@@ -95,13 +96,16 @@ pub struct Summary {
     pub servers: Vec<Url>,
 }
 
+/// Most characters of a document's title.
+const MAX_TITLE_CHARS: usize = 100;
+
 /// Reads what a document says of itself. Relative servers are resolved against `origin`, where it came from.
 pub fn summary(text: &str, origin: Option<&Url>) -> Result<Summary, LoadError> {
     let json = json_text(text)?;
     let document = Document::new(&json).map_err(LoadError::NotOpenApi)?;
     let info = document.top("info").unwrap_or_default();
     let title = info.get("title").and_then(Value::as_str).unwrap_or_default();
-    let title = title.chars().filter(|c| !c.is_control()).take(100).collect();
+    let title = one_line(title, MAX_TITLE_CHARS);
     Ok(Summary { title, servers: servers::declared(&document, origin) })
 }
 

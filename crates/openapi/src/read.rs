@@ -12,7 +12,9 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::body::{self, DraftBody};
-use crate::bounds::{MAX_DESCRIPTION, MAX_INPUT_BYTES, MAX_NAME, MAX_OPERATIONS, MAX_OUTPUT_BYTES, MAX_PARAMETERS};
+use crate::bounds::{
+    MAX_DESCRIPTION, MAX_INPUT_BYTES, MAX_NAME, MAX_OPERATIONS, MAX_OUTPUT_BYTES, MAX_PARAMETERS, MAX_SHOWN,
+};
 use crate::document::{Document, Version};
 use crate::filter::Filter;
 use crate::idempotency;
@@ -20,6 +22,7 @@ use crate::operation::{Encoding, Operation, Parameter, ParameterPlace, Plan, Seg
 use crate::result_schema;
 use crate::schema::{Converted, Direction, Schemas, shortened};
 use crate::security::{Requirement, Security, is_token};
+use toolgate_wire::foreign_text::{escaped, stripped};
 
 /// An operation of the document that is no tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,7 +150,7 @@ impl<'d, 'a> Reader<'d, 'a> {
     fn additional(&mut self, method: &str, path: &str, item: &Value, operation: &Value) {
         let is_token = !method.is_empty() && method.len() <= 32 && method.bytes().all(|byte| byte.is_ascii_uppercase());
         if !is_token || matches!(method, "CONNECT" | "TRACE") {
-            let shown: String = method.escape_debug().take(32).collect();
+            let shown = escaped(method, 32);
             return self.skip(&shown, path, "the method is never sent".to_owned());
         }
         self.one(method, path, item, operation);
@@ -268,7 +271,9 @@ impl<'d, 'a> Reader<'d, 'a> {
             "cookie" => ParameterPlace::Cookie,
             // A path parameter that the path does not have cannot be sent.
             "path" => return Ok(None),
-            other => return Err(format!("the parameter `{name}` is in `{}`, which is no place", other.escape_debug())),
+            other => {
+                return Err(format!("the parameter `{name}` is in `{}`, which is no place", escaped(other, MAX_SHOWN)));
+            }
         };
         let is_reserved = place == ParameterPlace::Header
             && (RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str())
@@ -277,7 +282,7 @@ impl<'d, 'a> Reader<'d, 'a> {
             return Ok(None);
         }
         if matches!(place, ParameterPlace::Header | ParameterPlace::Cookie) && !is_token(&name) {
-            return Err(format!("`{}` is no name of a header or cookie", name.escape_debug()));
+            return Err(format!("`{}` is no name of a header or cookie", escaped(&name, MAX_SHOWN)));
         }
         let content = raw.get("content").and_then(Value::as_object).and_then(|it| it.iter().next());
         let schema = match (self.document.version, content) {
@@ -309,7 +314,7 @@ impl<'d, 'a> Reader<'d, 'a> {
     /// The tool's name: the operation's id, else method and path.
     fn name(&mut self, method: &str, path: &str, operation: &Value) -> String {
         let id = operation.get("operationId").and_then(Value::as_str).map(str::trim).unwrap_or_default();
-        let id: String = id.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
+        let id: String = stripped(id).chars().filter(|c| !matches!(c, '\n' | '\t')).take(MAX_NAME).collect();
         if !id.is_empty() && self.names.insert(id.clone()) {
             return id;
         }
@@ -426,7 +431,7 @@ pub(crate) fn encoding(raw: &Value, place: ParameterPlace, version: Version) -> 
         Some("spaceDelimited") => Style::Space,
         Some("pipeDelimited") => Style::Pipe,
         Some("deepObject") => Style::DeepObject,
-        Some(other) => return Err(format!("the style `{}` is unknown", other.escape_debug())),
+        Some(other) => return Err(format!("the style `{}` is unknown", escaped(other, MAX_SHOWN))),
     };
     let explode = raw.get("explode").and_then(Value::as_bool).unwrap_or(style == Style::Form);
     Ok(Encoding::Style { style, explode, allow_reserved })

@@ -157,7 +157,7 @@ struct RunTimes {
 #[schemars(rename = "PendingCall", rename_all = "camelCase")]
 #[expect(dead_code, reason = "a schema is generated from it")]
 struct PendingReply {
-    /// The number of the call in its run; decisions name it.
+    /// Names the question, for decisions: the number of the call in its run, or another one where no rule asks.
     call_id: u32,
     /// The backend; absent where a host function is called.
     #[schemars(skip_serializing_if = "Option::is_none")]
@@ -178,6 +178,10 @@ struct PendingReply {
     asked_at: u64,
     /// When the call fails if nobody has decided.
     expires_at: u64,
+    /// What the question is about, where no rule asks: `{"kind": "unknownEffect", "call", "sentAt"}` or
+    /// `{"kind": "changedSchema", "schema"}`.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    about: Option<Value>,
     /// Of a line of the review of a staged run: what else a person should know about it.
     #[schemars(skip_serializing_if = "Option::is_none")]
     staged: Option<StagedReply>,
@@ -229,7 +233,7 @@ pub(super) struct DecisionBody {
     /// What to do with it.
     #[schemars(required, with = "DecisionName")]
     pub(super) decision: Option<DecisionName>,
-    /// With `edit`: the arguments to send instead.
+    /// With `edit`: the arguments to send instead. With `answer`: what the program gets.
     #[schemars(with = "Option<Value>")]
     pub(super) arguments: Option<Box<RawValue>>,
     /// Why, for the program and for the report.
@@ -246,6 +250,8 @@ pub(super) enum DecisionName {
     Approve,
     /// Make it with other arguments.
     Edit,
+    /// Do not send it again, and give the program `arguments` as its answer: for a call whose effect is unknown.
+    Answer,
     /// Let it fail with `DENIED`; the program may go on.
     Deny,
     /// End the run.
@@ -257,6 +263,7 @@ impl From<DecisionName> for DecisionKind {
         match name {
             DecisionName::Approve => DecisionKind::Approve,
             DecisionName::Edit => DecisionKind::Edit,
+            DecisionName::Answer => DecisionKind::Answer,
             DecisionName::Deny => DecisionKind::Deny,
             DecisionName::Stop => DecisionKind::Stop,
         }
@@ -268,6 +275,7 @@ impl From<DecisionKind> for DecisionName {
         match kind {
             DecisionKind::Approve => DecisionName::Approve,
             DecisionKind::Edit => DecisionName::Edit,
+            DecisionKind::Answer => DecisionName::Answer,
             DecisionKind::Deny => DecisionName::Deny,
             DecisionKind::Stop => DecisionName::Stop,
         }

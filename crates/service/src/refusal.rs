@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::rpc_sessions::{AuthoriseError, StoreError};
 use toolgate_gateway::run::durable::DurableError;
 use toolgate_mcp::server::HostGuardError;
+use toolgate_wire::foreign_text::escaped;
 
 /// `Retry-After` where no better estimate exists.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -27,9 +28,7 @@ pub(super) struct Shown(String);
 
 impl Shown {
     pub(super) fn new(text: &str) -> Self {
-        let clipped = if text.chars().nth(MAX_SHOWN_CHARS).is_some() { "…" } else { "" };
-        let escaped = text.chars().take(MAX_SHOWN_CHARS).flat_map(char::escape_debug).collect::<String>();
-        Self(escaped + clipped)
+        Self(escaped(text, MAX_SHOWN_CHARS))
     }
 }
 
@@ -261,6 +260,7 @@ impl From<DurableError> for Refusal {
             | DurableError::NoStore
             | DurableError::NotEnded(_)
             | DurableError::Unreadable(_)
+            | DurableError::Fork(_)
             | DurableError::Open(_)
             | DurableError::Store(_) => Refusal::unavailable(error.to_string()),
         }

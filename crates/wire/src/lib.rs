@@ -33,7 +33,7 @@ pub mod scope;
 pub use byte_budget::{ByteBudget, BytePermit, OverBudget};
 pub use frame::{CallId, FromWorker, Start, Target, ToWorker};
 pub use limits::{Limit, LimitFault, LimitRequest, LimitSpec, Limits};
-pub use outcome::{Code, Failure, Outcome};
+pub use outcome::{Code, ErrorClass, Failure, Outcome};
 pub use position::Position;
 pub use profile::{Profile, Profiles};
 pub use report::{

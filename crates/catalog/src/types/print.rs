@@ -2,6 +2,7 @@
 
 use super::super::names::is_identifier;
 use super::shape::{Field, Notes, Type};
+use toolgate_wire::foreign_text::is_hazard;
 
 /// How a type is laid out.
 #[derive(Debug, Clone, Copy)]
@@ -174,7 +175,7 @@ pub(super) fn text_lines(text: &str) -> Vec<String> {
 
 /// Escapes text for a comment: it can neither end the comment nor contain control characters.
 fn comment(text: &str) -> String {
-    let visible: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let visible: String = text.chars().map(|c| if is_hazard(c) { ' ' } else { c }).collect();
     visible.replace("*/", "*\\/")
 }
 

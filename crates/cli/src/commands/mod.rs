@@ -6,6 +6,7 @@ pub(crate) mod chaos;
 pub(crate) mod check;
 pub(crate) mod compute;
 pub(crate) mod doctor;
+pub(crate) mod fork;
 pub(crate) mod logins;
 pub(crate) mod logs;
 pub(crate) mod man;

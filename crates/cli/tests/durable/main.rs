@@ -11,6 +11,7 @@ mod postgres;
 #[path = "../../../journal/tests/support/programs.rs"]
 mod programs;
 mod server;
+mod unsure;
 
 use std::path::{Path, PathBuf};
 
@@ -20,8 +21,13 @@ use server::Server;
 
 /// The configuration of a server with these functions, in this folder; `store` is PostgreSQL's, or a file when absent.
 fn configuration(folder: &Path, effects: &Effects, store: Option<&str>) -> PathBuf {
+    configuration_with(folder, effects, store, json!({}))
+}
+
+/// The same with more settings of durable runs, and with other settings.
+fn configuration_with(folder: &Path, effects: &Effects, store: Option<&str>, more: Value) -> PathBuf {
     let file = |name: &str| folder.join(name).to_str().expect("UTF-8").to_owned();
-    let config = json!({
+    let mut config = json!({
         "mcpServers": {},
         "toolgate": {
             "functions": effects.functions(),
@@ -34,6 +40,12 @@ fn configuration(folder: &Path, effects: &Effects, store: Option<&str>) -> PathB
             },
         },
     });
+    for (name, value) in more.as_object().expect("settings") {
+        match name.strip_prefix("runs.") {
+            Some(name) => config["toolgate"]["runs"][name] = value.clone(),
+            None => config["toolgate"][name] = value.clone(),
+        }
+    }
     let path = folder.join("toolgate.json");
     std::fs::write(&path, config.to_string()).expect("written");
     path

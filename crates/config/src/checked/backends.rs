@@ -10,6 +10,7 @@ use super::checker::Checker;
 use super::envfile;
 use super::login::{self, LoginSettings};
 use super::openapi::{self, OpenApi};
+use super::server_sandbox::{self, ServerSandbox};
 use crate::raw::reader::closest;
 use crate::raw::{self, Located, Location, RawText, StringMap};
 use crate::values::{BackendName, Endpoint, Glob, Secret, Start, TransportKind};
@@ -45,8 +46,10 @@ pub struct Process {
     pub env: BTreeMap<String, Secret>,
     /// Whether it inherits the whole environment of this process.
     pub inherit_env: bool,
-    /// Its working directory; `None` inherits ours.
+    /// Its working directory; `None` inherits ours, or means a folder of its own in a sandbox.
     pub cwd: Option<PathBuf>,
+    /// The sandbox that it is started in.
+    pub sandbox: Option<ServerSandbox>,
 }
 
 /// A server to connect to.
@@ -147,8 +150,9 @@ pub(super) fn check(
             continue;
         }
         let own = own.iter().find(|(own, _)| own.value == key.value).map(|(_, own)| own.value.clone());
-        let policy = policy(checker, &server.value, &own.unwrap_or_default(), defaults);
-        if let Some(transport) = transport(checker, key, server) {
+        let own = own.unwrap_or_default();
+        let policy = policy(checker, &server.value, &own, defaults);
+        if let Some(transport) = transport(checker, key, server, &own) {
             servers.backends.insert(name, Backend { transport, policy });
         }
     }
@@ -189,7 +193,28 @@ fn description(server: &raw::Server) -> Option<String> {
     (!phrase.is_empty()).then(|| phrase.to_owned())
 }
 
-fn transport(checker: &mut Checker<'_>, name: &Located<String>, server: &Located<raw::Server>) -> Option<Transport> {
+fn transport(
+    checker: &mut Checker<'_>,
+    name: &Located<String>,
+    server: &Located<raw::Server>,
+    own: &raw::Backend,
+) -> Option<Transport> {
+    let mut transport = plain_transport(checker, name, server)?;
+    let written = if own.sandbox.is_some() { &own.sandbox } else { &server.value.sandbox };
+    match (&mut transport, written) {
+        (Transport::Stdio(process), _) => process.sandbox = server_sandbox::check(checker, &name.value, written),
+        (_, Some(written)) => checker.warn(&written.place, "has an effect on stdio servers only", ""),
+        (_, None) => {}
+    }
+    Some(transport)
+}
+
+/// The transport, outside a sandbox.
+fn plain_transport(
+    checker: &mut Checker<'_>,
+    name: &Located<String>,
+    server: &Located<raw::Server>,
+) -> Option<Transport> {
     let raw = &server.value;
     // An invalid type is reported once; do not report its consequences as well.
     let kind = match &raw.kind {
@@ -267,7 +292,8 @@ fn process(checker: &mut Checker<'_>, raw: &raw::Server, command: &Located<RawTe
         checker.warn(command_place, "the server is Toolgate itself", "remove this server");
     }
     let inherit_env = super::flag(&raw.inherit_env, false);
-    Some(Process { command, args: args.into_iter().map(Secret::new).collect(), env, inherit_env, cwd })
+    let args = args.into_iter().map(Secret::new).collect();
+    Some(Process { command, args, env, inherit_env, cwd, sandbox: None })
 }
 
 /// Whether a command starts a Toolgate gateway: `npx toolgate serve` does, `toolgate demo` does not.

@@ -14,6 +14,7 @@ mod login;
 mod openapi;
 mod policy;
 mod runs;
+mod server_sandbox;
 mod service;
 mod telemetry;
 
@@ -29,6 +30,7 @@ pub use functions::{Effect, Function, Target};
 pub use login::LoginSettings;
 pub use openapi::{OpenApi, SpecSource};
 pub use runs::{RunStore, Runs};
+pub use server_sandbox::ServerSandbox;
 pub use service::{Http, HttpOAuth, Key, OAuthScope};
 pub use telemetry::Telemetry;
 
@@ -80,6 +82,11 @@ impl Incomplete {
 
     /// One line for people and models: `needs configuration: set GITHUB_TOKEN`.
     pub fn reason(&self) -> String {
+        format!("needs configuration: {}", self.lacks())
+    }
+
+    /// What has to be done: `set GITHUB_TOKEN`.
+    pub fn lacks(&self) -> String {
         let (mut variables, mut parts) = (Vec::new(), Vec::new());
         for unset in self.unset() {
             match unset {
@@ -92,7 +99,7 @@ impl Incomplete {
         }
         let others = self.problems.iter().filter(|problem| problem.unset.is_none());
         parts.extend(others.map(|problem| problem.message.clone()));
-        format!("needs configuration: {}", parts.join("; "))
+        parts.join("; ")
     }
 }
 

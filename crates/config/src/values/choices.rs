@@ -54,6 +54,18 @@ choice! {
 }
 
 choice! {
+    /// What becomes of a durable run with a call that was sent before a crash and never answered.
+    UnknownCalls {
+        /// A person is asked where the policy asks about any call; otherwise the run ends.
+        Auto = "auto",
+        /// A person decides whether it is sent again.
+        Ask = "ask",
+        /// The run ends and names the call.
+        End = "end",
+    }
+}
+
+choice! {
     /// How a result is written.
     ResultFormat {
         /// The shortest of the others.

@@ -8,7 +8,7 @@ mod units;
 
 pub use choices::{
     EgressWord, Engine, HttpAuth, Isolation, LoginGrant, Method, Mode, PolicyAction, PolicyAnnotation, PolicyProfile,
-    ResultFormat, SecretPlace, Start, TransportKind,
+    ResultFormat, SecretPlace, Start, TransportKind, UnknownCalls,
 };
 pub use names::{BackendName, FunctionName, Glob, ToolPath};
 pub use net::{Allowed, Endpoint, HostName, Origin, RunStorePlace, Store};

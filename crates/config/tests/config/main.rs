@@ -8,6 +8,7 @@ mod edit;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
+use toolgate_config::checked::{ServerSandbox, Transport};
 use toolgate_config::text::{Format, Source};
 use toolgate_config::{Checked, Env, Problem, check, schema};
 
@@ -71,6 +72,35 @@ fn the_three_formats_say_the_same() {
         assert_eq!(meanings[0], meanings[1]);
         assert_eq!(meanings[0], meanings[2]);
     }
+}
+
+#[test]
+fn a_server_has_the_sandbox_that_is_written_and_is_not_started_with_a_wrong_one() {
+    let read_server = |server: &str, own: &str| {
+        let text = format!(r#"{{"mcpServers": {{"s": {server}}}, "toolgate": {{"backends": {{"s": {own}}}}}}}"#);
+        read(text.into_bytes(), "a.json").unwrap_or_else(|problems| panic!("{}", shown(&problems)))
+    };
+    let sandbox = |server: &str, own: &str| match &read_server(server, own).backends["s"].transport {
+        Transport::Stdio(process) => process.sandbox.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(sandbox(r#"{"command": "x"}"#, "{}"), None);
+    assert_eq!(sandbox(r#"{"command": "x", "sandbox": false}"#, "{}"), None);
+    let usual = sandbox(r#"{"command": "x", "sandbox": true}"#, "{}").unwrap();
+    assert!(usual.network && usual.read.is_empty() && usual.write.is_empty());
+    assert_eq!(usual.home.as_deref(), Some(Path::new("/home/u/.local/state/toolgate/servers/s")));
+    assert_eq!(sandbox(r#"{"command": "x", "sandbox": {}}"#, "{}"), Some(usual.clone()));
+    assert_eq!(sandbox(r#"{"command": "x"}"#, r#"{"sandbox": true}"#), Some(usual.clone()));
+    let narrow =
+        sandbox(r#"{"command": "x", "sandbox": true}"#, r#"{"sandbox": {"network": false, "write": ["~/o"]}}"#);
+    assert_eq!(narrow, Some(ServerSandbox { network: false, write: vec!["/home/u/o".into()], ..usual }));
+    for wrong in [r#""yes""#, r#"{"writes": ["/x"]}"#, r#"{"memory": "1KB"}"#, r#"{"read": [""]}"#] {
+        let text = format!(r#"{{"mcpServers": {{"s": {{"command": "x", "sandbox": {wrong}}}}}}}"#);
+        let started = read(text.into_bytes(), "a.json").is_ok_and(|checked| checked.backends.contains_key("s"));
+        assert!(!started, "{wrong}");
+    }
+    let remote = read_server(r#"{"url": "https://example.com/mcp", "sandbox": true}"#, "{}");
+    assert!(shown(&remote.warnings).contains("has an effect on stdio servers only"), "{:?}", remote.warnings);
 }
 
 #[test]

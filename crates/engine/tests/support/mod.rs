@@ -392,7 +392,7 @@ impl Host for Shop {
             ),
             Question::Backends => Some(json!([{ "name": "shop", "id": "shop" }]).to_string()),
             Question::InterfaceOf(name) if name == "shop.price_of" => Some(json!({ "found": name }).to_string()),
-            Question::Interface { backend, tool } if backend == "shop" => {
+            Question::Interface { backend, tool } if backend == "shop" || backend.is_empty() => {
                 Some(json!({ "found": [backend, tool] }).to_string())
             }
             Question::Backend(_) | Question::Global(_) | Question::InterfaceOf(_) | Question::Interface { .. } => None,

@@ -3,6 +3,7 @@
 use super::FetchError;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
+use toolgate_wire::foreign_text::escaped;
 
 /// Maximum number of request headers.
 const MAX_HEADERS: usize = 64;
@@ -53,7 +54,7 @@ pub(super) fn parse(given: &Map<String, Value>) -> Result<HeaderMap, FetchError>
 }
 
 fn one(name: &str, value: &Value) -> Result<(HeaderName, HeaderValue), FetchError> {
-    let shown = || name.chars().take(64).collect::<String>().escape_debug().to_string();
+    let shown = || escaped(name, 64);
     let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| FetchError::HeaderInvalid(shown()))?;
     if FORBIDDEN.contains(&header.as_str()) || header.as_str().starts_with("proxy-") {
         return Err(FetchError::HeaderForbidden(shown()));

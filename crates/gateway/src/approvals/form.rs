@@ -200,6 +200,7 @@ mod tests {
             asked_at: 0,
             expires_at: 0,
             staged: None,
+            about: Default::default(),
         }
     }
 

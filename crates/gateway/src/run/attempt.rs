@@ -7,13 +7,14 @@ use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_engine::{Host, Request};
 use toolgate_functions::{CallContext, Hints, Registry};
+use toolgate_journal::edited::LiveReads;
 use toolgate_plan::{FailureFacts, Finding, FindingCode, Plan, Preflight, Program, Script, SyntaxFault};
 use toolgate_policy::Policy;
-use toolgate_wire::{Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
+use toolgate_wire::{Code, ErrorClass, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
 
 use super::durable::{KeptHost, KeyedHost};
 use super::reachable::Reachable;
-use super::request::{Durability, FastPaths, Route, RunRequest};
+use super::request::{Durability, FastPaths, ReplayHost, Route, RunRequest};
 use super::type_check::TypeVerdict;
 use super::{Readiness, Runner, fast_path, introspect, out_of_range};
 use crate::bridge::{self, RequestContext, RunCalls, RunHost, ScopedCatalog};
@@ -59,7 +60,11 @@ impl<'a> Attempt<'a> {
         let warnings = attempt.context.warnings.clone();
         let (mut report, route) = match (&request.recorded, request.profile) {
             (Some(recorded), _) => {
-                let host = recorded.host.clone().unwrap_or_else(|| attempt.program_host());
+                let host: Arc<dyn Host> = match recorded.host.clone() {
+                    ReplayHost::Tools => attempt.program_host(),
+                    ReplayHost::Record(host) => host,
+                    ReplayHost::RecordThenReads(host) => Arc::new(LiveReads::new(host, attempt.program_host())),
+                };
                 (attempt.in_engine(host, None, Watched::Yes).await, Route::Script)
             }
             (None, Profile::Chain) => attempt.chain().await,
@@ -241,7 +246,8 @@ impl<'a> Attempt<'a> {
     pub(super) fn reachable<'c>(&'c self, catalog: &'c Catalog) -> Reachable<'c> {
         let caller = &self.request.caller;
         let view = ScopedCatalog::new(catalog, &caller.backends, &caller.tools);
-        Reachable { view, functions: &self.functions, policy: &self.policy, caller: &caller.name }
+        let environment = &*self.runner.environment;
+        Reachable { view, functions: &self.functions, policy: &self.policy, caller: &caller.name, environment }
     }
 
     /// The path of a program; where fast paths are off, or a program may make no calls, only the engine's.
@@ -289,9 +295,9 @@ impl<'a> Attempt<'a> {
 
     /// Looks for a hint once more where a name is not defined and backends were still starting: it may be one of their tools.
     async fn with_late_hint(&self, report: Report, planned: ScopedCatalog<'_>) -> Report {
-        let is_unknown_name = report.failure().is_some_and(|failure| {
-            failure.code == Code::Runtime && error_name(&failure.message) == Some("ReferenceError")
-        });
+        let is_unknown_name = report
+            .failure()
+            .is_some_and(|failure| failure.code == Code::Runtime && failure.class == Some(ErrorClass::Reference));
         // Those that are up by now were not when the program was planned.
         let starting = planned.backends().filter(|backend| *backend.state() == BackendState::Starting);
         let waiting = starting.map(|backend| backend.name().to_owned()).collect::<Vec<_>>().join(" ");
@@ -430,12 +436,8 @@ fn with_hint(mut report: Report, code: &str, tools: Reachable<'_>) -> Report {
     if let Outcome::Failed(failure) = &mut report.outcome
         && failure.code == Code::Runtime
     {
-        let facts = FailureFacts {
-            source: code,
-            error_name: error_name(&failure.message),
-            position: failure.position,
-            profile: Profile::Chain,
-        };
+        let facts =
+            FailureFacts { source: code, class: failure.class, position: failure.position, profile: Profile::Chain };
         if let Some(hint) = unready.or_else(|| toolgate_plan::hint_for(&facts, &tools)) {
             failure.hint = Some(hint);
         }
@@ -458,11 +460,11 @@ fn stopped_by(preflight: &Preflight) -> Option<Failure> {
     let first = preflight.errors.first()?;
     let rest = preflight.errors.len() - 1;
     let more = if rest > 0 { format!(" (and {rest} more like it)") } else { String::new() };
+    let message = format!("{}{more}; nothing was called", first.message);
     Some(Failure {
-        code: Code::InvalidCode,
-        message: format!("{}{more}; nothing was called", first.message),
         position: Some(first.position),
         hint: first.suggestion.clone(),
+        ..Failure::new(Code::InvalidCode, message)
     })
 }
 
@@ -472,13 +474,7 @@ fn sentence(finding: &Finding) -> String {
 }
 
 pub(super) fn not_a_program(fault: SyntaxFault) -> Failure {
-    Failure { code: Code::Syntax, message: fault.message, position: fault.position, hint: fault.hint }
-}
-
-/// `TypeError` of `TypeError: x is not a function`.
-fn error_name(message: &str) -> Option<&str> {
-    let (name, _) = message.split_once(':')?;
-    name.ends_with("Error").then_some(name)
+    Failure { position: fault.position, hint: fault.hint, ..Failure::new(Code::Syntax, fault.message) }
 }
 
 fn refused(failure: Failure, warnings: Vec<String>, since: Instant) -> (Report, Route) {

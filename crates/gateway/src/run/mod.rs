@@ -56,7 +56,9 @@ pub(crate) use history::DirectCall;
 pub use history::{History, Transfer};
 pub use listen::{ArgumentsWanted, BegunCall, EndedRun, RunListener};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
-pub use request::{Door, Durability, FastPaths, PausedRun, RecordedRun, Route, RunReport, RunRequest, RunTrace};
+pub use request::{
+    Door, Durability, FastPaths, PausedRun, RecordedRun, ReplayHost, Route, RunReport, RunRequest, RunTrace,
+};
 
 pub use type_check::{LearnedResults, ProgramTypes};
 

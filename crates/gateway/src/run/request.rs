@@ -8,8 +8,9 @@ use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use toolgate_engine::transcript::{Recorder, Replay};
-use toolgate_engine::{EngineChoice, Host, Observer};
+use toolgate_engine::{EngineChoice, Observer};
 use toolgate_functions::Registry;
+use toolgate_journal::edited::RecordedHost;
 use toolgate_mcp::{Progress, RequestOrigin, TraceContext};
 use toolgate_wire::report::ReportFields;
 use toolgate_wire::{CallerScope, Code, Failure, LimitRequest, Outcome, Profile, Report};
@@ -84,8 +85,10 @@ pub struct RunRequest {
     pub caller: CallerScope,
     /// Host functions; those of the caller's scope when absent.
     pub functions: Option<Registry>,
-    /// Ends the run.
+    /// Ends the run. A durable run goes on.
     pub cancel: CancellationToken,
+    /// Ends a durable run: the caller does not want it any more.
+    pub withdrawn: Option<CancellationToken>,
     /// Receives console lines and calls while the program runs.
     pub observer: Option<Arc<dyn Observer>>,
     /// Receives the progress of long calls.
@@ -129,8 +132,19 @@ pub struct RunRequest {
 pub struct RecordedRun {
     /// What is repeated.
     pub replay: Arc<Replay>,
-    /// Who answers calls where the record ends; the caller's tools when absent.
-    pub host: Option<Arc<dyn Host>>,
+    /// Who answers calls where the record ends.
+    pub host: ReplayHost,
+}
+
+/// Who answers the calls of a recorded run where its record ends.
+#[derive(Clone)]
+pub enum ReplayHost {
+    /// The caller's tools.
+    Tools,
+    /// The record alone.
+    Record(Arc<RecordedHost>),
+    /// The record, and the caller's tools for calls that it does not have and that change nothing.
+    RecordThenReads(Arc<RecordedHost>),
 }
 
 impl RunRequest {
@@ -144,6 +158,7 @@ impl RunRequest {
             caller: CallerScope::default(),
             functions: None,
             cancel: CancellationToken::new(),
+            withdrawn: None,
             observer: None,
             progress: None,
             engine: None,

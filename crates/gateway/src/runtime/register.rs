@@ -192,6 +192,7 @@ fn transport(registration: Registration) -> Result<Transport, RegistrationError>
                 env: env.into_iter().map(|(name, value)| (name, Secret::new(value))).collect(),
                 inherit_env: false,
                 cwd,
+                sandbox: None,
             }))
         }
         Registration::Url { url, headers } => {

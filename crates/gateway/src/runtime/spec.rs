@@ -7,10 +7,10 @@ use url::Url;
 
 use super::backend_records::KeyName;
 use crate::backends::{ApiSpec, BackendKind, BackendSpec, DocumentSource, LoginSpec, quoted};
-use toolgate_config::checked::{LoginSettings, OpenApi, Policy, Settings, SpecSource, Transport};
+use toolgate_config::checked::{LoginSettings, OpenApi, Policy, ServerSandbox, Settings, SpecSource, Transport};
 use toolgate_config::values::{Allowed, LoginGrant, Secret, SecretPlace};
-use toolgate_mcp::client::InheritedEnv;
 use toolgate_mcp::client::auth::{AuthSettings, ClientRegistration, Endpoints, Grant, RegisteredClient, SecretText};
+use toolgate_mcp::client::{InheritedEnv, Sandbox};
 use toolgate_mcp::protocol::Era;
 use toolgate_secrets::{Preference, SecretStore};
 
@@ -31,8 +31,23 @@ pub(super) fn spec(
             Transport::Stdio(process) if process.inherit_env => InheritedEnv::All,
             _ => InheritedEnv::Basic,
         },
+        sandbox: match transport {
+            Transport::Stdio(process) => process.sandbox.as_ref().map(sandbox),
+            _ => None,
+        },
         era_hint: era,
         ..BackendSpec::new(name, kind(name, transport, settings))
+    }
+}
+
+fn sandbox(settings: &ServerSandbox) -> Sandbox {
+    Sandbox {
+        read: settings.read.clone(),
+        write: settings.write.clone(),
+        network: settings.network,
+        memory: settings.memory.get(),
+        processes: settings.processes,
+        home: settings.home.clone(),
     }
 }
 

@@ -23,4 +23,5 @@ mod remote;
 #[path = "../backends/server.rs"]
 mod server;
 mod support;
+mod upgrades;
 mod watching;

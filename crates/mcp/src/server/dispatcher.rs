@@ -70,6 +70,7 @@ pub(super) struct RequestContext {
     pub(super) scope: RequestScope,
     pub(super) sink: NotificationSink,
     pub(super) cancel: CancellationToken,
+    pub(super) withdrawn: CancellationToken,
 }
 
 impl RequestContext {
@@ -100,7 +101,8 @@ impl Dispatcher {
         let cancel = in_flight.cancel.clone();
         let unanswered = cancel.clone().drop_guard();
         let (client, scope) = (Arc::clone(in_flight.client()), in_flight.scope.clone());
-        let context = RequestContext { request, era, client, scope, sink, cancel: cancel.clone() };
+        let withdrawn = in_flight.withdrawn.clone();
+        let context = RequestContext { request, era, client, scope, sink, cancel: cancel.clone(), withdrawn };
         let dispatcher = Arc::clone(self);
         // A separate task: a panic in the service then fails one request instead of the connection.
         let mut work = AbortOnDropHandle::new(tokio::spawn(async move { dispatcher.serve(&context).await }));

@@ -85,6 +85,9 @@ pub struct ToolCall {
     pub scope: RequestScope,
     /// Ends the call: a cancel notification, a closed stream, a dropped connection.
     pub cancel: CancellationToken,
+    /// Cancelled by a cancel notification alone: the client does not want the result any more, whatever becomes of the
+    /// connection.
+    pub withdrawn: CancellationToken,
     /// Receives progress, if the client requested it.
     pub progress: Option<mpsc::Sender<Progress>>,
     /// The client's number: calls of one client take turns in queues with those of others.

@@ -12,6 +12,7 @@ mod terms;
 use super::body::Body;
 use super::footer::MIN_SAVING;
 use terms::Terms;
+use toolgate_wire::foreign_text::one_line;
 
 /// Texts of up to this many bytes are not filtered.
 pub(super) const MIN_FILTERED: usize = 5_000;
@@ -55,10 +56,8 @@ pub(super) fn filter(body: &Body<'_>, intent: &str) -> Option<Filtered> {
 }
 
 fn header(matches: &Matches, intent: &str) -> String {
-    let intent: String = intent.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let quoted = intent.get(..intent.floor_char_boundary(MAX_QUOTED_INTENT)).unwrap_or_default();
-    let cut = if quoted.len() < intent.len() { "…" } else { "" };
-    format!("[{} of {} sections match \"{quoted}{cut}\"]\n\n", matches.kept, matches.all)
+    let quoted = one_line(intent.trim(), MAX_QUOTED_INTENT);
+    format!("[{} of {} sections match \"{quoted}\"]\n\n", matches.kept, matches.all)
 }
 
 #[cfg(test)]

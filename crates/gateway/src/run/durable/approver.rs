@@ -16,7 +16,7 @@ use toolgate_wire::CallId;
 
 use super::decision::{CallDecision, DecisionKind};
 use super::gate::Gate;
-use super::view::{PendingView, RawJson, question_of};
+use super::view::{About, PendingView, RawJson, question_of};
 use crate::approvals::{Approver, AskedCall, Verdict, VerdictFuture};
 
 /// Gets verdicts for the calls of one durable run.
@@ -45,9 +45,9 @@ impl RunApprover {
     pub(super) fn new(run: Arc<DurableRun>, gate: Arc<Gate>, before: &[PendingCall], after: u32) -> Arc<Self> {
         let mut state = ApproverState::default();
         for call in before {
-            if let Some(question) = question_of(call) {
-                state.questions.insert(question.call_id, question);
-            }
+            // Questions about crashes and upgrades are settled before the program goes on.
+            let Some(question) = question_of(call).filter(|question| question.about.is_rule()) else { continue };
+            state.questions.insert(question.call_id, question);
             let decision = call.decision.as_deref().and_then(|text| serde_json::from_str(text).ok());
             if let Some(decision) = decision {
                 state.decisions.insert(call.call.0, decision);
@@ -115,6 +115,7 @@ impl RunApprover {
             rule: call.rule.clone(),
             approvers: call.approvers.clone(),
             asked_at: now,
+            about: About::Rule,
             expires_at: now.saturating_add(u64::try_from(call.expires.as_millis()).unwrap_or(u64::MAX)),
             staged: None,
         };
@@ -180,6 +181,8 @@ impl RunApprover {
                     Err(error) => self.denied(id, format!("it could not be made durable: {error}")),
                 }
             }
+            // Not for a call that was never sent; nothing else takes such a decision either.
+            DecisionKind::Answer => self.denied(id, "it was not sent, so it has no answer".to_owned()),
             DecisionKind::Deny => self.denied(id, reason("a person denied it")),
             DecisionKind::Stop => {
                 let reason = reason("a person stopped the run");

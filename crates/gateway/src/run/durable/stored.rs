@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use toolgate_wire::{LimitRequest, Profile};
 
 use super::super::request::{Door, RunRequest};
+use super::callers::GrantedScope;
 use crate::bridge::AllowedEffects;
 use crate::stage::Staging;
 
@@ -43,6 +44,9 @@ pub(super) struct StoredRequest {
     /// Where the end of the run is reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) webhook: Option<String>,
+    /// What the caller may use, where a token says that and not the configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) granted: Option<GrantedScope>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -75,6 +79,7 @@ impl StoredRequest {
             reads_only: request.effects == AllowedEffects::ReadOnly,
             fixes: request.kept.as_ref().map(|kept| kept.run().to_owned()),
             webhook,
+            granted: None,
         }
     }
 

@@ -56,7 +56,7 @@ impl From<RunRow> for RunSummary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingView {
-    /// The number of the call in its run.
+    /// Names the question in its run: the number of the call, or another number where no rule asks.
     pub call_id: u32,
     /// The backend; absent where a host function is called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,9 +77,40 @@ pub struct PendingView {
     pub asked_at: u64,
     /// When the call fails if nobody has decided.
     pub expires_at: u64,
+    /// What the question is about.
+    #[serde(default, skip_serializing_if = "About::is_rule")]
+    pub about: About,
     /// Of a line of a review: what else a person should know about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged: Option<StagedView>,
+}
+
+/// What a question is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
+pub enum About {
+    /// A call that was not sent: a rule asks.
+    #[default]
+    Rule,
+    /// A call that was sent before its process died, and not answered.
+    UnknownEffect {
+        /// The number of the call in its run.
+        call: u32,
+        /// When it was sent, in milliseconds since 1970.
+        sent_at: u64,
+    },
+    /// A tool that the run has called and whose schema is another one now.
+    ChangedSchema {
+        /// A hash of the schemas that the tool has now.
+        schema: String,
+    },
+}
+
+impl About {
+    /// Whether a rule asks.
+    pub fn is_rule(&self) -> bool {
+        *self == About::Rule
+    }
 }
 
 /// A line of the review of a staged run.
