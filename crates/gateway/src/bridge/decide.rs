@@ -73,7 +73,7 @@ impl RunCalls {
         self.stopped.lock().clone()
     }
 
-    fn stop(&self, reason: &str) {
+    pub(super) fn stop(&self, reason: &str) {
         *self.stopped.lock() = Some(reason.to_owned());
         self.stop.cancel();
     }
@@ -265,6 +265,7 @@ impl CallPolicy {
             rule: rule.map(|rule| rule.id.clone()),
             approvers: rule.map(|rule| rule.approvers.iter().map(ToString::to_string).collect()).unwrap_or_default(),
             expires,
+            form: None,
         };
         match tokio::time::timeout(expires, approver.ask(call)).await.unwrap_or(Verdict::Expired) {
             Verdict::Expired => {

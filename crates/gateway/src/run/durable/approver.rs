@@ -19,6 +19,9 @@ use super::gate::Gate;
 use super::view::{About, PendingView, RawJson, question_of};
 use crate::approvals::{Approver, AskedCall, Verdict, VerdictFuture};
 
+/// Numbers that calls and the lines of a review may have: the questions that a server asks inside calls have numbers after these.
+const QUESTIONS_OF_A_ROUND: u32 = 200_000;
+
 /// Gets verdicts for the calls of one durable run.
 pub(super) struct RunApprover {
     run: Arc<DurableRun>,
@@ -46,7 +49,7 @@ impl RunApprover {
         let mut state = ApproverState::default();
         for call in before {
             // Questions about crashes and upgrades are settled before the program goes on.
-            let Some(question) = question_of(call).filter(|question| question.about.is_rule()) else { continue };
+            let Some(question) = question_of(call).filter(|question| question.about.is_of_a_call()) else { continue };
             state.questions.insert(question.call_id, question);
             let decision = call.decision.as_deref().and_then(|text| serde_json::from_str(text).ok());
             if let Some(decision) = decision {
@@ -90,10 +93,11 @@ impl RunApprover {
 
     /// The question about a call: the one from before where there is one, since its time goes on.
     fn question(&self, id: CallId, call: &AskedCall) -> Result<PendingView, String> {
-        let number = self.number(id);
+        let number = self.number(id, call);
+        let about = about(call);
         let mut state = self.state.lock();
         if let Some(before) = state.questions.get(&number) {
-            let is_same = before.arguments.0.get() == call.arguments;
+            let is_same = before.arguments.0.get() == call.arguments && before.about == about;
             return if is_same {
                 Ok(before.clone())
             } else {
@@ -115,7 +119,7 @@ impl RunApprover {
             rule: call.rule.clone(),
             approvers: call.approvers.clone(),
             asked_at: now,
-            about: About::Rule,
+            about,
             expires_at: now.saturating_add(u64::try_from(call.expires.as_millis()).unwrap_or(u64::MAX)),
             staged: None,
         };
@@ -123,34 +127,39 @@ impl RunApprover {
         Ok(question)
     }
 
-    /// The number by which a call is decided.
-    fn number(&self, id: CallId) -> u32 {
-        id.0.saturating_add(self.after)
+    /// The number by which a call is decided, or a question of its server answered.
+    fn number(&self, id: CallId, call: &AskedCall) -> u32 {
+        let round = call.form.as_ref().map_or(0, |form| form.round);
+        id.0.saturating_add(self.after).saturating_add(round.saturating_mul(QUESTIONS_OF_A_ROUND))
     }
 
     async fn verdict(&self, id: CallId, call: &AskedCall) -> Verdict {
-        self.gate.asks(id);
-        if let Err(error) = self.run.asks(id).await {
-            return self.denied(id, format!("the question could not be kept: {error}"));
-        }
         let question = match self.question(id, call) {
             Ok(question) => question,
             Err(reason) => return self.denied(id, reason),
         };
+        let number = question.call_id;
+        // Before the gate hears of the question: a run that is paused for it is paused with it.
         let waiting = {
             let mut state = self.state.lock();
-            match state.decisions.get(&self.number(id)) {
+            match state.decisions.get(&number) {
                 Some(decision) => Ok(decision.clone()),
                 None => {
                     let (send, receive) = oneshot::channel();
-                    state.waiting.insert(self.number(id), send);
+                    state.waiting.insert(number, send);
                     Err(receive)
                 }
             }
         };
         let decision = match waiting {
+            // Nobody is asked again, so that the run is not paused while the decision is acted on.
             Ok(decision) => decision,
             Err(receive) => {
+                self.gate.asks(id);
+                if let Err(error) = self.run.asks(id).await {
+                    self.state.lock().waiting.remove(&number);
+                    return self.denied(id, format!("the question could not be kept: {error}"));
+                }
                 let left = Duration::from_millis(question.expires_at.saturating_sub(super::unix_ms()));
                 tokio::select! {
                     decision = receive => match decision {
@@ -158,20 +167,22 @@ impl RunApprover {
                         Err(_) => std::future::pending().await,
                     },
                     () = tokio::time::sleep(left) => {
-                        self.state.lock().waiting.remove(&self.number(id));
+                        self.state.lock().waiting.remove(&number);
                         self.gate.settles(id);
                         return Verdict::Expired;
                     }
                 }
             }
         };
-        self.act_on(id, decision).await
+        self.act_on(id, decision, call.form.is_some()).await
     }
 
-    async fn act_on(&self, id: CallId, decision: CallDecision) -> Verdict {
+    async fn act_on(&self, id: CallId, decision: CallDecision, is_form: bool) -> Verdict {
         let reason = |usual: &str| decision.reason.clone().unwrap_or_else(|| usual.to_owned());
         match decision.decision {
-            DecisionKind::Approve | DecisionKind::Edit => {
+            // Not for a call that was never sent; nothing else takes such a decision either.
+            DecisionKind::Answer if !is_form => self.denied(id, "it was not sent, so it has no answer".to_owned()),
+            DecisionKind::Approve | DecisionKind::Edit | DecisionKind::Answer => {
                 if !self.gate.sends(id) {
                     // The run ends here, and whoever goes on with it makes the call.
                     std::future::pending::<()>().await;
@@ -181,8 +192,6 @@ impl RunApprover {
                     Err(error) => self.denied(id, format!("it could not be made durable: {error}")),
                 }
             }
-            // Not for a call that was never sent; nothing else takes such a decision either.
-            DecisionKind::Answer => self.denied(id, "it was not sent, so it has no answer".to_owned()),
             DecisionKind::Deny => self.denied(id, reason("a person denied it")),
             DecisionKind::Stop => {
                 let reason = reason("a person stopped the run");
@@ -208,6 +217,14 @@ impl Approver for RunApprover {
             }
         })
     }
+}
+
+/// What a question is about.
+fn about(call: &AskedCall) -> About {
+    call.form.as_ref().map_or(About::Rule, |form| About::Form {
+        message: form.message.clone(),
+        schema: serde_json::from_str(&form.schema).unwrap_or_default(),
+    })
 }
 
 fn json(question: &PendingView) -> String {
