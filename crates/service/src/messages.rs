@@ -189,7 +189,7 @@ pub(super) struct PendingReply {
     /// When the call fails if nobody has decided.
     expires_at: u64,
     /// What the question is about, where no rule asks: `{"kind": "unknownEffect", "call", "sentAt"}` or
-    /// `{"kind": "changedSchema", "schema"}`.
+    /// `{"kind": "changedSchema", "schema"}`, or `{"kind": "form", "message", "schema"}`.
     #[schemars(skip_serializing_if = "Option::is_none")]
     about: Option<Value>,
     /// Of a line of the review of a staged run: what else a person should know about it.

@@ -4,6 +4,7 @@
 
 mod commands;
 mod effects;
+mod five_approvals;
 mod kills;
 #[path = "../../../journal/tests/support/postgres.rs"]
 #[allow(dead_code, reason = "the tests of the journal use the rest")]

@@ -81,7 +81,7 @@ impl RunCalls {
         }
     }
 
-    fn stop(&self, reason: &str) {
+    pub(super) fn stop(&self, reason: &str) {
         *self.stopped.lock() = Some(reason.to_owned());
         self.stop.cancel();
     }
@@ -274,6 +274,7 @@ impl CallPolicy {
             rule: rule.map(|rule| rule.id.clone()),
             approvers: rule.map(|rule| rule.approvers.iter().map(ToString::to_string).collect()).unwrap_or_default(),
             expires,
+            form: None,
         };
         match tokio::time::timeout(expires, approver.ask(call)).await.unwrap_or(Verdict::Expired) {
             Verdict::Expired => {

@@ -10,6 +10,7 @@
 //! - `mcp`, `scripted`: providers: a real MCP server, a scripted set of tools
 //! - `decide`: the policy: what is allowed, asked about, denied; `explain`: the same about a call that is not made
 //! - `foretell`: what would be decided about a call, without making it
+//! - `server_questions`: what a server asks before it carries out a call
 //! - `rates`: how many calls a caller may make
 //! - `observer`: is told of results
 //! - `host`: the bridge as a running program sees it
@@ -24,6 +25,7 @@ mod provider;
 mod rates;
 mod scoped_catalog;
 pub mod scripted;
+mod server_questions;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -50,6 +52,7 @@ pub use observer::ResultObserver;
 pub use provider::{AllowedEffects, Answer, Provider, ProviderFuture, RequestContext};
 use rates::CallRates;
 pub(crate) use scoped_catalog::ScopedCatalog;
+pub(crate) use server_questions::check_answer;
 pub use toolgate_wire::Access;
 use toolgate_wire::{CallRate, CallState, Target};
 

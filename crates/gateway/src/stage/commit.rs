@@ -165,7 +165,7 @@ pub(crate) struct CommitApprover {
 
 impl Approver for CommitApprover {
     fn ask(&self, call: AskedCall) -> VerdictFuture<'_> {
-        if self.commit.state.lock().approved.contains(&call.call_id) {
+        if call.form.is_none() && self.commit.state.lock().approved.contains(&call.call_id) {
             return Box::pin(std::future::ready(Verdict::Approve { arguments: None }));
         }
         self.real.ask(call)
@@ -248,6 +248,7 @@ impl CommitHost {
             rule: rule.map(|rule| rule.id.clone()),
             approvers: rule.map(|rule| rule.approvers.iter().map(ToString::to_string).collect()).unwrap_or_default(),
             expires: rule.map_or(toolgate_policy::DEFAULT_EXPIRY, |rule| rule.expiry),
+            form: None,
         };
         let named = question.rule.clone();
         let Some(approver) = &self.asked.approver else { return Err(foretold.denied("nobody can be asked")) };

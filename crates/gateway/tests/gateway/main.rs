@@ -7,6 +7,7 @@
 
 mod agent;
 mod approvals;
+mod asks_back;
 mod direct;
 mod durable;
 mod egress;

@@ -75,6 +75,7 @@ impl Provider for Bank {
                 rule: Some("1".into()),
                 approvers,
                 expires,
+                form: None,
             };
             match approver.ask(call).await {
                 Verdict::Approve { arguments: edited } => {

@@ -17,7 +17,10 @@ use toolgate_wire::{CallId, report};
 use super::decision::{CallDecision, DecisionKind};
 use super::gate::Gate;
 use super::view::{About, PendingView, RawJson, question_of};
-use crate::approvals::{Approver, AskedCall, Verdict, VerdictFuture};
+use crate::approvals::{Approver, AskedCall, ServerForm, Verdict, VerdictFuture};
+
+/// Numbers that calls and the lines of a review may have: the questions that a server asks inside calls have numbers after these.
+const QUESTIONS_OF_A_ROUND: u32 = 200_000;
 
 /// Gets verdicts for the calls of one durable run.
 pub(super) struct RunApprover {
@@ -46,7 +49,7 @@ impl RunApprover {
         let mut state = ApproverState::default();
         for call in before {
             // Questions about crashes and upgrades are settled before the program goes on.
-            let Some(question) = question_of(call).filter(|question| question.about.is_rule()) else { continue };
+            let Some(question) = question_of(call).filter(|question| question.about.is_of_a_call()) else { continue };
             state.questions.insert(question.call_id, question);
             let decision = call.decision.as_deref().and_then(|text| serde_json::from_str(text).ok());
             if let Some(decision) = decision {
@@ -90,10 +93,11 @@ impl RunApprover {
 
     /// The question about a call: the one from before where there is one, since its time goes on.
     fn question(&self, id: CallId, call: &AskedCall) -> Result<PendingView, String> {
-        let number = self.number(id);
+        let number = self.number(id, call.form.as_ref());
+        let about = about(call);
         let mut state = self.state.lock();
         if let Some(before) = state.questions.get(&number) {
-            let is_same = before.arguments.0.get() == call.arguments;
+            let is_same = before.arguments.0.get() == call.arguments && before.about == about;
             return if is_same {
                 Ok(before.clone())
             } else {
@@ -115,7 +119,7 @@ impl RunApprover {
             rule: call.rule.clone(),
             approvers: call.approvers.clone(),
             asked_at: now,
-            about: About::Rule,
+            about,
             expires_at: now.saturating_add(u64::try_from(call.expires.as_millis()).unwrap_or(u64::MAX)),
             staged: None,
         };
@@ -123,9 +127,10 @@ impl RunApprover {
         Ok(question)
     }
 
-    /// The number by which a call is decided.
-    fn number(&self, id: CallId) -> u32 {
-        id.0.saturating_add(self.after)
+    /// The number by which a call is decided, or a question of its server answered.
+    fn number(&self, id: CallId, form: Option<&ServerForm>) -> u32 {
+        let round = form.map_or(0, |form| form.round);
+        id.0.saturating_add(self.after).saturating_add(round.saturating_mul(QUESTIONS_OF_A_ROUND))
     }
 
     async fn verdict(&self, id: CallId, call: &AskedCall) -> Verdict {
@@ -133,10 +138,10 @@ impl RunApprover {
             Ok(question) => question,
             Err(reason) => return self.denied(id, reason),
         };
-        let number = self.number(id);
+        let (number, is_form) = (question.call_id, call.form.is_some());
         let decided = self.state.lock().decisions.get(&number).cloned();
         if let Some(decision) = decided {
-            return self.act_on_earlier(id, decision);
+            return self.act_on_earlier(id, decision, is_form);
         }
         // The call counts as sent until this is written: a run whose store is slow must not be paused before it waits.
         if let Err(error) = self.run.asks(id).await {
@@ -168,33 +173,30 @@ impl RunApprover {
                 return self.expired(id);
             }
         };
-        self.act_on(id, decision).await
+        self.act_on(id, decision, is_form).await
     }
 
     /// Acts on a decision from before this process had the run. The call is sent as any other: its intent is kept, and the
     /// gate has let it through.
-    fn act_on_earlier(&self, id: CallId, decision: CallDecision) -> Verdict {
-        match decision.decision {
-            DecisionKind::Approve | DecisionKind::Edit => {
-                Verdict::Approve { arguments: decision.arguments.map(|json| json.get().to_owned()) }
-            }
-            DecisionKind::Deny | DecisionKind::Stop | DecisionKind::Answer => self.refuse(id, &decision),
+    fn act_on_earlier(&self, id: CallId, decision: CallDecision, is_form: bool) -> Verdict {
+        if is_go_ahead(decision.decision, is_form) {
+            Verdict::Approve { arguments: decision.arguments.map(|json| json.get().to_owned()) }
+        } else {
+            self.refuse(id, &decision)
         }
     }
 
-    async fn act_on(&self, id: CallId, decision: CallDecision) -> Verdict {
-        match decision.decision {
-            DecisionKind::Approve | DecisionKind::Edit => {
-                if !self.gate.sends(id) {
-                    // The run ends here, and whoever goes on with it makes the call.
-                    std::future::pending::<()>().await;
-                }
-                match self.run.intends(id).await {
-                    Ok(()) => Verdict::Approve { arguments: decision.arguments.map(|json| json.get().to_owned()) },
-                    Err(error) => self.denied(id, format!("it could not be made durable: {error}")),
-                }
-            }
-            DecisionKind::Deny | DecisionKind::Stop | DecisionKind::Answer => self.refuse(id, &decision),
+    async fn act_on(&self, id: CallId, decision: CallDecision, is_form: bool) -> Verdict {
+        if !is_go_ahead(decision.decision, is_form) {
+            return self.refuse(id, &decision);
+        }
+        if !self.gate.sends(id) {
+            // The run ends here, and whoever goes on with it makes the call.
+            std::future::pending::<()>().await;
+        }
+        match self.run.intends(id).await {
+            Ok(()) => Verdict::Approve { arguments: decision.arguments.map(|json| json.get().to_owned()) },
+            Err(error) => self.denied(id, format!("it could not be made durable: {error}")),
         }
     }
 
@@ -228,6 +230,15 @@ impl RunApprover {
     }
 }
 
+/// Whether a decision lets a call be made, or answers what its server asks.
+fn is_go_ahead(decision: DecisionKind, is_form: bool) -> bool {
+    match decision {
+        DecisionKind::Approve | DecisionKind::Edit => true,
+        DecisionKind::Answer => is_form,
+        DecisionKind::Deny | DecisionKind::Stop => false,
+    }
+}
+
 impl Approver for RunApprover {
     fn ask(&self, call: AskedCall) -> VerdictFuture<'_> {
         Box::pin(async move {
@@ -239,7 +250,7 @@ impl Approver for RunApprover {
     }
 
     fn answered(&self, call: CallId) -> Option<report::CallDecision> {
-        let (number, state) = (self.number(call), self.state.lock());
+        let (number, state) = (self.number(call, None), self.state.lock());
         let decision = state.decisions.get(&number)?;
         let question = state.questions.get(&number);
         let mut answered = report::CallDecision {
@@ -254,6 +265,14 @@ impl Approver for RunApprover {
         }
         Some(answered)
     }
+}
+
+/// What a question is about.
+fn about(call: &AskedCall) -> About {
+    call.form.as_ref().map_or(About::Rule, |form| About::Form {
+        message: form.message.clone(),
+        schema: serde_json::from_str(&form.schema).unwrap_or_default(),
+    })
 }
 
 fn json(question: &PendingView) -> String {

@@ -12,6 +12,7 @@ use toolgate_wire::{CallId, Pattern, Target};
 use super::view::{About, PendingView, question_of};
 use super::{DurableError, DurableRuns};
 use crate::approvals::{AskedCall, Remember};
+use crate::bridge::check_answer;
 use crate::stage::has_marks;
 
 /// What to do with a call.
@@ -145,6 +146,7 @@ impl DurableRuns {
             rule: question.rule.clone(),
             approvers: question.approvers.clone(),
             expires: Duration::ZERO,
+            form: None,
         };
         if let Err(error) = self.0.runner.bridge.remember(caller, &call, &remember) {
             tracing::warn!(run, %error, "an approval is not remembered");
@@ -188,6 +190,11 @@ impl PendingView {
         match (&self.about, decision.decision) {
             (About::UnknownEffect { .. }, Edit) => {
                 return Err("a call that was sent cannot be edited: approve sends it again as it was".to_owned());
+            }
+            (About::Form { .. }, Edit) => return Err("a form is answered: decide answer with its fields".to_owned()),
+            (About::Form { schema, .. }, Approve | Answer) => {
+                let answer = decision.arguments.as_ref().and_then(|json| serde_json::from_str(json.get()).ok());
+                return check_answer(schema, &answer.unwrap_or_else(|| Value::Object(Default::default())));
             }
             (About::Rule, Answer) => return Err("a call that was not sent has no answer".to_owned()),
             (About::ChangedSchema { .. }, Answer | Edit) => {

@@ -99,6 +99,13 @@ pub enum About {
         /// When it was sent, in milliseconds since 1970.
         sent_at: u64,
     },
+    /// Something that a server asks before it carries out the call: `answer` has what the form asks for.
+    Form {
+        /// What it asks.
+        message: String,
+        /// The schema of the answer: a flat object.
+        schema: serde_json::Value,
+    },
     /// A tool that the run has called and whose schema is another one now.
     ChangedSchema {
         /// A hash of the schemas that the tool has now.
@@ -107,6 +114,11 @@ pub enum About {
 }
 
 impl About {
+    /// Whether the program comes to the question again when it is repeated.
+    pub(super) fn is_of_a_call(&self) -> bool {
+        matches!(self, About::Rule | About::Form { .. })
+    }
+
     /// Whether a rule asks.
     pub fn is_rule(&self) -> bool {
         *self == About::Rule
