@@ -81,7 +81,7 @@ impl RunCalls {
         }
     }
 
-    fn stop(&self, reason: &str) {
+    pub(super) fn stop(&self, reason: &str) {
         *self.stopped.lock() = Some(reason.to_owned());
         self.stop.cancel();
     }

@@ -9,6 +9,7 @@
 //! - `provider`: what stands behind a backend's name
 //! - `mcp`, `scripted`: providers: a real MCP server, a scripted set of tools
 //! - `decide`: the policy: what is allowed, asked about, denied; `explain`: the same about a call that is not made
+//! - `login`: calls that wait for a login
 //! - `rates`: how many calls a caller may make
 //! - `observer`: is told of results
 //! - `host`: the bridge as a running program sees it
@@ -16,6 +17,7 @@
 mod decide;
 mod explain;
 mod host;
+mod login;
 mod mcp;
 mod observer;
 mod provider;
@@ -180,8 +182,8 @@ impl Bridge {
         self.policy.current()
     }
 
-    /// Calls a tool, by any spelling of its names.
-    pub async fn call(
+    /// Makes one attempt to call a tool.
+    async fn call_once(
         &self,
         backend: &str,
         tool: &str,

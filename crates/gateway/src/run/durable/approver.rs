@@ -4,6 +4,7 @@
 //! again, and gets the verdict here. A decision that arrives while the run still goes on is handed over at once.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,17 +12,22 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use toolgate_engine::host::Target;
-use toolgate_journal::durable::{DurableRun, PendingCall};
+use toolgate_journal::durable::{DurableRun, Journal, PendingCall};
 use toolgate_wire::{CallId, report};
 
 use super::decision::{CallDecision, DecisionKind};
 use super::gate::Gate;
 use super::view::{PendingView, RawJson, question_of};
-use crate::approvals::{Approver, AskedCall, Verdict, VerdictFuture};
+use crate::approvals::{Approver, AskedCall, LoginWait, Verdict, VerdictFuture};
+
+/// Between two looks whether a login is there that a call waits for.
+const MIN_LOGIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_LOGIN_PAUSE: Duration = Duration::from_secs(60);
 
 /// Gets verdicts for the calls of one durable run.
 pub(super) struct RunApprover {
     run: Arc<DurableRun>,
+    journal: Journal,
     gate: Arc<Gate>,
     state: Mutex<ApproverState>,
 }
@@ -39,7 +45,7 @@ struct ApproverState {
 
 impl RunApprover {
     /// The approver of a run, with what was asked and decided before.
-    pub(super) fn new(run: Arc<DurableRun>, gate: Arc<Gate>, before: &[PendingCall]) -> Arc<Self> {
+    pub(super) fn new(run: Arc<DurableRun>, journal: Journal, gate: Arc<Gate>, before: &[PendingCall]) -> Arc<Self> {
         let mut state = ApproverState::default();
         for call in before {
             if let Some(question) = question_of(call) {
@@ -50,7 +56,7 @@ impl RunApprover {
                 state.decisions.insert(call.call.0, decision);
             }
         }
-        Arc::new(RunApprover { run, gate, state: Mutex::new(state) })
+        Arc::new(RunApprover { run, journal, gate, state: Mutex::new(state) })
     }
 
     /// The calls that wait in this process.
@@ -65,7 +71,7 @@ impl RunApprover {
     /// The calls that wait, for the pause, and when the first question expires.
     pub(super) fn questions(&self) -> (Vec<(CallId, String)>, Option<u64>) {
         let open = self.waiting();
-        let expires = open.iter().map(|question| question.expires_at).min();
+        let expires = open.iter().map(due).min();
         let texts = open.iter().map(|question| (CallId(question.call_id), json(question)));
         (texts.collect(), expires)
     }
@@ -86,7 +92,7 @@ impl RunApprover {
     }
 
     /// The question about a call: the one from before where there is one, since its time goes on.
-    fn question(&self, id: CallId, call: &AskedCall) -> Result<PendingView, String> {
+    fn question(&self, id: CallId, call: &AskedCall, login: Option<String>) -> Result<PendingView, String> {
         let mut state = self.state.lock();
         if let Some(before) = state.questions.get(&id.0) {
             let is_same = before.arguments.0.get() == call.arguments;
@@ -110,6 +116,7 @@ impl RunApprover {
             reason: call.reason.clone(),
             rule: call.rule.clone(),
             approvers: call.approvers.clone(),
+            login,
             asked_at: now,
             expires_at: now.saturating_add(u64::try_from(call.expires.as_millis()).unwrap_or(u64::MAX)),
         };
@@ -117,12 +124,12 @@ impl RunApprover {
         Ok(question)
     }
 
-    async fn verdict(&self, id: CallId, call: &AskedCall) -> Verdict {
+    async fn verdict(&self, id: CallId, call: &AskedCall, login: Option<String>) -> Verdict {
         self.gate.asks(id);
         if let Err(error) = self.run.asks(id).await {
             return self.denied(id, format!("the question could not be kept: {error}"));
         }
-        let question = match self.question(id, call) {
+        let question = match self.question(id, call, login) {
             Ok(question) => question,
             Err(reason) => return self.denied(id, reason),
         };
@@ -189,9 +196,49 @@ impl Approver for RunApprover {
     fn ask(&self, call: AskedCall) -> VerdictFuture<'_> {
         Box::pin(async move {
             match u32::try_from(call.call_id) {
-                Ok(id) => self.verdict(CallId(id), &call).await,
+                Ok(id) => self.verdict(CallId(id), &call, None).await,
                 Err(_) => Verdict::Deny { reason: "the call has no number".to_owned() },
             }
+        })
+    }
+
+    fn await_login(&self, call: AskedCall, command: String) -> VerdictFuture<'_> {
+        Box::pin(async move {
+            let Ok(id) = u32::try_from(call.call_id) else { return Verdict::Deny { reason: String::new() } };
+            // A question is answered once: after a decision of another kind the call does not wait again.
+            let is_decided = self.state.lock().decisions.contains_key(&id);
+            if is_decided && self.login_wait(call.call_id) != LoginWait::Decided {
+                return Verdict::Deny { reason: String::new() };
+            }
+            self.verdict(CallId(id), &call, Some(command)).await
+        })
+    }
+
+    fn login_wait(&self, call_id: u64) -> LoginWait {
+        let Ok(id) = u32::try_from(call_id) else { return LoginWait::No };
+        let state = self.state.lock();
+        match state.questions.get(&id).filter(|question| question.login.is_some()) {
+            None => LoginWait::No,
+            Some(_) if state.decisions.contains_key(&id) => LoginWait::Decided,
+            Some(_) => LoginWait::Waits,
+        }
+    }
+
+    fn login_came(&self, call_id: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            let Ok(call_id) = u32::try_from(call_id) else { return };
+            let decision = CallDecision {
+                call_id,
+                decision: DecisionKind::Approve,
+                arguments: None,
+                reason: Some("the login is there".to_owned()),
+                remember: None,
+                by: String::new(),
+                at: super::unix_ms(),
+            };
+            let Ok(text) = serde_json::to_string(&decision) else { return };
+            // The question stays in the list of what waits if it cannot be written; the run goes on.
+            let _ = self.journal.decide(self.run.id(), CallId(call_id), &text).await;
         })
     }
 
@@ -199,6 +246,9 @@ impl Approver for RunApprover {
         let state = self.state.lock();
         let decision = state.decisions.get(&call.0)?;
         let question = state.questions.get(&call.0);
+        if question.is_some_and(|question| question.login.is_some()) {
+            return None;
+        }
         let mut answered = report::CallDecision {
             action: "ask",
             rule: question.and_then(|question| question.rule.clone()),
@@ -211,6 +261,18 @@ impl Approver for RunApprover {
         }
         Some(answered)
     }
+}
+
+/// When the run is looked at again: when a question expires, or to see whether a login is there.
+fn due(question: &PendingView) -> u64 {
+    if question.login.is_none() {
+        return question.expires_at;
+    }
+    let now = super::unix_ms();
+    // Less and less often: each look repeats the run.
+    let waited = Duration::from_millis(now.saturating_sub(question.asked_at));
+    let pause = (waited / 4).clamp(MIN_LOGIN_PAUSE, MAX_LOGIN_PAUSE);
+    question.expires_at.min(now.saturating_add(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)))
 }
 
 fn json(question: &PendingView) -> String {

@@ -92,7 +92,7 @@ impl Inner {
             Ok(asked) => asked,
             Err(error) => return tracing::warn!(run = run.id(), %error, "a run cannot go on here"),
         };
-        let approver = RunApprover::new(run.clone(), gate.clone(), &asked);
+        let approver = RunApprover::new(run.clone(), self.journal.clone(), gate.clone(), &asked);
         if let Some(live) = self.live.lock().get_mut(run.id()) {
             live.approver = Some(approver.clone());
         }
