@@ -164,6 +164,7 @@ function pendingCall(call) {
   fill(
     self.node,
     h("h3", null, h("code", null, foreign(name, 200))),
+    call.login ? notice("The call goes on by itself after a login: ", h("code", null, foreign(call.login, 300))) : null,
     h(
       "p",
       { class: "warn" },

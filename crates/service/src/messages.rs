@@ -184,6 +184,9 @@ pub(super) struct PendingReply {
     /// Who may decide: patterns over the names of keys.
     #[schemars(skip_serializing_if = "Option::is_none")]
     approvers: Option<Vec<String>>,
+    /// The command with which a person logs in, where the call waits for that: it is made once the login is there.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    login: Option<String>,
     /// When it was asked first, in milliseconds since 1970.
     asked_at: u64,
     /// When the call fails if nobody has decided.

@@ -70,6 +70,71 @@ fn a_login_is_picked_up_without_a_restart() {
 }
 
 #[test]
+fn a_durable_run_waits_for_logins_and_goes_on_by_itself() {
+    let (user, server) = (User::new(), Server::start(Behaviour::default()));
+    user.run(&["add", "notes", &server.url()]);
+    let mut gateway = open(&user);
+    let code = "console.log('begun'); return [await notes.read({}), await notes.write({})]";
+    let arguments = json!({ "code": code, "durable": true });
+    let mut id = 2;
+    let mut begun = String::new();
+    // Until it is known that the server wants a login, a call of its tools is one of a server that starts.
+    wait_for(|| {
+        id += 1;
+        let call = json!({ "name": "call_tool_chain", "arguments": arguments });
+        begun = ask(&mut gateway, id, "tools/call", call)["result"].to_string();
+        begun.contains("paused")
+    });
+    assert!(begun.contains("toolgate login notes"), "{begun}");
+    let pending = || serde_json::from_str::<Value>(&user.run(&["pending", "--json"]).stdout).unwrap();
+    let waiting = pending();
+    assert_eq!((&waiting[0]["tool"], &waiting[0]["login"]), (&json!("read"), &json!("toolgate login notes")));
+    let run = waiting[0]["runId"].as_str().unwrap().to_owned();
+    assert_eq!(user.log_in(&["login", "notes"]).code, 0);
+    // The call goes on by itself, and the next one needs more.
+    let more = "toolgate login notes --scope read --scope write";
+    wait_for(|| pending()[0]["login"] == more);
+    assert_eq!(user.log_in(&more.split(' ').skip(1).collect::<Vec<_>>()).code, 0);
+    let mut shown = Value::Null;
+    wait_for(|| {
+        shown = serde_json::from_str(&user.run(&["runs", "show", &run, "--json"]).stdout).unwrap();
+        shown["status"] == "done"
+    });
+    assert_eq!(shown["report"]["value"], json!(["done", "done"]), "{shown}");
+    let states: Vec<&Value> = shown["report"]["calls"].as_array().unwrap().iter().map(|call| &call["state"]).collect();
+    assert_eq!(states, ["applied", "applied"]);
+    assert_eq!(shown["report"]["logs"]["stdout"], json!(["begun"]), "the program was not begun anew");
+    assert_eq!(gateway.finish().code, 0);
+    user.check_no_secret();
+}
+
+#[test]
+fn nobody_has_to_wait_for_a_login() {
+    let (user, server) = (User::new(), Server::start(Behaviour::default()));
+    user.run(&["add", "notes", &server.url()]);
+    let mut gateway = open(&user);
+    let code = "try { return await notes.read({}) } catch (e) { return e.code }";
+    let arguments = json!({ "code": code, "durable": true });
+    let mut id = 2;
+    wait_for(|| {
+        id += 1;
+        let call = json!({ "name": "call_tool_chain", "arguments": arguments });
+        ask(&mut gateway, id, "tools/call", call)["result"].to_string().contains("paused")
+    });
+    let waiting: Value = serde_json::from_str(&user.run(&["pending", "--json"]).stdout).unwrap();
+    let (run, call) = (waiting[0]["runId"].as_str().unwrap(), waiting[0]["callId"].to_string());
+    assert_eq!(user.run(&["deny", run, &call]).code, 0);
+    let mut shown = Value::Null;
+    wait_for(|| {
+        shown = serde_json::from_str(&user.run(&["runs", "show", run, "--json"]).stdout).unwrap();
+        shown["status"] == "done"
+    });
+    let report = &shown["report"];
+    assert_eq!((&report["value"], &report["safe_to_retry"]), (&json!("NEEDS_LOGIN"), &json!(true)), "{shown}");
+    assert_eq!(gateway.finish().code, 0);
+}
+
+#[test]
 fn a_secret_that_is_set_later_completes_a_server() {
     let user = User::new();
     let program = env!("CARGO_BIN_EXE_toolgate");

@@ -213,6 +213,7 @@ mod tests {
             reason: "because".into(),
             rule: None,
             approvers: Vec::new(),
+            login: None,
             asked_at: 0,
             expires_at: 0,
             about: Default::default(),

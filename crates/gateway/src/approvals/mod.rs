@@ -79,10 +79,40 @@ pub enum Verdict {
     },
 }
 
+/// Whether a call waits for a login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginWait {
+    /// It does not.
+    No,
+    /// It does, and is made again to see whether the login is there.
+    Waits,
+    /// A person has decided not to wait, or to go on.
+    Decided,
+}
+
 /// Gets verdicts for the calls of one run.
 pub trait Approver: Send + Sync {
     /// Asks about a call, and gives the verdict when there is one. The future is dropped when the run ends before.
     fn ask(&self, call: AskedCall) -> VerdictFuture<'_>;
+
+    /// Waits until a person has logged in at a backend, so that a call can be made that was refused for want of a login;
+    /// `command` does it. [`Verdict::Approve`] when the call is to be made again. A run that cannot wait denies.
+    fn await_login(&self, call: AskedCall, command: String) -> VerdictFuture<'_> {
+        let _ = (call, command);
+        Box::pin(std::future::ready(Verdict::Deny { reason: String::new() }))
+    }
+
+    /// Whether this call waits for a login, also since before this process had the run.
+    fn login_wait(&self, call_id: u64) -> LoginWait {
+        let _ = call_id;
+        LoginWait::No
+    }
+
+    /// A call that waited for a login need not wait any more.
+    fn login_came(&self, call_id: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        let _ = call_id;
+        Box::pin(std::future::ready(()))
+    }
 
     /// What was answered about a call, also before this process had the run.
     fn answered(&self, call: CallId) -> Option<CallDecision> {

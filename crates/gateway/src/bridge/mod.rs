@@ -11,6 +11,7 @@
 //! - `decide`: the policy: what is allowed, asked about, denied; `explain`: the same about a call that is not made
 //! - `foretell`: what would be decided about a call, without making it
 //! - `server_questions`: what a server asks before it carries out a call
+//! - `login`: calls that wait for a login
 //! - `rates`: how many calls a caller may make
 //! - `observer`: is told of results
 //! - `host`: the bridge as a running program sees it
@@ -19,6 +20,7 @@ mod decide;
 mod explain;
 mod foretell;
 mod host;
+mod login;
 mod mcp;
 mod observer;
 mod provider;
@@ -186,8 +188,8 @@ impl Bridge {
         self.policy.current()
     }
 
-    /// Calls a tool, by any spelling of its names.
-    pub async fn call(
+    /// Makes one attempt to call a tool.
+    async fn call_once(
         &self,
         backend: &str,
         tool: &str,

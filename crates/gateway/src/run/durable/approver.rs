@@ -4,6 +4,7 @@
 //! again, and gets the verdict here. A decision that arrives while the run still goes on is handed over at once.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,20 +12,24 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use toolgate_engine::host::Target;
-use toolgate_journal::durable::{DurableRun, PendingCall};
+use toolgate_journal::durable::{DurableRun, Journal, PendingCall};
 use toolgate_wire::{CallId, report};
 
 use super::decision::{CallDecision, DecisionKind};
 use super::gate::Gate;
 use super::view::{About, PendingView, RawJson, question_of};
-use crate::approvals::{Approver, AskedCall, ServerForm, Verdict, VerdictFuture};
+use crate::approvals::{Approver, AskedCall, LoginWait, ServerForm, Verdict, VerdictFuture};
 
 /// Numbers that calls and the lines of a review may have: the questions that a server asks inside calls have numbers after these.
 const QUESTIONS_OF_A_ROUND: u32 = 200_000;
+/// Between two looks whether a login is there that a call waits for.
+const MIN_LOGIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_LOGIN_PAUSE: Duration = Duration::from_secs(60);
 
 /// Gets verdicts for the calls of one durable run.
 pub(super) struct RunApprover {
     run: Arc<DurableRun>,
+    journal: Journal,
     gate: Arc<Gate>,
     /// Added to the number of a call for the number of its question: smaller ones are the lines of a review.
     after: u32,
@@ -45,7 +50,13 @@ struct ApproverState {
 impl RunApprover {
     /// The approver of a run, with what was asked and decided before.
     /// `after` is the last line of its review, if it has one.
-    pub(super) fn new(run: Arc<DurableRun>, gate: Arc<Gate>, before: &[PendingCall], after: u32) -> Arc<Self> {
+    pub(super) fn new(
+        run: Arc<DurableRun>,
+        journal: Journal,
+        gate: Arc<Gate>,
+        before: &[PendingCall],
+        after: u32,
+    ) -> Arc<Self> {
         let mut state = ApproverState::default();
         for call in before {
             // Questions about crashes and upgrades are settled before the program goes on.
@@ -56,7 +67,7 @@ impl RunApprover {
                 state.decisions.insert(call.call.0, decision);
             }
         }
-        Arc::new(RunApprover { run, gate, after, state: Mutex::new(state) })
+        Arc::new(RunApprover { run, journal, gate, after, state: Mutex::new(state) })
     }
 
     /// The calls that wait in this process.
@@ -71,7 +82,7 @@ impl RunApprover {
     /// The calls that wait, for the pause, and when the first question expires.
     pub(super) fn questions(&self) -> (Vec<(CallId, String)>, Option<u64>) {
         let open = self.waiting();
-        let expires = open.iter().map(|question| question.expires_at).min();
+        let expires = open.iter().map(due).min();
         let texts = open.iter().map(|question| (CallId(question.call_id), json(question)));
         (texts.collect(), expires)
     }
@@ -92,7 +103,7 @@ impl RunApprover {
     }
 
     /// The question about a call: the one from before where there is one, since its time goes on.
-    fn question(&self, id: CallId, call: &AskedCall) -> Result<PendingView, String> {
+    fn question(&self, id: CallId, call: &AskedCall, login: Option<String>) -> Result<PendingView, String> {
         let number = self.number(id, call.form.as_ref());
         let about = about(call);
         let mut state = self.state.lock();
@@ -118,6 +129,7 @@ impl RunApprover {
             reason: call.reason.clone(),
             rule: call.rule.clone(),
             approvers: call.approvers.clone(),
+            login,
             asked_at: now,
             about,
             expires_at: now.saturating_add(u64::try_from(call.expires.as_millis()).unwrap_or(u64::MAX)),
@@ -133,8 +145,8 @@ impl RunApprover {
         id.0.saturating_add(self.after).saturating_add(round.saturating_mul(QUESTIONS_OF_A_ROUND))
     }
 
-    async fn verdict(&self, id: CallId, call: &AskedCall) -> Verdict {
-        let question = match self.question(id, call) {
+    async fn verdict(&self, id: CallId, call: &AskedCall, login: Option<String>) -> Verdict {
+        let question = match self.question(id, call, login) {
             Ok(question) => question,
             Err(reason) => return self.denied(id, reason),
         };
@@ -243,9 +255,50 @@ impl Approver for RunApprover {
     fn ask(&self, call: AskedCall) -> VerdictFuture<'_> {
         Box::pin(async move {
             match u32::try_from(call.call_id) {
-                Ok(id) => self.verdict(CallId(id), &call).await,
+                Ok(id) => self.verdict(CallId(id), &call, None).await,
                 Err(_) => Verdict::Deny { reason: "the call has no number".to_owned() },
             }
+        })
+    }
+
+    fn await_login(&self, call: AskedCall, command: String) -> VerdictFuture<'_> {
+        Box::pin(async move {
+            let Ok(id) = u32::try_from(call.call_id) else { return Verdict::Deny { reason: String::new() } };
+            // A question is answered once: after a decision of another kind the call does not wait again.
+            let is_decided = self.state.lock().decisions.contains_key(&self.number(CallId(id), None));
+            if is_decided && self.login_wait(call.call_id) != LoginWait::Decided {
+                return Verdict::Deny { reason: String::new() };
+            }
+            self.verdict(CallId(id), &call, Some(command)).await
+        })
+    }
+
+    fn login_wait(&self, call_id: u64) -> LoginWait {
+        let Ok(id) = u32::try_from(call_id) else { return LoginWait::No };
+        let (number, state) = (self.number(CallId(id), None), self.state.lock());
+        match state.questions.get(&number).filter(|question| question.login.is_some()) {
+            None => LoginWait::No,
+            Some(_) if state.decisions.contains_key(&number) => LoginWait::Decided,
+            Some(_) => LoginWait::Waits,
+        }
+    }
+
+    fn login_came(&self, call_id: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            let Ok(id) = u32::try_from(call_id) else { return };
+            let call_id = self.number(CallId(id), None);
+            let decision = CallDecision {
+                call_id,
+                decision: DecisionKind::Approve,
+                arguments: None,
+                reason: Some("the login is there".to_owned()),
+                remember: None,
+                by: String::new(),
+                at: super::unix_ms(),
+            };
+            let Ok(text) = serde_json::to_string(&decision) else { return };
+            // The question stays in the list of what waits if it cannot be written; the run goes on.
+            let _ = self.journal.decide(self.run.id(), CallId(call_id), &text).await;
         })
     }
 
@@ -253,6 +306,9 @@ impl Approver for RunApprover {
         let (number, state) = (self.number(call, None), self.state.lock());
         let decision = state.decisions.get(&number)?;
         let question = state.questions.get(&number);
+        if question.is_some_and(|question| question.login.is_some()) {
+            return None;
+        }
         let mut answered = report::CallDecision {
             action: "ask",
             rule: question.and_then(|question| question.rule.clone()),
@@ -273,6 +329,18 @@ fn about(call: &AskedCall) -> About {
         message: form.message.clone(),
         schema: serde_json::from_str(&form.schema).unwrap_or_default(),
     })
+}
+
+/// When the run is looked at again: when a question expires, or to see whether a login is there.
+fn due(question: &PendingView) -> u64 {
+    if question.login.is_none() {
+        return question.expires_at;
+    }
+    let now = super::unix_ms();
+    // Less and less often: each look repeats the run.
+    let waited = Duration::from_millis(now.saturating_sub(question.asked_at));
+    let pause = (waited / 4).clamp(MIN_LOGIN_PAUSE, MAX_LOGIN_PAUSE);
+    question.expires_at.min(now.saturating_add(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)))
 }
 
 fn json(question: &PendingView) -> String {

@@ -251,6 +251,7 @@ mod tests {
             reason: String::new(),
             rule: None,
             approvers: approvers.iter().map(ToString::to_string).collect(),
+            login: None,
             asked_at: 0,
             expires_at: 0,
             about: About::Rule,

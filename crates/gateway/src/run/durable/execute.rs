@@ -98,7 +98,8 @@ impl Inner {
             Ok(asked) => asked,
             Err(error) => return tracing::warn!(run = run.id(), %error, "a run cannot go on here"),
         };
-        let approver = RunApprover::new(run.clone(), gate.clone(), &asked, staged::last_line(&request));
+        let after = staged::last_line(&request);
+        let approver = RunApprover::new(run.clone(), self.journal.clone(), gate.clone(), &asked, after);
         if let Some(live) = self.live.lock().get_mut(run.id()) {
             live.approver = Some(approver.clone());
         }

@@ -162,6 +162,8 @@ impl Recorder for Gate {
             if let ToWorker::Reply { id, .. } = delivery.message {
                 state.open.remove(id);
                 state.asked.remove(id);
+                // One that only reads is not waited for by `before_reply`, and may have been asked about.
+                state.in_flight.remove(id);
             }
         }
         self.run.delivered(delivery);

@@ -73,6 +73,9 @@ pub struct PendingView {
     /// Who may decide: patterns over the names of callers; everyone who may decide at all when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvers: Vec<String>,
+    /// The command with which a person logs in, where the call waits for that: it is made once the login is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<String>,
     /// When it was asked first, in milliseconds since 1970.
     pub asked_at: u64,
     /// When the call fails if nobody has decided.
