@@ -315,8 +315,8 @@ impl Host for CommitHost {
         self.real.is_read_only(target)
     }
 
-    fn repeated(&self, target: &Target, args: &[u8], state: CallState) {
-        self.real.repeated(target, args, state);
+    fn repeated(&self, id: CallId, target: &Target, args: &[u8], state: CallState) {
+        self.real.repeated(id, target, args, state);
     }
 
     fn call_is_read_only(&self, target: &Target, args: &str) -> bool {

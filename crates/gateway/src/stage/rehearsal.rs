@@ -139,7 +139,7 @@ impl RehearsalHost {
 
     fn write(&self, call: HostCall, foretold: &Foretold) -> HostFuture {
         // Counts against the limits of a run.
-        self.real.repeated(&call.target, call.args.as_bytes(), CallState::Applied);
+        self.real.repeated(call.id, &call.target, call.args.as_bytes(), CallState::Applied);
         let shape = self.shape(&call.target);
         let name = call.target.to_string().replace('⟧', "?");
         let line = self.rehearsal.add_line(call.id, foretold.target.clone(), call.args, &foretold.decision);

@@ -43,7 +43,7 @@ fn gateway_for(store: &Arc<MemoryStore>, tools: &Value, number: u32, callers: Ar
     let script = json!({ "backends": { "bank": { "tools": tools } } });
     let script = Script::parse(&script.to_string()).unwrap();
     let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
-    script.providers().into_iter().for_each(|(backend, provider)| bridge.provide(backend, provider));
+    script.providers().for_each(|(backend, provider)| bridge.provide(backend, provider));
     let asks = Rule::new("policy[0]", "bank.wire", Action::Ask);
     bridge.set_policy(Policy::new(vec![asks], Action::Allow));
     let engine = Engine::builder().isolation(IsolationMode::Thread).build().unwrap();

@@ -36,6 +36,7 @@ impl DecisionKind {
         match self {
             DecisionKind::Approve => "approved",
             DecisionKind::Edit => "edited",
+            DecisionKind::Answer => "answered",
             DecisionKind::Deny => "denied",
             DecisionKind::Stop => "stopped",
         }

@@ -16,7 +16,7 @@ use super::super::request::{Durability, PausedRun, RunReport, RunRequest};
 use super::super::{Counted, Runner};
 use super::approver::RunApprover;
 use super::decision::{CallDecision, DecisionKind};
-use super::view::{PendingView, RawJson, StagedView};
+use super::view::{About, PendingView, RawJson, StagedView};
 use super::{Inner, unix_ms};
 use crate::approvals::Approver;
 use crate::bridge::AllowedEffects;
@@ -201,7 +201,10 @@ fn verdict(decision: CallDecision) -> LineVerdict {
     match (decision.decision, &decision.arguments) {
         (DecisionKind::Approve, _) => LineVerdict::Approve,
         (DecisionKind::Edit, Some(arguments)) => LineVerdict::Edit(arguments.get().to_owned()),
-        (DecisionKind::Edit, None) | (DecisionKind::Deny | DecisionKind::Stop, _) => LineVerdict::Deny(reason()),
+        // A line was not sent, so there is nothing to answer for it.
+        (DecisionKind::Edit, None) | (DecisionKind::Answer | DecisionKind::Deny | DecisionKind::Stop, _) => {
+            LineVerdict::Deny(reason())
+        }
     }
 }
 
@@ -227,6 +230,7 @@ fn question(line: &StagedLine, review: &Review) -> Option<PendingView> {
         approvers: line.approvers.clone(),
         asked_at: review.at,
         expires_at: expires_at(line, review),
+        about: About::Rule,
         staged: Some(StagedView {
             substitutions: line.substitutions(),
             commit_point: review.commit_point.clone().filter(|_| is_last),
