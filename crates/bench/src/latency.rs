@@ -67,9 +67,16 @@ fn measure_rewound(meter: &Meter, request: Request, expected: &str) -> anyhow::R
     let request = Request { caller: Some(CALLER.into()), ..request };
     let started = EngineWithRuntime::start(reusing_engine())?;
     let run = || started.engine.run_blocking(request.clone());
-    run();
-    ensure!(run().isolation.rewound, "this system does not permit a host to put its workers back");
+    check_rewinding(&started.engine, &request)?;
     meter.sample_in_a_row(|| timed(expected, run))
+}
+
+/// Fails where workers cannot be put back.
+pub(super) fn check_rewinding(engine: &Engine, request: &Request) -> anyhow::Result<()> {
+    engine.run_blocking(request.clone());
+    let again = engine.run_blocking(request.clone());
+    ensure!(again.isolation.rewound, "this system does not permit a host to put its workers back");
+    Ok(())
 }
 
 pub(super) fn parallel(meter: &Meter) -> anyhow::Result<Samples> {

@@ -3,6 +3,9 @@
 //! A worker cannot be asked, since it has no system call that would tell; so its host reads `/proc`. What depends on the
 //! user is looked at by a copy of this test that runs as another one.
 
+#[path = "../../engine/tests/support/rewinding.rs"]
+mod rewinding;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rewinding::permits_rewinding;
 use toolgate_engine::wire::Profile;
 use toolgate_engine::{Engine, Request, Reuse, WorkerCommand};
 
@@ -126,6 +130,9 @@ fn run_as_nobody(test: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_is_put_back_by_its_host() {
+    if !permits_rewinding() {
+        return;
+    }
     let builder = Engine::builder().worker_command(WorkerCommand::Program(worker())).reuse(Reuse::SameCaller);
     let engine = builder.build().expect("a process engine");
     let program = || Request { caller: Some("ada".into()), ..Request::new(Profile::Chain, "return \"do leave data\"") };

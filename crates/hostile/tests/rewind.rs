@@ -3,8 +3,12 @@
 //! Each attack is found: by the filter, which kills it; by the host, which ends the process since it cannot put it back; or it
 //! is undone, and the next run in the same process finds nothing.
 
+#[path = "../../engine/tests/support/rewinding.rs"]
+mod rewinding;
+
 use std::sync::Arc;
 
+use rewinding::permits_rewinding;
 use serde_json::Value;
 use toolgate_engine::wire::{Profile, Report};
 use toolgate_engine::{Engine, EngineChoice, Functions, Request, Reuse, WorkerCommand};
@@ -118,6 +122,9 @@ async fn check(engine: &Engine, attack: &str, fate: Fate) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_native_code_leaves_behind_stays() {
+    if !permits_rewinding() {
+        return;
+    }
     let engine = engine();
     for (attack, fate) in ATTACKS {
         check(&engine, attack, *fate).await;
@@ -127,6 +134,9 @@ async fn nothing_that_native_code_leaves_behind_stays() {
 #[cfg(target_arch = "x86_64")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_state_of_the_processor_stays() {
+    if !permits_rewinding() {
+        return;
+    }
     let engine = engine();
     for (register, fate) in REGISTERS {
         check(&engine, register, *fate).await;

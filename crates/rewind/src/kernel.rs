@@ -27,41 +27,45 @@ fn checked(result: c_long) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-fn trace(request: libc::c_uint, pid: pid_t, address: usize, data: usize) -> io::Result<()> {
-    // SAFETY: only called with requests that take numbers, or a structure that the caller keeps alive and that is as large
-    // as it says. The kernel refuses a process that this thread does not trace.
-    checked(unsafe { libc::ptrace(request, pid, address, data) }).map(drop)
+/// `ptrace`, whose requests are of another type in each C library.
+macro_rules! trace {
+    ($request:expr, $pid:expr, $address:expr, $data:expr) => {{
+        let (address, data): (usize, usize) = ($address, $data);
+        // SAFETY: only used with requests that take numbers, or a structure that lives until after the call and is as large as
+        // it says. The kernel refuses a process that this thread does not trace.
+        checked(unsafe { libc::ptrace($request, $pid, address, data) }).map(drop)
+    }};
 }
 
 /// Becomes the tracer of a child, which runs on. It is killed if this process ends first.
 pub(crate) fn seize(pid: pid_t) -> io::Result<()> {
     let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD;
-    trace(libc::PTRACE_SEIZE, pid, 0, options as usize)
+    trace!(libc::PTRACE_SEIZE, pid, 0, options as usize)
 }
 
 /// Tells a traced process to stop. It does so at its next return from the kernel.
 pub(crate) fn interrupt(pid: pid_t) -> io::Result<()> {
-    trace(libc::PTRACE_INTERRUPT, pid, 0, 0)
+    trace!(libc::PTRACE_INTERRUPT, pid, 0, 0)
 }
 
 /// Has a stopped process run on, without the signal that stopped it.
 pub(crate) fn resume(pid: pid_t) -> io::Result<()> {
-    trace(libc::PTRACE_CONT, pid, 0, 0)
+    trace!(libc::PTRACE_CONT, pid, 0, 0)
 }
 
 /// Has a stopped process run to the next begin or end of a system call.
 pub(crate) fn resume_to_call(pid: pid_t) -> io::Result<()> {
-    trace(libc::PTRACE_SYSCALL, pid, 0, 0)
+    trace!(libc::PTRACE_SYSCALL, pid, 0, 0)
 }
 
 /// Has a stopped process run one instruction.
 pub(crate) fn step(pid: pid_t) -> io::Result<()> {
-    trace(libc::PTRACE_SINGLESTEP, pid, 0, 0)
+    trace!(libc::PTRACE_SINGLESTEP, pid, 0, 0)
 }
 
 /// Has a stopped process run on, no longer traced.
 pub(crate) fn detach(pid: pid_t) -> io::Result<()> {
-    trace(libc::PTRACE_DETACH, pid, 0, 0)
+    trace!(libc::PTRACE_DETACH, pid, 0, 0)
 }
 
 /// Kills a child that was not waited for, so that its number cannot be another process's.
@@ -103,14 +107,14 @@ pub(crate) fn wait(pid: pid_t) -> io::Result<Stop> {
 /// Reads a set of registers; returns how many bytes it has.
 pub(crate) fn get_registers(pid: pid_t, set: libc::c_int, into: &mut [u8]) -> io::Result<usize> {
     let mut place = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-    trace(libc::PTRACE_GETREGSET, pid, set as usize, &raw mut place as usize)?;
+    trace!(libc::PTRACE_GETREGSET, pid, set as usize, &raw mut place as usize)?;
     Ok(place.iov_len)
 }
 
 /// Writes a set of registers.
 pub(crate) fn set_registers(pid: pid_t, set: libc::c_int, from: &[u8]) -> io::Result<()> {
     let mut place = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
-    trace(libc::PTRACE_SETREGSET, pid, set as usize, &raw mut place as usize)
+    trace!(libc::PTRACE_SETREGSET, pid, set as usize, &raw mut place as usize)
 }
 
 /// Pages of one call that reads or writes another process's memory. They fit into a processor's cache, and into memory that

@@ -19,13 +19,14 @@
 //! - `kernel`: the system calls that have no safe wrapper
 
 #![deny(unsafe_code)]
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "registers of other processors are not read"))]
 
 mod identity;
 #[allow(unsafe_code, reason = "decision 53")]
 mod kernel;
 mod mappings;
 mod pages;
-#[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), path = "registers_other.rs")]
+#[cfg_attr(not(target_arch = "x86_64"), path = "registers_other.rs")]
 mod registers;
 mod snapshot;
 mod tracee;

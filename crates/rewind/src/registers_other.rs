@@ -1,11 +1,11 @@
-//! Processors whose registers are not known here: every process is refused.
+//! Processors whose registers are not known here: every process is refused, so that no other function is called.
 
 use libc::pid_t;
 
 use crate::Refusal;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum General {}
+pub(crate) struct General(());
 
 impl General {
     pub(crate) fn of(_: pid_t) -> Result<Self, Refusal> {
@@ -13,27 +13,27 @@ impl General {
     }
 
     pub(crate) fn set(&self, _: pid_t) -> Result<(), Refusal> {
-        match *self {}
+        Err(Refusal::Processor)
     }
 
     pub(crate) fn is_at_wait(&self) -> bool {
-        match *self {}
+        false
     }
 
     pub(crate) fn before_wait(&self) -> Option<Self> {
-        match *self {}
+        None
     }
 
     pub(crate) fn calling(&self, _: u64, _: u64, _: u64) -> Self {
-        match *self {}
+        *self
     }
 
     pub(crate) fn next(&self) -> u64 {
-        match *self {}
+        0
     }
 
     pub(crate) fn returned(&self, _: &General) -> Option<u64> {
-        match *self {}
+        None
     }
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn is_call(_: &[u8]) -> bool {
 }
 
 #[derive(PartialEq, Eq)]
-pub(crate) enum Extended {}
+pub(crate) struct Extended(());
 
 impl Extended {
     pub(crate) fn of(_: pid_t) -> Result<Self, Refusal> {
@@ -50,6 +50,6 @@ impl Extended {
     }
 
     pub(crate) fn set(&self, _: pid_t) -> Result<(), Refusal> {
-        match *self {}
+        Err(Refusal::Processor)
     }
 }

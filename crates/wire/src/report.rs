@@ -448,13 +448,8 @@ pub struct Isolation {
     pub private_user: bool,
     /// The process had run a program of the same caller before, and its host had put it back to the state before that
     /// (`reuse: same_caller`). Absent for a fresh process.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub rewound: bool,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
-fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 impl Isolation {

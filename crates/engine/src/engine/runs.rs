@@ -279,8 +279,11 @@ impl Execution {
     }
 }
 
-/// Who may get the worker of a run again.
+/// Who may get the worker of a run again. A run that repeats a record has limits of its own.
 fn reuse_key(run: &AcceptedRun) -> Option<ReuseKey> {
+    if run.request.replay.is_some() {
+        return None;
+    }
     let caller = run.request.caller.clone()?;
     Some(ReuseKey { caller, profile: run.request.profile, limits: run.limits.clone() })
 }

@@ -23,7 +23,7 @@ const MAX_ATTEMPTS: u32 = 4;
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the refill thread waits for a worker of which it takes a snapshot.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Snapshots that may fail before no more are taken: this system does not permit them.
+/// Snapshots that may fail in a row before no more are taken: this system does not permit them.
 const MAX_SNAPSHOT_FAILURES: u32 = 3;
 
 /// Idle workers, and the thread that forks new ones.
@@ -198,10 +198,12 @@ impl IdleWorkers {
         if !self.takes_snapshots() {
             return Ok(ready);
         }
-        ready.with_snapshot().map_err(|_| {
-            self.snapshot_failures.fetch_add(1, Ordering::Relaxed);
-            Lost::Closed { started: false }
-        })
+        let prepared = ready.with_snapshot();
+        match &prepared {
+            Ok(_) => self.snapshot_failures.store(0, Ordering::Relaxed),
+            Err(_) => drop(self.snapshot_failures.fetch_add(1, Ordering::Relaxed)),
+        }
+        prepared.map_err(|_| Lost::Closed { started: false })
     }
 
     /// Whether a new worker rehearses. With more runs than cores, the rehearsal takes more time from them than it saves.

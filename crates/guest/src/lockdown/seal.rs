@@ -9,7 +9,7 @@ use std::fs;
 const STACK: usize = 5 * 1024 * 1024;
 
 /// More than the zygote itself uses.
-const STACK_IN_USE: u64 = 1024 * 1024;
+const STACK_IN_USE: libc::rlim_t = 1024 * 1024;
 
 /// `mseal`, which has this number on every architecture.
 const SYS_MSEAL: libc::c_long = 462;
@@ -35,10 +35,10 @@ fn range(line: &str) -> Option<(usize, usize)> {
 
 /// Has the stack's mapping be as large as it may become: a sealed one could not be made smaller after a run.
 fn grow_stack() {
-    let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid place for the answer.
-    let known = unsafe { libc::getrlimit64(libc::RLIMIT_STACK, &mut limit) } == 0;
-    if known && limit.rlim_cur > STACK as u64 + STACK_IN_USE {
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) } == 0;
+    if known && limit.rlim_cur > STACK as libc::rlim_t + STACK_IN_USE {
         let here = &raw const limit as usize;
         // SAFETY: the kernel grows the main thread's stack down to an address that is used, within the limit checked above;
         // nothing else is mapped there.
