@@ -375,7 +375,7 @@ const ROWS: &[Workload] = &[
         name: "rewound-throughput",
         group: Some("rewound"),
         what: "`throughput` of one caller, whose workers are put back after each run",
-        unit: Unit::PerSecond,
+        unit: RowUnit::PerSecond,
         runs: 8_000,
         cores: Cores::All,
         measure: throughput::rewound,

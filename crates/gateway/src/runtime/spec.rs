@@ -34,7 +34,7 @@ pub(super) fn spec(
             _ => InheritedEnv::Basic,
         },
         sandbox: match transport {
-            Transport::Stdio(process) => process.sandbox.as_ref().map(sandbox),
+            BackendTransport::Stdio(process) => process.sandbox.as_ref().map(sandbox),
             _ => None,
         },
         era_hint: era,

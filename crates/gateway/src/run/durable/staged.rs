@@ -231,6 +231,7 @@ fn question(line: &StagedLine, review: &Review) -> Option<PendingView> {
         asked_at: review.at,
         expires_at: expires_at(line, review),
         about: About::Rule,
+        login: None,
         staged: Some(StagedView {
             substitutions: line.substitutions(),
             commit_point: review.commit_point.clone().filter(|_| is_last),

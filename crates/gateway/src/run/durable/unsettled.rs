@@ -131,6 +131,7 @@ impl RecordedCall {
             asked_at: now,
             expires_at: now.saturating_add(u64::try_from(EXPIRY.as_millis()).unwrap_or(u64::MAX)),
             about,
+            login: None,
             staged: None,
         })
     }
