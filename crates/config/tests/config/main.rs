@@ -8,7 +8,7 @@ mod edit;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use toolgate_config::checked::{ServerSandbox, Transport};
+use toolgate_config::checked::{BackendTransport, ServerSandbox};
 use toolgate_config::text::{Format, Source};
 use toolgate_config::{Checked, Env, Problem, check, schema};
 
@@ -81,7 +81,7 @@ fn a_server_has_the_sandbox_that_is_written_and_is_not_started_with_a_wrong_one(
         read(text.into_bytes(), "a.json").unwrap_or_else(|problems| panic!("{}", shown(&problems)))
     };
     let sandbox = |server: &str, own: &str| match &read_server(server, own).backends["s"].transport {
-        Transport::Stdio(process) => process.sandbox.clone(),
+        BackendTransport::Stdio(process) => process.sandbox.clone(),
         other => panic!("{other:?}"),
     };
     assert_eq!(sandbox(r#"{"command": "x"}"#, "{}"), None);
