@@ -61,6 +61,7 @@
         return parts[key] || flags[key] ? commitPoint(of, child) : made(of, child, undefined, false);
     }
   };
+  /** @type {any} */
   const handler = {
     __proto__: null,
     get(_, key) {
