@@ -1,6 +1,6 @@
 //! Which pages of a process may differ from its snapshot, and their contents.
 //!
-//! Without the kernel's record of writes (`CONFIG_MEM_SOFT_DIRTY` is rare, and costs a fault for each page that is written) a
+//! Without the kernel's record of writes (`CONFIG_MEM_SOFT_DIRTY`, which not every kernel has, and which takes a fault for each page that is written) a
 //! page is compared if it may have been written: if no other process maps it, or if it is mapped in another way than it was. A
 //! page that is still shared with the zygote was not written, since a write would have copied it.
 
