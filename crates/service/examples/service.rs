@@ -18,7 +18,7 @@ use toolgate_functions::weather::WeatherSettings;
 use toolgate_functions::{HostFunction, builtin};
 use toolgate_gateway::bridge::Bridge;
 use toolgate_gateway::run::{FixedEnvironment, Runner};
-use toolgate_service::rpc_sessions::{MemoryStore, RpcSessions, SystemClock};
+use toolgate_service::rpc_sessions::{MemorySessionStore, RpcSessions, SystemClock};
 use toolgate_service::{
     AdmissionRules, HttpService, ServerLimits, ServiceLimits, ServiceParts, Shutdown, listen, serve,
 };
@@ -51,7 +51,7 @@ async fn run(at: SocketAddr) -> Result<(), Box<dyn std::error::Error>> {
     let environment = FixedEnvironment { functions, ..FixedEnvironment::default() };
     let service = HttpService::new(ServiceParts {
         runner: Runner::new(Engine::new()?, bridge, Arc::new(environment)),
-        sessions: Arc::new(RpcSessions::new(Arc::new(MemoryStore::new(clock.clone())), clock)),
+        sessions: Arc::new(RpcSessions::new(Arc::new(MemorySessionStore::new(clock.clone())), clock)),
         rules: AdmissionRules::new(http, None),
         shutdown: shutdown.clone(),
         limits: ServiceLimits::default(),

@@ -198,7 +198,7 @@ mod tests {
         check_with(
             "hints",
             json!({ "a": [1, { "b": null }] }),
-            concat!("\"1\" 10 None Brief None None Some({\"a\": Array [Number(1), Object {\"b\": Null}]})"),
+            "\"1\" 10 None Brief None None Some({\"a\": Array [Number(1), Object {\"b\": Null}]})",
         );
     }
 
@@ -223,7 +223,7 @@ mod tests {
         check_with(
             "a\u{1b}\nb",
             json!(1),
-            concat!("a\u{fffd} b: there is no such argument; known are code, limit, brief, detail, env, args, hints"),
+            "a\u{fffd} b: there is no such argument; known are code, limit, brief, detail, env, args, hints",
         );
     }
 
