@@ -174,3 +174,23 @@ async fn effects_are_refused_and_reads_go_on_when_postgres_is_gone() {
     let refused = server.ask("POST", "/v1/runs", "", Some(&body)).await.expect("an answer");
     assert_eq!((refused.status, effects.total()), (503, before), "{refused:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_to_postgres_are_encrypted_where_the_address_says_so() {
+    let (folder, effects) = (tempfile::tempdir().expect("a folder"), Effects::start().await);
+    let (mut database, port, authority) = postgres::Server::start_encrypted().await;
+    database.database().await;
+    let url = format!("postgres://toolgate@localhost:{port}/check1?sslmode=require");
+    let config = configuration(folder.path(), &effects, Some(&url));
+    let server = Server::start_with(&config, &[("SSL_CERT_FILE", &authority)]).await;
+    let run = server.begin("return (await save({ run: 'tls', k: 1 })).saved", "one").await.expect("begun");
+    assert_eq!(server.report(&run).await.expect("a report")["value"], json!(1));
+    let (encrypted, plain) = database.encrypted().await;
+    assert!(encrypted > 0 && plain == 0, "{encrypted} encrypted, {plain} plain");
+    server.end().await;
+    // A server that nobody vouches for is not used.
+    let server = Server::start(&config).await;
+    let body = json!({ "code": "return 1", "durable": true });
+    let refused = server.ask("POST", "/v1/runs", "", Some(&body)).await.expect("an answer");
+    assert_eq!(refused.status, 503, "{refused:?}");
+}

@@ -25,9 +25,15 @@ pub(crate) struct Answer {
 impl Server {
     /// Starts the binary with this configuration.
     pub(crate) async fn start(config: &Path) -> Self {
+        Self::start_with(config, &[]).await
+    }
+
+    /// The same with more variables in its environment.
+    pub(crate) async fn start_with(config: &Path, environment: &[(&str, &Path)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_toolgate"))
             .args(["serve", "--http", "127.0.0.1:0", "--log", "off", "--config"])
             .arg(config)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true)

@@ -8,6 +8,7 @@
 pub mod memory;
 pub mod postgres;
 pub mod sqlite;
+mod tls;
 
 use std::future::Future;
 use std::pin::Pin;

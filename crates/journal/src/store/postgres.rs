@@ -1,18 +1,20 @@
 //! Runs in PostgreSQL: for several replicas.
 //!
 //! Times are the database's, so replicas need no common clock. Every operation is one statement or one transaction, and
-//! ends with an error after `OPERATION_TIMEOUT`. Connections are plain: put the database on a private network or behind a
-//! local proxy that speaks TLS.
+//! ends with an error after `OPERATION_TIMEOUT`. Connections are encrypted where the address says `sslmode=require`, and plain
+//! otherwise.
 
 use std::future::Future;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, NoTls, Row, Transaction};
 
+use super::tls::Tls;
 use super::{
     Begun, Claim, Decided, Find, Held, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, RunStatus, Store,
     StoreError, StoreFuture, fenced, milliseconds, to_prune,
@@ -31,6 +33,8 @@ const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 /// Runs in a database.
 pub struct PostgresStore {
     config: Config,
+    /// Where connections are encrypted.
+    tls: Option<Tls>,
     idle: Mutex<Vec<Client>>,
     places: Semaphore,
 }
@@ -43,7 +47,14 @@ impl PostgresStore {
     pub async fn connect(address: &str) -> Result<Self, StoreError> {
         let mut config: Config = address.parse().map_err(|error| fault(&error))?;
         config.connect_timeout(CONNECT_TIMEOUT);
-        let store = PostgresStore { config, idle: Mutex::default(), places: Semaphore::new(MAX_CONNECTIONS) };
+        let tls = match config.get_ssl_mode() {
+            SslMode::Require => {
+                Some(Tls::new().map_err(|error| StoreError::Unavailable(format!("no TLS to PostgreSQL: {error}")))?)
+            }
+            _ => None,
+        };
+        let (idle, places) = (Mutex::default(), Semaphore::new(MAX_CONNECTIONS));
+        let store = PostgresStore { config, tls, idle, places };
         // Replicas that start together must not make the same table twice.
         let schema = SCHEMA.replace("BYTES", "BYTEA");
         let text = format!("BEGIN; SELECT pg_advisory_xact_lock(7221690441); {schema} COMMIT;");
@@ -70,12 +81,19 @@ impl PostgresStore {
         if let Some(client) = idle {
             return Ok(client);
         }
-        let (client, connection) = self.config.connect(NoTls).await.map_err(|error| fault(&error))?;
-        tokio::spawn(async move {
-            // The client of a broken connection says so itself.
-            let _ = connection.await;
-        });
-        Ok(client)
+        // The client of a broken connection says so itself, so the task that drives it need not.
+        match self.tls.clone() {
+            Some(tls) => {
+                let (client, connection) = self.config.connect(tls).await.map_err(|error| fault(&error))?;
+                tokio::spawn(async move { drop(connection.await) });
+                Ok(client)
+            }
+            None => {
+                let (client, connection) = self.config.connect(NoTls).await.map_err(|error| fault(&error))?;
+                tokio::spawn(async move { drop(connection.await) });
+                Ok(client)
+            }
+        }
     }
 
     /// Changes columns of a run for the owner of its current lease.

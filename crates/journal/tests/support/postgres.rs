@@ -18,6 +18,7 @@ pub(crate) struct Server {
     folder: TempDir,
     process: Child,
     databases: usize,
+    port: u16,
 }
 
 /// The newest installed server; Debian's package is installed where there is none.
@@ -35,6 +36,20 @@ fn programs() -> PathBuf {
     })
 }
 
+#[allow(dead_code, reason = "the tests of the command use it")]
+/// An authority, and a certificate of it for `localhost` with its key.
+fn certificates(folder: &Path) -> (PathBuf, PathBuf, PathBuf) {
+    let script = "set -e; cd \"$1\"
+        openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -subj /CN=authority -days 2
+        openssl req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost
+        printf 'subjectAltName=DNS:localhost\\nextendedKeyUsage=serverAuth\\n' > server.ext
+        openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.pem -days 2 -extfile server.ext
+        chmod 600 server.key";
+    let made = Command::new("sh").args(["-c", script, "sh"]).arg(folder).stderr(Stdio::null()).status();
+    assert!(made.expect("sh").success(), "install Debian's package `openssl`");
+    (folder.join("ca.pem"), folder.join("server.pem"), folder.join("server.key"))
+}
+
 fn number(args: &[&str]) -> u32 {
     let output = Command::new("id").args(args).output().expect("id");
     String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number")
@@ -42,8 +57,30 @@ fn number(args: &[&str]) -> u32 {
 
 impl Server {
     pub(crate) async fn start() -> Self {
-        let bin = programs();
+        Self::start_with(tempfile::tempdir().expect("folder"), &["listen_addresses="]).await
+    }
+
+    #[allow(dead_code, reason = "the tests of the command use it")]
+    /// A server that speaks TLS at a port of `localhost`, with the file of the certificate that it is to be trusted by.
+    pub(crate) async fn start_encrypted() -> (Self, u16, PathBuf) {
         let folder = tempfile::tempdir().expect("folder");
+        let (authority, certificate, key) = certificates(folder.path());
+        let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
+        let file = |name: &str, path: &Path| format!("{name}={}", path.display());
+        let settings = [
+            "listen_addresses=localhost".to_owned(),
+            format!("port={port}"),
+            "ssl=on".to_owned(),
+            file("ssl_cert_file", &certificate),
+            file("ssl_key_file", &key),
+        ];
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        let server = Self::start_with(folder, &settings).await;
+        (server, port, authority)
+    }
+
+    async fn start_with(folder: TempDir, settings: &[&str]) -> Self {
+        let bin = programs();
         // The server refuses to run as root: its package comes with a user.
         let user = (number(&["-u"]) == 0).then(|| (number(&["-u", "postgres"]), number(&["-g", "postgres"])));
         let as_user = |program: &Path| {
@@ -55,7 +92,8 @@ impl Server {
             command
         };
         if let Some((uid, gid)) = user {
-            chown(folder.path(), Some(uid), Some(gid)).expect("chown");
+            let inside = std::fs::read_dir(folder.path()).expect("a folder").flatten().map(|entry| entry.path());
+            inside.chain([folder.path().to_owned()]).for_each(|it| chown(it, Some(uid), Some(gid)).expect("chown"));
         }
         let data = folder.path().join("data");
         let made = as_user(&bin.join("initdb"))
@@ -68,10 +106,12 @@ impl Server {
             .arg(&data)
             .arg("-k")
             .arg(folder.path())
-            .args(["-c", "listen_addresses=", "-c", "max_connections=50", "-c", "fsync=off"])
+            .args(["-c", "max_connections=50", "-c", "fsync=off"])
+            .args(settings.iter().flat_map(|setting| ["-c", setting]))
             .spawn()
             .expect("postgres");
-        let server = Server { folder, process, databases: 0 };
+        let port = settings.iter().find_map(|setting| setting.strip_prefix("port=")?.parse().ok()).unwrap_or(5432);
+        let server = Server { folder, process, databases: 0, port };
         let deadline = Instant::now() + START_TIMEOUT;
         while let Err(error) = server.client().await {
             assert!(Instant::now() < deadline, "the server did not start: {error}");
@@ -81,13 +121,23 @@ impl Server {
     }
 
     fn address(&self, database: &str) -> String {
-        format!("host={} user=toolgate dbname={database}", self.folder.path().display())
+        format!("host={} port={} user=toolgate dbname={database}", self.folder.path().display(), self.port)
     }
 
     async fn client(&self) -> Result<Client, tokio_postgres::Error> {
         let (client, connection) = tokio_postgres::connect(&self.address("postgres"), NoTls).await?;
         tokio::spawn(connection);
         Ok(client)
+    }
+
+    #[allow(dead_code, reason = "the tests of the command use it")]
+    /// How many connections to databases of tests are encrypted, and how many are not.
+    pub(crate) async fn encrypted(&self) -> (i64, i64) {
+        let client = self.client().await.expect("a connection");
+        let text = "SELECT count(*) FILTER (WHERE ssl), count(*) FILTER (WHERE NOT ssl) \
+                    FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE datname LIKE 'check%'";
+        let row = client.query_one(text, &[]).await.expect("a row");
+        (row.get(0), row.get(1))
     }
 
     /// The address of a new database.
