@@ -401,7 +401,6 @@ const ROWS: &[Workload] = &[
         runs: 300,
         cores: Cores::All,
         measure: telemetry::cost,
-        ..ROW
     },
     Workload {
         name: "gateway-start",
