@@ -4,6 +4,7 @@ use ring::digest::{SHA256, digest as hash};
 use serde_json::{Map, Value};
 
 use crate::chain::hexadecimal;
+use toolgate_wire::foreign_text::clipped;
 
 /// Characters of one text.
 const MAX_TEXT_CHARS: usize = 200;
@@ -39,13 +40,13 @@ pub fn redacted(arguments: &str) -> Value {
 
 fn shorten(value: Value, depth: usize) -> Value {
     match value {
-        Value::String(text) => Value::String(clip(text)),
+        Value::String(text) => Value::String(clip(&text)),
         Value::Array(_) | Value::Object(_) if depth == 0 => Value::String("…".to_owned()),
         Value::Array(values) => values.into_iter().take(MAX_ENTRIES).map(|value| shorten(value, depth - 1)).collect(),
         Value::Object(fields) => {
             let told = fields.into_iter().take(MAX_ENTRIES).map(|(name, value)| {
                 let value = if is_secret(&name) { Value::String("…".to_owned()) } else { shorten(value, depth - 1) };
-                (clip(name), value)
+                (clip(&name), value)
             });
             Value::Object(told.collect::<Map<_, _>>())
         }
@@ -58,11 +59,8 @@ fn is_secret(name: &str) -> bool {
     SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
-fn clip(text: String) -> String {
-    match text.char_indices().nth(MAX_TEXT_CHARS) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text,
-    }
+fn clip(text: &str) -> String {
+    clipped(text, MAX_TEXT_CHARS).into_owned()
 }
 
 #[cfg(test)]

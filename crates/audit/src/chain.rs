@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value};
+use toolgate_wire::UtcTime;
 
 /// `prev` of the first line.
 pub(crate) const BEGINNING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -61,25 +62,10 @@ pub(crate) fn next_line(end: &ChainEnd, time: SystemTime, lost: u64, fields: &Ma
 }
 
 /// `2026-11-16T07:57:00.123Z`
-fn timestamp(time: SystemTime) -> String {
+pub fn timestamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
-}
-
-/// Year, month and day of a number of days since 1970, by the proleptic Gregorian calendar: 400 years have 146,097 days.
-fn date(days: u64) -> (u64, u64, u64) {
-    // Years begin in March here, so that the leap day is the last one.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+    let utc = UtcTime::of_unix(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
+    format!("{}T{}.{:03}Z", utc.date(), utc.time_of_day(), since.subsec_millis())
 }
 
 #[cfg(test)]

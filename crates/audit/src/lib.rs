@@ -32,6 +32,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Map, Value};
 
 pub use arguments::{digest, redacted};
+pub use chain::timestamp;
 pub use verify::{Broken, Verified, verify};
 
 /// Records that wait to be written.

@@ -15,7 +15,7 @@ use toolgate_config::values::HttpAuth;
 use toolgate_engine::Engine;
 use toolgate_gateway::bridge::Bridge;
 use toolgate_gateway::run::{FixedEnvironment, Runner};
-use toolgate_service::rpc_sessions::{MemoryStore, RpcSessions, SystemClock};
+use toolgate_service::rpc_sessions::{MemorySessionStore, RpcSessions, SystemClock};
 use toolgate_service::{
     AdmissionRules, HttpService, ServerLimits, ServiceLimits, ServiceParts, Shutdown, listen, serve,
 };
@@ -79,7 +79,7 @@ impl Served {
                     Arc::new(Bridge::new(CatalogHandle::default())),
                     Arc::new(FixedEnvironment::default()),
                 ),
-                sessions: Arc::new(RpcSessions::new(Arc::new(MemoryStore::new(clock.clone())), clock)),
+                sessions: Arc::new(RpcSessions::new(Arc::new(MemorySessionStore::new(clock.clone())), clock)),
                 rules: AdmissionRules::new(http, None),
                 shutdown: shutdown.clone(),
                 limits: ServiceLimits::default(),

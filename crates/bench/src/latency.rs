@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use toolgate_engine::{Engine, Host, Request};
+use anyhow::ensure;
+use toolgate_engine::{Engine, EngineBuilder, Host, Request, Reuse};
 use toolgate_wire::Profile;
 
 use super::hosts::{ManyTools, Records};
@@ -40,6 +41,42 @@ pub(super) fn warm(meter: &Meter) -> anyhow::Result<Samples> {
 
 pub(super) fn calls(meter: &Meter) -> anyhow::Result<Samples> {
     with_host(meter, CALLS, Records::new(), &CALLS_RESULT.to_string())
+}
+
+/// [`warm`] with a worker that is put back after each run.
+pub(super) fn rewound_warm(meter: &Meter) -> anyhow::Result<Samples> {
+    measure_rewound(meter, Request::new(Profile::Chain, SUM), "2")
+}
+
+/// [`calls`] with a worker that is put back after each run.
+pub(super) fn rewound_calls(meter: &Meter) -> anyhow::Result<Samples> {
+    let request = Request { host: Records::new(), ..Request::new(Profile::Chain, CALLS) };
+    measure_rewound(meter, request, &CALLS_RESULT.to_string())
+}
+
+/// An engine that uses workers again, for requests of [`CALLER`].
+pub(super) fn reusing_engine() -> EngineBuilder {
+    Engine::builder().reuse(Reuse::SameCaller)
+}
+
+/// The caller of all runs that share workers.
+pub(super) const CALLER: &str = "bench";
+
+/// Runs in a row, so that putting the worker back is part of what is measured.
+fn measure_rewound(meter: &Meter, request: Request, expected: &str) -> anyhow::Result<Samples> {
+    let request = Request { caller: Some(CALLER.into()), ..request };
+    let started = EngineWithRuntime::start(reusing_engine())?;
+    let run = || started.engine.run_blocking(request.clone());
+    check_rewinding(&started.engine, &request)?;
+    meter.sample_in_a_row(|| timed(expected, run))
+}
+
+/// Fails where workers cannot be put back.
+pub(super) fn check_rewinding(engine: &Engine, request: &Request) -> anyhow::Result<()> {
+    engine.run_blocking(request.clone());
+    let again = engine.run_blocking(request.clone());
+    ensure!(again.isolation.rewound, "this system does not permit a host to put its workers back");
+    Ok(())
 }
 
 pub(super) fn parallel(meter: &Meter) -> anyhow::Result<Samples> {

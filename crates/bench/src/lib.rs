@@ -19,6 +19,7 @@ mod hosts;
 mod http;
 mod kill;
 mod latency;
+mod learning;
 mod memory;
 mod meter;
 mod natural;

@@ -29,25 +29,25 @@ pub enum Cores {
 
 /// What a row's numbers count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum RowUnit {
     Microseconds,
     Bytes,
     PerSecond,
     Percent,
 }
 
-impl Unit {
+impl RowUnit {
     fn name(self) -> &'static str {
         match self {
-            Unit::Microseconds => "us",
-            Unit::Bytes => "bytes",
-            Unit::PerSecond => "per_s",
-            Unit::Percent => "percent",
+            RowUnit::Microseconds => "us",
+            RowUnit::Bytes => "bytes",
+            RowUnit::PerSecond => "per_s",
+            RowUnit::Percent => "percent",
         }
     }
 }
 
-impl Serialize for Unit {
+impl Serialize for RowUnit {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
     }
@@ -76,7 +76,7 @@ pub struct Row {
     p50: f64,
     p99: f64,
     mean: f64,
-    unit: Unit,
+    unit: RowUnit,
     calibration: f64,
 }
 
@@ -85,7 +85,7 @@ impl Row {
         let mut sorted = samples.values;
         sorted.sort_by(f64::total_cmp);
         // Of a rate, the bad end is the low one.
-        let worst = if workload.unit == Unit::PerSecond { 0.01 } else { 0.99 };
+        let worst = if workload.unit == RowUnit::PerSecond { 0.01 } else { 0.99 };
         let mean = sorted.iter().sum::<f64>() / sorted.len().max(1) as f64;
         Row {
             workload: workload.name,

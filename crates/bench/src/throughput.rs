@@ -7,7 +7,7 @@ use toolgate_engine::{Engine, Request};
 use toolgate_wire::Profile;
 
 use super::hosts::Records;
-use super::latency::{CALLS, CALLS_RESULT};
+use super::latency::{CALLER, CALLS, CALLS_RESULT, check_rewinding, reusing_engine};
 use super::meter::{Meter, Samples, must_return};
 use toolgate_engine::EngineWithRuntime;
 
@@ -17,12 +17,27 @@ const BATCHES: u32 = 10;
 
 pub(super) fn measure(meter: &Meter) -> anyhow::Result<Samples> {
     let started = EngineWithRuntime::start(Engine::builder())?;
-    let request = Request { host: Records::new(), ..Request::new(Profile::Chain, CALLS) };
+    rates(meter, &started.engine, &request())
+}
+
+/// The same with workers that are put back after each run.
+pub(super) fn rewound(meter: &Meter) -> anyhow::Result<Samples> {
+    let started = EngineWithRuntime::start(reusing_engine())?;
+    check_rewinding(&started.engine, &request())?;
+    rates(meter, &started.engine, &request())
+}
+
+fn request() -> Request {
+    Request { host: Records::new(), caller: Some(CALLER.into()), ..Request::new(Profile::Chain, CALLS) }
+}
+
+/// Runs a second, batch by batch.
+fn rates(meter: &Meter, engine: &Engine, request: &Request) -> anyhow::Result<Samples> {
     let batch = meter.runs.div_ceil(BATCHES);
     let batches = meter.runs.div_ceil(batch);
     let values = (0..batches)
         .map(|_| {
-            let rate = rate(&started.engine, &request, batch)?;
+            let rate = rate(engine, request, batch)?;
             meter.progress.inc(batch.into());
             Ok(rate)
         })

@@ -2,11 +2,11 @@
 
 use std::sync::LazyLock;
 
-use super::meter::{Cores, Meter, Samples, Unit};
+use super::meter::{Cores, Meter, RowUnit, Samples};
 use super::natural::{self, Program};
 use super::{
-    chain, cliffs, data, durable, gateway, http, kill, latency, memory, openapi, policy, search, telemetry, throughput,
-    types, v8,
+    chain, cliffs, data, durable, gateway, http, kill, latency, learning, memory, openapi, policy, search, telemetry,
+    throughput, types, v8,
 };
 use toolgate_engine::EngineChoice;
 
@@ -20,7 +20,7 @@ pub struct Workload {
     /// What is measured.
     pub what: &'static str,
     /// What its numbers count.
-    pub unit: Unit,
+    pub unit: RowUnit,
     /// Samples that are taken.
     pub runs: u32,
     /// Where it runs.
@@ -41,7 +41,7 @@ const ROW: Workload = Workload {
     name: "",
     group: None,
     what: "",
-    unit: Unit::Microseconds,
+    unit: RowUnit::Microseconds,
     runs: 1_000,
     cores: Cores::One,
     measure: latency::warm,
@@ -115,6 +115,21 @@ const ROWS: &[Workload] = &[
         ..ROW
     },
     Workload {
+        name: "rewound-warm",
+        group: Some("rewound"),
+        what: "`warm` in a row for one caller, in a worker that is put back after each run (`reuse: same_caller`)",
+        runs: 2_000,
+        measure: latency::rewound_warm,
+        ..ROW
+    },
+    Workload {
+        name: "rewound-calls",
+        group: Some("rewound"),
+        what: "`calls` in the same way",
+        measure: latency::rewound_calls,
+        ..ROW
+    },
+    Workload {
         name: "durable-calls",
         what: "`calls` with calls that only read, recorded into a store on disk; the begin and the end of the run are not counted",
         runs: 500,
@@ -138,7 +153,7 @@ const ROWS: &[Workload] = &[
     Workload {
         name: "names-to-warm",
         what: "the same in percent of `warm`, run by run",
-        unit: Unit::Percent,
+        unit: RowUnit::Percent,
         measure: latency::names_to_warm,
         ..ROW
     },
@@ -207,6 +222,13 @@ const ROWS: &[Workload] = &[
         runs: 10,
         cores: Cores::All,
         measure: types::cold,
+        ..ROW
+    },
+    Workload {
+        name: "learn-result",
+        group: Some("types"),
+        what: "the shape of a result read and merged into a learned type, for each kilobyte",
+        measure: learning::measure,
         ..ROW
     },
     Workload {
@@ -305,7 +327,7 @@ const ROWS: &[Workload] = &[
         name: "auto-warm",
         group: Some("v8"),
         what: "`warm` where a run may move to V8, in percent of QuickJS alone",
-        unit: Unit::Percent,
+        unit: RowUnit::Percent,
         measure: v8::short_runs,
         ..ROW
     },
@@ -313,7 +335,7 @@ const ROWS: &[Workload] = &[
         name: "auto-data",
         group: Some("v8"),
         what: "`data-100000` where a run may move to V8, in percent of QuickJS alone",
-        unit: Unit::Percent,
+        unit: RowUnit::Percent,
         runs: 20,
         measure: data::auto_to_quickjs,
         ..ROW
@@ -335,7 +357,7 @@ const ROWS: &[Workload] = &[
     Workload {
         name: "memory",
         what: "private memory of each of 50 sandboxes held alive",
-        unit: Unit::Bytes,
+        unit: RowUnit::Bytes,
         runs: 50,
         measure: memory::measure,
         ..ROW
@@ -343,17 +365,26 @@ const ROWS: &[Workload] = &[
     Workload {
         name: "throughput",
         what: "runs of `calls` a second, 8 at a time, on all cores",
-        unit: Unit::PerSecond,
+        unit: RowUnit::PerSecond,
         runs: 8_000,
         cores: Cores::All,
         measure: throughput::measure,
         ..ROW
     },
     Workload {
+        name: "rewound-throughput",
+        group: Some("rewound"),
+        what: "`throughput` of one caller, whose workers are put back after each run",
+        unit: RowUnit::PerSecond,
+        runs: 8_000,
+        cores: Cores::All,
+        measure: throughput::rewound,
+    },
+    Workload {
         name: "http",
         group: Some("http"),
         what: "POST /v1/run of `return 1+1` a second, over 16 connections, clients on the same cores",
-        unit: Unit::PerSecond,
+        unit: RowUnit::PerSecond,
         runs: 20_000,
         cores: Cores::All,
         measure: http::rate,
@@ -415,7 +446,7 @@ const ROWS: &[Workload] = &[
         name: "gateway-memory",
         group: Some("gateway"),
         what: "resident memory of an idle gateway with 1,000 tools",
-        unit: Unit::Bytes,
+        unit: RowUnit::Bytes,
         runs: 10,
         cores: Cores::All,
         measure: gateway::idle_memory,

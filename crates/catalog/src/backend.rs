@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Tool;
 use super::arguments::{ArgumentProblem, Checker};
-use super::names::{NameTable, Scope};
+use super::names::{NameScope, NameTable};
 
 /// Whether a backend can serve calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl ToolSet {
             first
         });
         tools.sort_by(|a, b| a.name.cmp(&b.name));
-        let names = NameTable::new(tools.iter().map(|tool| tool.name.as_str()), Scope::Member);
+        let names = NameTable::new(tools.iter().map(|tool| tool.name.as_str()), NameScope::Member);
         let tools = tools
             .into_iter()
             .zip(names.names())

@@ -22,7 +22,7 @@ const MAX_FILE_BYTES: u64 = 256 << 20;
 /// The protocol generation that a backend speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Era {
+pub enum CachedEra {
     /// `initialize` and a session: revisions up to 2025-11-25.
     Legacy,
     /// Stateless, with `server/discover`: from 2026-07-28.
@@ -40,7 +40,7 @@ pub struct CachedBackend {
     pub fingerprint: String,
     /// The protocol generation, so that the next start need not probe for it.
     #[serde(default)]
-    pub era: Era,
+    pub era: CachedEra,
     /// Its `serverInfo`.
     #[serde(default)]
     pub server: Value,

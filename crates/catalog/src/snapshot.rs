@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use super::backend::{Backend, BackendState, Listing, ToolRef, ToolSet};
-use super::names::{NameTable, Scope};
+use super::names::{NameScope, NameTable};
 use super::resolve::Resolution;
 use super::search::{Hit, Index};
 
@@ -46,7 +46,7 @@ impl Catalog {
         let mut seen = HashSet::new();
         tool_sets.retain(|(_, tool_set)| seen.insert(tool_set.name.clone()));
         tool_sets.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
-        let names = NameTable::new(tool_sets.iter().map(|(_, tool_set)| tool_set.name.as_str()), Scope::Global);
+        let names = NameTable::new(tool_sets.iter().map(|(_, tool_set)| tool_set.name.as_str()), NameScope::Global);
         let backends: Vec<Backend> = tool_sets
             .into_iter()
             .zip(names.names())

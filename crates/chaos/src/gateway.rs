@@ -10,10 +10,12 @@ use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::processes::Process;
+use crate::processes::{Guard, Process};
 
 /// The counting servers.
 pub(crate) const SERVERS: [&str; 2] = ["first", "second"];
+/// A function that gives the id of its argument back, for sessions.
+pub(crate) const ECHO: &str = "echo";
 /// How long a gateway may take to start or to end, also on a machine that does much else.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const PROBE_INTERVAL: Duration = Duration::from_millis(20);
@@ -26,11 +28,14 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) fn new(program: &Path) -> anyhow::Result<Self> {
+    /// The gateway keeps its sessions in this Redis, or in memory.
+    pub(crate) fn new(program: &Path, redis: Option<&str>) -> anyhow::Result<Self> {
         let files = Files { folder: tempfile::tempdir()? };
         let counter = json!({ "command": program, "args": ["chaos", "--counter", files.effects()] });
         let servers: serde_json::Map<_, _> = SERVERS.iter().map(|name| ((*name).to_owned(), counter.clone())).collect();
-        std::fs::write(files.at("toolgate.json"), json!({ "mcpServers": servers }).to_string())?;
+        let echo = json!({ "tool": format!("{}.read", SERVERS[0]), "read_only": true });
+        let settings = json!({ "functions": { ECHO: echo }, "store": redis.unwrap_or("memory") });
+        std::fs::write(files.at("toolgate.json"), json!({ "mcpServers": servers, "toolgate": settings }).to_string())?;
         Ok(files)
     }
 
@@ -56,7 +61,11 @@ impl Files {
 }
 
 /// A running gateway. It is killed when this is dropped.
-pub(crate) struct Gateway(Child);
+pub(crate) struct Gateway {
+    child: Child,
+    /// Kills it if this process is killed.
+    guard: Option<Guard>,
+}
 
 impl Gateway {
     /// Starts the gateway and waits until it answers.
@@ -68,10 +77,11 @@ impl Gateway {
         let home = files.folder.path();
         command.env("HOME", home).env("XDG_STATE_HOME", home).env("XDG_CACHE_HOME", home).env("XDG_CONFIG_HOME", home);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let mut gateway = Gateway(command.spawn().context("the gateway does not start")?);
+        let child = command.spawn().context("the gateway does not start")?;
+        let mut gateway = Gateway { guard: Guard::of(&child).ok(), child };
         let since = Instant::now();
         while files.connect().and_then(|mut connection| connection.get("/readyz")).is_err() {
-            if let Some(status) = gateway.0.try_wait()? {
+            if let Some(status) = gateway.child.try_wait()? {
                 let log = std::fs::read_to_string(files.at("log")).unwrap_or_default();
                 bail!("the gateway ended ({status}): {log}");
             }
@@ -84,23 +94,24 @@ impl Gateway {
     }
 
     pub(crate) fn process(&self) -> Option<Process> {
-        Process::of(self.0.id())
+        Process::of(self.child.id())
     }
 
     /// Ends it at once, as a crash would.
     pub(crate) fn kill(&mut self) {
         // Fails only if it has ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        drop(self.guard.take());
+        let _ = self.child.wait();
     }
 
     /// Asks it to end, and waits for that.
     pub(crate) fn stop(mut self) -> anyhow::Result<()> {
-        if let Some(pid) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             kill_process(pid, Signal::TERM)?;
         }
         let since = Instant::now();
-        while self.0.try_wait()?.is_none() {
+        while self.child.try_wait()?.is_none() {
             if since.elapsed() > START_TIMEOUT {
                 bail!("the gateway did not end after SIGTERM");
             }
@@ -126,8 +137,14 @@ impl Connection {
 
     /// The status and the body of an answer.
     pub(crate) fn post(&mut self, path: &str, body: &Value) -> std::io::Result<(u16, Value)> {
+        self.post_as(path, body, None)
+    }
+
+    /// The same with a token.
+    pub(crate) fn post_as(&mut self, path: &str, body: &Value, token: Option<&str>) -> std::io::Result<(u16, Value)> {
         let body = body.to_string();
-        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+        let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{token}Content-Type: application/json\r\n");
         self.ask(&format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()))
     }
 

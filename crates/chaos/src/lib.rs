@@ -1,14 +1,14 @@
 //! Kills parts of a running gateway at random while programs run through it, and checks every answer and every effect.
 //!
 //! What `toolgate chaos` does. The gateway is this same program in a process of its own; behind it are MCP servers that write
-//! each effect to a file, which outlives them. Workers, zygotes, V8 processes, servers and the gateway itself are killed
-//! with SIGKILL. A program may fail because of that. It may not return a wrong value, and its report may not be wrong
+//! each effect to a file, which outlives them. Workers, zygotes, V8 processes, servers, the gateway itself and, where there
+//! is a `redis-server`, the Redis that holds its sessions are killed with SIGKILL. A program may fail because of that. It may not return a wrong value, and its report may not be wrong
 //! about its effects: one that is said to be applied is there once, one that was not sent is not there, none is there twice.
 //!
 //! # Layout
 //! - `counter`: the MCP server that counts; `gateway`: the gateway's process and connections to it
 //! - `programs`: programs whose answers and effects are known
-//! - `load`: sends programs and checks what comes back; `processes`: processes as the kernel shows them
+//! - `load`: sends programs and checks what comes back; `sessions`: the same for RPC sessions; `redis`: their store; `processes`: processes as the kernel shows them
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,8 @@ mod gateway;
 mod load;
 mod processes;
 mod programs;
+mod redis;
+mod sessions;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -30,6 +32,7 @@ use serde::Serialize;
 use crate::gateway::{Files, Gateway};
 use crate::load::{Load, Tally};
 use crate::processes::{Process, Role};
+use crate::redis::Redis;
 
 pub use crate::counter::serve_counter;
 
@@ -37,6 +40,9 @@ pub use crate::counter::serve_counter;
 const KILL_INTERVAL: Duration = Duration::from_millis(120);
 /// Every so many kills, the gateway is killed.
 const GATEWAY_KILL: u64 = 40;
+/// Every so many kills, Redis is killed; it is away for up to this long.
+const REDIS_KILL: u64 = 25;
+const REDIS_AWAY: Duration = Duration::from_millis(400);
 /// How long processes may take to end after their gateway.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 const PROBE_INTERVAL: Duration = Duration::from_millis(50);
@@ -66,6 +72,8 @@ pub struct Summary {
     pub runs: u64,
     /// Programs whose answer was the one of an undisturbed run.
     pub right: u64,
+    /// RPC sessions that were opened and used.
+    pub sessions: u64,
     /// Programs that failed, by code: something they needed was killed.
     pub disturbed: BTreeMap<String, u64>,
     /// Programs whose connection ended with the gateway.
@@ -87,7 +95,7 @@ pub struct Summary {
 impl Summary {
     /// Whether everything held, and the programs were not all disturbed.
     pub fn holds(&self) -> bool {
-        self.wrong == 0 && self.left_behind == 0 && self.right > 0
+        self.wrong == 0 && self.left_behind == 0 && self.right > 0 && self.sessions > 0
     }
 }
 
@@ -106,12 +114,14 @@ pub fn random_seed() -> anyhow::Result<u64> {
 /// # Errors
 /// If a gateway cannot be started.
 pub fn chaos(options: &Options) -> anyhow::Result<Summary> {
-    let files = Files::new(&options.program)?;
+    let redis = Redis::start()?;
+    let files = Files::new(&options.program, redis.as_ref().map(Redis::url).as_deref())?;
     let load = Load::new(&files);
     let gateway = Mutex::new(Gateway::start(&options.program, &files)?);
-    let mut killer = Killer::new(options.seed);
+    let mut killer = Killer::new(options.seed, redis);
     let tally = std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..options.connections).map(|_| scope.spawn(|| load.send_until_told())).collect();
+        let mut clients: Vec<_> = (0..options.connections).map(|_| scope.spawn(|| load.send_until_told())).collect();
+        clients.push(scope.spawn(|| load.use_sessions_until_told()));
         let killed = killer.kill_for(options, &files, &load, &gateway);
         load.stop.store(true, Ordering::Relaxed);
         let joined = clients.into_iter().map(|client| client.join().unwrap_or_else(|_| Tally::of_a_panic()));
@@ -130,6 +140,7 @@ pub fn chaos(options: &Options) -> anyhow::Result<Summary> {
         seed: options.seed,
         runs: tally.runs,
         right: tally.right,
+        sessions: tally.sessions,
         disturbed: tally.disturbed.clone(),
         cut_off: tally.cut_off,
         killed: killer.killed,
@@ -167,7 +178,7 @@ pub fn soak(
     connections: usize,
     mut tell: impl FnMut(SoakLine) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let files = Files::new(program)?;
+    let files = Files::new(program, None)?;
     let load = Load::new(&files);
     let gateway = Gateway::start(program, &files)?;
     let process = gateway.process().context("the gateway's process")?;
@@ -209,11 +220,12 @@ struct Killer {
     random: Random,
     seen: HashSet<Process>,
     killed: BTreeMap<&'static str, u64>,
+    redis: Option<Redis>,
 }
 
 impl Killer {
-    fn new(seed: u64) -> Self {
-        Killer { random: Random(seed), seen: HashSet::new(), killed: BTreeMap::new() }
+    fn new(seed: u64, redis: Option<Redis>) -> Self {
+        Killer { random: Random(seed), seen: HashSet::new(), killed: BTreeMap::new(), redis }
     }
 
     fn kill_for(
@@ -228,6 +240,9 @@ impl Killer {
         while since.elapsed() < options.duration {
             std::thread::sleep(KILL_INTERVAL.mul_f64(self.random.share() * 2.0));
             count += 1;
+            if count % REDIS_KILL == 0 {
+                self.kill_redis(load)?;
+            }
             let mut gateway = gateway.lock();
             let family = self.see(gateway.process());
             if count % GATEWAY_KILL == 0 {
@@ -245,6 +260,18 @@ impl Killer {
                 *self.killed.entry(name_of(role)).or_default() += 1;
             }
         }
+        Ok(())
+    }
+
+    /// Kills Redis and starts it again after a while.
+    fn kill_redis(&mut self, load: &Load<'_>) -> anyhow::Result<()> {
+        let Some(redis) = &mut self.redis else { return Ok(()) };
+        load.redis_kills.fetch_add(1, Ordering::SeqCst);
+        redis.kill();
+        std::thread::sleep(REDIS_AWAY.mul_f64(self.random.share()));
+        redis.start_again()?;
+        load.redis_kills.fetch_add(1, Ordering::SeqCst);
+        *self.killed.entry("redis").or_default() += 1;
         Ok(())
     }
 

@@ -20,6 +20,8 @@ pub(crate) struct Load<'a> {
     pub(crate) stop: AtomicBool,
     /// Counted before the gateway is killed and again when it is gone: odd in between.
     gateway_kills: AtomicU64,
+    /// The same for Redis.
+    pub(crate) redis_kills: AtomicU64,
 }
 
 /// What one client saw.
@@ -27,6 +29,8 @@ pub(crate) struct Load<'a> {
 pub(crate) struct Tally {
     pub(crate) runs: u64,
     pub(crate) right: u64,
+    /// Sessions that were opened and used.
+    pub(crate) sessions: u64,
     pub(crate) disturbed: BTreeMap<String, u64>,
     pub(crate) cut_off: u64,
     pub(crate) wrong: Vec<String>,
@@ -51,7 +55,8 @@ struct Told {
 
 impl<'a> Load<'a> {
     pub(crate) fn new(files: &'a Files) -> Self {
-        Load { files, next: AtomicU64::new(0), stop: AtomicBool::new(false), gateway_kills: AtomicU64::new(0) }
+        let zero = AtomicU64::default;
+        Load { files, next: zero(), stop: AtomicBool::new(false), gateway_kills: zero(), redis_kills: zero() }
     }
 
     pub(crate) fn send_until_told(&self) -> Tally {
@@ -89,7 +94,7 @@ impl<'a> Load<'a> {
                     tally.cut_off += 1;
                     tally.ledgers.push(Ledger { number, possible: program.effects, told: None });
                     // Only a killed gateway may leave a program without an answer.
-                    if self.gateway_kills.load(Ordering::SeqCst) == *kills && kills.is_multiple_of(2) {
+                    if !self.gateway_was_killed_since(*kills) {
                         tally.wrong.push(format!(
                             "run {number}: the connection ended ({error}), and the gateway was not killed"
                         ));
@@ -107,7 +112,12 @@ impl<'a> Load<'a> {
         self.gateway_kills.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn reconnect(&self) -> Option<(Connection, u64)> {
+    /// Whether a connection that was opened after so many kills may have ended with its gateway.
+    pub(crate) fn gateway_was_killed_since(&self, kills: u64) -> bool {
+        self.gateway_kills.load(Ordering::SeqCst) != kills || !kills.is_multiple_of(2)
+    }
+
+    pub(crate) fn reconnect(&self) -> Option<(Connection, u64)> {
         let since = Instant::now();
         loop {
             let kills = self.gateway_kills.load(Ordering::SeqCst);
@@ -130,6 +140,7 @@ impl Tally {
     pub(crate) fn plus(mut self, mut other: Tally) -> Self {
         self.runs += other.runs;
         self.right += other.right;
+        self.sessions += other.sessions;
         self.cut_off += other.cut_off;
         for (code, count) in other.disturbed {
             *self.disturbed.entry(code).or_default() += count;

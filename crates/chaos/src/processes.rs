@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -10,6 +12,30 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(crate) struct Process {
     pid: u32,
     started: u64,
+}
+
+/// Kills a child when this process ends without doing so itself, as after SIGKILL.
+///
+/// A shell reads a pipe from this process, which the kernel closes however the process ends. `PR_SET_PDEATHSIG` would need
+/// unsafe code, and ends a child with the thread that started it.
+pub(crate) struct Guard(Child);
+
+impl Guard {
+    pub(crate) fn of(child: &Child) -> std::io::Result<Self> {
+        let script = r#"trap '' HUP INT TERM; read -r line; kill -s KILL "$1""#;
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", script, "sh", &child.id().to_string()]).current_dir("/").process_group(0);
+        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        shell.spawn().map(Self)
+    }
+}
+
+impl Drop for Guard {
+    /// Before its pipe is closed, which would make it kill.
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// What a process below the gateway is.

@@ -16,7 +16,7 @@ use toolgate_wire::{LimitRequest, Profile};
 
 use self::logins::{LoginArgs, LogoutArgs, SecretCommand};
 use self::policy::PolicyCommand;
-use self::runs::{ApproveArgs, DenyArgs, PendingArgs, RunsCommand};
+use self::runs::{ApproveArgs, DenyArgs, ForkArgs, PendingArgs, RunsCommand};
 use self::servers::{
     AddArgs, CallArgs, ConfigCommand, ConnectArgs, DaemonArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs,
     ListArgs, RemoveArgs, RestartArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs, UiArgs,
@@ -151,6 +151,10 @@ pub(crate) enum Command {
     /// Works on the store of the configuration, whether or not a service runs. Runs are begun with POST /v1/runs.
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Begin a run that keeps the first answered calls of a durable run and goes on live from there
+    ///
+    /// Calls that are not kept are made, also where the earlier run made them: count the effects before.
+    Fork(ForkArgs),
     /// Show the calls of paused runs that wait for a decision
     Pending(PendingArgs),
     /// Let calls be made that wait for a decision; a service with the same store goes on with their run
@@ -339,6 +343,9 @@ pub(crate) struct RunArgs {
     /// Where random numbers start; the same seed gives the same numbers
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+    /// Send no write: reads run, every other call gets a placeholder, and the review is printed
+    #[arg(long, conflicts_with = "record")]
+    pub(crate) dry_run: bool,
     /// Write a cassette: everything that the program got and said, for `replay`; secrets become stand-ins
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
@@ -355,6 +362,7 @@ Examples:
   toolgate run script.ts --config toolgate.json        over the servers of another file
   toolgate run examples/chain.ts --tools examples/demo.json
   echo 'return crypto.randomUUID()' | toolgate run - --profile snippet
+  toolgate run script.ts --dry-run                     which writes it would send, without sending any
   toolgate run script.ts --json | jq .usage            the whole report as one JSON object";
 
 /// See [`Command::Replay`].
@@ -366,6 +374,12 @@ pub(crate) struct ReplayArgs {
     /// Run this changed program against the recorded answers; a call that was not recorded fails
     #[arg(long, value_name = "PROGRAM", conflicts_with = "assert")]
     pub(crate) edit: Option<Source>,
+    /// Make calls of the changed program that were not recorded, if they are known to change nothing
+    #[arg(long, value_enum, requires = "edit")]
+    pub(crate) live: Option<LiveCalls>,
+    /// The servers of such calls
+    #[command(flatten)]
+    pub(crate) servers: Servers,
     /// Fail unless the report equals the recorded one, byte for byte; what is measured is the record's
     #[arg(long)]
     pub(crate) assert: bool,
@@ -387,8 +401,20 @@ impl ReplayArgs {
 
     /// The isolation asked for, or the platform's default.
     pub(crate) fn isolation(&self) -> IsolationMode {
-        self.isolation.map(IsolationMode::from).unwrap_or_default()
+        self.isolation_if_asked().unwrap_or_default()
     }
+
+    /// The isolation asked for.
+    pub(crate) fn isolation_if_asked(&self) -> Option<IsolationMode> {
+        self.isolation.map(IsolationMode::from)
+    }
+}
+
+/// Which calls that were not recorded are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LiveCalls {
+    /// Those that only read
+    Read,
 }
 
 /// See `Command::Test`.

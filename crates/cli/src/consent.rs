@@ -11,6 +11,7 @@ use toolgate_config::trust::TrustStore;
 
 use crate::commands::Usage;
 use crate::print::{Style, escape, note};
+use toolgate_wire::foreign_text;
 
 /// Characters of a command line that are shown.
 const SHOWN: usize = 160;
@@ -84,9 +85,7 @@ fn reach(server: &Value) -> String {
 }
 
 fn clipped(text: &str) -> String {
-    let shown: String = text.chars().take(SHOWN).collect();
-    let more = if text.chars().nth(SHOWN).is_some() { "…" } else { "" };
-    format!("{}{more}", escape::line(&shown))
+    escape::line(&foreign_text::clipped(text, SHOWN)).into_owned()
 }
 
 /// Does an edit that the user asked for. A file that was trusted, or is made by the edit, is trusted afterwards.

@@ -66,6 +66,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => commands::replay::replay(&args),
         Command::Test(args) => commands::test::test(&args),
         Command::Runs(command) => commands::runs::runs(&command),
+        Command::Fork(args) => commands::fork::fork(&args),
         Command::Pending(args) => commands::runs::pending(&args),
         Command::Approve(args) => commands::runs::approve(&args),
         Command::Deny(args) => commands::runs::deny(&args),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use toolgate_wire::UtcTime;
 use toolgate_wire::limits::MB;
 
 const UNITS_OF_TIME: [(&str, f64); 3] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0)];
@@ -35,17 +36,8 @@ fn split(text: &str) -> (&str, &str) {
 
 /// A time in seconds since 1970 as people write it, in UTC.
 pub(crate) fn utc(seconds: u64) -> String {
-    let (days, left) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March here, so that a leap day is the last day of one (Howard Hinnant, civil_from_days).
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", left / 3_600, left % 3_600 / 60)
+    let time = UtcTime::of_unix(i64::try_from(seconds).unwrap_or(i64::MAX));
+    format!("{} {:02}:{:02} UTC", time.date(), time.hour, time.minute)
 }
 
 #[cfg(test)]

@@ -15,6 +15,57 @@ fn a_minute_of_kills_leaves_no_wrong_answer() {
         assert!(summary["killed"][kind].as_u64() > Some(0), "{kind}: {summary}");
     }
     assert!(summary["effects"].as_u64() > Some(0), "{summary}");
+    // Sessions are used in any case, and their Redis is killed where there is one.
+    assert!(summary["sessions"].as_u64() > Some(0), "{summary}");
+    if Command::new("redis-server").arg("--version").output().is_ok() {
+        assert!(summary["killed"]["redis"].as_u64() > Some(0), "{summary}");
+    }
+}
+
+/// All processes below one, by what the kernel shows.
+fn descendants(of: u32) -> Vec<u32> {
+    let pids = std::fs::read_dir("/proc").expect("proc").flatten();
+    let pids: Vec<u32> = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let parent = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<u32>().ok()
+    };
+    let parents: Vec<(u32, u32)> = pids.into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let mut family = vec![of];
+    let mut next = 0;
+    while let Some(member) = family.get(next).copied() {
+        family.extend(parents.iter().filter(|(_, parent)| *parent == member).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    family.split_off(1)
+}
+
+fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = std::time::Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < std::time::Duration::from_secs(60), "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_killed_chaos_leaves_nothing_behind() {
+    let mut chaos = Command::new(env!("CARGO_BIN_EXE_toolgate"));
+    let mut chaos = chaos.args(["chaos", "--duration", "10m"]).spawn().expect("chaos runs");
+    let mut family = Vec::new();
+    // The gateway, its guard, its servers and a zygote at least.
+    wait_until("chaos starts processes", || {
+        family = descendants(chaos.id());
+        family.len() > 6
+    });
+    chaos.kill().expect("killed");
+    chaos.wait().expect("it ended");
+    wait_until("everything ends", || !family.iter().any(|pid| is_running(*pid)));
 }
 
 #[test]

@@ -160,3 +160,91 @@ fn a_folder_of_cassettes_is_tested() {
     let empty = tempfile::tempdir().expect("a folder");
     assert_eq!(toolgate(&["test", empty.path().to_str().expect("UTF-8")]).code, 2);
 }
+
+#[test]
+fn a_changed_program_reads_live_what_was_not_recorded() {
+    let code = "const issue = await demo.get_issue({ number: 1 }); \
+                const note = await demo.create_note({ name: 'a', text: issue.title }); return [issue.number, note.saved]";
+    let (ran, cassette) = record(code, &["--demo"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let program = script(
+        "edited.ts",
+        "const issue = await demo.get_issue({ number: 1 }); const other = await demo.get_issue({ number: 2 }); \
+         const note = await demo.create_note({ name: 'a', text: issue.title }); \
+         let refused = 'sent'; try { await demo.create_note({ name: 'b', text: 'new' }); } catch (e) { refused = e; } \
+         const notes = await demo.list_notes({}); \
+         return { other: other.number, note: note.saved, code: refused.code, why: refused.message, notes }",
+    );
+    let offline = replay(&cassette, &["--edit", program.path(), "--json"]);
+    let report: Value = serde_json::from_str(&offline.stdout).expect("a report");
+    assert!(report["error"].as_str().is_some_and(|error| error.contains("other arguments")), "{report}");
+    let live = replay(&cassette, &["--edit", program.path(), "--live", "read", "--demo", "--json"]);
+    let report: Value = serde_json::from_str(&live.stdout).unwrap_or_else(|_| panic!("{live:?}"));
+    let value = &report["value"];
+    assert_eq!((&value["other"], &value["note"]), (&Value::from(2), &Value::from("a")), "{report}");
+    assert_eq!(value["code"], "NOT_RECORDED", "an effect is not sent: {report}");
+    assert!(value["why"].as_str().is_some_and(|why| why.contains("not known to change nothing")), "{report}");
+    assert!(!value["notes"].to_string().contains("\"a\""), "the recorded note was not written again: {report}");
+    let without = toolgate(&["replay", cassette.path(), "--live", "read"]);
+    assert_eq!(without.code, 2, "--live is for a changed program: {without:?}");
+}
+
+/// How many cassettes are tested: 100, or as many as a long run asks for.
+fn cassettes() -> usize {
+    std::env::var("TOOLGATE_CASSETTES").ok().and_then(|number| number.parse().ok()).unwrap_or(100)
+}
+
+/// A folder with so many cassettes of a few programs.
+fn folder_of_cassettes(count: usize) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let programs = [
+        std::fs::read_to_string(CHAIN).expect("the example"),
+        "await sleep(3); return [Math.random(), (await travel.cities({ country: 'Portugal' })).length]".to_owned(),
+        "console.log('a'); throw new Error('no')".to_owned(),
+    ];
+    let recorded: Vec<String> = programs.iter().map(|code| text(&record(code, &["--tools", DEMO]).1)).collect();
+    for number in 0..count {
+        let cassette = &recorded[number % recorded.len()];
+        std::fs::write(folder.path().join(format!("{number}.jsonl")), cassette).expect("written");
+    }
+    folder
+}
+
+#[test]
+fn many_cassettes_are_tested_at_once() {
+    let folder = folder_of_cassettes(cassettes());
+    let since = std::time::Instant::now();
+    let tested = toolgate(&["test", folder.path().to_str().expect("UTF-8"), "--json"]);
+    println!("{} cassettes in {:?}", cassettes(), since.elapsed());
+    assert_eq!(tested.code, 0, "{}", tested.stderr);
+    let one = folder.path().join("0.jsonl");
+    let changed = std::fs::read_to_string(&one).expect("a cassette").replace("Faro", "Roma");
+    std::fs::write(&one, changed).expect("written");
+    let tested = toolgate(&["test", folder.path().to_str().expect("UTF-8")]);
+    assert_eq!(tested.code, 1, "one differs: {}", tested.stdout);
+}
+
+#[test]
+fn a_test_of_cassettes_opens_no_socket_of_a_network() {
+    let folder = folder_of_cassettes(6);
+    let trace = folder.path().join("trace");
+    let trace = trace.to_str().expect("UTF-8");
+    let strace = |program: &str, args: &[&str]| {
+        let mut command = std::process::Command::new("strace");
+        command.args(["-f", "-q", "-e", "trace=socket,connect", "-o", trace, program]).args(args);
+        command.output().is_ok_and(|output| output.status.success())
+    };
+    // Some containers let nobody trace; some machines have no strace.
+    if !strace("true", &[]) {
+        println!("strace cannot trace here");
+        return;
+    }
+    let toolgate = env!("CARGO_BIN_EXE_toolgate");
+    assert!(strace(toolgate, &["test", folder.path().to_str().expect("UTF-8")]), "all are the same");
+    let traced = std::fs::read_to_string(trace).expect("a trace");
+    assert!(!traced.contains("AF_INET"), "{traced}");
+    // What is looked for would be seen.
+    strace("bash", &["-c", "echo > /dev/tcp/127.0.0.1/1"]);
+    let traced = std::fs::read_to_string(trace).expect("a trace");
+    assert!(traced.contains("AF_INET"), "{traced}");
+}

@@ -317,6 +317,24 @@ fn servers_are_listed_searched_described_and_called() {
 }
 
 #[test]
+fn host_functions_are_searched_and_described_like_tools() {
+    let user = User::new();
+    let stock = json!({ "url": "http://127.0.0.1:9/", "description": "Tells the stock of an article.",
+        "schema": { "type": "object", "required": ["article"], "properties": { "article": { "type": "string" } } } });
+    let config = json!({ "mcpServers": {}, "toolgate": { "functions": { "api.stock": stock } } });
+    std::fs::write(user.path("functions.json"), config.to_string()).expect("written");
+    let found = user.json(&["search", "stock of an article", "--json", "--config", "functions.json"]);
+    let function = &found["functions"][0];
+    assert_eq!((&function["name"], &found["tools"]), (&json!("api.stock"), &json!([])), "{found}");
+    assert_eq!(function["input_schema"]["required"], json!(["article"]));
+    for args in [&["search", "stock of an article"][..], &["describe", "api.stock"]] {
+        let text = user.run(&[args, &["--config", "functions.json"]].concat());
+        let expected = "api.stock\n  Tells the stock of an article.\n  await api.stock(argument: { article: string }): Promise<unknown>";
+        assert_eq!(text.trim_end(), expected, "{args:?}");
+    }
+}
+
+#[test]
 fn a_configuration_is_written_extended_and_reduced() {
     let user = User::new();
     user.run(&["init"]);

@@ -4,10 +4,11 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use toolgate_wire::foreign_text::one_line;
 
 /// A position in a text, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub struct FilePosition {
     /// The line.
     pub line: usize,
     /// The column, in characters.
@@ -16,7 +17,7 @@ pub struct Position {
 
 /// Whether the configuration can still be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
+pub enum ProblemSeverity {
     /// The configuration is rejected.
     Error,
     /// The configuration is accepted; a setting has no effect or may be a mistake.
@@ -29,7 +30,7 @@ pub struct Problem {
     /// The file it is in.
     pub file: PathBuf,
     /// The position in the file; `None` for a problem of the whole file.
-    pub position: Option<Position>,
+    pub position: Option<FilePosition>,
     /// The setting, such as `mcpServers.github.env.TOKEN`; empty for the whole file.
     pub path: String,
     /// The description of the problem.
@@ -37,7 +38,7 @@ pub struct Problem {
     /// A suggested fix.
     pub help: Option<String>,
     /// Error or warning.
-    pub severity: Severity,
+    pub severity: ProblemSeverity,
     /// The variable or secret that is not set, if that is the problem.
     pub unset: Option<Unset>,
 }
@@ -72,11 +73,11 @@ impl Problem {
     /// An error about the whole file.
     pub(crate) fn of_file(file: &Path, message: impl Into<String>) -> Self {
         let message = printable(&message.into());
-        let severity = Severity::Error;
+        let severity = ProblemSeverity::Error;
         Self { file: file.to_owned(), position: None, path: String::new(), message, help: None, severity, unset: None }
     }
 
-    pub(crate) fn at(mut self, position: Position) -> Self {
+    pub(crate) fn at(mut self, position: FilePosition) -> Self {
         self.position = Some(position);
         self
     }
@@ -92,7 +93,7 @@ impl Problem {
     }
 
     pub(crate) fn warning(mut self) -> Self {
-        self.severity = Severity::Warning;
+        self.severity = ProblemSeverity::Warning;
         self
     }
 }
@@ -100,12 +101,12 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
-        if let Some(Position { line, column }) = self.position {
+        if let Some(FilePosition { line, column }) = self.position {
             write!(f, ":{line}:{column}")?;
         }
         let severity = match self.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
+            ProblemSeverity::Error => "error",
+            ProblemSeverity::Warning => "warning",
         };
         write!(f, ": {severity}: ")?;
         if !self.path.is_empty() {
@@ -119,13 +120,9 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Replaces control characters and truncates: keys and names come from files of other programs and are printed to a
+/// On one line and truncated: keys and names come from files of other programs and are printed to a
 /// terminal.
 fn printable(text: &str) -> String {
     const MAX_CHARS: usize = 400;
-    let mut shown: String = text.chars().take(MAX_CHARS).map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect();
-    if text.chars().nth(MAX_CHARS).is_some() {
-        shown.push('…');
-    }
-    shown
+    one_line(text, MAX_CHARS)
 }

@@ -137,7 +137,7 @@ fn inode(_: &std::fs::Metadata) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checked::Transport;
+    use crate::checked::BackendTransport;
     use crate::load;
     use crate::trust::TrustStore;
 
@@ -263,7 +263,7 @@ mod tests {
         let env = Env::new(Some(folder.path().into()), folder.path());
         let mut watcher = Watcher::new(Arc::new(load(&file, &env).unwrap()), env.clone(), Gate::Open);
         let args = |watcher: &Watcher| match watcher.state.config.backends.get("a").map(|a| &a.transport) {
-            Some(Transport::Stdio(process)) => process.args.iter().map(|arg| arg.expose().to_owned()).collect(),
+            Some(BackendTransport::Stdio(process)) => process.args.iter().map(|arg| arg.expose().to_owned()).collect(),
             _ => Vec::new(),
         };
         let settle = |watcher: &mut Watcher| {

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use toolgate_config::values::{
     Allowed, Bytes, CallLimitWords, Endpoint, Glob, HostName, KeyHash, Origin, Period, Rate, RunStorePlace, Setting,
-    Store, ToolPath,
+    StoreSetting, ToolPath,
 };
 use toolgate_config::{Checked, Env, Problem, load, schema};
 use toolgate_wire::limits::Unit;
@@ -31,7 +31,12 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("mcpServers.NAME.enabled", "`true`", Some("true")),
     ("mcpServers.NAME.timeout", "`toolgate.limits.call_timeout`", Some("\"30s\"")),
     ("mcpServers.NAME.start", "`toolgate.start`", Some("\"lazy\"")),
+    ("mcpServers.NAME.sandbox", "`false`", Some("false")),
+    ("mcpServers.NAME.sandbox.network", "`true`", None),
+    ("mcpServers.NAME.sandbox.memory", "1 GB", None),
+    ("mcpServers.NAME.sandbox.processes", "512", None),
     ("toolgate.start", "`lazy`", Some("\"lazy\"")),
+    ("toolgate.backends.NAME.sandbox", "that of `mcpServers`", None),
     ("toolgate.share", "`false`", Some("false")),
     ("toolgate.tools.run_code", "where there are host functions", None),
     ("toolgate.tools.query_tools", "`true`", Some("true")),
@@ -44,11 +49,13 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.allow_runtime_registration", "`false`", Some("false")),
     ("toolgate.policy_default", "`allow`", Some("\"allow\"")),
     ("toolgate.policy[].tool", "`*`", None),
+    ("toolgate.policy[].stage", "false", Some("false")),
     ("toolgate.policy[].expiry", "24h", Some("\"24h\"")),
     ("toolgate.secrets.commands", "`false`", Some("false")),
     ("toolgate.secrets.store", "`auto`", Some("\"auto\"")),
     ("toolgate.sandbox.engine", "`auto`", None),
     ("toolgate.sandbox.isolation", "`process` on Linux, else `thread`", None),
+    ("toolgate.sandbox.reuse", "`never`", Some("\"never\"")),
     ("toolgate.sandbox.max_concurrent_runs", "twice the cores, at least 8", None),
     ("toolgate.sandbox.pool", "2 for `serve`, none for other commands", None),
     ("toolgate.output.intent", "`true`", Some("true")),
@@ -75,6 +82,7 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.runs.keep", "7d", Some("\"7d\"")),
     ("toolgate.runs.max_size", "1 GB", Some("\"1GB\"")),
     ("toolgate.runs.max_open", "1000", Some("1000")),
+    ("toolgate.runs.unknown_calls", "auto", Some("\"auto\"")),
     ("toolgate.cache.enabled", "`true`", Some("true")),
     ("toolgate.cache.dir", "`toolgate` in `$XDG_CACHE_HOME` or `~/.cache`", Some("\"~/.cache/toolgate\"")),
     ("toolgate.http.auth", "`token`", Some("\"token\"")),
@@ -248,6 +256,13 @@ fn object_below<'a>(path: &str, property: &'a Value) -> Option<(String, &'a Valu
     if is_section(property) {
         return Some((path.to_owned(), property));
     }
+    // A switch that can be a section instead.
+    if let Some([switch, section]) = property.get("anyOf").and_then(Value::as_array).map(Vec::as_slice)
+        && switch["type"] == "boolean"
+        && is_section(section)
+    {
+        return Some((path.to_owned(), section));
+    }
     let entries = property.get("additionalProperties").filter(|entries| is_section(entries));
     let items = property.get("items").filter(|items| is_section(items));
     entries.map(|it| (format!("{path}.NAME"), it)).or_else(|| items.map(|it| (format!("{path}[]"), it)))
@@ -312,7 +327,7 @@ fn named_types() -> Vec<(Value, &'static str)> {
         (HostName::schema(), "host name"),
         (Allowed::schema(), "host or network"),
         (Origin::schema(), "origin"),
-        (Store::schema(), "`memory`, `redis://` or `postgres://` URL"),
+        (StoreSetting::schema(), "`memory`, `redis://` or `postgres://` URL"),
         (RunStorePlace::schema(), "file or `postgres://` URL"),
         (ToolPath::schema(), "`backend.tool`"),
         (Glob::schema(), "pattern"),
@@ -338,6 +353,10 @@ fn range_of(path: &str, property: &Value) -> String {
     let mut file = base();
     set(&mut file, path, largest);
     let problems = match read(&file) {
+        // A problem of one server leaves the others usable.
+        Ok(checked) if !checked.incomplete.is_empty() => {
+            checked.incomplete.into_values().flat_map(|incomplete| incomplete.problems).collect()
+        }
         Ok(_) => return String::new(),
         Err(problems) => problems,
     };

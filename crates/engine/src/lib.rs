@@ -40,8 +40,7 @@
 //! - [`transcript`]: records the messages of a run, and repeats them on another worker
 //! - `migrate`: moves a run from one worker to another while it goes on; `clock` reads a worker's processor time
 //! - `process`, `thread`, `v8`: where workers run; `refill` starts workers ahead
-//! - `outcome`: from the end of a worker to the one outcome of its run; `hints`: what to use instead of a missing global;
-//!   `oom`: who killed a worker
+//! - `outcome`: from the end of a worker to the one outcome of its run; `oom`: who killed a worker
 //! - [`Observer`]: watches a run
 //! - [`delegation`]: descriptions and errors of tools that run a model's code, for embedders that publish such tools
 
@@ -51,7 +50,6 @@ mod cancel;
 mod clock;
 pub mod delegation;
 mod engine;
-mod hints;
 pub mod host;
 pub mod inspect;
 mod ledger;
@@ -78,7 +76,7 @@ pub use host::{Functions, Host, HostCall, HostError, HostFuture, HostLayer};
 pub use observer::Observer;
 pub use process::{StartError, WorkerCommand};
 pub use tokio_util::sync::CancellationToken;
-pub use toolgate_guest::{FOLDER_JAIL, lockdown::Without, take_over_if_asked};
+pub use toolgate_guest::{FOLDER_JAIL, lockdown::Reuse, lockdown::Without, take_over_if_asked};
 pub use toolgate_plan::{Violation, validate_code};
 pub use toolgate_wire as wire;
 pub use turns::{NoPermit, Permit, TurnQueue};

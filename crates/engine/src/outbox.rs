@@ -128,6 +128,14 @@ impl Outbox {
         self.send(&mut backlog)
     }
 
+    /// Whether the socket has accepted every frame. Then none is held any more.
+    pub(crate) fn is_empty(&self) -> bool {
+        let mut backlog = self.backlog.lock();
+        let is_empty = backlog.waiting.is_empty();
+        backlog.held &= !is_empty;
+        is_empty
+    }
+
     /// Frames of a kind that the socket has not accepted completely.
     pub(crate) fn waiting(&self, kind: FrameKind) -> usize {
         self.backlog.lock().counts[kind as usize]

@@ -7,7 +7,6 @@ use serde_json::value::RawValue;
 use toolgate_wire::frame::End;
 use toolgate_wire::{Code, Failure, Limits, Outcome};
 
-use crate::hints;
 use crate::oom::Killer;
 use crate::process::ProcessEnd;
 use crate::pump::Lost;
@@ -21,20 +20,19 @@ pub(crate) fn from_end(end: End, limits: &Limits, program: &Compiled, cancelled:
     match end {
         End::Returned(json) => from_value(json, limits),
         End::Failed { code: Code::Aborted, .. } if cancelled => Outcome::Failed(aborted()),
-        End::Failed { code, message, line, column } => {
-            let position = if line > 0 { program.position(line, column) } else { None };
-            Outcome::Failed(Failure { position, ..from_failure(accepted(code), &message, limits, program) })
+        End::Failed { code, message, line, column, class } => {
+            let (code, position) = (accepted(code), if line > 0 { program.position(line, column) } else { None });
+            // A timeout gets the host's message: the worker only knows the time that was left when it started.
+            if code == Code::Timeout {
+                return Outcome::Failed(Failure { position, ..timeout(limits) });
+            }
+            let message = message.chars().take(MAX_MESSAGE).collect::<String>();
+            let hint = class
+                .filter(|_| code == Code::Runtime)
+                .and_then(|class| toolgate_plan::hint_for_missing(program.text(), class, position, program.profile()));
+            Outcome::Failed(Failure { position, hint, class, ..Failure::new(code, message) })
         }
     }
-}
-
-/// A timeout gets the host's message: the worker only knows the time that was left when it started.
-fn from_failure(code: Code, message: &str, limits: &Limits, program: &Compiled) -> Failure {
-    if code == Code::Timeout {
-        return timeout(limits);
-    }
-    let hint = hints::hint(code, message, program.profile());
-    Failure { hint, ..Failure::new(code, message.chars().take(MAX_MESSAGE).collect::<String>()) }
 }
 
 fn from_value(json: Vec<u8>, limits: &Limits) -> Outcome {

@@ -102,6 +102,17 @@ impl WorkerSocket {
         self.outbox.clone()
     }
 
+    /// Whether neither side has anything left to read, and nothing else can send on this socket any more.
+    ///
+    /// The worker must be stopped, or it could send afterwards.
+    pub(crate) fn is_silent(&mut self) -> bool {
+        // A task of the last run that still has the outbox could send a reply to the next one.
+        Arc::strong_count(&self.outbox) == 1
+            && self.outbox.is_empty()
+            && !self.has_input()
+            && toolgate_rewind::unread_by_peer(&self.stream).is_ok_and(|bytes| bytes == 0)
+    }
+
     /// The payload of the next frame, if it has arrived completely.
     fn payload(&self) -> Result<Option<&[u8]>, Lost> {
         let waiting = self.buffer.get(self.start..self.end).unwrap_or_default();

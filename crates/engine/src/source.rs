@@ -37,6 +37,11 @@ impl Compiled {
         self.profile
     }
 
+    /// The text as the user sent it.
+    pub(crate) fn text(&self) -> &str {
+        self.program.source()
+    }
+
     pub(crate) fn js(&self) -> &str {
         &self.program.js
     }
@@ -69,5 +74,5 @@ fn refused(violation: Violation) -> Failure {
 }
 
 fn not_a_program(fault: SyntaxFault) -> Failure {
-    Failure { code: Code::Syntax, position: fault.position, hint: fault.hint, message: fault.message }
+    Failure { position: fault.position, hint: fault.hint, ..Failure::new(Code::Syntax, fault.message) }
 }

@@ -13,7 +13,7 @@ use support::deno::deno;
 use support::machine::{children, descriptors, forget_peak, peak, resident, threads};
 use support::{Case, eventually, load, process_builder, show, specs, thread_builder, v8_builder};
 use toolgate_engine::wire::{Profile, Report};
-use toolgate_engine::{Engine, EngineChoice, Request, V8Settings};
+use toolgate_engine::{Engine, EngineChoice, Request, Reuse, V8Settings};
 
 /// Only cases whose name has this in it are run, when it is set: for work on one of them.
 const ONLY: &str = "TOOLGATE_SPEC";
@@ -27,6 +27,11 @@ const GROWTH: u64 = 192 * 1024 * 1024;
 const HOST_MEMORY: u64 = 16 * 1024 * 1024;
 const LEAST_CASES: usize = 120;
 const START_OF_V8: Duration = Duration::from_secs(3);
+/// The caller of every run, where workers are used again for the same caller.
+const CALLER: &str = "ada";
+/// Workers that may be kept for callers, and descriptors of each.
+const KEPT: usize = 16;
+const DESCRIPTORS_OF_KEPT: usize = 8;
 
 /// What the host holds when no program runs.
 struct Baseline {
@@ -40,6 +45,12 @@ impl Baseline {
         healthy(engine).await;
         let (descriptors, children) = at_rest().await;
         Baseline { descriptors, children, resident: resident() }
+    }
+
+    /// The same, with as many workers kept as may be.
+    fn with_kept_workers(self) -> Self {
+        let descriptors = self.descriptors + KEPT * DESCRIPTORS_OF_KEPT;
+        Baseline { descriptors, children: self.children + KEPT, ..self }
     }
 
     /// Fails unless everything is as it was.
@@ -73,6 +84,7 @@ async fn at_rest() -> (usize, usize) {
 async fn healthy(engine: &Engine) {
     let request = Request {
         data: Some(json!({ "marker": MARKER }).to_string()),
+        caller: Some(CALLER.into()),
         ..Request::new(Profile::Chain, "globalThis.kept = context.marker; return [1, 2, 3].map((x) => x * 2)")
     };
     let report = engine.run(request).await;
@@ -98,7 +110,7 @@ fn promises() -> BTreeSet<String> {
 
 async fn run(engine: &Engine, name: &str, case: &Case, faults: &mut Vec<String>) {
     let Some(expect) = case.expected_on(name) else { return };
-    let request = case.request();
+    let request = Request { caller: Some(CALLER.into()), ..case.request() };
     let (can_measure, before) = (forget_peak(), resident());
     let report = engine.run(request).await;
     let growth = peak().saturating_sub(before);
@@ -131,6 +143,22 @@ async fn every_case() {
     }
     assert!(faults.is_empty(), "{} faults\n{}", faults.len(), faults.join("\n"));
     assert_eq!(std::process::id(), host);
+    engine.dispose();
+    eventually("a disposed engine has no process", || children().is_empty()).await;
+}
+
+/// Every case in a worker that was put back after the harmless run before it, which had a marker; and every harmless run in one
+/// that a case may have had. Without the cases that end at their deadline: they take long, and their worker is killed as ever.
+async fn every_case_in_a_worker_that_is_used_again() {
+    let engine = process_builder().reuse(Reuse::SameCaller).build().expect("a process engine");
+    let baseline = Baseline::of(&engine).await.with_kept_workers();
+    let mut faults = Vec::new();
+    for case in cases().into_iter().filter(|case| !case.ends_at_its_deadline()) {
+        run(&engine, "process", &case, &mut faults).await;
+        healthy(&engine).await;
+        baseline.check(&case.name).await;
+    }
+    assert!(faults.is_empty(), "{} faults\n{}", faults.len(), faults.join("\n"));
     engine.dispose();
     eventually("a disposed engine has no process", || children().is_empty()).await;
 }
@@ -174,6 +202,7 @@ fn hostile_programs_are_contained() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("tokio");
     runtime.block_on(async {
         every_case().await;
+        every_case_in_a_worker_that_is_used_again().await;
         every_case_that_is_safe_in_a_thread().await;
         every_case_on_v8().await;
     });

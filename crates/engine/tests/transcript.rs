@@ -14,7 +14,9 @@ use toolgate_engine::transcript::{
 };
 use toolgate_engine::wire::frame::{End, Question, Target};
 use toolgate_engine::wire::{CallId, CallState, Code, Failure, FromWorker, Profile, Report, Start, ToWorker};
-use toolgate_engine::{Engine, EngineChoice, Functions, Host, HostCall, HostError, HostFuture, Request, V8Settings};
+use toolgate_engine::{
+    Engine, EngineChoice, Functions, Host, HostCall, HostError, HostFuture, Request, Reuse, V8Settings,
+};
 
 /// Keeps everything in memory, and what happened around calls with an effect.
 struct Memory {
@@ -228,6 +230,18 @@ async fn a_record_of_quickjs_repeats_on_v8() {
     let (again, asked) = replay_on(&engine, EngineChoice::V8, PROGRAM, recorded).await;
     assert_eq!(comparable(&again), comparable(&report));
     assert_eq!((asked.len(), again.engine.name()), (0, "v8"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_repeats_a_record_has_a_fresh_process() {
+    const SUM: &str = "return 1+1";
+    let engine = process_builder().reuse(Reuse::SameCaller).build().expect("an engine");
+    let (_, memory, _) = record(&engine, SUM).await;
+    let of_caller = || Request { caller: Some("ada".into()), ..Request::new(Profile::Chain, SUM) };
+    engine.run(of_caller()).await;
+    let recorded = Arc::new(memory.replay(memory.length(), ended()));
+    let again = engine.run(Request { replay: Some(recorded), ..of_caller() }).await;
+    assert!(again.value().is_ok() && !again.isolation.rewound, "{again:?}");
 }
 
 /// What to do with the calls without a reply in the first `length` steps: they are all harmless here.

@@ -10,6 +10,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use toolgate_wire::foreign_text::clipped;
 
 /// The future of a handler's result.
 pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Value, FunctionError>> + Send>>;
@@ -182,10 +183,7 @@ fn complaint(param: &Param, validator: &Validator, value: &Value) -> Option<Stri
 }
 
 pub(super) fn shortened(text: String) -> String {
-    match text.char_indices().nth(MAX_ERROR_CHARS) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text,
-    }
+    clipped(&text, MAX_ERROR_CHARS).into_owned()
 }
 
 impl fmt::Debug for HostFunction {

@@ -7,7 +7,7 @@
 //! # Layout
 //! - `name`, `function`, `signature`: [`FunctionName`], [`HostFunction`] and the builder that checks a signature
 //! - `context`, `error`: [`CallContext`], the input of a handler besides its arguments, and [`FunctionError`]
-//! - `registry`: [`Registry`] merges, restricts and calls functions
+//! - `registry`: [`Registry`] merges, restricts and calls functions; [`find()`] looks for those that a task needs
 //! - [`builtin`], [`weather`], [`endpoint`]: the built-in functions, and functions from the configuration
 //! - [`docs`]: documentation from signatures
 //! - [`http`]: the guarded HTTP client; [`idempotency`]: the key of a call of a durable run
@@ -21,6 +21,7 @@ mod context;
 pub mod docs;
 pub mod endpoint;
 mod error;
+mod find;
 mod function;
 pub mod http;
 pub mod idempotency;
@@ -31,6 +32,7 @@ pub mod weather;
 
 pub use context::{CallContext, Coordinates, Hints, Warnings};
 pub use error::{ErrorCode, FailedEffect, FunctionError};
+pub use find::find;
 pub use function::{HostFunction, Param, Presence};
 pub use name::{BadName, FunctionName};
 pub use registry::{Registry, UnknownFunction};

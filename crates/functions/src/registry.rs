@@ -6,6 +6,7 @@
 use super::{CallContext, ErrorCode, FunctionError, HostFunction};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use toolgate_wire::foreign_text::escaped;
 
 /// A set of host functions with distinct names, built for every run.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +26,7 @@ fn quoted(names: &[String]) -> String {
     if names.is_empty() {
         return "none".to_owned();
     }
-    let short = |name: &String| format!("`{}`", name.chars().take(64).collect::<String>().escape_debug());
+    let short = |name: &String| format!("`{}`", escaped(name, 64));
     names.iter().map(short).collect::<Vec<_>>().join(", ")
 }
 

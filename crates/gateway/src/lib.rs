@@ -6,6 +6,7 @@
 //! - [`run`]: the one way from a request to a report, on the cheapest path that can answer
 //! - [`bridge`]: the one way from a program to a tool
 //! - [`approvals`]: how a person is asked about a call
+//! - [`stage`]: writes that are reviewed together before any is sent
 //! - [`backends`]: supervised MCP servers
 
 #![forbid(unsafe_code)]
@@ -16,3 +17,4 @@ pub mod backends;
 pub mod bridge;
 pub mod run;
 pub mod runtime;
+pub mod stage;

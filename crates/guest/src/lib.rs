@@ -50,7 +50,8 @@ mod zygote;
 #[cfg(target_os = "linux")]
 pub use zygote::Pace;
 
-/// The name that a zygote is started under, as its first argument.
+/// The name that a zygote is started under, as its first argument; then the layers to leave off, and whether workers may be
+/// used again.
 pub const ZYGOTE: &str = "toolgate-zygote";
 
 /// The name that a jail is started under, as its first argument; then the layers to leave off, the bytes
@@ -78,7 +79,11 @@ pub fn take_over_if_asked() {
     };
     let without = arguments.next().map(|names| names.to_string_lossy().into_owned()).unwrap_or_default();
     let without = lockdown::Without::parse(&without);
-    if name == ZYGOTE { become_zygote(without) } else { become_jail(without, name == FOLDER_JAIL, arguments) }
+    if name == ZYGOTE {
+        become_zygote(without, reuse_of(arguments.next()))
+    } else {
+        become_jail(without, name == FOLDER_JAIL, arguments)
+    }
 }
 
 /// As [`take_over_if_asked`], but workers pass the program's text to `act` instead of running it. They are locked down like
@@ -89,13 +94,18 @@ pub fn take_over_as_test_worker(act: fn(&str)) {
     PREPARED.store(true, Ordering::Relaxed);
     let _ = ACT.set(act);
     if std::env::args_os().next().is_some_and(|name| name == ZYGOTE) {
-        zygote::serve(lockdown::Without::default(), |_sandbox, start, _channel| {
+        let reuse = reuse_of(std::env::args_os().nth(2));
+        zygote::serve(lockdown::Without::default(), reuse, |_sandbox, start, _channel| {
             if let Some(act) = ACT.get() {
                 act(&start.code);
             }
             lockdown::exit_now()
         });
     }
+}
+
+fn reuse_of(argument: Option<std::ffi::OsString>) -> lockdown::Reuse {
+    lockdown::Reuse::parse(&argument.unwrap_or_default().to_string_lossy())
 }
 
 /// Whether this process called [`take_over_if_asked`], and so can be started again as a zygote.
@@ -113,8 +123,8 @@ fn has_threads() -> bool {
 }
 
 #[cfg(target_os = "linux")]
-fn become_zygote(without: lockdown::Without) {
-    zygote::serve(without, zygote::run)
+fn become_zygote(without: lockdown::Without, reuse: lockdown::Reuse) {
+    zygote::serve(without, reuse, zygote::run)
 }
 
 #[cfg(target_os = "linux")]
@@ -130,7 +140,7 @@ fn become_jail(without: lockdown::Without, with_folder: bool, mut arguments: std
 }
 
 #[cfg(not(target_os = "linux"))]
-fn become_zygote(_: lockdown::Without) {
+fn become_zygote(_: lockdown::Without, _: lockdown::Reuse) {
     std::process::exit(1)
 }
 

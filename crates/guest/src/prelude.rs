@@ -4,8 +4,8 @@
 //! same natives runs the same prelude.
 
 use serde_json::{Map, Value, json};
-use toolgate_wire::codec::{code_number, tag};
-use toolgate_wire::{Code, Profile, limits};
+use toolgate_wire::codec::{class_number, code_number, tag};
+use toolgate_wire::{Code, ErrorClass, Profile, limits};
 
 /// The numbers that Rust and JavaScript share: the prelude's `native.constants`, and those of the V8 worker's program.
 pub fn constants() -> Value {
@@ -15,6 +15,8 @@ pub fn constants() -> Value {
     }
     let codes: Map<String, Value> =
         Code::ALL.into_iter().map(|code| (code.name().to_owned(), code_number(code).into())).collect();
+    let classes: Map<String, Value> =
+        ErrorClass::ALL.into_iter().map(|class| (class.name().to_owned(), class_number(class).into())).collect();
     json!({
         "tags": named!(
             tag::START, tag::REPLY, tag::FIRE, tag::ANSWER,
@@ -24,6 +26,7 @@ pub fn constants() -> Value {
             tag::STDOUT, tag::STDERR, tag::RETURNED,
         ),
         "codes": codes,
+        "classes": classes,
         "limits": named!(
             limits::MAX_ARGUMENTS, limits::MAX_NAME, limits::MAX_TIMERS, limits::MAX_LOG_BYTES, limits::MAX_JSON_DEPTH,
             limits::MAX_UNHANDLED_REJECTIONS, limits::MAX_RANDOM_BYTES, limits::MAX_PATH_STEPS, limits::MAX_PATH_KEY,
@@ -34,6 +37,8 @@ pub fn constants() -> Value {
 
 /// Takes the natives; gives what the others build on.
 pub const CORE: &str = include_str!("prelude/core.js");
+/// Placeholders for the answers of calls that are reviewed before they are sent.
+pub const STAGE: &str = include_str!("prelude/stage.js");
 /// `console`.
 pub const CONSOLE: &str = include_str!("prelude/console.js");
 /// Timers and host calls.

@@ -11,7 +11,7 @@ use rquickjs::promise::PromiseState;
 use rquickjs::{Context, Ctx, Function, Object, Persistent, Promise, Result, Runtime, Value};
 use toolgate_wire::codec::ReplyHead;
 use toolgate_wire::frame::{End, Stream};
-use toolgate_wire::{Code, FromWorker, Profile, Start, ToWorker};
+use toolgate_wire::{Code, ErrorClass, FromWorker, Profile, Start, ToWorker};
 
 use crate::channel::{Channel, Received};
 use crate::data::{self, Caps, DepthPolicy, ParseError, SerialiseError, Text, UnwritablePolicy};
@@ -111,8 +111,9 @@ pub(crate) fn load_prelude<'js>(ctx: &Ctx<'js>, natives: Object<'js>) -> Result<
         ctx.eval_with_options(source, options)
     };
     let core: Object<'js> = load("core", prelude::CORE)?.call((natives,))?;
-    let console: Object<'js> = load("console", prelude::CONSOLE)?.call((core.clone(),))?;
-    let events: Object<'js> = load("events", prelude::EVENTS)?.call((core.clone(),))?;
+    let stage: Object<'js> = load("stage", prelude::STAGE)?.call((core.clone(),))?;
+    let console: Object<'js> = load("console", prelude::CONSOLE)?.call((core.clone(), stage.clone()))?;
+    let events: Object<'js> = load("events", prelude::EVENTS)?.call((core.clone(), stage))?;
     let tools: Object<'js> = load("tools", prelude::TOOLS)?.call((core.clone(), events.clone()))?;
     let web: Object<'js> = load("web", prelude::WEB)?.call((core.clone(),))?;
     load("locale_hooks", prelude::LOCALE_HOOKS)?.call::<_, ()>((core.clone(),))?;
@@ -209,8 +210,8 @@ impl<'js> Run<'js, '_> {
         let thrown = self.ctx.catch();
         let is_syntax_error = self.hook("isSyntaxError").is_ok_and(|is| is.call((thrown.clone(),)).unwrap_or(false));
         match self.end_of(thrown) {
-            End::Failed { code: Code::Runtime, message, line, column } if is_syntax_error => {
-                End::Failed { code: Code::Syntax, message, line, column }
+            End::Failed { code: Code::Runtime, message, line, column, class } if is_syntax_error => {
+                End::Failed { code: Code::Syntax, message, line, column, class }
             }
             end => end,
         }
@@ -358,9 +359,10 @@ impl<'js> Run<'js, '_> {
         }
         match described.as_deref() {
             Err(end) => end.clone(),
-            Ok([message, stack]) => {
+            Ok([message, stack, class]) => {
                 let (line, column) = position(stack);
-                End::Failed { code: Code::Runtime, message: message.clone(), line, column }
+                let class = ErrorClass::named(class);
+                End::Failed { code: Code::Runtime, message: message.clone(), line, column, class }
             }
             Ok(_) => failed(Code::Runtime, "an error that cannot be shown"),
         }
@@ -380,6 +382,7 @@ impl<'js> Run<'js, '_> {
                     message: format!("the run took longer than its {ms} ms"),
                     line,
                     column,
+                    class: None,
                 }
             }
         }
@@ -398,7 +401,7 @@ fn out_of_memory(state: &State) -> End {
 }
 
 fn failed(code: Code, message: impl Into<String>) -> End {
-    End::Failed { code, message: message.into(), line: 0, column: 0 }
+    End::Failed { code, message: message.into(), line: 0, column: 0, class: None }
 }
 
 /// Line and column of the innermost frame in guest code.

@@ -14,7 +14,7 @@ use toolgate_wire::{FromWorker, Start, ToWorker};
 
 use crate::channel::{Channel, ReceiveBuffer};
 use crate::hugepages;
-use crate::lockdown::{self, Filter, Side, Without};
+use crate::lockdown::{self, Filter, Reuse, Side, Without};
 use crate::sandbox::Sandbox;
 
 /// How soon a worker is needed: the one byte of the message that asks for it.
@@ -45,12 +45,12 @@ struct Worker {
 }
 
 /// Serves the control socket until the host closes it.
-pub(crate) fn serve(without: Without, work: Work) -> ! {
+pub(crate) fn serve(without: Without, reuse: Reuse, work: Work) -> ! {
     lockdown::reset_inherited_state();
     let control = lockdown::control_socket();
     if let Ok(sandbox) = Sandbox::new() {
         hugepages::move_code(|| sandbox.warm_up());
-        let (layers, filter) = lockdown::lock_down_zygote(without);
+        let (layers, filter) = lockdown::lock_down_zygote(without, reuse);
         let worker = Worker { sandbox, buffer: ReceiveBuffer::default(), filter, layers, work };
         consolidate_heap();
         fork_on_demand(&control, worker);

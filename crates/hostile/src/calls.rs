@@ -174,7 +174,7 @@ fn call_nothing() -> c_long {
     unsafe { std::ptr::without_provenance::<c_long>(64).read_volatile() }
 }
 
-fn call(number: c_long, arguments: [c_long; 6]) -> c_long {
+pub(crate) fn call(number: c_long, arguments: [c_long; 6]) -> c_long {
     let [a, b, c, d, e, f] = arguments;
     // SAFETY: none is claimed; a call that the filter lets through is the defect that the test looks for.
     unsafe { libc::syscall(number, a, b, c, d, e, f) }

@@ -14,13 +14,25 @@ pub(crate) fn done(text: &str) {
     send(&ended(text));
 }
 
+/// The frame that ends the run with a text.
+pub(crate) fn done_frame(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_from_worker(&ended(text), &mut bytes);
+    bytes
+}
+
+/// Calls a function and does not read the reply.
+pub(crate) fn echo_without_reading() {
+    send(&call(1, "echo", "[\"unread\"]"));
+}
+
 fn ended(text: &str) -> FromWorker {
     FromWorker::Done { end: End::Returned(format!("{text:?}").into_bytes()), memory: 0, cpu: 0, dropped: 0 }
 }
 
 fn failed(code: Code, message: String) -> FromWorker {
     FromWorker::Done {
-        end: End::Failed { code, message, line: u32::MAX, column: u32::MAX },
+        end: End::Failed { code, message, line: u32::MAX, column: u32::MAX, class: None },
         memory: u64::MAX,
         cpu: u64::MAX,
         dropped: u64::MAX,
@@ -160,7 +172,7 @@ fn receive() -> String {
 }
 
 /// When the host has closed the socket, the attack is over.
-fn write(bytes: &[u8]) {
+pub(crate) fn write(bytes: &[u8]) {
     if socket().write_all(bytes).is_err() {
         std::process::abort();
     }

@@ -7,11 +7,14 @@
 //! # Layout
 //! - `calls`: system calls that a worker must not have
 //! - `frames`: frames that an honest worker never sends
+//! - `leftovers`: what a run leaves behind for the next one in the same process
 
 mod calls;
 mod frames;
+mod leftovers;
 
 fn main() {
+    leftovers::note_mappings();
     toolgate_guest::take_over_as_test_worker(act);
     eprintln!("toolgate-hostile-worker is started by a test");
     std::process::exit(2);
@@ -25,6 +28,12 @@ fn act(program: &str) {
     match what {
         "call" => calls::by_number(number.unwrap_or(-1)),
         "try" => calls::by_name(order.rsplit(' ').next().unwrap_or_default()),
+        "leave" => leftovers::leave(order.rsplit(' ').next().unwrap_or_default()),
+        "find" => {
+            let mut words = order.split(' ').skip(2);
+            let (what, hint) = (words.next().unwrap_or_default(), words.next().and_then(|hint| hint.parse().ok()));
+            leftovers::find(what, hint.unwrap_or_default());
+        }
         "say" => frames::send_dishonest(order.rsplit(' ').next().unwrap_or_default()),
         _ => frames::done("an order that is not known"),
     }

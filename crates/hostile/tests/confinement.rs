@@ -3,6 +3,9 @@
 //! A worker cannot be asked, since it has no system call that would tell; so its host reads `/proc`. What depends on the
 //! user is looked at by a copy of this test that runs as another one.
 
+#[path = "../../engine/tests/support/rewinding.rs"]
+mod rewinding;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,8 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rewinding::permits_rewinding;
 use toolgate_engine::wire::Profile;
-use toolgate_engine::{Engine, Request, WorkerCommand};
+use toolgate_engine::{Engine, Request, Reuse, WorkerCommand};
 
 /// The user that owns nothing on every system.
 const NOBODY: u32 = 65_534;
@@ -98,7 +102,7 @@ async fn a_worker_of_root_sees_an_empty_root() {
 
 /// Starts a copy of this test as another user, in a folder that this user can read.
 fn run_as_nobody(test: &str) {
-    let folder = std::env::temp_dir().join(format!("toolgate-confinement-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("toolgate-confinement-{}-{test}", std::process::id()));
     fs::create_dir(&folder).expect("a folder");
     let everyone = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("permissions");
     everyone(&folder);
@@ -122,6 +126,27 @@ fn run_as_nobody(test: &str) {
     let text = [output.stdout, output.stderr].concat();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&text));
     assert!(String::from_utf8_lossy(&text).contains("1 passed"), "{}", String::from_utf8_lossy(&text));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_is_put_back_by_its_host() {
+    if !permits_rewinding() {
+        return;
+    }
+    let builder = Engine::builder().worker_command(WorkerCommand::Program(worker())).reuse(Reuse::SameCaller);
+    let engine = builder.build().expect("a process engine");
+    let program = || Request { caller: Some("ada".into()), ..Request::new(Profile::Chain, "return \"do leave data\"") };
+    assert!(!engine.run(program()).await.isolation.rewound);
+    let again = engine.run(program()).await;
+    assert!(again.isolation.rewound && again.failure().is_none(), "{again:?}");
+}
+
+/// Whose workers are dumpable, since the host has no privilege to trace others.
+#[test]
+fn a_worker_of_an_ordinary_user_is_put_back_by_its_host() {
+    if is_root() {
+        run_as_nobody("a_worker_is_put_back_by_its_host");
+    }
 }
 
 #[test]

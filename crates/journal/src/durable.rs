@@ -137,6 +137,26 @@ impl Journal {
         Ok(Began::New(DurableRun::new(self.0.clone(), lease, recording, header.entries.len() as u64)))
     }
 
+    /// Begins a run whose record has a beginning already: this process owns it and goes on with it.
+    ///
+    /// # Errors
+    /// If the record has no header, or the store cannot keep it.
+    pub async fn begin_from(&self, record: Record) -> Result<TakenOver, StoreError> {
+        let header = record.header().and_then(|header| Some((header, header.key()?)));
+        let (header, key) = header.ok_or_else(|| StoreError::Damaged("the record has no header".to_owned()))?;
+        let (run, caller) = (header.run.clone(), header.caller.clone());
+        let rows = self.0.rows(&run, 0, &record)?;
+        let (owner, ttl, max_open) = (self.0.owner.clone(), self.0.ttl, self.0.max_open);
+        let new = NewRun { run, caller, idempotency: None, owner, ttl, max_open, rows };
+        let lease = match self.0.store.begin(new).await? {
+            Begun::New(lease) => lease,
+            Begun::Existing { run } => return Err(StoreError::Damaged(format!("there is a run {run} already"))),
+        };
+        let recording = Recording::resumed(&record, key);
+        let run = DurableRun::new(self.0.clone(), lease, recording, record.entries.len() as u64);
+        Ok(TakenOver { record, run })
+    }
+
     /// Everything that is known of a run.
     ///
     /// # Errors
@@ -343,6 +363,17 @@ impl DurableRun {
     /// Notes that a call about which a person was asked is about to be sent after all.
     pub fn intends(&self, call: CallId) -> Durable {
         self.recording.intends(call);
+        self.durable()
+    }
+
+    /// Records a call, with a hash of the schemas of its tool.
+    pub fn said_with_schema(&self, frame: &FromWorker, read_only: bool, hash: String) {
+        self.recording.said_with_schema(frame, read_only, hash);
+    }
+
+    /// Keeps what the rehearsal of the program found, as JSON text. Durable when the future completes.
+    pub fn staged(&self, review: &str) -> Durable {
+        self.recording.staged(review);
         self.durable()
     }
 

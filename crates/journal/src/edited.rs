@@ -1,15 +1,18 @@
 //! Answers for a changed program, from the record of the original one.
 //!
 //! The same call with the same arguments gets the recorded answer, in the recorded order; a call that was not recorded
-//! fails and names the nearest one that was. Nothing is sent anywhere.
+//! fails and names the nearest one that was. [`RecordedHost`] sends nothing anywhere; [`LiveReads`] makes calls that were not
+//! recorded and are known to change nothing.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::Value;
 use toolgate_engine::host::{Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
-use toolgate_wire::CallState;
+use toolgate_wire::report::CallDecision;
+use toolgate_wire::{CallId, CallState};
 
 use crate::entry::{AskedFor, Event, ReplyBody};
 use crate::recording::Record;
@@ -102,20 +105,27 @@ impl RecordedHost {
         }
     }
 
-    fn reply(&self, call: &HostCall) -> Result<String, HostError> {
+    fn reply(&self, call: &HostCall) -> Result<Result<String, HostError>, NotRecorded> {
         let arguments: Value = serde_json::from_str(&call.args).unwrap_or_default();
         let mut calls = self.calls.lock();
         let recorded = calls.iter_mut().find(|calls| calls.target == call.target && calls.arguments == arguments);
-        if let Some(reply) = recorded.and_then(|calls| calls.replies.pop_front()) {
-            return reply;
-        }
-        Err(HostError::not_sent("NOT_RECORDED", not_recorded(call, &arguments, &calls)))
+        let reply = recorded.and_then(|calls| calls.replies.pop_front());
+        reply.ok_or_else(|| NotRecorded(not_recorded(call, &arguments, &calls)))
+    }
+}
+
+/// Why the record has no answer to a call.
+struct NotRecorded(String);
+
+impl From<NotRecorded> for HostError {
+    fn from(NotRecorded(why): NotRecorded) -> Self {
+        HostError::not_sent("NOT_RECORDED", why)
     }
 }
 
 impl Host for RecordedHost {
     fn call(&self, call: HostCall) -> HostFuture {
-        Box::pin(std::future::ready(self.reply(&call)))
+        Box::pin(std::future::ready(self.reply(&call).unwrap_or_else(|fault| Err(fault.into()))))
     }
 
     fn answer(&self, question: &Question) -> Option<String> {
@@ -132,6 +142,64 @@ impl Host for RecordedHost {
 
     fn is_read_only(&self, target: &Target) -> bool {
         self.read_only.contains(target)
+    }
+}
+
+/// A record in front of real tools: what was not recorded is called if it is known to change nothing.
+pub struct LiveReads {
+    recorded: Arc<RecordedHost>,
+    real: Arc<dyn Host>,
+}
+
+impl LiveReads {
+    /// The record in front of these tools.
+    pub fn new(recorded: Arc<RecordedHost>, real: Arc<dyn Host>) -> Self {
+        LiveReads { recorded, real }
+    }
+}
+
+impl Host for LiveReads {
+    fn call(&self, call: HostCall) -> HostFuture {
+        let not_recorded = match self.recorded.reply(&call) {
+            Ok(reply) => return Box::pin(std::future::ready(reply)),
+            Err(fault) => fault,
+        };
+        if self.real.call_is_read_only(&call.target, &call.args) {
+            return self.real.call(call);
+        }
+        let why = format!("{}; it is not known to change nothing, so it is not sent", not_recorded.0);
+        Box::pin(std::future::ready(Err(NotRecorded(why).into())))
+    }
+
+    fn answer(&self, question: &Question) -> Option<String> {
+        match self.recorded.answers.get(&question.into()) {
+            Some(answer) => answer.clone(),
+            None => self.real.answer(question),
+        }
+    }
+
+    fn functions(&self) -> Vec<String> {
+        let mut names = self.real.functions();
+        names.extend(self.recorded.functions.clone());
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    fn has_tools(&self) -> bool {
+        self.recorded.tools || self.real.has_tools()
+    }
+
+    fn is_read_only(&self, target: &Target) -> bool {
+        self.recorded.is_read_only(target) || self.real.is_read_only(target)
+    }
+
+    fn decision(&self, id: CallId) -> Option<CallDecision> {
+        self.real.decision(id)
+    }
+
+    fn call_is_read_only(&self, target: &Target, args: &str) -> bool {
+        self.recorded.is_read_only(target) || self.real.call_is_read_only(target, args)
     }
 }
 

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use toolgate_engine::transcript::{Digest, DigestKey};
 use toolgate_wire::frame::{End, Question, Stream, Target};
-use toolgate_wire::{CallId, CallState, Code, FromWorker, Profile};
+use toolgate_wire::{CallId, CallState, Code, ErrorClass, FromWorker, Profile};
 
 use crate::recording::RunFacts;
 use crate::start::StartMessage;
@@ -106,6 +106,11 @@ pub enum Event {
     Asked {
         /// The call.
         id: u32,
+    },
+    /// The program was rehearsed: JSON text of what it read and would have written. Its execution begins after this.
+    Staged {
+        /// The review.
+        review: Text,
     },
     /// Such a call was answered. Durable before the guest gets the reply.
     Answered(Reply),
@@ -256,6 +261,9 @@ pub struct Call {
     /// Whether it is known to change nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
+    /// In durable runs, with the first call of a tool: a hash of the tool's schemas at that time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
 }
 
 /// What a call invokes.
@@ -355,6 +363,9 @@ pub enum ProgramEnd {
         line: u32,
         /// The column; zero when unknown.
         column: u32,
+        /// What it threw, if that was an error.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        class: Option<ErrorClass>,
     },
 }
 
@@ -371,7 +382,7 @@ impl Event {
         let event = match frame {
             FromWorker::Ready { .. } => return None,
             FromWorker::Call { id, target, args } => {
-                Event::Call(Call { digest, id: id.0, target: target.into(), args: keep(args), read_only })
+                Event::Call(Call { digest, id: id.0, target: target.into(), args: keep(args), read_only, schema: None })
             }
             FromWorker::Timer { id, delay } => {
                 Event::Timer { digest, id: id.0, delay: Some(*delay).filter(|delay| delay.is_finite()) }
@@ -384,11 +395,12 @@ impl Event {
             FromWorker::Done { end, dropped, .. } => {
                 let end = match end {
                     End::Returned(json) => ProgramEnd::Returned(keep(json)),
-                    End::Failed { code, message, line, column } => ProgramEnd::Failed {
+                    End::Failed { code, message, line, column, class } => ProgramEnd::Failed {
                         code: *code,
                         message: keep(message.as_bytes()),
                         line: *line,
                         column: *column,
+                        class: *class,
                     },
                 };
                 Event::End { digest, dropped: *dropped, end }
@@ -418,11 +430,12 @@ impl Event {
             Event::End { dropped, end, .. } => {
                 let end = match end {
                     ProgramEnd::Returned(json) => End::Returned(blobs.text(json)?.into()),
-                    ProgramEnd::Failed { code, message, line, column } => End::Failed {
+                    ProgramEnd::Failed { code, message, line, column, class } => End::Failed {
                         code: *code,
                         message: blobs.text(message)?.to_owned(),
                         line: *line,
                         column: *column,
+                        class: *class,
                     },
                 };
                 FromWorker::Done { end, memory: 0, cpu: 0, dropped: *dropped }
@@ -434,6 +447,7 @@ impl Event {
             | Event::Answer { .. }
             | Event::Intent { .. }
             | Event::Asked { .. }
+            | Event::Staged { .. }
             | Event::Answered(_)
             | Event::Truncated { .. }
             | Event::Report { .. } => return Ok(None),
@@ -453,7 +467,7 @@ impl Event {
             Event::Call(call) => vec![&call.args],
             Event::Line { text, .. } => vec![text],
             Event::End { end: ProgramEnd::Returned(text) | ProgramEnd::Failed { message: text, .. }, .. } => vec![text],
-            Event::Report { report } => vec![report],
+            Event::Report { report: text } | Event::Staged { review: text } => vec![text],
             Event::Fire { .. }
             | Event::Timer { .. }
             | Event::Cancel { .. }
@@ -479,7 +493,7 @@ impl Event {
             Event::Call(call) => vec![&mut call.args],
             Event::Line { text, .. } => vec![text],
             Event::End { end: ProgramEnd::Returned(text) | ProgramEnd::Failed { message: text, .. }, .. } => vec![text],
-            Event::Report { report } => vec![report],
+            Event::Report { report: text } | Event::Staged { review: text } => vec![text],
             Event::Fire { .. }
             | Event::Timer { .. }
             | Event::Cancel { .. }

@@ -8,7 +8,7 @@
 //! - [`entry`]: what a record consists of; [`start`]: the message that began the run; [`text`]: long texts by the hash of their content
 //! - [`recording`]: the recorder of one run, in memory, with its bound
 //! - [`replay`]: from a record to what the engine repeats: offline, or to go on; [`report`]: the report of a replay
-//! - [`cassette`]: a record as a file; [`redact`]: secrets replaced by stand-ins; [`edited`]: answers for a changed program; [`page`]: a record for people
+//! - [`cassette`]: a record as a file; [`redact`]: secrets replaced by stand-ins; [`edited`]: answers for a changed program; [`fork`]: the beginning of a run as a new one; [`page`]: a record for people
 //! - [`store`]: where durable runs are: memory, SQLite, PostgreSQL; [`seal`]: encryption at rest
 //! - [`durable`]: a durable run: recorded into a store, claimed, resumed
 
@@ -18,6 +18,7 @@ pub mod cassette;
 pub mod durable;
 pub mod edited;
 pub mod entry;
+pub mod fork;
 pub mod page;
 pub mod recording;
 pub mod redact;

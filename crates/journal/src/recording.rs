@@ -45,6 +45,14 @@ impl Record {
         })
     }
 
+    /// The JSON text of what the rehearsal of a staged program found.
+    pub fn staged(&self) -> Option<&str> {
+        self.entries.iter().find_map(|entry| match &entry.event {
+            Event::Staged { review } => self.blobs.text(review).ok(),
+            _ => None,
+        })
+    }
+
     /// Whether a program was started.
     pub fn has_start(&self) -> bool {
         self.entries.iter().any(|entry| matches!(entry.event, Event::Start(_)))
@@ -183,6 +191,17 @@ impl Recording {
         self.push(|recording, blobs| Event::said(frame, read_only, &recording.key, blobs));
     }
 
+    /// Records a call, with a hash of the schemas of its tool.
+    pub fn said_with_schema(&self, frame: &FromWorker, read_only: bool, hash: String) {
+        self.push(|recording, blobs| {
+            let (mut event, bytes) = Event::said(frame, read_only, &recording.key, blobs)?;
+            if let Event::Call(call) = &mut event {
+                call.schema = Some(hash);
+            }
+            Some((event, bytes))
+        });
+    }
+
     /// Records that a call is about to be sent.
     pub fn intends(&self, id: CallId) {
         self.push(|_, _| Some((Event::Intent { id: id.0, sent: crate::unix_ms() }, 0)));
@@ -191,6 +210,14 @@ impl Recording {
     /// Records that a person is asked about a call, which is not sent before that.
     pub fn asks(&self, id: CallId) {
         self.push(|_, _| Some((Event::Asked { id: id.0 }, 0)));
+    }
+
+    /// Records what the rehearsal of the program found, as JSON text.
+    pub fn staged(&self, review: &str) {
+        self.push(|_, blobs| {
+            let (review, bytes) = blobs.keep(review);
+            Some((Event::Staged { review }, bytes))
+        });
     }
 
     /// Records the answer of a call before it is delivered; the body is that of the reply.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolgate_engine::transcript::{AfterReplay, LineCheck, OpenCall, Replay, Step, StepEvent};
-use toolgate_wire::{CallId, Code, Failure, LimitRequest, Position, Target, ToWorker};
+use toolgate_wire::{CallId, Code, Failure, LimitRequest, Position, Target, ToWorker, UtcTime};
 
 use crate::entry::{Event, FORMAT_VERSION, Header, ProgramEnd, Reply};
 use crate::recording::Record;
@@ -196,9 +196,9 @@ fn answered(reply: &Reply, record: &Record) -> Result<OpenCall, MissingBlob> {
 }
 
 /// The time of day in UTC.
-fn clock(unix_ms: u64) -> String {
-    let seconds = unix_ms / 1000;
-    format!("{:02}:{:02}:{:02} UTC", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
+pub fn clock(unix_ms: u64) -> String {
+    let seconds = i64::try_from(unix_ms / 1000).unwrap_or(i64::MAX);
+    format!("{} UTC", UtcTime::of_unix(seconds).time_of_day())
 }
 
 /// The failure in the JSON text of a report.
@@ -212,5 +212,6 @@ fn recorded_failure(report: &str) -> Failure {
         message: text("error").unwrap_or_else(|| "the recorded run ended without a failure".to_owned()),
         position: number("line").zip(number("column")).map(|(line, column)| Position { line, column }),
         hint: text("hint"),
+        class: None,
     }
 }

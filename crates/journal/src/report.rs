@@ -11,6 +11,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use toolgate_wire::Report;
+use toolgate_wire::foreign_text::clipped_with_length;
 
 /// Fields that a program does not determine.
 const MEASURED: [&str; 5] = ["executionMs", "usage", "isolation", "engine", "warnings"];
@@ -126,10 +127,7 @@ pub fn difference(recorded: &str, replayed: &str) -> Option<String> {
 }
 
 fn shortened(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
-    }
+    clipped_with_length(text, SHOWN).into_owned()
 }
 
 #[cfg(test)]

@@ -8,15 +8,15 @@ use super::unescape::escape;
 
 /// Properties of a valid JSON text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct TextFacts {
     /// An escape `\ud800`…`\udfff` is not part of a surrogate pair.
     pub lone_surrogates: bool,
 }
 
 /// Validates a text that must be one JSON value with optional white space around it; `None` if it is not.
-pub fn check(text: &str) -> Option<Facts> {
+pub fn check(text: &str) -> Option<TextFacts> {
     let bytes = text.as_bytes();
-    let mut facts = Facts::default();
+    let mut facts = TextFacts::default();
     let mut open = Nesting::default();
     let mut at = skip_space(bytes, 0);
     loop {
@@ -102,7 +102,7 @@ impl Nesting {
 }
 
 /// Skips a member's name and colon; returns the offset of the value.
-fn name(bytes: &[u8], at: usize, facts: &mut Facts) -> Option<usize> {
+fn name(bytes: &[u8], at: usize, facts: &mut TextFacts) -> Option<usize> {
     if bytes.get(at) != Some(&b'"') {
         return None;
     }
@@ -110,7 +110,7 @@ fn name(bytes: &[u8], at: usize, facts: &mut Facts) -> Option<usize> {
     (bytes.get(colon) == Some(&b':')).then(|| skip_space(bytes, colon + 1))
 }
 
-fn string(bytes: &[u8], at: usize, facts: &mut Facts) -> Option<usize> {
+fn string(bytes: &[u8], at: usize, facts: &mut TextFacts) -> Option<usize> {
     let (end, escaped) = scan::skip_string(bytes, at).ok()?;
     if escaped && !facts.lone_surrogates {
         facts.lone_surrogates = has_lone_surrogate(bytes.get(at + 1..end - 1)?);
@@ -149,7 +149,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn lone(json: &str, expected: bool) {
-        assert_eq!(check(json), Some(Facts { lone_surrogates: expected }), "{json}");
+        assert_eq!(check(json), Some(TextFacts { lone_surrogates: expected }), "{json}");
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
     fn nesting_needs_no_stack() {
         let deep = "[".repeat(1_000_000);
         assert_eq!(check(&deep), None);
-        assert_eq!(check(&(deep + &"]".repeat(1_000_000))), Some(Facts::default()));
+        assert_eq!(check(&(deep + &"]".repeat(1_000_000))), Some(TextFacts::default()));
     }
 
     proptest! {

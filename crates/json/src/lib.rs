@@ -29,7 +29,7 @@ mod strings;
 pub mod unescape;
 pub mod write;
 
-pub use check::{Facts, check};
+pub use check::{TextFacts, check};
 pub use pretty::{LineWindow, Measure, Window, minified, minified_head, pretty, pretty_levels};
 pub use stream::MemberScan;
 pub use stringify::{stringify, stringify_exact};

@@ -5,6 +5,7 @@
 use serde_json::{Map, Value};
 
 use crate::protocol::{META_CLIENT, META_VERSION};
+use toolgate_wire::foreign_text::one_line;
 
 /// The most characters of a client's name.
 const MAX_CLIENT_CHARS: usize = 100;
@@ -61,7 +62,7 @@ impl RequestOrigin {
 pub(crate) fn client_name(info: &Value) -> Option<String> {
     let text = |key: &str| info.get(key).and_then(Value::as_str).unwrap_or_default();
     let whole = format!("{} {}", text("name"), text("version"));
-    let shown: String = whole.trim().chars().filter(|c| !c.is_control()).take(MAX_CLIENT_CHARS).collect();
+    let shown = one_line(whole.trim(), MAX_CLIENT_CHARS);
     (!shown.is_empty()).then_some(shown)
 }
 

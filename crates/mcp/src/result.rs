@@ -80,6 +80,12 @@ impl ToolResult {
         self.0
     }
 
+    /// `requestState` of a result that requests input.
+    pub fn request_state(&self) -> Option<String> {
+        let state = self.0.value().member("requestState").filter(|state| state.shape() == Shape::String)?;
+        Some(json::unquote(state.text()).into_owned())
+    }
+
     /// What it says it is, such as `input_required`; none from legacy servers.
     pub fn result_type(&self) -> Option<Cow<'_, str>> {
         let kind = self.0.value().member("resultType").filter(|kind| kind.shape() == Shape::String)?;

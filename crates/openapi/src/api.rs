@@ -10,12 +10,13 @@ use crate::answer;
 use crate::bounds::{MAX_DOCUMENT_BYTES, MAX_REDIRECTS};
 use crate::document::Document;
 use crate::encode::{self, ArgumentError};
-use crate::filter::Filter;
+use crate::filter::OperationFilter;
 use crate::operation::Operation;
-use crate::read::{Reader, Skipped};
+use crate::read::{Reader, SkippedOperation};
 use crate::security::{Credentials, Security};
-use crate::transport::{ApiAnswer, ApiRequest, Transport, TransportError};
+use crate::transport::{ApiAnswer, ApiRequest, ApiTransport, TransportError};
 use crate::{servers, yaml};
+use toolgate_wire::foreign_text::one_line;
 
 /// What the configuration says about an API. Printed without values of headers, which may be secrets.
 #[derive(Clone)]
@@ -27,13 +28,13 @@ pub struct ApiSettings {
     /// Headers of every request.
     pub headers: Vec<(String, String)>,
     /// Which operations are tools.
-    pub filter: Filter,
+    pub filter: OperationFilter,
 }
 
 impl ApiSettings {
     /// Settings with a base alone.
     pub fn new(base: Url) -> Self {
-        Self { base, credentials: Credentials::default(), headers: Vec::new(), filter: Filter::default() }
+        Self { base, credentials: Credentials::default(), headers: Vec::new(), filter: OperationFilter::default() }
     }
 }
 
@@ -88,21 +89,24 @@ pub enum ApiCallError {
 
 /// What a document says of itself, for people who add it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Summary {
+pub struct DocumentSummary {
     /// Its title.
     pub title: String,
     /// The servers that it names, absolute.
     pub servers: Vec<Url>,
 }
 
+/// Most characters of a document's title.
+const MAX_TITLE_CHARS: usize = 100;
+
 /// Reads what a document says of itself. Relative servers are resolved against `origin`, where it came from.
-pub fn summary(text: &str, origin: Option<&Url>) -> Result<Summary, LoadError> {
+pub fn summary(text: &str, origin: Option<&Url>) -> Result<DocumentSummary, LoadError> {
     let json = json_text(text)?;
     let document = Document::new(&json).map_err(LoadError::NotOpenApi)?;
     let info = document.top("info").unwrap_or_default();
     let title = info.get("title").and_then(Value::as_str).unwrap_or_default();
-    let title = title.chars().filter(|c| !c.is_control()).take(100).collect();
-    Ok(Summary { title, servers: servers::declared(&document, origin) })
+    let title = one_line(title, MAX_TITLE_CHARS);
+    Ok(DocumentSummary { title, servers: servers::declared(&document, origin) })
 }
 
 /// An API, ready for calls.
@@ -112,7 +116,7 @@ pub struct Api {
     security: Security,
     operations: Vec<Operation>,
     by_name: HashMap<String, usize>,
-    skipped: Vec<Skipped>,
+    skipped: Vec<SkippedOperation>,
 }
 
 impl Api {
@@ -142,7 +146,7 @@ impl Api {
     }
 
     /// Operations of the document that are no tools, with the reason.
-    pub fn skipped(&self) -> &[Skipped] {
+    pub fn skipped(&self) -> &[SkippedOperation] {
         &self.skipped
     }
 
@@ -161,7 +165,7 @@ impl Api {
     /// Calls an operation; gives a result as MCP has it.
     pub async fn call(
         &self,
-        transport: &dyn Transport,
+        transport: &dyn ApiTransport,
         tool: &str,
         arguments: &Map<String, Value>,
     ) -> Result<Value, ApiCallError> {
@@ -176,7 +180,7 @@ impl Api {
     /// an answer: credentials and data go to the configured server and to no other.
     async fn exchange(
         &self,
-        transport: &dyn Transport,
+        transport: &dyn ApiTransport,
         mut request: ApiRequest,
     ) -> Result<(ApiAnswer, Url), TransportError> {
         for _ in 0..MAX_REDIRECTS {

@@ -25,6 +25,8 @@ pub(crate) const MAX_DESCRIPTION: usize = 1_000;
 pub(crate) const MAX_PROPERTY_DESCRIPTION: usize = 300;
 /// Maximum length of a tool's name, in characters.
 pub(crate) const MAX_NAME: usize = 128;
+/// Most characters of a document's text in a message.
+pub(crate) const MAX_SHOWN: usize = 64;
 /// Maximum length of the URL of a request, in bytes.
 pub(crate) const MAX_URL_BYTES: usize = 8 << 10;
 /// Maximum size of the body of a request, in bytes.

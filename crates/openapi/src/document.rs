@@ -11,6 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::bounds::MAX_REFERENCE_HOPS;
+use toolgate_wire::http_text::percent_decode;
 
 /// Which rules a document follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,20 +149,6 @@ pub(crate) fn pointer(reference: &str) -> Result<String, ReferenceError> {
     let fragment = reference.strip_prefix('#').ok_or_else(external)?;
     let decoded = percent_decode(fragment).ok_or_else(external)?;
     if decoded.starts_with('/') { Ok(decoded) } else { Err(external()) }
-}
-
-fn percent_decode(text: &str) -> Option<String> {
-    let mut bytes = text.bytes();
-    let mut decoded = Vec::with_capacity(text.len());
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            decoded.push(byte);
-            continue;
-        }
-        let mut digit = || char::from(bytes.next()?).to_digit(16);
-        decoded.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
-    }
-    String::from_utf8(decoded).ok()
 }
 
 #[cfg(test)]

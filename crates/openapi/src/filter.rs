@@ -5,7 +5,7 @@
 
 /// Chooses operations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct OperationFilter {
     include: Vec<Rule>,
     exclude: Vec<Rule>,
 }
@@ -21,7 +21,7 @@ enum Rule {
 #[error("`{0}` must be tag:NAME, a method such as GET, a path such as /users/*, or both: GET /users/*")]
 pub struct BadRule(pub String);
 
-impl Filter {
+impl OperationFilter {
     /// Reads the rules.
     pub fn new<S: AsRef<str>>(include: &[S], exclude: &[S]) -> Result<Self, BadRule> {
         let all = |rules: &[S]| rules.iter().map(|rule| Rule::parse(rule.as_ref())).collect::<Result<Vec<_>, _>>();
@@ -91,7 +91,7 @@ mod tests {
 
     #[track_caller]
     fn check(include: &[&str], exclude: &[&str], expected: &str) {
-        let filter = Filter::new(include, exclude).unwrap();
+        let filter = OperationFilter::new(include, exclude).unwrap();
         let all = [("GET", "/users/{id}", "people"), ("DELETE", "/users/{id}", "people"), ("GET", "/pets", "pets")];
         let taken = all.iter().filter(|(method, path, tag)| filter.takes(method, path, &[tag]));
         let taken: Vec<String> = taken.map(|(method, path, _)| format!("{method} {path}")).collect();
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_rule_that_is_none_is_refused() {
         for rule in ["", "tag:", "GET users", "G-T"] {
-            assert!(Filter::new(&[rule], &[]).is_err(), "{rule}");
+            assert!(OperationFilter::new(&[rule], &[]).is_err(), "{rule}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! OpenAPI documents as tools: every operation of a document is a tool with arguments, a result and hints.
 //!
 //! Documents of versions 2.0, 3.0, 3.1 and 3.2, in JSON or YAML. Reading is lenient (real documents have defects) and
-//! bounded (a document is somebody else's text). No network: a [`Transport`] sends what this crate builds.
+//! bounded (a document is somebody else's text). No network: a [`ApiTransport`] sends what this crate builds.
 //!
 //! # Layout
 //! - `bounds`: the limits of everything
@@ -36,12 +36,12 @@ mod transport;
 mod yaml;
 
 pub use answer::META_KEY;
-pub use api::{Api, ApiCallError, ApiSettings, LoadError, Summary, summary};
+pub use api::{Api, ApiCallError, ApiSettings, DocumentSummary, LoadError, summary};
 pub use bounds::{MAX_ANSWER_BYTES, MAX_DOCUMENT_BYTES, MAX_OPERATIONS, MAX_REQUEST_BYTES};
 pub use document::{ReferenceError, Version};
 pub use encode::ArgumentError;
-pub use filter::{BadRule, Filter};
+pub use filter::{BadRule, OperationFilter};
 pub use operation::Operation;
-pub use read::Skipped;
+pub use read::SkippedOperation;
 pub use security::Credentials;
-pub use transport::{AnswerFuture, ApiAnswer, ApiRequest, Transport, TransportError};
+pub use transport::{AnswerFuture, ApiAnswer, ApiRequest, ApiTransport, TransportError};

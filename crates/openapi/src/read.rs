@@ -12,43 +12,30 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::body::{self, DraftBody};
-use crate::bounds::{MAX_DESCRIPTION, MAX_INPUT_BYTES, MAX_NAME, MAX_OPERATIONS, MAX_OUTPUT_BYTES, MAX_PARAMETERS};
+use crate::bounds::{
+    MAX_DESCRIPTION, MAX_INPUT_BYTES, MAX_NAME, MAX_OPERATIONS, MAX_OUTPUT_BYTES, MAX_PARAMETERS, MAX_SHOWN,
+};
 use crate::document::{Document, Version};
-use crate::filter::Filter;
+use crate::filter::OperationFilter;
 use crate::idempotency;
 use crate::operation::{Encoding, Operation, Parameter, ParameterPlace, Plan, Segment, Style};
 use crate::result_schema;
 use crate::schema::{Converted, Direction, Schemas, shortened};
 use crate::security::{Requirement, Security, is_token};
+use toolgate_wire::foreign_text::{escaped, stripped};
+use toolgate_wire::http_text::is_connection_header;
 
 /// An operation of the document that is no tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedOperation {
     /// Method and path.
     pub operation: String,
     /// Why, as a sentence.
     pub reason: String,
 }
 
-/// Headers that the client or the connection sets, and those that credentials use.
-const RESERVED_HEADERS: [&str; 16] = [
-    "accept",
-    "authorization",
-    "connection",
-    "content-length",
-    "content-type",
-    "cookie",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "via",
-    "user-agent",
-];
+/// Headers that the client sets, and those that credentials use; beside those of the connection.
+const RESERVED_HEADERS: [&str; 5] = ["accept", "authorization", "content-type", "cookie", "user-agent"];
 
 const METHODS: [&str; 8] = ["get", "head", "options", "post", "put", "patch", "delete", "query"];
 
@@ -57,7 +44,7 @@ pub(crate) struct Reader<'d, 'a> {
     pub(crate) document: &'d Document<'a>,
     pub(crate) schemas: Schemas<'d, 'a>,
     pub(crate) security: &'d Security,
-    pub(crate) filter: &'d Filter,
+    pub(crate) filter: &'d OperationFilter,
     pub(crate) base: &'d Url,
     default_security: Requirement,
     default_servers: Vec<Value>,
@@ -65,7 +52,7 @@ pub(crate) struct Reader<'d, 'a> {
     produces: Vec<String>,
     names: HashSet<String>,
     pub(crate) operations: Vec<Operation>,
-    pub(crate) skipped: Vec<Skipped>,
+    pub(crate) skipped: Vec<SkippedOperation>,
 }
 
 /// The parameters of an operation as the document has them.
@@ -86,7 +73,12 @@ pub(crate) struct Draft {
 }
 
 impl<'d, 'a> Reader<'d, 'a> {
-    pub(crate) fn new(document: &'d Document<'a>, security: &'d Security, filter: &'d Filter, base: &'d Url) -> Self {
+    pub(crate) fn new(
+        document: &'d Document<'a>,
+        security: &'d Security,
+        filter: &'d OperationFilter,
+        base: &'d Url,
+    ) -> Self {
         let texts = |key: &str| texts(document.top(key).as_ref());
         Self {
             document,
@@ -120,7 +112,7 @@ impl<'d, 'a> Reader<'d, 'a> {
 
     fn skip(&mut self, method: &str, path: &str, reason: String) {
         let shown: String = path.chars().take(200).collect();
-        self.skipped.push(Skipped { operation: format!("{method} {shown}"), reason });
+        self.skipped.push(SkippedOperation { operation: format!("{method} {shown}"), reason });
     }
 
     fn path_item(&mut self, path: &str, item: Value) {
@@ -147,7 +139,7 @@ impl<'d, 'a> Reader<'d, 'a> {
     fn additional(&mut self, method: &str, path: &str, item: &Value, operation: &Value) {
         let is_token = !method.is_empty() && method.len() <= 32 && method.bytes().all(|byte| byte.is_ascii_uppercase());
         if !is_token || matches!(method, "CONNECT" | "TRACE") {
-            let shown: String = method.escape_debug().take(32).collect();
+            let shown = escaped(method, 32);
             return self.skip(&shown, path, "the method is never sent".to_owned());
         }
         self.one(method, path, item, operation);
@@ -268,16 +260,17 @@ impl<'d, 'a> Reader<'d, 'a> {
             "cookie" => ParameterPlace::Cookie,
             // A path parameter that the path does not have cannot be sent.
             "path" => return Ok(None),
-            other => return Err(format!("the parameter `{name}` is in `{}`, which is no place", other.escape_debug())),
+            other => {
+                return Err(format!("the parameter `{name}` is in `{}`, which is no place", escaped(other, MAX_SHOWN)));
+            }
         };
         let is_reserved = place == ParameterPlace::Header
-            && (RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str())
-                || name.to_ascii_lowercase().starts_with("proxy-"));
+            && (RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) || is_connection_header(&name));
         if is_reserved || self.security.occupies(security, place.word(), &name) {
             return Ok(None);
         }
         if matches!(place, ParameterPlace::Header | ParameterPlace::Cookie) && !is_token(&name) {
-            return Err(format!("`{}` is no name of a header or cookie", name.escape_debug()));
+            return Err(format!("`{}` is no name of a header or cookie", escaped(&name, MAX_SHOWN)));
         }
         let content = raw.get("content").and_then(Value::as_object).and_then(|it| it.iter().next());
         let schema = match (self.document.version, content) {
@@ -309,7 +302,7 @@ impl<'d, 'a> Reader<'d, 'a> {
     /// The tool's name: the operation's id, else method and path.
     fn name(&mut self, method: &str, path: &str, operation: &Value) -> String {
         let id = operation.get("operationId").and_then(Value::as_str).map(str::trim).unwrap_or_default();
-        let id: String = id.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
+        let id: String = stripped(id).chars().filter(|c| !matches!(c, '\n' | '\t')).take(MAX_NAME).collect();
         if !id.is_empty() && self.names.insert(id.clone()) {
             return id;
         }
@@ -426,7 +419,7 @@ pub(crate) fn encoding(raw: &Value, place: ParameterPlace, version: Version) -> 
         Some("spaceDelimited") => Style::Space,
         Some("pipeDelimited") => Style::Pipe,
         Some("deepObject") => Style::DeepObject,
-        Some(other) => return Err(format!("the style `{}` is unknown", other.escape_debug())),
+        Some(other) => return Err(format!("the style `{}` is unknown", escaped(other, MAX_SHOWN))),
     };
     let explode = raw.get("explode").and_then(Value::as_bool).unwrap_or(style == Style::Form);
     Ok(Encoding::Style { style, explode, allow_reserved })

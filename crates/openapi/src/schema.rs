@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::bounds::{MAX_DEFINITION_BYTES, MAX_DESCRIPTION, MAX_PROPERTY_DESCRIPTION, MAX_SCHEMA_DEPTH};
 use crate::document::{Document, Version, pointer};
+use toolgate_wire::foreign_text::clipped;
 
 /// What a schema describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -459,10 +460,7 @@ fn copy_description(keywords: &Map<String, Value>, place: Place, result: &mut Ma
 /// The beginning of a text, as one that says that it was cut.
 pub(crate) fn shortened(text: &str, limit: usize) -> String {
     let limit = limit.min(MAX_DESCRIPTION);
-    match text.char_indices().nth(limit) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default().trim_end()),
-    }
+    clipped(text, limit).into_owned()
 }
 
 /// A constraint on what is sent. One that is malformed is left out: it would make the whole schema unusable.

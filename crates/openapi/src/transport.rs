@@ -72,7 +72,7 @@ pub enum TransportError {
 pub type AnswerFuture = Pin<Box<dyn Future<Output = Result<ApiAnswer, TransportError>> + Send>>;
 
 /// Sends one request and follows no redirect.
-pub trait Transport: Send + Sync + 'static {
+pub trait ApiTransport: Send + Sync + 'static {
     /// Sends a request.
     fn send(&self, request: ApiRequest) -> AnswerFuture;
 }

@@ -11,7 +11,7 @@ use toolgate_json::{Measure, Value, Window, pretty};
 
 /// How the text of a body is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum BodyForm {
     /// Plain text, printed unchanged.
     Text,
     /// JSON that a tool returned inside a string, printed with its own layout.
@@ -41,16 +41,16 @@ impl Extent {
 #[derive(Clone, Debug)]
 pub struct Body<'a> {
     text: Cow<'a, str>,
-    form: Form,
+    form: BodyForm,
     extent: Extent,
 }
 
 impl<'a> Body<'a> {
     /// A body; `text` must be JSON for the two JSON forms.
-    pub fn new(text: Cow<'a, str>, form: Form) -> Self {
+    pub fn new(text: Cow<'a, str>, form: BodyForm) -> Self {
         let extent = match form {
-            Form::Text | Form::Written | Form::Compact => Extent::of(&text),
-            Form::Pretty => {
+            BodyForm::Text | BodyForm::Written | BodyForm::Compact => Extent::of(&text),
+            BodyForm::Pretty => {
                 let mut measure = Measure::default();
                 pretty(Value::of(&text), &mut measure);
                 Extent { bytes: measure.bytes, lines: measure.breaks + 1 }
@@ -59,7 +59,7 @@ impl<'a> Body<'a> {
         Self { text, form, extent }
     }
 
-    pub(crate) fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> BodyForm {
         self.form
     }
 
@@ -70,7 +70,7 @@ impl<'a> Body<'a> {
 
     /// The value, if this is JSON.
     pub(crate) fn json(&self) -> Option<Value<'_>> {
-        (self.form != Form::Text).then(|| Value::of(&self.text))
+        (self.form != BodyForm::Text).then(|| Value::of(&self.text))
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -80,17 +80,17 @@ impl<'a> Body<'a> {
     /// Appends the first bytes of the printed form, at most `room`.
     pub(crate) fn print_head(&self, room: usize, out: &mut String) {
         match self.form {
-            Form::Text | Form::Written | Form::Compact => {
+            BodyForm::Text | BodyForm::Written | BodyForm::Compact => {
                 out.push_str(self.text.get(..self.text.floor_char_boundary(room)).unwrap_or_default());
             }
-            Form::Pretty => pretty(Value::of(&self.text), &mut Window::new(0, room, out)),
+            BodyForm::Pretty => pretty(Value::of(&self.text), &mut Window::new(0, room, out)),
         }
     }
 
     /// The last bytes of the printed form, at most `room`.
     pub(crate) fn tail(&self, room: usize) -> Cow<'_, str> {
         let from = self.extent.bytes.saturating_sub(room);
-        if self.form == Form::Pretty {
+        if self.form == BodyForm::Pretty {
             let mut tail = String::with_capacity(self.extent.bytes - from);
             pretty(Value::of(&self.text), &mut Window::new(from, self.extent.bytes, &mut tail));
             return Cow::Owned(tail);

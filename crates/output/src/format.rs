@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use super::body::{Body, Form};
+use super::body::{Body, BodyForm};
 use super::footer::MIN_SAVING;
 use toolgate_json::{Shape, Value, minified, unquote};
 
@@ -40,8 +40,8 @@ impl OutputFormat {
     /// The body of a returned value, given as valid JSON.
     pub(crate) fn body(self, json: Cow<'_, str>) -> Body<'_> {
         match self {
-            Self::Pretty => Body::new(json, Form::Pretty),
-            Self::Auto | Self::Compact | Self::Table => Body::new(compact(json), Form::Compact),
+            Self::Pretty => Body::new(json, BodyForm::Pretty),
+            Self::Auto | Self::Compact | Self::Table => Body::new(compact(json), BodyForm::Compact),
         }
     }
 
@@ -52,11 +52,11 @@ impl OutputFormat {
             Self::Table => 0,
             Self::Pretty | Self::Compact => return None,
         };
-        let json = body.json().filter(|_| body.form() == Form::Compact)?;
+        let json = body.json().filter(|_| body.form() == BodyForm::Compact)?;
         let mut tables = Tables { out: String::new(), count: 0 };
         tables.write(json, 0)?;
         let fits = saving == 0 || tables.out.len() + TABLE_NOTE.len() + saving < body.extent().bytes;
-        (tables.count > 0 && fits).then(|| Body::new(tables.out.into(), Form::Text))
+        (tables.count > 0 && fits).then(|| Body::new(tables.out.into(), BodyForm::Text))
     }
 }
 

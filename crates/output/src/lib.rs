@@ -34,7 +34,7 @@ mod truncate;
 #[cfg(test)]
 mod tests;
 
-pub use body::{Body, Form};
+pub use body::{Body, BodyForm};
 pub use format::{OutputFormat, TABLE_NOTE};
 pub(crate) use size::Kb;
 pub use truncate::{Cut, fit};

@@ -8,10 +8,10 @@
 
 use std::borrow::Cow;
 
-use super::body::{Body, Form};
+use super::body::{Body, BodyForm};
 use super::format::OutputFormat;
 use crate::results::{Kept, Kind};
-use toolgate_json::{Facts, Shape, Value, check, replace_lone_surrogates, unquote};
+use toolgate_json::{Shape, TextFacts, Value, check, replace_lone_surrogates, unquote};
 
 /// A returned value.
 #[derive(Clone, Copy)]
@@ -35,7 +35,7 @@ impl<'a> Raw<'a> {
     /// JSON.
     pub(crate) fn read(returned: &'a str, json_above: usize, format: OutputFormat) -> (Self, Body<'a>) {
         let Some(facts) = check(returned) else {
-            return (Self::Other(returned), Body::new(Cow::Borrowed(returned), Form::Text));
+            return (Self::Other(returned), Body::new(Cow::Borrowed(returned), BodyForm::Text));
         };
         let value = Value::of(returned);
         if value.shape() != Shape::String {
@@ -45,7 +45,7 @@ impl<'a> Raw<'a> {
         let may_hold_json = text.len() > json_above && text.trim_start().starts_with(['{', '[']);
         let holds_json = may_hold_json && check(&text).is_some();
         // Shown as text even if its escapes include lone surrogates.
-        let body = Body::new(text, if holds_json { Form::Written } else { Form::Text });
+        let body = Body::new(text, if holds_json { BodyForm::Written } else { BodyForm::Text });
         (Self::String { spelt: value.text(), lone_surrogates: facts.lone_surrogates, holds_json }, body)
     }
 
@@ -64,6 +64,6 @@ impl<'a> Raw<'a> {
 }
 
 /// JSON without lone surrogates, which strict parsers reject.
-fn displayable(json: &str, facts: Facts) -> Cow<'_, str> {
+fn displayable(json: &str, facts: TextFacts) -> Cow<'_, str> {
     if facts.lone_surrogates { Cow::Owned(replace_lone_surrogates(json)) } else { Cow::Borrowed(json) }
 }

@@ -122,11 +122,11 @@ fn shares(room: usize, marker: usize) -> Option<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::body::Form;
+    use super::super::body::BodyForm;
     use super::*;
 
     fn cut(text: &str, room: usize, cut: Cut) -> String {
-        let fitted = fit(&Body::new(text.into(), Form::Text), room, cut);
+        let fitted = fit(&Body::new(text.into(), BodyForm::Text), room, cut);
         assert!(fitted.len() <= room.max(text.len().min(room)), "{} bytes in {room}", fitted.len());
         fitted
     }

@@ -6,70 +6,21 @@
 
 #![allow(clippy::print_stdout, reason = "what was measured is printed")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../../tests/rust/counting_allocator.rs"]
+mod counting_allocator;
 
+use counting_allocator::Peak;
 use serde_json::{Map, Value, json};
 use toolgate_output::results::{ResultLimits, ResultStore};
 use toolgate_output::{OutputSettings, shape};
 
-/// Counts the bytes of each thread, so that tests beside each other do not disturb.
-struct Counting;
-
-thread_local! {
-    static LIVE: Cell<usize> = const { Cell::new(0) };
-    static PEAK: Cell<usize> = const { Cell::new(0) };
-}
-
-impl Counting {
-    fn took(size: usize) {
-        LIVE.set(LIVE.get() + size);
-        PEAK.set(PEAK.get().max(LIVE.get()));
-    }
-
-    /// A block of another thread may be more than what this one has.
-    fn gave(size: usize) {
-        LIVE.set(LIVE.get().saturating_sub(size));
-    }
-}
-
-// SAFETY: every request is passed to the system's allocator as it is; counting neither allocates nor panics.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        Self::took(layout.size());
-        // SAFETY: the caller keeps the contract of `alloc`, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        Self::gave(layout.size());
-        // SAFETY: the caller keeps the contract of `dealloc`, and the block came from `System`.
-        unsafe { System.dealloc(place, layout) }
-    }
-
-    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if size > layout.size() {
-            Self::took(size);
-            Self::gave(layout.size());
-        } else {
-            Self::gave(layout.size() - size);
-        }
-        // SAFETY: the caller keeps the contract of `realloc`, and the block came from `System`.
-        unsafe { System.realloc(place, layout, size) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
 /// The most bytes above those at the start that were alive at once.
 fn peak_of<R>(work: impl FnOnce() -> R) -> usize {
-    let before = LIVE.get();
-    PEAK.set(before);
+    let peak = Peak::begin();
     let result = work();
-    let peak = PEAK.get() - before;
+    let bytes = peak.bytes();
     drop(result);
-    peak
+    bytes
 }
 
 /// Intents and settings, and how many times the input may be held with them, itself included. Only who asks for an

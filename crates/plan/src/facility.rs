@@ -1,6 +1,6 @@
 //! Facilities of other runtimes that the sandbox does not have, and what to use instead.
 //!
-//! One table for every hint about a missing global: the engine advises after a `ReferenceError`, [`crate::hint_for`]
+//! One table for every hint about a missing global: [`crate::hint_for_missing`] advises without a catalog, [`crate::hint_for`]
 //! advises where a failed program uses such a name, and adds a tool that does the job if it finds one.
 
 use toolgate_wire::Profile;
@@ -180,12 +180,12 @@ impl Replacement {
 }
 
 /// What to use instead of a global that runs of this profile do not have; `None` for a name that no other runtime has.
-pub fn missing_facility(name: &str, profile: Profile) -> Option<String> {
+pub(crate) fn missing_facility(name: &str, profile: Profile) -> Option<String> {
     missing(name, profile).map(|facility| facility.advice(profile, None))
 }
 
 /// What to use instead of `import()`.
-pub fn missing_modules(profile: Profile) -> String {
+pub(crate) fn missing_modules(profile: Profile) -> String {
     let instead = Replacement::Language.sentence(profile);
     format!("There are no modules and no dynamic import in the sandbox. {instead}")
 }

@@ -3,9 +3,11 @@
 //! A hint comes from suspicious syntax at or before the position of the failure. The error message is not read, because
 //! the program controls its text. A hint is a guess and is worded as advice.
 
+mod missing;
 mod results;
 mod unknown;
 
+pub use self::missing::hint_for_missing;
 pub(crate) use self::unknown::{is_meta_tool, meta_tool};
 use self::{
     results::Results,
@@ -24,15 +26,15 @@ use oxc::{
     str::Ident,
 };
 use std::collections::HashSet;
-use toolgate_wire::{Position, Profile};
+use toolgate_wire::{ErrorClass, Position, Profile};
 
 /// What is known about a failed run.
 #[derive(Debug, Clone, Copy)]
 pub struct FailureFacts<'f> {
     /// The program, as the user sent it.
     pub source: &'f str,
-    /// The `name` of the error, such as `TypeError`, if an error was thrown.
-    pub error_name: Option<&'f str>,
+    /// The class of the error, if an error was thrown.
+    pub class: Option<ErrorClass>,
     /// The position of the failure in the user's text.
     pub position: Option<Position>,
     /// The kind of run.
@@ -82,7 +84,7 @@ fn choose(mut suspects: Vec<Suspect>, failure: &FailureFacts<'_>) -> Option<Stri
         .filter(|suspect| suspect.position.line == place.line)
         .min_by_key(|suspect| suspect.position.column.abs_diff(place.column));
     let earlier = || {
-        let type_error = failure.error_name.is_none_or(|name| name == "TypeError");
+        let type_error = failure.class.is_none_or(|class| class == ErrorClass::Type);
         suspects.iter().rev().find(|one| type_error && one.kind == Kind::Later && one.position < place)
     };
     here.or_else(earlier).map(|suspect| suspect.hint.clone())
@@ -177,6 +179,7 @@ impl<'a> Visit<'a> for SuspectFinder<'_, 'a> {
             self.check_global(id, Use::Call);
         }
         self.suspect(it.span.start, |finder| results::about_response(it, finder.around.tools));
+        self.results.bind_callback(it, self.parsed, self.around.tools);
         walk::walk_call_expression(self, it);
     }
 
@@ -187,9 +190,16 @@ impl<'a> Visit<'a> for SuspectFinder<'_, 'a> {
             self.check_global(id, Use::Member(property));
         }
         self.suspect(it.span().start, |finder| {
-            finder.results.about_envelope(it.object(), finder.parsed, finder.around.tools)
+            let (results, tools) = (&finder.results, finder.around.tools);
+            let about_envelope = results.about_envelope(it.object(), finder.parsed, tools);
+            about_envelope.or_else(|| results.about_key(it.object(), finder.parsed, tools))
         });
         walk::walk_member_expression(self, it);
+    }
+
+    fn visit_for_of_statement(&mut self, it: &ForOfStatement<'a>) {
+        self.results.bind_loop(it, self.parsed, self.around.tools);
+        walk::walk_for_of_statement(self, it);
     }
 
     fn visit_variable_declarator(&mut self, it: &VariableDeclarator<'a>) {

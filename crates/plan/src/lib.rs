@@ -46,14 +46,13 @@ pub mod words;
 
 pub use caret::caret;
 pub use compile::{Form, Program, compile};
-pub use facility::{missing_facility, missing_modules};
 pub use fault::SyntaxFault;
 pub use guard::{Violation, validate_code};
-pub use hints::{FailureFacts, hint_for, hint_for_timeout};
+pub use hints::{FailureFacts, hint_for, hint_for_missing, hint_for_timeout};
 pub use literal::Arguments;
 pub use plan::{Plan, Script, plan, script};
 pub use preflight::{Finding, FindingCode, PlannedCall, Preflight, preflight, preflight_call};
 pub use query::Query;
 pub use toolgate_wire::Position;
 pub use tools::{ArgumentProblem, Call, Foreseen, Parameters, Tools};
-pub use usage::{Access, Usage};
+pub use usage::{ProgramUsage, PropertyAccess};

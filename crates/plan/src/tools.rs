@@ -28,6 +28,13 @@ pub trait Tools: Sync {
     /// What is certainly wrong with these arguments; empty when they fit or when it is not known.
     fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentProblem>;
 
+    /// The keys of the objects under a path of keys in results of a tool, where they are declared or were seen; arrays on the
+    /// way are entered.
+    fn result_keys(&self, backend: &str, tool: &str, path: &[&str]) -> Option<Vec<String>> {
+        let _ = (backend, tool, path);
+        None
+    }
+
     /// What the policy certainly does to a call with these arguments, or with any where they are not known.
     fn foresee(&self, backend: &str, tool: &str, arguments: Option<&Value>) -> Foreseen {
         let _ = (backend, tool, arguments);

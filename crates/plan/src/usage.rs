@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 
 /// How a property is accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum PropertyAccess {
     /// Its value is used.
     Read,
     /// The program asks whether it is there.
@@ -29,7 +29,7 @@ pub enum Access {
 
 /// What a program does with names and properties. Offsets are bytes of [`Program::js`](crate::Program::js).
 #[derive(Debug, Clone, Default)]
-pub struct Usage {
+pub struct ProgramUsage {
     /// The text for a type checker.
     pub text: String,
     /// Whether types that are inferred for this program are those that its values have.
@@ -38,7 +38,7 @@ pub struct Usage {
     pub handles_rejections: bool,
     /// Offsets in the program at which text was inserted, and how much.
     insertions: Vec<(u32, u32)>,
-    accesses: HashMap<u32, (String, Access)>,
+    accesses: HashMap<u32, (String, PropertyAccess)>,
     probed: HashSet<String>,
     written: HashSet<String>,
     guarded: Vec<Span>,
@@ -48,7 +48,7 @@ pub struct Usage {
     dereferenced: HashSet<u32>,
 }
 
-impl Usage {
+impl ProgramUsage {
     /// Reads a compiled program. `None` if it cannot be parsed again.
     pub fn of(js: &str) -> Option<Self> {
         with_parsed(js, |parsed| Ok(read(&parsed))).ok()
@@ -68,12 +68,12 @@ impl Usage {
 
     /// The property whose name is at an offset, and how it is accessed. A name that is probed or written anywhere counts
     /// as such everywhere.
-    pub fn access_at(&self, offset: usize) -> Option<(&str, Access)> {
+    pub fn access_at(&self, offset: usize) -> Option<(&str, PropertyAccess)> {
         let (name, access) = self.accesses.get(&u32::try_from(offset).ok()?)?;
         let access = if self.written.contains(name) {
-            Access::Written
+            PropertyAccess::Written
         } else if self.probed.contains(name) {
-            Access::Probed
+            PropertyAccess::Probed
         } else {
             *access
         };
@@ -117,10 +117,10 @@ fn contains(span: Span, offset: usize) -> bool {
     (span.start as usize..span.end as usize).contains(&offset)
 }
 
-fn read(parsed: &Parsed<'_>) -> Usage {
+fn read(parsed: &Parsed<'_>) -> ProgramUsage {
     let mut reader = Reader {
         parsed,
-        usage: Usage { is_trusted: true, ..Usage::default() },
+        usage: ProgramUsage { is_trusted: true, ..ProgramUsage::default() },
         assigned: HashSet::new(),
         initialisers: HashMap::new(),
         bound: HashSet::new(),
@@ -143,7 +143,7 @@ enum Initialiser {
 
 struct Reader<'p, 'a> {
     parsed: &'p Parsed<'a>,
-    usage: Usage,
+    usage: ProgramUsage,
     /// Variables with an assignment that may change their type.
     assigned: HashSet<SymbolId>,
     /// Variables that are declared by their name alone.
@@ -154,7 +154,7 @@ struct Reader<'p, 'a> {
 }
 
 impl<'a> Reader<'_, 'a> {
-    fn finish(mut self) -> Usage {
+    fn finish(mut self) -> ProgramUsage {
         for symbol in &self.assigned {
             match self.initialisers.get(symbol) {
                 Some(Initialiser::None) => {}
@@ -204,11 +204,11 @@ impl<'a> Reader<'_, 'a> {
         self.parsed.scoping.get_reference(id.reference_id.get()?).symbol_id()
     }
 
-    fn note(&mut self, at: u32, name: &str, access: Access) {
+    fn note(&mut self, at: u32, name: &str, access: PropertyAccess) {
         let entry = self.usage.accesses.entry(at).or_insert_with(|| (name.to_owned(), access));
-        if access != Access::Read {
+        if access != PropertyAccess::Read {
             entry.1 = access;
-            let names = if access == Access::Probed { &mut self.usage.probed } else { &mut self.usage.written };
+            let names = if access == PropertyAccess::Probed { &mut self.usage.probed } else { &mut self.usage.written };
             names.insert(name.to_owned());
         }
     }
@@ -223,7 +223,7 @@ impl<'a> Reader<'_, 'a> {
     fn probe(&mut self, expression: &Expression<'a>) {
         match expression.get_inner_expression() {
             Expression::StaticMemberExpression(it) => {
-                self.note(it.property.span.start, &it.property.name, Access::Probed)
+                self.note(it.property.span.start, &it.property.name, PropertyAccess::Probed)
             }
             Expression::LogicalExpression(it) => {
                 self.probe(&it.left);
@@ -237,7 +237,7 @@ impl<'a> Reader<'_, 'a> {
             Expression::AwaitExpression(it) => self.probe(&it.argument),
             Expression::ChainExpression(it) => {
                 if let ChainElement::StaticMemberExpression(it) = &it.expression {
-                    self.note(it.property.span.start, &it.property.name, Access::Probed);
+                    self.note(it.property.span.start, &it.property.name, PropertyAccess::Probed);
                 }
             }
             Expression::BinaryExpression(it) if it.operator.is_equality() => self.probe_compared(it),
@@ -308,7 +308,7 @@ impl<'a> Reader<'_, 'a> {
                 None => self.usage.is_trusted = false,
             },
             SimpleAssignmentTarget::StaticMemberExpression(it) => {
-                self.note(it.property.span.start, &it.property.name, Access::Written);
+                self.note(it.property.span.start, &it.property.name, PropertyAccess::Written);
             }
             SimpleAssignmentTarget::ComputedMemberExpression(it) => match &it.expression {
                 Expression::StringLiteral(name) => {
@@ -427,7 +427,7 @@ fn is_empty(expression: &Expression<'_>) -> bool {
 
 impl<'a> Visit<'a> for Reader<'_, 'a> {
     fn visit_static_member_expression(&mut self, it: &StaticMemberExpression<'a>) {
-        self.note(it.property.span.start, &it.property.name, Access::Read);
+        self.note(it.property.span.start, &it.property.name, PropertyAccess::Read);
         if it.optional {
             self.probe(&it.object);
         } else {
@@ -472,7 +472,7 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
     fn visit_unary_expression(&mut self, it: &UnaryExpression<'a>) {
         match (it.operator, it.argument.get_inner_expression()) {
             (UnaryOperator::Delete, Expression::StaticMemberExpression(member)) => {
-                self.note(member.property.span.start, &member.property.name, Access::Written);
+                self.note(member.property.span.start, &member.property.name, PropertyAccess::Written);
             }
             (UnaryOperator::LogicalNot | UnaryOperator::Typeof | UnaryOperator::Void, argument) => self.probe(argument),
             _ => {}
@@ -576,7 +576,11 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
     fn visit_binding_property(&mut self, it: &BindingProperty<'a>) {
         if let PropertyKey::StaticIdentifier(key) = &it.key {
             let has_default = matches!(&it.value, BindingPattern::AssignmentPattern(_));
-            self.note(key.span.start, &key.name, if has_default { Access::Probed } else { Access::Read });
+            self.note(
+                key.span.start,
+                &key.name,
+                if has_default { PropertyAccess::Probed } else { PropertyAccess::Read },
+            );
         }
         walk::walk_binding_property(self, it);
     }
@@ -586,20 +590,20 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
 mod tests {
     use super::*;
 
-    fn usage(js: &str) -> Usage {
-        Usage::of(js).unwrap()
+    fn usage(js: &str) -> ProgramUsage {
+        ProgramUsage::of(js).unwrap()
     }
 
-    fn access(js: &str, name: &str) -> Access {
+    fn access(js: &str, name: &str) -> PropertyAccess {
         usage(js).access_at(js.rfind(name).unwrap()).unwrap().1
     }
 
     #[test]
     fn a_property_is_read_probed_or_written() {
-        assert_eq!(access("return r.a;", "a"), Access::Read);
-        assert_eq!(access("return [r.a.b];", "b"), Access::Read);
-        assert_eq!(access("return r.a === 'x' && 1;", "a"), Access::Read);
-        assert_eq!(access("const { a } = r;", "a"), Access::Read);
+        assert_eq!(access("return r.a;", "a"), PropertyAccess::Read);
+        assert_eq!(access("return [r.a.b];", "b"), PropertyAccess::Read);
+        assert_eq!(access("return r.a === 'x' && 1;", "a"), PropertyAccess::Read);
+        assert_eq!(access("const { a } = r;", "a"), PropertyAccess::Read);
         for probed in [
             "if (r.a) {}",
             "return r.a ?? 1;",
@@ -615,10 +619,10 @@ mod tests {
             "return Array.isArray(r.a);",
             "if (r.a) {} return r.a;",
         ] {
-            assert_eq!(access(probed, "a"), Access::Probed, "{probed}");
+            assert_eq!(access(probed, "a"), PropertyAccess::Probed, "{probed}");
         }
         for written in ["r.a = 1;", "r.a += 1;", "r.a++;", "delete r.a;", "r['a'] = 1; return r.a;"] {
-            assert_eq!(access(written, "a"), Access::Written, "{written}");
+            assert_eq!(access(written, "a"), PropertyAccess::Written, "{written}");
         }
     }
 

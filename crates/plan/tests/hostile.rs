@@ -215,8 +215,7 @@ fn many_of_anything_cost_no_more_than_their_length() {
         let _ = validate_code(&source);
         let _ = plan(&source, &Catalog);
         let position = Some(Position { line: 1, column: 1_000 });
-        let _ =
-            hint_for(&FailureFacts { source: &source, error_name: None, position, profile: Profile::Chain }, &Catalog);
+        let _ = hint_for(&FailureFacts { source: &source, class: None, position, profile: Profile::Chain }, &Catalog);
         assert!(started.elapsed() < 2 * TEST_TIMEOUT, "{unit}: {:?}", started.elapsed());
     }
     let started = Instant::now();

@@ -4,7 +4,7 @@ mod support;
 
 use support::Catalog;
 use toolgate_plan::{Arguments, FailureFacts, Finding, Position, hint_for, hint_for_timeout, preflight};
-use toolgate_wire::Profile;
+use toolgate_wire::{ErrorClass, Profile};
 
 fn line(kind: &str, finding: &Finding) -> String {
     let at = format!("{}:{}", finding.position.line, finding.position.column);
@@ -431,7 +431,7 @@ fn the_calls_are_listed_with_what_is_known_of_their_arguments() {
 #[track_caller]
 fn hint(source: &str, at: Option<(u32, u32)>, expected: Option<&str>) {
     let position = at.map(|(line, column)| Position { line, column });
-    let failure = FailureFacts { source, error_name: Some("TypeError"), position, profile: Profile::Chain };
+    let failure = FailureFacts { source, class: Some(ErrorClass::Type), position, profile: Profile::Chain };
     assert_eq!(hint_for(&failure, &Catalog).as_deref(), expected, "{source}");
 }
 
@@ -490,7 +490,7 @@ fn a_failure_teaches() {
     let text = hint_for(
         &FailureFacts {
             source: "return search_tools('x')",
-            error_name: Some("ReferenceError"),
+            class: Some(ErrorClass::Reference),
             position: None,
             profile: Profile::Chain,
         },

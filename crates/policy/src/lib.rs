@@ -17,6 +17,7 @@ mod draft;
 mod effect;
 mod glob;
 pub mod import;
+mod index;
 mod policy;
 mod rule;
 mod written;

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::condition::{Budget, ConditionError, Facts, Foreknown};
+use crate::condition::{Budget, Condition, ConditionError, Facts, Foreknown};
+use crate::index::RuleIndex;
 use crate::{Action, Rule, Traits};
 
 /// A call that is to be decided.
@@ -134,6 +135,10 @@ pub struct Policy {
     rules: Vec<Arc<Rule>>,
     /// By action, then by specificity, then as written.
     ordered: Vec<Arc<Rule>>,
+    /// Which of `ordered` may be about a tool.
+    index: RuleIndex,
+    /// For each of `ordered`: the number of its condition, where several rules have the same.
+    shared: Vec<Option<u32>>,
     default: Action,
     /// Whether a rule looks at counts.
     needs_usage: bool,
@@ -160,7 +165,9 @@ impl Policy {
         ordered.sort_by_key(|rule| std::cmp::Reverse((rule.action, rule.specificity())));
         let reads_counts = |rule: &Arc<Rule>| rule.when.as_ref().is_some_and(|when| when.text().contains("counts"));
         let needs_usage = rules.iter().any(|rule| rule.has_limits() || reads_counts(rule));
-        Policy { rules, ordered, default, needs_usage }
+        let index = RuleIndex::new(ordered.iter().map(|rule| &rule.tool));
+        let shared = shared_conditions(&ordered);
+        Policy { rules, ordered, index, shared, default, needs_usage }
     }
 
     /// The rules as written.
@@ -188,6 +195,22 @@ impl Policy {
         self.default == Action::Ask || self.rules.iter().any(|rule| rule.action == Action::Ask)
     }
 
+    /// Whether a rule says that programs which may call a tool with these spellings are staged.
+    pub fn stages(&self, paths: &[&str], traits: Traits) -> bool {
+        let mut rules = self.index.candidates(paths).filter_map(|at| self.ordered.get(at));
+        rules.any(|rule| {
+            rule.stage
+                && rule.action == Action::Ask
+                && rule.traits.permits(traits)
+                && paths.iter().any(|path| rule.tool.matches(path))
+        })
+    }
+
+    /// Whether any rule stages programs.
+    pub fn may_stage(&self) -> bool {
+        self.rules.iter().any(|rule| rule.stage && rule.action == Action::Ask)
+    }
+
     /// Whether decisions depend on calls that were let through before.
     pub fn needs_usage(&self) -> bool {
         self.needs_usage
@@ -195,16 +218,19 @@ impl Policy {
 
     /// What happens to a call, where these were let through before in its run and by its caller today.
     pub fn decide(&self, call: &Call<'_>, run: &Usage, day: &Usage) -> Decision {
-        let mut budget = Budget::default();
-        let facts = facts(call, run, day);
+        let mut conditions = Conditions { facts: None, budget: Budget::default(), known: Vec::new() };
         let mut not_covered = None;
-        for rule in &self.ordered {
+        for (at, rule) in self.index.candidates(call.paths).filter_map(|at| Some((at, self.ordered.get(at)?))) {
             if !is_about_tool(rule, call) {
                 continue;
             }
-            let holds = match is_about_caller(rule, call) {
-                false => Ok(false),
-                true => rule.when.as_ref().map_or(Ok(true), |when| when.holds(&facts, &mut budget)),
+            let holds = match (is_about_caller(rule, call), &rule.when) {
+                (false, _) => Ok(false),
+                (true, None) => Ok(true),
+                (true, Some(when)) => {
+                    let shared = self.shared.get(at).copied().flatten();
+                    conditions.holds(when, shared, || facts(call, run, day))
+                }
             };
             match conclude(rule, holds, run, day) {
                 Some(decision) => return decision,
@@ -221,7 +247,8 @@ impl Policy {
         let (mut budget, usage) = (Budget::default(), Usage::default());
         let facts = facts(call, &usage, &usage);
         let mut not_covered = None;
-        for rule in self.ordered.iter().filter(|rule| is_about_tool(rule, call)) {
+        let candidates = self.index.candidates(call.paths).filter_map(|at| self.ordered.get(at));
+        for rule in candidates.filter(|rule| is_about_tool(rule, call)) {
             let holds = match is_about_caller(rule, call) {
                 false => Ok(false),
                 true => {
@@ -266,6 +293,48 @@ impl Policy {
             }
         };
         self.ordered.iter().map(|rule| (Arc::clone(rule), standing(rule))).collect()
+    }
+}
+
+/// Numbers for the conditions that several rules have.
+fn shared_conditions(rules: &[Arc<Rule>]) -> Vec<Option<u32>> {
+    let text = |rule: &'_ Arc<Rule>| rule.when.as_ref().map(|when| when.text().to_owned());
+    let mut count: HashMap<String, usize> = HashMap::new();
+    rules.iter().filter_map(text).for_each(|text| *count.entry(text).or_default() += 1);
+    count.retain(|_, count| *count > 1);
+    let numbers: HashMap<String, u32> = count.into_keys().zip(0..).collect();
+    rules.iter().map(|rule| numbers.get(&text(rule)?).copied()).collect()
+}
+
+/// The conditions of one decision: facts are gathered for the first, and a condition of several rules is evaluated once.
+struct Conditions<'a> {
+    facts: Option<Facts<'a>>,
+    budget: Budget,
+    known: Vec<Option<Result<bool, ConditionError>>>,
+}
+
+impl<'a> Conditions<'a> {
+    fn holds(
+        &mut self,
+        when: &Condition,
+        shared: Option<u32>,
+        gather: impl FnOnce() -> Facts<'a>,
+    ) -> Result<bool, ConditionError> {
+        let shared = shared.and_then(|number| usize::try_from(number).ok());
+        if let Some(known) = shared.and_then(|number| self.known.get(number)?.clone()) {
+            return known;
+        }
+        let facts = self.facts.get_or_insert_with(gather);
+        let holds = when.holds(facts, &mut self.budget);
+        if let Some(number) = shared {
+            if self.known.len() <= number {
+                self.known.resize(number + 1, None);
+            }
+            if let Some(place) = self.known.get_mut(number) {
+                *place = Some(holds.clone());
+            }
+        }
+        holds
     }
 }
 

@@ -96,6 +96,8 @@ pub struct Rule {
     pub approvers: Vec<Glob>,
     /// How long a question stands.
     pub expiry: Duration,
+    /// Whether a program that may make such a call is staged, where the rule asks: all its writes are reviewed before any is sent.
+    pub stage: bool,
     /// How many calls it lets through.
     pub limits: CallLimits,
 }
@@ -114,6 +116,7 @@ impl Rule {
             reason: None,
             approvers: Vec::new(),
             expiry: DEFAULT_EXPIRY,
+            stage: false,
             limits: CallLimits::default(),
         }
     }

@@ -38,6 +38,9 @@ pub struct WrittenRule {
     /// How long a question stands, in seconds with the unit `s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiry: Option<String>,
+    /// Whether programs that may make such a call are staged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stage: bool,
     /// How many calls it lets through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<String>,
@@ -56,6 +59,7 @@ impl WrittenRule {
             reason: None,
             approvers: Vec::new(),
             expiry: None,
+            stage: false,
             limits: None,
         }
     }
@@ -84,6 +88,7 @@ impl WrittenRule {
             reason: rule.reason.clone(),
             approvers: texts(&rule.approvers),
             expiry: (rule.expiry != DEFAULT_EXPIRY).then(|| format!("{}s", rule.expiry.as_secs())),
+            stage: rule.stage,
             limits: (rule.limits != crate::CallLimits::default()).then(|| rule.limits.to_string()),
         }
     }
@@ -113,6 +118,7 @@ impl WrittenRule {
         rule.when = self.when.as_deref().map(Condition::parse).transpose().map_err(|fault| fault.to_string())?;
         rule.reason = self.reason.clone();
         rule.approvers = globs(&self.approvers);
+        rule.stage = self.stage;
         if let Some(expiry) = &self.expiry {
             let seconds = expiry.strip_suffix('s').and_then(|seconds| seconds.parse().ok());
             rule.expiry = seconds.map(Duration::from_secs).ok_or("expiry must be seconds, such as 600s")?;

@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::HttpService;
 use super::refusal::Refusal;
+use toolgate_wire::foreign_text::clipped;
 
 /// The unit of the memory budget, in bytes.
 const BUDGET_UNIT: usize = 4 * 1024;
@@ -142,13 +143,12 @@ pub(super) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Refusal> {
     Ok(value)
 }
 
+/// Most characters of a message about a body.
+const MAX_MESSAGE_CHARS: usize = 300;
+
 /// The message, bounded: serde quotes the invalid value, which may be megabytes.
 fn bounded_message(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match text.char_indices().nth(300) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text,
-    }
+    clipped(&error.to_string(), MAX_MESSAGE_CHARS).into_owned()
 }
 
 /// A JSON pointer (RFC 6901).

@@ -13,13 +13,13 @@ use axum::response::Response;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use crate::rpc_sessions::{MemoryStore, RedisStore, RpcSessions, SessionStore, SystemClock};
+use crate::rpc_sessions::{MemorySessionStore, RedisStore, RpcSessions, SessionStore, SystemClock};
 use crate::{
     AdmissionRules, Caller, HttpService, Listener, LocalToken, LocalTokenError, ServerLimits, ServiceLimits,
     ServiceParts, Shutdown, serve,
 };
 use toolgate_config::checked::Http;
-use toolgate_config::values::{HttpAuth, Mode, Store};
+use toolgate_config::values::{HttpAuth, Mode, StoreSetting};
 use toolgate_gateway::agent::Agent;
 use toolgate_gateway::run::Runner;
 use toolgate_gateway::runtime::Gateway;
@@ -214,11 +214,11 @@ async fn follow_rules(gateway: Arc<Gateway>, service: HttpService, over_tcp: boo
     }
 }
 
-async fn sessions(store: &Store) -> io::Result<RpcSessions> {
+async fn sessions(store: &StoreSetting) -> io::Result<RpcSessions> {
     let clock = Arc::new(SystemClock);
     let store: Arc<dyn SessionStore> = match store {
-        Store::Memory | Store::Postgres(_) => Arc::new(MemoryStore::new(clock.clone())),
-        Store::Redis(url) => Arc::new(RedisStore::open(url.as_str()).await.map_err(io::Error::other)?),
+        StoreSetting::Memory | StoreSetting::Postgres(_) => Arc::new(MemorySessionStore::new(clock.clone())),
+        StoreSetting::Redis(url) => Arc::new(RedisStore::open(url.as_str()).await.map_err(io::Error::other)?),
     };
     Ok(RpcSessions::new(store, clock))
 }

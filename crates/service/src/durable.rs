@@ -23,7 +23,7 @@ use super::messages::{
     RunListReply, RunStateReply, RunStatusName, Whole,
 };
 use super::refusal::Refusal;
-use super::run::{answer, context, named};
+use super::run::{answer, context, named, staging};
 use super::{Caller, HttpService};
 
 /// The header that makes a repeated request the same request.
@@ -74,6 +74,7 @@ pub(super) async fn begin(
         engine: body.engine.map(|interpreter| interpreter.0),
         door: Door::Http,
         durable: Durability::Durable,
+        staging: staging(body.stage),
         ..RunRequest::new(profile, body.code.ok_or_else(|| Refusal::missing("/code"))?)
     };
     let begun = runs.begin(request, idempotency.as_deref(), webhook).await?;

@@ -45,6 +45,10 @@ pub(super) struct RunBody {
     pub(super) max_output_size: Option<Whole>,
     /// What the caller is looking for, in a few words: a long value is reduced to the matching parts, in `output`.
     pub(super) intent: Option<String>,
+    /// Keeps the run, so that calls that need a person's approval wait for it: the reply is the report, or `paused` with the run's id.
+    pub(super) durable: Option<bool>,
+    /// Sends no write before all of them were reviewed: the reply is `paused` with the review. Implies `durable`.
+    pub(super) stage: Option<bool>,
 }
 
 /// A program to run that outlives its request.
@@ -77,6 +81,8 @@ pub(super) struct DurableRunBody {
     /// Always true; may be absent.
     #[schemars(with = "Option<bool>", extend("const" = true))]
     pub(super) durable: Option<bool>,
+    /// Sends no write before all of them were reviewed: the run is paused with the review.
+    pub(super) stage: Option<bool>,
 }
 
 /// Where a durable run is in its life.
@@ -161,7 +167,7 @@ struct RunTimes {
 #[schemars(rename = "PendingCall", rename_all = "camelCase")]
 #[expect(dead_code, reason = "a schema is generated from it")]
 pub(super) struct PendingReply {
-    /// The number of the call in its run; decisions name it.
+    /// Names the question, for decisions: the number of the call in its run, or another one where no rule asks.
     call_id: u32,
     /// The backend; absent where a host function is called.
     #[schemars(skip_serializing_if = "Option::is_none")]
@@ -185,6 +191,38 @@ pub(super) struct PendingReply {
     asked_at: u64,
     /// When the call fails if nobody has decided.
     expires_at: u64,
+    /// What the question is about, where no rule asks: `{"kind": "unknownEffect", "call", "sentAt"}` or
+    /// `{"kind": "changedSchema", "schema"}`, or `{"kind": "form", "message", "schema"}`.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    about: Option<Value>,
+    /// Of a line of the review of a staged run: what else a person should know about it.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    staged: Option<StagedReply>,
+}
+
+/// A line of the review of a staged run, for the schema alone.
+#[derive(JsonSchema)]
+#[schemars(rename = "StagedCall", rename_all = "camelCase")]
+#[expect(dead_code, reason = "a schema is generated from it")]
+struct StagedReply {
+    /// What is filled into the arguments once earlier lines are sent.
+    substitutions: Vec<SubstitutionReply>,
+    /// Of the last line: the value that the program depends on, so that what it does afterwards is not known yet.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    commit_point: Option<String>,
+}
+
+/// A value that is filled in.
+#[derive(JsonSchema)]
+#[schemars(rename = "Substitution", rename_all = "camelCase")]
+#[expect(dead_code, reason = "a schema is generated from it")]
+struct SubstitutionReply {
+    /// The place in the arguments: a JSON pointer.
+    at: String,
+    /// The line whose answer is filled in.
+    line: u32,
+    /// The value in that answer: a JSON pointer.
+    value: String,
 }
 
 /// Decisions about calls that wait for a person.
@@ -208,7 +246,7 @@ pub(super) struct DecisionBody {
     /// What to do with it.
     #[schemars(required, with = "DecisionName")]
     pub(super) decision: Option<DecisionName>,
-    /// With `edit`: the arguments to send instead.
+    /// With `edit`: the arguments to send instead. With `answer`: what the program gets.
     #[schemars(with = "Option<Value>")]
     pub(super) arguments: Option<Box<RawValue>>,
     /// Why, for the program and for the report.
@@ -225,6 +263,8 @@ pub(super) enum DecisionName {
     Approve,
     /// Make it with other arguments.
     Edit,
+    /// Do not send it again, and give the program `arguments` as its answer: for a call whose effect is unknown.
+    Answer,
     /// Let it fail with `DENIED`; the program may go on.
     Deny,
     /// End the run.
@@ -236,6 +276,7 @@ impl From<DecisionName> for DecisionKind {
         match name {
             DecisionName::Approve => DecisionKind::Approve,
             DecisionName::Edit => DecisionKind::Edit,
+            DecisionName::Answer => DecisionKind::Answer,
             DecisionName::Deny => DecisionKind::Deny,
             DecisionName::Stop => DecisionKind::Stop,
         }
@@ -247,6 +288,7 @@ impl From<DecisionKind> for DecisionName {
         match kind {
             DecisionKind::Approve => DecisionName::Approve,
             DecisionKind::Edit => DecisionName::Edit,
+            DecisionKind::Answer => DecisionName::Answer,
             DecisionKind::Deny => DecisionName::Deny,
             DecisionKind::Stop => DecisionName::Stop,
         }

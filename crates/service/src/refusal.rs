@@ -11,9 +11,10 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::rpc_sessions::{AuthoriseError, StoreError};
+use crate::rpc_sessions::{AuthoriseError, SessionStoreError};
 use toolgate_gateway::run::durable::DurableError;
 use toolgate_mcp::server::HostGuardError;
+use toolgate_wire::foreign_text::escaped;
 
 /// `Retry-After` where no better estimate exists.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -27,9 +28,7 @@ pub(super) struct Shown(String);
 
 impl Shown {
     pub(super) fn new(text: &str) -> Self {
-        let clipped = if text.chars().nth(MAX_SHOWN_CHARS).is_some() { "…" } else { "" };
-        let escaped = text.chars().take(MAX_SHOWN_CHARS).flat_map(char::escape_debug).collect::<String>();
-        Self(escaped + clipped)
+        Self(escaped(text, MAX_SHOWN_CHARS))
     }
 }
 
@@ -236,12 +235,14 @@ impl From<HostGuardError> for Refusal {
     }
 }
 
-impl From<StoreError> for Refusal {
-    fn from(error: StoreError) -> Self {
+impl From<SessionStoreError> for Refusal {
+    fn from(error: SessionStoreError) -> Self {
         let message = error.to_string();
         match error {
-            StoreError::Unavailable { retry_after } => Refusal::Unavailable { message, retry_after },
-            StoreError::Full | StoreError::Closed | StoreError::NoRandomness => Refusal::unavailable(message),
+            SessionStoreError::Unavailable { retry_after } => Refusal::Unavailable { message, retry_after },
+            SessionStoreError::Full | SessionStoreError::Closed | SessionStoreError::NoRandomness => {
+                Refusal::unavailable(message)
+            }
         }
     }
 }
@@ -261,6 +262,7 @@ impl From<DurableError> for Refusal {
             | DurableError::NoStore
             | DurableError::NotEnded(_)
             | DurableError::Unreadable(_)
+            | DurableError::Fork(_)
             | DurableError::Open(_)
             | DurableError::Store(_) => Refusal::unavailable(error.to_string()),
         }

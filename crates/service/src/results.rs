@@ -48,7 +48,7 @@ fn whole(results: &ResultStore, id: String) -> Result<ResultReply, Refusal> {
 fn refused(error: ReadError) -> Refusal {
     let message = error.to_string();
     match error {
-        ReadError::BadId(_) | ReadError::Gone { .. } => Refusal::NoSuchResult(message),
+        ReadError::BadId(_) | ReadError::Gone { .. } | ReadError::Damaged { .. } => Refusal::NoSuchResult(message),
         ReadError::NotJson | ReadError::NoSuchPath { .. } => Refusal::field("/path", message),
         ReadError::NoSuchLine { .. } => Refusal::field("/lines", message),
     }

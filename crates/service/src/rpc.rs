@@ -20,7 +20,7 @@ use super::messages::{RpcReply, RpcRequest, SessionReply, SessionRequest};
 use super::refusal::{Refusal, Shown};
 use super::run::{answer, named};
 use super::{Caller, HttpService};
-use crate::rpc_sessions::{ExecutionId, Grant, SessionTtl};
+use crate::rpc_sessions::{ExecutionId, SessionGrant, SessionTtl};
 use toolgate_functions::CallContext;
 
 const DEFAULT_TTL_MS: u64 = 5 * 60 * 1000;
@@ -106,13 +106,18 @@ pub(super) async fn call(
 }
 
 /// The session's grant, if the key that opened the session still exists.
-async fn authorise(service: &HttpService, id: &str, token: &str, function: &str) -> Result<(Grant, Caller), Refusal> {
+async fn authorise(
+    service: &HttpService,
+    id: &str,
+    token: &str,
+    function: &str,
+) -> Result<(SessionGrant, Caller), Refusal> {
     let grant = service.sessions().authorise(id, token, function).await?;
     let caller = service.rules().keys.named(&grant.owner).ok_or(Refusal::Unauthorised)?;
     Ok((grant, caller))
 }
 
-fn end_of(grant: &Grant) -> tokio::time::Instant {
+fn end_of(grant: &SessionGrant) -> tokio::time::Instant {
     let end = SystemTime::UNIX_EPOCH + Duration::from_millis(grant.expires_at);
     let left = end.duration_since(SystemTime::now()).unwrap_or_default();
     tokio::time::Instant::now() + left.min(SessionTtl::MAX)

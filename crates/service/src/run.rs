@@ -18,7 +18,8 @@ use super::messages::{ComputeRequest, OutputReply, RunBody, RunReply, Whole};
 use super::refusal::Refusal;
 use super::{Caller, HttpService};
 use toolgate_functions::Registry;
-use toolgate_gateway::run::{Door, OUTPUT_SIZE, RunRequest};
+use toolgate_gateway::run::{Door, Durability, OUTPUT_SIZE, RunRequest};
+use toolgate_gateway::stage::Staging;
 use toolgate_output::OutputSettings;
 
 pub(super) async fn run(
@@ -42,6 +43,11 @@ pub(super) async fn run(
         functions,
         engine: body.engine.map(|interpreter| interpreter.0),
         door: Door::Http,
+        durable: match body.durable == Some(true) || body.stage == Some(true) {
+            true => Durability::Durable,
+            false => Durability::Volatile,
+        },
+        staging: staging(body.stage),
         ..RunRequest::new(profile, body.code.ok_or_else(|| Refusal::missing("/code"))?)
     };
     let reply = service.perform(request, output).await?;
@@ -75,6 +81,11 @@ pub(super) fn named(allowed: &Registry, names: &[String], pointer: &str) -> Resu
         let at = names.iter().position(|name| unknown.unknown.first() == Some(name)).unwrap_or(0);
         Refusal::field(format!("{pointer}/{at}"), unknown.to_string())
     })
+}
+
+/// Whether writes are reviewed first.
+pub(super) fn staging(stage: Option<bool>) -> Staging {
+    if stage == Some(true) { Staging::Wanted } else { Staging::No }
 }
 
 /// The context values, which must be a JSON object.

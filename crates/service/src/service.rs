@@ -27,7 +27,7 @@ use super::page::sessions::PageSessions;
 use super::refusal::{Refusal, Shown};
 use super::resource_server::ResourceServer;
 use super::{Caller, LocalToken, admission, durable, inspect, page, results, rpc, run, status, websocket};
-use crate::rpc_sessions::{RpcSessions, StoreError};
+use crate::rpc_sessions::{RpcSessions, SessionStoreError};
 use toolgate_config::checked::Http;
 use toolgate_config::values::HttpAuth;
 use toolgate_gateway::run::Runner;
@@ -268,7 +268,7 @@ impl HttpService {
     }
 
     /// Removes the sessions that this process opened, and opens no more. To be called after [`super::serve`] has ended.
-    pub async fn close(&self) -> Result<(), StoreError> {
+    pub async fn close(&self) -> Result<(), SessionStoreError> {
         self.0.sessions.close().await
     }
 

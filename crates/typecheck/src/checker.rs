@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use toolgate_catalog::types::check::{Declarations, RESERVED};
-use toolgate_plan::{Program, Usage};
+use toolgate_plan::{Program, ProgramUsage};
 
 use crate::find::Compiler;
 use crate::judge::{Judged, judge};
@@ -109,7 +109,7 @@ impl TypeChecker {
         if program.js.len() > MAX_PROGRAM || program.js.contains(RESERVED) {
             return Checked::Unchecked(Unchecked::Unsuitable);
         }
-        let Some(usage) = Usage::of(&program.js) else { return Checked::Unchecked(Unchecked::Unsuitable) };
+        let Some(usage) = ProgramUsage::of(&program.js) else { return Checked::Unchecked(Unchecked::Unsuitable) };
         match self.diagnostics(&usage, declarations, deadline).await {
             Ok(found) => Checked::Judged(judge(program, &usage, declarations, &found)),
             Err(why) => Checked::Unchecked(why),
@@ -118,7 +118,7 @@ impl TypeChecker {
 
     async fn diagnostics(
         &self,
-        usage: &Usage,
+        usage: &ProgramUsage,
         declarations: &Arc<Declarations>,
         deadline: Instant,
     ) -> Result<Arc<Vec<Diagnostic>>, Unchecked> {

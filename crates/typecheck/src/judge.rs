@@ -10,7 +10,7 @@
 
 use toolgate_catalog::types::check::{Declarations, DeclaredType, RESERVED, TypeOrigin};
 use toolgate_plan::suggest::{nearest, question};
-use toolgate_plan::{Access, Finding, FindingCode, Program, Usage};
+use toolgate_plan::{Finding, FindingCode, Program, ProgramUsage, PropertyAccess};
 use toolgate_wire::foreign_text::one_line;
 
 use crate::server::Diagnostic;
@@ -49,7 +49,7 @@ enum Opinion {
 
 pub(crate) fn judge(
     program: &Program,
-    usage: &Usage,
+    usage: &ProgramUsage,
     declarations: &Declarations,
     diagnostics: &[Diagnostic],
 ) -> Judged {
@@ -101,7 +101,7 @@ fn offset_of(text: &str, line: u32, column: u32) -> Option<usize> {
 }
 
 struct Judge<'j> {
-    usage: &'j Usage,
+    usage: &'j ProgramUsage,
     declarations: &'j Declarations,
 }
 
@@ -157,7 +157,7 @@ impl Judge<'_> {
             return None;
         }
         let (written, access) = self.usage.access_at(offset)?;
-        if written != name || access != Access::Read {
+        if written != name || access != PropertyAccess::Read {
             return None;
         }
         let shown = one_line(name, MAX_QUOTED);

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use crate::frame::{CallId, End, FromWorker, Layers, Question, Seed, Start, Stream, Target, ToWorker};
-use crate::{Code, Limits, Profile};
+use crate::{Code, ErrorClass, Limits, Profile};
 
 /// Length of the header, which holds the payload's length.
 pub const HEADER: usize = 4;
@@ -397,17 +397,27 @@ pub fn code_number(code: Code) -> u8 {
     code as u8
 }
 
+/// The number of a class of errors in frames. Zero stands for none.
+pub fn class_number(class: ErrorClass) -> u8 {
+    match class {
+        ErrorClass::Reference => 1,
+        ErrorClass::Type => 2,
+        ErrorClass::Other => 3,
+    }
+}
+
 fn put_end(end: &End, out: &mut Vec<u8>) {
     match end {
         End::Returned(json) => {
             out.push(tag::RETURNED);
             put_bytes(out, json);
         }
-        End::Failed { code, message, line, column } => {
+        End::Failed { code, message, line, column, class } => {
             out.push(code_number(*code));
             put_bytes(out, message.as_bytes());
             put_u32(out, *line);
             put_u32(out, *column);
+            out.push(class.map_or(0, class_number));
         }
     }
 }
@@ -418,7 +428,17 @@ fn take_end(fields: &mut Fields<'_>) -> Result<End, Malformed> {
         return Ok(End::Returned(fields.bytes()?.to_vec()));
     }
     let code = *Code::ALL.get(usize::from(number)).ok_or(Malformed::Undefined("code"))?;
-    Ok(End::Failed { code, message: fields.text()?, line: fields.u32()?, column: fields.u32()? })
+    let (message, line, column) = (fields.text()?, fields.u32()?, fields.u32()?);
+    let class = match fields.u8()? {
+        0 => None,
+        number => Some(
+            ErrorClass::ALL
+                .into_iter()
+                .find(|class| class_number(*class) == number)
+                .ok_or(Malformed::Undefined("class of errors"))?,
+        ),
+    };
+    Ok(End::Failed { code, message, line, column, class })
 }
 
 fn begin(out: &mut Vec<u8>) -> usize {
@@ -520,7 +540,7 @@ mod tests {
 
     fn frames_from_worker() -> Vec<FromWorker> {
         let target = Target::Tool { backend: "b".into(), tool: "t".into() };
-        let failed = |code| End::Failed { code, message: "m".into(), line: 3, column: 7 };
+        let failed = |code, class| End::Failed { code, message: "m".into(), line: 3, column: 7, class };
         let mut frames = vec![
             FromWorker::Ready { pid: 7, layers: Layers { landlock: 5, seccomp: true, ..Layers::default() } },
             FromWorker::Call { id: CallId(1), target, args: b"[1]".to_vec() },
@@ -535,7 +555,9 @@ mod tests {
             FromWorker::Log { stream: Stream::Stderr, text: "line".into() },
             FromWorker::Done { end: End::Returned(b"{}".to_vec()), memory: 9, cpu: 3, dropped: 1 },
         ];
-        frames.extend(Code::ALL.map(|code| FromWorker::Done { end: failed(code), memory: 0, cpu: 0, dropped: 0 }));
+        let done = |end| FromWorker::Done { end, memory: 0, cpu: 0, dropped: 0 };
+        frames.extend(Code::ALL.map(|code| done(failed(code, None))));
+        frames.extend(ErrorClass::ALL.map(|class| done(failed(Code::Runtime, Some(class)))));
         frames
     }
 

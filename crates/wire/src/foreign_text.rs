@@ -42,6 +42,36 @@ pub fn clipped(text: &str, max: usize) -> Cow<'_, str> {
     }
 }
 
+/// The first `max` characters, followed by `…` and the length of the whole if there are more.
+pub fn clipped_with_length(text: &str, max: usize) -> Cow<'_, str> {
+    match clipped(text, max) {
+        Cow::Owned(head) => Cow::Owned(format!("{head} ({} bytes)", text.len())),
+        whole => whole,
+    }
+}
+
+/// One line of at most `max` characters in which quotes, backslashes and hazards are escaped, for a text inside quotes.
+pub fn escaped(text: &str, max: usize) -> String {
+    let mut line = String::with_capacity(text.len().min(max));
+    for (index, c) in text.chars().enumerate() {
+        match c {
+            _ if index >= max => {
+                line.push(CUT);
+                break;
+            }
+            c if is_hazard(c) && !c.is_control() => line.extend(c.escape_unicode()),
+            c => line.extend(c.escape_debug()),
+        }
+    }
+    line
+}
+
+/// The text without hazards; line breaks and tabs stay. For what is searched or compared afterwards, where a replaced
+/// character would hide a match.
+pub fn stripped(text: &str) -> String {
+    text.chars().filter(|c| matches!(c, '\n' | '\t') || !is_hazard(*c)).collect()
+}
+
 fn harmless(c: char) -> char {
     if is_hazard(c) { REPLACEMENT } else { c }
 }
@@ -62,6 +92,24 @@ mod tests {
         assert_eq!(clipped("äöü", 3), "äöü");
         assert_eq!(clipped("", 0), "");
         assert_eq!(clipped("a", 0), "…");
+    }
+
+    #[test]
+    fn a_cut_text_can_tell_its_length() {
+        assert_eq!(clipped_with_length("äöü", 2), "äö… (6 bytes)");
+        assert_eq!(clipped_with_length("äöü", 3), "äöü");
+    }
+
+    #[test]
+    fn an_escaped_text_stays_inside_its_quotes() {
+        assert_eq!(escaped("a\"b\\c\n\u{1b}\u{202e}ä", 100), r#"a\"b\\c\n\u{1b}\u{202e}ä"#);
+        assert_eq!(escaped("abc", 2), "ab…");
+        assert_eq!(escaped("ab", 2), "ab");
+    }
+
+    #[test]
+    fn a_stripped_text_has_no_hazards() {
+        assert_eq!(stripped("to\u{7}k\u{200b}en\r\n\tx"), "token\n\tx");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::{Code, Limits, Profile};
+use crate::{Code, ErrorClass, Limits, Profile};
 
 /// Number that the worker gives to a call or a timer; unique within its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -198,6 +198,8 @@ pub enum End {
         line: u32,
         /// Column in the generated code; zero when unknown.
         column: u32,
+        /// What the program threw, if that was an error.
+        class: Option<ErrorClass>,
     },
 }
 

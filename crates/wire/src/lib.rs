@@ -12,6 +12,8 @@
 //! - [`scope`]: who asks for a run, and what that caller may use
 //! - [`addresses`]: which IP addresses are public
 //! - [`byte_budget`]: how many bytes the host holds for a run, a caller, a backend or all of them
+//! - [`calendar`]: dates and times of day in UTC
+//! - [`http_text`]: headers of the connection, percent-encoded text
 //! - [`foreign_text`]: text of programs, servers and clients, made fit to be shown
 //! - [`frame`]: the messages on a worker's socket
 //! - [`codec`]: their encoding, and the only place where bytes of a worker are decoded
@@ -20,9 +22,11 @@
 
 pub mod addresses;
 pub mod byte_budget;
+pub mod calendar;
 pub mod codec;
 pub mod foreign_text;
 pub mod frame;
+pub mod http_text;
 pub mod limits;
 pub mod outcome;
 pub mod position;
@@ -31,9 +35,10 @@ pub mod report;
 pub mod scope;
 
 pub use byte_budget::{ByteBudget, BytePermit, OverBudget};
+pub use calendar::UtcTime;
 pub use frame::{CallId, FromWorker, Start, Target, ToWorker};
 pub use limits::{Limit, LimitFault, LimitRequest, LimitSpec, Limits};
-pub use outcome::{Code, Failure, Outcome};
+pub use outcome::{Code, ErrorClass, Failure, Outcome};
 pub use position::Position;
 pub use profile::{Profile, Profiles};
 pub use report::{

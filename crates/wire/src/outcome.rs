@@ -75,6 +75,38 @@ impl fmt::Display for Code {
     }
 }
 
+/// The class of an error that a program threw, as far as advice depends on it. The guest takes it from the error's prototype,
+/// never from its text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorClass {
+    /// `ReferenceError`: a name is not defined.
+    Reference,
+    /// `TypeError`.
+    Type,
+    /// Every other error, those of tools and of the program's own classes among them.
+    Other,
+}
+
+impl ErrorClass {
+    /// Every class.
+    pub const ALL: [ErrorClass; 3] = [ErrorClass::Reference, ErrorClass::Type, ErrorClass::Other];
+
+    /// The name that the guest's JavaScript uses.
+    pub fn name(self) -> &'static str {
+        match self {
+            ErrorClass::Reference => "reference",
+            ErrorClass::Type => "type",
+            ErrorClass::Other => "other",
+        }
+    }
+
+    /// The class of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.name() == name)
+    }
+}
+
 /// A run that returned no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
@@ -86,12 +118,14 @@ pub struct Failure {
     pub position: Option<Position>,
     /// What to do next, when it is known.
     pub hint: Option<String>,
+    /// What the program threw; `None` where it threw no error, or where that is not known.
+    pub class: Option<ErrorClass>,
 }
 
 impl Failure {
     /// A failure with neither position nor hint.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Failure { code, message: message.into(), position: None, hint: None }
+        Failure { code, message: message.into(), position: None, hint: None, class: None }
     }
 
     /// The same failure with a hint.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::foreign_text::clipped;
 use crate::frame::{Layers, Target};
 use crate::{Code, Failure, Outcome};
 
@@ -295,8 +296,8 @@ pub struct CallDecision {
 impl CallDecision {
     /// Notes that other arguments were sent than the program gave. Both are cut to a bound.
     pub fn edited(&mut self, asked: &str, sent: &str) {
-        self.asked_arguments = Some(clipped(asked, MAX_RECORD_ARGUMENTS));
-        self.sent_arguments = Some(clipped(sent, MAX_RECORD_ARGUMENTS));
+        self.asked_arguments = Some(clipped(asked, MAX_RECORD_ARGUMENTS).into_owned());
+        self.sent_arguments = Some(clipped(sent, MAX_RECORD_ARGUMENTS).into_owned());
     }
 }
 
@@ -311,10 +312,11 @@ impl CallRecord {
     /// The record of a call that is about to be made. Its names are cut to a bound.
     pub fn begin(target: &Target, request_bytes: usize, read_only: bool) -> Self {
         let target = match target {
-            Target::Tool { backend, tool } => {
-                Target::Tool { backend: clipped(backend, MAX_RECORD_NAME), tool: clipped(tool, MAX_RECORD_NAME) }
-            }
-            Target::Function(name) => Target::Function(clipped(name, MAX_RECORD_NAME)),
+            Target::Tool { backend, tool } => Target::Tool {
+                backend: clipped(backend, MAX_RECORD_NAME).into_owned(),
+                tool: clipped(tool, MAX_RECORD_NAME).into_owned(),
+            },
+            Target::Function(name) => Target::Function(clipped(name, MAX_RECORD_NAME).into_owned()),
         };
         let (state, request_bytes) = (CallState::Unknown, request_bytes as u64);
         CallRecord {
@@ -339,21 +341,13 @@ impl CallRecord {
     /// The call gave no value. Code and message are cut to a bound.
     pub fn failed(&mut self, state: CallState, code: &str, message: &str) {
         self.state = state;
-        self.error = Some(clipped(message, MAX_RECORD_ERROR));
-        self.error_code = Some(clipped(code, MAX_RECORD_NAME));
+        self.error = Some(clipped(message, MAX_RECORD_ERROR).into_owned());
+        self.error_code = Some(clipped(code, MAX_RECORD_NAME).into_owned());
     }
 
     /// `backend.tool`, or a host function's name. For people: a decision looks at [`CallRecord::target`].
     pub fn name(&self) -> String {
         self.target.to_string()
-    }
-}
-
-/// The beginning of a text, with a mark where it was cut.
-fn clipped(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}…", &text[..end]),
     }
 }
 
@@ -452,6 +446,10 @@ pub struct Isolation {
     pub namespaces: Vec<&'static str>,
     /// The process had a user id that no other process has.
     pub private_user: bool,
+    /// The process had run a program of the same caller before, and its host had put it back to the state before that
+    /// (`reuse: same_caller`). Absent for a fresh process.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub rewound: bool,
 }
 
 impl Isolation {
@@ -465,6 +463,7 @@ impl Isolation {
             no_exec_memory: layers.no_exec_memory,
             namespaces: if layers.namespaces { vec!["net", "ipc", "uts"] } else { Vec::new() },
             private_user: layers.private_user,
+            rewound: false,
         }
     }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::super::names::is_identifier;
 use super::super::suggest::nearest;
 use super::super::types;
+use toolgate_wire::foreign_text::clipped;
 
 /// Longest message, and longest path, in characters.
 const MAX_TEXT: usize = 300;
@@ -56,10 +57,7 @@ pub(super) fn describe(error: &ValidationError<'_>, schema: &Value, arguments: &
 
 /// Whatever an error says, without letting it grow.
 pub(super) fn bounded(text: &str) -> String {
-    match text.char_indices().nth(MAX_TEXT) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}…", &text[..end]),
-    }
+    clipped(text, MAX_TEXT).into_owned()
 }
 
 fn problem(path: String, predicate: String) -> ArgumentProblem {

@@ -27,7 +27,7 @@ impl Drop for Scratch {
 fn cached(tools: usize) -> CachedBackend {
     CachedBackend {
         fingerprint: "f1".into(),
-        era: Era::Modern,
+        era: CachedEra::Modern,
         server: json!({ "name": "exa", "version": "1" }),
         tools: (0..tools)
             .map(|n| {
@@ -109,8 +109,8 @@ fn a_file_of_another_version_is_an_empty_cache() {
 
 #[test]
 fn an_era_of_the_future_is_unknown() {
-    let era: Era = serde_json::from_str("\"quantum\"").unwrap();
-    assert_eq!(era, Era::Unknown);
+    let era: CachedEra = serde_json::from_str("\"quantum\"").unwrap();
+    assert_eq!(era, CachedEra::Unknown);
 }
 
 #[test]

@@ -19,14 +19,14 @@ const HOST_FUNCTION: &str = "httpCall";
 
 /// Where an identifier is used, which decides the words it must not be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum NameScope {
     /// A global variable, such as a backend: neither a reserved word nor a global of the sandbox.
     Global,
     /// A property after a dot, such as a tool: neither a reserved word nor a member that JavaScript calls implicitly.
     Member,
 }
 
-impl Scope {
+impl NameScope {
     /// Whether `word` cannot be used as an identifier in this scope.
     pub fn reserves(self, word: &str) -> bool {
         let taken = words::is_reserved(word) || words::is_object_member(word);
@@ -52,7 +52,7 @@ pub struct NameTable {
 
 impl NameTable {
     /// Assigns identifiers to `originals`. Duplicates are ignored.
-    pub fn new<S: Into<String>>(originals: impl IntoIterator<Item = S>, scope: Scope) -> Self {
+    pub fn new<S: Into<String>>(originals: impl IntoIterator<Item = S>, scope: NameScope) -> Self {
         let mut originals: Vec<String> = originals.into_iter().map(Into::into).collect();
         originals.sort_unstable();
         originals.dedup();
@@ -78,7 +78,7 @@ impl NameTable {
     /// As [`resolve`](Self::resolve), for a global variable: a backend called `Math` does not shadow the built-in. One called
     /// `delete` is `globalThis.delete`, since no global has the name of a keyword.
     pub fn resolve_variable(&self, spelling: &str) -> Option<usize> {
-        if Scope::Global.reserves(spelling) && !words::is_keyword(spelling) {
+        if NameScope::Global.reserves(spelling) && !words::is_keyword(spelling) {
             return None;
         }
         self.resolve(spelling)
@@ -91,7 +91,7 @@ impl NameTable {
 }
 
 /// The identifier of `name` before collisions are resolved.
-pub fn sanitise(name: &str, scope: Scope) -> String {
+pub fn sanitise(name: &str, scope: NameScope) -> String {
     let mut identifier: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '$' { c } else { '_' }).collect();
     if identifier.is_empty() || identifier.starts_with(|c: char| c.is_ascii_digit()) {
@@ -118,7 +118,7 @@ pub fn is_identifier(text: &str) -> bool {
 /// Distinct identifiers for sorted, distinct originals.
 ///
 /// All originals are taken from the start: otherwise `a-b` could become `a_b` and be shadowed by an original `a_b`.
-fn assign(originals: &[String], scope: Scope) -> Vec<String> {
+fn assign(originals: &[String], scope: NameScope) -> Vec<String> {
     let mut taken: HashSet<String> = originals.iter().cloned().collect();
     let mut next_number: HashMap<String, usize> = HashMap::new();
     originals

@@ -5,12 +5,12 @@ use proptest::prelude::*;
 
 #[track_caller]
 fn check(original: &str, expected: &str) {
-    assert_eq!(sanitise(original, Scope::Global), expected);
+    assert_eq!(sanitise(original, NameScope::Global), expected);
 }
 
 #[track_caller]
 fn check_table(originals: &[&str], expected: &[(&str, &str)]) {
-    let table = NameTable::new(originals.iter().copied(), Scope::Global);
+    let table = NameTable::new(originals.iter().copied(), NameScope::Global);
     let pairs: Vec<(&str, &str)> = table.names().iter().map(|n| (n.original.as_str(), n.identifier.as_str())).collect();
     assert_eq!(pairs, expected);
 }
@@ -49,21 +49,21 @@ fn globals_of_the_sandbox_get_an_underscore_behind() {
 fn names_that_javascript_looks_up_by_itself_get_an_underscore_behind() {
     for word in ["__proto__", "constructor", "then", "toString", "toJSON"] {
         check(word, &format!("{word}_"));
-        assert_eq!(sanitise(word, Scope::Member), format!("{word}_"));
+        assert_eq!(sanitise(word, NameScope::Member), format!("{word}_"));
     }
 }
 
 #[test]
 fn a_tool_may_be_called_like_a_global() {
-    assert_eq!(sanitise("fetch", Scope::Member), "fetch");
-    assert_eq!(sanitise("delete", Scope::Member), "delete_");
+    assert_eq!(sanitise("fetch", NameScope::Member), "fetch");
+    assert_eq!(sanitise("delete", NameScope::Member), "delete_");
 }
 
 #[test]
 fn a_very_long_name_is_cut_and_ends_in_its_hash() {
-    let long = sanitise(&"a".repeat(10_000), Scope::Global);
+    let long = sanitise(&"a".repeat(10_000), NameScope::Global);
     assert_eq!(long.len(), MAX_IDENTIFIER_LENGTH);
-    assert_ne!(long, sanitise(&"a".repeat(10_001), Scope::Global));
+    assert_ne!(long, sanitise(&"a".repeat(10_001), NameScope::Global));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_number_never_lands_on_another_name() {
 
 #[test]
 fn an_exact_original_wins_over_the_identifier_of_another() {
-    let table = NameTable::new(["x-y", "x_y"], Scope::Global);
+    let table = NameTable::new(["x-y", "x_y"], NameScope::Global);
     let original = |spelling: &str| table.resolve(spelling).map(|at| table.names()[at].original.as_str());
     assert_eq!(original("x_y"), Some("x_y"));
     assert_eq!(original("x-y"), Some("x-y"));
@@ -94,7 +94,7 @@ fn an_exact_original_wins_over_the_identifier_of_another() {
 
 #[test]
 fn a_variable_never_hides_a_built_in() {
-    let table = NameTable::new(["Math", "exa"], Scope::Global);
+    let table = NameTable::new(["Math", "exa"], NameScope::Global);
     assert_eq!(table.resolve_variable("Math"), None);
     assert_eq!(table.resolve_variable("Math_"), table.resolve("Math"));
     assert!(table.resolve_variable("exa").is_some());
@@ -102,7 +102,7 @@ fn a_variable_never_hides_a_built_in() {
 
 #[test]
 fn a_keyword_is_the_name_of_a_global() {
-    let table = NameTable::new(["delete", "undefined", "eval", "class_"], Scope::Global);
+    let table = NameTable::new(["delete", "undefined", "eval", "class_"], NameScope::Global);
     assert_eq!(table.resolve_variable("delete"), table.resolve("delete"));
     assert_eq!(table.resolve_variable("delete_"), table.resolve("delete"));
     assert_eq!(table.resolve_variable("class"), None, "there is no such backend");
@@ -112,7 +112,7 @@ fn a_keyword_is_the_name_of_a_global() {
 #[test]
 fn thousands_of_colliding_names_are_no_burden() {
     let originals: Vec<String> = (0..5_000u32).map(|n| char::from_u32(0x4e00 + n).unwrap().to_string()).collect();
-    let table = NameTable::new(originals, Scope::Member);
+    let table = NameTable::new(originals, NameScope::Member);
     assert_eq!(table.names().len(), 5_000);
     assert_eq!(table.names()[4_999].identifier, "__5000");
 }
@@ -134,7 +134,7 @@ proptest! {
         originals in proptest::collection::vec(any_name(), 0..40),
         member in any::<bool>(),
     ) {
-        let scope = if member { Scope::Member } else { Scope::Global };
+        let scope = if member { NameScope::Member } else { NameScope::Global };
         let table = NameTable::new(originals.clone(), scope);
         let distinct: HashSet<&str> = table.names().iter().map(|n| n.identifier.as_str()).collect();
         prop_assert_eq!(distinct.len(), table.names().len());
@@ -151,8 +151,8 @@ proptest! {
         (one, other) in proptest::collection::vec(any_name(), 0..30)
             .prop_flat_map(|names| (Just(names.clone()), Just(names).prop_shuffle())),
     ) {
-        let table = NameTable::new(one, Scope::Global);
-        let shuffled = NameTable::new(other, Scope::Global);
+        let table = NameTable::new(one, NameScope::Global);
+        let shuffled = NameTable::new(other, NameScope::Global);
         prop_assert_eq!(table.names(), shuffled.names());
     }
 }

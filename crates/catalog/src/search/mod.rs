@@ -28,6 +28,7 @@ pub(super) use vectors::QuantisedVector;
 
 use super::backend::ToolRef;
 use super::types;
+use toolgate_wire::foreign_text::is_hazard;
 
 /// Maximum length of a hit's description, in characters.
 const MAX_DESCRIPTION: usize = 200;
@@ -86,7 +87,7 @@ pub fn one_line(text: &str) -> String {
 fn one_line_within(text: &str, max: usize) -> String {
     let mut line = String::new();
     let mut length = 0;
-    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
+    for word in text.split(|c: char| c.is_whitespace() || is_hazard(c)).filter(|word| !word.is_empty()) {
         length += word.chars().count() + 1;
         if length > max {
             let room = max.saturating_sub(line.chars().count() + 1);

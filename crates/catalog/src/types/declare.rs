@@ -35,8 +35,8 @@ declare function sleep(ms: number): Promise<void>;
 /** The interface of `backend.tool`, or of a tool name that only one backend has; null when unknown. */
 declare function __getToolInterface(name: string): ToolInterface | null;
 
-/** All interfaces, by backend and tool. */
-declare const __interfaces: { readonly [backend: string]: { readonly [tool: string]: ToolInterface } };
+/** All interfaces: of tools by backend and tool, of host functions by name. */
+declare const __interfaces: { readonly [backendOrFunction: string]: any };
 ";
 
 /// The declarations of every tool of `catalog` and of the sandbox's own globals, as the text of a `.d.ts` file.

@@ -2,6 +2,7 @@
 
 use super::super::names::is_identifier;
 use super::shape::{Field, Notes, Type};
+use toolgate_wire::foreign_text::{clipped, is_hazard};
 
 /// How a type is laid out.
 #[derive(Debug, Clone, Copy)]
@@ -174,16 +175,13 @@ pub(super) fn text_lines(text: &str) -> Vec<String> {
 
 /// Escapes text for a comment: it can neither end the comment nor contain control characters.
 fn comment(text: &str) -> String {
-    let visible: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let visible: String = text.chars().map(|c| if is_hazard(c) { ' ' } else { c }).collect();
     visible.replace("*/", "*\\/")
 }
 
 /// The first `max` characters of `text`, followed by `…` if it was longer.
 pub(super) fn cut(text: &str, max: usize) -> String {
-    match text.char_indices().nth(max) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}…", &text[..end]),
-    }
+    clipped(text, max).into_owned()
 }
 
 /// A property name, quoted unless it is an identifier.

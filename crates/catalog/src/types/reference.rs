@@ -1,6 +1,7 @@
 //! Resolves `$ref` within its own document. Remote references are never fetched.
 
 use serde_json::Value;
+use toolgate_wire::http_text::percent_decode;
 
 /// The JSON pointer of a local reference (`#`, `#/$defs/x`), or `None` for a remote reference or an anchor.
 pub(crate) fn pointer(reference: &str) -> Option<String> {
@@ -14,23 +15,6 @@ pub(crate) fn target<'a>(root: &'a Value, schema: &Value) -> Option<(String, &'a
     let pointer = pointer(schema.get("$ref")?.as_str()?)?;
     let target = root.pointer(&pointer)?;
     Some((pointer, target))
-}
-
-fn percent_decode(text: &str) -> Option<String> {
-    if !text.contains('%') {
-        return Some(text.to_owned());
-    }
-    let mut bytes = text.bytes();
-    let mut decoded = Vec::with_capacity(text.len());
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            decoded.push(byte);
-            continue;
-        }
-        let mut digit = || char::from(bytes.next()?).to_digit(16);
-        decoded.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
-    }
-    String::from_utf8(decoded).ok()
 }
 
 #[cfg(test)]

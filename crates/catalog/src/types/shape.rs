@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::super::names::{Scope, sanitise};
+use super::super::names::{NameScope, sanitise};
 use super::reference;
 
 /// A TypeScript type, ready to print.
@@ -106,7 +106,7 @@ impl Declared {
         if self.names.len() >= MAX_NAMED_TYPES {
             return None;
         }
-        let base = sanitise(&format!("{}{}", self.prefix, pascal(last_segment(pointer))), Scope::Global);
+        let base = sanitise(&format!("{}{}", self.prefix, pascal(last_segment(pointer))), NameScope::Global);
         let name = (1..)
             .map(|n| if n == 1 { base.clone() } else { format!("{base}_{n}") })
             .find(|candidate| self.taken.insert(candidate.clone()))?;
@@ -205,7 +205,7 @@ impl<'a, 'n> Shaper<'a, 'n> {
         }
         if self.open.contains(&pointer) {
             return match self.references {
-                References::Inline => Type::Named(sanitise(&pascal(last_segment(&pointer)), Scope::Global)),
+                References::Inline => Type::Named(sanitise(&pascal(last_segment(&pointer)), NameScope::Global)),
                 References::Declare(_) => UNKNOWN,
             };
         }

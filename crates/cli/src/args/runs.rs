@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use toolgate_config::values::{Period, Setting};
 
+use super::Output;
 use super::servers::Servers;
 use crate::units::size;
 
@@ -99,6 +100,21 @@ pub(crate) struct ExportArgs {
     pub(crate) servers: Servers,
 }
 
+/// See `Command::Fork`.
+#[derive(Debug, Args)]
+pub(crate) struct ForkArgs {
+    /// The id of the run, or its beginning
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+    /// How many answered calls are kept; 0 begins anew, with the same random numbers
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) from: usize,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+}
+
 /// See `Command::Pending`.
 #[derive(Debug, Args)]
 pub(crate) struct PendingArgs {
@@ -121,6 +137,9 @@ pub(crate) struct ApproveArgs {
     /// Send these arguments instead: JSON; for one call
     #[arg(long, value_name = "JSON")]
     pub(crate) arguments: Option<String>,
+    /// Do not send it again, and give the program this answer: JSON; for one call whose effect is unknown
+    #[arg(long, value_name = "JSON", conflicts_with = "arguments")]
+    pub(crate) answer: Option<String>,
     /// Why
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,

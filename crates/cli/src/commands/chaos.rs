@@ -50,6 +50,7 @@ fn text(summary: &Summary) -> String {
     format!(
         "killed        {killed}\n\
          programs      {} answered, {} of them as without kills, {} cut off with the gateway\n\
+         sessions      {} opened and used\n\
          disturbed     {disturbed}\n\
          effects       {}\n\
          wrong         {}\n\
@@ -59,6 +60,7 @@ fn text(summary: &Summary) -> String {
         summary.runs,
         summary.right,
         summary.cut_off,
+        summary.sessions,
         summary.effects,
         summary.wrong,
         summary.left_behind,

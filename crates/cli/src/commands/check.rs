@@ -18,6 +18,7 @@ use crate::print::report::Origin;
 use crate::print::{Style, escape, excerpt, note, out};
 use crate::runner::for_one_run;
 use crate::tools;
+use toolgate_wire::foreign_text::clipped;
 
 /// How long a check waits for the type checker, which it starts.
 const TYPE_CHECK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -148,23 +149,17 @@ impl Problem {
 fn listed(call: &PlannedCall) -> String {
     let place = call.position.map(|at| format!("{}:{} ", at.line, at.column)).unwrap_or_default();
     let arguments: String = match &call.arguments {
-        Arguments::Known(value) => clipped(&value.to_string()),
+        Arguments::Known(value) => clipped(&value.to_string(), SHOWN).into_owned(),
         Arguments::Partial { literals, dynamic, open } => {
             let known = literals.iter().map(|(key, value)| format!("{key}: {value}"));
             let unknown = dynamic.iter().map(|key| format!("{key}: …"));
             let more = open.then(|| "…".to_owned());
-            clipped(&format!("{{ {} }}", known.chain(unknown).chain(more).collect::<Vec<_>>().join(", ")))
+            let text = format!("{{ {} }}", known.chain(unknown).chain(more).collect::<Vec<_>>().join(", "));
+            clipped(&text, SHOWN).into_owned()
         }
         Arguments::Unknown => "…".to_owned(),
     };
     format!("{place}{}.{} {arguments}", call.backend, call.tool)
-}
-
-fn clipped(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
-    }
 }
 
 fn call_json(call: &PlannedCall) -> Value {

@@ -6,6 +6,7 @@ pub(crate) mod chaos;
 pub(crate) mod check;
 pub(crate) mod compute;
 pub(crate) mod doctor;
+pub(crate) mod fork;
 pub(crate) mod logins;
 pub(crate) mod logs;
 pub(crate) mod man;
@@ -44,13 +45,22 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// An error and what caused it; a cause that an error names itself is not said twice.
+fn with_causes(error: &anyhow::Error) -> String {
+    error
+        .chain()
+        .skip(1)
+        .map(ToString::to_string)
+        .fold(error.to_string(), |said, cause| if said.contains(&cause) { said } else { format!("{said}: {cause}") })
+}
+
 /// What the shell sees. Says on standard error what went wrong, unless the command did already.
 pub(crate) fn exit_code(end: anyhow::Result<Exit>) -> ExitCode {
     match end {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::Failed) => ExitCode::from(1),
         Err(error) => {
-            print::error(&format!("{error:#}"));
+            print::error(&with_causes(&error));
             ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
         }
     }

@@ -1,4 +1,5 @@
-//! `toolgate run --record` and `toolgate replay`: a run as a file, and the run again from it, without tools or network.
+//! `toolgate run --record` and `toolgate replay`: a run as a file, and the run again from it, without tools or network unless
+//! `--live` asks for them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter};
@@ -8,7 +9,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use toolgate_engine::transcript::{AfterReplay, Replay};
-use toolgate_gateway::run::{Door, RecordedRun, RunReport, RunRequest, execution_id, replay_engine, replay_request};
+use toolgate_gateway::run::{
+    Door, Readiness, RecordedRun, ReplayHost, RunReport, RunRequest, execution_id, replay_engine, replay_request,
+};
 use toolgate_journal::edited::RecordedHost;
 use toolgate_journal::recording::{MemoryRecorder, Record, RunFacts};
 use toolgate_journal::redact::Redaction;
@@ -17,12 +20,13 @@ use toolgate_journal::{cassette, report};
 use toolgate_plan::Form;
 use toolgate_wire::{Code, LimitRequest, Profile};
 
+use super::servers::{Opened, spinner};
 use super::{Exit, Usage};
-use crate::args::ReplayArgs;
+use crate::args::{LiveCalls, ReplayArgs};
 use crate::print::console::Console;
 use crate::print::report::{Origin, Shown};
 use crate::print::{Style, error, escape, ledger, note, out};
-use crate::runner::run_once;
+use crate::runner::{run_once, run_until_signal};
 use crate::tools;
 
 /// The recorder of one run of the command.
@@ -86,7 +90,7 @@ fn again(args: &ReplayArgs, record: &Record, replayable: Replayable, name: Strin
     let origin = Origin { name, code: replayable.code.clone() };
     let (engine, lines) = replay_engine(args.engine(), &recorded);
     let replay = Replay { lines, ..replayable.replay };
-    let recorded_run = RecordedRun { replay: Arc::new(replay), host: None };
+    let recorded_run = RecordedRun { replay: Arc::new(replay), host: ReplayHost::Tools };
     let request = request(replayable.header.profile, replayable.limits, &origin.code, recorded_run);
     let run = carry_out(args, RunRequest { engine: Some(engine), ..request })?;
     let replayed = report::with_measurements(&run.report, &recorded)?;
@@ -121,10 +125,19 @@ fn edit(args: &ReplayArgs, record: &Record, replayable: Replayable, origin: Orig
     if let Ok(program) = toolgate_plan::compile(&origin.code, form) {
         replay.start.code = program.js;
     }
-    let host = RecordedHost::new(record)?;
-    let recorded = RecordedRun { replay: Arc::new(replay), host: Some(Arc::new(host)) };
-    let request = request(replayable.header.profile, replayable.limits, &origin.code, recorded);
-    let run = carry_out(args, RunRequest { engine: Some(engine), ..request })?;
+    let host = Arc::new(RecordedHost::new(record)?);
+    let run = match args.live {
+        None => {
+            let recorded = RecordedRun { replay: Arc::new(replay), host: ReplayHost::Record(host) };
+            let request = request(replayable.header.profile, replayable.limits, &origin.code, recorded);
+            carry_out(args, RunRequest { engine: Some(engine), ..request })?
+        }
+        Some(LiveCalls::Read) => {
+            let recorded = RecordedRun { replay: Arc::new(replay), host: ReplayHost::RecordThenReads(host) };
+            let request = request(replayable.header.profile, replayable.limits, &origin.code, recorded);
+            over_servers(args, RunRequest { engine: Some(engine), ..request })?
+        }
+    };
     if args.output.json {
         return Shown { run, origin }.print(args.output);
     }
@@ -138,13 +151,44 @@ pub(super) fn request(profile: Profile, limits: LimitRequest, code: &str, record
 
 /// Runs it without tools, with its console on standard error.
 fn carry_out(args: &ReplayArgs, request: RunRequest) -> anyhow::Result<RunReport> {
+    with_console(args, request, |request| Ok(run_once(args.isolation(), tools::bridge(None)?, request)))
+}
+
+/// Runs it over the servers of a configuration, with its console on standard error.
+fn over_servers(args: &ReplayArgs, request: RunRequest) -> anyhow::Result<RunReport> {
+    let opened = Opened::with_isolation(&args.servers, args.isolation_if_asked())?;
+    with_console(args, request, |mut request| {
+        opened.within(async |gateway| {
+            let spinner = spinner("starting the servers that the program names");
+            let within = gateway.config().settings.limits.start_timeout;
+            gateway.wait_for_named(&request.text, &request.caller, Readiness::Ready, within).await;
+            spinner.finish_and_clear();
+            if let Some(recorded) = &mut request.recorded {
+                let mut replay = (*recorded.replay).clone();
+                let functions = gateway.runner().functions(&request.caller).names();
+                let new = functions.into_iter().filter(|name| !replay.start.functions.contains(name));
+                let new: Vec<String> = new.collect();
+                replay.start.functions.extend(new);
+                replay.start.tools = true;
+                recorded.replay = Arc::new(replay);
+            }
+            Ok(run_until_signal(gateway.runner(), request).await)
+        })
+    })
+}
+
+fn with_console(
+    args: &ReplayArgs,
+    request: RunRequest,
+    run: impl FnOnce(RunRequest) -> anyhow::Result<RunReport>,
+) -> anyhow::Result<RunReport> {
     let console = (!args.output.json).then(Console::start).transpose()?;
     let observer = console.as_ref().map(|console| Arc::new(console.observer()) as _);
-    let run = run_once(args.isolation(), tools::bridge(None)?, RunRequest { observer, ..request });
+    let run = run(RunRequest { observer, ..request });
     if let Some(console) = console {
         console.finish();
     }
-    Ok(run)
+    run
 }
 
 fn show(run: RunReport, origin: Origin, args: &ReplayArgs) -> anyhow::Result<Exit> {

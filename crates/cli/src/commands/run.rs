@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use toolgate_config::{Env, edit, lookup};
 use toolgate_gateway::run::{Door, Readiness, RunReport, RunRequest};
+use toolgate_gateway::stage::Staging;
 use toolgate_output::OutputSettings;
 use toolgate_wire::{Profile, Report};
 
@@ -17,7 +18,7 @@ use crate::args::RunArgs;
 use crate::input::Source;
 use crate::print::console::Console;
 use crate::print::report::{Origin, Shown};
-use crate::print::{Style, error, escape, ledger, note, out};
+use crate::print::{Style, error, escape, ledger, note, out, review};
 use crate::runner::{memory_of, run_once, run_until_signal, text};
 use crate::tools;
 
@@ -43,6 +44,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
                 engine: args.bounds.engine(),
                 observer: console.as_ref().map(|console| Arc::new(console.observer()) as _),
                 door: Door::CommandLine,
+                staging: if args.dry_run { Staging::Wanted } else { Staging::No },
                 ..RunRequest::new(profile, code.clone())
             };
             let request = match &recording {
@@ -59,13 +61,19 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
     if let (Some(recording), Some(path)) = (recording, &args.record) {
         recording.save(&mut run, path)?;
     }
+    if let Some(lines) = run.review.as_ref().filter(|_| !args.output.json) {
+        review::print(lines)?;
+        if review::ended_early(lines) {
+            return Ok(Exit::Done);
+        }
+    }
     let shown = Shown { run, origin: Origin { name: args.file.to_string(), code } };
     let has_tools = args.tools.is_some() || over_servers_too;
     let in_part = args.max_output.is_some() || args.intent.is_some();
     if args.output.json || !(has_tools || in_part) {
         return shown.print(args.output);
     }
-    if has_tools {
+    if has_tools && shown.run.review.is_none() {
         note(ledger::table(&shown.run.report.calls, Style::stderr()));
     }
     // Cutting is for models: a person gets the whole, unless it was asked for in part.
@@ -124,7 +132,10 @@ fn print(report: &Report, args: &RunArgs) -> anyhow::Result<()> {
     let max = args.max_output.map_or(default.max_output_size, |max| usize::try_from(max).unwrap_or(usize::MAX));
     let settings = OutputSettings { max_output_size: max, ..default };
     let mut keep = |kept: toolgate_output::results::Kept<'_>| match tools::results() {
-        Ok(results) => results.keep(kept),
+        Ok(results) => results.try_keep(kept).unwrap_or_else(|fault| {
+            error(&format!("the whole result cannot be kept: {fault}"));
+            None
+        }),
         Err(fault) => {
             error(&format!("{fault:#}"));
             None

@@ -45,10 +45,17 @@ pub(crate) fn runs(command: &RunsCommand) -> anyhow::Result<Exit> {
 }
 
 /// The store of a configuration.
-struct RunStore {
+pub(super) struct RunStore {
     journal: Journal,
     /// What the configuration keeps.
     retention: Prune,
+}
+
+impl RunStore {
+    /// A store to look for runs in.
+    pub(super) fn of(journal: Journal) -> Self {
+        RunStore { journal, retention: Prune::default() }
+    }
 }
 
 fn with_store(servers: &Servers, work: impl AsyncFnOnce(&RunStore) -> anyhow::Result<Exit>) -> anyhow::Result<Exit> {
@@ -238,7 +245,7 @@ async fn open_runs(store: &RunStore) -> anyhow::Result<Vec<RunRow>> {
 }
 
 /// One call that waits: what decides it, and what would be sent.
-fn line_of(run: &str, call: &PendingView) -> String {
+pub(super) fn line_of(run: &str, call: &PendingView) -> String {
     let style = Style::stdout();
     let name = call.backend.as_ref().map_or_else(|| call.tool.clone(), |backend| format!("{backend}.{}", call.tool));
     let head = style.strong(format_args!("{} {} {}", escape::line(run), call.call_id, escape::line(&name)));
@@ -256,8 +263,24 @@ pub(crate) fn approve(args: &ApproveArgs) -> anyhow::Result<Exit> {
         }
         None => None,
     };
-    let decision = if arguments.is_some() { DecisionKind::Edit } else { DecisionKind::Approve };
+    let (decision, arguments) = match (arguments, answer_of(args)?) {
+        (Some(arguments), _) => (DecisionKind::Edit, Some(arguments)),
+        (None, Some(answer)) => (DecisionKind::Answer, Some(answer)),
+        (None, None) => (DecisionKind::Approve, None),
+    };
     decide(&args.store, &args.run, &args.calls, &Made { decision, arguments, reason: args.reason.clone() })
+}
+
+/// What the program gets instead of a second call.
+fn answer_of(args: &ApproveArgs) -> anyhow::Result<Option<Box<RawValue>>> {
+    match &args.answer {
+        Some(_) if args.calls.len() > 1 => Err(Usage("--answer is for one call".to_owned()).into()),
+        Some(text) => {
+            let json = RawValue::from_string(text.clone());
+            Ok(Some(json.map_err(|error| Usage(format!("--answer is not JSON: {error}")))?))
+        }
+        None => Ok(None),
+    }
 }
 
 /// `toolgate deny`.
@@ -280,6 +303,8 @@ fn decide(args: &RunStoreArgs, run: &str, calls: &[u32], made: &Made) -> anyhow:
         if let Some(unknown) = calls.iter().find(|call| asked.iter().all(|known| known.call.0 != **call)) {
             return Err(Usage(format!("no call {unknown} of this run waits for a decision")).into());
         }
+        let questions = asked.iter().filter_map(|call| serde_json::from_str::<PendingView>(&call.question).ok());
+        let questions: Vec<PendingView> = questions.collect();
         let mut held = Vec::new();
         for call in calls {
             let decision = CallDecision {
@@ -291,6 +316,9 @@ fn decide(args: &RunStoreArgs, run: &str, calls: &[u32], made: &Made) -> anyhow:
                 by: String::new(),
                 at: now(),
             };
+            if let Some(question) = questions.iter().find(|question| question.call_id == *call) {
+                question.takes(&decision).map_err(Usage)?;
+            }
             let text = serde_json::to_string(&decision)?;
             let kept = match store.journal.decide(&row.run, CallId(*call), &text).await? {
                 Decision::Now => text,
@@ -316,7 +344,7 @@ fn report_decisions(args: &RunStoreArgs, run: &str, held: &[CallDecision], made:
 }
 
 /// The run with this id, or the only one whose id begins so.
-async fn find(store: &RunStore, id: &str) -> anyhow::Result<RunRow> {
+pub(super) async fn find(store: &RunStore, id: &str) -> anyhow::Result<RunRow> {
     if let Some(row) = store.journal.row(id).await? {
         return Ok(row);
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::json;
 use toolgate_engine::Engine;
-use toolgate_gateway::run::{FixedEnvironment, RecordedRun, RunRequest, Runner, replay_engine};
+use toolgate_gateway::run::{FixedEnvironment, RecordedRun, ReplayHost, RunRequest, Runner, replay_engine};
 use toolgate_journal::entry::Event;
 use toolgate_journal::recording::Record;
 use toolgate_journal::replay::offline;
@@ -100,7 +100,7 @@ async fn one(runner: &Runner, path: &Path, update: bool) -> anyhow::Result<Passe
     let recorded = record.report().unwrap_or_default().to_owned();
     let (engine, lines) = replay_engine(None, &recorded);
     replayable.replay.lines = lines;
-    let replayed = RecordedRun { replay: Arc::new(replayable.replay), host: None };
+    let replayed = RecordedRun { replay: Arc::new(replayable.replay), host: ReplayHost::Tools };
     let request = request(replayable.header.profile, replayable.limits, &replayable.code, replayed);
     let run = runner.run(RunRequest { engine: Some(engine), ..request }).await;
     let text = report::with_measurements(&run.report, &recorded)?;

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use toolgate_wire::foreign_text::is_hazard;
+
 /// Text for a person: line breaks and tabs stay, other controls show as `\u{1b}`.
 pub(crate) fn text(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c != '\n' && c != '\t' && is_hazard(c), |c, out| out.extend(c.escape_unicode()))
@@ -22,14 +24,6 @@ fn json_escape(c: char, out: &mut String) {
     for unit in c.encode_utf16(&mut [0; 2]) {
         out.push_str(&format!("\\u{unit:04x}"));
     }
-}
-
-/// Controls (C0, DEL, C1), line separators, marks that change the direction of text, and invisible tags.
-fn is_hazard(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-            | '\u{e0000}'..='\u{e007f}')
 }
 
 fn escaped(text: &str, hazard: impl Fn(char) -> bool, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {

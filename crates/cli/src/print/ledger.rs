@@ -3,6 +3,7 @@
 use toolgate_wire::{CallRecord, CallState};
 
 use super::{Style, escape};
+use toolgate_wire::foreign_text;
 
 /// Calls that are listed.
 const SHOWN: usize = 100;
@@ -38,9 +39,7 @@ fn row(call: &CallRecord, name: &str, width: usize, style: Style) -> String {
 }
 
 fn clipped(text: &str) -> String {
-    let shown: String = text.chars().take(WIDTH).collect();
-    let more = if text.chars().nth(WIDTH).is_some() { "…" } else { "" };
-    format!("{}{more}", escape::line(&shown))
+    escape::line(&foreign_text::clipped(text, WIDTH)).into_owned()
 }
 
 #[cfg(test)]

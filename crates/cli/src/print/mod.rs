@@ -8,7 +8,7 @@
 //! - `pretty`: JSON text, indented as text
 //! - `excerpt`: a source line and a caret
 //! - `console`: a program's console, as it comes
-//! - `report`: the end of a run; `ledger`: its calls
+//! - `report`: the end of a run; `ledger`: its calls; `review`: the writes that a dry run did not send
 
 pub(crate) mod console;
 pub(crate) mod escape;
@@ -16,6 +16,7 @@ pub(crate) mod excerpt;
 pub(crate) mod ledger;
 pub(crate) mod pretty;
 pub(crate) mod report;
+pub(crate) mod review;
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};

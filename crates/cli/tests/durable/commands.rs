@@ -16,20 +16,20 @@ use super::configuration;
 use super::effects::Effects;
 use super::server::Server;
 
-struct Ran {
-    code: Option<i32>,
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
     stdout: String,
-    stderr: String,
+    pub(crate) stderr: String,
 }
 
-fn toolgate(config: &Path, args: &[&str]) -> Ran {
+pub(crate) fn toolgate(config: &Path, args: &[&str]) -> Ran {
     let output = Command::new(env!("CARGO_BIN_EXE_toolgate")).args(args).arg("--config").arg(config).output();
     let output = output.expect("the binary runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-fn json_of(config: &Path, args: &[&str]) -> Value {
+pub(crate) fn json_of(config: &Path, args: &[&str]) -> Value {
     let ran = toolgate(config, &[args, &["--json"]].concat());
     assert_eq!(ran.code, Some(0), "{args:?}: {}", ran.stderr);
     serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error} in {}", ran.stdout))
@@ -122,4 +122,35 @@ async fn calls_are_decided_at_the_command_line() {
     let server = Server::start(&config).await;
     let report = server.report(&"a".repeat(32)).await.expect("a report");
     assert_eq!(report["code"], json!("ABORTED"), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_keeps_the_first_answers_and_goes_on_live() {
+    let (folder, effects) = (tempfile::tempdir().expect("a folder"), Effects::start().await);
+    let config = configuration(folder.path(), &effects, None);
+    let server = Server::start(&config).await;
+    let code = "const out = []; for (let k = 0; k < 4; k++) { await find({ n: k }); \
+                out.push((await save({ run: 'f', k })).saved); } return [out, Math.random()]";
+    let run = server.begin(code, "one").await.expect("begun");
+    let report = server.report(&run).await.expect("a report");
+    assert_eq!((report["ok"].clone(), effects.total()), (json!(true), 4), "{report}");
+    server.end().await;
+
+    // Five answers: find, save, find, save, find.
+    let forked = json_of(&config, &["fork", &run, "--from", "5"]);
+    assert_eq!(forked["value"], report["value"], "the same answers, the same random numbers: {forked}");
+    assert_eq!(forked["calls"].as_array().map(Vec::len), Some(8), "kept calls are in its report: {forked}");
+    assert_ne!(forked["executionId"], json!(run));
+    let counts: Vec<u32> = effects.of("f").into_values().collect();
+    assert_eq!(counts, [1, 1, 2, 2], "what is kept is not made again, the rest is");
+    let keys: std::collections::BTreeSet<_> = effects.keys().into_iter().collect();
+    assert_eq!(keys.len(), 6, "the new run has idempotency keys of its own");
+    assert_eq!(json_of(&config, &["runs", "list", "--status", "done"]).as_array().map(Vec::len), Some(2));
+
+    let all = toolgate(&config, &["fork", &run[..12], "--from", "8"]);
+    assert_eq!((all.code, effects.total()), (Some(0), 6), "nothing is left to be made: {}", all.stderr);
+    let some = toolgate(&config, &["fork", &run, "--from", "7"]);
+    assert!(some.stderr.contains("1 effects of the earlier run are not kept"), "{}", some.stderr);
+    let many = toolgate(&config, &["fork", &run, "--from", "9"]);
+    assert_eq!((many.code, many.stderr.contains("8 answered calls")), (Some(2), true), "{}", many.stderr);
 }

@@ -40,11 +40,15 @@ impl Effects {
         effects
     }
 
-    /// The configuration of its functions: `find` reads, `save` and `broken` have effects.
+    /// The configuration of its functions: `find` reads, the others have effects; `hang` does not answer the first time.
     pub(crate) fn functions(&self) -> Value {
         let at = self.at;
         let function = |path: &str, method: &str| json!({ "url": format!("http://{at}/{path}"), "method": method });
-        json!({ "find": function("find", "GET"), "save": function("save", "POST"), "broken": function("broken", "POST") })
+        let effect = |path: &str| function(path, "POST");
+        json!({
+            "find": function("find", "GET"), "save": effect("save"), "broken": effect("broken"), "hang": effect("hang"),
+            "wire": effect("wire"),
+        })
     }
 
     /// What was done so far to this run.
@@ -92,6 +96,11 @@ impl Effects {
                 return;
             }
             let (status, reply) = self.answer(&head, &body);
+            if status.is_empty() {
+                // Until the other end is gone.
+                let _ = stream.read_u8().await;
+                return;
+            }
             let reply = reply.to_string();
             let answer = format!(
                 "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{reply}",
@@ -103,6 +112,7 @@ impl Effects {
         }
     }
 
+    /// The status and the body of an answer; an empty status means that there is none.
     fn answer(&self, head: &str, body: &[u8]) -> (&'static str, Value) {
         if head.starts_with("GET /find") {
             return ("200 OK", json!({ "found": 1 }));
@@ -110,10 +120,18 @@ impl Effects {
         let args: Value = serde_json::from_slice(body).expect("JSON");
         let call = &args["args"][0];
         let key = format!("{}/{}", call["run"].as_str().expect("a run"), call["k"]);
-        *self.counts.lock().expect("a lock").entry(key).or_default() += 1;
+        let times = {
+            let mut counts = self.counts.lock().expect("a lock");
+            let times = counts.entry(key).or_default();
+            *times += 1;
+            *times
+        };
         let sent = head.lines().find_map(|line| line.strip_prefix("idempotency-key: ")).map(str::to_owned);
         self.keys.lock().expect("a lock").push(sent);
         self.total.send_modify(|total| *total += 1);
+        if head.starts_with("POST /hang") && times == 1 {
+            return ("", Value::Null);
+        }
         if head.starts_with("POST /broken") {
             ("500 Broken", json!({}))
         } else {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::effects::Effects;
 use super::programs::{Dice, program};
 use super::server::Server;
-use super::{assert_unknown, configuration, postgres};
+use super::{assert_unknown, configuration, database_url, postgres};
 
 /// Programs that run at the same time.
 const BATCH: u64 = 20;
@@ -39,10 +39,7 @@ async fn no_effect_of_a_killed_server_is_lost_or_doubled_in_sqlite() {
 async fn no_effect_of_a_killed_server_is_lost_or_doubled_in_postgres() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut database = postgres::Server::start().await;
-    let address = database.database().await;
-    let part = |name: &str| address.split(name).nth(1).and_then(|rest| rest.split(' ').next()).expect("a part");
-    let host = part("host=").replace('/', "%2F");
-    let url = format!("postgres://toolgate@{host}/{}", part("dbname="));
+    let url = database_url(&mut database).await;
     check(folder.path(), Some(&url), 10_000..10_000 + programs() / 3).await;
 }
 

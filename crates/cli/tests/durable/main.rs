@@ -4,13 +4,16 @@
 
 mod commands;
 mod effects;
+mod five_approvals;
 mod kills;
 #[path = "../../../journal/tests/support/postgres.rs"]
 #[allow(dead_code, reason = "the tests of the journal use the rest")]
 mod postgres;
 #[path = "../../../journal/tests/support/programs.rs"]
 mod programs;
+mod replicas;
 mod server;
+mod unsure;
 
 use std::path::{Path, PathBuf};
 
@@ -20,8 +23,13 @@ use server::Server;
 
 /// The configuration of a server with these functions, in this folder; `store` is PostgreSQL's, or a file when absent.
 fn configuration(folder: &Path, effects: &Effects, store: Option<&str>) -> PathBuf {
+    configuration_with(folder, effects, store, json!({}))
+}
+
+/// The same with more settings of durable runs, and with other settings.
+fn configuration_with(folder: &Path, effects: &Effects, store: Option<&str>, more: Value) -> PathBuf {
     let file = |name: &str| folder.join(name).to_str().expect("UTF-8").to_owned();
-    let config = json!({
+    let mut config = json!({
         "mcpServers": {},
         "toolgate": {
             "functions": effects.functions(),
@@ -34,6 +42,12 @@ fn configuration(folder: &Path, effects: &Effects, store: Option<&str>) -> PathB
             },
         },
     });
+    for (name, value) in more.as_object().expect("settings") {
+        match name.strip_prefix("runs.") {
+            Some(name) => config["toolgate"]["runs"][name] = value.clone(),
+            None => config["toolgate"][name] = value.clone(),
+        }
+    }
     let path = folder.join("toolgate.json");
     std::fs::write(&path, config.to_string()).expect("written");
     path
@@ -65,6 +79,14 @@ async fn a_run_whose_server_is_killed_goes_on_and_makes_each_effect_once() {
     let keys = effects.keys();
     let distinct: std::collections::BTreeSet<_> = keys.iter().flatten().filter(|key| key.len() == 32).collect();
     assert_eq!(distinct.len(), keys.len(), "each call has a key of its own: {keys:?}");
+}
+
+/// The URL of a new database, for the configuration.
+async fn database_url(database: &mut postgres::Server) -> String {
+    let address = database.database().await;
+    let part = |name: &str| address.split(name).nth(1).and_then(|rest| rest.split(' ').next()).expect("a part");
+    let host = part("host=").replace('/', "%2F");
+    format!("postgres://toolgate@{host}/{}", part("dbname="))
 }
 
 /// Checks that a run ended with an unknown effect: its error says so, and it is not safe to repeat.

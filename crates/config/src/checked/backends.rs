@@ -10,22 +10,23 @@ use super::checker::Checker;
 use super::envfile;
 use super::login::{self, LoginSettings};
 use super::openapi::{self, OpenApi};
+use super::server_sandbox::{self, ServerSandbox};
 use crate::raw::reader::closest;
 use crate::raw::{self, Located, Location, RawText, StringMap};
 use crate::values::{BackendName, Endpoint, Glob, Secret, Start, TransportKind};
 
 /// A configured server.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Backend {
+pub struct BackendConfig {
     /// How to start or connect to it. A change requires a restart.
-    pub transport: Transport,
+    pub transport: BackendTransport,
     /// Its limits and filters. A change applies without a restart.
-    pub policy: Policy,
+    pub policy: BackendPolicy,
 }
 
 /// How to start or connect to a server.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Transport {
+pub enum BackendTransport {
     /// A child process.
     Stdio(Process),
     /// Streamable HTTP.
@@ -45,8 +46,10 @@ pub struct Process {
     pub env: BTreeMap<String, Secret>,
     /// Whether it inherits the whole environment of this process.
     pub inherit_env: bool,
-    /// Its working directory; `None` inherits ours.
+    /// Its working directory; `None` inherits ours, or means a folder of its own in a sandbox.
     pub cwd: Option<PathBuf>,
+    /// The sandbox that it is started in.
+    pub sandbox: Option<ServerSandbox>,
 }
 
 /// A server to connect to.
@@ -62,7 +65,7 @@ pub struct Remote {
 
 /// Limits and filters of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
+pub struct BackendPolicy {
     /// Timeout of one call.
     pub timeout: Duration,
     /// Maximum number of concurrent calls.
@@ -83,7 +86,7 @@ pub struct Policy {
     pub description: Option<String>,
 }
 
-impl Policy {
+impl BackendPolicy {
     /// Whether a tool is shown and may be called.
     pub fn permits(&self, tool: &str) -> bool {
         let any = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(tool));
@@ -113,7 +116,7 @@ const CONCURRENCY_RANGE: std::ops::RangeInclusive<usize> = 1..=1024;
 /// The servers of a file.
 #[derive(Default)]
 pub(super) struct Servers {
-    pub(super) backends: BTreeMap<BackendName, Backend>,
+    pub(super) backends: BTreeMap<BackendName, BackendConfig>,
     pub(super) disabled: Vec<BackendName>,
     /// All names, including servers with problems, so that references to these are not reported as well.
     pub(super) names: BTreeSet<BackendName>,
@@ -147,9 +150,10 @@ pub(super) fn check(
             continue;
         }
         let own = own.iter().find(|(own, _)| own.value == key.value).map(|(_, own)| own.value.clone());
-        let policy = policy(checker, &server.value, &own.unwrap_or_default(), defaults);
-        if let Some(transport) = transport(checker, key, server) {
-            servers.backends.insert(name, Backend { transport, policy });
+        let own = own.unwrap_or_default();
+        let policy = policy(checker, &server.value, &own, defaults);
+        if let Some(transport) = transport(checker, key, server, &own) {
+            servers.backends.insert(name, BackendConfig { transport, policy });
         }
     }
     for (key, _) in own.iter().filter(|(own, _)| !servers.names.contains(own.value.as_str())) {
@@ -160,7 +164,7 @@ pub(super) fn check(
     servers
 }
 
-fn policy(checker: &mut Checker<'_>, server: &raw::Server, own: &raw::Backend, defaults: &Defaults) -> Policy {
+fn policy(checker: &mut Checker<'_>, server: &raw::Server, own: &raw::Backend, defaults: &Defaults) -> BackendPolicy {
     let foreign = checker.get(&server.timeout);
     if let (Some(millis), Some(setting), None) = (foreign, &server.timeout, &own.timeout)
         && millis.doubtful
@@ -170,7 +174,7 @@ fn policy(checker: &mut Checker<'_>, server: &raw::Server, own: &raw::Backend, d
     }
     let timeout = checker.period(&own.timeout).or(foreign.map(|millis| millis.period.get()));
     let concurrency = checker.count(&own.max_concurrent_calls, CONCURRENCY_RANGE);
-    Policy {
+    BackendPolicy {
         timeout: timeout.unwrap_or(defaults.timeout),
         max_concurrent_calls: concurrency.unwrap_or(defaults.max_concurrent_calls),
         allow: checker.list(&own.allow),
@@ -189,7 +193,28 @@ fn description(server: &raw::Server) -> Option<String> {
     (!phrase.is_empty()).then(|| phrase.to_owned())
 }
 
-fn transport(checker: &mut Checker<'_>, name: &Located<String>, server: &Located<raw::Server>) -> Option<Transport> {
+fn transport(
+    checker: &mut Checker<'_>,
+    name: &Located<String>,
+    server: &Located<raw::Server>,
+    own: &raw::Backend,
+) -> Option<BackendTransport> {
+    let mut transport = plain_transport(checker, name, server)?;
+    let written = if own.sandbox.is_some() { &own.sandbox } else { &server.value.sandbox };
+    match (&mut transport, written) {
+        (BackendTransport::Stdio(process), _) => process.sandbox = server_sandbox::check(checker, &name.value, written),
+        (_, Some(written)) => checker.warn(&written.place, "has an effect on stdio servers only", ""),
+        (_, None) => {}
+    }
+    Some(transport)
+}
+
+/// The transport, outside a sandbox.
+fn plain_transport(
+    checker: &mut Checker<'_>,
+    name: &Located<String>,
+    server: &Located<raw::Server>,
+) -> Option<BackendTransport> {
     let raw = &server.value;
     // An invalid type is reported once; do not report its consequences as well.
     let kind = match &raw.kind {
@@ -198,17 +223,17 @@ fn transport(checker: &mut Checker<'_>, name: &Located<String>, server: &Located
     };
     match (kind, &raw.command, &raw.url) {
         (Some(TransportKind::OpenApi), _, _) => {
-            openapi::check(checker, name, raw).map(|api| Transport::OpenApi(Box::new(api)))
+            openapi::check(checker, name, raw).map(|api| BackendTransport::OpenApi(Box::new(api)))
         }
         (Some(TransportKind::Stdio) | None, Some(command), None) => {
-            process(checker, raw, command).map(Transport::Stdio)
+            process(checker, raw, command).map(BackendTransport::Stdio)
         }
         (Some(TransportKind::Stdio), Some(command), Some(url)) => {
             checker.warn(&url.place, "has no effect on a stdio server", "");
-            process(checker, raw, command).map(Transport::Stdio)
+            process(checker, raw, command).map(BackendTransport::Stdio)
         }
         (Some(TransportKind::Http), _, Some(url)) | (None, None, Some(url)) => {
-            remote(checker, raw, url).map(Transport::Http)
+            remote(checker, raw, url).map(BackendTransport::Http)
         }
         (Some(TransportKind::Sse), _, Some(url)) => {
             let message = "the HTTP+SSE transport is not supported; using Streamable HTTP at this URL";
@@ -218,7 +243,7 @@ fn transport(checker: &mut Checker<'_>, name: &Located<String>, server: &Located
                 message,
                 "use \"type\": \"http\" and the server's Streamable HTTP URL, which often ends in /mcp",
             );
-            remote(checker, raw, url).map(Transport::Http)
+            remote(checker, raw, url).map(BackendTransport::Http)
         }
         (Some(TransportKind::Stdio), None, _) => {
             checker.wrong(&name.place, "a stdio server must have a command", "add \"command\"");
@@ -267,7 +292,8 @@ fn process(checker: &mut Checker<'_>, raw: &raw::Server, command: &Located<RawTe
         checker.warn(command_place, "the server is Toolgate itself", "remove this server");
     }
     let inherit_env = super::flag(&raw.inherit_env, false);
-    Some(Process { command, args: args.into_iter().map(Secret::new).collect(), env, inherit_env, cwd })
+    let args = args.into_iter().map(Secret::new).collect();
+    Some(Process { command, args, env, inherit_env, cwd, sandbox: None })
 }
 
 /// Whether a command starts a Toolgate gateway: `npx toolgate serve` does, `toolgate demo` does not.

@@ -14,7 +14,7 @@ use crate::values::{BackendName, Endpoint, FunctionName, Method, Secret};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Function {
     /// The endpoint or tool that it calls.
-    pub target: Target,
+    pub target: FunctionTarget,
     /// Description for the model.
     pub description: Option<String>,
     /// A valid JSON Schema of its argument.
@@ -22,14 +22,14 @@ pub struct Function {
     /// A valid JSON Schema of its result.
     pub returns: Option<Json>,
     /// What is declared of its effect.
-    pub effect: Effect,
+    pub effect: FunctionEffect,
     /// Timeout of a call.
     pub timeout: Duration,
 }
 
 /// What is declared of the effect of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
+pub enum FunctionEffect {
     /// Nothing.
     Unknown,
     /// A call may be made again with the same arguments.
@@ -40,7 +40,7 @@ pub enum Effect {
 
 /// The target of a configured function.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum FunctionTarget {
     /// An HTTP endpoint.
     Http {
         /// Its URL.
@@ -93,9 +93,9 @@ fn function(
     let schema = raw.schema.as_ref().and_then(|schema| json_schema(checker, schema));
     let returns = raw.returns.as_ref().and_then(|schema| json_schema(checker, schema));
     let effect = match (super::flag(&raw.read_only, false), super::flag(&raw.idempotent, false)) {
-        (true, _) => Effect::ReadOnly,
-        (false, true) => Effect::Idempotent,
-        (false, false) => Effect::Unknown,
+        (true, _) => FunctionEffect::ReadOnly,
+        (false, true) => FunctionEffect::Idempotent,
+        (false, false) => FunctionEffect::Unknown,
     };
     let timeout = checker.period(&raw.timeout).unwrap_or(timeout);
     let description = checker.get(&raw.description);
@@ -107,12 +107,12 @@ fn target(
     name: &Located<String>,
     raw: &raw::Function,
     backends: &BTreeSet<BackendName>,
-) -> Option<Target> {
+) -> Option<FunctionTarget> {
     match (&raw.url, &raw.tool) {
         (Some(url), None) => {
             let headers = headers(checker, &raw.headers);
             let method = checker.get(&raw.method).unwrap_or(Method::Post);
-            checker.parse(url).map(|url| Target::Http { url, method, headers })
+            checker.parse(url).map(|url| FunctionTarget::Http { url, method, headers })
         }
         (None, Some(tool)) => {
             let split = checker.parse(tool)?.split(backends);
@@ -124,7 +124,7 @@ fn target(
                 );
                 return None;
             };
-            Some(Target::Tool { backend: backend.clone(), tool })
+            Some(FunctionTarget::Tool { backend: backend.clone(), tool })
         }
         (Some(_), Some(_)) => {
             checker.wrong(&name.place, "the function has both a url and a tool", "remove one of them");

@@ -14,6 +14,7 @@ mod login;
 mod openapi;
 mod policy;
 mod runs;
+mod server_sandbox;
 mod service;
 mod telemetry;
 
@@ -24,19 +25,21 @@ use std::time::Duration;
 pub use agent::{AgentTools, DataSource, Weather};
 pub use audit::Audit;
 pub use backends::starts_toolgate;
-pub use backends::{Backend, Policy, Process, Remote, Transport};
-pub use functions::{Effect, Function, Target};
+pub use backends::{BackendConfig, BackendPolicy, BackendTransport, Process, Remote};
+pub use functions::{Function, FunctionEffect, FunctionTarget};
 pub use login::LoginSettings;
 pub use openapi::{OpenApi, SpecSource};
 pub use runs::{RunStore, Runs};
+pub use server_sandbox::ServerSandbox;
 pub use service::{Http, HttpOAuth, Key, OAuthScope};
-pub use telemetry::Telemetry;
+pub use telemetry::TelemetrySettings;
 
-use super::problem::{Problem, Severity, Unset};
+use super::problem::{Problem, ProblemSeverity, Unset};
 use super::raw::{self, Raw};
 use super::text::join;
 use super::values::{
-    Allowed, BackendName, Bytes, EgressWord, Engine, FunctionName, Isolation, Mode, ResultFormat, SecretPlace, Store,
+    Allowed, BackendName, Bytes, EgressWord, Engine, FunctionName, Isolation, Mode, ResultFormat, Reuse, SecretPlace,
+    StoreSetting,
 };
 use super::vars::Env;
 use backends::Servers;
@@ -49,7 +52,7 @@ pub struct Checked {
     /// The file it came from.
     pub file: PathBuf,
     /// The servers to connect to.
-    pub backends: BTreeMap<BackendName, Backend>,
+    pub backends: BTreeMap<BackendName, BackendConfig>,
     /// The disabled servers.
     pub disabled: Vec<BackendName>,
     /// The servers that cannot be started as they are written. They do not keep the others from being used.
@@ -80,6 +83,11 @@ impl Incomplete {
 
     /// One line for people and models: `needs configuration: set GITHUB_TOKEN`.
     pub fn reason(&self) -> String {
+        format!("needs configuration: {}", self.lacks())
+    }
+
+    /// What has to be done: `set GITHUB_TOKEN`.
+    pub fn lacks(&self) -> String {
         let (mut variables, mut parts) = (Vec::new(), Vec::new());
         for unset in self.unset() {
             match unset {
@@ -92,13 +100,13 @@ impl Incomplete {
         }
         let others = self.problems.iter().filter(|problem| problem.unset.is_none());
         parts.extend(others.map(|problem| problem.message.clone()));
-        format!("needs configuration: {}", parts.join("; "))
+        parts.join("; ")
     }
 }
 
 /// Where programs may send HTTP requests of their own choice.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Egress {
+pub enum EgressSetting {
     /// Nowhere.
     Off,
     /// To these hosts and networks.
@@ -123,7 +131,7 @@ pub struct Settings {
     /// How results are reduced.
     pub output: Output,
     /// Limits of the whole gateway.
-    pub limits: Limits,
+    pub limits: GatewayLimits,
     /// The directory of the tool cache; `None` if it is off or there is no home directory.
     pub cache: Option<PathBuf>,
     /// The HTTP service.
@@ -131,7 +139,7 @@ pub struct Settings {
     /// The audit log; `None` if it is off.
     pub audit: Option<Audit>,
     /// Where traces and metrics go; `None` if nowhere.
-    pub telemetry: Option<Telemetry>,
+    pub telemetry: Option<TelemetrySettings>,
     /// Configured host functions.
     pub functions: BTreeMap<FunctionName, Function>,
     /// Who may call which tool.
@@ -139,11 +147,11 @@ pub struct Settings {
     /// The file of approvals that stand for later calls; `None` without a home directory.
     pub remembered_rules: Option<PathBuf>,
     /// Where programs may send HTTP requests.
-    pub egress: Egress,
+    pub egress: EgressSetting,
     /// What guarded HTTP may reach besides the public internet.
     pub guard: Vec<Allowed>,
     /// The session store.
-    pub store: Store,
+    pub store: StoreSetting,
     /// Durable runs.
     pub runs: Runs,
     /// The V8 engine.
@@ -174,6 +182,8 @@ pub struct Sandbox {
     pub engine: Option<Engine>,
     /// The isolation; `None` is the platform's default.
     pub isolation: Option<Isolation>,
+    /// Whether a process that ran a program may run another one of the same caller.
+    pub reuse: Reuse,
     /// Maximum number of concurrent runs; `None` is twice the number of cores, at least 8.
     pub max_concurrent_runs: Option<usize>,
     /// Number of idle workers; `None` is the engine's default.
@@ -201,7 +211,7 @@ pub struct Output {
 
 /// Limits of the whole gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct GatewayLimits {
     /// Timeout for the start of a backend.
     pub start_timeout: Duration,
     /// Maximum number of queued runs.
@@ -252,7 +262,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     let limits = value(&toolgate.limits);
     let call = backends::Defaults::check(&mut checker, &limits, &toolgate);
     let servers = backends::check(&mut checker, &raw.file, &toolgate, &call);
-    let store = checker.get(&toolgate.store).unwrap_or(Store::Memory);
+    let store = checker.get(&toolgate.store).unwrap_or(StoreSetting::Memory);
     let runs = runs::check(&mut checker, &value(&toolgate.runs), &store);
     let settings = Settings {
         mode: checker.get(&toolgate.mode).unwrap_or(Mode::Code),
@@ -292,7 +302,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     problems.sort_by_key(|problem| problem.position);
     let Servers { mut backends, disabled, names } = servers;
     let (incomplete, problems) = by_server(problems, &names);
-    if problems.iter().any(|problem| problem.severity == Severity::Error) {
+    if problems.iter().any(|problem| problem.severity == ProblemSeverity::Error) {
         // Whoever repairs the file wants to see all of it.
         let own = incomplete.into_values().flat_map(|server| server.problems);
         let mut all: Vec<Problem> = problems.into_iter().chain(own).collect();
@@ -320,7 +330,7 @@ fn by_server(
         let inside = |path: &str| {
             problem.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
-        let server = paths.iter().find(|(path, _)| problem.severity == Severity::Error && inside(path));
+        let server = paths.iter().find(|(path, _)| problem.severity == ProblemSeverity::Error && inside(path));
         match server {
             Some((_, name)) => {
                 let server = own.entry((*name).clone()).or_insert_with(|| Incomplete { problems: Vec::new() });
@@ -336,6 +346,7 @@ fn sandbox(checker: &mut Checker<'_>, raw: &raw::Sandbox) -> Sandbox {
     Sandbox {
         engine: checker.get(&raw.engine),
         isolation: checker.get(&raw.isolation),
+        reuse: checker.get(&raw.reuse).unwrap_or(Reuse::Never),
         max_concurrent_runs: checker.count(&raw.max_concurrent_runs, 1..=4096),
         pool: checker.count(&raw.pool, 0..=256),
         limits: limits::check(checker, &value(&raw.limits)),
@@ -354,9 +365,9 @@ fn output(checker: &mut Checker<'_>, raw: &raw::Output) -> Output {
     }
 }
 
-fn bounds(checker: &mut Checker<'_>, raw: &raw::Limits) -> Limits {
+fn bounds(checker: &mut Checker<'_>, raw: &raw::Limits) -> GatewayLimits {
     let store = Bytes::new(1 << 20)..=Bytes::new(4 << 30);
-    Limits {
+    GatewayLimits {
         start_timeout: checker.period(&raw.start_timeout).unwrap_or(Duration::from_secs(60)),
         max_queued_runs: checker.count(&raw.max_queued_runs, 0..=100_000).unwrap_or(256),
         result_store: checker.size(&raw.result_store, &store).unwrap_or(Bytes::new(64 << 20)),
@@ -373,19 +384,19 @@ fn cache(checker: &mut Checker<'_>, raw: &raw::Cache) -> Option<PathBuf> {
     dir.filter(|_| flag(&raw.enabled, true))
 }
 
-fn egress(checker: &mut Checker<'_>, raw: &Option<raw::Located<raw::RawEgress>>) -> Egress {
+fn egress(checker: &mut Checker<'_>, raw: &Option<raw::Located<raw::RawEgress>>) -> EgressSetting {
     match raw.as_ref().map(|raw| (&raw.value, &raw.place)) {
-        None => Egress::Off,
+        None => EgressSetting::Off,
         Some((raw::RawEgress::Word(word), place)) => {
             let word = checker.get(&Some(raw::Located { value: word.clone(), place: place.clone() }));
             match word {
-                Some(EgressWord::All) => Egress::All,
-                Some(EgressWord::Off) | None => Egress::Off,
+                Some(EgressWord::All) => EgressSetting::All,
+                Some(EgressWord::Off) | None => EgressSetting::Off,
             }
         }
         Some((raw::RawEgress::Hosts(hosts), place)) => {
             let hosts = checker.list(&Some(raw::Located { value: hosts.clone(), place: place.clone() }));
-            Egress::Hosts(hosts.unwrap_or_default())
+            EgressSetting::Hosts(hosts.unwrap_or_default())
         }
     }
 }

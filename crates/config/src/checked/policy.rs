@@ -40,7 +40,11 @@ fn rule(checker: &mut Checker<'_>, raw: &Located<raw::PolicyRule>) -> Option<Rul
     let (callers, approvers) = (checker.list(&raw.callers), checker.list(&raw.approvers));
     let profiles = checker.list(&raw.profiles).unwrap_or_default();
     let (reason, expiry) = (checker.get(&raw.reason), checker.period(&raw.expiry));
-    for (setting, used) in [("approvers", raw.approvers.is_some()), ("expiry", raw.expiry.is_some())] {
+    for (setting, used) in [
+        ("approvers", raw.approvers.is_some()),
+        ("expiry", raw.expiry.is_some()),
+        ("stage", super::flag(&raw.stage, false)),
+    ] {
         if used && does.is_some_and(|does| does != Action::Ask) {
             checker.warn(place, format!("{setting} has no effect: the rule asks nobody"), "");
         }
@@ -61,6 +65,7 @@ fn rule(checker: &mut Checker<'_>, raw: &Located<raw::PolicyRule>) -> Option<Rul
         reason,
         approvers: globs(approvers),
         expiry: expiry.unwrap_or(plain.expiry),
+        stage: super::flag(&raw.stage, false),
         limits,
         ..plain
     })

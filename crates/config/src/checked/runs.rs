@@ -8,7 +8,7 @@ use url::Url;
 
 use super::checker::Checker;
 use crate::raw;
-use crate::values::{Bytes, RunStorePlace, Store};
+use crate::values::{Bytes, RunStorePlace, StoreSetting, UnknownCalls};
 
 /// Durable runs.
 #[derive(Clone, PartialEq, Eq)]
@@ -27,12 +27,14 @@ pub struct Runs {
     pub max_open: u64,
     /// The secret that webhooks are signed with.
     pub webhook_secret: Option<String>,
+    /// What becomes of a run with a call whose effect is unknown.
+    pub unknown_calls: UnknownCalls,
 }
 
 impl fmt::Debug for Runs {
     // The secret is not shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Runs { store, key_file, lease, keep, max_size, max_open, webhook_secret } = self;
+        let Runs { store, key_file, lease, keep, max_size, max_open, webhook_secret, unknown_calls } = self;
         f.debug_struct("Runs")
             .field("store", store)
             .field("key_file", key_file)
@@ -41,6 +43,7 @@ impl fmt::Debug for Runs {
             .field("max_size", max_size)
             .field("max_open", max_open)
             .field("webhook_secret", &webhook_secret.as_ref().map(|_| "…"))
+            .field("unknown_calls", unknown_calls)
             .finish()
     }
 }
@@ -79,7 +82,7 @@ impl RunStore {
     }
 }
 
-pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &Store) -> Runs {
+pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &StoreSetting) -> Runs {
     let size = Bytes::new(1 << 20)..=Bytes::new(1 << 40);
     Runs {
         store: store(checker, raw, shared),
@@ -92,10 +95,11 @@ pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &Store) 
         max_size: checker.size(&raw.max_size, &size).unwrap_or(Bytes::new(1 << 30)),
         max_open: checker.count(&raw.max_open, 1..=1_000_000).unwrap_or(1000) as u64,
         webhook_secret: raw.webhook_secret.as_ref().and_then(|secret| checker.text(secret)),
+        unknown_calls: checker.get(&raw.unknown_calls).unwrap_or(UnknownCalls::Auto),
     }
 }
 
-fn store(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &Store) -> Option<RunStore> {
+fn store(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &StoreSetting) -> Option<RunStore> {
     if let Some(setting) = &raw.store {
         return match checker.get(&raw.store)? {
             RunStorePlace::Postgres(url) => Some(RunStore::Postgres(url)),
@@ -103,8 +107,10 @@ fn store(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &Store) -> Option<R
         };
     }
     match shared {
-        Store::Postgres(url) => Some(RunStore::Postgres(url.clone())),
-        Store::Memory | Store::Redis(_) => state(checker).map(|state| RunStore::Folder(state.join("runs"))),
+        StoreSetting::Postgres(url) => Some(RunStore::Postgres(url.clone())),
+        StoreSetting::Memory | StoreSetting::Redis(_) => {
+            state(checker).map(|state| RunStore::Folder(state.join("runs")))
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::values::Secret;
 
 /// A collector of OpenTelemetry.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Telemetry {
+pub struct TelemetrySettings {
     /// Its host.
     pub host: String,
     /// Its port.
@@ -20,7 +20,7 @@ pub struct Telemetry {
     pub service_name: String,
 }
 
-pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Telemetry) -> Option<Telemetry> {
+pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Telemetry) -> Option<TelemetrySettings> {
     let headers = headers(checker, &raw.headers);
     let service_name = checker.get(&raw.service_name).filter(|name| !name.is_empty());
     let (written, endpoint) = (raw.endpoint.as_ref()?, checker.get(&raw.endpoint)?);
@@ -30,7 +30,7 @@ pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Telemetry) -> Option<T
         checker.wrong(&written.place, "traces are sent over plain HTTP only", help);
         return None;
     }
-    Some(Telemetry {
+    Some(TelemetrySettings {
         host: url.host_str()?.trim_matches(['[', ']']).to_owned(),
         port: url.port_or_known_default()?,
         path: url.path().trim_end_matches('/').to_owned(),

@@ -11,7 +11,7 @@ pub use super::translate::DroppedKey;
 use super::translate::{Translated, translate};
 use super::{Client, MAX_CLIENT_FILE_BYTES, Roots, Scope, owner, workspace};
 use crate::checked::starts_toolgate;
-use crate::problem::{Problem, Severity};
+use crate::problem::{Problem, ProblemSeverity};
 use crate::raw::{Location, RawSetting as _, Reader, Server};
 use crate::text::tree::{Entry, Node};
 use crate::text::{Format, Source};
@@ -35,7 +35,7 @@ pub struct FoundServer {
     /// Keys of the client without an equivalent.
     pub dropped: Vec<DroppedKey>,
     /// Why it is not imported; `None` if it is.
-    pub skipped: Option<Skipped>,
+    pub skipped: Option<SkippedServer>,
 }
 
 impl std::fmt::Debug for FoundServer {
@@ -48,7 +48,7 @@ impl std::fmt::Debug for FoundServer {
 
 /// Why a server is not imported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Skipped {
+pub enum SkippedServer {
     /// It is Toolgate.
     #[error("this is Toolgate itself")]
     Toolgate,
@@ -103,7 +103,7 @@ pub fn found(client: Client, roots: &Roots, projects: Projects) -> Result<Vec<Fo
     }
     for server in servers.iter_mut().filter(|server| projects == Projects::Current && server.skipped.is_none()) {
         if let Some(project) = server.project.clone().filter(|_| !is_here(server)) {
-            server.skipped = Some(Skipped::OtherProject(project));
+            server.skipped = Some(SkippedServer::OtherProject(project));
         }
     }
     mark_repeated(&mut servers);
@@ -181,25 +181,25 @@ fn inner_workspace(file: &Path) -> Option<&Path> {
     if (folder == ".vscode" || folder == ".cursor") && !is_users { workspace(file) } else { None }
 }
 
-fn reason_to_skip(source: &Source, name: &str, node: &Node, raw: &Map<String, Json>) -> Option<Skipped> {
+fn reason_to_skip(source: &Source, name: &str, node: &Node, raw: &Map<String, Json>) -> Option<SkippedServer> {
     if let Err(message) = BackendName::new(name) {
-        return Some(Skipped::Invalid(message));
+        return Some(SkippedServer::Invalid(message));
     }
     if node.entries().is_none() {
-        return Some(Skipped::Invalid("must be an object".to_owned()));
+        return Some(SkippedServer::Invalid("must be an object".to_owned()));
     }
     if let Some(message) = first_error(source.file(), raw) {
-        return Some(Skipped::Invalid(message));
+        return Some(SkippedServer::Invalid(message));
     }
     let text = |key: &str| raw.get(key).and_then(Json::as_str);
     let args = raw.get("args").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     if text("command").is_some_and(|command| starts_toolgate(command, args.iter().filter_map(Json::as_str))) {
-        return Some(Skipped::Toolgate);
+        return Some(SkippedServer::Toolgate);
     }
     if text("command").is_none() && text("url").is_none() {
-        return Some(Skipped::Invalid("the server has neither a command nor a url".to_owned()));
+        return Some(SkippedServer::Invalid("the server has neither a command nor a url".to_owned()));
     }
-    first_input(&Json::Object(raw.clone())).map(Skipped::NeedsInput)
+    first_input(&Json::Object(raw.clone())).map(SkippedServer::NeedsInput)
 }
 
 /// The first error of a translated entry.
@@ -208,7 +208,7 @@ fn first_error(file: &Path, raw: &Map<String, Json>) -> Option<String> {
     let node = source.tree().ok()?;
     let mut reader = Reader { source: &source, problems: Vec::new() };
     Server::read(&node, &Location { span: node.span, path: String::new() }, &mut reader);
-    let problem = reader.problems.into_iter().find(|problem| problem.severity == Severity::Error)?;
+    let problem = reader.problems.into_iter().find(|problem| problem.severity == ProblemSeverity::Error)?;
     let prefix = if problem.path.is_empty() { String::new() } else { format!("{}: ", problem.path) };
     Some(format!("{prefix}{}", problem.message))
 }
@@ -270,8 +270,8 @@ pub fn mark_repeated(servers: &mut [FoundServer]) {
         let Some(server) = rest.first_mut().filter(|server| server.skipped.is_none()) else { continue };
         let first = before.iter().find(|first| first.name == server.name && first.skipped.is_none());
         server.skipped = first.map(|first| match (&first.raw, &first.settings) == (&server.raw, &server.settings) {
-            true => Skipped::Duplicate(first.from.clone()),
-            false => Skipped::NameConflict(first.from.clone()),
+            true => SkippedServer::Duplicate(first.from.clone()),
+            false => SkippedServer::NameConflict(first.from.clone()),
         });
     }
 }

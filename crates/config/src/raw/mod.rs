@@ -5,12 +5,14 @@
 //! it.
 
 pub(crate) mod reader;
+mod server_sandbox;
 
 use std::net::SocketAddr;
 
 use reader::section;
 pub(crate) use reader::{Located, Location, RawJson, RawSetting, RawText, Reader, StringMap, Table};
 use serde_json::{Value as Json, json};
+pub(crate) use server_sandbox::RawSandbox;
 
 use super::problem::Problem;
 use super::text::Source;
@@ -18,7 +20,7 @@ use super::text::tree::{Node, Value};
 use super::values::{
     Allowed, Bytes, CallLimitWords, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash,
     LoginGrant, Method, Millis, Mode, Origin, Period, PolicyAction, PolicyAnnotation, PolicyProfile, Rate,
-    ResultFormat, RunStorePlace, SecretPlace, Start, Store, ToolPath, TransportKind,
+    ResultFormat, Reuse, RunStorePlace, SecretPlace, Start, StoreSetting, ToolPath, TransportKind, UnknownCalls,
 };
 
 /// The settings of a file, with the problems found while reading them.
@@ -83,6 +85,8 @@ section! {
         inherit_env = "inheritEnv": bool,
         /// Its working directory; a relative path is relative to the directory of this file.
         cwd: RawText<String>,
+        /// Start it in a sandbox: it reads the system's files, its own folders and what its command and arguments name, and writes to its own folders. Linux only; where that is not possible it is not started. An object says what else it may do.
+        sandbox: RawSandbox,
         /// The URL of an HTTP server.
         url: RawText<Endpoint>,
         /// Headers for each request to it.
@@ -154,7 +158,7 @@ section! {
         /// Hosts and networks that guarded outgoing HTTP may reach besides the public internet.
         guard: Guard,
         /// What several gateways share: the URL of a Redis server for sessions, or of a PostgreSQL database for durable runs (postgres://…). By default nothing (memory).
-        store: RawText<Store>,
+        store: RawText<StoreSetting>,
         /// Durable runs.
         runs: Runs,
         /// Settings of single engines.
@@ -195,6 +199,9 @@ section! {
         engine: RawText<Engine>,
         /// Run each program in a confined process (process) or in a thread (thread).
         isolation: RawText<Isolation>,
+        /// Use a process again (same_caller) for runs of the same caller, after the host has put back everything that the
+        /// run changed in it; or never.
+        reuse: RawText<Reuse>,
         /// Maximum number of concurrent runs; the default is twice the number of cores, at least 8.
         max_concurrent_runs: u64,
         /// Number of idle workers kept ready.
@@ -395,6 +402,8 @@ section! {
         tags: Vec<Located<RawText<String>>>,
         /// When it is started; the default is toolgate.start.
         start: RawText<Start>,
+        /// Its sandbox, as sandbox in mcpServers, which this takes precedence over.
+        sandbox: RawSandbox,
         /// Prefix its tools with the server's name in direct mode. If off, a tool keeps its own name unless another tool has it.
         prefix: bool,
         /// Learn the types of results that its tools do not declare: kinds and keys, never values.
@@ -527,6 +536,8 @@ section! {
         approvers: Vec<Located<RawText<Glob>>>,
         /// How long a question to a person stands.
         expiry: RawText<Period>,
+        /// With do: ask, whether a program that may make such a call is staged: all its writes are reviewed before any is sent.
+        stage: bool,
         /// How many calls the rule lets through, such as "at most 20 a run" or {"run": 20, "day": 100}; the calls after that are denied.
         limits: RawCallLimits,
     }
@@ -637,6 +648,8 @@ section! {
         max_open: u64,
         /// The secret that webhooks are signed with. Without it a run cannot have a webhook.
         webhook_secret: RawText<String>,
+        /// What becomes of a run with a call that was sent before a crash and never answered: `ask` lets a person decide whether it is sent again, `end` ends the run and names the call, `auto` asks where the policy asks about any call and ends the run otherwise.
+        unknown_calls: RawText<UnknownCalls>,
     }
 }
 

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use serde_json::{Map, Value as Json, json};
 
 use crate::problem::Problem;
-use crate::text::tree::{Entry, Node, Span, Value};
+use crate::text::tree::{Entry, Node, TextSpan, Value};
 use crate::text::{Source, join};
 use crate::values::Setting;
 
@@ -16,7 +16,7 @@ use crate::values::Setting;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Location {
     /// The byte range.
-    pub(crate) span: Span,
+    pub(crate) span: TextSpan,
     /// The setting, such as `toolgate.http.keys[0].hash`.
     pub(crate) path: String,
 }

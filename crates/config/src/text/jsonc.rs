@@ -5,7 +5,7 @@
 use serde_json::Number;
 
 use super::Fault;
-use super::tree::{Entry, MAX_DEPTH, MAX_NODES, Node, Span, TOO_DEEP, TOO_MANY_VALUES, Value};
+use super::tree::{Entry, MAX_DEPTH, MAX_NODES, Node, TOO_DEEP, TOO_MANY_VALUES, TextSpan, Value};
 
 /// Parses exactly one value.
 pub(crate) fn parse(text: &str) -> Result<Node, Fault> {
@@ -79,7 +79,7 @@ impl Reader<'_> {
             Some(b'-' | b'0'..=b'9') => Value::Number(self.number()?),
             _ => self.word()?,
         };
-        Ok(Node { value, span: Span::new(start, self.at) })
+        Ok(Node { value, span: TextSpan::new(start, self.at) })
     }
 
     fn map(&mut self, depth: usize) -> Result<Vec<Entry>, Fault> {
@@ -109,7 +109,7 @@ impl Reader<'_> {
     fn entry(&mut self, depth: usize) -> Result<Entry, Fault> {
         let start = self.at;
         let key = self.string()?;
-        let key_span = Span::new(start, self.at);
+        let key_span = TextSpan::new(start, self.at);
         self.skip()?;
         if self.peek() != Some(b':') {
             return self.fault("expected a colon after the key");

@@ -11,8 +11,8 @@ use std::collections::HashSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::problem::{Position, Problem};
-use tree::{Node, Span, Value};
+use super::problem::{FilePosition, Problem};
+use tree::{Node, TextSpan, Value};
 
 /// Maximum size of a configuration file, in bytes.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
@@ -134,19 +134,19 @@ impl Source {
     }
 
     /// The text of a span.
-    pub(crate) fn slice(&self, span: Span) -> &str {
+    pub(crate) fn slice(&self, span: TextSpan) -> &str {
         self.text.get(span.start..span.end).unwrap_or_default()
     }
 
     /// Line and column of a byte offset, counted from 1; columns count characters.
-    pub(crate) fn position(&self, offset: usize) -> Position {
+    pub(crate) fn position(&self, offset: usize) -> FilePosition {
         let offset = offset.min(self.text.len());
         let line = self.lines.partition_point(|start| *start <= offset).max(1);
         let start = self.lines.get(line - 1).copied().unwrap_or(0);
         let before = self.text.as_bytes().get(start..offset).unwrap_or_default();
         // Count the bytes that begin a character: correct even if `offset` is inside a character.
         let column = before.iter().filter(|byte| (**byte & 0xC0) != 0x80).count() + 1;
-        Position { line, column }
+        FilePosition { line, column }
     }
 
     /// Parses the text. Reports the first syntax error, otherwise all duplicate keys.

@@ -4,7 +4,7 @@ use serde_json::Number;
 use toml_edit::{Document, Item, Key, Table, TableLike, Value as Toml};
 
 use super::Fault;
-use super::tree::{Entry, Node, Span, Value};
+use super::tree::{Entry, Node, TextSpan, Value};
 
 /// Parses a document.
 pub(crate) fn parse(text: &str) -> Result<Node, Fault> {
@@ -12,12 +12,12 @@ pub(crate) fn parse(text: &str) -> Result<Node, Fault> {
         let at = error.span().map_or(0, |span| span.start);
         Fault::new(at, error.message().lines().next().unwrap_or("invalid TOML").to_owned())
     })?;
-    let mut root = table(document.as_table(), Span::default());
-    root.span = Span::new(0, text.len());
+    let mut root = table(document.as_table(), TextSpan::default());
+    root.span = TextSpan::new(0, text.len());
     Ok(root)
 }
 
-fn table(table: &Table, place: Span) -> Node {
+fn table(table: &Table, place: TextSpan) -> Node {
     let span = table.span().map_or(place, to_span);
     Node { value: Value::Map(entries(table)), span }
 }
@@ -33,7 +33,7 @@ fn entry(key: &Key, item: &Item) -> Entry {
 }
 
 /// `place` is the span of an item without its own span, such as a table that is only implied by its children.
-fn node(item: &Item, place: Span) -> Node {
+fn node(item: &Item, place: TextSpan) -> Node {
     match item {
         Item::None => Node { value: Value::Null, span: place },
         Item::Value(value) => leaf(value, place),
@@ -46,7 +46,7 @@ fn node(item: &Item, place: Span) -> Node {
     }
 }
 
-fn leaf(value: &Toml, place: Span) -> Node {
+fn leaf(value: &Toml, place: TextSpan) -> Node {
     let span = value.span().map_or(place, to_span);
     let value = match value {
         Toml::String(text) => Value::String(text.value().clone()),
@@ -63,6 +63,6 @@ fn leaf(value: &Toml, place: Span) -> Node {
     Node { value, span }
 }
 
-fn to_span(range: std::ops::Range<usize>) -> Span {
-    Span::new(range.start, range.end)
+fn to_span(range: std::ops::Range<usize>) -> TextSpan {
+    TextSpan::new(range.start, range.end)
 }

@@ -17,14 +17,14 @@ pub(crate) const TOO_MANY_VALUES: &str = "the file has more than 1000000 values"
 
 /// A range of bytes in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Span {
+pub struct TextSpan {
     /// First byte.
     pub start: usize,
     /// One past the last byte.
     pub end: usize,
 }
 
-impl Span {
+impl TextSpan {
     /// The bytes from `start` up to `end`.
     pub fn new(start: usize, end: usize) -> Self {
         Self { start, end: end.max(start) }
@@ -37,7 +37,7 @@ pub struct Node {
     /// The value.
     pub value: Value,
     /// Its byte range in the text.
-    pub span: Span,
+    pub span: TextSpan,
 }
 
 /// A value of any of the three formats.
@@ -63,7 +63,7 @@ pub struct Entry {
     /// The key, unescaped.
     pub key: String,
     /// The byte range of the key.
-    pub key_span: Span,
+    pub key_span: TextSpan,
     /// The value.
     pub node: Node,
 }

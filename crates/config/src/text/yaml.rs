@@ -9,7 +9,7 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span as Marks};
 use serde_json::Number;
 
 use super::Fault;
-use super::tree::{Entry, MAX_DEPTH, MAX_NODES, Node, Span, TOO_DEEP, TOO_MANY_VALUES, Value};
+use super::tree::{Entry, MAX_DEPTH, MAX_NODES, Node, TOO_DEEP, TOO_MANY_VALUES, TextSpan, Value};
 
 /// Parses the document of a text whose lines begin at the offsets `lines`.
 pub(crate) fn parse(text: &str, lines: &[usize]) -> Result<Node, Fault> {
@@ -28,7 +28,7 @@ pub(crate) fn parse(text: &str, lines: &[usize]) -> Result<Node, Fault> {
         builder.take(event, marks)?;
     }
     // A file without a document, such as one with comments only, is an empty configuration.
-    Ok(builder.root.unwrap_or(Node { value: Value::Map(Vec::new()), span: Span::new(0, text.len()) }))
+    Ok(builder.root.unwrap_or(Node { value: Value::Map(Vec::new()), span: TextSpan::new(0, text.len()) }))
 }
 
 /// A list or map that is not closed yet.
@@ -40,7 +40,7 @@ struct OpenCollection {
 
 enum Collection {
     List(Vec<Node>),
-    Map(Vec<Entry>, Option<(String, Span)>),
+    Map(Vec<Entry>, Option<(String, TextSpan)>),
 }
 
 /// The last converted position.
@@ -77,7 +77,7 @@ impl Builder<'_> {
     }
 
     fn take(&mut self, event: Event<'_>, marks: Marks) -> Result<(), Fault> {
-        let span = Span::new(self.offset(marks.start), self.offset(marks.end));
+        let span = TextSpan::new(self.offset(marks.start), self.offset(marks.end));
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let tag = tag.map(|tag| tag.to_string());
@@ -86,7 +86,7 @@ impl Builder<'_> {
                 let block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
                 let held = self.text.get(span.start..span.end).unwrap_or_default().trim_end().len();
                 let end = if block { span.start + held } else { span.end };
-                self.add(Node { value, span: Span::new(span.start, end) }, anchor)
+                self.add(Node { value, span: TextSpan::new(span.start, end) }, anchor)
             }
             Event::SequenceStart(anchor, _) => self.begin(anchor, span, Collection::List(Vec::new())),
             Event::MappingStart(anchor, _) => self.begin(anchor, span, Collection::Map(Vec::new(), None)),
@@ -101,7 +101,7 @@ impl Builder<'_> {
         }
     }
 
-    fn begin(&mut self, anchor: usize, span: Span, content: Collection) -> Result<(), Fault> {
+    fn begin(&mut self, anchor: usize, span: TextSpan, content: Collection) -> Result<(), Fault> {
         if self.open.len() >= MAX_DEPTH {
             return Err(Fault::new(span.start, TOO_DEEP));
         }
@@ -109,7 +109,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn end(&mut self, span: Span) -> Result<(), Fault> {
+    fn end(&mut self, span: TextSpan) -> Result<(), Fault> {
         let Some(open) = self.open.pop() else { return Ok(()) };
         // The parser's end may include the comments that follow: a flow collection ends with its bracket, a block
         // collection with its last element.
@@ -130,10 +130,10 @@ impl Builder<'_> {
             Some(last) if !flow => last,
             _ => span.end,
         };
-        self.add(Node { value, span: Span::new(open.start, end) }, open.anchor)
+        self.add(Node { value, span: TextSpan::new(open.start, end) }, open.anchor)
     }
 
-    fn alias(&mut self, anchor: usize, span: Span) -> Result<(), Fault> {
+    fn alias(&mut self, anchor: usize, span: TextSpan) -> Result<(), Fault> {
         let Some(node) = self.anchors.get(&anchor) else {
             return Err(Fault::new(span.start, "the alias refers to itself"));
         };

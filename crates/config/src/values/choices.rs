@@ -54,6 +54,28 @@ choice! {
 }
 
 choice! {
+    /// What becomes of a durable run with a call that was sent before a crash and never answered.
+    UnknownCalls {
+        /// A person is asked where the policy asks about any call; otherwise the run ends.
+        Auto = "auto",
+        /// A person decides whether it is sent again.
+        Ask = "ask",
+        /// The run ends and names the call.
+        End = "end",
+    }
+}
+
+choice! {
+    /// Whether a process that ran a program may run another one.
+    Reuse {
+        /// Each run has a fresh process.
+        Never = "never",
+        /// For the same caller, after the host has put the process back.
+        SameCaller = "same_caller",
+    }
+}
+
+choice! {
     /// How a result is written.
     ResultFormat {
         /// The shortest of the others.

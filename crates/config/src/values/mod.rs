@@ -8,10 +8,10 @@ mod units;
 
 pub use choices::{
     EgressWord, Engine, HttpAuth, Isolation, LoginGrant, Method, Mode, PolicyAction, PolicyAnnotation, PolicyProfile,
-    ResultFormat, SecretPlace, Start, TransportKind,
+    ResultFormat, Reuse, SecretPlace, Start, TransportKind, UnknownCalls,
 };
 pub use names::{BackendName, FunctionName, Glob, ToolPath};
-pub use net::{Allowed, Endpoint, HostName, Origin, RunStorePlace, Store};
+pub use net::{Allowed, Endpoint, HostName, Origin, RunStorePlace, StoreSetting};
 pub use policy::CallLimitWords;
 pub use units::{Bytes, KeyHash, Millis, Period, Rate};
 

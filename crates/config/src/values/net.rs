@@ -168,7 +168,7 @@ impl Setting for Origin {
 
 /// The session store.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Store {
+pub enum StoreSetting {
     /// In this process.
     Memory,
     /// In a Redis server that several gateways share.
@@ -177,7 +177,7 @@ pub enum Store {
     Postgres(Url),
 }
 
-impl fmt::Debug for Store {
+impl fmt::Debug for StoreSetting {
     // A Redis URL may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -238,7 +238,7 @@ impl Setting for RunStorePlace {
     }
 }
 
-impl Setting for Store {
+impl Setting for StoreSetting {
     fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text == "memory" {
@@ -297,9 +297,9 @@ mod tests {
     fn nothing_secret_is_shown() {
         let url = Endpoint::parse("https://user:pw@h.example/token?key=k").unwrap();
         assert_eq!(format!("{url:?}"), "Endpoint(https://h.example/…)");
-        let store = Store::parse("redis://:pw@h.example").unwrap();
+        let store = StoreSetting::parse("redis://:pw@h.example").unwrap();
         assert_eq!(format!("{store:?}"), "Redis(h.example:6379)");
-        let store = Store::parse("postgres://u:pw@h.example/db").unwrap();
+        let store = StoreSetting::parse("postgres://u:pw@h.example/db").unwrap();
         assert_eq!(format!("{store:?}"), "Postgres(h.example:5432)");
         let store = RunStorePlace::parse("postgresql://u:pw@h.example:5433/db").unwrap();
         assert_eq!(format!("{store:?}"), "Postgres(h.example:5433)");

@@ -190,7 +190,7 @@ fn servers_of_other_projects_are_found_when_asked_for() {
         let found = import::found(Client::ClaudeCode, &machine.roots, projects).unwrap();
         found[0].skipped.clone()
     };
-    assert_eq!(skipped(Projects::Current), Some(import::Skipped::OtherProject("/elsewhere".into())));
+    assert_eq!(skipped(Projects::Current), Some(import::SkippedServer::OtherProject("/elsewhere".into())));
     assert_eq!(skipped(Projects::All), None);
 }
 
@@ -302,7 +302,7 @@ fn what_connect_writes_import_skips() {
         machine.connect(client, Scope::User, &launch(), &[]).unwrap();
         let found = import::found(client, &machine.roots, Projects::Current).unwrap();
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].skipped, Some(import::Skipped::Toolgate));
+        assert_eq!(found[0].skipped, Some(import::SkippedServer::Toolgate));
     }
 }
 

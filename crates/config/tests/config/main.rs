@@ -8,6 +8,7 @@ mod edit;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
+use toolgate_config::checked::{ServerSandbox, Transport};
 use toolgate_config::text::{Format, Source};
 use toolgate_config::{Checked, Env, Problem, check, schema};
 
@@ -74,6 +75,35 @@ fn the_three_formats_say_the_same() {
 }
 
 #[test]
+fn a_server_has_the_sandbox_that_is_written_and_is_not_started_with_a_wrong_one() {
+    let read_server = |server: &str, own: &str| {
+        let text = format!(r#"{{"mcpServers": {{"s": {server}}}, "toolgate": {{"backends": {{"s": {own}}}}}}}"#);
+        read(text.into_bytes(), "a.json").unwrap_or_else(|problems| panic!("{}", shown(&problems)))
+    };
+    let sandbox = |server: &str, own: &str| match &read_server(server, own).backends["s"].transport {
+        Transport::Stdio(process) => process.sandbox.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(sandbox(r#"{"command": "x"}"#, "{}"), None);
+    assert_eq!(sandbox(r#"{"command": "x", "sandbox": false}"#, "{}"), None);
+    let usual = sandbox(r#"{"command": "x", "sandbox": true}"#, "{}").unwrap();
+    assert!(usual.network && usual.read.is_empty() && usual.write.is_empty());
+    assert_eq!(usual.home.as_deref(), Some(Path::new("/home/u/.local/state/toolgate/servers/s")));
+    assert_eq!(sandbox(r#"{"command": "x", "sandbox": {}}"#, "{}"), Some(usual.clone()));
+    assert_eq!(sandbox(r#"{"command": "x"}"#, r#"{"sandbox": true}"#), Some(usual.clone()));
+    let narrow =
+        sandbox(r#"{"command": "x", "sandbox": true}"#, r#"{"sandbox": {"network": false, "write": ["~/o"]}}"#);
+    assert_eq!(narrow, Some(ServerSandbox { network: false, write: vec!["/home/u/o".into()], ..usual }));
+    for wrong in [r#""yes""#, r#"{"writes": ["/x"]}"#, r#"{"memory": "1KB"}"#, r#"{"read": [""]}"#] {
+        let text = format!(r#"{{"mcpServers": {{"s": {{"command": "x", "sandbox": {wrong}}}}}}}"#);
+        let started = read(text.into_bytes(), "a.json").is_ok_and(|checked| checked.backends.contains_key("s"));
+        assert!(!started, "{wrong}");
+    }
+    let remote = read_server(r#"{"url": "https://example.com/mcp", "sandbox": true}"#, "{}");
+    assert!(shown(&remote.warnings).contains("has an effect on stdio servers only"), "{:?}", remote.warnings);
+}
+
+#[test]
 fn an_api_must_have_a_document_and_a_base() {
     let read_server = |server: &str| {
         let text = format!(r#"{{"mcpServers": {{"pets": {server}}}}}"#);
@@ -132,7 +162,7 @@ fn an_env_file_is_read_and_the_entry_stands_above_it() {
     let text = r#"{"mcpServers": {"a": {"command": "x", "envFile": ".env", "env": {"A": "own"}}}}"#;
     std::fs::write(&file, text).unwrap();
     let checked = toolgate_config::load(&file, &env()).unwrap();
-    let toolgate_config::checked::Transport::Stdio(process) = &checked.backends["a"].transport else {
+    let toolgate_config::checked::BackendTransport::Stdio(process) = &checked.backends["a"].transport else {
         panic!("a command is a process")
     };
     let shown: Vec<String> = process.env.iter().map(|(name, value)| format!("{name}={}", value.expose())).collect();
@@ -338,7 +368,8 @@ fn a_command_is_run_only_where_it_is_allowed_and_servers_are_started() {
         assert!(reason.contains("${cmd:…}") && !mark.exists(), "{reason}");
     }
     let checked = read(true, env().running_commands());
-    let toolgate_config::checked::Transport::Stdio(process) = &checked.backends.get("a").unwrap().transport else {
+    let toolgate_config::checked::BackendTransport::Stdio(process) = &checked.backends.get("a").unwrap().transport
+    else {
         panic!("a process")
     };
     assert_eq!(process.env.get("TOKEN").unwrap().expose(), "Bearer s3cret");

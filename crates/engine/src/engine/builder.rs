@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
-use toolgate_guest::lockdown::Without;
+use toolgate_guest::lockdown::{Reuse, Without};
 
 use super::runs::{EngineState, Executor};
 use super::{Engine, EngineChoice, IsolationMode};
@@ -21,6 +21,7 @@ pub struct EngineBuilder {
     rehearse: bool,
     worker: WorkerCommand,
     without: Without,
+    reuse: Reuse,
     concurrent: usize,
     waiting: usize,
     ahead: usize,
@@ -36,6 +37,7 @@ impl Default for EngineBuilder {
             rehearse: false,
             worker: WorkerCommand::default(),
             without: Without::default(),
+            reuse: Reuse::default(),
             concurrent: (2 * cores).max(8),
             waiting: 1024,
             ahead: 4,
@@ -75,6 +77,12 @@ impl EngineBuilder {
         EngineBuilder { without, ..self }
     }
 
+    /// Whether a worker may be used for another run of the same [caller](crate::Request::caller), after the host has put it
+    /// back from outside. See `docs/SECURITY.md` for what differs from a fresh process.
+    pub fn reuse(self, reuse: Reuse) -> Self {
+        EngineBuilder { reuse, ..self }
+    }
+
     /// Runs that execute at one time.
     pub fn max_concurrent_runs(self, concurrent: usize) -> Self {
         EngineBuilder { concurrent: concurrent.max(1), ..self }
@@ -95,7 +103,8 @@ impl EngineBuilder {
         let v8 = V8::new(self.v8, &self.worker, self.without);
         let executor = match self.isolation {
             IsolationMode::Process => {
-                Executor::Process(Pool::new(Zygote::new(self.worker, self.without)?, self.ahead)?)
+                let zygote = Zygote::new(self.worker, self.without, self.reuse)?;
+                Executor::Process(Pool::new(zygote, self.ahead, self.reuse)?)
             }
             IsolationMode::Thread => Executor::Thread,
         };

@@ -88,6 +88,8 @@ pub struct Request {
     pub recorder: Option<Arc<dyn Recorder>>,
     /// Whose turn the run takes in the queue: runs with the same number share their turns.
     pub fairness: u64,
+    /// Who asked for the run. A worker is only ever used again for the same caller, and never for a run that names none.
+    pub caller: Option<Arc<str>>,
     /// A record that the run repeats before it goes on. Program, data, seed and limits are those of the record, except
     /// for the wall time; `code` must be its source, to which positions refer.
     pub replay: Option<Arc<Replay>>,
@@ -110,6 +112,7 @@ impl Request {
             engine: None,
             recorder: None,
             fairness: 0,
+            caller: None,
             replay: None,
         }
     }

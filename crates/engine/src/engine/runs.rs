@@ -17,7 +17,7 @@ use crate::host::Host;
 use crate::migrate::PendingWorker;
 use crate::oom::{Baseline, OomCounters};
 use crate::outcome;
-use crate::process::{MigrationRequest, NoWorker, Pool, ProcessEnd};
+use crate::process::{MigrationRequest, NoWorker, Pool, ProcessEnd, ReuseKey};
 use crate::pump::{Driven, Job, wall_clock};
 use crate::queue::NoSlot;
 use crate::source::Compiled;
@@ -103,7 +103,8 @@ impl EngineState {
     }
 
     fn in_process(&self, pool: &Pool, run: &mut AcceptedRun) -> Execution {
-        let worker = match pool.take(run.deadline) {
+        let key = pool.reuse_key(|| reuse_key(run));
+        let worker = match pool.take(run.deadline, key.as_ref()) {
             Ok(worker) => worker,
             Err(NoWorker::Late) => return Execution::failed(outcome::timeout(&run.limits)),
             Err(NoWorker::Start(error)) => {
@@ -114,7 +115,8 @@ impl EngineState {
         if !layers.seccomp {
             return no_seccomp(Isolation::of_process(layers));
         }
-        let _registered = on_cancel(&run.cancel, worker.killer());
+        let registered = on_cancel(&run.cancel, worker.killer());
+        let rewound = worker.was_rewound();
         let threshold = self.v8.settings().move_after + data_migration_cost(run.request.data.as_deref());
         let job = self.job(run);
         let run = &*run;
@@ -122,11 +124,19 @@ impl EngineState {
         let start = || self.start_target(pool, run);
         let migration =
             self.may_migrate(run).then_some(MigrationRequest { threshold, start: &start, on_cancel: &on_cancel });
-        let (driven, process) = worker.run(job, migration);
+        let (driven, process, used) = worker.run(job, migration);
         let moved = driven.moved;
         let layers = driven.target_layers.map_or(layers, |target| layers.weaker(target));
-        let isolation = Isolation::of_process(layers);
+        let isolation = Isolation { rewound, ..Isolation::of_process(layers) };
         let execution = self.finish(driven, process, run, isolation);
+        // What kills this run's worker must not kill the next run of it. A token that is cancelled from here on no longer
+        // calls it.
+        drop(registered);
+        if let (Some(key), Some(used), Outcome::Returned(_)) = (key, used, &execution.outcome)
+            && !run.cancel.is_cancelled()
+        {
+            pool.put_back(key, used);
+        }
         pool.refill();
         if moved.is_some() && !self.rehearse {
             self.refill_v8(run);
@@ -267,6 +277,15 @@ impl Execution {
             engine: Interpreter::None,
         }
     }
+}
+
+/// Who may get the worker of a run again. A run that repeats a record has limits of its own.
+fn reuse_key(run: &AcceptedRun) -> Option<ReuseKey> {
+    if run.request.replay.is_some() {
+        return None;
+    }
+    let caller = run.request.caller.clone()?;
+    Some(ReuseKey { caller, profile: run.request.profile, limits: run.limits.clone() })
 }
 
 /// The message that begins a run.

@@ -3,12 +3,15 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use toolgate_guest::Pace;
+use toolgate_guest::lockdown::Reuse;
 
-use super::worker::{Idle, Ready, RehearsalWorker};
+use super::reuse::{ReuseKey, UsedWorkers};
+use super::worker::{Idle, Ready, RehearsalWorker, UsedWorker};
 use super::zygote::{StartError, Zygote};
 use crate::migrate::PendingWorker;
 use crate::pump::Lost;
@@ -18,10 +21,15 @@ use crate::refill::RefillThread;
 const MAX_ATTEMPTS: u32 = 4;
 /// How long disposing of an engine waits for a worker that is still being forked.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the refill thread waits for a worker of which it takes a snapshot.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Snapshots that may fail in a row before no more are taken: this system does not permit them.
+const MAX_SNAPSHOT_FAILURES: u32 = 3;
 
 /// Idle workers, and the thread that forks new ones.
 pub(crate) struct Pool {
     idle: Arc<IdleWorkers>,
+    used: Arc<UsedWorkers>,
     refill_thread: RefillThread<()>,
 }
 
@@ -31,12 +39,22 @@ struct IdleWorkers {
     queue: Mutex<IdleQueue>,
     size: usize,
     cores: usize,
+    reuse: Reuse,
+    snapshot_failures: AtomicU32,
 }
 
 #[derive(Default)]
 struct IdleQueue {
-    workers: VecDeque<Idle>,
+    workers: VecDeque<Waiting>,
     closed: bool,
+}
+
+/// A worker that waits for a run.
+enum Waiting {
+    /// Forked, perhaps not locked down yet.
+    Forked(Idle),
+    /// With a snapshot to which it can be put back.
+    Prepared(Box<Ready>),
 }
 
 /// Why a run got no worker.
@@ -49,24 +67,41 @@ pub(crate) enum NoWorker {
 }
 
 impl Pool {
-    pub(crate) fn new(zygote: Arc<Zygote>, size: usize) -> io::Result<Self> {
+    pub(crate) fn new(zygote: Arc<Zygote>, size: usize, reuse: Reuse) -> io::Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let idle = Arc::new(IdleWorkers { zygote, queue: Mutex::default(), size, cores });
+        let (queue, snapshot_failures) = (Mutex::default(), AtomicU32::new(0));
+        let idle = Arc::new(IdleWorkers { zygote, queue, size, cores, reuse, snapshot_failures });
+        let used = Arc::new(UsedWorkers::default());
         let refill_thread = RefillThread::new("toolgate-refill", {
-            let idle = idle.clone();
-            move |()| idle.refill()
+            let (idle, used) = (idle.clone(), used.clone());
+            move |()| {
+                used.rewind_all();
+                idle.refill();
+            }
         })?;
-        let pool = Pool { idle, refill_thread };
+        let pool = Pool { idle, used, refill_thread };
         pool.refill();
         Ok(pool)
     }
 
-    /// A worker that is ready for a program. One that ended before it was ready is replaced.
-    pub(crate) fn take(&self, deadline: Instant) -> Result<Ready, NoWorker> {
-        let ready = |idle: Idle| idle.ready(&self.idle.zygote, deadline);
+    /// A worker that is ready for a program: one that this caller used before, or a fresh one. One that ended before it was
+    /// ready is replaced.
+    pub(crate) fn take(&self, deadline: Instant, key: Option<&ReuseKey>) -> Result<Ready, NoWorker> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if let Some(worker) = key.and_then(|key| self.used.take(key, left)) {
+            return Ok(worker);
+        }
+        let ready = |idle: Idle| {
+            let ready = idle.ready(&self.idle.zygote, deadline)?;
+            if key.is_some() { self.idle.prepare(ready) } else { Ok(ready) }
+        };
         // Idle workers are not counted as attempts: when their zygote dies, all of them are lost at once.
-        while let Some(idle) = self.next_idle() {
-            match ready(idle) {
+        while let Some(waiting) = self.next_idle() {
+            let ready = match waiting {
+                Waiting::Forked(idle) => ready(idle),
+                Waiting::Prepared(worker) => in_use(*worker, left),
+            };
+            match ready {
                 Ok(ready) => return Ok(ready),
                 Err(Lost::Deadline) => return Err(NoWorker::Late),
                 Err(_) => {}
@@ -86,15 +121,25 @@ impl Pool {
     /// A QuickJS worker as the target of a migration, for tests of migration without V8.
     pub(crate) fn rehearsal_worker(&self) -> io::Result<Box<dyn PendingWorker>> {
         let idle = match self.next_idle() {
-            Some(idle) => idle,
-            None => self.idle.fork(Pace::Now).map_err(io::Error::other)?,
+            Some(Waiting::Forked(idle)) => idle,
+            Some(Waiting::Prepared(_)) | None => self.idle.fork(Pace::Now).map_err(io::Error::other)?,
         };
         Ok(Box::new(RehearsalWorker { idle, zygote: self.idle.zygote.clone() }))
     }
 
+    /// The key under which a run's worker is kept; `None` when it is not.
+    pub(crate) fn reuse_key(&self, key: impl FnOnce() -> Option<ReuseKey>) -> Option<ReuseKey> {
+        if self.idle.takes_snapshots() { key() } else { None }
+    }
+
+    /// Keeps a worker that returned a value. [`Pool::refill`] rewinds it.
+    pub(crate) fn put_back(&self, key: ReuseKey, worker: UsedWorker) {
+        self.used.put(key, worker);
+    }
+
     /// Fills the pool in the background. Called after a run, because a fork during a run slows it down.
     pub(crate) fn refill(&self) {
-        if self.idle.size > 0 {
+        if self.idle.size > 0 || self.idle.reuse == Reuse::SameCaller {
             self.refill_thread.request(());
         }
     }
@@ -107,11 +152,12 @@ impl Pool {
             std::mem::take(&mut queue.workers)
         };
         self.refill_thread.stop();
+        self.used.close();
         workers.into_iter().for_each(|idle| self.idle.discard(idle));
         self.idle.zygote.stop();
     }
 
-    fn next_idle(&self) -> Option<Idle> {
+    fn next_idle(&self) -> Option<Waiting> {
         let (idle, left) = {
             let mut queue = self.idle.queue.lock();
             (queue.workers.pop_front(), queue.workers.len())
@@ -129,10 +175,35 @@ impl IdleWorkers {
     fn refill(&self) {
         while self.has_room() {
             match self.fork(self.pace()) {
-                Ok(idle) => self.put(idle),
+                Ok(idle) if self.takes_snapshots() => {
+                    // One that ended is not replaced at once: the next run reports why.
+                    let ready = idle.ready(&self.zygote, Instant::now() + SNAPSHOT_TIMEOUT);
+                    let Ok(mut prepared) = ready.and_then(|ready| self.prepare(ready)) else { continue };
+                    prepared.count_in_use(false);
+                    self.put(Waiting::Prepared(Box::new(prepared)));
+                }
+                Ok(idle) => self.put(Waiting::Forked(idle)),
                 Err(_) => return,
             }
         }
+    }
+
+    /// Whether workers can be put back, as far as is known.
+    fn takes_snapshots(&self) -> bool {
+        self.reuse == Reuse::SameCaller && self.snapshot_failures.load(Ordering::Relaxed) < MAX_SNAPSHOT_FAILURES
+    }
+
+    /// Takes the snapshot to which a worker can be put back. A worker of which none can be taken is ended.
+    fn prepare(&self, ready: Ready) -> Result<Ready, Lost> {
+        if !self.takes_snapshots() {
+            return Ok(ready);
+        }
+        let prepared = ready.with_snapshot();
+        match &prepared {
+            Ok(_) => self.snapshot_failures.store(0, Ordering::Relaxed),
+            Err(_) => drop(self.snapshot_failures.fetch_add(1, Ordering::Relaxed)),
+        }
+        prepared.map_err(|_| Lost::Closed { started: false })
     }
 
     /// Whether a new worker rehearses. With more runs than cores, the rehearsal takes more time from them than it saves.
@@ -149,7 +220,7 @@ impl IdleWorkers {
         !queue.closed && queue.workers.len() < self.size
     }
 
-    fn put(&self, idle: Idle) {
+    fn put(&self, idle: Waiting) {
         let mut queue = self.queue.lock();
         if queue.closed {
             drop(queue);
@@ -160,7 +231,19 @@ impl IdleWorkers {
     }
 
     /// Ends a worker and waits for its process. Its process id is known only from its first frame.
-    fn discard(&self, idle: Idle) {
-        drop(idle.ready(&self.zygote, Instant::now() + DISCARD_TIMEOUT));
+    fn discard(&self, idle: Waiting) {
+        match idle {
+            Waiting::Forked(idle) => drop(idle.ready(&self.zygote, Instant::now() + DISCARD_TIMEOUT)),
+            Waiting::Prepared(worker) => drop(worker),
+        }
     }
+}
+
+/// A prepared worker that now executes a run, unless its process has ended.
+fn in_use(mut worker: Ready, wall: Duration) -> Result<Ready, Lost> {
+    if !worker.can_run_for(wall) {
+        return Err(Lost::Closed { started: false });
+    }
+    worker.count_in_use(true);
+    Ok(worker)
 }

@@ -1,4 +1,5 @@
-//! The stages of one worker: idle, ready for one program, ended. Each stage consumes the one before.
+//! The stages of one worker: idle, ready for one program, used, ended. Each stage consumes the one before; a used worker
+//! that was rewound is ready again.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,12 +10,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_open, pidfd_send_signal, waitid, waitpid,
 };
-use toolgate_wire::frame::Layers;
+use toolgate_guest::lockdown::bounds_of;
+use toolgate_rewind::{Bounds, Refusal, Snapshot};
+use toolgate_wire::frame::{End, Layers};
 
 use super::zygote::{InUse, StartError, Zygote, kill};
 use crate::clock::CpuClock;
 use crate::migrate::{MigrationOptions, OnCancel, PendingWorker, SourceWorker, StartTarget, TargetWorker};
-use crate::pump::{Driven, Job, Lost, drive};
+use crate::pump::{Driven, Finished, Job, Lost, drive};
 use crate::socket::WorkerSocket;
 
 /// A worker that waits for a program, or is still being forked.
@@ -30,8 +33,23 @@ pub(crate) struct Ready {
     layers: Layers,
     zygote: Arc<Zygote>,
     reaped: bool,
-    _in_use: InUse,
+    /// The state to which it can be put back, where workers are used again.
+    snapshot: Option<Snapshot>,
+    /// The resource limits that its runs have set. A limit is never raised.
+    bounds: Option<Bounds>,
+    rewinds: u32,
+    in_use: Option<InUse>,
 }
+
+/// Runs that one process serves before it is replaced: address space layouts are not kept for long.
+const MAX_REWINDS: u32 = 256;
+
+/// Processor time of all runs of a process. `RLIMIT_CPU` counts the process's whole life and leaves each run two seconds
+/// more than it may take.
+const MAX_CPU_OF_ALL_RUNS: Duration = Duration::from_secs(1);
+
+/// A worker that has returned a value. It still holds the program, until it is rewound or killed.
+pub(crate) struct UsedWorker(Ready);
 
 /// How a worker's process ended, when it did not report the end of its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +85,10 @@ impl Idle {
             layers: hello.layers,
             zygote: zygote.clone(),
             reaped: false,
-            _in_use: zygote.in_use.clone(),
+            snapshot: None,
+            bounds: None,
+            rewinds: 0,
+            in_use: Some(zygote.in_use.clone()),
         })
     }
 }
@@ -83,9 +104,38 @@ impl Ready {
         move || kill(&handle)
     }
 
-    /// Runs the program, then kills the process in any case. A worker is never used twice.
-    pub(crate) fn run(mut self, job: Job, migration: Option<MigrationRequest<'_>>) -> (Driven, ProcessEnd) {
-        let source = Process { pid: self.pid, handle: self.handle.clone() };
+    /// Takes the snapshot to which the worker can be put back. No program was sent to it yet.
+    pub(super) fn with_snapshot(mut self) -> Result<Self, Refusal> {
+        self.snapshot = Some(Snapshot::take(self.pid.as_raw_nonzero().get().cast_unsigned())?);
+        Ok(self)
+    }
+
+    /// Whether the process had run a program before.
+    pub(crate) fn was_rewound(&self) -> bool {
+        self.rewinds > 0
+    }
+
+    /// No longer, or again, counts as one that executes a run.
+    pub(super) fn count_in_use(&mut self, is_in_use: bool) {
+        self.in_use = is_in_use.then(|| self.zygote.in_use.clone());
+    }
+
+    /// Whether it can take a run: its process has not ended, and `RLIMIT_CPU` leaves the run its time.
+    pub(super) fn can_run_for(&mut self, wall: Duration) -> bool {
+        let has_time = self.bounds.is_none_or(|bounds| bounds.cpu >= bounds_of_wall(wall));
+        has_time && !self.socket.has_input()
+    }
+
+    /// Runs the program, then kills the process, unless it returned a value and can be rewound.
+    pub(crate) fn run(
+        mut self,
+        job: Job,
+        migration: Option<MigrationRequest<'_>>,
+    ) -> (Driven, ProcessEnd, Option<UsedWorker>) {
+        let clock = CpuClock::of(self.pid);
+        let clock = if self.was_rewound() && migration.is_some() { clock.restarted() } else { clock };
+        let source = Process { clock, handle: self.handle.clone() };
+        self.bounds = Some(self.bounds_with(&job));
         let options = migration.map(|MigrationRequest { threshold, start, on_cancel }| MigrationOptions {
             source: &source,
             threshold,
@@ -93,6 +143,10 @@ impl Ready {
             on_cancel,
         });
         let driven = drive(&mut self.socket, job, options);
+        if self.snapshot.is_some() && self.rewinds < MAX_REWINDS && returned(&driven) {
+            self.count_in_use(false);
+            return (driven, ProcessEnd::Exit, Some(UsedWorker(self)));
+        }
         // Kill before answering: a worker that outlives its answer could still act in its run's name.
         kill(&self.handle);
         let end = match (&driven.end, driven.target_end) {
@@ -100,7 +154,13 @@ impl Ready {
             (Err(Lost::Closed { .. }), None) => self.wait(),
             _ => ProcessEnd::Exit,
         };
-        (driven, end)
+        (driven, end, None)
+    }
+
+    /// The resource limits of the process once it has begun a job.
+    fn bounds_with(&self, job: &Job) -> Bounds {
+        let (data, cpu) = bounds_of(&job.start.limits);
+        self.bounds.map_or(Bounds { data, cpu }, |old| Bounds { data: data.min(old.data), cpu: cpu.min(old.cpu) })
     }
 
     /// Waits for the process and tells how it ended.
@@ -115,6 +175,34 @@ impl Ready {
     }
 }
 
+/// Whether the program returned a value, in this process alone.
+fn returned(driven: &Driven) -> bool {
+    driven.moved.is_none() && matches!(&driven.end, Ok(Finished { end: End::Returned(_), .. }))
+}
+
+/// What `RLIMIT_CPU` must be for a run that may take so long.
+fn bounds_of_wall(wall: Duration) -> u64 {
+    wall.as_secs() + 2
+}
+
+impl UsedWorker {
+    /// Puts the process back to its snapshot. It is killed when anything remains that cannot be compared or put back.
+    pub(super) fn rewind(self) -> Option<Ready> {
+        let UsedWorker(mut worker) = self;
+        let (snapshot, bounds) = (worker.snapshot.as_ref()?, worker.bounds?);
+        if CpuClock::of(worker.pid).read() > MAX_CPU_OF_ALL_RUNS {
+            return None;
+        }
+        let stopped = snapshot.stop().ok()?;
+        if !worker.socket.is_silent() {
+            return None;
+        }
+        stopped.rewind(bounds).ok()?;
+        worker.rewinds += 1;
+        Some(worker)
+    }
+}
+
 /// How a run may migrate away from its worker.
 pub(crate) struct MigrationRequest<'a> {
     /// Processor time after which it migrates.
@@ -125,13 +213,13 @@ pub(crate) struct MigrationRequest<'a> {
 
 /// The process of a worker, apart from its socket.
 struct Process {
-    pid: Pid,
+    clock: CpuClock,
     handle: Arc<OwnedFd>,
 }
 
 impl SourceWorker for Process {
     fn clock(&self) -> CpuClock {
-        CpuClock::of(self.pid)
+        self.clock.clone()
     }
 
     fn stop(&self) -> io::Result<()> {

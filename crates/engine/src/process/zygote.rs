@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType};
 use rustix::process::{Pid, Signal, WaitOptions};
 use toolgate_guest::Pace;
-use toolgate_guest::lockdown::Without;
+use toolgate_guest::lockdown::{Reuse, Without};
 
 /// Forks of one zygote before it is replaced. Forks of one zygote share one address space layout.
 const MAX_FORKS_PER_ZYGOTE: u32 = 20_000;
@@ -96,12 +96,12 @@ enum Task {
 }
 
 impl Zygote {
-    pub(crate) fn new(command: WorkerCommand, without: Without) -> Result<Arc<Self>, StartError> {
+    pub(crate) fn new(command: WorkerCommand, without: Without, reuse: Reuse) -> Result<Arc<Self>, StartError> {
         let path = command.path()?;
         let (tasks, inbox) = channel();
         let parent = std::thread::Builder::new()
             .name("toolgate-parent".into())
-            .spawn(move || ParentThread { path, without, zygotes: Vec::new() }.serve(&inbox))?;
+            .spawn(move || ParentThread { path, without, reuse, zygotes: Vec::new() }.serve(&inbox))?;
         let parent = Mutex::new(Some((tasks, parent)));
         Ok(Arc::new(Zygote { current: Mutex::default(), parent, in_use: InUse::default() }))
     }
@@ -162,6 +162,7 @@ impl Drop for Zygote {
 struct ParentThread {
     path: PathBuf,
     without: Without,
+    reuse: Reuse,
     zygotes: Vec<Child>,
 }
 
@@ -186,6 +187,7 @@ impl ParentThread {
         let zygote = Command::new(&self.path)
             .arg0(toolgate_guest::ZYGOTE)
             .arg(self.without.names())
+            .arg(self.reuse.name())
             .env_clear()
             .current_dir("/")
             .stdin(theirs)

@@ -1,5 +1,6 @@
 //! What a guest said, in words. For people who look at a difference; nothing decides by it.
 
+use toolgate_wire::foreign_text::clipped_with_length;
 use toolgate_wire::frame::{End, FromWorker, Question, Stream};
 
 /// Characters of a text that are shown.
@@ -34,11 +35,7 @@ fn subject(question: &Question) -> String {
 
 /// The beginning of a text, with its whole length where it is cut.
 fn shown(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    match text.char_indices().nth(SHOWN) {
-        None => text.into_owned(),
-        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], bytes.len()),
-    }
+    clipped_with_length(&String::from_utf8_lossy(bytes), SHOWN).into_owned()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use toolgate_guest::prelude;
 const OUTER: &str = include_str!("js/outer.js");
 
 /// The files of the first message, in the order of the parameters of `worker.js`.
-const INNER: [(&str, &str); 14] = [
+const INNER: [(&str, &str); 15] = [
     ("worker", include_str!("js/worker.js")),
     ("realm", include_str!("js/realm.js")),
     ("serialise", include_str!("js/serialise.js")),
@@ -14,6 +14,7 @@ const INNER: [(&str, &str); 14] = [
     ("codec", include_str!("js/codec.js")),
     ("clone", prelude::CLONE),
     ("core", prelude::CORE),
+    ("stage", prelude::STAGE),
     ("console", prelude::CONSOLE),
     ("events", prelude::EVENTS),
     ("tools", prelude::TOOLS),

@@ -331,6 +331,11 @@ impl Case {
         self.limits.request().resolve(profile).map(|resolved| resolved.limits.memory).unwrap_or_default()
     }
 
+    /// Whether only its deadline ends it.
+    pub(crate) fn ends_at_its_deadline(&self) -> bool {
+        self.expect.code.as_ref().is_some_and(|code| code.has("TIMEOUT"))
+    }
+
     pub(crate) fn differs_on(&self, engine: &str) -> bool {
         self.engines.contains_key(engine)
     }
@@ -392,7 +397,7 @@ impl Host for Shop {
             ),
             Question::Backends => Some(json!([{ "name": "shop", "id": "shop" }]).to_string()),
             Question::InterfaceOf(name) if name == "shop.price_of" => Some(json!({ "found": name }).to_string()),
-            Question::Interface { backend, tool } if backend == "shop" => {
+            Question::Interface { backend, tool } if backend == "shop" || backend.is_empty() => {
                 Some(json!({ "found": [backend, tool] }).to_string())
             }
             Question::Backend(_) | Question::Global(_) | Question::InterfaceOf(_) | Question::Interface { .. } => None,

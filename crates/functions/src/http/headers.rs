@@ -3,26 +3,13 @@
 use super::FetchError;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
+use toolgate_wire::foreign_text::escaped;
+use toolgate_wire::http_text::is_connection_header;
 
 /// Maximum number of request headers.
 const MAX_HEADERS: usize = 64;
 /// Maximum total size of request headers, in bytes.
 const MAX_HEADER_BYTES: usize = 16 * 1024;
-
-/// Headers that the client sets itself, and headers for the connection or a proxy.
-const FORBIDDEN: [&str; 11] = [
-    "host",
-    "connection",
-    "content-length",
-    "expect",
-    "http2-settings",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "via",
-];
 
 /// Headers that another origin may receive. Credentials may have any name (`X-Api-Key`, `X-Auth-Token`, …), so this is an
 /// allow list.
@@ -53,9 +40,9 @@ pub(super) fn parse(given: &Map<String, Value>) -> Result<HeaderMap, FetchError>
 }
 
 fn one(name: &str, value: &Value) -> Result<(HeaderName, HeaderValue), FetchError> {
-    let shown = || name.chars().take(64).collect::<String>().escape_debug().to_string();
+    let shown = || escaped(name, 64);
     let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| FetchError::HeaderInvalid(shown()))?;
-    if FORBIDDEN.contains(&header.as_str()) || header.as_str().starts_with("proxy-") {
+    if is_connection_header(header.as_str()) {
         return Err(FetchError::HeaderForbidden(shown()));
     }
     let text = match value {
@@ -80,6 +67,7 @@ pub(super) fn for_other_origin(headers: &HeaderMap) -> HeaderMap {
 mod tests {
     use super::*;
     use serde_json::json;
+    use toolgate_wire::http_text::CONNECTION_HEADERS;
 
     fn check(name: &str, value: Value, expected: &str) {
         let found = match parse(&Map::from_iter([(name.to_owned(), value)])) {
@@ -100,7 +88,7 @@ mod tests {
 
     #[test]
     fn headers_of_the_connection_are_forbidden_in_any_case() {
-        for name in FORBIDDEN {
+        for name in CONNECTION_HEADERS {
             check(name, json!("x"), "forbidden");
             check(&name.to_uppercase(), json!("x"), "forbidden");
         }

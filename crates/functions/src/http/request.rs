@@ -5,6 +5,7 @@ use reqwest::Method;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use toolgate_wire::foreign_text::escaped;
 use url::Url;
 
 /// Maximum length of a URL, in bytes.
@@ -111,7 +112,7 @@ fn parse_method(text: &str) -> Result<Method, FetchError> {
         "PATCH" => Ok(Method::PATCH),
         "DELETE" => Ok(Method::DELETE),
         "OPTIONS" => Ok(Method::OPTIONS),
-        _ => Err(FetchError::Method(text.chars().take(32).collect::<String>().escape_debug().to_string())),
+        _ => Err(FetchError::Method(escaped(text, 32))),
     }
 }
 

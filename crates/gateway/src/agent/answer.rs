@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Shared;
 use super::arguments::Refusal;
 use toolgate_config::values::ResultFormat;
-use toolgate_output::{Body, Cut, Form, fit};
+use toolgate_output::{Body, BodyForm, Cut, fit};
 
 /// A text block.
 pub(super) fn text_block(text: impl Into<String>) -> Value {
@@ -42,5 +42,5 @@ pub(super) fn or_refusal(result: Result<Value, Refusal>) -> Value {
 
 /// The text within `room` bytes, its middle left out where it is longer.
 pub(super) fn bounded(text: String, room: usize) -> String {
-    if text.len() <= room { text } else { fit(&Body::new(text.into(), Form::Text), room, Cut::Middle) }
+    if text.len() <= room { text } else { fit(&Body::new(text.into(), BodyForm::Text), room, Cut::Middle) }
 }

@@ -41,7 +41,10 @@ pub(super) fn instructions(shared: &Shared, scope: &RequestScope) -> String {
         ToolMode::Direct => DIRECT,
     };
     let config = shared.gateway.config();
-    let described = |name: &str| config.backends.get(name).and_then(|backend| backend.policy.description.clone());
+    let described = |name: &str| {
+        let incomplete = config.incomplete.get(name).map(|server| server.reason());
+        incomplete.or_else(|| config.backends.get(name).and_then(|backend| backend.policy.description.clone()))
+    };
     let list = backends(&shared.gateway.catalog(), &scope.caller, described, MAX_SIZE - steps.len());
     format!("{steps}{list}")
 }
@@ -87,12 +90,9 @@ fn phrase(backend: &Backend, caller: &CallerScope, described: Option<String>, ro
     if let Some(described) = described {
         return cut(&described, room);
     }
-    if let BackendState::Failed { reason } = backend.state()
-        && backend.tools().is_empty()
-    {
-        // Other reasons may be the server's own words.
-        let is_ours = reason.starts_with("needs configuration");
-        return cut(if is_ours { reason } else { "not running" }, room);
+    // The reason may be the server's own words.
+    if matches!(backend.state(), BackendState::Failed { .. }) && backend.tools().is_empty() {
+        return cut("not running", room);
     }
     let permitted = |entry: &&toolgate_catalog::ToolEntry| caller.permits_tool(backend.name(), &entry.tool().name);
     let tools: Vec<&str> = backend.tools().iter().filter(permitted).map(|entry| entry.identifier()).collect();
@@ -135,20 +135,28 @@ mod tests {
     }
 
     fn text(listings: Vec<Listing>, caller: &CallerScope) -> String {
-        let described = |name: &str| (name == "crm").then(|| "Customers\nand their orders".to_owned());
+        let described = |name: &str| match name {
+            "crm" => Some("Customers\nand their orders".to_owned()),
+            "bad" => Some("needs configuration: set TOKEN".to_owned()),
+            _ => None,
+        };
         backends(&Catalog::new(listings), caller, described, MAX_SIZE - STEPS.len())
     }
 
     #[test]
     fn every_backend_has_a_phrase() {
         let off = Listing { state: BackendState::Disabled, ..listing("off", &[]) };
-        let reason = "needs configuration: set TOKEN".to_owned();
-        let bad = Listing { state: BackendState::Failed { reason }, ..listing("bad", &[]) };
-        let all = vec![listing("tracker", &["list_issues", "create_issue"]), listing("crm", &["find"]), off, bad];
+        let failed = |name: &str| {
+            let state = BackendState::Failed { reason: "needs configuration: the server's own words".to_owned() };
+            Listing { state, ..listing(name, &[]) }
+        };
+        let up = [listing("tracker", &["list_issues", "create_issue"]), listing("crm", &["find"])];
+        let all = up.into_iter().chain([off, failed("bad"), failed("down")]).collect();
         insta::assert_snapshot!(text(all, &CallerScope::default()), @r"
         Backends:
         - bad: needs configuration: set TOKEN
         - crm: Customers and their orders
+        - down: not running
         - tracker: create_issue, list_issues
         ");
     }

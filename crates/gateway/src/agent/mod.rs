@@ -25,6 +25,7 @@ mod paused;
 mod progress;
 mod prompts;
 mod resources;
+mod tasks;
 mod tools;
 mod uri;
 mod waiting;
@@ -40,7 +41,7 @@ use crate::runtime::Gateway;
 use toolgate_mcp::client::ListKind;
 use toolgate_mcp::server::{
     Change, ChangeNotice, Completion, Fault, Identity, PromptCall, RequestScope, ResourceCall, Service, ServiceFuture,
-    ToolCall, ToolMode, Watch, ready,
+    TaskCall, ToolCall, ToolMode, Watch, ready,
 };
 use toolgate_output::OutputSettings;
 use toolgate_wire::CallerScope;
@@ -182,7 +183,12 @@ impl Service for Agent {
                 waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
             }
             let (backend, tool) = direct::find(&shared, &call.name, &call.scope).ok_or(unknown)?;
-            direct::call(&shared, backend, tool, call).await
+            let mut result = direct::call(&shared, backend, tool, call).await?;
+            // A task of a server behind could not be asked for here.
+            if result.get("resultType").is_some_and(|kind| kind == "task") {
+                result["resultType"] = "complete".into();
+            }
+            Ok(result)
         })
     }
 
@@ -248,6 +254,14 @@ impl Service for Agent {
 
     fn has_completions(&self) -> bool {
         true
+    }
+
+    fn has_tasks(&self) -> bool {
+        true
+    }
+
+    fn task(&self, call: TaskCall) -> ServiceFuture<Value> {
+        Box::pin(tasks::serve(Arc::clone(&self.0), call))
     }
 
     fn shows(&self, notice: &ChangeNotice, scope: &RequestScope) -> bool {

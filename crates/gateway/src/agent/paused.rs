@@ -74,7 +74,7 @@ pub(super) async fn go_on(
         let paused = PausedRun { run_id: run, pending: view.pending };
         return Ok(Continued { run: RunReport::waiting(paused), round });
     }
-    let run = runs.decide_and_wait(&run, &caller.name, decisions).await.map_err(refusal)?;
+    let run = runs.decide_and_wait(&run, &caller.name, decisions, &call.withdrawn).await.map_err(refusal)?;
     Ok(Continued { run, round })
 }
 
@@ -103,7 +103,7 @@ pub(super) fn asked(
 }
 
 /// The questions that the caller itself may decide, in the order of their calls.
-fn decidable(pending: &[PendingView], caller: &CallerScope) -> Vec<PendingView> {
+pub(super) fn decidable(pending: &[PendingView], caller: &CallerScope) -> Vec<PendingView> {
     let may = |question: &&PendingView| {
         question.approvers.is_empty() || question.approvers.iter().any(|it| Pattern::new(it).matches(&caller.name))
     };

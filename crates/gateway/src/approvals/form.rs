@@ -6,7 +6,8 @@
 use serde_json::{Map, Value, json};
 use toolgate_wire::foreign_text;
 
-use crate::run::durable::{CallDecision, DecisionKind, PendingView};
+use crate::bridge::check_answer;
+use crate::run::durable::{About, CallDecision, DecisionKind, PendingView};
 
 /// Calls that have a form each.
 const MAX_SINGLE: usize = 3;
@@ -27,10 +28,15 @@ pub(crate) fn showable(pending: &[PendingView]) -> Vec<&PendingView> {
 
 /// `inputRequests` for these questions.
 pub(crate) fn requests(shown: &[&PendingView]) -> Value {
-    if shown.len() <= MAX_SINGLE {
+    if !is_batch(shown) {
         return Value::Object(shown.iter().map(|question| (key(question), single(question))).collect());
     }
     json!({ MANY: many(shown) })
+}
+
+/// Whether the questions are one form. What a server asks is a form of its own.
+fn is_batch(shown: &[&PendingView]) -> bool {
+    shown.len() > MAX_SINGLE && shown.iter().all(|question| !matches!(question.about, About::Form { .. }))
 }
 
 fn key(question: &PendingView) -> String {
@@ -60,6 +66,11 @@ fn sentence(question: &PendingView) -> String {
 }
 
 fn single(question: &PendingView) -> Value {
+    if let About::Form { schema, .. } = &question.about {
+        let message = format!("A program's call is not done before you answer: {}", sentence(question));
+        let params = json!({ "mode": "form", "message": message, "requestedSchema": schema });
+        return json!({ "method": "elicitation/create", "params": params });
+    }
     let message = format!("A program wants to call {}\nApprove it?", sentence(question));
     let properties = json!({
         "decision": { "type": "string", "title": "Decision", "enum": ["approve", "deny", "stop"] },
@@ -117,7 +128,7 @@ pub(crate) enum Unanswered {
 /// Reads `inputResponses`. Only calls that were shown can be decided.
 pub(crate) fn read(shown: &[&PendingView], responses: &Map<String, Value>) -> Filled {
     let mut filled = Filled::default();
-    let many = responses.get(MANY).filter(|_| shown.len() > MAX_SINGLE);
+    let many = responses.get(MANY).filter(|_| is_batch(shown));
     for question in shown {
         let key = key(question);
         let Some(response) = many.or_else(|| responses.get(&key)) else {
@@ -141,6 +152,11 @@ pub(crate) fn read(shown: &[&PendingView], responses: &Map<String, Value>) -> Fi
 }
 
 fn decision(question: &PendingView, word: &Value, content: &Value, is_batch: bool) -> Option<CallDecision> {
+    if let About::Form { schema, .. } = &question.about {
+        check_answer(schema, content).ok()?;
+        let arguments = Some(serde_json::value::to_raw_value(content).ok()?);
+        return Some(CallDecision { decision: DecisionKind::Answer, arguments, reason: None, ..declined(question) });
+    }
     let text = |name: &str| content[name].as_str().map(str::trim).filter(|text| !text.is_empty());
     let edited = text("arguments").filter(|_| !is_batch).filter(|edited| !is_same(edited, question.arguments.0.get()));
     let (kind, arguments) = match (word.as_str()?, edited) {
@@ -200,6 +216,8 @@ mod tests {
             login: None,
             asked_at: 0,
             expires_at: 0,
+            about: Default::default(),
+            staged: None,
         }
     }
 

@@ -42,6 +42,19 @@ pub struct AskedCall {
     pub approvers: Vec<String>,
     /// How long the question stands. The call fails when nobody has decided by then.
     pub expires: Duration,
+    /// The form of a server that asks something itself before it carries out the call. Approving is answering it.
+    pub form: Option<ServerForm>,
+}
+
+/// What a server asks inside a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerForm {
+    /// How many questions it has asked about this call, with this one.
+    pub round: u32,
+    /// What it asks.
+    pub message: String,
+    /// JSON text of the schema of the answer: a flat object.
+    pub schema: String,
 }
 
 /// What a person decided about a call.
@@ -57,6 +70,8 @@ pub enum Verdict {
         /// Why.
         reason: String,
     },
+    /// The call fails: nobody decided in time.
+    Expired,
     /// The call fails, and so does the run.
     Stop {
         /// Why.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use toolgate_mcp::client::auth::{AuthError, Authorizer, Challenge, Retry, SecretText};
-use toolgate_openapi::{AnswerFuture, ApiAnswer, ApiRequest, Transport, TransportError};
+use toolgate_openapi::{AnswerFuture, ApiAnswer, ApiRequest, ApiTransport, TransportError};
 
 /// The login of an API.
 #[derive(Debug, Clone)]
@@ -29,12 +29,12 @@ pub(super) fn placeholder() -> Result<String, String> {
 /// Sends the requests of one call with the token.
 pub(super) struct LoginTransport {
     login: ApiLogin,
-    inner: Arc<dyn Transport>,
+    inner: Arc<dyn ApiTransport>,
     refusal: Arc<Mutex<Option<AuthError>>>,
 }
 
 impl LoginTransport {
-    pub(super) fn new(login: ApiLogin, inner: Arc<dyn Transport>) -> Self {
+    pub(super) fn new(login: ApiLogin, inner: Arc<dyn ApiTransport>) -> Self {
         Self { login, inner, refusal: Arc::default() }
     }
 
@@ -44,7 +44,7 @@ impl LoginTransport {
     }
 }
 
-impl Transport for LoginTransport {
+impl ApiTransport for LoginTransport {
     fn send(&self, request: ApiRequest) -> AnswerFuture {
         let holds = |text: &str| text.contains(&*self.login.placeholder);
         let in_cookie = |(name, value): &(String, String)| name.eq_ignore_ascii_case("cookie") && holds(value);

@@ -330,13 +330,13 @@ fn finish(result: ToolResult, tool: &Tool, mode: &ReplyMode) -> Result<Reply, Ca
     let may_ask = matches!(mode, ReplyMode::Interactive(_));
     match result.result_type().as_deref() {
         Some("input_required") if !(may_ask && result.requests_input()) => {
-            return Err(CallError::InputRequired { requests: result.input_requests() });
+            return Err(CallError::InputRequired { requests: result.input_requests(), state: result.request_state() });
         }
         Some("task") => return Err(not_asked_for()),
         _ => {}
     }
     match result.fault() {
-        Some(fault) if *mode == ReplyMode::Value => Err(CallError::Tool(Box::new(fault))),
+        Some(fault) if matches!(mode, ReplyMode::Value | ReplyMode::Asking(_)) => Err(CallError::Tool(Box::new(fault))),
         _ => Ok(Reply::new(result, Wrapping::of_schema(tool.output_schema()))),
     }
 }
@@ -346,7 +346,7 @@ pub(super) fn answered(mut result: Value, may_ask: bool) -> Result<Value, CallEr
     match result.get("resultType").and_then(Value::as_str) {
         Some("input_required") if !(may_ask && unwrap::requests_input(&result)) => {
             let requests = result.get_mut("inputRequests").map(Value::take).unwrap_or_default();
-            Err(CallError::InputRequired { requests })
+            Err(CallError::InputRequired { requests, state: None })
         }
         Some("task") => Err(not_asked_for()),
         _ => Ok(result),

@@ -50,13 +50,15 @@ pub enum ReplyMode {
     Raw,
     /// The same for a client that may be asked something before there is a result.
     Interactive(InteractiveClient),
+    /// The value for a program whose user may be asked something: [`CallError::InputRequired`] says what.
+    Asking(InteractiveClient),
 }
 
 impl ReplyMode {
     /// The client that may be asked, if there is one.
     pub(super) fn interactive(&self) -> Option<&InteractiveClient> {
         match self {
-            Self::Interactive(client) => Some(client),
+            Self::Interactive(client) | Self::Asking(client) => Some(client),
             Self::Value | Self::Raw => None,
         }
     }
@@ -145,10 +147,12 @@ pub enum CallError {
         data: Option<Value>,
     },
     /// The tool wants to ask a person something, and the caller can't be asked.
-    #[error("the tool needs interactive input, which is not available here")]
+    #[error("the tool asks a person something, and nobody can be asked here: durable runs can ask")]
     InputRequired {
         /// The questions, as sent.
         requests: Value,
+        /// What the server wants back with the answers.
+        state: Option<String>,
     },
     /// No answer in time.
     #[error("no answer within {} ms", .after.as_millis())]

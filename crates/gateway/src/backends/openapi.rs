@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 use toolgate_functions::http::{AllowList, FetchError, Fetcher, Guard, HttpLimits, HttpRequest};
 use toolgate_mcp::client::{Closing, LinkError, LocalResult, LocalServer, RpcError};
 use toolgate_openapi::{
-    AnswerFuture, Api, ApiAnswer, ApiCallError, ApiRequest, ApiSettings, Credentials, Filter, MAX_ANSWER_BYTES,
-    MAX_DOCUMENT_BYTES, Transport, TransportError,
+    AnswerFuture, Api, ApiAnswer, ApiCallError, ApiRequest, ApiSettings, ApiTransport, Credentials, MAX_ANSWER_BYTES,
+    MAX_DOCUMENT_BYTES, OperationFilter, TransportError,
 };
 use url::Url;
 
@@ -83,7 +83,8 @@ pub(crate) async fn open(name: &str, spec: &ApiSpec) -> Result<ApiServer, OpenFa
         .map_err(|bad| OpenFailure::Permanent(bad.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")))?;
     let guard = Guard::new(allow);
     let text = read(&spec.document, &guard).await?;
-    let filter = Filter::new(&spec.include, &spec.exclude).map_err(|bad| OpenFailure::Permanent(bad.to_string()))?;
+    let filter =
+        OperationFilter::new(&spec.include, &spec.exclude).map_err(|bad| OpenFailure::Permanent(bad.to_string()))?;
     let mut auth = spec.auth.clone();
     let login = match &spec.login {
         None => None,
@@ -151,7 +152,7 @@ fn explained(error: &FetchError) -> String {
 pub(crate) struct ApiServer {
     name: String,
     api: Arc<Api>,
-    transport: Arc<dyn Transport>,
+    transport: Arc<dyn ApiTransport>,
     login: Option<ApiLogin>,
 }
 
@@ -194,7 +195,7 @@ fn link_error(error: ApiCallError) -> LinkError {
 /// The guarded client as a transport.
 struct GuardedTransport(Fetcher);
 
-impl Transport for GuardedTransport {
+impl ApiTransport for GuardedTransport {
     fn send(&self, request: ApiRequest) -> AnswerFuture {
         let fetcher = self.0.clone();
         Box::pin(async move {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::login::LoginSpec;
 use super::openapi::ApiSpec;
-use toolgate_mcp::client::InheritedEnv;
+use toolgate_mcp::client::{InheritedEnv, Sandbox};
 use toolgate_mcp::protocol::Era;
 
 /// One MCP server of the user's.
@@ -29,6 +29,8 @@ pub struct BackendSpec {
     pub max_message: usize,
     /// What a child process inherits of the environment of this process.
     pub inherit_env: InheritedEnv,
+    /// The sandbox that a child process is started in.
+    pub sandbox: Option<Sandbox>,
     /// The protocol era it spoke last time: tried first.
     pub era_hint: Option<Era>,
     /// When silence is looked into.
@@ -59,6 +61,7 @@ impl BackendSpec {
             max_queued_calls: 1024,
             max_message: 64 << 20,
             inherit_env: InheritedEnv::Basic,
+            sandbox: None,
             era_hint: None,
             probe: Probe::default(),
             start: StartTime::Now,

@@ -211,6 +211,7 @@ async fn connect(shared: &Shared) -> Result<Link, StartFailure> {
                 env: env.clone(),
                 inherit: spec.inherit_env,
                 cwd: cwd.clone(),
+                sandbox: spec.sandbox.clone(),
             };
             let link = StdioLink::start(&launch, Arc::clone(&inbox), Arc::clone(&shared.stderr), spec.max_message);
             Transport::Stdio(link.map_err(|error| StartFailure::Permanent(format!("can't run {command}: {error}")))?)

@@ -24,7 +24,7 @@ use crate::approvals::{AskedCall, RememberedRules, Verdict};
 /// The code of a call that the policy, or a person, does not let through.
 pub(crate) const DENIED: &str = "DENIED";
 /// The code of a call about which nobody has decided in time.
-const EXPIRED: &str = "EXPIRED";
+pub(super) const EXPIRED: &str = "EXPIRED";
 
 /// Whether a call failed by a decision, of the policy or of a person.
 pub(crate) fn is_denial(code: &str) -> bool {
@@ -181,6 +181,23 @@ impl CallPolicy {
         decision
     }
 
+    /// What would be decided about a call now, without counting it.
+    pub(super) fn foretell(
+        &self,
+        subject: &Subject,
+        arguments: &Value,
+        asked: &RequestContext,
+    ) -> Result<Decision, HostError> {
+        let policy = self.current();
+        let fresh = Mutex::default();
+        let run = asked.run.as_ref().map_or(&fresh, |run| &run.usage).lock();
+        let mut days = self.days.lock();
+        let day = today(&mut days, caller_name(asked));
+        let decision = with_call(subject, arguments, asked, |call| policy.decide(call, &run, day));
+        let decision = self.strictly(subject, &policy, decision);
+        if decision.action == Action::Deny { Err(denied(subject, &decision)) } else { Ok(decision) }
+    }
+
     /// A backend that an agent added may be one that rules are about, under another name: where there are rules, a person is
     /// asked about calls that none is about.
     fn strictly(&self, subject: &Subject, policy: &Policy, decision: Decision) -> Decision {
@@ -257,13 +274,14 @@ impl CallPolicy {
             rule: rule.map(|rule| rule.id.clone()),
             approvers: rule.map(|rule| rule.approvers.iter().map(ToString::to_string).collect()).unwrap_or_default(),
             expires,
+            form: None,
         };
-        let Ok(verdict) = tokio::time::timeout(expires, approver.ask(call)).await else {
-            record.verdict = Some("expired");
-            let message = format!("nobody decided about {} in time", subject.target);
-            return Err(HostError::not_sent(EXPIRED, message));
-        };
-        match verdict {
+        match tokio::time::timeout(expires, approver.ask(call)).await.unwrap_or(Verdict::Expired) {
+            Verdict::Expired => {
+                record.verdict = Some("expired");
+                let message = format!("nobody decided about {} in time", subject.target);
+                Err(HostError::not_sent(EXPIRED, message))
+            }
             Verdict::Approve { arguments: None } => {
                 record.verdict = Some("approved");
                 self.check_again(subject, &arguments, asked)?;

@@ -146,6 +146,10 @@ impl Host for RunHost {
                 let list = view.backends().map(|it| json!({ "name": it.name(), "id": it.identifier() }));
                 Some(Value::Array(list.collect()).to_string())
             }
+            // A host function has no backend.
+            Question::Interface { backend, tool: name } if backend.is_empty() => {
+                self.functions.get(name).map(|function| function.interface().to_string())
+            }
             Question::Interface { backend, tool } => {
                 view.tool(backend, tool).map(|found| found.interface().to_string())
             }

@@ -69,10 +69,11 @@ impl WaitingCall<'_> {
             rule: None,
             approvers: Vec::new(),
             expires: toolgate_policy::DEFAULT_EXPIRY,
+            form: None,
         };
         match approver.await_login(question, command).await {
             Verdict::Approve { .. } => Ok(()),
-            Verdict::Deny { .. } => Err(refused),
+            Verdict::Deny { .. } | Verdict::Expired => Err(refused),
             Verdict::Stop { reason } => {
                 if let Some(run) = &self.asked.run {
                     run.stop(&reason);

@@ -2,12 +2,13 @@
 
 use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
-use toolgate_wire::CallState;
+use toolgate_wire::{CallState, Target};
 
+use super::server_questions;
 use super::{
     Answer, FAILED_TO_START, NEEDS_LOGIN, NOT_READY, Provider, ProviderFuture, REJECTED, RequestContext, not_ready,
 };
-use crate::backends::{Backend, CallError, CallOptions, Effect, ReplyMode, WhenUnready};
+use crate::backends::{Backend, CallError, CallOptions, Effect, Reply, ReplyMode, WhenUnready};
 
 /// Calls go to this backend.
 pub struct McpProvider(Backend);
@@ -24,24 +25,58 @@ impl Provider for McpProvider {
         let backend = self.0.clone();
         Box::pin(async move {
             let mode = asked.reply.clone();
-            let options = CallOptions {
-                timeout: asked.timeout,
-                cancel: asked.cancel,
-                progress: asked.progress,
-                caller: asked.caller,
-                unready: WhenUnready::Wait,
-                reply: asked.reply,
-                budget: asked.budget,
-                trace: asked.trace,
+            let reply = match mode {
+                ReplyMode::Value if asked.approver.is_some() => asking(&backend, &tool, arguments, asked).await?,
+                _ => {
+                    let reply = asked.reply.clone();
+                    backend.call(&tool, arguments, options(asked, reply)).await
+                }
             };
-            let reply = backend.call(&tool, arguments, options).await;
             let answer = reply.and_then(|reply| match mode {
-                ReplyMode::Value => Ok(Answer::Text(reply.into_text())),
+                ReplyMode::Value | ReplyMode::Asking(_) => Ok(Answer::Text(reply.into_text())),
                 ReplyMode::Raw | ReplyMode::Interactive(_) => reply.into_raw().map(Answer::Raw),
             });
             answer.map_err(|error| host_error(backend.name(), &tool, error))
         })
     }
+}
+
+fn options(asked: RequestContext, reply: ReplyMode) -> CallOptions {
+    CallOptions {
+        timeout: asked.timeout,
+        cancel: asked.cancel,
+        progress: asked.progress,
+        caller: asked.caller,
+        unready: WhenUnready::Wait,
+        reply,
+        budget: asked.budget,
+        trace: asked.trace,
+    }
+}
+
+/// Calls a tool of a server that may ask a person something before it answers.
+async fn asking(
+    backend: &Backend,
+    tool: &str,
+    arguments: Map<String, Value>,
+    asked: RequestContext,
+) -> Result<Result<Reply, CallError>, HostError> {
+    let mut answers = Map::new();
+    for round in 1.. {
+        let reply = server_questions::client(&asked, &answers).map_or(ReplyMode::Value, ReplyMode::Asking);
+        let reply = backend.call(tool, arguments.clone(), options(asked.clone(), reply)).await;
+        let Err(CallError::InputRequired { requests, state }) = &reply else { return Ok(reply) };
+        if round > server_questions::MAX_ROUNDS {
+            return Ok(reply);
+        }
+        let target = Target::Tool { backend: backend.name().to_owned(), tool: tool.to_owned() };
+        let Some(answer) = server_questions::ask(&asked, target, &arguments, round, requests).await else {
+            return Ok(reply);
+        };
+        answers = Map::from_iter([("inputResponses".to_owned(), answer?)]);
+        answers.extend(state.clone().map(|state| ("requestState".to_owned(), Value::String(state))));
+    }
+    Err(HostError::new("INPUT_REQUIRED", "the tool asks without end"))
 }
 
 fn host_error(backend: &str, tool: &str, error: CallError) -> HostError {
@@ -65,7 +100,7 @@ fn describe(error: &CallError) -> (&'static str, Option<Value>) {
         CallError::Rejected { code, message, data } => {
             (REJECTED, Some(json!({ "code": code, "message": message, "data": data })))
         }
-        CallError::InputRequired { requests } => ("INPUT_REQUIRED", Some(requests.clone())),
+        CallError::InputRequired { requests, .. } => ("INPUT_REQUIRED", Some(requests.clone())),
         CallError::Timeout { .. } => ("TIMEOUT", None),
         CallError::Crashed { stderr, .. } => ("CRASHED", Some(json!({ "stderr": stderr }))),
         CallError::NotReady { state, .. } if state.may_become_ready() => (NOT_READY, None),

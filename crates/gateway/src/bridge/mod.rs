@@ -9,6 +9,8 @@
 //! - `provider`: what stands behind a backend's name
 //! - `mcp`, `scripted`: providers: a real MCP server, a scripted set of tools
 //! - `decide`: the policy: what is allowed, asked about, denied; `explain`: the same about a call that is not made
+//! - `foretell`: what would be decided about a call, without making it
+//! - `server_questions`: what a server asks before it carries out a call
 //! - `login`: calls that wait for a login
 //! - `rates`: how many calls a caller may make
 //! - `observer`: is told of results
@@ -16,6 +18,7 @@
 
 mod decide;
 mod explain;
+mod foretell;
 mod host;
 mod login;
 mod mcp;
@@ -24,6 +27,7 @@ mod provider;
 mod rates;
 mod scoped_catalog;
 pub mod scripted;
+mod server_questions;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -42,6 +46,7 @@ pub use decide::RunCalls;
 use decide::{CallPolicy, Subject};
 pub(crate) use decide::{foresee, is_denial};
 pub use explain::{Explained, QuestionedCall, caller_in_rules, standing_applies, standing_words};
+pub(crate) use foretell::{Foretold, stages};
 pub use host::RunHost;
 pub(crate) use host::is_annotated_read_only;
 pub use mcp::McpProvider;
@@ -49,6 +54,7 @@ pub use observer::ResultObserver;
 pub use provider::{AllowedEffects, Answer, Provider, ProviderFuture, RequestContext};
 use rates::CallRates;
 pub(crate) use scoped_catalog::ScopedCatalog;
+pub(crate) use server_questions::check_answer;
 pub use toolgate_wire::Access;
 use toolgate_wire::{CallRate, CallState, Target};
 

@@ -7,16 +7,18 @@ use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_engine::{Host, Request};
 use toolgate_functions::{CallContext, Hints, Registry};
+use toolgate_journal::edited::LiveReads;
 use toolgate_plan::{FailureFacts, Finding, FindingCode, Plan, Preflight, Program, Script, SyntaxFault};
 use toolgate_policy::Policy;
-use toolgate_wire::{Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
+use toolgate_wire::{CallerScope, Code, ErrorClass, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
 
 use super::durable::{KeptHost, KeyedHost};
 use super::reachable::Reachable;
-use super::request::{Durability, FastPaths, Route, RunRequest};
+use super::request::{Durability, FastPaths, ReplayHost, Route, RunRequest};
 use super::type_check::TypeVerdict;
 use super::{Readiness, Runner, fast_path, introspect, out_of_range};
 use crate::bridge::{self, RequestContext, RunCalls, RunHost, ScopedCatalog};
+use crate::stage::{CommitHost, RehearsalHost, Staging};
 use toolgate_catalog::{BackendState, Catalog};
 
 /// Bytes of a context beyond which it is not looked into for hints of the request.
@@ -58,12 +60,16 @@ impl<'a> Attempt<'a> {
         let warnings = attempt.context.warnings.clone();
         let (mut report, route) = match (&request.recorded, request.profile) {
             (Some(recorded), _) => {
-                let host = recorded.host.clone().unwrap_or_else(|| attempt.program_host());
+                let host: Arc<dyn Host> = match recorded.host.clone() {
+                    ReplayHost::Tools => attempt.program_host(),
+                    ReplayHost::Record(host) => host,
+                    ReplayHost::RecordThenReads(host) => Arc::new(LiveReads::new(host, attempt.program_host())),
+                };
                 (attempt.in_engine(host, None, Watched::Yes).await, Route::Script)
             }
             (None, Profile::Chain) => attempt.chain().await,
             (None, Profile::Compute | Profile::Snippet) => {
-                let host = Arc::new(attempt.host().without_tools());
+                let host = attempt.staged(Arc::new(attempt.host().without_tools()));
                 (attempt.in_engine(host, None, Watched::Yes).await, Route::Script)
             }
         };
@@ -207,8 +213,8 @@ impl<'a> Attempt<'a> {
                 }
             }
             // A call without a program has no record to go on from.
-            Plan::Direct(_) if self.request.durable == Durability::Durable => {
-                let message = "a durable run needs a program, and this is a call in JSON";
+            Plan::Direct(_) if self.request.durable == Durability::Durable || self.request.staging.is_on() => {
+                let message = "a durable or staged run needs a program, and this is a call in JSON";
                 refused(Failure::new(Code::InvalidCode, message), Vec::new(), self.since)
             }
             Plan::Direct(call) => {
@@ -240,7 +246,8 @@ impl<'a> Attempt<'a> {
     pub(super) fn reachable<'c>(&'c self, catalog: &'c Catalog) -> Reachable<'c> {
         let caller = &self.request.caller;
         let view = ScopedCatalog::new(catalog, &caller.backends, &caller.tools);
-        Reachable { view, functions: &self.functions, policy: &self.policy, caller: &caller.name }
+        let environment = &*self.runner.environment;
+        Reachable { view, functions: &self.functions, policy: &self.policy, caller: &caller.name, environment }
     }
 
     /// The path of a program; where fast paths are off, or a program may make no calls, only the engine's.
@@ -248,8 +255,8 @@ impl<'a> Attempt<'a> {
         let text = &self.request.text;
         let plan = toolgate_plan::plan(text, &tools);
         // Only an engine reads the data, and says what is wrong with it.
-        let RunRequest { fast_paths, data, recorder, .. } = self.request;
-        let allowed = *fast_paths == FastPaths::Allowed && data.is_none() && recorder.is_none();
+        let RunRequest { fast_paths, data, recorder, staging, .. } = self.request;
+        let allowed = *fast_paths == FastPaths::Allowed && data.is_none() && recorder.is_none() && !staging.is_on();
         let fast = match &plan {
             Plan::OneCall(_) => allowed && self.limits.calls > 0 && is_ample(&self.limits, text.len()),
             Plan::Introspect(_) => allowed && is_ample(&self.limits, text.len()),
@@ -288,9 +295,9 @@ impl<'a> Attempt<'a> {
 
     /// Looks for a hint once more where a name is not defined and backends were still starting: it may be one of their tools.
     async fn with_late_hint(&self, report: Report, planned: ScopedCatalog<'_>) -> Report {
-        let is_unknown_name = report.failure().is_some_and(|failure| {
-            failure.code == Code::Runtime && error_name(&failure.message) == Some("ReferenceError")
-        });
+        let is_unknown_name = report
+            .failure()
+            .is_some_and(|failure| failure.code == Code::Runtime && failure.class == Some(ErrorClass::Reference));
         // Those that are up by now were not when the program was planned.
         let starting = planned.backends().filter(|backend| *backend.state() == BackendState::Starting);
         let waiting = starting.map(|backend| backend.name().to_owned()).collect::<Vec<_>>().join(" ");
@@ -314,20 +321,42 @@ impl<'a> Attempt<'a> {
             let (bridge, caller) = (self.runner.bridge.clone(), self.request.caller.clone());
             real = Arc::new(KeyedHost { keys, bridge, caller, real });
         }
-        match &self.request.kept {
-            Some(kept) => Arc::new(KeptHost::new(kept.clone(), real)),
-            None => real,
+        if let Some(kept) = &self.request.kept {
+            real = Arc::new(KeptHost::new(kept.clone(), real));
+        }
+        self.staged(real)
+    }
+
+    /// The host of a staged run's rehearsal or commit.
+    fn staged(&self, real: Arc<dyn Host>) -> Arc<dyn Host> {
+        let (bridge, functions) = (self.runner.bridge.clone(), self.functions.clone());
+        match &self.request.staging {
+            Staging::No | Staging::Wanted => real,
+            Staging::Rehearsal(rehearsal) => {
+                let (rehearsal, learned) = (rehearsal.clone(), self.runner.environment.learned());
+                Arc::new(RehearsalHost { rehearsal, bridge, functions, asked: self.asked(), learned, real })
+            }
+            Staging::Commit(commit) => {
+                Arc::new(CommitHost { commit: commit.clone(), bridge, functions, asked: self.asked(), real })
+            }
         }
     }
 
     /// What the program may call.
     pub(super) fn host(&self) -> RunHost {
         let budgets = self.runner.budgets.of_run(&self.request.caller, self.limits.memory);
-        let request = RequestContext {
+        let request = RequestContext { budget: Some(budgets.answers), ..self.asked() };
+        RunHost::new(self.runner.bridge.clone(), request)
+            .with_functions(self.functions.clone(), self.context.clone())
+            .with_argument_budget(budgets.arguments)
+    }
+
+    /// On whose behalf the program calls.
+    fn asked(&self) -> RequestContext {
+        RequestContext {
             cancel: self.calls.clone(),
             progress: self.request.progress.clone(),
             deadline: Some(self.since + self.limits.wall),
-            budget: Some(budgets.answers),
             approver: self.request.approver.clone(),
             profile: Some(self.request.profile),
             run_id: self.request.id.clone(),
@@ -335,10 +364,7 @@ impl<'a> Attempt<'a> {
             trace: self.request.trace_passed_on(),
             effects: self.request.effects,
             ..RequestContext::of(&self.request.caller)
-        };
-        RunHost::new(self.runner.bridge.clone(), request)
-            .with_functions(self.functions.clone(), self.context.clone())
-            .with_argument_budget(budgets.arguments)
+        }
     }
 
     pub(super) async fn in_engine(&self, host: Arc<dyn Host>, compiled: Option<Program>, watched: Watched) -> Report {
@@ -360,10 +386,16 @@ impl<'a> Attempt<'a> {
             engine: *engine,
             seed: *seed,
             fairness: self.request.caller.fairness.unwrap_or_default(),
+            caller: Some(caller_id(&self.request.caller)),
             ..Request::new(*profile, text.clone())
         };
         self.runner.engine.run(run).await
     }
+}
+
+/// Who may get a worker of this caller again: as narrow as the caller's budgets.
+fn caller_id(caller: &CallerScope) -> Arc<str> {
+    format!("{:?} {}", caller.fairness, caller.name).into()
 }
 
 /// Whether the request's observer and recorder are told of a run in the engine.
@@ -410,12 +442,8 @@ fn with_hint(mut report: Report, code: &str, tools: Reachable<'_>) -> Report {
     if let Outcome::Failed(failure) = &mut report.outcome
         && failure.code == Code::Runtime
     {
-        let facts = FailureFacts {
-            source: code,
-            error_name: error_name(&failure.message),
-            position: failure.position,
-            profile: Profile::Chain,
-        };
+        let facts =
+            FailureFacts { source: code, class: failure.class, position: failure.position, profile: Profile::Chain };
         if let Some(hint) = unready.or_else(|| toolgate_plan::hint_for(&facts, &tools)) {
             failure.hint = Some(hint);
         }
@@ -438,11 +466,11 @@ fn stopped_by(preflight: &Preflight) -> Option<Failure> {
     let first = preflight.errors.first()?;
     let rest = preflight.errors.len() - 1;
     let more = if rest > 0 { format!(" (and {rest} more like it)") } else { String::new() };
+    let message = format!("{}{more}; nothing was called", first.message);
     Some(Failure {
-        code: Code::InvalidCode,
-        message: format!("{}{more}; nothing was called", first.message),
         position: Some(first.position),
         hint: first.suggestion.clone(),
+        ..Failure::new(Code::InvalidCode, message)
     })
 }
 
@@ -452,13 +480,7 @@ fn sentence(finding: &Finding) -> String {
 }
 
 pub(super) fn not_a_program(fault: SyntaxFault) -> Failure {
-    Failure { code: Code::Syntax, message: fault.message, position: fault.position, hint: fault.hint }
-}
-
-/// `TypeError` of `TypeError: x is not a function`.
-fn error_name(message: &str) -> Option<&str> {
-    let (name, _) = message.split_once(':')?;
-    name.ends_with("Error").then_some(name)
+    Failure { position: fault.position, hint: fault.hint, ..Failure::new(Code::Syntax, fault.message) }
 }
 
 fn refused(failure: Failure, warnings: Vec<String>, since: Instant) -> (Report, Route) {

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use toolgate_engine::host::{Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 use toolgate_plan::Call;
-use toolgate_wire::{CallId, CallRecord, Code, Failure, Limits, Outcome, Report};
+use toolgate_wire::{CallId, CallRecord, Code, ErrorClass, Failure, Limits, Outcome, Report};
 
 use super::attempt::{Attempt, Watched, not_a_program, without_engine};
 use crate::bridge::RunHost;
@@ -122,7 +122,10 @@ fn finished(made: CallResult, attempt: &Attempt<'_>) -> Report {
     let failed = |code, message: String| Outcome::Failed(Failure::new(code, message));
     let outcome = match made.answer {
         CallEnd::Answered(Ok(json)) => returned(json, limits),
-        CallEnd::Answered(Err(error)) => failed(Code::Runtime, format!("ToolError: {}", error.message)),
+        CallEnd::Answered(Err(error)) => {
+            let failure = Failure::new(Code::Runtime, format!("ToolError: {}", error.message));
+            Outcome::Failed(Failure { class: Some(ErrorClass::Other), ..failure })
+        }
         CallEnd::Late => failed(Code::Timeout, format!("the run took longer than its {} ms", limits.wall.as_millis())),
         CallEnd::Cancelled => failed(Code::Aborted, "cancelled during sandbox execution".to_owned()),
     };

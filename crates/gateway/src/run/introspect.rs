@@ -10,9 +10,7 @@ use toolgate_functions::Registry;
 /// The JSON text that the same program would return from the engine.
 pub(super) fn answer(query: &Query, tools: ScopedCatalog<'_>, functions: &Registry) -> String {
     let value = match query {
-        Query::All => {
-            Value::Object(tools.backends().map(|it| (it.identifier().to_owned(), interfaces(tools, it))).collect())
-        }
+        Query::All => Value::Object(all(tools, functions)),
         Query::Backend(backend) => tools.backend(backend).map_or(Value::Null, |it| interfaces(tools, it)),
         Query::Tool { backend, tool } => interface(tools, backend, tool),
         Query::InputSchema { backend, tool } => interface(tools, backend, tool)["input_schema"].clone(),
@@ -22,6 +20,25 @@ pub(super) fn answer(query: &Query, tools: ScopedCatalog<'_>, functions: &Regist
         }
     };
     toolgate_json::stringify(&value)
+}
+
+/// Backends, then host functions under their own names; where both have a name, it is the backend's.
+fn all(tools: ScopedCatalog<'_>, functions: &Registry) -> Map<String, Value> {
+    let mut all: Map<_, _> = tools.backends().map(|it| (it.identifier().to_owned(), interfaces(tools, it))).collect();
+    for function in functions.iter() {
+        let (first, rest) = match function.name().as_str().split_once('.') {
+            Some((group, name)) => (group, Some(name)),
+            None => (function.name().as_str(), None),
+        };
+        if tools.backend(first).is_some() {
+            continue;
+        }
+        match rest {
+            None => drop(all.insert(first.to_owned(), function.interface())),
+            Some(name) => all.entry(first).or_insert_with(|| Value::Object(Map::new()))[name] = function.interface(),
+        }
+    }
+    all
 }
 
 fn interface(tools: ScopedCatalog<'_>, backend: &str, tool: &str) -> Value {

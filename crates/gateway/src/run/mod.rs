@@ -47,6 +47,7 @@ use toolgate_policy::Action;
 use toolgate_wire::{ByteBudget, CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
 
 use crate::bridge::{self, Bridge, RequestContext, ScopedCatalog};
+use crate::stage::Staging;
 use attempt::Attempt;
 use budgets::CallerBudgets;
 use durable::{DurableError, DurableRuns, DurableSlot};
@@ -58,7 +59,9 @@ pub use history::{History, Transfer};
 pub use listen::{ArgumentsWanted, BegunCall, EndedRun, RunListener};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
 pub use replay::{replay_engine, replay_request};
-pub use request::{Door, Durability, FastPaths, PausedRun, RecordedRun, Route, RunReport, RunRequest, RunTrace};
+pub use request::{
+    Door, Durability, FastPaths, PausedRun, RecordedRun, ReplayHost, Route, RunReport, RunRequest, RunTrace,
+};
 
 pub use type_check::{LearnedResults, ProgramTypes};
 
@@ -107,6 +110,26 @@ impl Runner {
         if request.profile != Profile::Chain || !policy.may_ask() || self.route(request) == Route::Direct {
             return false;
         }
+        let caller = &request.caller;
+        let asks = |tool: ToolRef<'_>| {
+            let foreseen = bridge::foresee(&policy, tool, &caller.name, None);
+            foreseen.is_none_or(|decision| decision.action == Action::Ask)
+        };
+        let functions = request.functions.clone().unwrap_or_else(|| self.functions(caller));
+        self.may_call(request, asks) || functions.names().iter().any(|name| request.text.contains(name))
+    }
+
+    /// Whether a program may call a tool whose rule says that it is staged.
+    fn may_stage(&self, request: &RunRequest) -> bool {
+        let policy = self.bridge.policy();
+        request.profile == Profile::Chain
+            && policy.may_stage()
+            && self.route(request) != Route::Direct
+            && self.may_call(request, |tool| bridge::stages(&policy, tool))
+    }
+
+    /// Whether a program may call such a tool, by the names in its text.
+    fn may_call(&self, request: &RunRequest, wanted: impl FnMut(ToolRef<'_>) -> bool) -> bool {
         let catalog = self.bridge.catalog();
         let caller = &request.caller;
         let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
@@ -114,12 +137,7 @@ impl Runner {
         let reaches_all = ["tools", "__backends", "globalThis"].into_iter().any(is_named);
         let named = view.backends().filter(|it| reaches_all || is_named(it.name()) || is_named(it.identifier()));
         let mut tools = named.flat_map(|backend| backend.tools().iter().map(move |entry| ToolRef { backend, entry }));
-        let asks = |tool: ToolRef<'_>| {
-            let foreseen = bridge::foresee(&policy, tool, &caller.name, None);
-            foreseen.is_none_or(|decision| decision.action == Action::Ask)
-        };
-        let functions = request.functions.clone().unwrap_or_else(|| self.functions(caller));
-        tools.any(asks) || functions.names().iter().any(|name| is_named(name))
+        tools.any(wanted)
     }
 
     /// The engine behind it.
@@ -187,6 +205,9 @@ impl Runner {
                 Ok(runs) => runs.run(request).await,
                 Err(error) => RunReport::refused(Code::Unavailable, error.to_string()),
             };
+        }
+        if matches!(request.staging, Staging::Wanted) {
+            return self.dry_run(request).await;
         }
         self.perform(request, Counted::Yes).await
     }

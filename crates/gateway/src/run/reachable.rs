@@ -4,6 +4,7 @@ use serde_json::Value;
 use toolgate_plan::{ArgumentProblem, Foreseen, Parameters, Tools};
 use toolgate_policy::{Action, Policy};
 
+use super::Environment;
 use crate::bridge::{self, ScopedCatalog, unready};
 use toolgate_catalog::{Backend, BackendState};
 use toolgate_functions::Registry;
@@ -16,6 +17,7 @@ pub(super) struct Reachable<'a> {
     pub(super) policy: &'a Policy,
     /// Who asks.
     pub(super) caller: &'a str,
+    pub(super) environment: &'a dyn Environment,
 }
 
 impl Reachable<'_> {
@@ -68,6 +70,17 @@ impl Tools for Reachable<'_> {
         found.entry.check_arguments(arguments).into_iter().map(without_place).collect()
     }
 
+    fn result_keys(&self, backend: &str, tool: &str, path: &[&str]) -> Option<Vec<String>> {
+        let found = self.view.tool(backend, tool)?;
+        match found.tool().output_schema() {
+            Some(schema) => declared_keys(schema, path),
+            None => {
+                let learned = self.environment.learned()?.result_type(backend, tool)?;
+                Some(learned.keys_at(path)?.into_iter().map(str::to_owned).collect())
+            }
+        }
+    }
+
     fn foresee(&self, backend: &str, tool: &str, arguments: Option<&Value>) -> Foreseen {
         if self.policy.allows_everything() {
             return Foreseen::Free;
@@ -88,6 +101,18 @@ impl Tools for Reachable<'_> {
     fn unready(&self, backend: &str) -> Option<String> {
         let backend = self.view.backend(backend)?;
         (*backend.state() != BackendState::Ready).then(|| unready(backend.name(), None, backend.state()))
+    }
+}
+
+/// The keys that a schema names for the objects under a path of keys; `None` where it leaves that open.
+fn declared_keys(schema: &Value, path: &[&str]) -> Option<Vec<String>> {
+    if let Some(items) = schema.get("items") {
+        return declared_keys(items, path);
+    }
+    let properties = schema.get("properties")?.as_object()?;
+    match path.split_first() {
+        None => Some(properties.keys().cloned().collect()),
+        Some((key, rest)) => declared_keys(properties.get(*key)?, rest),
     }
 }
 

@@ -8,13 +8,15 @@ use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use toolgate_engine::transcript::{Recorder, Replay};
-use toolgate_engine::{EngineChoice, Host, Observer};
+use toolgate_engine::{EngineChoice, Observer};
 use toolgate_functions::Registry;
+use toolgate_journal::edited::RecordedHost;
 use toolgate_mcp::{Progress, RequestOrigin, TraceContext};
 use toolgate_wire::report::ReportFields;
 use toolgate_wire::{CallerScope, Code, Failure, LimitRequest, Outcome, Profile, Report};
 
 use crate::bridge::AllowedEffects;
+use crate::stage::Staging;
 
 /// The door that a request came by, as statistics name it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -83,8 +85,10 @@ pub struct RunRequest {
     pub caller: CallerScope,
     /// Host functions; those of the caller's scope when absent.
     pub functions: Option<Registry>,
-    /// Ends the run.
+    /// Ends the run. A durable run goes on.
     pub cancel: CancellationToken,
+    /// Ends a durable run: the caller does not want it any more.
+    pub withdrawn: Option<CancellationToken>,
     /// Receives console lines and calls while the program runs.
     pub observer: Option<Arc<dyn Observer>>,
     /// Receives the progress of long calls.
@@ -117,6 +121,8 @@ pub struct RunRequest {
     pub keys: Option<CallKeys>,
     /// The effects of an earlier run that the program keeps.
     pub kept: Option<Arc<KeptEffects>>,
+    /// Whether the program's writes are reviewed before they are sent.
+    pub staging: Staging,
     /// A recorded run to repeat. The program is not planned again, and no tool is looked up for it.
     pub recorded: Option<RecordedRun>,
 }
@@ -126,8 +132,19 @@ pub struct RunRequest {
 pub struct RecordedRun {
     /// What is repeated.
     pub replay: Arc<Replay>,
-    /// Who answers calls where the record ends; the caller's tools when absent.
-    pub host: Option<Arc<dyn Host>>,
+    /// Who answers calls where the record ends.
+    pub host: ReplayHost,
+}
+
+/// Who answers the calls of a recorded run where its record ends.
+#[derive(Clone)]
+pub enum ReplayHost {
+    /// The caller's tools.
+    Tools,
+    /// The record alone.
+    Record(Arc<RecordedHost>),
+    /// The record, and the caller's tools for calls that it does not have and that change nothing.
+    RecordThenReads(Arc<RecordedHost>),
 }
 
 impl RunRequest {
@@ -141,6 +158,7 @@ impl RunRequest {
             caller: CallerScope::default(),
             functions: None,
             cancel: CancellationToken::new(),
+            withdrawn: None,
             observer: None,
             progress: None,
             engine: None,
@@ -157,6 +175,7 @@ impl RunRequest {
             approver: None,
             keys: None,
             kept: None,
+            staging: Staging::No,
             recorded: None,
         }
     }
@@ -233,6 +252,8 @@ pub struct RunReport {
     /// The run has not ended: it waits for decisions, and this is its handle. What happened so far is in the report, whose
     /// outcome says nothing then.
     pub paused: Option<PausedRun>,
+    /// Of a dry run: the writes that it did not send.
+    pub review: Option<Vec<PendingView>>,
 }
 
 /// A run that waits for decisions.
@@ -251,18 +272,23 @@ const OUTCOME_FIELDS: [&str; 6] = ["value", "code", "error", "line", "column", "
 impl RunReport {
     /// The report of a run that has ended.
     pub fn ended(id: String, route: Route, report: Report) -> Self {
-        RunReport { id, route, report, paused: None }
+        RunReport { id, route, report, paused: None, review: None }
     }
 
     /// The object of a run that waits: without an outcome, with its handle.
     fn paused_fields(&self, paused: &PausedRun) -> serde_json::Result<serde_json::Value> {
-        let fields = Fields { report: self.report.without_value(), execution_id: &self.id, path: self.route.name() };
+        let fields = self.fields();
         let mut fields = serde_json::to_value(fields)?;
         if let Some(fields) = fields.as_object_mut() {
             OUTCOME_FIELDS.iter().for_each(|name| drop(fields.remove(*name)));
             fields.insert("paused".to_owned(), serde_json::to_value(paused)?);
         }
         Ok(fields)
+    }
+
+    fn fields(&self) -> Fields<'_> {
+        let (report, review) = (self.report.without_value(), self.review.as_deref());
+        Fields { report, execution_id: &self.id, path: self.route.name(), review }
     }
 
     /// The report of a run that waits.
@@ -283,11 +309,7 @@ impl RunReport {
     pub fn without_value(&self) -> impl Serialize + '_ {
         match self.paused.as_ref().map(|paused| self.paused_fields(paused)) {
             Some(Ok(fields)) => WithoutValue::Paused(fields),
-            Some(Err(_)) | None => WithoutValue::Ended(Fields {
-                report: self.report.without_value(),
-                execution_id: &self.id,
-                path: self.route.name(),
-            }),
+            Some(Err(_)) | None => WithoutValue::Ended(self.fields()),
         }
     }
 }
@@ -306,6 +328,8 @@ struct Fields<'a> {
     report: ReportFields<'a>,
     execution_id: &'a str,
     path: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    review: Option<&'a [PendingView]>,
 }
 
 impl Serialize for RunReport {
@@ -320,7 +344,10 @@ impl Serialize for RunReport {
             report: &'a Report,
             execution_id: &'a str,
             path: &'static str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            review: Option<&'a [PendingView]>,
         }
-        Whole { report: &self.report, execution_id: &self.id, path: self.route.name() }.serialize(serializer)
+        let review = self.review.as_deref();
+        Whole { report: &self.report, execution_id: &self.id, path: self.route.name(), review }.serialize(serializer)
     }
 }

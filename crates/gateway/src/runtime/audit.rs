@@ -10,6 +10,7 @@ use toolgate_config::checked::Audit;
 use toolgate_wire::{CallRecord, CallState, CallerScope};
 
 use crate::run::{ArgumentsWanted, BegunCall, Door, EndedRun, RunListener};
+use toolgate_wire::foreign_text::clipped;
 
 /// Whether the audit log of a configuration can be written, if it asks for one. An audit that is asked for and not kept must be
 /// noticed at the start.
@@ -116,9 +117,12 @@ fn add_decision(record: &mut Map<String, Value>, call: &CallRecord) {
     }
 }
 
+/// Most characters of a name in a line.
+const MAX_NAME_CHARS: usize = 300;
+
 /// A name that comes from a program, bounded.
 fn shown(name: &str) -> Value {
-    name.chars().take(300).collect::<String>().into()
+    clipped(name, MAX_NAME_CHARS).into_owned().into()
 }
 
 fn rounded(ms: f64) -> Value {

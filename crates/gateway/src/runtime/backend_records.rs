@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use toolgate_catalog::Tool;
-use toolgate_config::checked::Policy;
+use toolgate_config::checked::BackendPolicy;
 
 /// By the backends' own names.
 pub(super) type BackendRecords = BTreeMap<String, BackendRecord>;
@@ -33,7 +33,7 @@ pub enum KeyName {
 #[derive(Debug)]
 pub(super) struct BackendRecord {
     pub(super) origin: Origin,
-    pub(super) policy: Policy,
+    pub(super) policy: BackendPolicy,
     pub(super) fingerprint: String,
     pub(super) keys: Vec<KeyName>,
     /// The list that the catalog shows a choice of; none before the backend first came up.

@@ -16,7 +16,7 @@ use super::backend_records::Origin;
 use super::spec::fingerprint;
 use crate::backends::{Backend, BackendState};
 use toolgate_catalog::Tool;
-use toolgate_catalog::cache::{CachedBackend, Era, SaveError, ToolCache};
+use toolgate_catalog::cache::{CachedBackend, CachedEra, SaveError, ToolCache};
 use toolgate_config::Checked;
 use toolgate_mcp::client::Ready;
 use toolgate_mcp::protocol;
@@ -56,7 +56,7 @@ pub fn prefill_cache(config: &Checked, backend: &str, tools: Vec<Value>) -> Resu
     let fingerprint = fingerprint(backend, &configured.transport, &config.settings);
     let mut cache = file.load();
     let tools = tools.into_iter().filter_map(Tool::from_raw).collect();
-    cache.put(backend, CachedBackend { fingerprint, era: Era::Unknown, server: Value::Null, tools });
+    cache.put(backend, CachedBackend { fingerprint, era: CachedEra::Unknown, server: Value::Null, tools });
     cache.save(&file.path)
 }
 
@@ -126,10 +126,10 @@ fn write(path: &Path, fresh: Vec<(String, CachedBackend)>, configured: &BTreeSet
     if changed { cache.save(path) } else { Ok(()) }
 }
 
-fn era(ready: &Ready) -> Era {
+fn era(ready: &Ready) -> CachedEra {
     match ready.era {
-        protocol::Era::Legacy => Era::Legacy,
-        protocol::Era::Modern => Era::Modern,
+        protocol::Era::Legacy => CachedEra::Legacy,
+        protocol::Era::Modern => CachedEra::Modern,
     }
 }
 
@@ -140,8 +140,8 @@ fn server(ready: &Ready) -> Value {
 /// The era to try first.
 pub(super) fn hint(cached: &CachedBackend) -> Option<protocol::Era> {
     match cached.era {
-        Era::Legacy => Some(protocol::Era::Legacy),
-        Era::Modern => Some(protocol::Era::Modern),
-        Era::Unknown => None,
+        CachedEra::Legacy => Some(protocol::Era::Legacy),
+        CachedEra::Modern => Some(protocol::Era::Modern),
+        CachedEra::Unknown => None,
     }
 }

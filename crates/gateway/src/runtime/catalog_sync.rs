@@ -80,7 +80,7 @@ impl Gateway {
     }
 
     /// Adds one backend to those that run: shown first, then started, so that no event finds it unknown.
-    pub(super) fn add_backend(&self, name: &str, backend: &checked::Backend, origin: Origin) -> Backend {
+    pub(super) fn add_backend(&self, name: &str, backend: &checked::BackendConfig, origin: Origin) -> Backend {
         let record = record_of(name, backend, origin, &self.config().settings);
         let cache = self.load_cache();
         let cached = cache.get(name, &record.fingerprint).filter(|_| origin == Origin::Configured);
@@ -99,7 +99,7 @@ impl Gateway {
         self.backends.stop(name).await;
     }
 
-    fn start_backend(&self, name: &str, backend: &checked::Backend, known: KnownServer) -> Backend {
+    fn start_backend(&self, name: &str, backend: &checked::BackendConfig, known: KnownServer) -> Backend {
         let config = self.config();
         let start = match backend.policy.start {
             Start::Lazy if known.has_tools => StartTime::WhenNeeded,
@@ -118,7 +118,7 @@ impl Gateway {
     }
 
     /// Gives a running backend another policy.
-    pub(super) fn apply_policy(&self, name: &str, policy: &checked::Policy) {
+    pub(super) fn apply_policy(&self, name: &str, policy: &checked::BackendPolicy) {
         let Some(backend) = self.backend(name) else { return };
         backend.resize(policy.max_concurrent_calls);
         if policy.start == Start::Eager {
@@ -242,7 +242,12 @@ impl KnownServer {
     }
 }
 
-fn record_of(name: &str, backend: &checked::Backend, origin: Origin, settings: &checked::Settings) -> BackendRecord {
+fn record_of(
+    name: &str,
+    backend: &checked::BackendConfig,
+    origin: Origin,
+    settings: &checked::Settings,
+) -> BackendRecord {
     BackendRecord {
         origin,
         policy: backend.policy.clone(),

@@ -40,7 +40,12 @@ impl Gateway {
             let fetcher = Fetcher::new(Guard::new(allow_list(&config.settings.guard)), HttpLimits::default());
             Arc::new(Webhooks::new(secret, fetcher))
         });
-        let durable_settings = DurableSettings { retention, webhooks, ..DurableSettings::default() };
+        let durable_settings = DurableSettings {
+            retention,
+            webhooks,
+            unknown_calls: settings.unknown_calls,
+            ..DurableSettings::default()
+        };
         let runs = DurableRuns::start(journal, self.runner().clone(), callers, durable_settings);
         *durable = Some(runs.clone());
         Ok(runs)
@@ -57,5 +62,9 @@ impl Callers for ConfiguredCallers {
         }
         let config = self.0.upgrade()?.config();
         config.settings.http.keys.iter().find(|key| key.name == name).map(scope_of_key)
+    }
+
+    fn admits_tokens(&self) -> bool {
+        self.0.upgrade().is_some_and(|gateway| gateway.config().settings.http.oauth.is_some())
     }
 }

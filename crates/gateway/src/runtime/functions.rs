@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value, json};
 
 use crate::bridge::{self, Access, Answer, Bridge, RequestContext, ScopedCatalog, is_annotated_read_only};
-use toolgate_config::checked::{self, Effect, Function, Settings, Target};
+use toolgate_config::checked::{self, Function, FunctionEffect, FunctionTarget, Settings};
 use toolgate_config::values::{Allowed, Method};
 use toolgate_functions::builtin::registry as built_in;
 use toolgate_functions::endpoint::{DeclaredEffect, EndpointMethod, HttpEndpoint, secret_header};
@@ -38,8 +38,8 @@ impl GrantedFunctions {
     pub(super) fn for_caller(&self, caller: &CallerScope) -> Registry {
         let all = self.all.get_or_init(|| self.build());
         let forbidden = |function: &Function| match &function.target {
-            Target::Tool { backend, tool, .. } => !caller.permits_tool(backend.as_str(), tool.as_str()),
-            Target::Http { .. } => false,
+            FunctionTarget::Tool { backend, tool, .. } => !caller.permits_tool(backend.as_str(), tool.as_str()),
+            FunctionTarget::Http { .. } => false,
         };
         let configured = self.settings.functions.iter();
         let out: Vec<&str> = configured.filter(|(_, it)| forbidden(it)).map(|(name, _)| name.as_str()).collect();
@@ -53,9 +53,9 @@ impl GrantedFunctions {
     fn build(&self) -> Registry {
         let settings = &self.settings;
         let egress = match &settings.egress {
-            checked::Egress::Off => None,
-            checked::Egress::All => Some(Egress::All),
-            checked::Egress::Hosts(hosts) => Some(Egress::Hosts(allow_list(hosts))),
+            checked::EgressSetting::Off => None,
+            checked::EgressSetting::All => Some(Egress::All),
+            checked::EgressSetting::Hosts(hosts) => Some(Egress::Hosts(allow_list(hosts))),
         };
         let weather = weather(settings, egress.as_ref());
         let fetcher = egress.map(|egress| {
@@ -107,7 +107,7 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
     let params: Vec<Param> = function.schema.clone().map(argument).into_iter().collect();
     let description = function.description.clone().unwrap_or_default();
     match &function.target {
-        Target::Http { url, method, headers } => HttpEndpoint {
+        FunctionTarget::Http { url, method, headers } => HttpEndpoint {
             name: name.to_owned(),
             description,
             params,
@@ -119,7 +119,7 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
             timeout: function.timeout,
         }
         .into_function(),
-        Target::Tool { backend, tool } => {
+        FunctionTarget::Tool { backend, tool } => {
             let params = if params.is_empty() { vec![argument(json!({ "type": "object" }))] } else { params };
             let returns = function.returns.clone().unwrap_or(Value::Bool(true));
             let builder = HostFunction::builder(name).describe(description).returns(returns).is_tool();
@@ -145,11 +145,11 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
     }
 }
 
-fn declared(effect: Effect) -> DeclaredEffect {
+fn declared(effect: FunctionEffect) -> DeclaredEffect {
     match effect {
-        Effect::Unknown => DeclaredEffect::Unknown,
-        Effect::Idempotent => DeclaredEffect::Idempotent,
-        Effect::ReadOnly => DeclaredEffect::ReadOnly,
+        FunctionEffect::Unknown => DeclaredEffect::Unknown,
+        FunctionEffect::Idempotent => DeclaredEffect::Idempotent,
+        FunctionEffect::ReadOnly => DeclaredEffect::ReadOnly,
     }
 }
 

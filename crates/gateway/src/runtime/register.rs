@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::Gateway;
 use super::backend_records::Origin;
 use crate::backends::{Backend, BackendState};
-use toolgate_catalog::names::{Scope, sanitise};
-use toolgate_config::checked::{self, Policy, Process, Remote, Transport, starts_toolgate};
+use toolgate_catalog::names::{NameScope, sanitise};
+use toolgate_config::checked::{self, BackendPolicy, BackendTransport, Process, Remote, starts_toolgate};
 use toolgate_config::values::{BackendName, Endpoint, Secret, Setting, Start};
 use toolgate_mcp::server::Change;
 
@@ -85,7 +85,7 @@ fn said(stderr: &str) -> String {
 
 /// Whether a script could mean one by a spelling of the other.
 pub(super) fn clash(one: &str, other: &str) -> bool {
-    let spellings = |name: &str| [name.to_owned(), sanitise(name, Scope::Global)];
+    let spellings = |name: &str| [name.to_owned(), sanitise(name, NameScope::Global)];
     let others = spellings(other);
     spellings(one).iter().any(|spelling| others.contains(spelling))
 }
@@ -133,7 +133,7 @@ impl Gateway {
         Ok(())
     }
 
-    fn admit(&self, name: &str, registration: Registration) -> Result<checked::Backend, RegistrationError> {
+    fn admit(&self, name: &str, registration: Registration) -> Result<checked::BackendConfig, RegistrationError> {
         let config = self.config();
         if !config.settings.allow_runtime_registration {
             return Err(RegistrationError::NotAllowed);
@@ -149,14 +149,14 @@ impl Gateway {
         if registered >= MAX_REGISTERED {
             return Err(RegistrationError::TooMany);
         }
-        Ok(checked::Backend { transport: transport(registration)?, policy: usual_policy() })
+        Ok(checked::BackendConfig { transport: transport(registration)?, policy: usual_policy() })
     }
 }
 
-fn usual_policy() -> Policy {
+fn usual_policy() -> BackendPolicy {
     let timeout = Duration::from_secs(30);
     let tags = vec!["registered".to_owned()];
-    Policy {
+    BackendPolicy {
         timeout,
         max_concurrent_calls: 16,
         allow: None,
@@ -169,7 +169,7 @@ fn usual_policy() -> Policy {
     }
 }
 
-fn transport(registration: Registration) -> Result<Transport, RegistrationError> {
+fn transport(registration: Registration) -> Result<BackendTransport, RegistrationError> {
     let bad = RegistrationError::BadTransport;
     match registration {
         Registration::Command { command, args, env, cwd } => {
@@ -186,12 +186,13 @@ fn transport(registration: Registration) -> Result<Transport, RegistrationError>
             if starts_toolgate(&command, args.iter().map(String::as_str)) {
                 return Err(bad("command: starts Toolgate inside of itself".to_owned()));
             }
-            Ok(Transport::Stdio(Process {
+            Ok(BackendTransport::Stdio(Process {
                 command: command.into(),
                 args: args.into_iter().map(Secret::new).collect(),
                 env: env.into_iter().map(|(name, value)| (name, Secret::new(value))).collect(),
                 inherit_env: false,
                 cwd,
+                sandbox: None,
             }))
         }
         Registration::Url { url, headers } => {
@@ -204,7 +205,7 @@ fn transport(registration: Registration) -> Result<Transport, RegistrationError>
                 return Err(bad("headers: a name or a value is not fit for a header".to_owned()));
             }
             let headers = headers.into_iter().map(|(name, value)| (name, Secret::new(value))).collect();
-            Ok(Transport::Http(Remote { url, headers, login: None }))
+            Ok(BackendTransport::Http(Remote { url, headers, login: None }))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! From configured values to what the engine, the output pipeline and the stores take.
 
-use toolgate_engine::{Engine, EngineBuilder, EngineChoice, IsolationMode, V8Settings};
+use toolgate_engine::{Engine, EngineBuilder, EngineChoice, IsolationMode, Reuse, V8Settings};
 use toolgate_wire::{LimitRequest, Profile};
 
 use toolgate_config::checked::Settings;
@@ -22,6 +22,10 @@ pub fn engine_builder(settings: &Settings) -> EngineBuilder {
         Some(values::Engine::V8) => builder.engine(EngineChoice::V8),
         None => builder,
     };
+    builder = builder.reuse(match settings.sandbox.reuse {
+        values::Reuse::Never => Reuse::Never,
+        values::Reuse::SameCaller => Reuse::SameCaller,
+    });
     builder = builder.v8(v8_settings(settings));
     if let Some(runs) = settings.sandbox.max_concurrent_runs {
         builder = builder.max_concurrent_runs(runs);

@@ -7,10 +7,12 @@ use url::Url;
 
 use super::backend_records::KeyName;
 use crate::backends::{ApiSpec, BackendKind, BackendSpec, DocumentSource, LoginSpec, quoted};
-use toolgate_config::checked::{LoginSettings, OpenApi, Policy, Settings, SpecSource, Transport};
+use toolgate_config::checked::{
+    BackendPolicy, BackendTransport, LoginSettings, OpenApi, ServerSandbox, Settings, SpecSource,
+};
 use toolgate_config::values::{Allowed, LoginGrant, Secret, SecretPlace};
-use toolgate_mcp::client::InheritedEnv;
 use toolgate_mcp::client::auth::{AuthSettings, ClientRegistration, Endpoints, Grant, RegisteredClient, SecretText};
+use toolgate_mcp::client::{InheritedEnv, Sandbox};
 use toolgate_mcp::protocol::Era;
 use toolgate_secrets::{Preference, SecretStore};
 
@@ -18,8 +20,8 @@ use toolgate_secrets::{Preference, SecretStore};
 /// a change of it needs no restart.
 pub(super) fn spec(
     name: &str,
-    transport: &Transport,
-    policy: &Policy,
+    transport: &BackendTransport,
+    policy: &BackendPolicy,
     settings: &Settings,
     era: Option<Era>,
 ) -> BackendSpec {
@@ -28,33 +30,48 @@ pub(super) fn spec(
         start_timeout: settings.limits.start_timeout,
         max_concurrent_calls: policy.max_concurrent_calls,
         inherit_env: match transport {
-            Transport::Stdio(process) if process.inherit_env => InheritedEnv::All,
+            BackendTransport::Stdio(process) if process.inherit_env => InheritedEnv::All,
             _ => InheritedEnv::Basic,
+        },
+        sandbox: match transport {
+            BackendTransport::Stdio(process) => process.sandbox.as_ref().map(sandbox),
+            _ => None,
         },
         era_hint: era,
         ..BackendSpec::new(name, kind(name, transport, settings))
     }
 }
 
+fn sandbox(settings: &ServerSandbox) -> Sandbox {
+    Sandbox {
+        read: settings.read.clone(),
+        write: settings.write.clone(),
+        network: settings.network,
+        memory: settings.memory.get(),
+        processes: settings.processes,
+        home: settings.home.clone(),
+    }
+}
+
 /// What the configuration says about the login of a server that can have one.
-pub(super) fn login_of(transport: &Transport) -> Option<&LoginSettings> {
+pub(super) fn login_of(transport: &BackendTransport) -> Option<&LoginSettings> {
     match transport {
-        Transport::Http(remote) => remote.login.as_deref(),
-        Transport::OpenApi(api) => api.login.as_ref().map(|(_, login)| login),
-        Transport::Stdio(_) => None,
+        BackendTransport::Http(remote) => remote.login.as_deref(),
+        BackendTransport::OpenApi(api) => api.login.as_ref().map(|(_, login)| login),
+        BackendTransport::Stdio(_) => None,
     }
 }
 
 /// How a server is reached.
-pub(super) fn kind(name: &str, transport: &Transport, settings: &Settings) -> BackendKind {
+pub(super) fn kind(name: &str, transport: &BackendTransport, settings: &Settings) -> BackendKind {
     match transport {
-        Transport::Stdio(process) => BackendKind::Stdio {
+        BackendTransport::Stdio(process) => BackendKind::Stdio {
             command: process.command.to_string_lossy().into_owned(),
             args: process.args.iter().map(|arg| arg.expose().to_owned()).collect(),
             env: process.env.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect(),
             cwd: process.cwd.clone(),
         },
-        Transport::Http(remote) => BackendKind::Http {
+        BackendTransport::Http(remote) => BackendKind::Http {
             url: remote.url.url().to_string(),
             headers: remote.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect(),
             login: remote
@@ -63,7 +80,7 @@ pub(super) fn kind(name: &str, transport: &Transport, settings: &Settings) -> Ba
                 .and_then(|login| login_spec(name, remote.url.url(), login, settings))
                 .map(Box::new),
         },
-        Transport::OpenApi(api) => BackendKind::OpenApi(Box::new(api_spec(name, api, settings))),
+        BackendTransport::OpenApi(api) => BackendKind::OpenApi(Box::new(api_spec(name, api, settings))),
     }
 }
 
@@ -124,11 +141,13 @@ fn api_spec(name: &str, api: &OpenApi, settings: &Settings) -> ApiSpec {
 }
 
 /// The names under which a server gets its secrets.
-pub(super) fn key_names(transport: &Transport) -> Vec<KeyName> {
+pub(super) fn key_names(transport: &BackendTransport) -> Vec<KeyName> {
     match transport {
-        Transport::Stdio(process) => process.env.keys().cloned().map(KeyName::Variable).collect(),
-        Transport::Http(remote) => remote.headers.iter().map(|(name, _)| KeyName::Header(name.clone())).collect(),
-        Transport::OpenApi(api) => {
+        BackendTransport::Stdio(process) => process.env.keys().cloned().map(KeyName::Variable).collect(),
+        BackendTransport::Http(remote) => {
+            remote.headers.iter().map(|(name, _)| KeyName::Header(name.clone())).collect()
+        }
+        BackendTransport::OpenApi(api) => {
             let headers = api.headers.iter().map(|(name, _)| KeyName::Header(name.clone()));
             headers.chain(api.auth.keys().cloned().map(KeyName::Scheme)).collect()
         }
@@ -136,7 +155,7 @@ pub(super) fn key_names(transport: &Transport) -> Vec<KeyName> {
 }
 
 /// Stands for everything that decides which tools a server shows. One way: the cache must not hold a secret.
-pub(super) fn fingerprint(name: &str, transport: &Transport, settings: &Settings) -> String {
+pub(super) fn fingerprint(name: &str, transport: &BackendTransport, settings: &Settings) -> String {
     let mut digest = Context::new(&SHA256);
     // Each part with its length: otherwise two parts could be divided otherwise and look the same.
     let mut put = |part: &str| {

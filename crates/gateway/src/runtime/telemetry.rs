@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
-use toolgate_config::checked::{Telemetry as Settings, Transport};
+use toolgate_config::checked::{BackendTransport, TelemetrySettings as Settings};
 use toolgate_telemetry::{Attributes, Collector, Metric, Span, SpanKind, Telemetry, new_span_id, new_trace_id};
 use toolgate_wire::{CallRecord, CallState, Target};
 
@@ -53,7 +53,7 @@ impl TelemetryListener {
         attributes.push(("toolgate.backend", name.into()));
         let Some(gateway) = self.gateway.get().and_then(Weak::upgrade) else { return };
         if let Some(backend) = gateway.config().backends.get(name) {
-            let transport = if matches!(backend.transport, Transport::Stdio(_)) { "pipe" } else { "tcp" };
+            let transport = if matches!(backend.transport, BackendTransport::Stdio(_)) { "pipe" } else { "tcp" };
             attributes.push(("network.transport", transport.into()));
         }
         if let Some(BackendState::Ready(ready)) = gateway.backend(name).map(|backend| backend.state()) {

@@ -215,7 +215,7 @@ async fn a_modern_call_describes_the_client_and_declares_nothing() {
 async fn a_tool_that_needs_a_person_is_its_own_error() {
     let backend = up(&["--era", "modern"]).await;
     let error = call(&backend, "input", json!({})).await.unwrap_err();
-    let CallError::InputRequired { requests } = error else { panic!("{error}") };
+    let CallError::InputRequired { requests, .. } = error else { panic!("{error}") };
     assert_eq!(requests["name"]["method"], json!("elicitation/create"));
 }
 

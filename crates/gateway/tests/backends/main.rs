@@ -8,4 +8,6 @@ mod fixture;
 mod http;
 mod lifecycle;
 mod openapi;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod server;

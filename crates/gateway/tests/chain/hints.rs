@@ -46,6 +46,9 @@ struct Row {
     error: Option<String>,
     #[serde(default)]
     hint: Vec<String>,
+    /// Whether a hint would be wrong.
+    #[serde(default)]
+    no_hint: bool,
     #[serde(default)]
     text: Vec<String>,
     #[serde(default)]
@@ -96,6 +99,7 @@ impl Row {
         let holds = error == self.error.as_deref()
             && (self.value.is_none() || value == self.value)
             && called == self.called
+            && (!self.no_hint || hint.is_empty())
             && parts.all(|(found, parts)| parts.iter().all(|part| found.contains(part.as_str())));
         (!holds).then(|| {
             format!("gives {value:?}, {error:?}, hint {hint:?}, calls {called:?}, warnings {warnings:?}\n{text}")

@@ -5,7 +5,7 @@
 //! - `differential`, `programs`, `random`: every text with short cuts and without
 //! - `hints`, `names`: the folders of `specs/`
 //! - `calls`, `access`, `results`: what happens at the bridge, who may see what, what is kept
-//! - `policy`: what is allowed, asked about and denied
+//! - `policy`: what is allowed, asked about and denied; `stage`: writes that are reviewed first
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -21,6 +21,7 @@ mod programs;
 mod random;
 mod results;
 mod runner;
+mod stage;
 mod support;
 
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         access::cases(),
         results::cases(),
         policy::cases(),
+        stage::cases(),
     ];
     runner::run(cases.into_iter().flatten().collect())
 }

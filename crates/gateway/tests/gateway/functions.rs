@@ -38,6 +38,13 @@ async fn an_agent_learns_of_host_functions_wherever_it_looks() {
         assert_eq!(interface["name"], "api.stock", "{code}: {interface}");
         assert_eq!(interface["input_schema"]["required"], json!(["article"]), "{code}");
     }
+    // The first is answered without an interpreter.
+    let all = world.chain("return __interfaces").await;
+    assert_eq!(all, world.chain("const all = __interfaces; return all").await);
+    assert_eq!(all.as_object().unwrap().keys().collect::<Vec<_>>(), ["f", "api", "plain"]);
+    assert_eq!(all["api"]["stock"]["input_schema"]["required"], json!(["article"]));
+    assert_eq!(world.chain("return __interfaces.plain.name").await, "plain");
+    assert_eq!(world.chain("return Object.keys(__interfaces.api)").await, json!(["stock"]));
     world.gateway.shut_down().await;
 }
 

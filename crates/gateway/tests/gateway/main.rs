@@ -7,6 +7,7 @@
 
 mod agent;
 mod approvals;
+mod asks_back;
 mod direct;
 mod durable;
 mod egress;
@@ -23,4 +24,6 @@ mod remote;
 #[path = "../backends/server.rs"]
 mod server;
 mod support;
+mod tasks;
+mod upgrades;
 mod watching;

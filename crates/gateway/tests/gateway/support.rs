@@ -93,6 +93,7 @@ pub(crate) fn call(name: &str, arguments: Value) -> ToolCall {
         arguments: object(arguments),
         scope: RequestScope::default(),
         cancel: CancellationToken::new(),
+        withdrawn: CancellationToken::new(),
         progress: None,
         caller: 1,
         capabilities: Map::new(),

@@ -13,7 +13,7 @@ use toolgate_wire::Limits;
 use toolgate_wire::frame::Layers;
 use toolgate_wire::limits::MAX_ARGUMENTS;
 
-use super::{Without, root};
+use super::{Reuse, Without, root, seal};
 
 /// The one descriptor of a worker: its socket.
 pub const SOCKET: RawFd = 0;
@@ -39,11 +39,14 @@ pub struct Filter(BpfProgram);
 /// Gives up what no fork may have: privileges, files, network, descriptors, core dumps, most system calls.
 ///
 /// Called once, in the zygote, while it is single-threaded. Returns the layers in force and the filter that forks add.
-pub fn lock_down_zygote(without: Without) -> (Layers, Option<Filter>) {
+pub fn lock_down_zygote(without: Without, reuse: Reuse) -> (Layers, Option<Filter>) {
     let mut layers = Layers::default();
     die_with_parent();
     prefer_for_oom_kill();
     limit_resources();
+    if reuse == Reuse::SameCaller {
+        seal::all_mappings();
+    }
     if !without.namespaces {
         layers.namespaces = own_namespaces();
         root::empty(layers.namespaces);
@@ -53,13 +56,16 @@ pub fn lock_down_zygote(without: Without) -> (Layers, Option<Filter>) {
     drop_capabilities();
     layers.no_new_privs = prctl(libc::PR_SET_NO_NEW_PRIVS, 1);
     layers.no_exec_memory = prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN);
-    prctl(libc::PR_SET_DUMPABLE, 0);
+    // A host that puts workers back traces them, which an ordinary user may do only to what is dumpable. Root may do it
+    // anyway, and a private user has no other process.
+    let is_traced = reuse == Reuse::SameCaller && !layers.private_user;
+    prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(is_traced));
     // `setresuid` clears `PR_SET_PDEATHSIG`, so set it again.
     die_with_parent();
     if !without.landlock {
         layers.landlock = landlock();
     }
-    let filter = if without.seccomp { None } else { restrict_to_forking() };
+    let filter = if without.seccomp { None } else { restrict_to_forking(reuse) };
     (layers, filter)
 }
 
@@ -69,10 +75,17 @@ pub fn lock_down_zygote(without: Without) -> (Layers, Option<Filter>) {
 /// process. Nothing can be raised again: that takes a privilege which was given up. The interpreter's
 /// meter is the exact limit; this one stops native code that has no meter.
 pub fn limit_run(limits: &Limits) {
+    let (data, cpu) = bounds_of(limits);
+    limit(libc::RLIMIT_DATA, data);
+    limit(libc::RLIMIT_CPU, cpu);
+}
+
+/// The kernel's bounds for a run: bytes of data, seconds of processor time.
+pub fn bounds_of(limits: &Limits) -> (u64, u64) {
     // A result or a call's arguments are text on their way out: written, doubled while it grows, framed.
     let outgoing = 3 * limits.result.max(if limits.calls > 0 { MAX_ARGUMENTS as u64 } else { 0 });
-    limit(libc::RLIMIT_DATA, limits.memory.saturating_add(outgoing).saturating_add(MEMORY_SLACK));
-    limit(libc::RLIMIT_CPU, limits.wall.as_secs() + 2);
+    let data = limits.memory.saturating_add(outgoing).saturating_add(MEMORY_SLACK);
+    (data, limits.wall.as_secs() + 2)
 }
 
 /// Gives up the rest: every descriptor but the socket, and the system calls that forking takes.
@@ -237,11 +250,11 @@ type Calls = BTreeMap<i64, Vec<SeccompRule>>;
 ///
 /// Two filters, since installing one costs each fork: the fork's own is a short list of denials, where an allow-list would be
 /// compiled and checked against every system call number.
-fn restrict_to_forking() -> Option<Filter> {
+fn restrict_to_forking(reuse: Reuse) -> Option<Filter> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
     let forking = forking_calls();
     let denied: Calls = forking.keys().map(|call| (*call, Vec::new())).collect();
-    let allowed: Calls = worker_calls().into_iter().chain(forking).collect();
+    let allowed: Calls = worker_calls(reuse).into_iter().chain(forking).collect();
     let zygote = SeccompFilter::new(allowed, SeccompAction::KillProcess, SeccompAction::Allow, arch).ok()?;
     let worker = SeccompFilter::new(denied, SeccompAction::Allow, SeccompAction::KillProcess, arch).ok()?;
     let worker = Filter(worker.try_into().ok()?);
@@ -253,13 +266,13 @@ fn restrict_to_forking() -> Option<Filter> {
 ///
 /// Everything else kills the process. Nothing on it opens, connects, executes or forks. Arguments are as narrow as what
 /// the C library's allocator, the clock and [`limit_run`] use.
-fn worker_calls() -> Calls {
+fn worker_calls(reuse: Reuse) -> Calls {
     let any = Vec::new;
     let on_socket = || rules(vec![equal(0, SOCKET as u64)]);
     let one_of = |argument, numbers: &[libc::c_int]| {
         numbers.iter().flat_map(|number| rules(vec![number_is(argument, *number)])).collect::<Vec<_>>()
     };
-    BTreeMap::from([
+    let mut calls = BTreeMap::from([
         (libc::SYS_read, on_socket()),
         (libc::SYS_write, on_socket()),
         (libc::SYS_mmap, rules(private_memory())),
@@ -282,7 +295,13 @@ fn worker_calls() -> Calls {
         (libc::SYS_exit, any()),
         (libc::SYS_rt_sigreturn, any()),
         (libc::SYS_restart_syscall, any()),
-    ])
+    ]);
+    if reuse == Reuse::SameCaller {
+        // The host could not find out that memory was given back to be dropped later, or the place of a signal stack. The
+        // allocator uses the first for threads only, and without handlers nothing returns from one.
+        calls.retain(|call, _| ![libc::SYS_madvise, libc::SYS_rt_sigreturn].contains(call));
+    }
+    calls
 }
 
 /// What a mapping must be: read and written, of no file, shared with no process, at a place of the kernel's choice. Shared
@@ -396,8 +415,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_worker_that_is_put_back_has_fewer_calls() {
+        let (once, again) = (worker_calls(Reuse::Never), worker_calls(Reuse::SameCaller));
+        let missing: Vec<_> = once.keys().filter(|call| !again.contains_key(call)).copied().collect();
+        assert_eq!(missing, [libc::SYS_rt_sigreturn, libc::SYS_madvise]);
+        assert!(again.keys().all(|call| once.contains_key(call)));
+    }
+
+    #[test]
     fn the_calls_of_forking_and_of_a_worker_are_disjoint() {
-        let (worker, forking) = (worker_calls(), forking_calls());
+        let (worker, forking) = (worker_calls(Reuse::Never), forking_calls());
         assert!(forking.keys().all(|call| !worker.contains_key(call)), "the second filter would take it from workers");
     }
 }

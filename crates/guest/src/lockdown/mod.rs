@@ -6,6 +6,7 @@
 //! # Layout
 //! - `linux`: the layers of zygote and workers
 //! - `root`: another root directory
+//! - `seal`: mappings that cannot be exchanged
 //! - `jail`: the layers of a program that is not ours
 //! - `other`: platforms without them
 
@@ -15,6 +16,8 @@ pub(crate) mod jail;
 mod linux;
 #[cfg(target_os = "linux")]
 mod root;
+#[cfg(target_os = "linux")]
+mod seal;
 #[cfg(target_os = "linux")]
 pub use linux::*;
 
@@ -45,6 +48,32 @@ impl Without {
     pub fn names(self) -> String {
         let all = [(self.landlock, "landlock"), (self.namespaces, "namespaces"), (self.seccomp, "seccomp")];
         all.iter().filter(|(off, _)| *off).map(|(_, name)| *name).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Whether a worker may be used for another run of the same caller, after its host has put it back from outside.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Reuse {
+    /// Each run has a process of its own.
+    #[default]
+    Never,
+    /// A worker can be stopped and written to by its host, and has fewer system calls: none that would change what the
+    /// host cannot compare.
+    SameCaller,
+}
+
+impl Reuse {
+    /// The name used in configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reuse::Never => "never",
+            Reuse::SameCaller => "same_caller",
+        }
+    }
+
+    /// Reads a name; everything that is none is [`Reuse::Never`].
+    pub fn parse(name: &str) -> Self {
+        if name == Reuse::SameCaller.name() { Reuse::SameCaller } else { Reuse::Never }
     }
 }
 

@@ -1,5 +1,5 @@
 // console: values formatted readably, handed to the host a line at a time.
-(function ({ native, p, methods, define }) {
+(function ({ native, p, methods, define }, { markOf }) {
   const MAX_DEPTH = 4;
   const MAX_ITEMS = 100;
   const MAX_TEXT = 16384;
@@ -156,6 +156,8 @@
 
   const object = (value, state) => {
     if (typeof value === "function") return functionText(value);
+    const mark = markOf(value);
+    if (mark !== undefined) return mark;
     if (p.isError(value)) return errorText(value, state);
     if (accepts(getTime, value)) {
       return accepts(toISOString, value) ? p.apply(toISOString, value, []) : "Invalid Date";

@@ -1,5 +1,5 @@
 // Timers and host calls: promises here, messages to the host there.
-(function ({ native, p }) {
+(function ({ native, p }, { isStaged, placeholder }) {
   const timers = new p.Map();
   const calls = new p.Map();
 
@@ -72,6 +72,7 @@
     if (pending === undefined) return;
     p.mapDelete(calls, id);
     if (ok) return pending.resolve(value);
+    if (isStaged(value)) return pending.resolve(placeholder(value));
     const error = pending.failure(value);
     p.defineProperty(error, "stack", { value: p.stackOf(pending.site), writable: true, configurable: true });
     pending.reject(error);

@@ -26,14 +26,23 @@
     }
   };
 
-  // What was thrown, as [message, stack]. The value may be anything, and may throw when it is read.
+  // The class of an error by its prototype; the names are those of ErrorClass in Rust.
+  const referenceError = ReferenceError.prototype;
+  const typeError = TypeError.prototype;
+  const classOf = (error) => {
+    const prototype = p.prototypeOf(error);
+    if (prototype === referenceError) return "reference";
+    return prototype === typeError ? "type" : "other";
+  };
+
+  // What was thrown, as [message, stack, class]. The value may be anything, and may throw when it is read.
   const describe = (thrown) => {
     try {
-      if (!p.isError(thrown)) return [`thrown: ${p.slice(p.toWellFormed(show(thrown)), 0, 4000)}`, ""];
+      if (!p.isError(thrown)) return [`thrown: ${p.slice(p.toWellFormed(show(thrown)), 0, 4000)}`, "", ""];
       const message = `${p.apply(errorToString, thrown, [])}`;
-      return [p.slice(p.toWellFormed(message), 0, 4000), p.toWellFormed(p.stackOf(thrown))];
+      return [p.slice(p.toWellFormed(message), 0, 4000), p.toWellFormed(p.stackOf(thrown)), classOf(thrown)];
     } catch {
-      return ["an error that throws when it is read", ""];
+      return ["an error that throws when it is read", "", ""];
     }
   };
 

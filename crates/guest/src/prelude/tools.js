@@ -151,9 +151,19 @@
 
   const toolInterface = (name) => native.ask(ASK_INTERFACE_OF, p.toWellFormed(`${name}`)) ?? null;
 
+  // Host functions by their first name: of one without a group `true`, of a group its names.
+  const functions = { __proto__: null };
+  const functionInterface = (name) => native.ask(ASK_INTERFACE, "", name) ?? undefined;
+  const functionInterfaces = (first) => {
+    const known = functions[first];
+    if (known === undefined || known === true) return known && functionInterface(first);
+    const read = (name) => (p.hasOwn(known, name) ? functionInterface(`${first}.${name}`) : undefined);
+    return lazy(read, () => p.keys(known));
+  };
+
   const interfacesOf = (spelling) => {
     const object = backend(spelling);
-    if (object === undefined) return undefined;
+    if (object === undefined) return functionInterfaces(spelling);
     const read = (tool) => (p.hasOwn(object, tool) ? (native.ask(ASK_INTERFACE, spelling, tool) ?? undefined) : undefined);
     return lazy(read, () => p.keys(object));
   };
@@ -164,12 +174,19 @@
     return p.mapGet(interfaces, spelling);
   };
 
+  const interfaceNames = () => {
+    const list = identifiers();
+    const firsts = p.keys(functions);
+    for (let i = 0; i < firsts.length; i++) if (backend(firsts[i]) === undefined) p.push(list, firsts[i]);
+    return list;
+  };
+
   const backends = lazy(backend, identifiers);
   const toolGlobals = {
     ToolError,
     tools: backends,
     __backends: backends,
-    __interfaces: lazy(interfacesCached, identifiers),
+    __interfaces: lazy(interfacesCached, interfaceNames),
     __getToolInterface: (name) => toolInterface(name),
   };
   const resolveGlobal = (name) => (p.hasOwn(objectPrototype, name) ? undefined : globalBackend(name));
@@ -208,7 +225,12 @@
     for (let i = 0; i < list.length; i++) {
       const [group, name] = p.split(list[i], ".");
       const invoke = hostFunction(list[i]);
-      if (name === undefined) define(group, invoke);
+      if (name === undefined) {
+        define(group, invoke);
+        functions[group] = true;
+      } else {
+        (functions[group] ??= { __proto__: null })[name] = true;
+      }
       under(name === undefined ? "api" : group)[name ?? group] = invoke;
     }
   };

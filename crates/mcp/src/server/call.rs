@@ -25,6 +25,7 @@ pub(super) async fn call(dispatcher: &Dispatcher, context: &RequestContext) -> R
         arguments: request.object("arguments")?,
         scope: context.scope.clone(),
         cancel: context.cancel.clone(),
+        withdrawn: context.withdrawn.clone(),
         progress: reporter.is_some().then_some(sender),
         caller: context.client.number,
         capabilities: era::capabilities(request),

@@ -19,6 +19,13 @@ use super::watched_resources::WatchedResources;
 /// The most concurrent requests of one client; further ones are refused.
 const MAX_IN_FLIGHT: usize = 1024;
 
+/// What ends a request in flight.
+#[derive(Debug)]
+struct Cancels {
+    cancel: CancellationToken,
+    withdrawn: CancellationToken,
+}
+
 /// A client: a connection, a legacy session, or the one request of a stateless one.
 #[derive(Debug)]
 pub(super) struct Client {
@@ -26,7 +33,7 @@ pub(super) struct Client {
     pub(super) number: u64,
     /// Cancels every request in flight.
     gone: CancellationToken,
-    in_flight: Mutex<HashMap<String, CancellationToken>>,
+    in_flight: Mutex<HashMap<String, Cancels>>,
     pub(super) watched: WatchedResources,
     /// The name that a legacy client gave at `initialize`.
     pub(super) name: OnceLock<String>,
@@ -70,16 +77,17 @@ impl Client {
         if in_flight.len() >= MAX_IN_FLIGHT {
             return Err(error(ErrorCode::INTERNAL_ERROR, format!("more than {MAX_IN_FLIGHT} requests in flight")));
         }
-        let cancel = self.gone.child_token();
-        in_flight.insert(key.clone(), cancel.clone());
-        Ok(InFlight { client: Arc::clone(self), key, cancel, scope, permit: None })
+        let (cancel, withdrawn) = (self.gone.child_token(), CancellationToken::new());
+        in_flight.insert(key.clone(), Cancels { cancel: cancel.clone(), withdrawn: withdrawn.clone() });
+        Ok(InFlight { client: Arc::clone(self), key, cancel, withdrawn, scope, permit: None })
     }
 
     /// Handles `notifications/cancelled`; ignores ids that are not in flight, whose requests have ended already.
     pub(super) fn cancel(&self, params: &Map<String, Value>) {
         let Some(id) = params.get("requestId") else { return };
         if let Some(request) = self.in_flight.lock().get(&id.to_string()) {
-            request.cancel();
+            request.withdrawn.cancel();
+            request.cancel.cancel();
         }
     }
 
@@ -105,6 +113,8 @@ pub(super) struct InFlight {
     client: Arc<Client>,
     key: String,
     pub(super) cancel: CancellationToken,
+    /// See [`ToolCall::withdrawn`](super::service::ToolCall::withdrawn).
+    pub(super) withdrawn: CancellationToken,
     pub(super) scope: RequestScope,
     /// Counts the bytes of the message that the request came in.
     pub(super) permit: Option<Arc<BytePermit>>,
@@ -143,7 +153,7 @@ mod tests {
             client.register(&json!("1"), RequestScope::default()).unwrap(),
         );
         cancel(&client, json!("1"));
-        assert!(text.cancel.is_cancelled());
+        assert!(text.cancel.is_cancelled() && text.withdrawn.is_cancelled());
         assert!(!number.cancel.is_cancelled());
     }
 
@@ -162,6 +172,7 @@ mod tests {
         let in_flight = client.register(&json!(1), RequestScope::default()).unwrap();
         client.disconnect();
         assert!(in_flight.cancel.is_cancelled());
+        assert!(!in_flight.withdrawn.is_cancelled(), "a lost connection says nothing about what the client wants");
     }
 
     #[test]

@@ -19,7 +19,9 @@ use super::handshake::{self, LIST_TTL_MS};
 use super::list;
 use super::message::{Request, RpcError, error, invalid_params, no_such_method};
 use super::server_message::{Answer, ServerMessage};
-use super::service::{Completion, Fault, PromptCall, RequestScope, ResourceCall, Service};
+use super::service::{
+    Completion, Fault, PromptCall, RequestScope, ResourceCall, Service, TASKS_EXTENSION, TaskCall, TaskRequest,
+};
 use super::{call, change_notices};
 use crate::origin::client_name;
 use crate::result::requests_input;
@@ -70,6 +72,7 @@ pub(super) struct RequestContext {
     pub(super) scope: RequestScope,
     pub(super) sink: NotificationSink,
     pub(super) cancel: CancellationToken,
+    pub(super) withdrawn: CancellationToken,
 }
 
 impl RequestContext {
@@ -100,7 +103,8 @@ impl Dispatcher {
         let cancel = in_flight.cancel.clone();
         let unanswered = cancel.clone().drop_guard();
         let (client, scope) = (Arc::clone(in_flight.client()), in_flight.scope.clone());
-        let context = RequestContext { request, era, client, scope, sink, cancel: cancel.clone() };
+        let withdrawn = in_flight.withdrawn.clone();
+        let context = RequestContext { request, era, client, scope, sink, cancel: cancel.clone(), withdrawn };
         let dispatcher = Arc::clone(self);
         // A separate task: a panic in the service then fails one request instead of the connection.
         let mut work = AbortOnDropHandle::new(tokio::spawn(async move { dispatcher.serve(&context).await }));
@@ -126,7 +130,33 @@ impl Dispatcher {
             (_, Era::Legacy) => self.serve_legacy(context).await?,
             (_, Era::Modern) => self.serve_modern(context).await?,
         };
-        Ok(Answer::Value(with_result_type(result, context.era)))
+        let may_be_task = context.request.method == "tools/call" && self.speaks_of_tasks(context);
+        Ok(Answer::Value(with_result_type(result, context.era, may_be_task)))
+    }
+
+    /// Whether both sides have the extension for tasks.
+    fn speaks_of_tasks(&self, context: &RequestContext) -> bool {
+        let declared = || era::capabilities(&context.request);
+        let has = || declared().get("extensions").and_then(|it| it.get(TASKS_EXTENSION)).is_some_and(Value::is_object);
+        context.era == Era::Modern && self.service.has_tasks() && has()
+    }
+
+    /// A request about a task.
+    async fn serve_task(&self, context: &RequestContext, asked: TaskRequest) -> Result<Value, RpcError> {
+        if !self.speaks_of_tasks(context) {
+            let needed = json!({ "requiredCapabilities": { "extensions": { TASKS_EXTENSION: {} } } });
+            let message = "this request needs a client with the extension for tasks";
+            return Err(RpcError { data: Some(needed), ..error(ErrorCode::MISSING_CLIENT_CAPABILITY, message) });
+        }
+        let elicitation = era::capabilities(&context.request).remove("elicitation");
+        let shows_forms = elicitation.as_ref().and_then(Value::as_object);
+        let call = TaskCall {
+            task: context.request.text("taskId")?.to_owned(),
+            request: asked,
+            scope: context.scope.clone(),
+            shows_forms: shows_forms.is_some_and(|modes| modes.is_empty() || modes.contains_key("form")),
+        };
+        self.service.task(call).await.map_err(rpc_error)
     }
 
     /// A separate path: the list may have thousands of tools, most of which are serialised already.
@@ -168,6 +198,12 @@ impl Dispatcher {
         match context.request.method.as_str() {
             "server/discover" => Ok(handshake::discover(&*self.service, &context.scope)),
             "subscriptions/listen" => change_notices::listen(self, context).await,
+            "tasks/get" if self.service.has_tasks() => self.serve_task(context, TaskRequest::Get).await,
+            "tasks/cancel" if self.service.has_tasks() => self.serve_task(context, TaskRequest::Cancel).await,
+            "tasks/update" if self.service.has_tasks() => {
+                let responses = context.request.object("inputResponses")?;
+                self.serve_task(context, TaskRequest::Update(responses)).await
+            }
             _ => self.serve_common(context).await,
         }
     }
@@ -262,9 +298,11 @@ fn end_of_page(next: Option<String>, era: Era) -> Map<String, Value> {
     end
 }
 
-/// Sets `resultType`: in the modern era `complete` or `input_required`, in the legacy era absent, whatever a backend wrote.
-fn with_result_type(mut result: Value, era: Era) -> Value {
-    if era == Era::Modern && requests_input(&result) {
+/// Sets `resultType`: in the modern era `complete`, `input_required`, or `task` where the client may get one; in the legacy era
+/// absent, whatever a backend wrote.
+fn with_result_type(mut result: Value, era: Era, may_be_task: bool) -> Value {
+    let is_task = may_be_task && result.get("resultType").is_some_and(|kind| kind == "task");
+    if era == Era::Modern && (is_task || requests_input(&result)) {
         return result;
     }
     if let Some(result) = result.as_object_mut() {
@@ -306,7 +344,7 @@ mod tests {
     use super::*;
 
     fn check(said: Value, era: Era, expected: Option<&str>) {
-        let result = with_result_type(json!({ "resultType": said, "inputRequests": {} }), era);
+        let result = with_result_type(json!({ "resultType": said, "inputRequests": {} }), era, false);
         assert_eq!(result.get("resultType").and_then(Value::as_str), expected, "{said} {era:?}");
         assert_eq!(result["inputRequests"], json!({}));
     }
@@ -317,6 +355,8 @@ mod tests {
         check(json!("complete"), Era::Modern, Some("complete"));
         check(json!("task"), Era::Modern, Some("complete"));
         check(json!(7), Era::Modern, Some("complete"));
+        let task = with_result_type(json!({ "resultType": "task", "taskId": "1" }), Era::Modern, true);
+        assert_eq!(task["resultType"], "task", "for a client that has the extension");
     }
 
     #[test]

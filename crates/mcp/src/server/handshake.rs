@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::era::negotiated_version;
-use super::service::{Identity, RequestScope, Service};
+use super::service::{Identity, RequestScope, Service, TASKS_EXTENSION};
 use crate::protocol::{META_SERVER, MODERN};
 
 /// How long a client may cache a list, in milliseconds. A client that subscribed is notified of changes earlier.
@@ -27,7 +27,11 @@ pub(super) fn discover(service: &dyn Service, scope: &RequestScope) -> Value {
     let identity = service.identity();
     let mut result = Map::new();
     result.insert("supportedVersions".to_owned(), json!([MODERN]));
-    result.insert("capabilities".to_owned(), capabilities(service));
+    let mut offered = capabilities(service);
+    if service.has_tasks() {
+        offered["extensions"] = json!({ TASKS_EXTENSION: {} });
+    }
+    result.insert("capabilities".to_owned(), offered);
     result.insert("_meta".to_owned(), json!({ META_SERVER: server_info(&identity) }));
     add_instructions(&mut result, service.instructions(scope));
     add_ttl(&mut result, LIST_TTL_MS);

@@ -29,7 +29,7 @@ mod watched_resources;
 pub use http::{HostGuard, HostGuardError, HttpOptions, router};
 pub use service::{
     Change, ChangeNotice, Completion, Fault, Identity, PromptCall, RequestScope, ResourceCall, Service, ServiceFuture,
-    ToolCall, ToolMode, UnknownToolMode, Watch, ready,
+    TASKS_EXTENSION, TaskCall, TaskRequest, ToolCall, ToolMode, UnknownToolMode, Watch, ready,
 };
 pub use stdio::serve_stdio;
 

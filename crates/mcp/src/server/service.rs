@@ -85,6 +85,9 @@ pub struct ToolCall {
     pub scope: RequestScope,
     /// Ends the call: a cancel notification, a closed stream, a dropped connection.
     pub cancel: CancellationToken,
+    /// Cancelled by a cancel notification alone: the client does not want the result any more, whatever becomes of the
+    /// connection.
+    pub withdrawn: CancellationToken,
     /// Receives progress, if the client requested it.
     pub progress: Option<mpsc::Sender<Progress>>,
     /// The client's number: calls of one client take turns in queues with those of others.
@@ -95,6 +98,33 @@ pub struct ToolCall {
     pub interactive_client: Option<InteractiveClient>,
     /// Which client it comes from, and which trace it belongs to.
     pub origin: RequestOrigin,
+}
+
+/// The extension that lets a server answer a call with a task.
+pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
+/// A request about a task.
+#[derive(Debug, Clone)]
+pub struct TaskCall {
+    /// The task's id.
+    pub task: String,
+    /// What is asked.
+    pub request: TaskRequest,
+    /// The scope of the request.
+    pub scope: RequestScope,
+    /// Whether the client shows forms to a person (capability `elicitation`).
+    pub shows_forms: bool,
+}
+
+/// What is asked about a task.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskRequest {
+    /// Its state.
+    Get,
+    /// Takes `inputResponses`.
+    Update(Map<String, Value>),
+    /// Its end.
+    Cancel,
 }
 
 /// A request for a resource.
@@ -316,6 +346,16 @@ pub trait Service: Send + Sync + 'static {
     /// Whether the server declares the capability `completions`.
     fn has_completions(&self) -> bool {
         false
+    }
+
+    /// Whether calls may be answered with tasks, for clients that have the extension.
+    fn has_tasks(&self) -> bool {
+        false
+    }
+
+    /// The task, or nothing where something is only acknowledged.
+    fn task(&self, call: TaskCall) -> ServiceFuture<Value> {
+        ready(Err(Fault::InvalidParams(format!("there is no task {}", call.task))))
     }
 
     /// Whether the scope includes what the notice is about. A client is notified only of what its scope includes.

@@ -54,6 +54,7 @@ async fn stdio(script: String) -> McpSession {
         env: Default::default(),
         inherit: InheritedEnv::Basic,
         cwd: None,
+        sandbox: None,
     };
     let link = StdioLink::start(&launch, Arc::clone(&inbox), Arc::default(), MAX_MESSAGE).unwrap();
     session(Transport::Stdio(link), inbox).await

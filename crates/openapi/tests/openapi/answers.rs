@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use toolgate_openapi::{AnswerFuture, ApiAnswer, ApiRequest, META_KEY, Transport, TransportError};
+use toolgate_openapi::{AnswerFuture, ApiAnswer, ApiRequest, ApiTransport, META_KEY, TransportError};
 
 use crate::{EVERYTHING, load, object, settings};
 
@@ -14,7 +14,7 @@ struct Prepared {
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Transport for Prepared {
+impl ApiTransport for Prepared {
     fn send(&self, request: ApiRequest) -> AnswerFuture {
         self.asked.lock().unwrap().push(format!("{} {}", request.method, request.url));
         let mut answers = self.answers.lock().unwrap();

@@ -1,7 +1,7 @@
 //! Operations become tools.
 
 use serde_json::{Value, json};
-use toolgate_openapi::{Api, Filter, summary};
+use toolgate_openapi::{Api, OperationFilter, summary};
 use url::Url;
 
 use crate::{EVERYTHING, SWAGGER_2, load, settings, tool};
@@ -112,7 +112,7 @@ fn a_body_with_very_many_properties_is_one_argument() {
 fn rules_choose_the_operations() {
     let names = |include: &[&str], exclude: &[&str]| {
         let settings =
-            toolgate_openapi::ApiSettings { filter: Filter::new(include, exclude).unwrap(), ..settings(&[]) };
+            toolgate_openapi::ApiSettings { filter: OperationFilter::new(include, exclude).unwrap(), ..settings(&[]) };
         let api = Api::load(EVERYTHING, settings).map_err(|error| error.to_string())?;
         Ok::<_, String>(api.operations().iter().map(|it| it.name.clone()).collect::<Vec<_>>().join(" "))
     };

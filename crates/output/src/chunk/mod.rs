@@ -11,7 +11,7 @@ mod map;
 mod page;
 mod uniform;
 
-use super::body::{Body, Form};
+use super::body::{Body, BodyForm};
 use super::footer::MIN_SAVING;
 use super::size::Kb;
 use page::Page;
@@ -35,7 +35,7 @@ pub(super) fn outline(body: &Body<'_>, threshold: usize, room: usize) -> Option<
         return None;
     }
     map::describe(&mut page, "", json, data.saturating_sub(heading.len() + 1), 0);
-    Some(Body::new(page.into_text().into(), Form::Text))
+    Some(Body::new(page.into_text().into(), BodyForm::Text))
 }
 
 /// `array, 5 items` or `object, 2 keys`, for a container.
@@ -53,7 +53,7 @@ mod tests {
     use serde_json::json;
 
     fn check(value: &serde_json::Value, threshold: usize) -> String {
-        let body = Body::new(value.to_string().into(), Form::Pretty);
+        let body = Body::new(value.to_string().into(), BodyForm::Pretty);
         let outline = outline(&body, threshold, 200_000).expect("an outline");
         assert!(outline.extent().bytes < body.extent().bytes);
         outline.whole().into_owned()
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn hostile_depth_and_odd_keys_are_outlined() {
         let deep = "[".repeat(50_000) + &"]".repeat(50_000);
-        let body = Body::new(deep.into(), Form::Pretty);
+        let body = Body::new(deep.into(), BodyForm::Pretty);
         let deep = outline(&body, 10_240, 200_000).expect("an outline").whole().into_owned();
         assert!(deep.len() < 20_000 && deep.contains("[[[["));
         let odd = json!({"a > b": "x".repeat(900), "": [1], "line\nbreak": {"a.b": 1, "[0]": "y".repeat(900)}});

@@ -12,6 +12,7 @@ mod terms;
 use super::body::Body;
 use super::footer::MIN_SAVING;
 use terms::Terms;
+use toolgate_wire::foreign_text::one_line;
 
 /// Texts of up to this many bytes are not filtered.
 pub(super) const MIN_FILTERED: usize = 5_000;
@@ -55,24 +56,22 @@ pub(super) fn filter(body: &Body<'_>, intent: &str) -> Option<Filtered> {
 }
 
 fn header(matches: &Matches, intent: &str) -> String {
-    let intent: String = intent.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let quoted = intent.get(..intent.floor_char_boundary(MAX_QUOTED_INTENT)).unwrap_or_default();
-    let cut = if quoted.len() < intent.len() { "…" } else { "" };
-    format!("[{} of {} sections match \"{quoted}{cut}\"]\n\n", matches.kept, matches.all)
+    let quoted = one_line(intent.trim(), MAX_QUOTED_INTENT);
+    format!("[{} of {} sections match \"{quoted}\"]\n\n", matches.kept, matches.all)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::body::Form;
+    use super::super::body::BodyForm;
     use super::*;
 
-    fn check(text: &str, form: Form, intent: &str, header: &str) -> String {
+    fn check(text: &str, form: BodyForm, intent: &str, header: &str) -> String {
         let filtered = filter(&Body::new(text.into(), form), intent).expect("a filtered body");
         assert_eq!(filtered.header, header);
         filtered.body.whole().into_owned()
     }
 
-    fn unchanged(text: &str, form: Form, intent: &str) {
+    fn unchanged(text: &str, form: BodyForm, intent: &str) {
         assert!(filter(&Body::new(text.into(), form), intent).is_none());
     }
 
@@ -86,7 +85,7 @@ mod tests {
 
     #[test]
     fn paragraphs_that_match_stay_under_a_header() {
-        let kept = check(&report(), Form::Text, "errors", "[2 of 20 sections match \"errors\"]\n\n");
+        let kept = check(&report(), BodyForm::Text, "errors", "[2 of 20 sections match \"errors\"]\n\n");
         assert_eq!(kept, "The database reported an Error.\n\nTwo more ERRORS here.");
     }
 
@@ -94,33 +93,33 @@ mod tests {
     fn three_terms_in_ten_are_enough_and_a_quarter_is_not() {
         let kept = check(
             &report(),
-            Form::Text,
+            BodyForm::Text,
             "database latency spikes",
             "[1 of 20 sections match \"database latency spikes\"]\n\n",
         );
         assert_eq!(kept, "The database reported an Error.");
-        unchanged(&report(), Form::Text, "database latency spikes yesterday");
+        unchanged(&report(), BodyForm::Text, "database latency spikes yesterday");
     }
 
     #[test]
     fn without_a_match_or_without_a_term_nothing_changes() {
-        unchanged(&report(), Form::Text, "penguins");
-        unchanged(&report(), Form::Text, " ?! ");
-        unchanged(&report(), Form::Text, "quiet error");
+        unchanged(&report(), BodyForm::Text, "penguins");
+        unchanged(&report(), BodyForm::Text, " ?! ");
+        unchanged(&report(), BodyForm::Text, "quiet error");
     }
 
     #[test]
     fn short_texts_are_left_alone() {
         let text = format!("An error.\n\n{}", "x".repeat(4_989));
         assert_eq!(text.len(), 5_000);
-        unchanged(&text, Form::Text, "error");
-        check(&(text + "x"), Form::Text, "error", "[1 of 11 sections match \"error\"]\n\n");
+        unchanged(&text, BodyForm::Text, "error");
+        check(&(text + "x"), BodyForm::Text, "error", "[1 of 11 sections match \"error\"]\n\n");
     }
 
     #[test]
     fn the_header_is_bounded_and_one_line() {
         let intent = format!("error\n{}", "é".repeat(1_000));
-        let filtered = filter(&Body::new(report().into(), Form::Text), &intent).expect("half of the terms match");
+        let filtered = filter(&Body::new(report().into(), BodyForm::Text), &intent).expect("half of the terms match");
         assert!(filtered.header.len() + POSITIONS_NOTE.len() <= MAX_HEADER);
         assert_eq!(filtered.header.trim_end().lines().count(), 1);
     }
@@ -131,7 +130,7 @@ mod tests {
             .map(|i| serde_json::json!({"id": i, "level": if i % 50 == 7 { "error" } else { "info" }}))
             .collect();
         let json = serde_json::json!({"total": 200, "results": rows, "next": null}).to_string();
-        let kept = check(&json, Form::Pretty, "Errors", "[4 of 200 sections match \"Errors\"]\n\n");
+        let kept = check(&json, BodyForm::Pretty, "Errors", "[4 of 200 sections match \"Errors\"]\n\n");
         let kept: serde_json::Value = serde_json::from_str(&kept).expect("JSON");
         let ids: Vec<_> = kept["results"].as_array().expect("rows").iter().map(|row| row["id"].as_u64()).collect();
         assert_eq!(ids, [Some(7), Some(57), Some(107), Some(157)]);

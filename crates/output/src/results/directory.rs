@@ -2,7 +2,8 @@
 //!
 //! One file per result, named by id and kind. A file is written under a temporary name and renamed; its modification time
 //! is the time it was kept, and every writer removes old files first. If processes race, a result may be removed early.
-//! Symbolic links are never followed, and only a validated id becomes a file name.
+//! A digest at the end of a file tells whether the rest is what was kept. Symbolic links are never followed, and only a
+//! validated id becomes a file name.
 
 use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -60,16 +61,18 @@ impl Directory {
         written.map(|()| true)
     }
 
-    pub(super) fn get(&self, id: &ResultId, now: SystemTime, limits: &ResultLimits) -> Option<Whole> {
+    /// `None` if there is no such result, `Some(None)` if its file is damaged.
+    pub(super) fn get(&self, id: &ResultId, now: SystemTime, limits: &ResultLimits) -> Option<Option<Whole>> {
         [Kind::Json, Kind::Text].into_iter().find_map(|kind| {
             let file = open_plain(&self.path(id, kind)).ok()?;
             let about = file.metadata().ok()?;
             if !about.is_file() || is_expired(about.modified().ok()?, now, limits) {
                 return None;
             }
-            let mut text = String::new();
-            file.take(limits.max_bytes as u64).read_to_string(&mut text).ok()?;
-            Some(Whole { kind, text: Arc::new(text) })
+            let mut bytes = Vec::new();
+            let most = limits.max_bytes.saturating_add(END_BYTES) as u64;
+            let read = file.take(most).read_to_end(&mut bytes).is_ok();
+            Some(read.then(|| without_end(bytes)).flatten().map(|text| Whole { kind, text: Arc::new(text) }))
         })
     }
 
@@ -114,10 +117,28 @@ fn ours(entry: &DirEntry) -> Option<Found> {
     Some(Found { path: entry.path(), kept_at: about.modified().ok()?, cost })
 }
 
+/// Bytes after the text: a line break and the digest of the text.
+const END_BYTES: usize = 17;
+
+/// What a file ends with: FNV-1a, which notices damage and is no proof against intent; the directory is this user's alone.
+fn end_of(text: &[u8]) -> String {
+    let digest = text.iter().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
+        (digest ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("\n{digest:016x}")
+}
+
+/// The text of a file, if it is what was written.
+fn without_end(mut bytes: Vec<u8>) -> Option<String> {
+    let end = bytes.split_off(bytes.len().checked_sub(END_BYTES)?);
+    (end == end_of(&bytes).as_bytes()).then(|| String::from_utf8(bytes).ok())?
+}
+
 fn write_new(path: &Path, text: &str, now: SystemTime) -> io::Result<()> {
     // `create_new` fails if the path exists, even as a symbolic link.
     let mut file: File = private_file(OpenOptions::new().write(true).create_new(true)).open(path)?;
     file.write_all(text.as_bytes())?;
+    file.write_all(end_of(text.as_bytes()).as_bytes())?;
     file.set_modified(now)
 }
 

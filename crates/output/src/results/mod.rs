@@ -23,7 +23,7 @@ use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 pub use id::{BadId, ResultId};
 pub use path::{BadPath, KeyPath};
@@ -95,7 +95,10 @@ enum Place {
 impl ResultStore {
     /// A store in memory.
     pub fn new(limits: ResultLimits) -> Self {
-        Self { limits, clock: Arc::new(SystemTime::now), place: Place::Memory(Arc::default()), owner: "".into() }
+        // What is in memory lives by time that passes: a system clock that is set forwards expires nothing.
+        let (began, since) = (SystemTime::now(), Instant::now());
+        let clock = Arc::new(move || began + since.elapsed());
+        Self { limits, clock, place: Place::Memory(Arc::default()), owner: "".into() }
     }
 
     /// A store in a directory with mode 0700, which is created if it does not exist.
@@ -126,16 +129,24 @@ impl ResultStore {
     /// Keeps a result. `None` if it is larger than the store or cannot be written: a failure to keep the rest must not fail
     /// the answer.
     pub fn keep(&self, kept: Kept<'_>) -> Option<ResultId> {
-        let id = ResultId::random()?;
+        self.try_keep(kept).unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot keep a result");
+            None
+        })
+    }
+
+    /// As [`ResultStore::keep`], for a caller that says why a result was not kept.
+    ///
+    /// # Errors
+    /// If the result cannot be written.
+    pub fn try_keep(&self, kept: Kept<'_>) -> io::Result<Option<ResultId>> {
+        let Some(id) = ResultId::random() else { return Ok(None) };
         let now = (self.clock)();
         let taken = match &self.place {
             Place::Memory(memory) => memory.put(self.key(&id), kept, now, &self.limits),
-            Place::Directory(directory) => directory.put(&id, &kept, now, &self.limits).unwrap_or_else(|error| {
-                tracing::warn!(%error, "cannot keep a result");
-                false
-            }),
+            Place::Directory(directory) => directory.put(&id, &kept, now, &self.limits)?,
         };
-        taken.then_some(id)
+        Ok(taken.then_some(id))
     }
 
     /// The full result.
@@ -146,10 +157,14 @@ impl ResultStore {
         let id = ResultId::parse(id)?;
         let now = (self.clock)();
         let found = match &self.place {
-            Place::Memory(memory) => memory.get(&self.key(&id), now, &self.limits),
+            Place::Memory(memory) => memory.get(&self.key(&id), now, &self.limits).map(Some),
             Place::Directory(directory) => directory.get(&id, now, &self.limits),
         };
-        found.ok_or(ReadError::Gone { id, kept_for: self.limits.time_to_live })
+        match found {
+            Some(Some(whole)) => Ok(whole),
+            Some(None) => Err(ReadError::Damaged { id }),
+            None => Err(ReadError::Gone { id, kept_for: self.limits.time_to_live }),
+        }
     }
 
     /// The full result as JSON, as the input of a program; plain text becomes a JSON string.

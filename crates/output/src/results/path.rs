@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use super::read::ReadError;
 use toolgate_json::{Shape, Value, check, unquote};
+use toolgate_wire::foreign_text::one_line;
 
 /// Maximum number of keys listed in an error.
 const MAX_LISTED_KEYS: usize = 20;
@@ -153,8 +154,11 @@ fn there(value: Value<'_>) -> String {
     }
 }
 
+/// Most characters of a value or a path in a message.
+const MAX_SHOWN_CHARS: usize = 60;
+
 fn clip(text: &str) -> String {
-    text.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    one_line(text, MAX_SHOWN_CHARS)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::path::KeyPath;
 use super::search;
 use super::{BadId, Kind, ResultId, Whole};
-use crate::{Body, Cut, Form, fit};
+use crate::{Body, BodyForm, Cut, fit};
 use toolgate_json::{LineWindow, Shape, Value, pretty, unquote};
 
 /// The part to read. Path, lines and search are applied in this order, each to the result of the one before.
@@ -82,6 +82,12 @@ pub enum ReadError {
         /// How long results are kept.
         kept_for: Duration,
     },
+    /// Its file is not what was written.
+    #[error("the file of the result {id} is damaged; run the code again")]
+    Damaged {
+        /// The requested id.
+        id: ResultId,
+    },
     /// A key path for plain text.
     #[error("the result is plain text, which has no key paths: read it by lines or by search")]
     NotJson,
@@ -114,7 +120,7 @@ pub(super) fn read(whole: &Whole, reading: &Reading) -> Result<String, ReadError
     let body = match &reading.path {
         Some(_) if whole.kind == Kind::Text => return Err(ReadError::NotJson),
         Some(path) => json_body(path.find(Value::of(&whole.text))?),
-        None if whole.kind == Kind::Text => Body::new(Cow::Borrowed(&whole.text), Form::Text),
+        None if whole.kind == Kind::Text => Body::new(Cow::Borrowed(&whole.text), BodyForm::Text),
         None => json_body(Cow::Borrowed(&whole.text)),
     };
     let text = match (reading.lines, &reading.search) {
@@ -122,7 +128,7 @@ pub(super) fn read(whole: &Whole, reading: &Reading) -> Result<String, ReadError
         (None, None) => return Ok(fit(&body, reading.max_bytes, Cut::Middle)),
         (Some(range), None) => lines(&body, range, reading.max_bytes)?,
         (Some(range), Some(needle)) => {
-            let lines = Body::new(lines(&body, range, MAX_SEARCHED)?.into(), Form::Text);
+            let lines = Body::new(lines(&body, range, MAX_SEARCHED)?.into(), BodyForm::Text);
             search::search_lines(&lines, needle, range.first, reading.max_bytes)
         }
     };
@@ -135,20 +141,20 @@ const MAX_SEARCHED: usize = 8 * 1024 * 1024;
 /// The body of a JSON value: a string is its text, anything else is indented JSON.
 fn json_body(json: Cow<'_, str>) -> Body<'_> {
     if Value::of(&json).shape() != Shape::String {
-        return Body::new(json, Form::Pretty);
+        return Body::new(json, BodyForm::Pretty);
     }
     let text = match json {
         Cow::Borrowed(json) => unquote(Value::of(json).text()),
         Cow::Owned(json) => Cow::Owned(unquote(Value::of(&json).text()).into_owned()),
     };
-    Body::new(text, Form::Text)
+    Body::new(text, BodyForm::Text)
 }
 
 fn lines(body: &Body<'_>, range: LineRange, room: usize) -> Result<String, ReadError> {
     if range.first > body.extent().lines {
         return Err(ReadError::NoSuchLine { first: range.first, lines: body.extent().lines });
     }
-    if body.form() == Form::Pretty {
+    if body.form() == BodyForm::Pretty {
         let mut window = LineWindow::new(range.first, range.last, room);
         pretty(Value::of(body.text()), &mut window);
         return Ok(window.into_text());

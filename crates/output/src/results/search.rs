@@ -5,6 +5,7 @@
 
 use crate::{Body, Kb};
 use toolgate_json::{Value, unquote};
+use toolgate_wire::foreign_text::one_line;
 
 /// Maximum number of printed matches.
 const MAX_MATCHES: usize = 100;
@@ -93,9 +94,12 @@ struct Found {
     room: usize,
 }
 
+/// Most characters of the search text in an answer.
+const MAX_ASKED_CHARS: usize = 80;
+
 impl Found {
     fn new(needle: &str, room: usize) -> Self {
-        let asked = needle.chars().take(80).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let asked = one_line(needle, MAX_ASKED_CHARS);
         let needle = needle.to_lowercase();
         Self { needle, asked, lowered: String::new(), lines: String::new(), shown: 0, all: 0, room }
     }
@@ -138,7 +142,7 @@ fn around(text: &str, at: usize) -> String {
     let end = text.floor_char_boundary(start.saturating_add(CONTEXT));
     let part = text.get(start..end).unwrap_or_default();
     let mut line = String::from(if start > 0 { "…" } else { "" });
-    line.extend(part.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c }));
+    line.push_str(&one_line(part, CONTEXT));
     line.push_str(if end < text.len() { "…" } else { "" });
     line
 }

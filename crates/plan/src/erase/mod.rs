@@ -21,6 +21,7 @@ use oxc::{
     syntax::{scope::ScopeFlags, symbol::SymbolId},
 };
 use std::collections::HashSet;
+use toolgate_wire::foreign_text::clipped;
 
 /// Adds the edits that turn the program into JavaScript.
 pub(crate) fn erase(parsed: &Parsed<'_>, edits: &mut Edits) -> Result<(), SyntaxFault> {
@@ -376,7 +377,10 @@ impl<'a> Visit<'a> for Eraser<'_, 'a, '_> {
     }
 }
 
+/// Most characters of a name in a message.
+const MAX_SHOWN_NAME: usize = 60;
+
 /// A name from the program, shortened for a message.
 pub(crate) fn shorten(name: &str) -> String {
-    if name.chars().count() <= 60 { name.to_owned() } else { name.chars().take(59).chain(['…']).collect() }
+    clipped(name, MAX_SHOWN_NAME).into_owned()
 }

@@ -14,6 +14,7 @@ use toolgate_wire::CallerScope;
 use super::query::Query;
 use crate::refusal::{Refusal, Shown};
 use crate::{Caller, HttpService};
+use toolgate_wire::foreign_text::one_line;
 
 /// Characters of an error or of a server's text.
 const MAX_TEXT_CHARS: usize = 500;
@@ -214,9 +215,7 @@ fn add_without_connection(backends: &mut Vec<BackendReply>, gateway: &Gateway, s
 
 /// Text of a server: bounded, and without control characters.
 fn shown(text: &str) -> String {
-    let clipped = if text.chars().nth(MAX_TEXT_CHARS).is_some() { "…" } else { "" };
-    let kept = text.chars().take(MAX_TEXT_CHARS).map(|c| if c.is_control() { ' ' } else { c });
-    kept.collect::<String>() + clipped
+    one_line(text, MAX_TEXT_CHARS)
 }
 
 /// Starts a backend again. Calls that it works on fail, so only a caller that sees every tool of all backends may.

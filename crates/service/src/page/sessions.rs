@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::Caller;
 use crate::refusal::Refusal;
-use crate::rpc_sessions::{StoreError, Token, TokenHash};
+use crate::rpc_sessions::{SessionStoreError, Token, TokenHash};
 use crate::service::AdmissionRules;
 
 /// The header with the token of a session.
@@ -86,7 +86,7 @@ pub(super) struct NewSession {
 
 impl PageSessions {
     /// Begins a session for a caller.
-    pub(super) fn begin(&self, caller: &Caller, now: Instant) -> Result<NewSession, StoreError> {
+    pub(super) fn begin(&self, caller: &Caller, now: Instant) -> Result<NewSession, SessionStoreError> {
         let new = NewSession { cookie: Token::random()?, csrf: Token::random()? };
         let session = PageSession {
             cookie: TokenHash::of(new.cookie.reveal()),
@@ -102,7 +102,7 @@ impl PageSessions {
     }
 
     /// A link that begins one session for a caller.
-    pub(super) fn link(&self, caller: &Caller, now: Instant) -> Result<Token, StoreError> {
+    pub(super) fn link(&self, caller: &Caller, now: Instant) -> Result<Token, SessionStoreError> {
         let token = Token::random()?;
         let link = Link { token: TokenHash::of(token.reveal()), owner: Owner::of(caller), expires: now + LINK_TIME };
         let links = &mut self.0.lock().links;

@@ -2,7 +2,7 @@
 //!
 //! Tokens are stored as SHA-256 hashes and compared in constant time.
 
-use super::StoreError;
+use super::SessionStoreError;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::de::Error as _;
@@ -18,7 +18,7 @@ pub struct ExecutionId(String);
 
 impl ExecutionId {
     /// A new random one.
-    pub(super) fn random() -> Result<Self, StoreError> {
+    pub(super) fn random() -> Result<Self, SessionStoreError> {
         random_hex().map(Self)
     }
 
@@ -50,7 +50,7 @@ pub struct Token(String);
 
 impl Token {
     /// A new random one.
-    pub(crate) fn random() -> Result<Self, StoreError> {
+    pub(crate) fn random() -> Result<Self, SessionStoreError> {
         random_hex().map(Self)
     }
 
@@ -109,9 +109,9 @@ impl<'de> Deserialize<'de> for TokenHash {
     }
 }
 
-fn random_hex() -> Result<String, StoreError> {
+fn random_hex() -> Result<String, SessionStoreError> {
     let mut bytes = [0; BYTES];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| StoreError::NoRandomness)?;
+    SystemRandom::new().fill(&mut bytes).map_err(|_| SessionStoreError::NoRandomness)?;
     Ok(hex(&bytes))
 }
 

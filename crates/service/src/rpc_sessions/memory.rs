@@ -2,7 +2,7 @@
 //!
 //! Sessions do not survive the process and are not shared with others.
 
-use super::{Clock, ExecutionId, SessionRecord, SessionStore, StoreError, StoreFuture};
+use super::{Clock, ExecutionId, SessionRecord, SessionStore, SessionStoreError, SessionStoreFuture};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::future::ready;
@@ -14,7 +14,7 @@ const SWEEP_INTERVAL_MS: u64 = 1000;
 const MAX_SESSIONS: usize = 100_000;
 
 /// Stores sessions in memory, bounded in number.
-pub struct MemoryStore {
+pub struct MemorySessionStore {
     clock: Arc<dyn Clock>,
     capacity: usize,
     kept: Mutex<Kept>,
@@ -26,13 +26,13 @@ struct Kept {
     next_sweep: u64,
 }
 
-impl MemoryStore {
+impl MemorySessionStore {
     /// An empty store.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, capacity: MAX_SESSIONS, kept: Mutex::default() }
     }
 
-    fn keep(&self, id: &ExecutionId, record: &SessionRecord) -> Result<(), StoreError> {
+    fn keep(&self, id: &ExecutionId, record: &SessionRecord) -> Result<(), SessionStoreError> {
         let now = self.clock.now_ms();
         let mut kept = self.kept.lock();
         if now >= kept.next_sweep {
@@ -40,23 +40,23 @@ impl MemoryStore {
             kept.next_sweep = now.saturating_add(SWEEP_INTERVAL_MS);
         }
         if kept.records.len() >= self.capacity {
-            return Err(StoreError::Full);
+            return Err(SessionStoreError::Full);
         }
         kept.records.insert(id.clone(), record.clone());
         Ok(())
     }
 }
 
-impl SessionStore for MemoryStore {
-    fn put<'a>(&'a self, id: &'a ExecutionId, record: &'a SessionRecord, _: Duration) -> StoreFuture<'a, ()> {
+impl SessionStore for MemorySessionStore {
+    fn put<'a>(&'a self, id: &'a ExecutionId, record: &'a SessionRecord, _: Duration) -> SessionStoreFuture<'a, ()> {
         Box::pin(ready(self.keep(id, record)))
     }
 
-    fn get<'a>(&'a self, id: &'a ExecutionId) -> StoreFuture<'a, Option<SessionRecord>> {
+    fn get<'a>(&'a self, id: &'a ExecutionId) -> SessionStoreFuture<'a, Option<SessionRecord>> {
         Box::pin(ready(Ok(self.kept.lock().records.get(id).cloned())))
     }
 
-    fn remove<'a>(&'a self, ids: &'a [ExecutionId]) -> StoreFuture<'a, ()> {
+    fn remove<'a>(&'a self, ids: &'a [ExecutionId]) -> SessionStoreFuture<'a, ()> {
         let mut kept = self.kept.lock();
         for id in ids {
             kept.records.remove(id);
@@ -86,10 +86,10 @@ mod tests {
     #[test]
     fn a_full_store_refuses_until_something_expires() {
         let clock = Arc::new(Hand(AtomicU64::new(0)));
-        let store = MemoryStore { capacity: 2, ..MemoryStore::new(clock.clone()) };
+        let store = MemorySessionStore { capacity: 2, ..MemorySessionStore::new(clock.clone()) };
         let put = |expires_at| store.keep(&ExecutionId::random().expect("randomness"), &record(expires_at));
-        assert_eq!([put(500), put(9000), put(9000)], [Ok(()), Ok(()), Err(StoreError::Full)]);
+        assert_eq!([put(500), put(9000), put(9000)], [Ok(()), Ok(()), Err(SessionStoreError::Full)]);
         clock.0.store(SWEEP_INTERVAL_MS, Ordering::Relaxed);
-        assert_eq!([put(9000), put(9000)], [Ok(()), Err(StoreError::Full)]);
+        assert_eq!([put(9000), put(9000)], [Ok(()), Err(SessionStoreError::Full)]);
     }
 }

@@ -14,33 +14,33 @@ mod sessions;
 
 pub use clock::{Clock, SystemClock};
 pub use id::{ExecutionId, Token, TokenHash};
-pub use memory::MemoryStore;
+pub use memory::MemorySessionStore;
 pub use record::SessionRecord;
 pub use redis::{BadRedisUrl, RedisStore};
-pub use sessions::{AuthoriseError, BadTtl, Grant, Opened, RpcSessions, SessionTtl};
+pub use sessions::{AuthoriseError, BadTtl, Opened, RpcSessions, SessionGrant, SessionTtl};
 
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
 /// The pending result of a store.
-pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+pub type SessionStoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionStoreError>> + Send + 'a>>;
 
 /// Stores session records by execution id. Every method completes within a bounded time.
 pub trait SessionStore: Send + Sync + 'static {
     /// Stores a record for at least this long, and not much longer.
-    fn put<'a>(&'a self, id: &'a ExecutionId, record: &'a SessionRecord, ttl: Duration) -> StoreFuture<'a, ()>;
+    fn put<'a>(&'a self, id: &'a ExecutionId, record: &'a SessionRecord, ttl: Duration) -> SessionStoreFuture<'a, ()>;
 
     /// The record, if it exists. It may have expired; checking that is up to the caller.
-    fn get<'a>(&'a self, id: &'a ExecutionId) -> StoreFuture<'a, Option<SessionRecord>>;
+    fn get<'a>(&'a self, id: &'a ExecutionId) -> SessionStoreFuture<'a, Option<SessionRecord>>;
 
     /// Removes records; missing ones are no error.
-    fn remove<'a>(&'a self, ids: &'a [ExecutionId]) -> StoreFuture<'a, ()>;
+    fn remove<'a>(&'a self, ids: &'a [ExecutionId]) -> SessionStoreFuture<'a, ()>;
 }
 
 /// Why a store operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
+pub enum SessionStoreError {
     /// The store cannot be reached at this time.
     #[error("the session store is not available")]
     Unavailable {

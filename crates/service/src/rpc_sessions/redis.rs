@@ -2,9 +2,9 @@
 //!
 //! Each command has one short timeout, retries included. A dropped connection is retried once, immediately; a connection that
 //! does not reply is replaced, since a half-open connection would stay silent for many minutes. So an unreachable Redis is a fast
-//! [`StoreError::Unavailable`], and the first command after its return succeeds. Nothing is cached.
+//! [`SessionStoreError::Unavailable`], and the first command after its return succeeds. Nothing is cached.
 
-use super::{ExecutionId, SessionRecord, SessionStore, StoreError, StoreFuture};
+use super::{ExecutionId, SessionRecord, SessionStore, SessionStoreError, SessionStoreFuture};
 use parking_lot::Mutex;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, Cmd, FromRedisValue, RedisError};
@@ -48,7 +48,7 @@ impl RedisStore {
         Ok(Self { client, time, connection: Mutex::new(Connection { generation: 0, manager }) })
     }
 
-    async fn run<T: FromRedisValue>(&self, command: Cmd) -> Result<T, StoreError> {
+    async fn run<T: FromRedisValue>(&self, command: Cmd) -> Result<T, SessionStoreError> {
         let mut connection = self.connection();
         let manager = &mut connection.manager;
         let tries = async {
@@ -65,7 +65,7 @@ impl RedisStore {
                 self.replace(connection.generation);
             }
         }
-        Err(StoreError::Unavailable { retry_after: RETRY_AFTER })
+        Err(SessionStoreError::Unavailable { retry_after: RETRY_AFTER })
     }
 
     fn connection(&self) -> Connection {
@@ -101,20 +101,20 @@ fn parse(text: &str) -> Option<SessionRecord> {
 }
 
 impl SessionStore for RedisStore {
-    fn put<'a>(&'a self, id: &'a ExecutionId, record: &'a SessionRecord, ttl: Duration) -> StoreFuture<'a, ()> {
+    fn put<'a>(&'a self, id: &'a ExecutionId, record: &'a SessionRecord, ttl: Duration) -> SessionStoreFuture<'a, ()> {
         let mut command = redis::cmd("SET");
         let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1);
         command.arg(key(id)).arg(serde_json::json!(record).to_string()).arg("PX").arg(ttl);
         Box::pin(self.run(command))
     }
 
-    fn get<'a>(&'a self, id: &'a ExecutionId) -> StoreFuture<'a, Option<SessionRecord>> {
+    fn get<'a>(&'a self, id: &'a ExecutionId) -> SessionStoreFuture<'a, Option<SessionRecord>> {
         let mut command = redis::cmd("GET");
         command.arg(key(id));
         Box::pin(async move { Ok(self.run::<Option<String>>(command).await?.as_deref().and_then(parse)) })
     }
 
-    fn remove<'a>(&'a self, ids: &'a [ExecutionId]) -> StoreFuture<'a, ()> {
+    fn remove<'a>(&'a self, ids: &'a [ExecutionId]) -> SessionStoreFuture<'a, ()> {
         if ids.is_empty() {
             return Box::pin(std::future::ready(Ok(())));
         }

@@ -3,7 +3,7 @@
 //! A refusal does not help to guess: an unknown id, a wrong token, an expired session and a function that was not granted take
 //! the same steps (one lookup, one hash, one comparison) and get the same error. Functions are not called here.
 
-use super::{Clock, ExecutionId, SessionRecord, SessionStore, StoreError, Token, TokenHash};
+use super::{Clock, ExecutionId, SessionRecord, SessionStore, SessionStoreError, Token, TokenHash};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub struct Opened {
 
 /// Permission to call one function.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Grant {
+pub struct SessionGrant {
     /// The session.
     pub execution_id: ExecutionId,
     /// The function's name.
@@ -62,7 +62,7 @@ pub enum AuthoriseError {
     Refused,
     /// Unknown: the store failed.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] SessionStoreError),
 }
 
 /// Sessions in a store that other processes may share.
@@ -87,7 +87,12 @@ impl RpcSessions {
     }
 
     /// Opens a session for `owner` that grants these functions.
-    pub async fn open(&self, owner: &str, functions: Vec<String>, ttl: SessionTtl) -> Result<Opened, StoreError> {
+    pub async fn open(
+        &self,
+        owner: &str,
+        functions: Vec<String>,
+        ttl: SessionTtl,
+    ) -> Result<Opened, SessionStoreError> {
         let (execution_id, token) = (ExecutionId::random()?, Token::random()?);
         let now = self.clock.now_ms();
         let expires_at = now.saturating_add(ttl.0.as_millis().try_into().unwrap_or(u64::MAX));
@@ -98,16 +103,16 @@ impl RpcSessions {
         // The shutdown may have removed all sessions while the store was writing this one.
         if self.own.lock().closed {
             self.end(&execution_id).await?;
-            return Err(StoreError::Closed);
+            return Err(SessionStoreError::Closed);
         }
         Ok(Opened { execution_id, token, expires_at })
     }
 
     /// Records the session before it is stored, so that the shutdown also removes one whose write failed half-way.
-    fn note(&self, id: &ExecutionId, now: u64, expires_at: u64) -> Result<(), StoreError> {
+    fn note(&self, id: &ExecutionId, now: u64, expires_at: u64) -> Result<(), SessionStoreError> {
         let mut own = self.own.lock();
         if own.closed {
-            return Err(StoreError::Closed);
+            return Err(SessionStoreError::Closed);
         }
         // Sweep whenever the number has doubled: amortised constant cost, and at most twice the live sessions.
         if own.open.len() >= own.sweep_at {
@@ -119,7 +124,7 @@ impl RpcSessions {
     }
 
     /// Checks that the token permits this function in this session now.
-    pub async fn authorise(&self, id: &str, token: &str, function: &str) -> Result<Grant, AuthoriseError> {
+    pub async fn authorise(&self, id: &str, token: &str, function: &str) -> Result<SessionGrant, AuthoriseError> {
         let presented = TokenHash::of(token);
         let parsed = ExecutionId::parse(id);
         let execution_id = parsed.clone().unwrap_or_else(ExecutionId::nobody);
@@ -131,14 +136,14 @@ impl RpcSessions {
             Some(SessionRecord { expires_at, functions, owner, .. })
                 if same && parsed.is_some() && expires_at > now && functions.iter().any(|name| name == function) =>
             {
-                Ok(Grant { execution_id, function: function.to_owned(), owner, expires_at })
+                Ok(SessionGrant { execution_id, function: function.to_owned(), owner, expires_at })
             }
             Some(_) | None => Err(AuthoriseError::Refused),
         }
     }
 
     /// Ends a session of this owner; `false` if the owner has no such session.
-    pub async fn revoke(&self, id: &str, owner: &str) -> Result<bool, StoreError> {
+    pub async fn revoke(&self, id: &str, owner: &str) -> Result<bool, SessionStoreError> {
         let Some(id) = ExecutionId::parse(id) else { return Ok(false) };
         match self.store.get(&id).await? {
             Some(record) if record.owner == owner => self.end(&id).await.map(|()| true),
@@ -147,14 +152,14 @@ impl RpcSessions {
     }
 
     /// Ends a session.
-    async fn end(&self, id: &ExecutionId) -> Result<(), StoreError> {
+    async fn end(&self, id: &ExecutionId) -> Result<(), SessionStoreError> {
         self.store.remove(std::slice::from_ref(id)).await?;
         self.own.lock().open.remove(id);
         Ok(())
     }
 
     /// Ends every session that this process opened, and refuses to open more.
-    pub async fn close(&self) -> Result<(), StoreError> {
+    pub async fn close(&self) -> Result<(), SessionStoreError> {
         let ids: Vec<_> = {
             let mut own = self.own.lock();
             own.closed = true;

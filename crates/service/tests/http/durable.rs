@@ -20,6 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_run_pauses_once_for_all_calls_that_wait,
         a_denied_call_fails_and_an_edited_one_is_sent_as_edited,
         a_person_stops_a_run,
+        a_staged_run_waits_with_its_review,
         many_decisions_are_one,
         a_question_expires,
         a_paused_run_is_aborted,
@@ -295,6 +296,35 @@ async fn a_person_stops_a_run() {
     assert!(report["error"].as_str().is_some_and(|error| error.contains("wrong account")), "{report}");
 }
 
+/// The functions of this service are not known to change nothing, so that they are reviewed.
+async fn a_staged_run_waits_with_its_review() {
+    let server = start(Setup::default()).await;
+    let code = "const sum = await add(1, 2); return `${await add(sum, 4)}`";
+    let review = json!([
+        {"callId": 1, "tool": "add", "arguments": [1, 2], "staged": {"substitutions": []}},
+        {"callId": 2, "tool": "add", "arguments": ["⟦#1 of add⟧", 4],
+         "staged": {"substitutions": [{"at": "/0", "line": 1, "value": ""}]}},
+    ]);
+    let plain = |pending: &Value| -> Value {
+        let lines = pending.as_array().expect("a review").iter().map(|line| {
+            json!({"callId": line["callId"], "tool": line["tool"], "arguments": line["arguments"], "staged": line["staged"]})
+        });
+        lines.collect()
+    };
+    let begun = server.begin(json!({"code": code, "stage": true})).await;
+    server.paused(&begun).await;
+    let answer = server.post("/v1/run", json!({"code": code, "stage": true})).await.json();
+    let asked = answer["paused"]["runId"].as_str().expect("a run").to_owned();
+    for run in [begun, asked] {
+        let view = server.get(&format!("/v1/runs/{run}")).await.json();
+        assert_eq!(plain(&view["pending"]), review, "{view}");
+        let decisions =
+            json!({"decisions": [{"callId": 1, "decision": "approve"}, {"callId": 2, "decision": "approve"}]});
+        assert_eq!(server.post(&format!("/v1/runs/{run}/decisions"), decisions).await.status, 200);
+        assert_eq!(server.ended(&run).await["report"]["value"], "7");
+    }
+}
+
 async fn many_decisions_are_one() {
     let setup = Setup::default();
     let paid = setup.paid.clone();
@@ -322,7 +352,7 @@ async fn a_question_expires() {
     let code = "try { await bank.pay({ call: 1 }) } catch (e) { return [e.code, e.message] }";
     let run = server.begin(json!({"code": code})).await;
     let ended = server.ended(&run).await;
-    assert_eq!(ended["report"]["value"], json!(["DENIED", "nobody decided in time"]), "{ended}");
+    assert_eq!(ended["report"]["value"], json!(["EXPIRED", "nobody decided in time"]), "{ended}");
 }
 
 async fn a_paused_run_is_aborted() {

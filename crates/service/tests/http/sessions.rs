@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::AsyncWriteExt;
 use toolgate_service::AdmissionRules;
-use toolgate_service::rpc_sessions::{Clock, MemoryStore, RpcSessions};
+use toolgate_service::rpc_sessions::{Clock, MemorySessionStore, RpcSessions};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -105,7 +105,7 @@ impl Clock for Hand {
 
 async fn every_refused_call_gets_the_same_answer() {
     let clock = Arc::new(Hand(AtomicU64::new(1_000_000)));
-    let sessions = RpcSessions::new(Arc::new(MemoryStore::new(clock.clone())), clock.clone());
+    let sessions = RpcSessions::new(Arc::new(MemorySessionStore::new(clock.clone())), clock.clone());
     let server = start(Setup { sessions: Arc::new(sessions), ..Setup::default() }).await;
     let expired = open(&server, json!(["add"])).await;
     clock.0.fetch_add(60_000, Ordering::Relaxed);

@@ -27,7 +27,7 @@ use toolgate_journal::durable::Journal;
 use toolgate_journal::seal::Sealer;
 use toolgate_journal::store::memory::MemoryStore as RunsInMemory;
 use toolgate_output::results::{ResultLimits, ResultStore};
-use toolgate_service::rpc_sessions::{MemoryStore, RpcSessions, SystemClock};
+use toolgate_service::rpc_sessions::{MemorySessionStore, RpcSessions, SystemClock};
 use toolgate_service::{
     AdmissionRules, HttpService, LocalToken, ServerLimits, ServiceLimits, ServiceParts, Shutdown, listen, serve,
 };
@@ -75,6 +75,7 @@ impl Provider for Bank {
                 rule: Some("1".into()),
                 approvers,
                 expires,
+                form: None,
             };
             match approver.ask(call).await {
                 Verdict::Approve { arguments: edited } => {
@@ -83,6 +84,7 @@ impl Provider for Bank {
                     paid.lock().push(sent.clone());
                     Ok(ToolAnswer::Value(json!({"paid": sent["amount"]})))
                 }
+                Verdict::Expired => Err(HostError::not_sent("EXPIRED", "nobody decided in time")),
                 Verdict::Deny { reason } | Verdict::Stop { reason } => Err(HostError::not_sent("DENIED", reason)),
             }
         })
@@ -98,7 +100,7 @@ impl Default for Setup {
             profiles: Profiles::default(),
             functions: [add(), fail()].into_iter().collect(),
             sessions: Arc::new(RpcSessions::new(
-                Arc::new(MemoryStore::new(Arc::new(SystemClock))),
+                Arc::new(MemorySessionStore::new(Arc::new(SystemClock))),
                 Arc::new(SystemClock),
             )),
             service: ServiceLimits::default(),

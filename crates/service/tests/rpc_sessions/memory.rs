@@ -4,7 +4,9 @@ use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use toolgate_service::rpc_sessions::{AuthoriseError, Clock, MemoryStore, Opened, RpcSessions, SessionTtl, StoreError};
+use toolgate_service::rpc_sessions::{
+    AuthoriseError, Clock, MemorySessionStore, Opened, RpcSessions, SessionStoreError, SessionTtl,
+};
 
 /// A clock that a test moves.
 pub(crate) struct Hand(AtomicU64);
@@ -48,7 +50,7 @@ async fn check_parts(sessions: &RpcSessions, id: &str, token: &str, function: &s
 
 fn in_memory() -> (RpcSessions, Arc<Hand>) {
     let clock = Hand::at(1_700_000_000_000);
-    (RpcSessions::new(Arc::new(MemoryStore::new(clock.clone())), clock.clone()), clock)
+    (RpcSessions::new(Arc::new(MemorySessionStore::new(clock.clone())), clock.clone()), clock)
 }
 
 #[tokio::test]
@@ -124,7 +126,7 @@ async fn after_the_shutdown_no_session_is_open_and_none_can_be_opened() {
     sessions.close().await.expect("closed");
     check(&sessions, &session, "add", "refused").await;
     let late = sessions.open("alice", vec![], minute()).await;
-    assert_eq!(late.map(|_| ()), Err(StoreError::Closed));
+    assert_eq!(late.map(|_| ()), Err(SessionStoreError::Closed));
     sessions.close().await.expect("closing twice is harmless");
 }
 

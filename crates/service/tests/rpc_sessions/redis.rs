@@ -9,7 +9,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use toolgate_service::rpc_sessions::{AuthoriseError, RedisStore, RpcSessions, StoreError, SystemClock};
+use toolgate_service::rpc_sessions::{AuthoriseError, RedisStore, RpcSessions, SessionStoreError, SystemClock};
 
 const UNAVAILABLE: &str = "the session store is not available";
 
@@ -96,13 +96,13 @@ async fn a_lost_redis_is_a_fast_error_and_its_return_is_noticed() {
     let port = redis.kill().await;
     let start = Instant::now();
     check(&sessions, &before, "add", UNAVAILABLE).await;
-    let Err(StoreError::Unavailable { retry_after }) = sessions.open("alice", vec![], minute()).await else {
+    let Err(SessionStoreError::Unavailable { retry_after }) = sessions.open("alice", vec![], minute()).await else {
         panic!("the store is gone")
     };
     assert!(!retry_after.is_zero());
     assert_eq!(
         sessions.revoke(before.execution_id.as_str(), "alice").await,
-        Err(StoreError::Unavailable { retry_after })
+        Err(SessionStoreError::Unavailable { retry_after })
     );
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
     let redis = Redis::start_at(port).await.expect("its port is still free");
@@ -118,7 +118,7 @@ async fn a_redis_that_is_not_there_yet_may_come_later() {
     let port = Redis::start().await.kill().await;
     let sessions = sessions_at(&format!("redis://127.0.0.1:{port}/")).await;
     let early = sessions.authorise(&"0".repeat(32), "t", "add").await;
-    assert!(matches!(early, Err(AuthoriseError::Store(StoreError::Unavailable { .. }))), "{early:?}");
+    assert!(matches!(early, Err(AuthoriseError::Store(SessionStoreError::Unavailable { .. }))), "{early:?}");
     let _redis = Redis::start_at(port).await.expect("its port is still free");
     let session = opened(&sessions).await;
     check(&sessions, &session, "add", "add for alice").await;
@@ -176,7 +176,7 @@ async fn a_server_that_never_greets_is_a_fast_error() {
     let sessions = sessions_at(&format!("redis://{}/", listener.local_addr().expect("an address"))).await;
     let start = Instant::now();
     let hung = sessions.open("alice", vec![], minute()).await;
-    assert!(matches!(hung, Err(StoreError::Unavailable { .. })), "{hung:?}");
+    assert!(matches!(hung, Err(SessionStoreError::Unavailable { .. })), "{hung:?}");
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_catalog::search::{Hit, ready_call};
 use toolgate_catalog::types;
+use toolgate_functions::{HostFunction, docs, find as find_functions};
 use toolgate_gateway::runtime::Gateway;
 use toolgate_wire::CallerScope;
 
@@ -25,25 +26,32 @@ pub(crate) fn search(args: &SearchArgs) -> anyhow::Result<Exit> {
     Opened::new(&args.servers)?.within(async |gateway| {
         all_known(gateway).await;
         let catalog = gateway.catalog();
-        let hits = catalog.search(&args.words.join(" "), args.limit, args.tag.as_deref());
+        let task = args.words.join(" ");
+        let hits = catalog.search(&task, args.limit, args.tag.as_deref());
+        let functions = gateway.functions(&CallerScope::default());
+        let functions = if args.tag.is_none() { find_functions(&functions, &task) } else { Vec::new() };
         let missing = unknown_servers(&catalog);
+        let nothing = hits.is_empty() && functions.is_empty();
         if args.json {
             let hits: Vec<Value> = hits.iter().map(hit_json).collect();
-            out(escape::json(&json!({ "tools": hits, "not_searched": missing }).to_string()))?;
-            return Ok(if hits.is_empty() { Exit::Failed } else { Exit::Done });
+            let functions: Vec<Value> = functions.into_iter().map(function_json).collect();
+            let found = json!({ "tools": hits, "functions": functions, "not_searched": missing });
+            out(escape::json(&found.to_string()))?;
+            return Ok(if nothing { Exit::Failed } else { Exit::Done });
         }
         if !missing.is_empty() {
             note(format_args!("not searched, because their tools are not known:\n  {}", missing.join("\n  ")));
         }
-        if hits.is_empty() && missing.is_empty() {
+        if nothing && missing.is_empty() {
             note("nothing fits; try other words");
-        } else if hits.is_empty() {
+        } else if nothing {
             note("nothing fits among the tools of the other servers");
         } else {
-            let shown: Vec<String> = hits.iter().map(|hit| hit_text(hit, Style::stdout())).collect();
+            let functions = functions.into_iter().map(|it| function_text(it, Style::stdout()));
+            let shown: Vec<String> = functions.chain(hits.iter().map(|hit| hit_text(hit, Style::stdout()))).collect();
             out(shown.join("\n\n"))?;
         }
-        Ok(if hits.is_empty() { Exit::Failed } else { Exit::Done })
+        Ok(if nothing { Exit::Failed } else { Exit::Done })
     })
 }
 
@@ -60,8 +68,27 @@ fn hit_text(hit: &Hit, style: Style) -> String {
     format!("{name}{description}\n  {}", style.faint(escape::line(&hit.call)))
 }
 
+fn function_json(function: &HostFunction) -> Value {
+    let mut about = function.interface();
+    about["signature"] = json!(docs::signature(function));
+    about
+}
+
+fn function_text(function: &HostFunction, style: Style) -> String {
+    let name = style.strong(escape::line(function.name().as_str()));
+    let description = function.description();
+    let description = if description.is_empty() { String::new() } else { format!("\n  {}", escape::line(description)) };
+    format!("{name}{description}\n  {}", style.faint(escape::line(&format!("await {}", docs::signature(function)))))
+}
+
 pub(crate) fn describe(args: &DescribeArgs) -> anyhow::Result<Exit> {
     Opened::new(&args.servers)?.within(async |gateway| {
+        if let Some(function) = gateway.functions(&CallerScope::default()).get(&args.tool) {
+            let about = function_json(function);
+            let text = || function_text(function, Style::stdout());
+            out(if args.json { escape::json(&about.to_string()).into_owned() } else { text() })?;
+            return Ok(Exit::Done);
+        }
         let catalog = catalog_with(gateway, &args.tool).await;
         let found = tool(&catalog, &args.tool)?;
         if args.json {

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolgate_config::clients::import::{FoundServer, Projects, Skipped, found, found_in, mark_repeated};
+use toolgate_config::clients::import::{FoundServer, Projects, SkippedServer, found, found_in, mark_repeated};
 use toolgate_config::clients::{Client, Scope};
 use toolgate_config::edit::{self, NewServer};
 use toolgate_config::text::Source;
@@ -116,9 +116,9 @@ fn withhold_untrusted(servers: &mut [FoundServer], dry_run: bool) {
         }
         for server in servers.iter_mut() {
             match &server.skipped {
-                None if server.from == file => server.skipped = Some(Skipped::Untrusted(file.clone())),
+                None if server.from == file => server.skipped = Some(SkippedServer::Untrusted(file.clone())),
                 // The user's own server of that name comes instead.
-                Some(Skipped::Duplicate(first) | Skipped::NameConflict(first)) if *first == file => {
+                Some(SkippedServer::Duplicate(first) | SkippedServer::NameConflict(first)) if *first == file => {
                     server.skipped = None;
                 }
                 _ => {}

@@ -90,11 +90,12 @@ async fn connected(gateway: &Gateway, since: Instant) -> Vec<Row> {
     let without_connection =
         |name: String, state, about| Row { name, state, tools: 0, latency: None, about, login: login.clone() };
     rows.extend(config.disabled.iter().map(|name| without_connection(name.to_string(), "disabled", String::new())));
-    rows.extend(config.incomplete.iter().map(|(name, server)| {
-        let reason = server.reason();
-        let about = reason.strip_prefix("needs configuration: ").unwrap_or(&reason).to_owned();
-        without_connection(name.to_string(), "needs configuration", about)
-    }));
+    rows.extend(
+        config
+            .incomplete
+            .iter()
+            .map(|(name, server)| without_connection(name.to_string(), "needs configuration", server.lacks())),
+    );
     rows.sort_by(|a, b| a.name.cmp(&b.name));
     spinner.finish_and_clear();
     rows

@@ -106,7 +106,13 @@
     },
   };
   const returned = (bytes) => { u8(tags.RETURNED); blob(bytes); };
-  const failed = (code, message, line, column) => { u8(code); text(message); u32(line); u32(column); };
+  const failed = (code, message, line, column, cls) => {
+    u8(code);
+    text(message);
+    u32(line);
+    u32(column);
+    u8(cls);
+  };
 
   // Incoming.
   let buffer = new Bytes(CHUNK);

@@ -1,7 +1,7 @@
 // The main program of a V8 worker, in the realm of the user's program: the natives that the prelude is built on, and one run
 // from its first frame to its last. The counterpart of `state`, `natives` and `sandbox` in the guest crate: it must do the same
 // in the same order, with the same frames.
-(function (given, layers, constantsText, makeRealm, makeSerialiser, captured, makeCodec, makeClone, core, console, events, tools, web, main, localeHooks, locale, localeData) {
+(function (given, layers, constantsText, makeRealm, makeSerialiser, captured, makeCodec, makeClone, core, stage, console, events, tools, web, main, localeHooks, locale, localeData) {
   const { apply } = Reflect;
   const { parse } = JSON;
   const { RangeError, TypeError, Math, Object, Uint8Array } = globalThis;
@@ -323,8 +323,9 @@
   Object.defineProperty(globalThis, "structuredClone", { value: structuredClone, writable: true, enumerable: true, configurable: true });
 
   const prelude = core(native);
-  const shown = console(prelude);
-  const happening = events(prelude);
+  const staged = stage(prelude);
+  const shown = console(prelude, staged);
+  const happening = events(prelude, staged);
   localeHooks(prelude);
   const hooks = main(prelude, shown, happening, tools(prelude, happening), web(prelude));
   const { begin, settle, fire, describe } = hooks;
@@ -332,8 +333,8 @@
   // The end of a run, and how it is reported.
   class End {
     #finish;
-    constructor(code, message, line = 0, column = 0) {
-      this.#finish = () => failed(code, message, line, column);
+    constructor(code, message, line = 0, column = 0, cls = 0) {
+      this.#finish = () => failed(code, message, line, column, cls);
     }
     static is(thrown) { return typeof thrown === "object" && thrown !== null && #finish in thrown; }
     static finish(end) { return end.#finish; }
@@ -342,13 +343,21 @@
   const finishOf = End.finish;
   const isGone = Gone.is;
   const PLACE = /script:(\d+):(\d+)/;
+  const { reference: REFERENCE, type: TYPE, other: OTHER } = constants.classes;
+  const classNumber = (name) => {
+    if (name === "reference") return REFERENCE;
+    if (name === "type") return TYPE;
+    return name === "other" ? OTHER : 0;
+  };
   const thrown = (error) => {
     if (isEnd(error) || isGone(error)) return error;
     // A refused allocation is a RangeError; what filled the memory is still there.
     if (isRangeError(error) && held() > limits.memory) throw outOfMemory();
     const described = describe(error);
     const place = apply(exec, PLACE, [described[1]]);
-    return new End(RUNTIME, described[0], place === null ? 0 : +place[1], place === null ? 0 : +place[2]);
+    const line = place === null ? 0 : +place[1];
+    const column = place === null ? 0 : +place[2];
+    return new End(RUNTIME, described[0], line, column, classNumber(described[2]));
   };
   const rangeError = RangeError.prototype;
   const isRangeError = (error) => isError(error) && getPrototypeOf(error) === rangeError;

@@ -3,18 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_engine::Observer;
 use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use super::super::answer::{bounded, text_block};
-use super::super::arguments::{Arguments, Refusal};
+use super::super::arguments::{Count, Refusal, Text, read, schema_of};
 use super::super::paused::{self, Continued};
 use super::super::progress::Steps;
-use super::super::{Shared, caller_of, content};
+use super::super::{Shared, caller_of, content, tasks};
 use super::{Hints, Tool, ToolFuture, host_functions};
 use crate::bridge::AllowedEffects;
 use crate::run::{Door, Durability, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
+use crate::stage::Staging;
 use toolgate_config::values::ResultFormat;
 use toolgate_mcp::server::{RequestScope, ToolCall};
 use toolgate_output::results::Kept;
@@ -24,7 +27,7 @@ pub(in super::super) static TOOL: Tool = Tool {
     name: "call_tool_chain",
     title: "Run a chain of tool calls",
     description,
-    schema,
+    schema: schema_of::<ChainArguments>,
     hints: Hints::Acts,
     call: |shared, call| -> ToolFuture { Box::pin(run(shared, call, AllowedEffects::Any)) },
 };
@@ -34,7 +37,7 @@ pub(super) static QUERY: Tool = Tool {
     name: "query_tools",
     title: "Query tools without changing anything",
     description: |_, _| QUERY_DESCRIPTION.to_owned(),
-    schema,
+    schema: schema_of::<ChainArguments>,
     hints: Hints::Queries,
     call: |shared, call| -> ToolFuture { Box::pin(run(shared, call, AllowedEffects::ReadOnly)) },
 };
@@ -85,31 +88,24 @@ return late.map((i, n) => ({ id: i.id, title: i.title, owner: owners[n].name }))
 
 One call alone may also be sent as JSON: {\"tool\": \"tracker.get_user\", \"arguments\": {\"id\": 7}}.";
 
-fn schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "code": { "type": "string", "description": "The program: the body of an async function." },
-            "timeout": {
-                "type": "integer", "minimum": 1, "maximum": 600_000,
-                "description": "Milliseconds for the whole run; 30000 unless configured otherwise.",
-            },
-            "max_output_size": {
-                "type": "integer", "minimum": OUTPUT_SIZE.start(), "maximum": OUTPUT_SIZE.end(),
-                "description": "Most bytes to return. What is left out is kept for read_result and query_result.",
-            },
-            "intent": {
-                "type": "string",
-                "description": "What you look for, in a few words: long results are reduced to the parts that match.",
-            },
-            "durable": {
-                "type": "boolean",
-                "description": "Keep the run so that it survives a lost connection or a crash; run_status gives its result.",
-            },
-        },
-        "required": ["code"],
-        "additionalProperties": false,
-    })
+/// The longest time that a run may be given, in milliseconds.
+pub(super) const MAX_TIMEOUT_MS: u64 = 600_000;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ChainArguments {
+    /// The program: the body of an async function.
+    code: Text,
+    /// Milliseconds for the whole run; 30000 unless configured otherwise.
+    timeout: Option<Count<1, MAX_TIMEOUT_MS>>,
+    /// Most bytes to return. What is left out is kept for read_result and query_result.
+    max_output_size: Option<Count<{ *OUTPUT_SIZE.start() }, { *OUTPUT_SIZE.end() }>>,
+    /// What you look for, in a few words: long results are reduced to the parts that match.
+    intent: Option<String>,
+    /// Keep the run so that it survives a lost connection or a crash; run_status gives its result.
+    durable: Option<bool>,
+    /// Send no write before a person has reviewed all of them: reads run, a write gets a placeholder.
+    stage: Option<bool>,
 }
 
 /// Calls, lines and warnings listed in `_meta`.
@@ -118,22 +114,22 @@ const MAX_LISTED: usize = 100;
 const MIN_META: usize = 4_096;
 
 async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Result<Value, Refusal> {
-    let arguments = Arguments::new(&call.arguments, &["code", "timeout", "max_output_size", "intent", "durable"])?;
-    let durable = if arguments.flag("durable", false)? { Durability::Durable } else { Durability::Volatile };
-    let code = arguments.text("code")?;
-    let timeout = arguments.count("timeout", 1..=600_000)?.map(Duration::from_millis);
-    let room = arguments.count("max_output_size", OUTPUT_SIZE)?;
-    let intent = arguments.optional_text("intent")?;
+    let ChainArguments { code: Text(code), timeout, max_output_size, intent, durable, stage } = read(&call.arguments)?;
+    let staging = if stage == Some(true) { Staging::Wanted } else { Staging::No };
+    let is_durable = durable == Some(true) || staging.is_on();
+    let durable = if is_durable { Durability::Durable } else { Durability::Volatile };
 
     let runner = shared.gateway.runner();
     let mut settings = shared.output();
-    settings.max_output_size = room.and_then(|room| usize::try_from(room).ok()).unwrap_or(settings.max_output_size);
+    let room = max_output_size.and_then(|room| usize::try_from(room.0).ok());
+    settings.max_output_size = room.unwrap_or(settings.max_output_size);
 
     let steps = call.progress.clone().map(Steps::new);
     let request = RunRequest {
-        limits: LimitRequest { wall: timeout, ..LimitRequest::default() },
+        limits: LimitRequest { wall: timeout.map(|it| Duration::from_millis(it.0)), ..LimitRequest::default() },
         caller: caller_of(&call),
         cancel: call.cancel.clone(),
+        withdrawn: Some(call.withdrawn.clone()),
         progress: steps.as_ref().map(|steps| steps.nested()),
         observer: steps.map(|steps| steps as Arc<dyn Observer>),
         door: Door::Mcp(if effects == AllowedEffects::ReadOnly { QUERY.name } else { TOOL.name }),
@@ -141,11 +137,17 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
         session: Some(call.caller),
         origin: call.origin.clone(),
         durable,
-        ..RunRequest::new(Profile::Chain, code)
+        staging,
+        ..RunRequest::new(Profile::Chain, code.as_str())
     };
     let caller = request.caller.clone();
     let Continued { run, round } = match paused::state_of(&call) {
         Some(state) => paused::go_on(&shared, &call, &caller, state).await?,
+        None if durable == Durability::Durable && tasks::takes_tasks(&call) => match tasks::run(&shared, request).await
+        {
+            Ok(run) => Continued { run, round: Some(0) },
+            Err(task) => return Ok(task),
+        },
         None => Continued { run: runner.run(keepable(runner, request).await).await, round: Some(0) },
     };
     let asked =
@@ -153,7 +155,7 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
     if let Some(asked) = asked {
         return Ok(asked);
     }
-    let answer = answer(runner, &run, &caller, code, &settings, intent);
+    let answer = answer(runner, &run, &caller, &code, &settings, intent.as_deref());
     runner.history().shaped(&run.id, answer.transfer);
     Ok(answer.result)
 }

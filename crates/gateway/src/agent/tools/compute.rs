@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_config::Checked;
 use toolgate_config::checked::DataSource;
@@ -10,7 +12,7 @@ use toolgate_engine::delegation::{SandboxConfig, ToolDescription};
 use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use super::super::answer::{bounded, failure, text_block};
-use super::super::arguments::{Arguments, Refusal};
+use super::super::arguments::{self, Refusal, Text, schema_of};
 use super::super::{Shared, caller_of};
 use super::{Hints, Tool, ToolFuture};
 use crate::run::{Door, RunRequest, explain};
@@ -20,7 +22,7 @@ pub(super) static TOOL: Tool = Tool {
     name: "compute",
     title: "Compute on data",
     description,
-    schema,
+    schema: schema_of::<ComputeArguments>,
     hints: Hints::Computes,
     call: |shared, call| -> ToolFuture { Box::pin(compute(shared, call)) },
 };
@@ -59,26 +61,19 @@ fn description(shared: &Shared, scope: &RequestScope) -> String {
     ToolDescription::new(TOOL.name, about, Value::Null).sandboxed(sandbox).description().to_owned()
 }
 
-fn schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "data": { "type": "string", "description": "The name of the data; may be left out where there is one." },
-            "code": {
-                "type": "string",
-                "description": "One arrow function, such as (data) => data.filter(d => d.open).length",
-            },
-        },
-        "required": ["code"],
-        "additionalProperties": false,
-    })
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ComputeArguments {
+    /// The name of the data; may be left out where there is one.
+    data: Option<String>,
+    /// One arrow function, such as (data) => data.filter(d => d.open).length
+    code: Text,
 }
 
 async fn compute(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
-    let arguments = Arguments::new(&call.arguments, &["data", "code"])?;
-    let code = arguments.text("code")?;
+    let ComputeArguments { data, code: Text(code) } = arguments::read(&call.arguments)?;
     let caller = caller_of(&call);
-    let (name, file) = chosen(&shared.gateway.config(), &caller, arguments.optional_text("data")?)?;
+    let (name, file) = chosen(&shared.gateway.config(), &caller, data.as_deref())?;
     let read = tokio::task::spawn_blocking(move || read(&file)).await;
     let data = read.unwrap_or_else(|_| Err("it could not be read".to_owned()));
     let data = data.map_err(|reason| Refusal(format!("data: {name}: {reason}")))?;
@@ -88,14 +83,14 @@ async fn compute(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> 
         cancel: call.cancel.clone(),
         door: Door::Mcp(TOOL.name),
         session: Some(call.caller),
-        ..RunRequest::new(Profile::Compute, code)
+        ..RunRequest::new(Profile::Compute, code.as_str())
     };
     let runner = shared.gateway.runner();
     let run = runner.run(request).await;
     let settings = shared.output();
     match runner.shape(&run, &caller, &settings, None) {
         Some(response) => Ok(json!({ "content": [text_block(response.text)] })),
-        None => Ok(failure(bounded(explain(&run.report, code), settings.max_output_size))),
+        None => Ok(failure(bounded(explain(&run.report, &code), settings.max_output_size))),
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::arguments::{Arguments, Refusal};
+use super::super::arguments::{Count, Refusal, Text, read, schema_of};
 use super::super::{Shared, answer, waiting};
 use super::{Hints, Tool, ToolFuture, host_functions};
 use toolgate_catalog::search::Hit;
@@ -16,7 +18,7 @@ pub(super) static TOOL: Tool = Tool {
     name: "search_tools",
     title: "Search tools",
     description: |_, _| DESCRIPTION.to_owned(),
-    schema,
+    schema: schema_of::<SearchArguments>,
     hints: Hints::Reads,
     call: |shared, call| -> ToolFuture { Box::pin(search(shared, call)) },
 };
@@ -26,26 +28,31 @@ Finds the tools for a task, best first. Describe what you want to do in plain wo
 is one line as call_tool_chain calls it: `backend.tool(arguments): result — what it does`. brief=false gives JSON with \
 whole descriptions, ready calls and input schemas; tool_info tells more of one tool.";
 
-fn schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "task_description": { "type": "string", "description": "What you want to do, such as \"create a GitHub issue\"." },
-            "limit": { "type": "integer", "minimum": 1, "maximum": 100, "default": 10 },
-            "brief": { "type": "boolean", "default": true },
-            "tag": { "type": "string", "description": "Only tools of backends with this tag." },
-        },
-        "required": ["task_description"],
-        "additionalProperties": false,
-    })
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SearchArguments {
+    /// What you want to do, such as "create a GitHub issue".
+    task_description: Text,
+    #[serde(default = "default_limit")]
+    limit: Count<1, 100>,
+    #[serde(default = "default_brief")]
+    brief: bool,
+    /// Only tools of backends with this tag.
+    tag: Option<String>,
+}
+
+fn default_limit() -> Count<1, 100> {
+    Count(10)
+}
+
+fn default_brief() -> bool {
+    true
 }
 
 async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
-    let arguments = Arguments::new(&call.arguments, &["task_description", "limit", "brief", "tag"])?;
-    let task = arguments.text("task_description")?;
-    let limit = arguments.count("limit", 1..=100)?.unwrap_or(10) as usize;
-    let brief = arguments.flag("brief", true)?;
-    let tag = arguments.optional_text("tag")?.filter(|tag| !tag.is_empty());
+    let SearchArguments { task_description: Text(task), limit, brief, tag } = read(&call.arguments)?;
+    let (task, limit) = (task.as_str(), limit.0 as usize);
+    let tag = tag.as_deref().filter(|tag| !tag.is_empty());
     let caller = &call.scope.caller;
     waiting::for_all(&shared, &caller.backends, &call.cancel).await;
 

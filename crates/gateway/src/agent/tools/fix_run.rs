@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
 use toolgate_wire::{LimitRequest, Profile};
 
-use super::super::arguments::{Arguments, Refusal};
+use super::super::arguments::{Count, Refusal, Text, read, schema_of};
 use super::super::{Shared, caller_of};
-use super::chain;
+use super::chain::{self, MAX_TIMEOUT_MS};
 use super::{Hints, Tool, ToolFuture};
 use crate::run::{Door, Durability, RunRequest};
 use toolgate_mcp::server::ToolCall;
@@ -17,7 +19,7 @@ pub(super) static TOOL: Tool = Tool {
     name: "fix_run",
     title: "Correct a durable run",
     description: |_, _| DESCRIPTION.to_owned(),
-    schema,
+    schema: schema_of::<FixArguments>,
     hints: Hints::Acts,
     call: |shared, call| -> ToolFuture { Box::pin(fix(shared, call)) },
 };
@@ -27,35 +29,33 @@ Runs a corrected program in place of a durable run that failed, and keeps everyt
 same tool and the same arguments is not made again but gets the answer that it got. Keep those calls in the program. Nothing \
 new is sent before all of them were called; what no longer matches fails with NOT_KEPT and is named.";
 
-fn schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "run_id": { "type": "string", "description": "The id of the run that failed." },
-            "code": { "type": "string", "description": "The whole corrected program." },
-            "timeout": { "type": "integer", "minimum": 1, "maximum": 600_000, "description": "Milliseconds for the whole run." },
-        },
-        "required": ["run_id", "code"],
-        "additionalProperties": false,
-    })
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FixArguments {
+    /// The id of the run that failed.
+    run_id: Text,
+    /// The whole corrected program.
+    code: Text,
+    /// Milliseconds for the whole run.
+    timeout: Option<Count<1, MAX_TIMEOUT_MS>>,
 }
 
 async fn fix(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
-    let arguments = Arguments::new(&call.arguments, &["run_id", "code", "timeout"])?;
-    let (id, code) = (arguments.text("run_id")?, arguments.text("code")?);
-    let wall = arguments.count("timeout", 1..=600_000)?.map(Duration::from_millis);
+    let FixArguments { run_id: Text(id), code: Text(code), timeout } = read(&call.arguments)?;
+    let wall = timeout.map(|it| Duration::from_millis(it.0));
     let runner = shared.gateway.runner();
     let caller = caller_of(&call);
     let runs = runner.durable().await.map_err(|error| Refusal(error.to_string()))?;
-    let kept = runs.kept_effects(id, Some(&caller.name)).await.map_err(|error| Refusal(format!("run_id: {error}")))?;
+    let kept = runs.kept_effects(&id, Some(&caller.name)).await.map_err(|error| Refusal(format!("run_id: {error}")))?;
     let request = RunRequest {
         limits: LimitRequest { wall, ..LimitRequest::default() },
         caller: caller.clone(),
+        withdrawn: Some(call.withdrawn.clone()),
         door: Door::Mcp(TOOL.name),
         durable: Durability::Durable,
         kept: Some(kept),
-        ..RunRequest::new(Profile::Chain, code)
+        ..RunRequest::new(Profile::Chain, code.as_str())
     };
     let run = runner.run(request).await;
-    Ok(chain::answer_of(runner, &run, &caller, code))
+    Ok(chain::answer_of(runner, &run, &caller, &code))
 }

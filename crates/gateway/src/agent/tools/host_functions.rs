@@ -1,21 +1,13 @@
 //! Host functions as tools: found, described and listed like those of backends.
 
 use serde_json::{Value, json};
-use toolgate_functions::{HostFunction, Registry, docs};
+use toolgate_functions::{HostFunction, Registry, docs, find};
 use toolgate_wire::foreign_text::clipped;
 
 /// Functions that a description lists.
 const MAX_LISTED: usize = 12;
 /// Length of one line, in characters.
 const MAX_LINE: usize = 260;
-/// Letters of a word that is looked for.
-const MIN_WORD: usize = 3;
-/// Words that say nothing about what a function is for.
-const COMMON: &[&str] = &[
-    "and", "are", "call", "create", "delete", "find", "for", "from", "get", "list", "make", "one", "read", "run",
-    "search", "set", "the", "this", "update", "use", "what", "with", "write",
-];
-
 /// The function on one line: `getWeather(city: string): Promise<…> — what it does`.
 fn line(function: &HostFunction) -> String {
     let words: Vec<&str> = function.description().split_whitespace().collect();
@@ -35,40 +27,9 @@ pub(super) fn described(functions: &Registry) -> String {
     format!("- Functions besides the backends' tools:\n{}{more}\n", lines.join("\n"))
 }
 
-/// The functions that a task seems to need, by the words of their names and descriptions.
+/// The functions that a task seems to need, a line each.
 pub(super) fn found(functions: &Registry, task: &str) -> Vec<String> {
-    let wanted = words(task);
-    let mut scored: Vec<(usize, String)> = functions
-        .iter()
-        .filter_map(|function| {
-            let name = words(function.name().as_str());
-            let about = words(function.description());
-            let count = |of: &[String]| wanted.iter().filter(|word| of.contains(word)).count();
-            let score = 3 * count(&name) + count(&about);
-            let is_named = task.contains(function.name().as_str());
-            (is_named || count(&name) > 0 || count(&about) > 1).then(|| (score, line(function)))
-        })
-        .collect();
-    scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-    scored.into_iter().map(|(_, line)| line).collect()
-}
-
-/// Lower-case words, also of a name such as `getWeather`.
-fn words(text: &str) -> Vec<String> {
-    let mut words: Vec<String> = vec![String::new()];
-    let mut before = ' ';
-    for c in text.chars().take(2_000) {
-        let begins = !c.is_alphanumeric() || (c.is_uppercase() && before.is_lowercase());
-        if begins {
-            words.push(String::new());
-        }
-        if let Some(last) = words.last_mut().filter(|_| c.is_alphanumeric()) {
-            last.extend(c.to_lowercase());
-        }
-        before = c;
-    }
-    words.retain(|word| word.chars().count() >= MIN_WORD && !COMMON.contains(&word.as_str()));
-    words
+    find(functions, task).into_iter().map(line).collect()
 }
 
 /// What there is to say about a function.
@@ -94,17 +55,6 @@ mod tests {
         let weather = HostFunction::builder("api.getWeather").describe("Tells the weather of a city.");
         let mail = HostFunction::builder("sendMail").describe("Sends a message to a person.");
         [weather, mail].into_iter().map(|it| it.handle(|_, _| async { Ok(json!(1)) }).unwrap()).collect()
-    }
-
-    #[test]
-    fn functions_are_found_by_their_words() {
-        let names = |task: &str| {
-            found(&registry(), task).iter().map(|line| line.split('(').next().unwrap().to_owned()).collect::<Vec<_>>()
-        };
-        assert_eq!(names("what is the weather in Paris"), ["api.getWeather"]);
-        assert_eq!(names("send a mail"), ["sendMail"]);
-        assert_eq!(names("call sendMail"), ["sendMail"]);
-        assert!(names("list files").is_empty());
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::arguments::{Arguments, Refusal};
+use super::super::arguments::{Refusal, Text, read, schema_of};
 use super::super::{Shared, answer, waiting};
 use super::{Hints, Tool, ToolFuture, host_functions, named};
 use crate::runtime::Gateway;
@@ -17,7 +19,7 @@ pub(super) static TOOL: Tool = Tool {
     name: "tool_info",
     title: "Describe a tool",
     description: |_, _| DESCRIPTION.to_owned(),
-    schema,
+    schema: schema_of::<InfoArguments>,
     hints: Hints::Reads,
     call: |shared, call| -> ToolFuture { Box::pin(info(shared, call)) },
 };
@@ -27,22 +29,26 @@ Describes one tool: its description, TypeScript signature and a ready call. deta
 schemas and the generated types. Take the name from search_tools (backend.tool); a bare tool name works where one \
 backend has it.";
 
-fn schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "tool_name": { "type": "string", "description": "backend.tool, or the tool alone." },
-            "detail": { "type": "string", "enum": ["brief", "full"], "default": "brief" },
-        },
-        "required": ["tool_name"],
-        "additionalProperties": false,
-    })
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct InfoArguments {
+    /// backend.tool, or the tool alone.
+    tool_name: Text,
+    #[serde(default)]
+    detail: Detail,
+}
+
+#[derive(PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Detail {
+    #[default]
+    Brief,
+    Full,
 }
 
 async fn info(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
-    let arguments = Arguments::new(&call.arguments, &["tool_name", "detail"])?;
-    let name = arguments.text("tool_name")?;
-    let full = arguments.choice("detail", &["brief", "full"])? == "full";
+    let InfoArguments { tool_name: Text(name), detail } = read(&call.arguments)?;
+    let (name, full) = (name.as_str(), detail == Detail::Full);
     waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
     let catalog = shared.gateway.catalog();
     if let Some(function) = shared.gateway.functions(&call.scope.caller).get(name) {

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::arguments::{Arguments, Refusal};
+use super::super::arguments::{Refusal, Text, read, schema_of};
 use super::super::{Shared, answer, waiting};
 use super::{Hints, Tool, ToolFuture, named};
 use crate::runtime::KeyName;
@@ -15,7 +17,7 @@ pub(super) static TOOL: Tool = Tool {
     name: "get_required_keys_for_tool",
     title: "Keys that a tool needs",
     description: |_, _| DESCRIPTION.to_owned(),
-    schema,
+    schema: schema_of::<KeysArguments>,
     hints: Hints::Reads,
     call: |shared, call| -> ToolFuture { Box::pin(keys(shared, call)) },
 };
@@ -24,18 +26,16 @@ const DESCRIPTION: &str = "\
 Names the keys that a tool depends on: the variables and headers that its backend was configured with (never their \
 values), and the arguments that a call must have.";
 
-fn schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": { "tool_name": { "type": "string", "description": "backend.tool, or the tool alone." } },
-        "required": ["tool_name"],
-        "additionalProperties": false,
-    })
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct KeysArguments {
+    /// backend.tool, or the tool alone.
+    tool_name: Text,
 }
 
 async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
-    let arguments = Arguments::new(&call.arguments, &["tool_name"])?;
-    let name = arguments.text("tool_name")?;
+    let KeysArguments { tool_name: Text(name) } = read(&call.arguments)?;
+    let name = name.as_str();
     if let Some(missing) = missing_keys(&shared, name, &call.scope.caller.backends) {
         return Ok(answer::pretty(&missing));
     }

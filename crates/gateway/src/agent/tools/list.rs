@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::arguments::{Arguments, Refusal};
+use super::super::arguments::{self, Count, Refusal, schema_of};
 use super::super::{Shared, answer, waiting};
 use super::{Hints, Tool, ToolFuture};
 use toolgate_catalog::ToolRef;
@@ -17,7 +19,7 @@ pub(super) static TOOL: Tool = Tool {
     name: "list_tools_meta",
     title: "List all tools",
     description: |_, _| DESCRIPTION.to_owned(),
-    schema,
+    schema: schema_of::<ListArguments>,
     hints: Hints::Reads,
     call: |shared, call| -> ToolFuture { Box::pin(list(shared, call)) },
 };
@@ -26,21 +28,23 @@ const DESCRIPTION: &str = "\
 Lists the names and one-line descriptions of all tools, a page at a time: give next_cursor back as cursor for the \
 next page. To find a tool for a task, search_tools is better.";
 
-fn schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "cursor": { "type": "string", "description": "next_cursor of the page before." },
-            "page_size": { "type": "integer", "minimum": 1, "maximum": 500, "default": 50 },
-        },
-        "additionalProperties": false,
-    })
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListArguments {
+    /// next_cursor of the page before.
+    cursor: Option<String>,
+    #[serde(default = "default_page_size")]
+    page_size: Count<1, 500>,
+}
+
+fn default_page_size() -> Count<1, 500> {
+    Count(50)
 }
 
 async fn list(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
-    let arguments = Arguments::new(&call.arguments, &["cursor", "page_size"])?;
-    let after = arguments.optional_text("cursor")?.filter(|cursor| !cursor.is_empty()).map(read).transpose()?;
-    let size = arguments.count("page_size", 1..=500)?.unwrap_or(50) as usize;
+    let ListArguments { cursor, page_size } = arguments::read(&call.arguments)?;
+    let after = cursor.filter(|cursor| !cursor.is_empty()).map(|cursor| read(&cursor)).transpose()?;
+    let size = page_size.0 as usize;
     let caller = &call.scope.caller;
     waiting::for_all(&shared, &caller.backends, &call.cancel).await;
 

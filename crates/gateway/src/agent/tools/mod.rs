@@ -20,6 +20,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 pub(super) use info::describe;
+pub(super) use run_status::paused_text;
 
 use super::Shared;
 use super::arguments::Refusal;

@@ -1,11 +1,14 @@
 //! `register_manual` and `deregister_manual`: backends that an agent adds, where the configuration allows it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::super::arguments::{Arguments, Refusal};
+use super::super::arguments::{Refusal, Text, read, read_below, schema_of};
 use super::super::{Shared, answer};
 use super::{Hints, Tool, ToolFuture};
 use crate::runtime::Registration;
@@ -15,7 +18,7 @@ pub(super) static REGISTER: Tool = Tool {
     name: "register_manual",
     title: "Add a backend",
     description: |_, _| REGISTER_DESCRIPTION.to_owned(),
-    schema: register_schema,
+    schema: schema_of::<RegisterArguments>,
     hints: Hints::Changes,
     call: |shared, call| -> ToolFuture { Box::pin(register(shared, call)) },
 };
@@ -24,7 +27,7 @@ pub(super) static DEREGISTER: Tool = Tool {
     name: "deregister_manual",
     title: "Remove an added backend",
     description: |_, _| DEREGISTER_DESCRIPTION.to_owned(),
-    schema: deregister_schema,
+    schema: schema_of::<DeregisterArguments>,
     hints: Hints::Changes,
     call: |shared, call| -> ToolFuture { Box::pin(deregister(shared, call)) },
 };
@@ -36,9 +39,7 @@ nested, as manual_call_template: {name, command, args} or {name, config: {mcpSer
 
 const DEREGISTER_DESCRIPTION: &str = "Removes a backend that register_manual added, by name (or manual_name).";
 
-/// The arguments of one server.
-const FIELDS: [&str; 7] = ["name", "command", "args", "env", "cwd", "url", "headers"];
-/// What a template may say beside them. A command or a url decides how the server is reached, so these change nothing.
+/// What a template may say beside the arguments of a server. A command or a url decides how the server is reached, so these change nothing.
 const IGNORED: [&str; 4] = ["call_template_type", "transport", "type", "config"];
 /// The argument that holds a template.
 const TEMPLATE: &str = "manual_call_template";
@@ -48,45 +49,61 @@ const START: Duration = Duration::from_secs(60);
 /// Tools listed in the answer.
 const SHOWN: usize = 50;
 
-fn register_schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "name": { "type": "string", "description": "How scripts will call it." },
-            "command": { "type": "string", "description": "The program to start." },
-            "args": { "type": "array", "items": { "type": "string" } },
-            "env": { "type": "object", "additionalProperties": { "type": "string" } },
-            "cwd": { "type": "string" },
-            "url": { "type": "string", "description": "The Streamable HTTP endpoint, instead of a command." },
-            "headers": { "type": "object", "additionalProperties": { "type": "string" } },
-            "manual_call_template": {
-                "type": "object",
-                "description": "All of this nested, instead of the other arguments; or one server under config.mcpServers.",
-            },
-        },
-        "additionalProperties": false,
-    })
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RegisterArguments {
+    /// How scripts will call it.
+    name: Option<Text>,
+    /// The program to start.
+    command: Option<String>,
+    args: Option<Vec<String>>,
+    env: Option<BTreeMap<String, String>>,
+    cwd: Option<String>,
+    /// The Streamable HTTP endpoint, instead of a command.
+    url: Option<String>,
+    headers: Option<BTreeMap<String, String>>,
+    /// All of this nested, instead of the other arguments; or one server under config.mcpServers.
+    manual_call_template: Option<Map<String, Value>>,
 }
 
-fn deregister_schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "name": { "type": "string" },
-            "manual_name": { "type": "string", "description": "The same under another name." },
-        },
-        "additionalProperties": false,
-    })
+/// What decides how a template is read; its other fields are those of a server.
+#[derive(Deserialize, JsonSchema)]
+struct Template {
+    #[serde(rename = "call_template_type")]
+    _call_template_type: Option<TemplateType>,
+    name: Option<Value>,
+    config: Option<Value>,
+    #[serde(rename = "mcpServers")]
+    servers: Option<Value>,
+}
+
+/// Other kinds of servers are not supported.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum TemplateType {
+    Mcp,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct DeregisterArguments {
+    name: Option<Text>,
+    /// The same under another name.
+    manual_name: Option<Text>,
 }
 
 async fn register(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     permitted(&call)?;
-    let (name, registration) = match call.arguments.get(TEMPLATE).filter(|template| !template.is_null()) {
-        None => server(&call.arguments)?,
+    let given: RegisterArguments = read(&call.arguments)?;
+    let (name, registration) = match &given.manual_call_template {
+        None => server(given, "")?,
         Some(template) => {
-            Arguments::new(&call.arguments, &[TEMPLATE])?;
-            let inside = |Refusal(text)| Refusal(format!("{TEMPLATE}.{text}"));
-            server(&unnested(template)?).map_err(inside)?
+            let beside = call.arguments.iter().find(|(name, value)| *name != TEMPLATE && !value.is_null());
+            if let Some((name, _)) = beside {
+                return Err(Refusal(format!("{name}: there is no such argument beside {TEMPLATE}")));
+            }
+            let fields = unnested(template)?;
+            server(read_below(&[TEMPLATE], &fields)?, &format!("{TEMPLATE}."))?
         }
     };
     let name = name.as_str();
@@ -105,56 +122,53 @@ async fn register(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal>
     })))
 }
 
-/// Reads the arguments of one server.
-fn server(given: &Map<String, Value>) -> Result<(String, Registration), Refusal> {
-    let arguments = Arguments::new(given, &FIELDS)?;
-    let name = arguments.text("name")?.to_owned();
-    let registration = match (arguments.optional_text("command")?, arguments.optional_text("url")?) {
+/// The server that the arguments below `path` describe.
+fn server(given: RegisterArguments, path: &str) -> Result<(String, Registration), Refusal> {
+    let RegisterArguments { name, command, args, env, cwd, url, headers, .. } = given;
+    let name = name.ok_or_else(|| Refusal(format!("{path}name: is missing; it must be a string")))?;
+    let registration = match (command, url) {
         (Some(command), None) => Registration::Command {
-            command: command.to_owned(),
-            args: arguments.texts("args")?,
-            env: arguments.named_texts("env")?,
-            cwd: arguments.optional_text("cwd")?.map(Into::into),
+            command,
+            args: args.unwrap_or_default(),
+            env: env.unwrap_or_default(),
+            cwd: cwd.map(Into::into),
         },
-        (None, Some(url)) => Registration::Url { url: url.to_owned(), headers: arguments.named_texts("headers")? },
-        (Some(_), Some(_)) => return Err(Refusal::new("command, url: give one of the two, not both")),
-        (None, None) => return Err(Refusal::new("command: is missing; give a command to start, or a url")),
+        (None, Some(url)) => Registration::Url { url, headers: headers.unwrap_or_default() },
+        (Some(_), Some(_)) => return Err(Refusal(format!("{path}command, url: give one of the two, not both"))),
+        (None, None) => {
+            return Err(Refusal(format!("{path}command: is missing; give a command to start, or a url")));
+        }
     };
-    Ok((name, registration))
+    Ok((name.0, registration))
 }
 
 /// The arguments of the one server of a template: its own, or those under `config.mcpServers`, by whose key it is called
 /// unless the template has a name.
-fn unnested(template: &Value) -> Result<Map<String, Value>, Refusal> {
-    let wrong = |path: &str, what: &str| Refusal(format!("{TEMPLATE}{path}: must be {what}"));
-    let template = template.as_object().ok_or_else(|| wrong("", "an object"))?;
-    let kind = template.get("call_template_type").filter(|kind| !kind.is_null());
-    if kind.is_some_and(|kind| kind.as_str() != Some("mcp")) {
-        return Err(wrong(".call_template_type", "mcp; other kinds of servers are not supported"));
-    }
+fn unnested(template: &Map<String, Value>) -> Result<Map<String, Value>, Refusal> {
+    let Template { name, config, servers, .. } = read_below(&[TEMPLATE], template)?;
     let plain = |fields: &Map<String, Value>| -> Map<String, Value> {
         let kept = fields.iter().filter(|(key, _)| !IGNORED.contains(&key.as_str()));
         kept.map(|(key, value)| (key.clone(), value.clone())).collect()
     };
-    let servers = template.get("config").and_then(|config| config.get("mcpServers")).or(template.get("mcpServers"));
-    let Some(servers) = servers else { return Ok(plain(template)) };
+    let nested = config.and_then(|mut config| config.get_mut("mcpServers").map(Value::take));
+    let Some(servers) = nested.or(servers) else { return Ok(plain(template)) };
     let one = servers.as_object().filter(|servers| servers.len() == 1).and_then(|servers| servers.iter().next());
     let Some((key, Value::Object(server))) = one else {
-        return Err(wrong(".config.mcpServers", "an object with one server; add several one by one"));
+        let what = "must be an object with one server; add several one by one";
+        return Err(Refusal(format!("{TEMPLATE}.config.mcpServers: {what}")));
     };
     let mut fields = plain(server);
-    fields.insert("name".to_owned(), template.get("name").cloned().unwrap_or_else(|| key.as_str().into()));
+    fields.insert("name".to_owned(), name.unwrap_or_else(|| key.as_str().into()));
     Ok(fields)
 }
 
 async fn deregister(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     permitted(&call)?;
-    let arguments = Arguments::new(&call.arguments, &["name", "manual_name"])?;
-    let name = match arguments.optional_text("manual_name")? {
-        Some(_) => arguments.text("manual_name")?,
-        None => arguments.text("name")?,
+    let DeregisterArguments { name, manual_name } = read(&call.arguments)?;
+    let Some(Text(name)) = manual_name.or(name) else {
+        return Err(Refusal::new("name: is missing; it must be a string"));
     };
-    shared.gateway.deregister(name).await.map_err(|error| Refusal(error.to_string()))?;
+    shared.gateway.deregister(&name).await.map_err(|error| Refusal(error.to_string()))?;
     Ok(answer::pretty(&json!({ "deregistered": name })))
 }
 

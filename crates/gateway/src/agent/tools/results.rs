@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_wire::Profile;
 
 use super::super::answer::{bounded, failure, text, text_block};
-use super::super::arguments::{Arguments, Refusal};
+use super::super::arguments::{self, Refusal, Text, schema_of};
 use super::super::{Shared, caller_of};
 use super::{Hints, Tool, ToolFuture};
 use crate::run::{Door, RunRequest, explain};
@@ -17,7 +19,7 @@ pub(super) static READ: Tool = Tool {
     name: "read_result",
     title: "Read a kept result",
     description: |_, _| READ_DESCRIPTION.to_owned(),
-    schema: read_schema,
+    schema: schema_of::<ReadArguments>,
     hints: Hints::Reads,
     call: |shared, call| -> ToolFuture { Box::pin(read(shared, call)) },
 };
@@ -26,7 +28,7 @@ pub(super) static QUERY: Tool = Tool {
     name: "query_result",
     title: "Compute on a kept result",
     description: |_, _| QUERY_DESCRIPTION.to_owned(),
-    schema: query_schema,
+    schema: schema_of::<QueryArguments>,
     hints: Hints::Computes,
     call: |shared, call| -> ToolFuture { Box::pin(query(shared, call)) },
 };
@@ -42,59 +44,52 @@ Computes on a result that was too long to be returned whole: code is one plain f
 /// Longest search text.
 const MAX_SEARCH: usize = 1_000;
 
-fn read_schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "result_id": { "type": "string", "description": "res_ and 32 hexadecimal digits." },
-            "path": { "type": "string", "description": "A key path, such as results.items[3]." },
-            "lines": { "type": "string", "description": "A range of lines, such as 10-40." },
-            "search": { "type": "string", "description": "Only what contains this." },
-        },
-        "required": ["result_id"],
-        "additionalProperties": false,
-    })
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadArguments {
+    /// res_ and 32 hexadecimal digits.
+    result_id: Text,
+    /// A key path, such as results.items[3].
+    path: Option<String>,
+    /// A range of lines, such as 10-40.
+    lines: Option<String>,
+    /// Only what contains this.
+    search: Option<String>,
 }
 
-fn query_schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "result_id": { "type": "string", "description": "res_ and 32 hexadecimal digits." },
-            "code": { "type": "string", "description": "(data) => …" },
-        },
-        "required": ["result_id", "code"],
-        "additionalProperties": false,
-    })
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct QueryArguments {
+    /// res_ and 32 hexadecimal digits.
+    result_id: Text,
+    /// (data) => …
+    code: Text,
 }
 
 async fn read(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
-    let arguments = Arguments::new(&call.arguments, &["result_id", "path", "lines", "search"])?;
-    let id = arguments.text("result_id")?;
-    let path = arguments.optional_text("path")?.filter(|path| !path.is_empty()).map(str::parse::<KeyPath>);
-    let lines = arguments.optional_text("lines")?.filter(|lines| !lines.is_empty()).map(str::parse::<LineRange>);
-    let search = arguments.optional_text("search")?.filter(|search| !search.is_empty());
-    if search.is_some_and(|search| search.len() > MAX_SEARCH) {
+    let given: ReadArguments = arguments::read(&call.arguments)?;
+    let path = given.path.filter(|path| !path.is_empty()).map(|path| path.parse::<KeyPath>());
+    let lines = given.lines.filter(|lines| !lines.is_empty()).map(|lines| lines.parse::<LineRange>());
+    let search = given.search.filter(|search| !search.is_empty());
+    if search.as_ref().is_some_and(|search| search.len() > MAX_SEARCH) {
         return Err(Refusal(format!("search: has at most {MAX_SEARCH} bytes")));
     }
     let runner = shared.gateway.runner();
     let reading = Reading {
         path: path.transpose().map_err(|error| Refusal(format!("path: {error}")))?,
         lines: lines.transpose().map_err(|error| Refusal(format!("lines: {error}")))?,
-        search: search.map(str::to_owned),
+        search,
         max_bytes: shared.output().max_output_size,
     };
-    let found = runner.results(&call.scope.caller).ok_or_else(not_kept)?.read(id, &reading);
+    let found = runner.results(&call.scope.caller).ok_or_else(not_kept)?.read(&given.result_id.0, &reading);
     found.map(text).map_err(|error| Refusal(format!("result_id: {error}")))
 }
 
 async fn query(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
-    let arguments = Arguments::new(&call.arguments, &["result_id", "code"])?;
-    let id = arguments.text("result_id")?;
-    let code = arguments.text("code")?;
+    let QueryArguments { result_id: Text(id), code: Text(code) } = arguments::read(&call.arguments)?;
     let runner = shared.gateway.runner();
     let results = runner.results(&call.scope.caller).ok_or_else(not_kept)?;
-    let data = results.data(id).map_err(|error| Refusal(format!("result_id: {error}")))?;
+    let data = results.data(&id).map_err(|error| Refusal(format!("result_id: {error}")))?;
     let caller = caller_of(&call);
     let request = RunRequest {
         data: Some(data),
@@ -102,13 +97,13 @@ async fn query(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         cancel: call.cancel.clone(),
         door: Door::Mcp(QUERY.name),
         session: Some(call.caller),
-        ..RunRequest::new(Profile::Compute, code)
+        ..RunRequest::new(Profile::Compute, code.as_str())
     };
     let run = runner.run(request).await;
     let settings = shared.output();
     match runner.shape(&run, &caller, &settings, None) {
         Some(response) => Ok(json!({ "content": [text_block(response.text)] })),
-        None => Ok(failure(bounded(explain(&run.report, code), settings.max_output_size))),
+        None => Ok(failure(bounded(explain(&run.report, &code), settings.max_output_size))),
     }
 }
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::super::answer::{bounded, text};
-use super::super::arguments::{Arguments, Refusal};
+use super::super::arguments::{Count, Refusal, read, schema_of};
 use super::super::{Shared, caller_of};
 use super::{Hints, Tool, ToolFuture};
 use crate::run::PausedRun;
@@ -17,7 +19,7 @@ pub(super) static TOOL: Tool = Tool {
     name: "run_status",
     title: "Status of a durable run",
     description: |_, _| DESCRIPTION.to_owned(),
-    schema,
+    schema: schema_of::<StatusArguments>,
     hints: Hints::Reads,
     call: |shared, call| -> ToolFuture { Box::pin(status(shared, call)) },
 };
@@ -31,24 +33,19 @@ const MAX_LISTED: usize = 20;
 /// Seconds that a request may wait for a change.
 const MAX_WAIT: u64 = 60;
 
-fn schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "run_id": { "type": "string", "description": "The id of the run." },
-            "wait": {
-                "type": "integer", "minimum": 0, "maximum": MAX_WAIT,
-                "description": "Seconds to wait for a change.",
-            },
-        },
-        "additionalProperties": false,
-    })
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct StatusArguments {
+    /// The id of the run.
+    run_id: Option<String>,
+    /// Seconds to wait for a change.
+    wait: Option<Count<0, MAX_WAIT>>,
 }
 
 async fn status(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
-    let arguments = Arguments::new(&call.arguments, &["run_id", "wait"])?;
-    let id = arguments.optional_text("run_id")?.filter(|id| !id.is_empty());
-    let wait = Duration::from_secs(arguments.count("wait", 0..=MAX_WAIT)?.unwrap_or(0));
+    let StatusArguments { run_id, wait } = read(&call.arguments)?;
+    let id = run_id.filter(|id| !id.is_empty());
+    let wait = Duration::from_secs(wait.map_or(0, |it| it.0));
     let runner = shared.gateway.runner();
     let caller = caller_of(&call).name;
     let runs = runner.durable().await.map_err(|error| Refusal(error.to_string()))?;
@@ -61,7 +58,7 @@ async fn status(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         let none = "no durable runs".to_owned();
         return Ok(text(if listed.is_empty() { none } else { bounded(listed.join("\n"), room) }));
     };
-    let view = runs.wait(id, Some(&caller), wait).await.map_err(|error| Refusal(format!("run_id: {error}")))?;
+    let view = runs.wait(&id, Some(&caller), wait).await.map_err(|error| Refusal(format!("run_id: {error}")))?;
     Ok(text(bounded(described(&view), room)))
 }
 
@@ -76,7 +73,7 @@ fn described(view: &RunView) -> String {
 }
 
 /// What a model is told of a run that waits.
-pub(super) fn paused_text(paused: &PausedRun) -> String {
+pub(in crate::agent) fn paused_text(paused: &PausedRun) -> String {
     let run = &paused.run_id;
     if paused.pending.is_empty() {
         return format!(

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use toolgate_engine::Observer;
 use toolgate_wire::{Code, LimitRequest, Limits, Profile};
 
-use super::super::arguments::{Arguments, Refusal};
+use super::super::arguments::{Refusal, Text, read, schema_of};
 use super::super::progress::Steps;
 use super::super::{Shared, answer, caller_of};
 use super::chain::output_meta;
@@ -21,12 +23,10 @@ pub(super) static TOOL: Tool = Tool {
     name: "run_code",
     title: "Run a snippet",
     description,
-    schema,
+    schema: schema_of::<SnippetArguments>,
     hints: Hints::Acts,
     call: |shared, call| -> ToolFuture { Box::pin(run(shared, call)) },
 };
-
-const LANGUAGES: [&str; 2] = ["javascript", "typescript"];
 
 /// From the registry, so that it says what there is.
 fn description(shared: &Shared, scope: &RequestScope) -> String {
@@ -40,44 +40,52 @@ fn description(shared: &Shared, scope: &RequestScope) -> String {
     )
 }
 
-fn schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "code": { "type": "string", "description": "The snippet: the body of an async function." },
-            "language": { "type": "string", "enum": LANGUAGES, "default": "javascript" },
-            "timeout_ms": { "type": "integer", "default": 3000, "description": "Clamped to 250-5000." },
-            "hints": {
-                "type": "object",
-                "description": "Request context, such as { \"location\": { \"latitude\": 52.5, \"longitude\": 13.4 } }.",
-            },
-        },
-        "required": ["code"],
-        "additionalProperties": false,
-    })
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SnippetArguments {
+    /// The snippet: the body of an async function.
+    code: Text,
+    // Decides nothing: types are erased in both. No doc comment, since clients would read it.
+    #[serde(default, rename = "language")]
+    _language: Language,
+    /// Clamped to 250-5000.
+    #[schemars(with = "Option<i64>", extend("default" = 3000))]
+    timeout_ms: Option<f64>,
+    /// Request context, such as { "location": { "latitude": 52.5, "longitude": 13.4 } }.
+    hints: Option<Map<String, Value>>,
+}
+
+#[derive(Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Language {
+    #[default]
+    JavaScript,
+    TypeScript,
 }
 
 async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let runner = shared.gateway.runner();
-    let asked = match read(&call.arguments) {
+    let asked: SnippetArguments = match read(&call.arguments) {
         Ok(asked) => asked,
         Err(Refusal(message)) => {
             let refused = RunReport::refused(Code::InvalidCode, message);
             return Ok(result(&refused, &Limits::of(Profile::Snippet), None, shared.output().max_output_size));
         }
     };
-    let limits = LimitRequest { wall: asked.timeout, ..LimitRequest::default() };
+    // Also a negative number or a huge one has a nearest value that is allowed; the engine clamps and says so.
+    let wall = asked.timeout_ms.map(|ms| Duration::from_millis(ms.clamp(0.0, 1e12) as u64));
+    let limits = LimitRequest { wall, ..LimitRequest::default() };
     let granted = runner.limits(Profile::Snippet, &limits).and_then(|granted| granted.resolve(Profile::Snippet));
     let request = RunRequest {
         limits,
-        data: (!asked.hints.is_empty()).then(|| Value::Object(asked.hints).to_string()),
+        data: asked.hints.filter(|hints| !hints.is_empty()).map(|hints| Value::Object(hints).to_string()),
         caller: caller_of(&call),
         cancel: call.cancel.clone(),
         observer: call.progress.clone().map(|client| Steps::new(client) as Arc<dyn Observer>),
         door: Door::Mcp(TOOL.name),
         origin: call.origin.clone(),
         session: Some(call.caller),
-        ..RunRequest::new(Profile::Snippet, asked.code)
+        ..RunRequest::new(Profile::Snippet, asked.code.0)
     };
     let caller = request.caller.clone();
     let run = runner.run(request).await;
@@ -87,28 +95,6 @@ async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let most = settings.max_output_size;
     let response = runner.shape(&run, &caller, &OutputSettings { max_output_size: most / 2, ..settings }, None);
     Ok(result(&run, &limits, response.filter(|response| !response.stages.is_empty()), most))
-}
-
-struct Snippet {
-    code: String,
-    timeout: Option<Duration>,
-    hints: Map<String, Value>,
-}
-
-fn read(given: &Map<String, Value>) -> Result<Snippet, Refusal> {
-    let arguments = Arguments::new(given, &["code", "language", "timeout_ms", "hints"])?;
-    let code = arguments.text("code")?.to_owned();
-    arguments.choice("language", &LANGUAGES)?;
-    let timeout = match given.get("timeout_ms").filter(|value| !value.is_null()) {
-        None => None,
-        // Also a negative number or a huge one has a nearest value that is allowed; the engine clamps and says so.
-        Some(value) => match value.as_f64() {
-            Some(ms) => Some(Duration::from_millis(ms.clamp(0.0, 1e12) as u64)),
-            None => return Err(Refusal::new("timeout_ms: must be a number of milliseconds")),
-        },
-    };
-    let hints = arguments.object("hints")?.cloned().unwrap_or_default();
-    Ok(Snippet { code, timeout, hints })
 }
 
 /// The whole report as structured content, with what clients of this tool have always got: `result`, `stdout`, `stderr`,

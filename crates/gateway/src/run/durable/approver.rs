@@ -17,9 +17,11 @@ use toolgate_wire::{CallId, report};
 
 use super::decision::{CallDecision, DecisionKind};
 use super::gate::Gate;
-use super::view::{PendingView, RawJson, question_of};
-use crate::approvals::{Approver, AskedCall, LoginWait, Verdict, VerdictFuture};
+use super::view::{About, PendingView, RawJson, question_of};
+use crate::approvals::{Approver, AskedCall, LoginWait, ServerForm, Verdict, VerdictFuture};
 
+/// Numbers that calls and the lines of a review may have: the questions that a server asks inside calls have numbers after these.
+const QUESTIONS_OF_A_ROUND: u32 = 200_000;
 /// Between two looks whether a login is there that a call waits for.
 const MIN_LOGIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_LOGIN_PAUSE: Duration = Duration::from_secs(60);
@@ -29,6 +31,8 @@ pub(super) struct RunApprover {
     run: Arc<DurableRun>,
     journal: Journal,
     gate: Arc<Gate>,
+    /// Added to the number of a call for the number of its question: smaller ones are the lines of a review.
+    after: u32,
     state: Mutex<ApproverState>,
 }
 
@@ -45,18 +49,25 @@ struct ApproverState {
 
 impl RunApprover {
     /// The approver of a run, with what was asked and decided before.
-    pub(super) fn new(run: Arc<DurableRun>, journal: Journal, gate: Arc<Gate>, before: &[PendingCall]) -> Arc<Self> {
+    /// `after` is the last line of its review, if it has one.
+    pub(super) fn new(
+        run: Arc<DurableRun>,
+        journal: Journal,
+        gate: Arc<Gate>,
+        before: &[PendingCall],
+        after: u32,
+    ) -> Arc<Self> {
         let mut state = ApproverState::default();
         for call in before {
-            if let Some(question) = question_of(call) {
-                state.questions.insert(question.call_id, question);
-            }
+            // Questions about crashes and upgrades are settled before the program goes on.
+            let Some(question) = question_of(call).filter(|question| question.about.is_of_a_call()) else { continue };
+            state.questions.insert(question.call_id, question);
             let decision = call.decision.as_deref().and_then(|text| serde_json::from_str(text).ok());
             if let Some(decision) = decision {
                 state.decisions.insert(call.call.0, decision);
             }
         }
-        Arc::new(RunApprover { run, journal, gate, state: Mutex::new(state) })
+        Arc::new(RunApprover { run, journal, gate, after, state: Mutex::new(state) })
     }
 
     /// The calls that wait in this process.
@@ -93,9 +104,11 @@ impl RunApprover {
 
     /// The question about a call: the one from before where there is one, since its time goes on.
     fn question(&self, id: CallId, call: &AskedCall, login: Option<String>) -> Result<PendingView, String> {
+        let number = self.number(id, call.form.as_ref());
+        let about = about(call);
         let mut state = self.state.lock();
-        if let Some(before) = state.questions.get(&id.0) {
-            let is_same = before.arguments.0.get() == call.arguments;
+        if let Some(before) = state.questions.get(&number) {
+            let is_same = before.arguments.0.get() == call.arguments && before.about == about;
             return if is_same {
                 Ok(before.clone())
             } else {
@@ -109,7 +122,7 @@ impl RunApprover {
         };
         let now = super::unix_ms();
         let question = PendingView {
-            call_id: id.0,
+            call_id: number,
             backend,
             tool,
             arguments: Box::new(RawJson(arguments)),
@@ -118,77 +131,123 @@ impl RunApprover {
             approvers: call.approvers.clone(),
             login,
             asked_at: now,
+            about,
             expires_at: now.saturating_add(u64::try_from(call.expires.as_millis()).unwrap_or(u64::MAX)),
+            staged: None,
         };
-        state.questions.insert(id.0, question.clone());
+        state.questions.insert(number, question.clone());
         Ok(question)
     }
 
+    /// The number by which a call is decided, or a question of its server answered.
+    fn number(&self, id: CallId, form: Option<&ServerForm>) -> u32 {
+        let round = form.map_or(0, |form| form.round);
+        id.0.saturating_add(self.after).saturating_add(round.saturating_mul(QUESTIONS_OF_A_ROUND))
+    }
+
     async fn verdict(&self, id: CallId, call: &AskedCall, login: Option<String>) -> Verdict {
-        self.gate.asks(id);
-        if let Err(error) = self.run.asks(id).await {
-            return self.denied(id, format!("the question could not be kept: {error}"));
-        }
         let question = match self.question(id, call, login) {
             Ok(question) => question,
             Err(reason) => return self.denied(id, reason),
         };
-        let waiting = {
+        let (number, is_form) = (question.call_id, call.form.is_some());
+        let decided = self.state.lock().decisions.get(&number).cloned();
+        if let Some(decision) = decided {
+            return self.act_on_earlier(id, decision, is_form);
+        }
+        // The call counts as sent until this is written: a run whose store is slow must not be paused before it waits.
+        if let Err(error) = self.run.asks(id).await {
+            return self.denied(id, format!("the question could not be kept: {error}"));
+        }
+        let left = Duration::from_millis(question.expires_at.saturating_sub(super::unix_ms()));
+        let receive = {
             let mut state = self.state.lock();
-            match state.decisions.get(&id.0) {
-                Some(decision) => Ok(decision.clone()),
-                None => {
-                    let (send, receive) = oneshot::channel();
-                    state.waiting.insert(id.0, send);
-                    Err(receive)
+            let (send, receive) = oneshot::channel();
+            match state.decisions.get(&number) {
+                // It came while the question was written.
+                Some(decision) => drop(send.send(decision.clone())),
+                None if left.is_zero() => {
+                    drop(state);
+                    return self.expired(id);
                 }
+                None => drop(state.waiting.insert(number, send)),
+            }
+            receive
+        };
+        self.gate.asks(id);
+        let decision = tokio::select! {
+            decision = receive => match decision {
+                Ok(decision) => decision,
+                Err(_) => std::future::pending().await,
+            },
+            () = tokio::time::sleep(left) => {
+                self.state.lock().waiting.remove(&number);
+                return self.expired(id);
             }
         };
-        let decision = match waiting {
-            Ok(decision) => decision,
-            Err(receive) => {
-                let left = Duration::from_millis(question.expires_at.saturating_sub(super::unix_ms()));
-                tokio::select! {
-                    decision = receive => match decision {
-                        Ok(decision) => decision,
-                        Err(_) => std::future::pending().await,
-                    },
-                    () = tokio::time::sleep(left) => {
-                        self.state.lock().waiting.remove(&id.0);
-                        return self.denied(id, "nobody decided in time".to_owned());
-                    }
-                }
-            }
-        };
-        self.act_on(id, decision).await
+        self.act_on(id, decision, is_form).await
     }
 
-    async fn act_on(&self, id: CallId, decision: CallDecision) -> Verdict {
+    /// Acts on a decision from before this process had the run. The call is sent as any other: its intent is kept, and the
+    /// gate has let it through.
+    fn act_on_earlier(&self, id: CallId, decision: CallDecision, is_form: bool) -> Verdict {
+        if is_go_ahead(decision.decision, is_form) {
+            Verdict::Approve { arguments: decision.arguments.map(|json| json.get().to_owned()) }
+        } else {
+            self.refuse(id, &decision)
+        }
+    }
+
+    async fn act_on(&self, id: CallId, decision: CallDecision, is_form: bool) -> Verdict {
+        if !is_go_ahead(decision.decision, is_form) {
+            return self.refuse(id, &decision);
+        }
+        if !self.gate.sends(id) {
+            // The run ends here, and whoever goes on with it makes the call.
+            std::future::pending::<()>().await;
+        }
+        match self.run.intends(id).await {
+            Ok(()) => Verdict::Approve { arguments: decision.arguments.map(|json| json.get().to_owned()) },
+            Err(error) => self.denied(id, format!("it could not be made durable: {error}")),
+        }
+    }
+
+    /// A decision that a call is not made.
+    fn refuse(&self, id: CallId, decision: &CallDecision) -> Verdict {
         let reason = |usual: &str| decision.reason.clone().unwrap_or_else(|| usual.to_owned());
         match decision.decision {
-            DecisionKind::Approve | DecisionKind::Edit => {
-                if !self.gate.sends(id) {
-                    // The run ends here, and whoever goes on with it makes the call.
-                    std::future::pending::<()>().await;
-                }
-                match self.run.intends(id).await {
-                    Ok(()) => Verdict::Approve { arguments: decision.arguments.map(|json| json.get().to_owned()) },
-                    Err(error) => self.denied(id, format!("it could not be made durable: {error}")),
-                }
-            }
-            DecisionKind::Deny => self.denied(id, reason("a person denied it")),
             DecisionKind::Stop => {
                 let reason = reason("a person stopped the run");
                 self.state.lock().stopped = Some(reason.clone());
                 self.gate.stop();
                 Verdict::Stop { reason }
             }
+            // There is no answer to a call that was never sent; no question takes such a decision.
+            DecisionKind::Answer => self.denied(id, "it was not sent, so it has no answer".to_owned()),
+            DecisionKind::Deny | DecisionKind::Approve | DecisionKind::Edit => {
+                self.denied(id, reason("a person denied it"))
+            }
         }
+    }
+
+    /// Nobody decided in time.
+    fn expired(&self, id: CallId) -> Verdict {
+        self.gate.settles(id);
+        Verdict::Expired
     }
 
     fn denied(&self, id: CallId, reason: String) -> Verdict {
         self.gate.settles(id);
         Verdict::Deny { reason }
+    }
+}
+
+/// Whether a decision lets a call be made, or answers what its server asks.
+fn is_go_ahead(decision: DecisionKind, is_form: bool) -> bool {
+    match decision {
+        DecisionKind::Approve | DecisionKind::Edit => true,
+        DecisionKind::Answer => is_form,
+        DecisionKind::Deny | DecisionKind::Stop => false,
     }
 }
 
@@ -206,7 +265,7 @@ impl Approver for RunApprover {
         Box::pin(async move {
             let Ok(id) = u32::try_from(call.call_id) else { return Verdict::Deny { reason: String::new() } };
             // A question is answered once: after a decision of another kind the call does not wait again.
-            let is_decided = self.state.lock().decisions.contains_key(&id);
+            let is_decided = self.state.lock().decisions.contains_key(&self.number(CallId(id), None));
             if is_decided && self.login_wait(call.call_id) != LoginWait::Decided {
                 return Verdict::Deny { reason: String::new() };
             }
@@ -216,17 +275,18 @@ impl Approver for RunApprover {
 
     fn login_wait(&self, call_id: u64) -> LoginWait {
         let Ok(id) = u32::try_from(call_id) else { return LoginWait::No };
-        let state = self.state.lock();
-        match state.questions.get(&id).filter(|question| question.login.is_some()) {
+        let (number, state) = (self.number(CallId(id), None), self.state.lock());
+        match state.questions.get(&number).filter(|question| question.login.is_some()) {
             None => LoginWait::No,
-            Some(_) if state.decisions.contains_key(&id) => LoginWait::Decided,
+            Some(_) if state.decisions.contains_key(&number) => LoginWait::Decided,
             Some(_) => LoginWait::Waits,
         }
     }
 
     fn login_came(&self, call_id: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
-            let Ok(call_id) = u32::try_from(call_id) else { return };
+            let Ok(id) = u32::try_from(call_id) else { return };
+            let call_id = self.number(CallId(id), None);
             let decision = CallDecision {
                 call_id,
                 decision: DecisionKind::Approve,
@@ -243,9 +303,9 @@ impl Approver for RunApprover {
     }
 
     fn answered(&self, call: CallId) -> Option<report::CallDecision> {
-        let state = self.state.lock();
-        let decision = state.decisions.get(&call.0)?;
-        let question = state.questions.get(&call.0);
+        let (number, state) = (self.number(call, None), self.state.lock());
+        let decision = state.decisions.get(&number)?;
+        let question = state.questions.get(&number);
         if question.is_some_and(|question| question.login.is_some()) {
             return None;
         }
@@ -261,6 +321,14 @@ impl Approver for RunApprover {
         }
         Some(answered)
     }
+}
+
+/// What a question is about.
+fn about(call: &AskedCall) -> About {
+    call.form.as_ref().map_or(About::Rule, |form| About::Form {
+        message: form.message.clone(),
+        schema: serde_json::from_str(&form.schema).unwrap_or_default(),
+    })
 }
 
 /// When the run is looked at again: when a question expires, or to see whether a login is there.

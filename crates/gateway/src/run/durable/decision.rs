@@ -9,9 +9,11 @@ use toolgate_journal::durable::Decision as Kept;
 use toolgate_journal::store::RunStatus;
 use toolgate_wire::{CallId, Pattern, Target};
 
-use super::view::{PendingView, question_of};
+use super::view::{About, PendingView, question_of};
 use super::{DurableError, DurableRuns};
 use crate::approvals::{AskedCall, Remember};
+use crate::bridge::check_answer;
+use crate::stage::has_marks;
 
 /// What to do with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +23,8 @@ pub enum DecisionKind {
     Approve,
     /// Make it with other arguments.
     Edit,
+    /// Do not send it again, and give the program this answer: for a call whose effect is unknown.
+    Answer,
     /// Let it fail; the program may go on.
     Deny,
     /// Let it fail, and end the run.
@@ -33,6 +37,7 @@ impl DecisionKind {
         match self {
             DecisionKind::Approve => "approved",
             DecisionKind::Edit => "edited",
+            DecisionKind::Answer => "answered",
             DecisionKind::Deny => "denied",
             DecisionKind::Stop => "stopped",
         }
@@ -47,7 +52,7 @@ pub struct CallDecision {
     pub call_id: u32,
     /// What to do with it.
     pub decision: DecisionKind,
-    /// The arguments to send instead.
+    /// The arguments to send instead, or the answer to give.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Box<RawValue>>,
     /// Why.
@@ -125,7 +130,7 @@ impl DurableRuns {
     /// Remembers an approval for later calls where the person wants that. The approval holds in any case.
     fn remember(&self, run: &str, caller: &str, question: &PendingView, decision: &CallDecision) {
         let Some(remember) = decision.remember.as_ref().and_then(|wanted| remember_of(wanted, run)) else { return };
-        if !matches!(decision.decision, DecisionKind::Approve | DecisionKind::Edit) {
+        if !question.about.is_rule() || !matches!(decision.decision, DecisionKind::Approve | DecisionKind::Edit) {
             return;
         }
         let arguments = decision.arguments.as_ref().map_or(question.arguments.0.get(), |edited| edited.get());
@@ -141,6 +146,7 @@ impl DurableRuns {
             rule: question.rule.clone(),
             approvers: question.approvers.clone(),
             expires: Duration::ZERO,
+            form: None,
         };
         if let Err(error) = self.0.runner.bridge.remember(caller, &call, &remember) {
             tracing::warn!(run, %error, "an approval is not remembered");
@@ -149,11 +155,10 @@ impl DurableRuns {
 
     /// New arguments are there exactly where they are asked for, and fit the tool.
     fn check_arguments(&self, question: &PendingView, decision: &CallDecision) -> Result<(), String> {
+        question.takes(decision)?;
         let arguments = match (decision.decision, &decision.arguments) {
             (DecisionKind::Edit, Some(arguments)) => arguments,
-            (DecisionKind::Edit, None) => return Err("edit needs arguments".to_owned()),
-            (_, None) => return Ok(()),
-            (_, Some(_)) => return Err("only edit takes arguments".to_owned()),
+            _ => return Ok(()),
         };
         let tree: Value = serde_json::from_str(arguments.get()).map_err(|error| error.to_string())?;
         let Some(backend) = &question.backend else {
@@ -162,11 +167,46 @@ impl DurableRuns {
         if !tree.is_object() {
             return Err("the arguments of a tool are an object".to_owned());
         }
+        // A mark has the kind of the value that takes its place, which is checked when the call is made.
+        if question.staged.is_some() && has_marks(arguments.get()) {
+            return Ok(());
+        }
         let catalog = self.0.runner.bridge.catalog();
         let problems = catalog.tool(backend, &question.tool).map(|tool| tool.entry.check_arguments(&tree));
         match problems.iter().flatten().next() {
             Some(problem) => Err(format!("the arguments do not fit {backend}.{}: {}", question.tool, problem.message)),
             None => Ok(()),
+        }
+    }
+}
+
+impl PendingView {
+    /// Whether this question can be decided so.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn takes(&self, decision: &CallDecision) -> Result<(), String> {
+        use DecisionKind::{Answer, Approve, Deny, Edit, Stop};
+        match (&self.about, decision.decision) {
+            (About::UnknownEffect { .. }, Edit) => {
+                return Err("a call that was sent cannot be edited: approve sends it again as it was".to_owned());
+            }
+            (About::Form { .. }, Edit) => return Err("a form is answered: decide answer with its fields".to_owned()),
+            (About::Form { schema, .. }, Approve | Answer) => {
+                let answer = decision.arguments.as_ref().and_then(|json| serde_json::from_str(json.get()).ok());
+                return check_answer(schema, &answer.unwrap_or_else(|| Value::Object(Default::default())));
+            }
+            (About::Rule, Answer) => return Err("a call that was not sent has no answer".to_owned()),
+            (About::ChangedSchema { .. }, Answer | Edit) => {
+                return Err("the run goes on with the changed tool (approve), or ends (deny)".to_owned());
+            }
+            (_, Approve | Edit | Answer | Deny | Stop) => {}
+        }
+        match (decision.decision, &decision.arguments) {
+            (Edit | Answer, Some(_)) | (Approve | Deny | Stop, None) => Ok(()),
+            (Edit, None) => Err("edit needs arguments".to_owned()),
+            (Answer, None) => Err("answer needs arguments: what the program gets".to_owned()),
+            (Approve | Deny | Stop, Some(_)) => Err("only edit and answer take arguments".to_owned()),
         }
     }
 }
@@ -214,6 +254,8 @@ mod tests {
             login: None,
             asked_at: 0,
             expires_at: 0,
+            about: About::Rule,
+            staged: None,
         };
         for (approvers, caller, is_owner, expected) in [
             (&[][..], Some("ann"), true, true),

@@ -110,6 +110,7 @@ fn event(number: u64, at: f64, event: &Event, record: &Record) -> Option<RunEven
         | Event::Cancel { .. }
         | Event::Ask { .. }
         | Event::Answered(_)
+        | Event::Staged { .. }
         | Event::Truncated { .. }
         | Event::Report { .. } => return None,
     };

@@ -10,15 +10,19 @@ use toolgate_journal::durable::{DurableRun, TakenOver};
 use toolgate_journal::recording::Record;
 use toolgate_journal::replay::{self, NoReplay, Replayable};
 use toolgate_journal::store::StoreError;
-use toolgate_wire::{CallState, CallerScope, Code, Failure, Outcome, Report};
+use toolgate_wire::{CallId, CallState, CallerScope, Code, Failure, Outcome, Report};
 
-use super::super::request::{Durability, PausedRun, RecordedRun, Route, RunReport, RunRequest};
+use super::super::request::{Durability, PausedRun, RecordedRun, ReplayHost, Route, RunReport, RunRequest};
 use super::super::{Counted, Readiness, Runner};
 use super::approver::RunApprover;
 use super::call_keys::{CallKeys, proves_idempotency};
 use super::gate::Gate;
 use super::kept_effects::KeptEffects;
+use super::schemas::hash_of;
+use super::staged::{self, Reviewed};
 use super::stored::StoredRequest;
+use super::unsettled::Settled;
+use super::view::PendingView;
 use super::{Inner, LiveRun};
 use crate::bridge::{ScopedCatalog, is_annotated_read_only};
 
@@ -83,23 +87,26 @@ impl Inner {
         let ran = replay.as_ref().map_or(Duration::ZERO, |replay| replay.ran);
         let recorded = replay.map(|Replayable { mut replay, .. }| {
             replay.left = Some(stored.wall().saturating_sub(ran));
-            RecordedRun { replay: Arc::new(replay), host: None }
+            RecordedRun { replay: Arc::new(replay), host: ReplayHost::Tools }
         });
-        let gate = Gate::new(run.clone());
+        let Some(request) = self.rehearsed(&run, request).await else { return };
+        let (bridge, caller) = (self.runner.bridge.clone(), request.caller.clone());
+        let gate = Gate::new(run.clone(), Box::new(move |target| hash_of(&bridge, &caller, target)));
         // A run from its start has no questions yet.
         let asked = if recorded.is_some() { self.journal.pending(run.id()).await } else { Ok(Vec::new()) };
         let asked = match asked {
             Ok(asked) => asked,
             Err(error) => return tracing::warn!(run = run.id(), %error, "a run cannot go on here"),
         };
-        let approver = RunApprover::new(run.clone(), self.journal.clone(), gate.clone(), &asked);
+        let after = staged::last_line(&request);
+        let approver = RunApprover::new(run.clone(), self.journal.clone(), gate.clone(), &asked, after);
         if let Some(live) = self.live.lock().get_mut(run.id()) {
             live.approver = Some(approver.clone());
         }
         let request = RunRequest {
             id: Some(run.id().to_owned()),
             recorder: Some(gate.clone()),
-            approver: Some(approver.clone()),
+            approver: Some(staged::approver(&request, approver.clone())),
             keys: Some(CallKeys::new(self.journal.clone(), run.id())),
             durable: Durability::Durable,
             recorded,
@@ -167,7 +174,7 @@ impl Inner {
         }
     }
 
-    async fn release(&self, run: &DurableRun) {
+    pub(super) async fn release(&self, run: &DurableRun) {
         if let Err(error) = run.release().await {
             tracing::warn!(run = run.id(), %error, "a run is taken over only when its lease ends");
         }
@@ -176,17 +183,37 @@ impl Inner {
     /// Leaves a run until somebody decides. Where that cannot be written its lease ends, and it asks again.
     async fn pause(&self, run: &DurableRun, approver: &RunApprover, report: RunReport) {
         let (questions, wake) = approver.questions();
-        let mut kept = run.pause(&questions, wake).await;
+        self.leave_paused(run, &questions, wake, approver.waiting(), report).await;
+    }
+
+    /// Leaves a run that was taken over until somebody decides what has to be decided before it goes on.
+    async fn wait_for(&self, run: &DurableRun, questions: Vec<PendingView>) {
+        let wake = questions.iter().map(|question| question.expires_at).min();
+        let texts = questions.iter().map(|it| (CallId(it.call_id), serde_json::to_string(it).unwrap_or_default()));
+        let texts: Vec<(CallId, String)> = texts.collect();
+        let paused = PausedRun { run_id: run.id().to_owned(), pending: questions.clone() };
+        self.leave_paused(run, &texts, wake, questions, RunReport::waiting(paused)).await;
+    }
+
+    async fn leave_paused(
+        &self,
+        run: &DurableRun,
+        questions: &[(CallId, String)],
+        wake: Option<u64>,
+        pending: Vec<PendingView>,
+        report: RunReport,
+    ) {
+        let mut kept = run.pause(questions, wake).await;
         for _ in 0..MAX_FINISH_ATTEMPTS {
             match &kept {
                 Ok(()) | Err(StoreError::Fenced(_) | StoreError::NoSuchRun(_)) => break,
                 Err(_) => tokio::time::sleep(RETRY_INTERVAL).await,
             }
-            kept = run.pause(&questions, wake).await;
+            kept = run.pause(questions, wake).await;
         }
         match kept {
             Ok(()) => {
-                let paused = Some(PausedRun { run_id: run.id().to_owned(), pending: approver.waiting() });
+                let paused = Some(PausedRun { run_id: run.id().to_owned(), pending });
                 self.tell(RunReport { paused, ..report });
             }
             Err(error) => tracing::warn!(run = run.id(), %error, "a run could not be paused"),
@@ -252,12 +279,27 @@ impl Inner {
                 }
             }
         }
+        let request = match self.reviewed(&run, &record, request).await {
+            Reviewed::GoOn(request) => *request,
+            Reviewed::Waits => return,
+            Reviewed::Ends(request, failure) => {
+                return self.end_with(run, &record, Some((*request, stored)), failure).await;
+            }
+        };
         let resumed = if row.is_some_and(|row| row.abort) {
             failed(Code::Aborted, "the run was aborted".to_owned())
         } else {
             self.backends_known(&request).await;
             match replay::resume(&record, &|target| self.is_harmless(target, &request.caller)) {
-                Ok(replayable) => Ok(Some(replayable)),
+                Ok(mut replayable) => match self.journal.pending(run.id()).await {
+                    Ok(asked) => match self.settle(&record, &mut replayable, &request.caller, &asked) {
+                        Settled::GoOn => Ok(Some(replayable)),
+                        Settled::Ask(questions) => return self.wait_for(&run, questions).await,
+                        Settled::End(failure) => Err(failure),
+                    },
+                    // Its lease ends, and it is taken over again.
+                    Err(error) => return tracing::warn!(run = run.id(), %error, "a run cannot go on here"),
+                },
                 Err(NoReplay::NotStarted) => Ok(None),
                 Err(fault) => failed(Code::Runtime, format!("the run cannot go on after its process ended: {fault}")),
             }
@@ -276,8 +318,16 @@ impl Inner {
         let stored = header.request.as_ref().and_then(text).ok_or_else(unreadable)?;
         let stored: StoredRequest = serde_json::from_str(stored).map_err(|_| unreadable())?;
         let code = text(&header.code).ok_or_else(unreadable)?;
-        let caller = self.callers.scope(&header.caller).ok_or_else(|| {
-            let message = format!("the run cannot go on: there is no key named {} any more", header.caller);
+        let granted = stored.granted.as_ref().filter(|_| self.callers.admits_tokens());
+        let caller = self.callers.scope(&header.caller).or_else(|| granted.map(|it| it.scope(&header.caller)));
+        let caller = caller.ok_or_else(|| {
+            let name = &header.caller;
+            let message = match stored.granted {
+                Some(_) => {
+                    format!("the run cannot go on: {name} began it with a token, and tokens are not accepted any more")
+                }
+                None => format!("the run cannot go on: there is no key named {name} any more"),
+            };
             Failure::new(Code::Unavailable, message)
         })?;
         let mut request = RunRequest { caller, ..stored.request(header.profile, code.to_owned()) };
@@ -308,7 +358,7 @@ impl Inner {
         let caller = request.caller.clone();
         let report = match replay::stopped(record, failure.clone()) {
             Ok(replayable) => {
-                let recorded = Some(RecordedRun { replay: Arc::new(replayable.replay), host: None });
+                let recorded = Some(RecordedRun { replay: Arc::new(replayable.replay), host: ReplayHost::Tools });
                 let id = Some(run.id().to_owned());
                 let request = RunRequest { id, recorded, durable: Durability::Durable, ..request };
                 self.runner.perform(request, Counted::No).await

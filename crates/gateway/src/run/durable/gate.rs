@@ -11,11 +11,15 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use toolgate_engine::transcript::{Delivery, Durable, Recorder};
 use toolgate_journal::durable::DurableRun;
-use toolgate_wire::{CallId, CallState, FromWorker, ToWorker};
+use toolgate_wire::{CallId, CallState, FromWorker, Target, ToWorker};
+
+/// A hash of the schemas of a tool; `None` where there is none.
+pub(super) type SchemaOf = Box<dyn Fn(&Target) -> Option<String> + Send + Sync>;
 
 /// Records a run, and may stop it between two effects.
 pub(super) struct Gate {
     run: Arc<DurableRun>,
+    schema_of: SchemaOf,
     state: Mutex<GateState>,
     changed: Notify,
 }
@@ -32,12 +36,14 @@ struct GateState {
     /// Calls that a person is asked about, and since when the first is.
     asked: HashSet<CallId>,
     asked_since: Option<Instant>,
+    /// What was called since this process has the run.
+    called: HashSet<Target>,
     /// When the last message went to or came from the guest.
     last: Instant,
 }
 
 impl Gate {
-    pub(super) fn new(run: Arc<DurableRun>) -> Arc<Self> {
+    pub(super) fn new(run: Arc<DurableRun>, schema_of: SchemaOf) -> Arc<Self> {
         let state = GateState {
             is_closed: false,
             is_stopped: false,
@@ -46,9 +52,10 @@ impl Gate {
             in_flight: HashSet::new(),
             asked: HashSet::new(),
             asked_since: None,
+            called: HashSet::new(),
             last: Instant::now(),
         };
-        Arc::new(Gate { run, state: Mutex::new(state), changed: Notify::new() })
+        Arc::new(Gate { run, schema_of, state: Mutex::new(state), changed: Notify::new() })
     }
 
     /// Whether a message went to a guest.
@@ -164,14 +171,23 @@ impl Recorder for Gate {
     }
 
     fn said(&self, frame: &FromWorker, read_only: bool) {
+        let mut is_first = false;
         {
             let mut state = self.state.lock();
             state.last = Instant::now();
-            if let FromWorker::Call { id, .. } = frame {
+            if let FromWorker::Call { id, target, .. } = frame {
                 state.open.insert(*id);
+                is_first = !state.called.contains(target) && state.called.insert(target.clone());
             }
         }
-        self.run.said(frame, read_only);
+        let schema = match frame {
+            FromWorker::Call { target, .. } if is_first => (self.schema_of)(target),
+            _ => None,
+        };
+        match schema {
+            Some(hash) => self.run.said_with_schema(frame, read_only, hash),
+            None => self.run.said(frame, read_only),
+        }
     }
 
     fn before_effect(&self, id: CallId) -> Durable {

@@ -8,9 +8,10 @@
 //! - `stored`: what is kept of a request
 //! - `gate`: the recorder, which can stop a run between two effects
 //! - `execute`: one run, from its start or from its record, to its end
-//! - `take_over`: finds runs that are due
+//! - `take_over`: finds runs that are due; `unsettled`: what is to be decided before one goes on; `schemas`: what its tools were
 //! - `call_keys`: idempotency keys of calls
-//! - `kept_effects`: a corrected program that keeps what an earlier run has done
+//! - `kept_effects`: a corrected program that keeps what an earlier run has done; `fork`: a run from the beginning of another one
+//! - `staged`: runs whose writes are reviewed before they are sent
 //! - `approver`: asks people about calls; `decision`: what they decided
 //! - `view`: what a caller sees of its runs; `events`: what happens in one; `webhook`: tells a URL of its end
 //! - `waiting`: what waits for a decision of one caller
@@ -23,12 +24,16 @@ mod callers;
 mod decision;
 mod events;
 mod execute;
+mod fork;
 mod gate;
 mod kept_effects;
 mod open;
 mod repeated;
+mod schemas;
+mod staged;
 mod stored;
 mod take_over;
+mod unsettled;
 mod view;
 mod waiting;
 mod webhook;
@@ -39,9 +44,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast, oneshot};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolgate_journal::durable::{Began, DurableRun, Journal};
+use toolgate_journal::fork::NoFork;
 use toolgate_journal::recording::RunFacts;
 use toolgate_journal::store::{Prune, StoreError};
 use toolgate_wire::{Code, Failure, LimitFault, Outcome, Report};
@@ -49,6 +55,7 @@ use toolgate_wire::{Code, Failure, LimitFault, Outcome, Report};
 use super::Runner;
 use super::request::{PausedRun, Route, RunReport, RunRequest};
 use approver::RunApprover;
+use callers::GrantedScope;
 use stored::StoredRequest;
 
 pub use call_keys::CallKeys;
@@ -56,12 +63,14 @@ pub(super) use call_keys::KeyedHost;
 pub use callers::{Callers, LocalCaller, fairness_of, scope_of_key};
 pub use decision::{CallDecision, DecisionKind};
 pub use events::{RunEvent, RunEvents, events_of};
+pub use fork::ForkedRun;
 pub use kept_effects::KeptEffects;
 pub(super) use kept_effects::KeptHost;
 pub use open::{OpenError, journal_of};
 pub use repeated::Replayed;
+pub use toolgate_config::values::UnknownCalls;
 pub use toolgate_journal::store::{RunStatus, StoreError as StoreFault};
-pub use view::{ListRuns, PendingView, RawJson, RunList, RunSummary, RunView, undecided};
+pub use view::{About, ListRuns, PendingView, RawJson, RunList, RunSummary, RunView, StagedView, undecided};
 pub use waiting::WaitingRun;
 pub use webhook::Webhooks;
 
@@ -84,12 +93,19 @@ pub struct DurableSettings {
     pub retention: Prune,
     /// Tells callers of the end of their runs, where that is configured.
     pub webhooks: Option<Arc<Webhooks>>,
+    /// What becomes of a run with a call whose effect is unknown.
+    pub unknown_calls: UnknownCalls,
 }
 
 impl Default for DurableSettings {
     fn default() -> Self {
         let retention = Prune { older_than: Some(Duration::from_secs(7 * 86_400)), max_bytes: Some(1 << 30) };
-        DurableSettings { look_interval: Duration::from_millis(300), retention, webhooks: None }
+        DurableSettings {
+            look_interval: Duration::from_millis(300),
+            retention,
+            webhooks: None,
+            unknown_calls: UnknownCalls::Auto,
+        }
     }
 }
 
@@ -125,6 +141,9 @@ pub enum DurableError {
         /// What is wrong with it.
         message: String,
     },
+    /// The run has no such beginning.
+    #[error(transparent)]
+    Fork(#[from] NoFork),
     /// What is kept of a run has another form.
     #[error("the run cannot be read: {0}")]
     Unreadable(String),
@@ -228,7 +247,11 @@ impl DurableRuns {
         }
         let granted = inner.runner.limits(request.profile, &request.limits)?;
         let wall = granted.resolve(request.profile)?.limits.wall;
-        let stored = StoredRequest::of(&request, wall, webhook);
+        let request = staged::seeded(staged::by_rule(&inner.runner, request));
+        let mut stored = StoredRequest::of(&request, wall, webhook);
+        if inner.callers.scope(&request.caller.name).is_none() {
+            stored.granted = Some(GrantedScope::of(&request.caller));
+        }
         let facts = RunFacts {
             run: request.id.clone().unwrap_or_else(super::execution_id),
             profile: request.profile,
@@ -255,9 +278,11 @@ impl DurableRuns {
         Ok(begun)
     }
 
-    /// Begins a run and waits until it has ended or is paused. The run goes on when the future is dropped.
+    /// Begins a run and waits until it has ended or is paused. The run goes on when the future is dropped, and is aborted
+    /// when the request is withdrawn.
     pub(super) async fn run(&self, request: RunRequest) -> RunReport {
         let id = request.id.clone().unwrap_or_else(super::execution_id);
+        let withdrawn = request.withdrawn.clone();
         let (send, receive) = oneshot::channel();
         self.0.ends.lock().insert(id.clone(), send);
         let begun = self.begin(RunRequest { id: Some(id.clone()), ..request }, None, None).await;
@@ -266,7 +291,27 @@ impl DurableRuns {
             return RunReport::refused(Code::Unavailable, error.to_string());
         }
         let _forget = ForgetEnd(&self.0, &id);
+        let _withdrawn = withdrawn.map(|withdrawn| self.abort_when(&id, withdrawn));
         self.end_of(&id, receive).await
+    }
+
+    /// Aborts a run when its request is withdrawn, until the guard is dropped.
+    fn abort_when(&self, run: &str, withdrawn: CancellationToken) -> DropGuard {
+        let ended = CancellationToken::new();
+        let (runs, run, guard) = (self.clone(), run.to_owned(), ended.clone().drop_guard());
+        // A task of its own: whoever waits for the run may be dropped with the request.
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = withdrawn.cancelled() => {
+                    if let Err(error) = runs.abort(&run, None).await {
+                        tracing::warn!(run, %error, "a run that was cancelled cannot be aborted");
+                    }
+                }
+                () = ended.cancelled() => {}
+            }
+        });
+        guard
     }
 
     /// Decides calls of a run on behalf of this caller, and waits until it has ended or is paused again.
@@ -278,11 +323,13 @@ impl DurableRuns {
         run: &str,
         caller: &str,
         decisions: Vec<CallDecision>,
+        withdrawn: &CancellationToken,
     ) -> Result<RunReport, DurableError> {
         let (send, receive) = oneshot::channel();
         self.0.ends.lock().insert(run.to_owned(), send);
         let _forget = ForgetEnd(&self.0, run);
         self.decide(run, Some(caller), decisions).await?;
+        let _withdrawn = self.abort_when(run, withdrawn.clone());
         Ok(self.end_of(run, receive).await)
     }
 
@@ -404,7 +451,7 @@ impl Inner {
 }
 
 /// Milliseconds since 1970.
-fn unix_ms() -> u64 {
+pub(crate) fn unix_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

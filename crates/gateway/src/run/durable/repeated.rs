@@ -11,7 +11,7 @@ use toolgate_wire::CallerScope;
 
 use super::super::Counted;
 use super::super::replay::{replay_engine, replay_request};
-use super::super::request::{RecordedRun, RunRequest};
+use super::super::request::{RecordedRun, ReplayHost, RunRequest};
 use super::{DurableError, DurableRuns};
 
 /// The report of a repetition.
@@ -61,7 +61,7 @@ impl DurableRuns {
         let recorded = record.report().unwrap_or_default();
         let (engine, lines) = replay_engine(None, recorded);
         let replay = Arc::new(Replay { lines, ..replayable.replay });
-        let replayed = RecordedRun { replay, host: None };
+        let replayed = RecordedRun { replay, host: ReplayHost::Tools };
         let request = replay_request(replayable.header.profile, replayable.limits, &replayable.code, replayed);
         let request = RunRequest { engine: Some(engine), caller: caller.clone(), ..request };
         let ran = self.0.runner.perform(request, Counted::Never).await;

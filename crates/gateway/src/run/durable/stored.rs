@@ -10,7 +10,9 @@ use toolgate_mcp::RequestOrigin;
 use toolgate_wire::{LimitRequest, Profile};
 
 use super::super::request::{Door, RunRequest};
+use super::callers::GrantedScope;
 use crate::bridge::AllowedEffects;
+use crate::stage::Staging;
 
 /// The fields of a request that are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -32,6 +34,9 @@ pub(super) struct StoredRequest {
     seed: Option<u64>,
     /// The door that it came by.
     pub(super) door: String,
+    /// Whether its writes are reviewed before they are sent.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) stage: bool,
     /// The client that asked, for the audit log.
     #[serde(skip_serializing_if = "Option::is_none")]
     client: Option<String>,
@@ -43,6 +48,9 @@ pub(super) struct StoredRequest {
     /// Where the end of the run is reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) webhook: Option<String>,
+    /// What the caller may use, where a token says that and not the configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) granted: Option<GrantedScope>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -71,10 +79,12 @@ impl StoredRequest {
             engine: request.engine.map(|engine| engine.name().to_owned()),
             seed: request.seed,
             door: request.door.name().to_owned(),
+            stage: request.staging.is_on(),
             client: request.origin.client.clone(),
             reads_only: request.effects == AllowedEffects::ReadOnly,
             fixes: request.kept.as_ref().map(|kept| kept.run().to_owned()),
             webhook,
+            granted: None,
         }
     }
 
@@ -109,6 +119,7 @@ impl StoredRequest {
             engine: self.engine.as_deref().and_then(|engine| engine.parse().ok()),
             seed: self.seed,
             door: Door::Durable,
+            staging: if self.stage { Staging::Wanted } else { Staging::No },
             origin: RequestOrigin { client: self.client.clone(), ..RequestOrigin::default() },
             effects: if self.reads_only { AllowedEffects::ReadOnly } else { AllowedEffects::Any },
             ..RunRequest::new(profile, code)

@@ -10,6 +10,7 @@ use toolgate_journal::store::{Find, RunRow, RunStatus, StoreError};
 
 use super::decision::may_decide;
 use super::{DurableError, DurableRuns};
+use crate::stage::Substitution;
 
 /// How often the store is asked whether a run has changed that another process has.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
@@ -55,7 +56,7 @@ impl From<RunRow> for RunSummary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingView {
-    /// The number of the call in its run.
+    /// Names the question in its run: the number of the call, or another number where no rule asks.
     pub call_id: u32,
     /// The backend; absent where a host function is called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,6 +80,63 @@ pub struct PendingView {
     pub asked_at: u64,
     /// When the call fails if nobody has decided.
     pub expires_at: u64,
+    /// What the question is about.
+    #[serde(default, skip_serializing_if = "About::is_rule")]
+    pub about: About,
+    /// Of a line of a review: what else a person should know about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staged: Option<StagedView>,
+}
+
+/// What a question is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
+pub enum About {
+    /// A call that was not sent: a rule asks.
+    #[default]
+    Rule,
+    /// A call that was sent before its process died, and not answered.
+    UnknownEffect {
+        /// The number of the call in its run.
+        call: u32,
+        /// When it was sent, in milliseconds since 1970.
+        sent_at: u64,
+    },
+    /// Something that a server asks before it carries out the call: `answer` has what the form asks for.
+    Form {
+        /// What it asks.
+        message: String,
+        /// The schema of the answer: a flat object.
+        schema: serde_json::Value,
+    },
+    /// A tool that the run has called and whose schema is another one now.
+    ChangedSchema {
+        /// A hash of the schemas that the tool has now.
+        schema: String,
+    },
+}
+
+impl About {
+    /// Whether the program comes to the question again when it is repeated.
+    pub(super) fn is_of_a_call(&self) -> bool {
+        matches!(self, About::Rule | About::Form { .. })
+    }
+
+    /// Whether a rule asks.
+    pub fn is_rule(&self) -> bool {
+        *self == About::Rule
+    }
+}
+
+/// A line of the review of a staged run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StagedView {
+    /// What is filled into the arguments once earlier lines are sent.
+    pub substitutions: Vec<Substitution>,
+    /// Of the last line: the value that the program depends on, so that what it does afterwards is not known yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit_point: Option<String>,
 }
 
 /// JSON text that is equal to the same text.

@@ -16,6 +16,7 @@ use toolgate_wire::addresses::not_public;
 use super::AuthError;
 use crate::buffer::Buffer;
 use crate::json_text::{self, JsonText};
+use toolgate_wire::foreign_text::one_line;
 
 /// The largest document or answer that is read.
 pub(super) const MAX_DOCUMENT_BYTES: usize = 256 << 10;
@@ -192,7 +193,7 @@ fn describe(error: &reqwest::Error) -> String {
 
 /// Text of another side that people read: bounded, without control characters.
 pub(super) fn printable(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(MAX_REFUSAL_CHARS).collect()
+    one_line(text, MAX_REFUSAL_CHARS)
 }
 
 #[cfg(test)]

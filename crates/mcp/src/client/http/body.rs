@@ -16,6 +16,7 @@ use crate::client::inbox::Inbox;
 use crate::client::redact::Redactor;
 use crate::json_text::{JsonText, range_in};
 use crate::rpc::{self, Incoming, LinkError, Protocol, RpcError};
+use toolgate_wire::foreign_text::{one_line, stripped};
 
 /// The most bytes read, and the most characters shown, of an error body.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
@@ -218,7 +219,7 @@ pub(super) async fn refusal(response: Response, redactor: &Redactor) -> LinkErro
         },
         Err((bytes, _)) => bytes,
     };
-    let text: String = String::from_utf8_lossy(&bytes).chars().filter(|c| !c.is_control()).collect();
-    let shown = redactor.redact(&text).chars().take(MAX_REFUSAL_CHARS).collect();
-    LinkError::Http { status, message: shown }
+    // In this order: a secret that is interrupted by control characters, or cut by the bound, must not be shown.
+    let text = redactor.redact(&stripped(&String::from_utf8_lossy(&bytes)));
+    LinkError::Http { status, message: one_line(&text, MAX_REFUSAL_CHARS) }
 }

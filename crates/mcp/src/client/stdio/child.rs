@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -15,6 +15,11 @@ use tokio::time::timeout;
 
 #[cfg(unix)]
 use super::reaper::ReapedGroup;
+use super::sandbox::Sandbox;
+#[cfg(not(target_os = "linux"))]
+use super::sandbox::SandboxError;
+#[cfg(target_os = "linux")]
+use super::sandbox::{Cgroup, Confined, leads_home};
 
 /// How long a server may take to exit after its input was closed.
 const INPUT_CLOSED_TIMEOUT: Duration = Duration::from_millis(500);
@@ -71,8 +76,10 @@ pub struct Launch {
     pub env: BTreeMap<String, String>,
     /// What it inherits of the environment of this process.
     pub inherit: InheritedEnv,
-    /// Its working directory; that of this process if absent.
+    /// Its working directory; if absent that of this process, or its home in a sandbox.
     pub cwd: Option<PathBuf>,
+    /// The sandbox that it is started in.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// What a child inherits of the environment of this process.
@@ -96,21 +103,68 @@ pub(super) struct Launched {
 
 impl Launch {
     pub(super) fn start(&self) -> std::io::Result<Launched> {
+        let (mut child, cgroup) = match &self.sandbox {
+            None => (self.plain().spawn()?, None),
+            Some(sandbox) => self.start_in(sandbox)?,
+        };
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let group = ProcessGroup::new(child, cgroup);
+        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+            return Err(std::io::Error::other("the child process has no pipes"));
+        };
+        Ok(Launched { group, stdin, stdout, stderr })
+    }
+
+    fn plain(&self) -> Command {
         let mut command = Command::new(&self.command);
         command.args(&self.args).env_clear().envs(inherited(self.inherit)).envs(&self.env);
-        if let Some(cwd) = &self.cwd {
+        self.complete(command, self.cwd.as_deref())
+    }
+
+    /// The command with its pipes, in a process group of its own.
+    fn complete(&self, mut command: Command, cwd: Option<&Path>) -> Command {
+        if let Some(cwd) = cwd {
             command.current_dir(cwd);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         #[cfg(unix)]
         command.process_group(0);
-        let mut child = command.spawn()?;
-        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let group = ProcessGroup::new(child);
-        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-            return Err(std::io::Error::other("the child process has no pipes"));
-        };
-        Ok(Launched { group, stdin, stdout, stderr })
+        command
+    }
+
+    #[cfg(target_os = "linux")]
+    fn start_in(&self, sandbox: &Sandbox) -> std::io::Result<(Child, Option<Cgroup>)> {
+        let mut environment: Vec<(OsString, OsString)> =
+            inherited(self.inherit).filter(|(name, _)| !leads_home(name)).collect();
+        let home = sandbox.home.iter().flat_map(|home| Confined::variables(home));
+        environment.extend(home.map(|(name, value)| (name.into(), value.into())));
+        environment.extend(self.env.iter().map(|(name, value)| (name.into(), value.into())));
+        let confined = Confined::prepare(sandbox, self, &environment)?;
+        let mut command = confined.command(&self.args);
+        command.env_clear().envs(environment);
+        let command = self.complete(command, Some(self.cwd.as_deref().unwrap_or(confined.home())));
+        confined.start(command)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn start_in(&self, _: &Sandbox) -> std::io::Result<(Child, Option<Cgroup>)> {
+        Err(SandboxError::System.into())
+    }
+}
+
+/// There are none on other systems.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug)]
+pub(super) enum Cgroup {}
+
+#[cfg(not(target_os = "linux"))]
+impl Cgroup {
+    fn says_out_of_memory(&self) -> Option<String> {
+        match *self {}
+    }
+
+    fn kill(&self) {
+        match *self {}
     }
 }
 
@@ -131,6 +185,8 @@ pub(super) struct ProcessGroup {
     pid: Option<u32>,
     child: Child,
     alive: bool,
+    /// The cgroup of a child in a sandbox, where one could be made.
+    cgroup: Option<Cgroup>,
     /// Registered with the reaper until the group is gone.
     #[cfg(unix)]
     reaped: Option<ReapedGroup>,
@@ -143,12 +199,13 @@ enum EndSignal {
 }
 
 impl ProcessGroup {
-    fn new(child: Child) -> Self {
+    fn new(child: Child, cgroup: Option<Cgroup>) -> Self {
         let pid = child.id();
         Self {
             pid,
             child,
             alive: true,
+            cgroup,
             #[cfg(unix)]
             reaped: pid.map(ReapedGroup::new),
         }
@@ -161,9 +218,13 @@ impl ProcessGroup {
     /// Waits for the leader to exit; describes its status.
     pub(super) async fn ended(&mut self) -> String {
         match self.child.wait().await {
-            Ok(status) => describe(status),
+            Ok(status) => self.out_of_memory().unwrap_or_else(|| describe(status)),
             Err(error) => format!("can't wait for the process: {error}"),
         }
+    }
+
+    fn out_of_memory(&self) -> Option<String> {
+        self.cgroup.as_ref().and_then(Cgroup::says_out_of_memory)
     }
 
     /// Ends the group: waits, then SIGTERM, then SIGKILL. Its input must be closed before.
@@ -184,6 +245,15 @@ impl ProcessGroup {
         self.alive = false;
         #[cfg(unix)]
         drop(self.reaped.take());
+        self.remove_cgroup().await;
+    }
+
+    /// Kills what left the process group, and removes the cgroup, which takes a moment.
+    async fn remove_cgroup(&mut self) {
+        if let Some(cgroup) = self.cgroup.take() {
+            cgroup.kill();
+            let _ = tokio::task::spawn_blocking(move || drop(cgroup)).await;
+        }
     }
 
     /// Waits until the group is empty. Only the leader is a child of this process, so the rest is polled.
@@ -273,6 +343,7 @@ mod tests {
             env: BTreeMap::from([("OWN".to_owned(), "mine".to_owned())]),
             inherit: InheritedEnv::Basic,
             cwd: None,
+            sandbox: None,
         }
     }
 

@@ -7,6 +7,7 @@
 mod child;
 #[cfg(unix)]
 mod reaper;
+mod sandbox;
 mod stderr;
 
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::json_text::{JsonText, NotJson, range_in};
 use crate::rpc::{self, Closing, Incoming, LinkError, OutgoingRequest, OutgoingText, PendingReplies};
 
 pub use self::child::{InheritedEnv, Launch};
+pub use self::sandbox::Sandbox;
 pub use self::stderr::StderrTail;
 
 /// Lines queued for writing; further ones wait at the sender.

@@ -128,12 +128,18 @@ mod tests {
         let before = shell().unwrap();
         let second = ReapedGroup::new(u32::MAX - 1);
         assert_eq!(shell(), Some(before));
-        REAPER.lock().shell.as_mut().unwrap().kill().unwrap();
-        REAPER.lock().shell.as_mut().unwrap().wait().unwrap();
+        {
+            // Under one lock: other tests of this process use the same reaper.
+            let mut reaper = REAPER.lock();
+            let shell = reaper.shell.as_mut().unwrap();
+            shell.kill().unwrap();
+            shell.wait().unwrap();
+        }
         drop(first);
         let after = shell().unwrap();
         assert_ne!(after, before);
         drop(second);
-        assert_eq!(shell(), None);
+        let reaper = REAPER.lock();
+        assert_eq!(reaper.shell.is_none(), reaper.groups.is_empty());
     }
 }

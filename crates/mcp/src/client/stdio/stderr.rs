@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::client::redact::Redactor;
+use toolgate_wire::foreign_text::stripped;
 
 /// The most bytes kept.
 const MAX_KEPT_BYTES: usize = 64 << 10;
@@ -69,8 +70,7 @@ impl StderrTail {
 
 /// Removes control characters, which could move a terminal's cursor or imitate our own output.
 fn printable(text: &str) -> String {
-    let kept = |c: &char| matches!(c, '\n' | '\t') || !c.is_control();
-    text.chars().filter(kept).collect::<String>().trim_end().to_owned()
+    stripped(text).trim_end().to_owned()
 }
 
 #[cfg(test)]

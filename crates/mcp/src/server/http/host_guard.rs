@@ -11,6 +11,7 @@ use std::net::IpAddr;
 
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use toolgate_wire::foreign_text::one_line;
 
 /// How many characters of a foreign host or origin an error keeps.
 const MAX_SHOWN_CHARS: usize = 100;
@@ -104,7 +105,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a He
 }
 
 fn clipped(text: &str) -> String {
-    text.chars().take(MAX_SHOWN_CHARS).collect()
+    one_line(text, MAX_SHOWN_CHARS)
 }
 
 #[cfg(test)]

@@ -1,0 +1,85 @@
+//! `toolgate fork`: a new run that keeps the first answered calls of a durable run and goes on live from there.
+//!
+//! The run is executed here, over the servers of the configuration, and kept in the store like every durable run: a service
+//! with the same store goes on with it if this process dies.
+
+use anyhow::Context;
+use toolgate_gateway::run::durable::{DurableError, DurableRuns, ForkedRun};
+use toolgate_gateway::run::{PausedRun, RunReport};
+
+use super::runs::{RunStore, find, line_of};
+use super::servers::Opened;
+use super::{Exit, Usage};
+use crate::args::runs::ForkArgs;
+use crate::print::report::{Origin, Shown};
+use crate::print::{Style, escape, ledger, note};
+use crate::runner::cancel_on_signal;
+
+pub(crate) fn fork(args: &ForkArgs) -> anyhow::Result<Exit> {
+    let opened = Opened::new(&args.servers)?;
+    let shown = opened.within(async |gateway| {
+        let runs = gateway.keep_runs().await.context("cannot open the store of durable runs")?;
+        let row = find(&RunStore::of(runs.journal().clone()), &args.run).await?;
+        let forked = runs.fork(&row.run, None, args.from).await.map_err(|error| match error {
+            DurableError::Fork(fault) => anyhow::Error::from(Usage(fault.to_string())),
+            other => other.into(),
+        })?;
+        announce(args, &forked);
+        let code = code_of(&runs, &forked.run).await;
+        let origin = Origin { name: forked.run.clone(), code };
+        Ok(Shown { run: until_end(&runs, forked).await?, origin })
+    })?;
+    if args.output.json {
+        return shown.print(args.output);
+    }
+    note(ledger::table(&shown.run.report.calls, Style::stderr()));
+    match &shown.run.paused {
+        Some(paused) => Ok(waits(paused)),
+        None => shown.print(args.output),
+    }
+}
+
+/// What a person should know before the first call is made.
+fn announce(args: &ForkArgs, forked: &ForkedRun) {
+    if args.output.json {
+        return;
+    }
+    let style = Style::stderr();
+    note(style.faint(format_args!("the run {} keeps {} answered calls", escape::line(&forked.run), args.from)));
+    if forked.left_out > 0 {
+        let again = format_args!("{} effects of the earlier run are not kept and may be made again", forked.left_out);
+        note(format_args!("{} {again}", style.warn("warning:")));
+    }
+}
+
+/// The end of the run, or its pause; Ctrl-C and SIGTERM abort it.
+async fn until_end(runs: &DurableRuns, forked: ForkedRun) -> anyhow::Result<RunReport> {
+    let id = forked.run.clone();
+    let cancelled = tokio_util::sync::CancellationToken::new();
+    let signals = tokio::spawn(cancel_on_signal(cancelled.clone()));
+    let mut ending = std::pin::pin!(runs.end_of_fork(forked));
+    let report = tokio::select! {
+        report = &mut ending => report,
+        () = cancelled.cancelled() => {
+            runs.abort(&id, None).await?;
+            ending.await
+        }
+    };
+    signals.abort();
+    Ok(report)
+}
+
+/// The program, to point into.
+async fn code_of(runs: &DurableRuns, run: &str) -> String {
+    let record = runs.journal().header(run).await.unwrap_or_default();
+    let code = record.header().and_then(|header| record.blobs.text(&header.code).ok());
+    code.map(str::to_owned).unwrap_or_default()
+}
+
+fn waits(paused: &PausedRun) -> Exit {
+    note(format_args!("the run {} waits for decisions:", escape::line(&paused.run_id)));
+    for call in &paused.pending {
+        note(line_of(&paused.run_id, call));
+    }
+    Exit::Failed
+}

@@ -1,0 +1,14 @@
+//! The real binary on a machine with a fault: it says what is wrong, and goes on where it can.
+//!
+//! Faults are made for one process: file systems in a mount namespace of its own, limits, closed streams, a seccomp filter
+//! that is inherited, a library that changes the clock. Nothing of the machine itself is changed.
+
+#![cfg(target_os = "linux")]
+
+mod client;
+mod clock;
+mod config;
+mod files;
+mod home;
+mod kernel;
+mod streams;

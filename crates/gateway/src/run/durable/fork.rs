@@ -1,0 +1,69 @@
+//! A new run that keeps the first calls of a recorded one and goes on from there: `toolgate fork`.
+//!
+//! The new run has the program, the caller and the limits of the recorded one. Calls that it keeps are not made again; whatever
+//! its program calls after them is made, with idempotency keys of the new run, also where the recorded run had made it.
+
+use tokio::sync::oneshot;
+use toolgate_journal::entry::Event;
+use toolgate_journal::fork::{Fork, fork};
+use toolgate_journal::recording::Record;
+
+use super::stored::StoredRequest;
+use super::{DurableError, DurableRuns, ForgetEnd, RunReport};
+use crate::run::execution_id;
+
+/// A run that was forked, and goes on.
+pub struct ForkedRun {
+    /// Its id.
+    pub run: String,
+    /// Calls of the recorded run that may have taken effect and are not kept: the new run makes them again if its program
+    /// comes to them.
+    pub left_out: usize,
+    ended: oneshot::Receiver<RunReport>,
+}
+
+impl DurableRuns {
+    /// Begins a run that keeps the first `answered` answered calls of a run of this caller, or of anybody when absent.
+    ///
+    /// # Errors
+    /// If there is no such run, it has not so many answered calls, or the store cannot keep the new one.
+    pub async fn fork(&self, run: &str, caller: Option<&str>, answered: usize) -> Result<ForkedRun, DurableError> {
+        let inner = &self.0;
+        if inner.stop.is_cancelled() {
+            return Err(DurableError::Stopping);
+        }
+        self.own(run, caller).await?;
+        let id = execution_id();
+        let Fork { mut record, left_out } = fork(&inner.journal.load(run).await?, &id, answered)?;
+        without_webhook(&mut record);
+        let (send, ended) = oneshot::channel();
+        inner.ends.lock().insert(id.clone(), send);
+        match inner.journal.begin_from(record).await {
+            Ok(taken) => inner.resume(taken),
+            Err(error) => {
+                inner.ends.lock().remove(&id);
+                return Err(error.into());
+            }
+        }
+        Ok(ForkedRun { run: id, left_out, ended })
+    }
+
+    /// Waits until a forked run has ended or is paused. The run goes on when the future is dropped.
+    pub async fn end_of_fork(&self, forked: ForkedRun) -> RunReport {
+        let _forget = ForgetEnd(&self.0, &forked.run);
+        self.end_of(&forked.run, forked.ended).await
+    }
+}
+
+/// The end of the new run is not the one that the webhook's owner waits for.
+fn without_webhook(record: &mut Record) {
+    let Record { entries, blobs } = record;
+    let Some(Event::Header(header)) = entries.first_mut().map(|entry| &mut entry.event) else { return };
+    let stored = header.request.as_ref().and_then(|text| blobs.text(text).ok());
+    let stored = stored.and_then(|text| serde_json::from_str::<StoredRequest>(text).ok());
+    let Some(mut stored) = stored.filter(|stored| stored.webhook.is_some()) else { return };
+    stored.webhook = None;
+    if let Ok(text) = serde_json::to_string(&stored) {
+        header.request = Some(blobs.keep(&text).0);
+    }
+}

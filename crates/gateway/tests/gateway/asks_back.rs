@@ -1,0 +1,136 @@
+//! A server that asks something itself before it carries out a call of a program.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use toolgate_gateway::run::durable::{About, CallDecision, DecisionKind, DurableError, PendingView, RunStatus};
+use toolgate_mcp::InteractiveClient;
+use toolgate_mcp::server::{Service, ToolCall};
+
+use crate::support::{World, call, first_text, fixture, object};
+
+async fn world() -> World {
+    World::up(json!({ "f": fixture(&["--era", "modern"]) })).await
+}
+
+fn code(world: &World) -> String {
+    let file = json!(world.folder.path().join("said").to_str().unwrap());
+    format!("try {{ return await f.asks_back({{ file: {file} }}) }} catch (e) {{ return [e.code, e.message] }}")
+}
+
+fn said(world: &World) -> Vec<String> {
+    let file: &Path = &world.folder.path().join("said");
+    std::fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+fn decision(call_id: u32, decision: DecisionKind, arguments: Option<Value>) -> CallDecision {
+    let arguments = arguments.map(|value| RawValue::from_string(value.to_string()).unwrap());
+    CallDecision { call_id, decision, arguments, reason: None, remember: None, by: String::new(), at: 0 }
+}
+
+/// The run that a program has become, and what it waits for.
+async fn begun(world: &World, code: &str) -> (String, PendingView) {
+    let told = world.call("call_tool_chain", json!({ "code": code, "durable": true })).await;
+    assert!(first_text(&told).contains("is paused"), "{told}");
+    let run = told["_meta"]["toolgate/report"]["paused"]["runId"].as_str().unwrap().to_owned();
+    let question = waits(world, &run).await.unwrap();
+    (run, question)
+}
+
+/// The question of a run; `Err` with its value where it has ended, or with its report where it failed.
+async fn waits(world: &World, run: &str) -> Result<PendingView, Value> {
+    let runs = world.gateway.runner().durable().await.unwrap();
+    loop {
+        let view = runs.wait(run, Some(""), Duration::from_secs(1)).await.unwrap();
+        match view.summary.status {
+            RunStatus::Done => {
+                let report: Value = serde_json::from_str(view.report.unwrap().get()).unwrap();
+                return Err(if report["ok"] == true { report["value"].clone() } else { report });
+            }
+            RunStatus::Paused if !view.pending.is_empty() => return Ok(view.pending[0].clone()),
+            RunStatus::Paused | RunStatus::Running => {}
+        }
+    }
+}
+
+async fn decide(world: &World, run: &str, decision: CallDecision) -> Result<(), DurableError> {
+    let runs = world.gateway.runner().durable().await.unwrap();
+    runs.decide(run, Some(""), vec![decision]).await.map(drop)
+}
+
+#[tokio::test]
+async fn a_person_answers_a_server_inside_a_program() {
+    let world = world().await;
+    let (run, question) = begun(&world, &code(&world)).await;
+    let About::Form { message, schema } = &question.about else { panic!("{question:?}") };
+    assert_eq!((message.as_str(), &schema["required"]), ("Who is meant?", &json!(["name"])));
+    assert_eq!((question.tool.as_str(), question.reason.as_str()), ("asks_back", "f asks: Who is meant?"));
+    assert!(said(&world).is_empty());
+    for wrong in [
+        decision(question.call_id, DecisionKind::Approve, None),
+        decision(question.call_id, DecisionKind::Answer, Some(json!({ "name": 7 }))),
+        decision(question.call_id, DecisionKind::Edit, Some(json!({ "name": "Ann" }))),
+    ] {
+        assert!(matches!(decide(&world, &run, wrong).await, Err(DurableError::BadDecision { .. })));
+    }
+    let answer = decision(question.call_id, DecisionKind::Answer, Some(json!({ "name": "Ann" })));
+    decide(&world, &run, answer).await.unwrap();
+    assert_eq!(waits(&world, &run).await.unwrap_err(), "hello Ann");
+    assert_eq!(said(&world), ["Ann"], "carried out once");
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_server_may_ask_again_and_a_person_may_decline() {
+    let world = world().await;
+    let (run, first) = begun(&world, &code(&world)).await;
+    let bob = |question: &PendingView| decision(question.call_id, DecisionKind::Answer, Some(json!({ "name": "Bob" })));
+    decide(&world, &run, bob(&first)).await.unwrap();
+    let second = waits(&world, &run).await.unwrap();
+    assert_eq!(second.reason, "f asks: Which Bob?");
+    assert_ne!(second.call_id, first.call_id, "each question is decided under a number of its own");
+    decide(&world, &run, bob(&second)).await.unwrap();
+    assert_eq!(waits(&world, &run).await.unwrap_err(), "hello Bob");
+    assert_eq!(said(&world), ["Bob"]);
+
+    let (run, question) = begun(&world, &code(&world)).await;
+    decide(&world, &run, decision(question.call_id, DecisionKind::Deny, None)).await.unwrap();
+    let declined = "f.asks_back asked a question, and a person declined: a person denied it";
+    assert_eq!(waits(&world, &run).await.unwrap_err(), json!(["DENIED", declined]));
+    assert_eq!(said(&world), ["Bob"]);
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_client_with_forms_shows_the_form_of_the_server() {
+    let world = world().await;
+    let code = code(&world);
+    let asks = |answers: Value| {
+        let client = InteractiveClient::new(&object(json!({ "elicitation": {} })), &object(answers));
+        ToolCall {
+            interactive_client: Some(client),
+            ..call("call_tool_chain", json!({ "code": code, "durable": true }))
+        }
+    };
+    let asked = world.agent.call(asks(json!({}))).await.unwrap();
+    let (key, request) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(request["params"]["requestedSchema"]["properties"]["name"]["title"], "Name", "{asked}");
+    let message = request["params"]["message"].as_str().unwrap();
+    assert!(message.contains("f.asks_back (f asks: Who is meant?)"), "{message}");
+    let responses = json!({ key.as_str(): { "action": "accept", "content": { "name": "Cleo" } } });
+    let answers = json!({ "requestState": asked["requestState"], "inputResponses": responses });
+    let done = world.agent.call(asks(answers)).await.unwrap();
+    assert_eq!(first_text(&done), "hello Cleo", "{done}");
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn where_nobody_can_be_asked_the_call_fails() {
+    let world = world().await;
+    let text = world.text("call_tool_chain", json!({ "code": code(&world) })).await;
+    assert!(text.contains("INPUT_REQUIRED") && text.contains("durable runs can ask"), "{text}");
+    assert!(said(&world).is_empty());
+    world.gateway.shut_down().await;
+}

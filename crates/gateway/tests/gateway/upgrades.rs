@@ -1,0 +1,260 @@
+//! A run that waits while its gateway is replaced: what may be different then, and what a person is asked about.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolgate_catalog::CatalogHandle;
+use toolgate_engine::{Engine, IsolationMode};
+use toolgate_gateway::bridge::Bridge;
+use toolgate_gateway::bridge::scripted::Script;
+use toolgate_gateway::run::durable::{
+    CallDecision, Callers, DecisionKind, DurableRuns, DurableSettings, LocalCaller, RunStatus, RunView,
+};
+use toolgate_gateway::run::{FixedEnvironment, RunRequest, Runner};
+use toolgate_journal::durable::Journal;
+use toolgate_journal::seal::Sealer;
+use toolgate_journal::store::memory::MemoryStore;
+use toolgate_journal::store::{
+    Begun, Claim, Decided, Find, Held, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, Store, StoreFuture,
+};
+use toolgate_policy::{Action, Policy, Rule};
+use toolgate_wire::{Access, CallerScope, Profile};
+
+/// Pays, waits for a person, pays again, and calls a tool that may be gone by then.
+const PROGRAM: &str = "const first = await bank.pay({ amount: 1 }); const wired = await bank.wire({ to: 'ann' }); \
+     const second = await bank.pay({ amount: 2 }); \
+     let last; try { last = await bank.close({}); } catch (error) { last = error.message; } \
+     return [first.paid, wired.wired, second.paid, last]";
+
+fn tools() -> Value {
+    let amount = json!({ "type": "object", "properties": { "amount": { "type": "number" } } });
+    json!([
+        { "name": "pay", "description": "Pays.", "inputSchema": amount, "reply": { "paid": "{{amount}}" } },
+        { "name": "wire", "inputSchema": { "type": "object" }, "reply": { "wired": "{{to}}" } },
+        { "name": "close", "inputSchema": { "type": "object" }, "reply": "closed" },
+    ])
+}
+
+/// Durable runs of one gateway over these tools.
+fn gateway(store: &Arc<MemoryStore>, tools: &Value, number: u32) -> DurableRuns {
+    gateway_for(store, tools, number, Arc::new(LocalCaller))
+}
+
+/// The same for these callers.
+fn gateway_for<S: Store>(store: &Arc<S>, tools: &Value, number: u32, callers: Arc<dyn Callers>) -> DurableRuns {
+    let script = json!({ "backends": { "bank": { "tools": tools } } });
+    let script = Script::parse(&script.to_string()).unwrap();
+    let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
+    script.providers().for_each(|(backend, provider)| bridge.provide(backend, provider));
+    let asks = Rule::new("policy[0]", "bank.wire", Action::Ask);
+    bridge.set_policy(Policy::new(vec![asks], Action::Allow));
+    let engine = Engine::builder().isolation(IsolationMode::Thread).build().unwrap();
+    let runner = Runner::new(engine, Arc::new(bridge), Arc::new(FixedEnvironment::default()));
+    let sealer = Sealer::new([7; 32]).unwrap();
+    let journal = Journal::new(store.clone(), sealer, format!("gateway {number}"), Duration::from_secs(2));
+    DurableRuns::start(journal, runner, callers, DurableSettings::default())
+}
+
+/// The run once it has ended, or waits.
+async fn settled(runs: &DurableRuns, run: &str) -> RunView {
+    loop {
+        let view = runs.wait(run, None, Duration::from_secs(1)).await.unwrap();
+        if view.summary.status == RunStatus::Done || !view.pending.is_empty() {
+            return view;
+        }
+    }
+}
+
+async fn decide(runs: &DurableRuns, run: &str, view: &RunView, decision: DecisionKind) {
+    let decide = |call_id| CallDecision {
+        call_id,
+        decision,
+        arguments: None,
+        reason: Some("because".into()),
+        remember: None,
+        by: String::new(),
+        at: 0,
+    };
+    runs.decide(run, None, view.pending.iter().map(|it| decide(it.call_id)).collect()).await.unwrap();
+}
+
+/// What becomes of a run that waits for its wire while the tools become these, once the wire is approved.
+async fn upgraded(after: &Value) -> (DurableRuns, String, RunView) {
+    let store = Arc::new(MemoryStore::default());
+    let before = gateway(&store, &tools(), 1);
+    let run = before.begin(RunRequest::new(Profile::Chain, PROGRAM), None, None).await.unwrap().run;
+    let view = settled(&before, &run).await;
+    assert_eq!((view.pending.len(), view.pending[0].tool.as_str()), (1, "wire"), "{view:?}");
+    before.stop(Duration::from_secs(30)).await;
+    let runs = gateway(&store, after, 2);
+    decide(&runs, &run, &view, DecisionKind::Approve).await;
+    // The question about the wire is decided, so whatever waits now is another one.
+    let view = settled(&runs, &run).await;
+    (runs, run, view)
+}
+
+fn report(view: &RunView) -> Value {
+    serde_json::from_str(view.report.as_ref().expect("an end").get()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn added_tools_and_other_words_change_nothing() {
+    let mut after = tools();
+    after[0]["description"] = json!("Pays, at once.");
+    after[0]["inputSchema"]["properties"]["amount"]["description"] = json!("In euros.");
+    // A tool that the run has not called so far may change.
+    after[2]["inputSchema"] = json!({ "type": "object", "properties": { "now": { "type": "boolean" } } });
+    after.as_array_mut().unwrap().push(json!({ "name": "open", "reply": 1 }));
+    let (_runs, _, view) = upgraded(&after).await;
+    assert_eq!(report(&view)["value"], json!([1, "ann", 2, "closed"]), "{view:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removed_tool_fails_at_the_call_that_needs_it() {
+    let mut after = tools();
+    after.as_array_mut().unwrap().remove(2);
+    let (_runs, _, view) = upgraded(&after).await;
+    let value = &report(&view)["value"];
+    assert_eq!((&value[0], &value[1], &value[2]), (&json!(1), &json!("ann"), &json!(2)), "{view:?}");
+    assert!(value[3].as_str().is_some_and(|why| why.contains("close")), "with its name: {value}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_schema_of_a_tool_that_was_called_is_asked_about() {
+    let mut after = tools();
+    after[0]["inputSchema"]["properties"]["amount"] = json!({ "type": ["number", "string"] });
+    for (decision, expected) in [(DecisionKind::Approve, None), (DecisionKind::Deny, Some("ABORTED"))] {
+        let (runs, run, view) = upgraded(&after).await;
+        assert_eq!(view.summary.status, RunStatus::Paused, "{view:?}");
+        let question = &view.pending[0];
+        assert_eq!((question.tool.as_str(), question.arguments.0.get()), ("pay", r#"{"amount":1}"#), "{view:?}");
+        assert!(question.reason.contains("schema of bank.pay has changed"), "{question:?}");
+        let shown = serde_json::to_value(question).unwrap();
+        assert_eq!(shown["about"]["kind"], "changedSchema", "{shown}");
+        decide(&runs, &run, &view, decision).await;
+        let view = settled(&runs, &run).await;
+        let report = report(&view);
+        match expected {
+            None => assert_eq!(report["value"], json!([1, "ann", 2, "closed"]), "asked once: {report}"),
+            Some(code) => {
+                assert_eq!(report["code"], code, "{report}");
+                assert!(report["error"].as_str().is_some_and(|it| it.contains("bank.pay: because")), "{report}");
+            }
+        }
+    }
+}
+
+/// A service with an issuer of tokens, or without one any more.
+struct Tokens(bool);
+
+impl Callers for Tokens {
+    fn scope(&self, _: &str) -> Option<CallerScope> {
+        None
+    }
+
+    fn admits_tokens(&self) -> bool {
+        self.0
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_of_a_token_goes_on_with_what_the_token_granted() {
+    for still in [true, false] {
+        let store = Arc::new(MemoryStore::default());
+        let before = gateway_for(&store, &tools(), 1, Arc::new(Tokens(true)));
+        let tools_of_token = Access::only(["bank.pay", "bank.wire"]);
+        let caller = CallerScope { name: "oauth:ann".into(), tools: tools_of_token, ..CallerScope::default() };
+        let request = RunRequest { caller, ..RunRequest::new(Profile::Chain, PROGRAM) };
+        let run = before.begin(request, None, None).await.unwrap().run;
+        let view = settled(&before, &run).await;
+        before.stop(Duration::from_secs(30)).await;
+        let runs = gateway_for(&store, &tools(), 2, Arc::new(Tokens(still)));
+        decide(&runs, &run, &view, DecisionKind::Approve).await;
+        let report = report(&settled(&runs, &run).await);
+        if still {
+            let value = &report["value"];
+            assert_eq!((&value[1], &value[2]), (&json!("ann"), &json!(2)), "{report}");
+            assert_ne!(value[3], "closed", "what the token does not open stays closed: {report}");
+        } else {
+            assert_eq!(report["code"], "UNAVAILABLE", "{report}");
+            assert!(report["error"].as_str().is_some_and(|it| it.contains("not accepted any more")), "{report}");
+        }
+    }
+}
+
+/// A store whose writes take longer than a program has to be silent before its run is paused.
+#[derive(Default)]
+struct SlowStore(MemoryStore);
+
+impl Store for SlowStore {
+    fn begin(&self, run: NewRun) -> StoreFuture<'_, Begun> {
+        self.0.begin(run)
+    }
+
+    fn append(&self, lease: Lease, from: u64, rows: Rows) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            self.0.append(lease, from, rows).await
+        })
+    }
+
+    fn read(&self, run: &str) -> StoreFuture<'_, Rows> {
+        self.0.read(run)
+    }
+
+    fn entries(&self, run: &str, from: u64, most: usize) -> StoreFuture<'_, Vec<Vec<u8>>> {
+        self.0.entries(run, from, most)
+    }
+
+    fn blob(&self, run: &str, name: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
+        self.0.blob(run, name)
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>> {
+        self.0.claim(claim)
+    }
+
+    fn heartbeat(&self, owner: &str, runs: Vec<String>, ttl: Duration) -> StoreFuture<'_, Vec<Held>> {
+        self.0.heartbeat(owner, runs, ttl)
+    }
+
+    fn leave(&self, lease: Lease, how: Leave) -> StoreFuture<'_, ()> {
+        self.0.leave(lease, how)
+    }
+
+    fn pending(&self, run: &str) -> StoreFuture<'_, Vec<PendingRow>> {
+        self.0.pending(run)
+    }
+
+    fn decide(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, Decided> {
+        self.0.decide(run, call, decision)
+    }
+
+    fn abort(&self, run: &str) -> StoreFuture<'_, ()> {
+        self.0.abort(run)
+    }
+
+    fn find(&self, find: Find) -> StoreFuture<'_, Vec<RunRow>> {
+        self.0.find(find)
+    }
+
+    fn prune(&self, prune: Prune) -> StoreFuture<'_, u64> {
+        self.0.prune(prune)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decided_call_is_made_however_slow_the_store_is() {
+    for (decision, expected) in [(DecisionKind::Approve, json!("ann")), (DecisionKind::Deny, Value::Null)] {
+        let store = Arc::new(SlowStore::default());
+        let runs = gateway_for(&store, &tools(), 1, Arc::new(LocalCaller));
+        let code = "try { return (await bank.wire({ to: 'ann' })).wired } catch (error) { return null }";
+        let run = runs.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
+        let view = settled(&runs, &run).await;
+        assert_eq!(view.pending.len(), 1, "{view:?}");
+        decide(&runs, &run, &view, decision).await;
+        let report = report(&settled(&runs, &run).await);
+        assert_eq!((&report["ok"], &report["value"]), (&json!(true), &expected), "{report}");
+    }
+}
