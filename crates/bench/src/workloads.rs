@@ -428,7 +428,7 @@ const ROWS: &[Workload] = &[
         name: "telemetry-cost",
         group: Some("telemetry"),
         what: "the time of the second in percent of the first, asked in turn",
-        unit: Unit::Percent,
+        unit: RowUnit::Percent,
         runs: 300,
         cores: Cores::All,
         measure: telemetry::cost,
