@@ -92,18 +92,23 @@ fn resident(pid: u32) -> anyhow::Result<f64> {
 }
 
 /// A folder that is home and working folder of what is measured, and goes with it.
-struct Folder(PathBuf);
+pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> anyhow::Result<Self> {
+    pub(super) fn new(name: &str) -> anyhow::Result<Self> {
         let folder = std::env::temp_dir().join(format!("toolgate-bench-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         Ok(Folder(folder))
     }
 
     fn config(&self, servers: &Value) -> anyhow::Result<String> {
+        self.config_with(servers, &json!({}))
+    }
+
+    /// A configuration with these servers and settings.
+    pub(super) fn config_with(&self, servers: &Value, settings: &Value) -> anyhow::Result<String> {
         let file = self.0.join("toolgate.json");
-        std::fs::write(&file, json!({ "mcpServers": servers }).to_string())?;
+        std::fs::write(&file, json!({ "mcpServers": servers, "toolgate": settings }).to_string())?;
         Ok(file.to_string_lossy().into_owned())
     }
 }
@@ -116,7 +121,7 @@ impl Drop for Folder {
 }
 
 /// A process that speaks MCP on its pipes.
-struct Peer {
+pub(super) struct Peer {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -124,12 +129,15 @@ struct Peer {
 }
 
 impl Peer {
-    fn start(folder: &Folder, args: &[&str]) -> anyhow::Result<Self> {
+    pub(super) fn start(folder: &Folder, args: &[&str]) -> anyhow::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(args)
             .current_dir(&folder.0)
             .env("HOME", &folder.0)
             .env_remove("XDG_CACHE_HOME")
+            .env_remove("XDG_STATE_HOME")
+            .env_remove("TOOLGATE_LOG")
+            .env_remove("TOOLGATE_LOG_FILE")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -143,7 +151,7 @@ impl Peer {
         Ok(peer)
     }
 
-    fn timed(&mut self, method: &str, params: &Value) -> anyhow::Result<(f64, Value)> {
+    pub(super) fn timed(&mut self, method: &str, params: &Value) -> anyhow::Result<(f64, Value)> {
         let since = Instant::now();
         let result = self.ask(method, params)?;
         Ok((micros(since.elapsed()), result))

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use super::meter::{Cores, Meter, RowUnit, Samples};
 use super::natural::{self, Program};
 use super::{
-    chain, cliffs, data, durable, gateway, http, kill, latency, learning, memory, openapi, policy, search, throughput,
-    types, v8,
+    chain, cliffs, data, durable, gateway, http, kill, latency, learning, memory, openapi, policy, search, telemetry,
+    throughput, types, v8,
 };
 use toolgate_engine::EngineChoice;
 
@@ -405,6 +405,33 @@ const ROWS: &[Workload] = &[
         cores: Cores::All,
         measure: gateway::overhead,
         ..ROW
+    },
+    Workload {
+        name: "telemetry-off",
+        group: Some("telemetry"),
+        what: "20 calls of a tool one after another through the gateway, without log lines, audit, traces and metrics",
+        runs: 300,
+        cores: Cores::All,
+        measure: telemetry::off,
+        ..ROW
+    },
+    Workload {
+        name: "telemetry-on",
+        group: Some("telemetry"),
+        what: "the same with all of them: lines of calls, audit with arguments, spans and metrics to a collector",
+        runs: 300,
+        cores: Cores::All,
+        measure: telemetry::on,
+        ..ROW
+    },
+    Workload {
+        name: "telemetry-cost",
+        group: Some("telemetry"),
+        what: "the time of the second in percent of the first, asked in turn",
+        unit: RowUnit::Percent,
+        runs: 300,
+        cores: Cores::All,
+        measure: telemetry::cost,
     },
     Workload {
         name: "gateway-start",

@@ -216,6 +216,32 @@ pub(crate) enum AuditCommand {
     /// Exit code 0 when every line follows from the one before it, 1 otherwise. A line that was changed, added, moved or
     /// removed is found. What was cut off at the end is not, unless you name a hash that an earlier check printed.
     Verify(AuditVerifyArgs),
+    /// Show calls of the audit log, the last ones first: who, what, which rule, who approved it
+    ///
+    /// Of the log itself; archives are read by `verify` alone.
+    Show(AuditShowArgs),
+}
+
+/// See [`AuditCommand::Show`].
+#[derive(Debug, Args)]
+pub(crate) struct AuditShowArgs {
+    /// The log; otherwise the one of the configuration, or ~/.local/state/toolgate/audit.jsonl
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// Only calls of this run, by its id or its beginning
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: Option<String>,
+    /// Only calls of tools with this text in their name
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) tool: Option<String>,
+    /// How many calls
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
+    pub(crate) lines: usize,
+    /// Print the lines as they are: one JSON object each
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// See [`AuditCommand::Verify`].

@@ -74,6 +74,7 @@ fn main() -> ExitCode {
         Command::Result(args) => commands::result::result(args),
         Command::Compute(args) => commands::compute::compute(args),
         Command::Audit(AuditCommand::Verify(args)) => commands::audit::verify(&args),
+        Command::Audit(AuditCommand::Show(args)) => commands::audit::show(&args),
         Command::Logs(args) => commands::logs::logs(&args),
         Command::Doctor(args) => commands::doctor::doctor(&args),
         Command::Bench(args) => commands::bench::bench(&args),

@@ -46,6 +46,9 @@ fn every_row_is_measured_in_its_unit() {
         "http",
         "http-latency",
         "gateway-call",
+        "telemetry-off",
+        "telemetry-on",
+        "telemetry-cost",
         "gateway-start",
         "gateway-memory",
     ];
@@ -59,6 +62,7 @@ fn every_row_is_measured_in_its_unit() {
         let unit = match name {
             "memory" | "gateway-memory" => "bytes",
             "throughput" | "http" => "per_s",
+            "telemetry-cost" => "percent",
             _ => "us",
         };
         check(row, name, unit);

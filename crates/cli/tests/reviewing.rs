@@ -203,6 +203,16 @@ fn every_field_of_a_call_is_in_the_audit_log_also_after_pauses_and_of_calls_made
         assert!(it.get("client").is_some() && it.get("arguments").is_none(), "{it}");
     }
     assert_eq!(report["calls"][3]["decision"]["reviewer"], "carol", "the report has the same");
+    let show = |args: &[&str]| {
+        let shown = command(service.folder.path()).args(["audit", "show"]).arg(service.audit()).args(args).output();
+        String::from_utf8(shown.expect("started").stdout).expect("text")
+    };
+    let lines = show(&["--run", &run, "--json"]);
+    let last: Value = serde_json::from_str(lines.lines().next().expect("a line")).expect("JSON");
+    assert_eq!((lines.lines().count(), &last["call"]), (4, &json!(4)), "the last one comes first");
+    let table = show(&["--tool", "create_note", "-n", "2"]);
+    assert!(table.contains("ask policy[0] approved") && table.contains("carol"), "{table}");
+    assert_eq!(table.lines().count(), 3, "{table}");
 
     let replayed = service.ask("agent", "POST", &format!("/v1/runs/{run}/replay"), None).json();
     assert_eq!((&replayed["same"], &replayed["report"]["value"]), (&json!(true), &report["value"]), "{replayed}");

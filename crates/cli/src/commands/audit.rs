@@ -1,17 +1,24 @@
-//! `toolgate audit verify`: whether the audit log is as it was written.
+//! `toolgate audit verify`: whether the audit log is as it was written. `toolgate audit show`: the calls in it.
 
-use std::path::PathBuf;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use toolgate_audit::{Broken, Verified};
 use toolgate_config::{Env, lookup};
 
+use super::servers::table;
 use super::{Exit, Usage};
-use crate::args::AuditVerifyArgs;
-use crate::print::{escape, note, out};
+use crate::args::{AuditShowArgs, AuditVerifyArgs};
+use crate::print::{Style, escape, note, out};
+
+/// Hexadecimal digits of the id of a run in a list.
+const SHOWN_ID: usize = 8;
 
 pub(crate) fn verify(args: &AuditVerifyArgs) -> anyhow::Result<Exit> {
-    let file = file(args)?;
+    let file = file(args.file.as_deref(), args.servers.config.as_deref())?;
     let verified = toolgate_audit::verify(&file, args.expect.as_deref());
     if args.json {
         out(escape::json(&to_json(&verified).to_string()))?;
@@ -24,13 +31,66 @@ pub(crate) fn verify(args: &AuditVerifyArgs) -> anyhow::Result<Exit> {
     Ok(if verified.is_ok_and(|verified| verified.has_expected) { Exit::Done } else { Exit::Failed })
 }
 
+/// The calls of the log, the last ones first.
+pub(crate) fn show(args: &AuditShowArgs) -> anyhow::Result<Exit> {
+    let file = file(args.file.as_deref(), args.servers.config.as_deref())?;
+    let name = escape::line(&file.to_string_lossy()).into_owned();
+    let opened = File::open(&file).map_err(|error| Usage(format!("cannot read {name}: {error}")))?;
+    let mut shown: VecDeque<(String, Value)> = VecDeque::new();
+    for line in BufReader::new(opened).split(b'\n') {
+        // A line that a killed process did not finish is no record.
+        let line = String::from_utf8(line?).unwrap_or_default();
+        let Ok(record) = serde_json::from_str::<Value>(&line) else { continue };
+        if is_asked_for(args, &record) {
+            if shown.len() >= args.lines.max(1) {
+                shown.pop_front();
+            }
+            shown.push_back((line, record));
+        }
+    }
+    if args.json {
+        shown.iter().rev().try_for_each(|(line, _)| out(escape::json(line)))?;
+    } else if shown.is_empty() {
+        note(format_args!("no such call in {name}"));
+    } else {
+        let rows: Vec<Vec<String>> = shown.iter().rev().map(|(_, record)| row(record)).collect();
+        let heads = ["time", "who", "client", "run", "call", "outcome", "policy", "by"];
+        out(table(&heads, &rows, Style::stdout()))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn is_asked_for(args: &AuditShowArgs, record: &Value) -> bool {
+    let has = |field: &str, fits: &dyn Fn(&str) -> bool| record[field].as_str().is_some_and(fits);
+    has("event", &|event| event == "call")
+        && args.run.as_ref().is_none_or(|run| has("run", &|id| id.starts_with(run.as_str())))
+        && args.tool.as_ref().is_none_or(|tool| has("target", &|target| target.contains(tool.as_str())))
+}
+
+fn row(record: &Value) -> Vec<String> {
+    let text = |field: &str| record[field].as_str().unwrap_or_default().to_owned();
+    let policy = [text("decision"), text("rule"), text("verdict")];
+    let policy: Vec<String> = policy.into_iter().filter(|part| !part.is_empty()).collect();
+    let run: String = text("run").chars().take(SHOWN_ID).collect();
+    vec![
+        text("time"),
+        text("who"),
+        text("client"),
+        run,
+        text("target"),
+        text("outcome"),
+        policy.join(" "),
+        text("reviewer"),
+    ]
+}
+
 /// The file that is meant. A configuration is read and not acted on: no server is started, so it needs no trust.
-fn file(args: &AuditVerifyArgs) -> anyhow::Result<PathBuf> {
-    if let Some(file) = &args.file {
-        return Ok(file.clone());
+fn file(named: Option<&Path>, config: Option<&Path>) -> anyhow::Result<PathBuf> {
+    if let Some(file) = named {
+        return Ok(file.to_owned());
     }
     let env = Env::of_process();
-    let found = lookup::find(args.servers.config.as_deref(), &env).map_err(|error| Usage(error.to_string()))?;
+    let found = lookup::find(config, &env).map_err(|error| Usage(error.to_string()))?;
     let configured = found
         .and_then(|found| toolgate_config::load(&found.path, &env).ok())
         .and_then(|config| config.settings.audit.map(|audit| audit.file));
