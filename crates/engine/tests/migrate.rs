@@ -194,12 +194,12 @@ async fn a_short_run_never_moves() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_moved_run_keeps_its_deadline() {
     let engine = moving_engine(Duration::from_millis(20));
-    let limits = toolgate_engine::wire::LimitRequest { wall: Some(Duration::from_millis(1500)), ..Default::default() };
+    let limits = toolgate_engine::wire::LimitRequest { wall: Some(Duration::from_millis(5000)), ..Default::default() };
     let request = Request { limits, ..Request::new(Profile::Chain, "while (true) {}") };
     let report = engine.run(request).await;
     let failure = report.failure().expect("a timeout");
-    assert_eq!(failure.message, "the run took longer than its 1500 ms");
-    assert!(report.elapsed < Duration::from_millis(3000), "{:?}", report.elapsed);
+    assert_eq!(failure.message, "the run took longer than its 5000 ms");
+    assert!(report.elapsed < Duration::from_secs(20), "{:?}", report.elapsed);
     assert_eq!(report.engine, Interpreter::QuickJsThenV8, "{:?}", report.usage);
 }
 
