@@ -13,6 +13,7 @@
 //! - `framing`: JSON lines of a stdio connection; `headers`: HTTP headers that repeat parts of a message
 //! - [`server`]: serves MCP clients; what is served is a [`server::Service`]
 //! - [`client`]: connects to MCP servers
+//! - `fuzzing`: entry points of fuzz targets
 //!
 //! This crate has no policy and no catalog, invents no tool names, and never repeats a call that a server may have executed.
 
@@ -21,6 +22,8 @@
 mod buffer;
 pub mod client;
 mod framing;
+#[doc(hidden)]
+pub mod fuzzing;
 mod headers;
 mod interaction;
 mod json_text;

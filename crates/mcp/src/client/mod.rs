@@ -13,7 +13,7 @@
 
 pub mod auth;
 mod handshake;
-mod http;
+pub(crate) mod http;
 mod inbox;
 mod link;
 mod list_cache;

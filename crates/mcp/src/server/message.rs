@@ -11,7 +11,7 @@ pub(super) use crate::rpc::RpcError;
 
 /// A request.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Request {
+pub(crate) struct Request {
     /// A string or a number; the reply repeats it unchanged.
     pub(super) id: Value,
     pub(super) method: String,
@@ -42,7 +42,7 @@ impl Request {
 
 /// A message from a client, by its kind.
 #[derive(Debug, PartialEq)]
-pub(super) enum Message {
+pub(crate) enum Message {
     Request(Request),
     Notification {
         method: String,
@@ -58,7 +58,7 @@ pub(super) enum Message {
 }
 
 impl Message {
-    pub(super) fn read(message: Value) -> Self {
+    pub(crate) fn read(message: Value) -> Self {
         let Value::Object(mut message) = message else { return malformed(Value::Null, "a message must be an object") };
         let id = message.shift_remove("id");
         let echo = id.clone().filter(is_id).unwrap_or_default();

@@ -20,7 +20,7 @@ mod era;
 mod handshake;
 mod http;
 mod list;
-mod message;
+pub(crate) mod message;
 mod server_message;
 mod service;
 mod stdio;

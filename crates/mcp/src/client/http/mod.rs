@@ -5,7 +5,7 @@
 //! closes the connection; reconnecting is up to the code that opened it.
 
 mod body;
-mod sse;
+pub(crate) mod sse;
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -13,18 +13,18 @@ const MAX_ID_BYTES: usize = 8 << 10;
 
 /// One event.
 #[derive(Debug, Default)]
-pub(super) struct Event {
+pub(crate) struct Event {
     /// The data, and the permit that counts it.
-    pub(super) data: Option<(Vec<u8>, BytePermit)>,
+    pub(crate) data: Option<(Vec<u8>, BytePermit)>,
     /// The id to resume after.
-    pub(super) id: Option<String>,
+    pub(crate) id: Option<String>,
     /// The delay before resuming, in milliseconds.
-    pub(super) retry: Option<u64>,
+    pub(crate) retry: Option<u64>,
 }
 
 /// An incremental parser.
 #[derive(Debug)]
-pub(super) struct Events {
+pub(crate) struct Events {
     line: Buffer,
     data: Option<Buffer>,
     id: Option<String>,
@@ -35,13 +35,13 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn new(budget: ByteBudget, limit: usize) -> Self {
+    pub(crate) fn new(budget: ByteBudget, limit: usize) -> Self {
         let line = Buffer::new(&budget, limit);
         Self { line, data: None, id: None, retry: None, after_return: false, budget, limit }
     }
 
     /// Parses more bytes and appends the events they complete.
-    pub(super) fn feed(&mut self, bytes: &[u8], out: &mut Vec<Event>) -> Result<(), Overflow> {
+    pub(crate) fn feed(&mut self, bytes: &[u8], out: &mut Vec<Event>) -> Result<(), Overflow> {
         for part in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
             let (text, end) = match part.split_last() {
                 Some((end @ (b'\n' | b'\r'), text)) => (text, Some(*end)),
