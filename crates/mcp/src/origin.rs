@@ -60,7 +60,7 @@ impl RequestOrigin {
 
 /// The name and version that a client gives itself.
 pub(crate) fn client_name(info: &Value) -> Option<String> {
-    let text = |key: &str| info.get(key).and_then(Value::as_str).unwrap_or_default();
+    let text = |key: &str| info.get(key).and_then(Value::as_str).unwrap_or_default().trim();
     let whole = format!("{} {}", text("name"), text("version"));
     let shown = one_line(whole.trim(), MAX_CLIENT_CHARS);
     (!shown.is_empty()).then_some(shown)
@@ -148,7 +148,10 @@ mod tests {
         let meta = json!({META_CLIENT: {"name": "agent\n", "version": "2"}});
         assert_eq!(RequestOrigin::of(meta.as_object(), Some("old 1")).client.as_deref(), Some("agent 2"));
         assert_eq!(RequestOrigin::of(None, Some("old 1")).client.as_deref(), Some("old 1"));
-        assert_eq!(client_name(&json!({"name": "x".repeat(300)})).map(|name| name.len()), Some(MAX_CLIENT_CHARS));
+        assert_eq!(
+            client_name(&json!({"name": "x".repeat(300)})).map(|name| name.len()),
+            Some(MAX_CLIENT_CHARS + '…'.len_utf8())
+        );
         assert_eq!(client_name(&json!({"name": 7})), None);
     }
 }

@@ -82,6 +82,11 @@ fn a_gateway_with_few_descriptors_answers_every_call_and_comes_back() {
     for answer in client.chains(&[COUNT; 60]) {
         assert!(answer == "20" || answer.contains("Too many open files"), "{answer}");
     }
-    assert_eq!(client.chain(COUNT), "20");
+    // The last descriptors are closed after the last answer.
+    let comes_back = (0..100).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        client.chain(COUNT) == "20"
+    });
+    assert!(comes_back);
     client.leave();
 }

@@ -178,7 +178,8 @@ impl IdleWorkers {
                 Ok(idle) if self.takes_snapshots() => {
                     // One that ended is not replaced at once: the next run reports why.
                     let ready = idle.ready(&self.zygote, Instant::now() + SNAPSHOT_TIMEOUT);
-                    let Ok(mut prepared) = ready.and_then(|ready| self.prepare(ready)) else { continue };
+                    let Ok(ready) = ready else { return };
+                    let Ok(mut prepared) = self.prepare(ready) else { continue };
                     prepared.count_in_use(false);
                     self.put(Waiting::Prepared(Box::new(prepared)));
                 }

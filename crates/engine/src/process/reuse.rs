@@ -65,9 +65,14 @@ impl UsedWorkers {
     /// Keeps a worker until [`UsedWorkers::rewind_all`] or a run of its caller rewinds it.
     pub(super) fn put(&self, key: ReuseKey, worker: UsedWorker) {
         let mut state = self.state.lock();
-        if !state.is_closed {
-            state.used.push_back((key, worker));
+        if state.is_closed {
+            return;
         }
+        let surplus = if state.used.len() < MAX_KEPT { None } else { state.used.pop_front() };
+        state.used.push_back((key, worker));
+        drop(state);
+        // Ends a process and waits for it: not under the lock.
+        drop(surplus);
     }
 
     /// Rewinds every used worker, and ends those that are too many.

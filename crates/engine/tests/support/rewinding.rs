@@ -16,6 +16,9 @@ pub(crate) fn permits_rewinding() -> bool {
     let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim).unwrap_or_default();
     let capabilities = u64::from_str_radix(field("CapEff:"), 16).unwrap_or(0);
     let may_trace = !field("Uid:").starts_with("0\t") || capabilities & (1 << TRACING) != 0;
+    let yama = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    let most = if field("Uid:").starts_with("0\t") { 2 } else { 1 };
+    let may_trace = may_trace && field("Seccomp:") == "0" && yama.trim().parse().unwrap_or(0) <= most;
     let permits = cfg!(target_arch = "x86_64") && kernel >= OLDEST_KERNEL && may_trace;
     if !permits {
         eprintln!("skipped: this system does not permit a host to put its workers back");

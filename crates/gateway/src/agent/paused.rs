@@ -63,7 +63,7 @@ pub(super) async fn go_on(
         match filled.unanswered {
             Unanswered::No => {}
             Unanswered::Declined if is_person => {
-                let open = shown.iter().filter(|it| decisions.iter().all(|made| made.call_id != it.call_id));
+                let open = shown.iter().filter(|it| filled.declined.contains(&it.call_id));
                 let declined: Vec<_> = open.map(|question| form::declined(question)).collect();
                 decisions.extend(declined);
             }
@@ -104,8 +104,9 @@ pub(super) fn asked(
 
 /// The questions that the caller itself may decide, in the order of their calls.
 pub(super) fn decidable(pending: &[PendingView], caller: &CallerScope) -> Vec<PendingView> {
+    let name = if caller.name.is_empty() { "local" } else { caller.name.as_str() };
     let may = |question: &&PendingView| {
-        question.approvers.is_empty() || question.approvers.iter().any(|it| Pattern::new(it).matches(&caller.name))
+        question.approvers.is_empty() || question.approvers.iter().any(|it| Pattern::new(it).matches(name))
     };
     let mut own: Vec<PendingView> = pending.iter().filter(may).cloned().collect();
     own.sort_by_key(|question| question.call_id);

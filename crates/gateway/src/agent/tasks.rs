@@ -18,7 +18,7 @@ use super::Shared;
 use super::answer::{bounded, text_block};
 use super::paused::decidable;
 use super::tools::paused_text;
-use crate::approvals::form::{self, Unanswered};
+use crate::approvals::form;
 use crate::run::durable::{DurableError, DurableRuns, RunStatus, RunView, unix_ms};
 use crate::run::{PausedRun, RunReport, RunRequest, execution_id};
 
@@ -93,10 +93,10 @@ async fn answered(
     let shown = form::showable(&pending);
     let filled = form::read(&shown, responses);
     let mut decisions = filled.decisions;
-    if filled.unanswered == Unanswered::Declined {
+    if !filled.declined.is_empty() {
         let now = unix_ms();
         let is_person = |asked: u64| u128::from(now.saturating_sub(asked)) >= MIN_DECLINE.as_millis();
-        let open = shown.iter().filter(|it| decisions.iter().all(|made| made.call_id != it.call_id));
+        let open = shown.iter().filter(|it| filled.declined.contains(&it.call_id));
         let declined: Vec<_> = open.filter(|it| is_person(it.asked_at)).map(|it| form::declined(it)).collect();
         decisions.extend(declined);
     }

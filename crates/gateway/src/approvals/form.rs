@@ -109,6 +109,8 @@ fn object(value: Value) -> Map<String, Value> {
 pub(crate) struct Filled {
     /// Decisions about calls that were shown.
     pub(crate) decisions: Vec<CallDecision>,
+    /// The calls whose forms were declined.
+    pub(crate) declined: Vec<u32>,
     /// Whether a form came back without an answer: dismissed, or declined.
     pub(crate) unanswered: Unanswered,
 }
@@ -144,7 +146,10 @@ pub(crate) fn read(shown: &[&PendingView], responses: &Map<String, Value>) -> Fi
                     None => filled.unanswered = Unanswered::Dismissed,
                 }
             }
-            Some("decline") => filled.unanswered = Unanswered::Declined,
+            Some("decline") => {
+                filled.declined.push(question.call_id);
+                filled.unanswered = Unanswered::Declined;
+            }
             _ => filled.unanswered = Unanswered::Dismissed,
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::login::LoginSpec;
 use super::openapi::ApiSpec;
-use toolgate_mcp::client::{InheritedEnv, Sandbox};
+use toolgate_mcp::client::{InheritedEnv, StdioSandbox};
 use toolgate_mcp::protocol::Era;
 
 /// One MCP server of the user's.
@@ -30,7 +30,7 @@ pub struct BackendSpec {
     /// What a child process inherits of the environment of this process.
     pub inherit_env: InheritedEnv,
     /// The sandbox that a child process is started in.
-    pub sandbox: Option<Sandbox>,
+    pub sandbox: Option<StdioSandbox>,
     /// The protocol era it spoke last time: tried first.
     pub era_hint: Option<Era>,
     /// When silence is looked into.

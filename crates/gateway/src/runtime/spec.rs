@@ -12,7 +12,7 @@ use toolgate_config::checked::{
 };
 use toolgate_config::values::{Allowed, LoginGrant, Secret, SecretPlace};
 use toolgate_mcp::client::auth::{AuthSettings, ClientRegistration, Endpoints, Grant, RegisteredClient, SecretText};
-use toolgate_mcp::client::{InheritedEnv, Sandbox};
+use toolgate_mcp::client::{InheritedEnv, StdioSandbox};
 use toolgate_mcp::protocol::Era;
 use toolgate_secrets::{Preference, SecretStore};
 
@@ -42,8 +42,8 @@ pub(super) fn spec(
     }
 }
 
-fn sandbox(settings: &ServerSandbox) -> Sandbox {
-    Sandbox {
+fn sandbox(settings: &ServerSandbox) -> StdioSandbox {
+    StdioSandbox {
         read: settings.read.clone(),
         write: settings.write.clone(),
         network: settings.network,

@@ -3,7 +3,8 @@
 //! A write is compared with the lines of the review, with the answers that are there in place of marks. One that equals an
 //! approved line is sent. One that equals none is a question of its own: the program saw a real value and did something else.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -18,7 +19,7 @@ use toolgate_wire::{CallId, CallState};
 
 use super::marks::{Values, is_same, substituted};
 use super::{Called, ReadAnswer, Review, StagedLine};
-use crate::approvals::{Approver, AskedCall, Verdict, VerdictFuture};
+use crate::approvals::{Approver, AskedCall, LoginWait, Verdict, VerdictFuture};
 use crate::bridge::{Bridge, Foretold, RequestContext};
 
 /// What a person decided about a line of the review.
@@ -49,8 +50,8 @@ struct CommitState {
     used: BTreeSet<u32>,
     /// Answers by the numbers of their lines.
     values: Values,
-    /// Calls that a person has approved, by a line or alone.
-    approved: HashSet<u64>,
+    /// Calls that a person has approved, by a line or alone, with the rule that asked.
+    approved: HashMap<u64, Option<String>>,
     decisions: HashMap<u32, CallDecision>,
 }
 
@@ -165,10 +166,28 @@ pub(crate) struct CommitApprover {
 
 impl Approver for CommitApprover {
     fn ask(&self, call: AskedCall) -> VerdictFuture<'_> {
-        if call.form.is_none() && self.commit.state.lock().approved.contains(&call.call_id) {
+        // Approved under the rule that asks now: another one has its own approvers.
+        let is_approved = self.commit.state.lock().approved.get(&call.call_id) == Some(&call.rule);
+        if call.form.is_none() && is_approved {
             return Box::pin(std::future::ready(Verdict::Approve { arguments: None }));
         }
         self.real.ask(call)
+    }
+
+    fn await_login(&self, call: AskedCall, command: String) -> VerdictFuture<'_> {
+        self.real.await_login(call, command)
+    }
+
+    fn login_wait(&self, call_id: u64) -> LoginWait {
+        self.real.login_wait(call_id)
+    }
+
+    fn login_came(&self, call_id: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.real.login_came(call_id)
+    }
+
+    fn answered(&self, call: CallId) -> Option<CallDecision> {
+        self.real.answered(call)
     }
 }
 
@@ -189,6 +208,10 @@ impl CommitHost {
     /// Sends a write that is approved, or asks about it.
     async fn write(self, mut call: HostCall, foretold: Foretold) -> Result<String, HostError> {
         let assigned = self.commit.assign(call.id, &foretold.target, &call.args);
+        let rule = match assigned {
+            Assigned { line: Some(line), is_equal: true } => self.commit.line(line).and_then(|line| line.rule.clone()),
+            Assigned { .. } => foretold.decision.rule.as_ref().map(|rule| rule.id.clone()),
+        };
         let permitted = match assigned {
             Assigned { line: Some(line), is_equal: true } => self.reviewed(&call, line, &foretold),
             Assigned { line, .. } => self.asked_alone(&call, line, &foretold).await,
@@ -196,7 +219,7 @@ impl CommitHost {
         if let Some(edited) = permitted? {
             call.args = edited;
         }
-        self.commit.state.lock().approved.insert(u64::from(call.id.0));
+        self.commit.state.lock().approved.insert(u64::from(call.id.0), rule);
         let id = call.id;
         let answer = self.real.call(call).await;
         if let Ok(text) = &answer {

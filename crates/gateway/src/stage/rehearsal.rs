@@ -19,6 +19,9 @@ use super::{ReadAnswer, Review, StagedLine, StagedRead, placeholder};
 use crate::bridge::{Bridge, Foretold, RequestContext, ScopedCatalog};
 use crate::run::LearnedResults;
 
+/// Bytes of arguments and answers of reads that a rehearsal keeps. It ends where there are more: what follows is asked about as it comes.
+const MAX_KEPT: usize = 64 << 20;
+
 /// The name under which the guest says that it depends on a value. No host function can have it: programs cannot write it.
 const COMMIT_POINT: &str = "toolgate:commit-point";
 /// The code of the reply that the guest makes a placeholder of.
@@ -37,6 +40,8 @@ struct RehearsalState {
     /// In the order of the calls; `None` as long as there is no answer.
     reads: Vec<Option<StagedRead>>,
     commit_point: Option<String>,
+    /// Bytes of reads that are kept.
+    bytes: usize,
 }
 
 impl Rehearsal {
@@ -76,8 +81,16 @@ impl Rehearsal {
     fn end_read(&self, place: usize, target: Target, arguments: String, answer: &Result<String, HostError>) {
         let (backend, tool) = parts(target);
         let read = StagedRead { backend, tool, arguments, answer: ReadAnswer::from(answer) };
-        if let Some(place) = self.state.lock().reads.get_mut(place) {
+        let mut state = self.state.lock();
+        let length = read.arguments.len() + answer.as_ref().map_or(0, String::len);
+        state.bytes = state.bytes.saturating_add(length);
+        let is_full = state.bytes > MAX_KEPT;
+        if let Some(place) = state.reads.get_mut(place) {
             *place = Some(read);
+        }
+        drop(state);
+        if is_full {
+            self.end_at("more answers than are kept".to_owned());
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolgate_gateway::backends::{Backend, BackendKind, BackendSpec, BackendState};
-use toolgate_mcp::client::Sandbox;
+use toolgate_mcp::client::StdioSandbox;
 
 use crate::fixture::{call, members, start, state, up_as, value};
 
@@ -33,8 +33,8 @@ impl Place {
         self.path(below).display().to_string()
     }
 
-    fn sandbox(&self) -> Sandbox {
-        Sandbox {
+    fn sandbox(&self) -> StdioSandbox {
+        StdioSandbox {
             read: Vec::new(),
             write: Vec::new(),
             network: true,
@@ -44,7 +44,7 @@ impl Place {
         }
     }
 
-    fn spec(&self, sandbox: Sandbox) -> BackendSpec {
+    fn spec(&self, sandbox: StdioSandbox) -> BackendSpec {
         let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sandboxed.py");
         let kind = BackendKind::Stdio {
             command: "python3".to_owned(),
@@ -55,7 +55,7 @@ impl Place {
         BackendSpec { sandbox: Some(sandbox), ..BackendSpec::new("sandboxed", kind) }
     }
 
-    async fn up(&self, sandbox: Sandbox) -> Backend {
+    async fn up(&self, sandbox: StdioSandbox) -> Backend {
         up_as(self.spec(sandbox)).await
     }
 }
@@ -98,16 +98,16 @@ async fn a_server_in_a_sandbox_reads_and_writes_its_own_folders_and_no_others() 
 #[tokio::test]
 async fn what_the_configuration_permits_is_permitted() {
     let place = Place::new();
-    let reading = Sandbox { read: vec![place.path("given")], ..place.sandbox() };
+    let reading = StdioSandbox { read: vec![place.path("given")], ..place.sandbox() };
     let backend = place.up(reading).await;
     check(&backend, "read", json!({ "path": place.path("given/file") }), "given").await;
     check(&backend, "write", json!({ "path": place.path("given/file") }), "PermissionError").await;
-    let writing = Sandbox { write: vec![place.path("given")], ..place.sandbox() };
+    let writing = StdioSandbox { write: vec![place.path("given")], ..place.sandbox() };
     let backend = place.up(writing).await;
     check(&backend, "write", json!({ "path": place.path("given/new") }), "written").await;
     check(&backend, "read", json!({ "path": place.path("secret") }), "PermissionError").await;
     // One file, and not what is beside it.
-    let one = Sandbox { write: vec![place.path("secret")], ..place.sandbox() };
+    let one = StdioSandbox { write: vec![place.path("secret")], ..place.sandbox() };
     let backend = place.up(one).await;
     check(&backend, "write", json!({ "path": place.path("secret") }), "written").await;
     check(&backend, "read", json!({ "path": place.path("given/file") }), "PermissionError").await;
@@ -143,7 +143,7 @@ async fn sockets_are_closed_to_a_server_without_the_network_and_local_ones_to_ev
     let backend = place.up(place.sandbox()).await;
     check(&backend, "connect", inet.clone(), "connected").await;
     check(&backend, "connect", unix.clone(), "PermissionError").await;
-    let backend = place.up(Sandbox { network: false, ..place.sandbox() }).await;
+    let backend = place.up(StdioSandbox { network: false, ..place.sandbox() }).await;
     check(&backend, "connect", inet, "PermissionError").await;
     check(&backend, "connect", unix, "PermissionError").await;
 }
@@ -157,7 +157,7 @@ fn has_cgroups(backend: &Backend) -> bool {
 #[tokio::test]
 async fn a_server_that_takes_too_much_memory_does_not_get_it() {
     let place = Place::new();
-    let backend = place.up(Sandbox { memory: 128 << 20, ..place.sandbox() }).await;
+    let backend = place.up(StdioSandbox { memory: 128 << 20, ..place.sandbox() }).await;
     check(&backend, "hold", json!({ "megabytes": 16 }), "held").await;
     let before = backend.stats().restarts;
     if has_cgroups(&backend) {
@@ -175,7 +175,7 @@ async fn a_server_that_takes_too_much_memory_does_not_get_it() {
 #[tokio::test]
 async fn a_server_cannot_fill_the_machine_with_processes_and_leaves_none_behind() {
     let place = Place::new();
-    let backend = place.up(Sandbox { processes: 16, ..place.sandbox() }).await;
+    let backend = place.up(StdioSandbox { processes: 16, ..place.sandbox() }).await;
     if !has_cgroups(&backend) {
         return;
     }
@@ -250,10 +250,10 @@ async fn check_refused(spec: BackendSpec, expected: &str) {
 #[tokio::test]
 async fn a_server_whose_sandbox_cannot_be_made_is_not_started_and_says_why() {
     let place = Place::new();
-    let missing = Sandbox { write: vec![place.path("nowhere")], ..place.sandbox() };
+    let missing = StdioSandbox { write: vec![place.path("nowhere")], ..place.sandbox() };
     check_refused(place.spec(missing), &format!("{}: No such file", place.text("nowhere"))).await;
-    check_refused(place.spec(Sandbox { home: None, ..place.sandbox() }), "needs a home directory").await;
-    let below_a_file = Sandbox { home: Some(place.path("secret/home")), ..place.sandbox() };
+    check_refused(place.spec(StdioSandbox { home: None, ..place.sandbox() }), "needs a home directory").await;
+    let below_a_file = StdioSandbox { home: Some(place.path("secret/home")), ..place.sandbox() };
     check_refused(place.spec(below_a_file), &place.text("secret/home")).await;
     let mut spec = place.spec(place.sandbox());
     if let BackendKind::Stdio { command, .. } = &mut spec.kind {

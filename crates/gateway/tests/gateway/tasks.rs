@@ -67,10 +67,17 @@ async fn a_durable_run_that_takes_longer_is_a_task() {
     let found = client.ask("server/discover", json!({})).await;
     assert!(found["result"]["capabilities"]["extensions"]["io.modelcontextprotocol/tasks"].is_object(), "{found}");
 
-    let quick = client.chain("return 6 * 7").await;
+    // A busy machine may take longer than the moment after which a run is a task.
+    let mut quick = client.chain("return 6 * 7").await;
+    for _ in 0..20 {
+        if quick["resultType"] == "complete" {
+            break;
+        }
+        quick = client.chain("return 6 * 7").await;
+    }
     assert_eq!((&quick["resultType"], first_text(&quick)), (&json!("complete"), "42".to_owned()), "{quick}");
 
-    let slow = "console.log('here'); await sleep(1500); return { n: 12345678901234567890n.toString() }";
+    let slow = "console.log('here'); await sleep(5000); return { n: 12345678901234567890n.toString() }";
     let task = client.chain(slow).await;
     assert_eq!((&task["resultType"], &task["status"]), (&json!("task"), &json!("working")), "{task}");
     assert!(task["createdAt"].as_str().is_some_and(|at| at.ends_with('Z')) && task["ttlMs"].is_u64(), "{task}");
@@ -79,7 +86,7 @@ async fn a_durable_run_that_takes_longer_is_a_task() {
     assert!(first_text(&ended["result"]).contains("12345678901234567890"), "{ended}");
     assert_eq!(ended["result"]["content"][1]["text"], "console:\nhere", "{ended}");
 
-    let failing = client.chain("await sleep(1500); throw new Error('no')").await;
+    let failing = client.chain("await sleep(5000); throw new Error('no')").await;
     let ended = client.task(&failing["taskId"], "working").await;
     assert_eq!((&ended["status"], &ended["result"]["isError"]), (&json!("completed"), &json!(true)), "{ended}");
 
@@ -112,7 +119,7 @@ async fn a_task_asks_a_person_by_forms() {
     let mut capabilities = extension();
     capabilities["elicitation"] = json!({ "form": {} });
     let mut client = Client::open(&world, capabilities);
-    let task = client.chain("await sleep(1500); return (await f.echo({ n: 1 })).n").await;
+    let task = client.chain("await sleep(5000); return (await f.echo({ n: 1 })).n").await;
     assert_eq!(task["resultType"], "task", "{task}");
     let asking = client.task(&task["taskId"], "working").await;
     assert_eq!(asking["status"], "input_required", "{asking}");

@@ -57,6 +57,7 @@ pub(crate) async fn list(
     let text = query.unwrap_or_default();
     let limit = Query::parse(&text, &["limit"])?.number("limit", 1..=MAX_RUNS)?.unwrap_or(DEFAULT_RUNS);
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let _permit = service.waiter_permit()?;
     let waiting = service.runs().await?.waiting_for(Some(caller.name()), most).await?;
     answer(service.budget(), &PendingRunsReply { runs: waiting.into_iter().map(PendingRun::from).collect() })
 }

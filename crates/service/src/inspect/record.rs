@@ -39,7 +39,14 @@ pub(crate) async fn cassette(
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
     let id = checked(id)?;
-    let bytes = service.runs().await?.cassette(&id, Some(caller.name())).await?;
+    let (permit, runs) = (service.waiter_permit()?, service.runs().await?);
+    let (run, name) = (id.clone(), caller.name().to_owned());
+    // Kept until the work is done, also for a client that has left.
+    let written = tokio::spawn(async move {
+        let _permit = permit;
+        runs.cassette(&run, Some(&name)).await
+    });
+    let bytes = written.await.map_err(|error| Refusal::unavailable(error.to_string()))??;
     let name: String = id.chars().filter(char::is_ascii_alphanumeric).collect();
     let headers = [
         (header::CONTENT_TYPE, CASSETTE.to_owned()),

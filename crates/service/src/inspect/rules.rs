@@ -184,12 +184,18 @@ pub(crate) async fn explain(
         applies: standing_applies(standing),
         here: standing_words(standing),
     });
+    let decided = explained.decision.rule.as_ref();
+    let is_shown = decided.is_none_or(|rule| visible.contains(&rule.id) || explained.is_known);
     Ok(Json(ExplainReply {
         rules: rules.collect(),
         known: explained.is_known,
         action: explained.decision.action.name(),
-        rule: explained.decision.rule.as_ref().map(|rule| rule.id.clone()),
-        reason: explained.decision.reason(),
+        rule: decided.filter(|_| is_shown).map(|rule| rule.id.clone()),
+        reason: if is_shown {
+            explained.decision.reason()
+        } else {
+            "a rule that this caller does not see decides".to_owned()
+        },
         effect: explained.effect(),
         tool: explained.tool,
     }))

@@ -3,7 +3,7 @@
 //! A call that is asked about was not sent. After a decision the run is repeated from its record, reaches the same call
 //! again, and gets the verdict here. A decision that arrives while the run still goes on is handed over at once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +43,8 @@ struct ApproverState {
     decisions: HashMap<u32, CallDecision>,
     /// Calls that wait for a decision in this process.
     waiting: HashMap<u32, oneshot::Sender<CallDecision>>,
+    /// Calls that were decided about in this process and not sent yet.
+    unsent: HashSet<u32>,
     /// Why a person stopped the run.
     stopped: Option<String>,
 }
@@ -81,7 +83,15 @@ impl RunApprover {
 
     /// The calls that wait, for the pause, and when the first question expires.
     pub(super) fn questions(&self) -> (Vec<(CallId, String)>, Option<u64>) {
-        let open = self.waiting();
+        let open = {
+            let state = self.state.lock();
+            // A call that was decided about and could not be sent any more is made by whoever goes on with the run.
+            let is_open = |number: &u32| state.waiting.contains_key(number) || state.unsent.contains(number);
+            let mut open: Vec<PendingView> =
+                state.questions.values().filter(|question| is_open(&question.call_id)).cloned().collect();
+            open.sort_by_key(|question| question.call_id);
+            open
+        };
         let expires = open.iter().map(due).min();
         let texts = open.iter().map(|question| (CallId(question.call_id), json(question)));
         (texts.collect(), expires)
@@ -98,6 +108,7 @@ impl RunApprover {
         if let Some(waiting) = state.waiting.remove(&decision.call_id) {
             // A call that is gone needs no verdict.
             let _ = waiting.send(decision.clone());
+            state.unsent.insert(decision.call_id);
         }
         state.decisions.insert(decision.call_id, decision);
     }
@@ -108,7 +119,9 @@ impl RunApprover {
         let about = about(call);
         let mut state = self.state.lock();
         if let Some(before) = state.questions.get(&number) {
-            let is_same = before.arguments.0.get() == call.arguments && before.about == about;
+            let is_same = before.arguments.0.get() == call.arguments
+                && before.about == about
+                && before.login.is_some() == login.is_some();
             return if is_same {
                 Ok(before.clone())
             } else {
@@ -200,12 +213,14 @@ impl RunApprover {
 
     async fn act_on(&self, id: CallId, decision: CallDecision, is_form: bool) -> Verdict {
         if !is_go_ahead(decision.decision, is_form) {
+            self.state.lock().unsent.remove(&decision.call_id);
             return self.refuse(id, &decision);
         }
         if !self.gate.sends(id) {
             // The run ends here, and whoever goes on with it makes the call.
             std::future::pending::<()>().await;
         }
+        self.state.lock().unsent.remove(&decision.call_id);
         match self.run.intends(id).await {
             Ok(()) => Verdict::Approve { arguments: decision.arguments.map(|json| json.get().to_owned()) },
             Err(error) => self.denied(id, format!("it could not be made durable: {error}")),

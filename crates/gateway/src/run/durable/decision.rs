@@ -196,6 +196,9 @@ impl PendingView {
                 let answer = decision.arguments.as_ref().and_then(|json| serde_json::from_str(json.get()).ok());
                 return check_answer(schema, &answer.unwrap_or_else(|| Value::Object(Default::default())));
             }
+            (About::Rule, Edit) if self.login.is_some() => {
+                return Err("a call that waits for a login is sent as it is: approve or deny it".to_owned());
+            }
             (About::Rule, Answer) => return Err("a call that was not sent has no answer".to_owned()),
             (About::ChangedSchema { .. }, Answer | Edit) => {
                 return Err("the run goes on with the changed tool (approve), or ends (deny)".to_owned());

@@ -279,6 +279,10 @@ impl Inner {
                 }
             }
         }
+        if row.as_ref().is_some_and(|row| row.abort) {
+            let failure = Failure::new(Code::Aborted, "the run was aborted");
+            return self.end_with(run, &record, Some((request, stored)), failure).await;
+        }
         let request = match self.reviewed(&run, &record, request).await {
             Reviewed::GoOn(request) => *request,
             Reviewed::Waits => return,

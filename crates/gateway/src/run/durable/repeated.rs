@@ -41,10 +41,13 @@ impl DurableRuns {
     pub async fn cassette(&self, run: &str, caller: Option<&str>) -> Result<Vec<u8>, DurableError> {
         let row = self.own(run, caller).await?;
         let mut record = self.0.journal.load(&row.run).await?;
-        Redaction::new(Vec::new()).apply(&mut record).map_err(unreadable)?;
-        let mut bytes = Vec::new();
-        cassette::write(&record, &mut bytes).map_err(unreadable)?;
-        Ok(bytes)
+        let written = tokio::task::spawn_blocking(move || {
+            Redaction::new(Vec::new()).apply(&mut record).map_err(unreadable)?;
+            let mut bytes = Vec::new();
+            cassette::write(&record, &mut bytes).map_err(unreadable)?;
+            Ok(bytes)
+        });
+        written.await.map_err(unreadable)?
     }
 
     /// Repeats a run of this caller that has ended. No tool is called and nothing is counted or recorded.

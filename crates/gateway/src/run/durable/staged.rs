@@ -162,7 +162,7 @@ impl Inner {
             return Reviewed::GoOn(Box::new(request));
         };
         let failed = |message: String, request| Reviewed::Ends(Box::new(request), Failure::new(Code::Runtime, message));
-        let review: Review = match serde_json::from_str(text) {
+        let mut review: Review = match serde_json::from_str(text) {
             Ok(review) => review,
             Err(error) => return failed(format!("the review of the run cannot be read: {error}"), request),
         };
@@ -170,6 +170,10 @@ impl Inner {
             Ok(pending) => pending,
             Err(error) => return failed(format!("the decisions about the run cannot be read: {error}"), request),
         };
+        if record.has_start() {
+            // A run that began as a fork has the review and not its decisions: its writes are asked about as they come.
+            review.lines.retain(|line| pending.iter().any(|call| call.call.0 == line.number));
+        }
         let decisions: HashMap<u32, CallDecision> = decisions(&pending);
         if let Some(stop) = decisions.values().find(|decision| decision.decision == DecisionKind::Stop) {
             let reason = stop.reason.as_deref().unwrap_or("a person stopped the run");

@@ -80,6 +80,16 @@ impl Asked {
     fn get(&self, number: u32) -> Option<&(PendingView, Option<CallDecision>)> {
         self.0.iter().find(|(question, _)| question.call_id == number)
     }
+
+    /// Who had to approve calls of this target: they also say whether one is sent again.
+    fn approvers_of(&self, target: &Target) -> Vec<String> {
+        let is_of = |it: &PendingView| match target {
+            Target::Tool { backend, tool } => it.backend.as_ref() == Some(backend) && it.tool == *tool,
+            Target::Function(name) => it.backend.is_none() && it.tool == *name,
+        };
+        let mut rules = self.0.iter().map(|(it, _)| it).filter(|it| it.about.is_rule() && is_of(it));
+        rules.find(|it| !it.approvers.is_empty()).map(|it| it.approvers.clone()).unwrap_or_default()
+    }
 }
 
 /// A call as its record has it.
@@ -163,7 +173,8 @@ fn unknown_calls(record: &Record, open: &mut HashMap<CallId, OpenCall>, asked: &
         let Some((question, decision)) = asked.get(number) else {
             let reason = format!("sent at {}, no answer: approve sends it again", clock(call.sent_at));
             let about = About::UnknownEffect { call: id.0, sent_at: call.sent_at };
-            questions.extend(call.question(number, reason, about));
+            let approvers = asked.approvers_of(&call.target);
+            questions.extend(call.question(number, reason, about).map(|it| PendingView { approvers, ..it }));
             continue;
         };
         match decision {

@@ -198,9 +198,9 @@ impl DurableRuns {
     /// If there is none, or the store cannot be read.
     pub async fn view(&self, run: &str, caller: Option<&str>) -> Result<RunView, DurableError> {
         let journal = &self.0.journal;
-        let row = match self.own(run, caller).await {
-            Err(DurableError::NoSuchRun(_)) => self.to_decide(run, caller).await?,
-            own => own?,
+        let (row, is_own) = match self.own(run, caller).await {
+            Err(DurableError::NoSuchRun(_)) => (self.to_decide(run, caller).await?, false),
+            own => (own?, true),
         };
         let report = match row.status {
             RunStatus::Done => journal.report(&row).await?,
@@ -208,10 +208,12 @@ impl DurableRuns {
         };
         let report = report.map(RawValue::from_string).transpose();
         let report = report.map_err(|error| StoreError::Damaged(format!("the report of {run}: {error}")))?;
-        let pending = match row.status {
+        let mut pending = match row.status {
             RunStatus::Done => Vec::new(),
             RunStatus::Running | RunStatus::Paused => undecided(&journal.pending(run).await?),
         };
+        // Whoever may decide about some calls of a run does not see the others.
+        pending.retain(|question| is_own || may_decide(question, caller, false));
         Ok(RunView { summary: row.into(), report, pending })
     }
 

@@ -8,6 +8,8 @@ use super::{DurableError, DurableRuns};
 
 /// Paused runs that are looked through.
 const MAX_LOOKED_AT: usize = 1_000;
+/// Bytes of programs in one answer; runs after these come without.
+const MAX_PROGRAM_BYTES: usize = 4 << 20;
 
 /// A run that waits for a decision.
 #[derive(Debug, Clone)]
@@ -28,7 +30,7 @@ impl DurableRuns {
     pub async fn waiting_for(&self, caller: Option<&str>, most: usize) -> Result<Vec<WaitingRun>, DurableError> {
         let journal = &self.0.journal;
         let find = Find { status: Some(RunStatus::Paused), most: MAX_LOOKED_AT, ..Find::default() };
-        let mut waiting = Vec::new();
+        let (mut waiting, mut bytes) = (Vec::new(), 0);
         for row in journal.store().find(find).await? {
             if waiting.len() >= most {
                 break;
@@ -37,7 +39,8 @@ impl DurableRuns {
             let mut pending = undecided(&journal.pending(&row.run).await?);
             pending.retain(|question| may_decide(question, caller, is_owner));
             if !pending.is_empty() {
-                let code = self.program(&row.run).await?;
+                let code = if bytes < MAX_PROGRAM_BYTES { self.program(&row.run).await? } else { None };
+                bytes += code.as_ref().map_or(0, String::len);
                 waiting.push(WaitingRun { summary: row.into(), code, pending });
             }
         }

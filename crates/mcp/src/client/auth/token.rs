@@ -221,6 +221,6 @@ mod tests {
             assert!(matches!(answer(200, body.clone()), Err(AuthError::Invalid { .. })), "{body}");
         }
         let refused = answer(400, json!({ "error": "invalid_grant", "error_description": "gone\u{7}" })).unwrap_err();
-        assert_eq!(refused.to_string(), "the token was refused: invalid_grant (gone)");
+        assert_eq!(refused.to_string(), "the token was refused: invalid_grant (gone\u{fffd})");
     }
 }

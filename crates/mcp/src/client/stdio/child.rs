@@ -15,9 +15,9 @@ use tokio::time::timeout;
 
 #[cfg(unix)]
 use super::reaper::ReapedGroup;
-use super::sandbox::Sandbox;
 #[cfg(not(target_os = "linux"))]
 use super::sandbox::SandboxError;
+use super::sandbox::StdioSandbox;
 #[cfg(target_os = "linux")]
 use super::sandbox::{Cgroup, Confined, leads_home};
 
@@ -79,7 +79,7 @@ pub struct Launch {
     /// Its working directory; if absent that of this process, or its home in a sandbox.
     pub cwd: Option<PathBuf>,
     /// The sandbox that it is started in.
-    pub sandbox: Option<Sandbox>,
+    pub sandbox: Option<StdioSandbox>,
 }
 
 /// What a child inherits of the environment of this process.
@@ -133,7 +133,7 @@ impl Launch {
     }
 
     #[cfg(target_os = "linux")]
-    fn start_in(&self, sandbox: &Sandbox) -> std::io::Result<(Child, Option<Cgroup>)> {
+    fn start_in(&self, sandbox: &StdioSandbox) -> std::io::Result<(Child, Option<Cgroup>)> {
         let mut environment: Vec<(OsString, OsString)> =
             inherited(self.inherit).filter(|(name, _)| !leads_home(name)).collect();
         let home = sandbox.home.iter().flat_map(|home| Confined::variables(home));
@@ -147,7 +147,7 @@ impl Launch {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn start_in(&self, _: &Sandbox) -> std::io::Result<(Child, Option<Cgroup>)> {
+    fn start_in(&self, _: &StdioSandbox) -> std::io::Result<(Child, Option<Cgroup>)> {
         Err(SandboxError::System.into())
     }
 }

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// The beginning of the names of all cgroups of this program; the process id of the gateway follows.
 const PREFIX: &str = "toolgate-";
 /// How often the removal of a cgroup is tried while its processes end, and the pause between.
-const REMOVAL_TRIES: usize = 50;
+const REMOVAL_TRIES: usize = 1000;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(2);
 
 /// The cgroup of one server; removed when dropped.

@@ -16,7 +16,7 @@ use tokio::process::{Child, Command};
 
 use super::super::child::Launch;
 use super::cgroup::Cgroup;
-use super::{Sandbox, SandboxError, filter, paths};
+use super::{SandboxError, StdioSandbox, filter, paths};
 
 /// Waits for a line, then becomes the server. `read` of a shell takes no byte after the line from a pipe.
 const GATE: &str = r#"read -r line && exec "$@""#;
@@ -40,7 +40,7 @@ pub(in super::super) struct Confined {
 impl Confined {
     /// Checks what the sandbox needs; the child's environment is that of `environment`.
     pub(in super::super) fn prepare(
-        sandbox: &Sandbox,
+        sandbox: &StdioSandbox,
         launch: &Launch,
         environment: &[(OsString, OsString)],
     ) -> std::io::Result<Self> {
@@ -58,9 +58,13 @@ impl Confined {
         rules.permit_existing(paths::DEVICES.iter().map(Path::new), AccessFs::ReadFile | AccessFs::WriteFile)?;
         let named = paths::named(&program, &launch.args, search_path);
         let certificates = paths::certificates(pairs);
-        rules.permit_existing(named.iter().chain(&certificates).map(PathBuf::as_path), reading())?;
-        sandbox.read.iter().try_for_each(|path| rules.permit(path, reading()))?;
         let folders = std::iter::once(&home).chain(&launch.cwd).chain(&sandbox.write);
+        let writable = Writable(folders.clone().filter_map(|path| path.canonicalize().ok()).collect());
+        // What lies in such a folder is permitted with it; a link there may be the server's own, and lead anywhere.
+        let given = named.iter().chain(&certificates).filter(|path| !writable.has(path));
+        rules.permit_existing(given.map(PathBuf::as_path), reading())?;
+        sandbox.read.iter().chain(&sandbox.write).try_for_each(|path| writable.refuse_links(path))?;
+        sandbox.read.iter().try_for_each(|path| rules.permit(path, reading()))?;
         folders.into_iter().try_for_each(|path| rules.permit(path, AccessFs::from_all(NEWEST)))?;
         let filter = filter::filter(sandbox.network).map_err(|error| SandboxError::Seccomp(error.to_string()))?;
         Ok(Self { program, home, rules: rules.0, filter, limits: (sandbox.memory, sandbox.processes) })
@@ -98,6 +102,25 @@ impl Confined {
         // An empty pipe takes a byte at once.
         rustix::io::write(gate, b"\n")?;
         Ok((child, cgroup))
+    }
+}
+
+/// The folders that a server may write, without links.
+struct Writable(Vec<PathBuf>);
+
+impl Writable {
+    /// Whether the place of a path is in one of them, so that the server may have put anything there.
+    fn has(&self, path: &Path) -> bool {
+        let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+        folder.is_some_and(|folder| self.0.iter().any(|writable| folder.starts_with(writable)))
+    }
+
+    fn refuse_links(&self, path: &Path) -> Result<(), SandboxError> {
+        if self.has(path) && path.is_symlink() {
+            let error = std::io::Error::other("it is a link in a folder that the server can write");
+            return Err(SandboxError::Path { path: path.to_owned(), error });
+        }
+        Ok(())
     }
 }
 

@@ -41,10 +41,25 @@ pub(super) fn filter(network: bool) -> Result<BpfProgram, BackendError> {
     for numbering in NUMBERINGS {
         rules.extend(REFUSED.iter().map(|call| (call | numbering, Vec::new())));
         rules.insert(libc::SYS_socket | numbering, if network { vec![other_families()?] } else { Vec::new() });
+        rules.insert(libc::SYS_socketpair | numbering, vec![datagrams()?]);
+        rules.insert(libc::SYS_prlimit64 | numbering, vec![other_process()?]);
     }
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?.try_into()
+}
+
+/// Matches pairs of sockets for datagrams: either end of one can send to any address of its family. (`SOCK_RAW` is taken for
+/// `SOCK_DGRAM` there, and flags are in higher bits.)
+fn datagrams() -> Result<SeccompRule, BackendError> {
+    const KIND: u64 = 0xe;
+    let kind = SeccompCmpOp::MaskedEq(KIND);
+    SeccompRule::new(vec![SeccompCondition::new(1, SeccompCmpArgLen::Dword, kind, libc::SOCK_DGRAM as u64)?])
+}
+
+/// Matches limits of another process; 0 is the caller itself.
+fn other_process() -> Result<SeccompRule, BackendError> {
+    SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?])
 }
 
 /// Matches every family but those of the network.

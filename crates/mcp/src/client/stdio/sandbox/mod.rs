@@ -32,7 +32,7 @@ pub(super) use self::confine::{Confined, leads_home};
 
 /// What a child in a sandbox may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sandbox {
+pub struct StdioSandbox {
     /// Files and folders that it may read, besides those that every program needs.
     pub read: Vec<PathBuf>,
     /// Files and folders that it may read and write, besides its own.

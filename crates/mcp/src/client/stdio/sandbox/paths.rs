@@ -123,6 +123,10 @@ pub(super) fn named(program: &Path, args: &[String], search_path: Option<&OsStr>
 /// Adds a program and the folders that it is installed in; returns the programs that run it.
 fn of_program(program: &Path, search_path: Option<&OsStr>, paths: &mut BTreeSet<PathBuf>) -> Vec<PathBuf> {
     let mut interpreters = Vec::new();
+    // It may lie in a folder that the server writes: only what can be executed is taken for a program.
+    if !is_program(program) {
+        return interpreters;
+    }
     let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
     for file in [program, &real] {
         paths.insert(file.to_owned());
@@ -133,7 +137,8 @@ fn of_program(program: &Path, search_path: Option<&OsStr>, paths: &mut BTreeSet<
         if settings.exists() && file != folder.join("python") {
             interpreters.push(folder.join("python"));
         }
-        paths.extend([folder.to_owned(), prefix.join("lib"), prefix.join("lib64"), settings]);
+        let beside = [folder.to_owned(), prefix.join("lib"), prefix.join("lib64"), settings];
+        paths.extend(beside.into_iter().filter(|path| !path.is_symlink()));
     }
     interpreters.extend(interpreter(&real, search_path));
     interpreters
