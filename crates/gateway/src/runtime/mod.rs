@@ -268,7 +268,8 @@ impl Gateway {
             return;
         }
         let mut catalog = self.bridge().catalog_handle().subscribe();
-        let all = catalog.wait_for(|_| !waiting.iter().any(|backend| self.is_unknown(backend)));
+        // The snapshot that the closure is given is locked: to load it there again would wait for a writer that waits for it.
+        let all = catalog.wait_for(|catalog| !waiting.iter().any(|backend| is_unknown_in(catalog, backend)));
         let _ = tokio::time::timeout(within, all).await;
     }
 
@@ -295,21 +296,18 @@ impl Gateway {
             }
             // The catalog follows the backends by events, which may be on their way.
             let mut catalog = self.bridge().catalog_handle().subscribe();
-            let is_shown = |backend: &Backend| {
-                let catalog = self.catalog();
+            let is_shown = |catalog: &Catalog, backend: &Backend| {
                 let shown = catalog.backend(backend.name()).map(|shown| shown.state().clone());
                 !backend.state().is_ready() || shown == Some(toolgate_catalog::BackendState::Ready)
             };
-            let _ = catalog.wait_for(|_| waiting.iter().all(is_shown)).await;
+            let _ = catalog.wait_for(|catalog| waiting.iter().all(|backend| is_shown(catalog, backend))).await;
         };
         let _ = tokio::time::timeout(within, all).await;
     }
 
     /// Whether nothing is known of a backend yet: it is on its way up, and there was no cache.
     pub fn is_unknown(&self, backend: &Backend) -> bool {
-        let catalog = self.catalog();
-        let shown = catalog.backend(backend.name()).filter(|shown| shown.name() == backend.name());
-        shown.is_some_and(|shown| *shown.state() == toolgate_catalog::BackendState::Starting)
+        is_unknown_in(&self.catalog(), backend)
     }
 
     /// Ends all backends and the engine; returns when no process is left.
@@ -414,4 +412,9 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         self.stop.cancel();
     }
+}
+
+fn is_unknown_in(catalog: &Catalog, backend: &Backend) -> bool {
+    let shown = catalog.backend(backend.name()).filter(|shown| shown.name() == backend.name());
+    shown.is_some_and(|shown| *shown.state() == toolgate_catalog::BackendState::Starting)
 }

@@ -143,6 +143,9 @@ async fn sockets_are_closed_to_a_server_without_the_network_and_local_ones_to_ev
     let backend = place.up(place.sandbox()).await;
     check(&backend, "connect", inet.clone(), "connected").await;
     check(&backend, "connect", unix.clone(), "PermissionError").await;
+    // Either end of such a pair could send to any local address; a pair of streams cannot.
+    check(&backend, "datagrams", json!({}), "PermissionError").await;
+    check(&backend, "pair", json!({}), "made").await;
     let backend = place.up(StdioSandbox { network: false, ..place.sandbox() }).await;
     check(&backend, "connect", inet, "PermissionError").await;
     check(&backend, "connect", unix, "PermissionError").await;
@@ -227,6 +230,9 @@ async fn a_server_cannot_end_processes_outside_of_its_sandbox() {
     let mut other = tokio::process::Command::new("sleep").arg("1000").kill_on_drop(true).spawn().unwrap();
     let backend = place.up(place.sandbox()).await;
     let answer = tried(&backend, "send_signal", json!({ "pid": other.id().unwrap() })).await;
+    // A limit of processor time would end it too.
+    check(&backend, "limit", json!({ "pid": other.id().unwrap() }), "PermissionError").await;
+    check(&backend, "limit", json!({ "pid": 0 }), "limited").await;
     // Scopes came with Linux 6.12.
     if landlock_abi() >= 6 {
         assert!(answer.starts_with("PermissionError"), "{answer}");
@@ -255,6 +261,10 @@ async fn a_server_whose_sandbox_cannot_be_made_is_not_started_and_says_why() {
     check_refused(place.spec(StdioSandbox { home: None, ..place.sandbox() }), "needs a home directory").await;
     let below_a_file = StdioSandbox { home: Some(place.path("secret/home")), ..place.sandbox() };
     check_refused(place.spec(below_a_file), &place.text("secret/home")).await;
+    // The server may have made the link itself, the last time that it ran.
+    std::os::unix::fs::symlink(place.path("secret"), place.path("work/link")).unwrap();
+    let linked = StdioSandbox { read: vec![place.path("work/link")], ..place.sandbox() };
+    check_refused(place.spec(linked), "it is a link in a folder that the server can write").await;
     let mut spec = place.spec(place.sandbox());
     if let BackendKind::Stdio { command, .. } = &mut spec.kind {
         *command = "no-such-program".to_owned();

@@ -18,7 +18,7 @@ use toolgate_gateway::stage::Staging;
 use toolgate_journal::durable::Journal;
 use toolgate_journal::seal::Sealer;
 use toolgate_journal::store::memory::MemoryStore;
-use toolgate_policy::{Action, Policy, Rule};
+use toolgate_policy::{Action, Condition, Glob, Policy, Rule};
 
 use crate::runner::{Case, cases};
 use crate::support::{asking, block_on, engines};
@@ -32,6 +32,8 @@ pub(crate) fn cases() -> Vec<Case> {
         stage::a_call_that_is_not_what_was_approved_is_asked_about_alone,
         stage::reads_are_answered_as_in_the_rehearsal,
         stage::a_stopped_review_sends_nothing,
+        stage::a_run_that_waits_for_its_review_can_be_aborted,
+        stage::a_rule_that_the_review_could_not_know_asks_its_own_approvers,
         stage::a_program_without_writes_needs_no_review,
         stage::rules_that_deny_hold_in_a_rehearsal,
         stage::a_dry_run_sends_nothing,
@@ -344,6 +346,40 @@ pub(crate) fn a_stopped_review_sends_nothing() {
             (&json!("ABORTED"), &json!("a person stopped the run: not today"))
         );
         assert!(world.tracker.sent().is_empty());
+    });
+}
+
+pub(crate) fn a_run_that_waits_for_its_review_can_be_aborted() {
+    let world = world();
+    block_on(async {
+        let run = world.begin(TWO).await;
+        world.review(&run).await;
+        world.runs.abort(&run, None).await.unwrap();
+        assert_eq!(world.report(&run).await["code"], "ABORTED");
+        assert!(world.tracker.sent().is_empty());
+    });
+}
+
+/// The rehearsal has a mark where the rule looks, so the line was reviewed under no rule.
+pub(crate) fn a_rule_that_the_review_could_not_know_asks_its_own_approvers() {
+    let world = world();
+    let when = Some(Condition::parse("args.title == 'real-prod'").unwrap());
+    let approvers = vec![Glob::new("lead-*")];
+    let rule = Rule { when, approvers, ..Rule::new("policy[0]", "tracker.close", Action::Ask) };
+    world.runner.bridge().set_policy(Policy::new(vec![rule], Action::Allow));
+    block_on(async {
+        let code =
+            "const made = await tracker.create({ title: 'prod' }); return await tracker.close({ title: made.title })";
+        let run = world.begin(code).await;
+        world.approve_all(&run).await;
+        let asked = world.review(&run).await;
+        assert_eq!(asked.len(), 1, "{asked:?}");
+        assert_eq!((asked[0].tool.as_str(), asked[0].rule.as_deref()), ("close", Some("policy[0]")));
+        assert_eq!(asked[0].approvers, ["lead-*"]);
+        assert_eq!(world.tracker.sent().len(), 1, "the first line alone was sent");
+        world.approve_all(&run).await;
+        world.report(&run).await;
+        assert_eq!(world.tracker.sent().len(), 2);
     });
 }
 

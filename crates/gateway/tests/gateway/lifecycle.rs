@@ -2,11 +2,14 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::timeout;
+use toolgate_gateway::run::Readiness;
 use toolgate_mcp::server::{Change, Service};
+use toolgate_wire::CallerScope;
 
 use crate::support::{TEST_TIMEOUT, World, call, first_text, fixture, members};
 
@@ -68,6 +71,27 @@ async fn a_cached_tool_that_is_denied_now_is_not_shown() {
     let text = second.text("call_tool_chain", json!({ "code": "return await f.echo({})" })).await;
     assert!(text.contains("echo") && !text.contains("structuredContent"), "{text}");
     second.gateway.shut_down().await;
+}
+
+/// A waiting thread holds the snapshot that it looks at, while others replace it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_for_backends_never_stops_those_who_change_the_catalog() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let done = Arc::new(AtomicBool::new(false));
+    let (gateway, ended) = (world.gateway.clone(), done.clone());
+    let writer = std::thread::spawn(move || {
+        while !ended.load(Ordering::Relaxed) {
+            gateway.bridge().catalog_handle().update(Clone::clone);
+        }
+    });
+    for _ in 0..5_000 {
+        for until in [Readiness::Known, Readiness::Ready] {
+            world.gateway.wait_for_named("f", &CallerScope::default(), until, Duration::from_secs(20)).await;
+        }
+    }
+    done.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+    world.gateway.shut_down().await;
 }
 
 #[tokio::test]

@@ -183,6 +183,19 @@ mod tests {
     }
 
     #[test]
+    fn a_link_in_a_prefix_leads_nowhere() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        write(&home.join("venv/bin/python3"), "");
+        write(&home.join("venv/pyvenv.cfg"), "");
+        symlink(&home, home.join("venv/lib64")).unwrap();
+        symlink(&home, home.join("venv/bin/python")).unwrap();
+        let paths = named(&home.join("venv/bin/python3"), &[], None);
+        assert!(paths.iter().all(|path| !path.is_symlink()), "{paths:?}");
+        assert!(!paths.contains(&home), "{paths:?}");
+    }
+
+    #[test]
     fn a_program_brings_its_prefix_and_its_interpreter_and_nothing_else_of_a_home() {
         let home = tempfile::tempdir().unwrap();
         let home = home.path().canonicalize().unwrap();
