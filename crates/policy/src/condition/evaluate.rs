@@ -251,7 +251,7 @@ impl<'a> Machine<'a, '_> {
                 }
                 Ok(false)
             }
-            Val::Map(map) => Ok(map.get(value, self.budget)?.is_some()),
+            Val::Map(map) if value.can_be_key() => Ok(map.get(value, self.budget)?.is_some()),
             _ => Err(wrong("in", &[value, container])),
         }
     }

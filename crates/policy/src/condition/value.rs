@@ -117,6 +117,11 @@ impl<'a> Val<'a> {
         })
     }
 
+    /// Whether a map may have such a key, or a number that equals one.
+    pub(super) fn can_be_key(&self) -> bool {
+        matches!(self, Val::Text(_) | Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_))
+    }
+
     /// The order of two numbers of any kinds; `None` if one is no number.
     pub(super) fn compare_numbers(&self, other: &Val<'_>) -> Option<Ordering> {
         match (self, other) {
