@@ -72,7 +72,7 @@ fuzz_target!(|text: &str| {
     }
     let failure = FailureFacts {
         source: text,
-        error_name: None,
+        class: None,
         position: Some(Position { line: 1, column: 1 }),
         profile: Profile::Chain,
     };
