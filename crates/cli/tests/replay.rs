@@ -234,7 +234,7 @@ fn a_test_of_cassettes_opens_no_socket_of_a_network() {
         command.args(["-f", "-q", "-e", "trace=socket,connect", "-o", trace, program]).args(args);
         command.output().is_ok_and(|output| output.status.success())
     };
-    // Some containers let nobody trace; some machines have no strace.
+    // Some containers do not permit tracing, and some machines have no strace.
     if !strace("true", &[]) {
         println!("strace cannot trace here");
         return;

@@ -146,7 +146,7 @@ fn every_field_of_a_call_is_in_the_audit_log_also_after_pauses_and_of_calls_made
                 await demo.create_note({ name: 'c', text: 'x' });\n\
                 return made.map(it => it.status)";
     let paused = service.begin("agent", code, "paused");
-    assert_eq!(paused["code"], code, "whoever decides sees the program");
+    assert_eq!(paused["code"], code, "the program is shown to the person who decides");
     let run = paused["runId"].as_str().expect("an id").to_owned();
     let call = |state: &Value, name: &str| {
         let calls = state["pending"].as_array().expect("a list");

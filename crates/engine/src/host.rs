@@ -78,6 +78,12 @@ pub trait HostLayer: Send + Sync + 'static {
 
     /// See [`Host::call`].
     fn make_call(&self, call: HostCall) -> HostFuture;
+
+    /// What this layer itself decided about a call; it comes before what the host behind has decided.
+    fn take_own_decision(&self, id: CallId) -> Option<CallDecision> {
+        let _ = id;
+        None
+    }
 }
 
 impl<L: HostLayer> Host for L {
@@ -106,7 +112,9 @@ impl<L: HostLayer> Host for L {
     }
 
     fn decision(&self, id: CallId) -> Option<CallDecision> {
-        self.inner().decision(id)
+        let own = self.take_own_decision(id);
+        let inner = self.inner().decision(id);
+        own.or(inner)
     }
 
     fn call_is_read_only(&self, target: &Target, args: &str) -> bool {

@@ -112,7 +112,7 @@ impl Effects {
         }
     }
 
-    /// The status and the body of an answer; an empty status means that there is none.
+    /// The status and the body of an answer. The status is empty if the server did not answer.
     fn answer(&self, head: &str, body: &[u8]) -> (&'static str, Value) {
         if head.starts_with("GET /find") {
             return ("200 OK", json!({ "found": 1 }));

@@ -16,7 +16,7 @@ const KEYS: [(&str, &str); 3] = [
 fn settings() -> Value {
     let keys = KEYS.map(|(name, hash)| json!({ "name": name, "hash": format!("sha256:{hash}") }));
     let ask = json!({ "tool": "save", "do": "ask", "approvers": ["ann", "bob"] });
-    // More specific than the other one, and nobody decides about it.
+    // More specific than the other rule. No decision is made about its call in this test.
     let soon =
         json!({ "tool": "save", "when": "args[0].k == 4", "do": "ask", "approvers": ["ann", "bob"], "expiry": "8s" });
     json!({ "http": { "keys": keys }, "policy": [ask, soon] })

@@ -188,7 +188,7 @@ async fn connections_to_postgres_are_encrypted_where_the_address_says_so() {
     let (encrypted, plain) = database.encrypted().await;
     assert!(encrypted > 0 && plain == 0, "{encrypted} encrypted, {plain} plain");
     server.end().await;
-    // A server that nobody vouches for is not used.
+    // A server whose certificate is not trusted is not used.
     let server = Server::start(&config).await;
     let body = json!({ "code": "return 1", "durable": true });
     let refused = server.ask("POST", "/v1/runs", "", Some(&body)).await.expect("an answer");

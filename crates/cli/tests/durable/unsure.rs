@@ -56,7 +56,7 @@ async fn a_call_of_unknown_effect_is_a_question_for_a_person() {
         let reason = question["reason"].as_str().unwrap_or_default();
         assert!(reason.starts_with("sent at ") && reason.contains("no answer"), "{reason}");
         assert_eq!((&question["about"]["kind"], &question["about"]["call"]), (&json!("unknownEffect"), &json!(2)));
-        assert_eq!(effects.of(name)["1"], 1, "it is not sent before somebody says so");
+        assert_eq!(effects.of(name)["1"], 1, "it is not sent again before a decision");
         let call = question["callId"].as_u64().expect("a number");
         if name == "cli" {
             let waiting = json_of(&config, &["pending", run]);
@@ -131,7 +131,7 @@ async fn an_approval_from_before_the_crash_does_not_send_a_call_again() {
     let after = server.paused(&run).await;
     assert_eq!(
         after["pending"][0]["about"]["kind"], "unknownEffect",
-        "where the policy asks, there is somebody: {after}"
+        "a policy that asks has a person who decides: {after}"
     );
     // The same decision again, as a client sends it whose connection was lost.
     assert_eq!(server.decide(&run, approve(&before)).await.0, 200);

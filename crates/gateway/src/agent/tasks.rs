@@ -39,7 +39,7 @@ pub(super) async fn run(shared: &Shared, request: RunRequest) -> Result<RunRepor
     let id = request.id.clone().unwrap_or_else(execution_id);
     let runner = shared.gateway.runner();
     let running = runner.run(RunRequest { id: Some(id.clone()), ..request });
-    // The run goes on without whoever waits for it.
+    // The run goes on when its caller stops waiting.
     let report = match tokio::time::timeout(QUICK, running).await {
         Ok(report) => return Ok(report),
         Err(_) => runner.durable().await,

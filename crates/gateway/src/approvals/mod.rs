@@ -70,7 +70,7 @@ pub enum Verdict {
         /// Why.
         reason: String,
     },
-    /// The call fails: nobody decided in time.
+    /// The call fails: there was no decision before the question expired.
     Expired,
     /// The call fails, and so does the run.
     Stop {

@@ -147,7 +147,7 @@ pub enum CallError {
         data: Option<Value>,
     },
     /// The tool wants to ask a person something, and the caller can't be asked.
-    #[error("the tool asks a person something, and nobody can be asked here: durable runs can ask")]
+    #[error("the tool needs input from a person, and this run cannot ask one: durable runs can ask")]
     InputRequired {
         /// The questions, as sent.
         requests: Value,

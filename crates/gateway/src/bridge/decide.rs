@@ -279,8 +279,7 @@ impl CallPolicy {
         match tokio::time::timeout(expires, approver.ask(call)).await.unwrap_or(Verdict::Expired) {
             Verdict::Expired => {
                 record.verdict = Some("expired");
-                let message = format!("nobody decided about {} in time", subject.target);
-                Err(HostError::not_sent(EXPIRED, message))
+                Err(expired(&subject.target))
             }
             Verdict::Approve { arguments: None } => {
                 record.verdict = Some("approved");
@@ -493,4 +492,9 @@ fn data(decision: &Decision, reason: Option<&str>) -> Value {
     data.insert("do".to_owned(), json!(decision.action.name()));
     data.insert("reason".to_owned(), json!(reason.map_or_else(|| decision.reason(), str::to_owned)));
     Value::Object(data)
+}
+
+/// The error of a call whose question was not answered before it expired.
+pub(super) fn expired(target: &Target) -> HostError {
+    HostError::not_sent(EXPIRED, format!("nobody decided about {target} in time"))
 }

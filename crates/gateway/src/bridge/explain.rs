@@ -30,7 +30,7 @@ pub struct QuestionedCall<'a> {
 /// What happens to a call, and why.
 #[derive(Debug, Clone)]
 pub struct Explained {
-    /// The tool by its own names; as asked where there is none.
+    /// The name of the tool as its server gives it; the name in the request if there is no such tool.
     pub tool: String,
     /// Whether there is such a tool now. The annotations of one that is not there are not known.
     pub is_known: bool,

@@ -7,7 +7,7 @@ use toolgate_functions::Registry;
 use toolgate_policy::{Action, Decision, Policy};
 use toolgate_wire::Target;
 
-use super::decide::{DENIED, EXPIRED, Subject};
+use super::decide::{DENIED, Subject, expired};
 use super::{Bridge, RequestContext};
 use crate::stage::has_marks;
 
@@ -40,9 +40,9 @@ impl Foretold {
         HostError::not_sent(DENIED, format!("a person denied {}{why}", self.target)).with_data(Value::Object(data))
     }
 
-    /// The error of a call that nobody decided about in time.
+    /// The error of a call whose question expired.
     pub(crate) fn expired(&self) -> HostError {
-        HostError::not_sent(EXPIRED, format!("nobody decided about {} in time", self.target))
+        expired(&self.target)
     }
 }
 

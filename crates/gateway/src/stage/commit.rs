@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use toolgate_engine::host::{Question, Target};
-use toolgate_engine::{Host, HostCall, HostError, HostFuture};
+use toolgate_engine::host::Target;
+use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer};
 use toolgate_functions::Registry;
 use toolgate_journal::entry::{Event, ReplyBody};
 use toolgate_journal::recording::Record;
+use toolgate_wire::CallId;
 use toolgate_wire::report::CallDecision;
-use toolgate_wire::{CallId, CallState};
 
 use super::marks::{Values, is_same, substituted};
 use super::{Called, ReadAnswer, Review, StagedLine};
@@ -304,8 +304,12 @@ impl CommitHost {
 /// Characters of a reason.
 const MAX_REASON: usize = 2_000;
 
-impl Host for CommitHost {
-    fn call(&self, call: HostCall) -> HostFuture {
+impl HostLayer for CommitHost {
+    fn inner(&self) -> &dyn Host {
+        &*self.real
+    }
+
+    fn make_call(&self, call: HostCall) -> HostFuture {
         let Ok(arguments) = serde_json::from_str(&call.args) else { return self.real.call(call) };
         match self.bridge.foretell(&call.target, &arguments, &self.functions, &self.asked) {
             Err(refused) => Box::pin(std::future::ready(Err(refused))),
@@ -317,33 +321,7 @@ impl Host for CommitHost {
         }
     }
 
-    fn decision(&self, id: CallId) -> Option<CallDecision> {
-        let own = self.commit.state.lock().decisions.remove(&id.0);
-        let inner = self.real.decision(id);
-        own.or(inner)
-    }
-
-    fn answer(&self, question: &Question) -> Option<String> {
-        self.real.answer(question)
-    }
-
-    fn functions(&self) -> Vec<String> {
-        self.real.functions()
-    }
-
-    fn has_tools(&self) -> bool {
-        self.real.has_tools()
-    }
-
-    fn is_read_only(&self, target: &Target) -> bool {
-        self.real.is_read_only(target)
-    }
-
-    fn repeated(&self, id: CallId, target: &Target, args: &[u8], state: CallState) {
-        self.real.repeated(id, target, args, state);
-    }
-
-    fn call_is_read_only(&self, target: &Target, args: &str) -> bool {
-        self.real.call_is_read_only(target, args)
+    fn take_own_decision(&self, id: CallId) -> Option<CallDecision> {
+        self.commit.state.lock().decisions.remove(&id.0)
     }
 }

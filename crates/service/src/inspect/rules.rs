@@ -120,7 +120,7 @@ pub(crate) enum ProfileName {
 /// What would happen to a call, and why.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ExplainReply {
-    /// The tool by its own names; as asked where there is none.
+    /// The name of the tool as its server gives it; the name in the request if there is no such tool.
     tool: String,
     /// Whether the caller has such a tool now. The annotations of one that it has not are not known.
     known: bool,

@@ -33,7 +33,7 @@ const GROUP_EXIT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The environment variables that every child inherits: what programs need to find files, to print text, and to reach the
 /// network through a proxy or with certificates of their own. Nothing else, which may be a secret.
-const INHERITED_VARIABLES: [&str; 29] = [
+const INHERITED_VARIABLES: [&str; 20] = [
     "HOME",
     "LANG",
     "LANGUAGE",
@@ -52,6 +52,12 @@ const INHERITED_VARIABLES: [&str; 29] = [
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "NO_PROXY",
+    "UV_NATIVE_TLS",
+    "UV_SYSTEM_CERTS",
+];
+
+/// The variables that name files with certificates; every child inherits them too.
+pub(super) const CERTIFICATE_VARIABLES: [&str; 9] = [
     "AWS_CA_BUNDLE",
     "CURL_CA_BUNDLE",
     "GIT_SSL_CAINFO",
@@ -60,8 +66,6 @@ const INHERITED_VARIABLES: [&str; 29] = [
     "REQUESTS_CA_BUNDLE",
     "SSL_CERT_DIR",
     "SSL_CERT_FILE",
-    "UV_NATIVE_TLS",
-    "UV_SYSTEM_CERTS",
     "npm_config_cafile",
 ];
 
@@ -176,7 +180,9 @@ fn inherited(which: InheritedEnv) -> impl Iterator<Item = (OsString, OsString)> 
 
 /// Variables of proxies are spelt in both cases.
 fn is_basic(name: &OsStr) -> bool {
-    name.to_str().is_some_and(|name| INHERITED_VARIABLES.iter().any(|known| known.eq_ignore_ascii_case(name)))
+    name.to_str().is_some_and(|name| {
+        INHERITED_VARIABLES.iter().chain(&CERTIFICATE_VARIABLES).any(|known| known.eq_ignore_ascii_case(name))
+    })
 }
 
 /// A child process and the process group it leads.

@@ -12,6 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use super::super::child::CERTIFICATE_VARIABLES;
+
 /// What every server may read and execute, where it exists.
 pub(super) const SYSTEM: &[&str] = &[
     "/bin",
@@ -71,19 +73,6 @@ pub(super) const SYSTEM: &[&str] = &[
 
 /// Devices that every server may read and write.
 pub(super) const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
-
-/// Variables that name files with certificates.
-const CERTIFICATES: [&str; 9] = [
-    "AWS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
-    "NODE_EXTRA_CA_CERTS",
-    "PIP_CERT",
-    "REQUESTS_CA_BUNDLE",
-    "SSL_CERT_DIR",
-    "SSL_CERT_FILE",
-    "npm_config_cafile",
-];
 
 /// How many interpreters are followed: of a script, and of the virtual environment that its interpreter is in.
 const MAX_INTERPRETERS: usize = 4;
@@ -167,7 +156,7 @@ fn interpreter(script: &Path, search_path: Option<&OsStr>) -> Option<PathBuf> {
 
 /// Files with certificates that the environment of the child names.
 pub(super) fn certificates<'a>(environment: impl Iterator<Item = (&'a OsStr, &'a OsStr)>) -> Vec<PathBuf> {
-    let names_one = |name: &OsStr| CERTIFICATES.iter().any(|known| name.eq_ignore_ascii_case(known));
+    let names_one = |name: &OsStr| CERTIFICATE_VARIABLES.iter().any(|known| name.eq_ignore_ascii_case(known));
     environment.filter(|(name, _)| names_one(name)).map(|(_, value)| PathBuf::from(value)).collect()
 }
 
