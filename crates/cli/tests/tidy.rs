@@ -139,6 +139,35 @@ fn foreign_text_is_made_harmless_in_one_place() {
     assert!(found.is_empty(), "use toolgate_wire::foreign_text in {found:#?}");
 }
 
+/// With `pipefail` a reader that stops early ends the script, and only when the writer is slow enough to notice.
+#[test]
+fn no_script_pipes_into_a_reader_that_stops_early() {
+    let above = ["check", ".ci/run", "packaging/build", "fuzz/run", "fuzz/instrument"].map(str::to_owned);
+    let scripts = files("tests", "/run").into_iter().filter(|file| !file.contains("node_modules")).chain(above);
+    let stops_early = |line: &str| {
+        line.replace("||", ";").split('|').skip(1).map(str::trim_start).any(|command| {
+            let grep_stops = command.starts_with("grep -")
+                && command[5..].split_whitespace().next().is_some_and(|flags| flags.contains(['q', 'm']));
+            command.starts_with("head") || grep_stops
+        })
+    };
+    assert!(
+        stops_early("list | grep -q x")
+            && stops_early("a | b | head -1")
+            && !stops_early("a | grep -v x || grep -q y z")
+    );
+    let found: Vec<String> = scripts
+        .flat_map(|file| {
+            read(&file)
+                .lines()
+                .filter(|line| stops_early(line))
+                .map(|line| format!("{file}: {line}"))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(found.is_empty(), "read all of it, for example by `grep … >/dev/null`: {found:#?}");
+}
+
 /// `HttpOptions` and `http_options` as `http` and `options`.
 fn words_of(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
