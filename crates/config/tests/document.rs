@@ -72,6 +72,9 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.limits.result_ttl", "1h", Some("\"1h\"")),
     ("toolgate.limits.shutdown_grace", "10s", Some("\"10s\"")),
     ("toolgate.limits.type_check", "150ms", Some("\"150ms\"")),
+    ("toolgate.limits.bytes_in_flight", "256 MB", Some("\"256MB\"")),
+    ("toolgate.limits.caller_bytes_in_flight", "128 MB", Some("\"128MB\"")),
+    ("toolgate.limits.run_bytes_in_flight", "the memory of the run, at least 16 MB", None),
     ("toolgate.runs.store", "a file in `toolgate/runs` in `$XDG_STATE_HOME` or `~/.local/state`", None),
     (
         "toolgate.runs.key_file",

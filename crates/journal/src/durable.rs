@@ -1,9 +1,10 @@
 //! A durable run: recorded into a store, owned by one process at a time, resumed by another after a crash.
 //!
 //! Entries are collected in memory and written with the next entry that must be durable: the intent of a call that may
-//! have an effect, or its reply. A run that only reads writes nothing until it ends.
+//! have an effect, or its reply. A run that only reads writes nothing until it ends, or until it has some megabytes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -16,12 +17,14 @@ use crate::entry::{Entry, hex};
 use crate::recording::{Record, Recording, RunFacts};
 use crate::seal::{RowKind, Sealer};
 use crate::store::{Begun, Claim, Decided, Find, Lease, Leave, NewRun, Rows, RunRow, Store, StoreError};
-use crate::text::{Blobs, Text};
+use crate::text::{Blobs, ContentHash, Text};
 
 /// How often a lease is prolonged, as a part of how long it lasts.
 const HEARTBEATS_PER_LEASE: u32 = 3;
 /// The shortest time between two heartbeats.
 const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(10);
+/// Bytes of a run that wait in memory to be written.
+const MAX_UNWRITTEN: u64 = 4 * 1024 * 1024;
 /// Runs of one caller that have not ended, unless [`Journal::with_max_open`] says otherwise.
 const MAX_OPEN: u64 = 10_000;
 
@@ -197,18 +200,44 @@ impl Journal {
     /// # Errors
     /// If there is none, or it cannot be read.
     pub async fn entries(&self, run: &str, from: u64, most: usize) -> Result<Record, StoreError> {
+        self.entries_with_texts(run, from, most, usize::MAX).await
+    }
+
+    /// The same with so many bytes of each long text only: for what is shown, however much was recorded.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be read.
+    pub async fn beginnings(&self, run: &str, from: u64, most: usize, text_bytes: usize) -> Result<Record, StoreError> {
+        self.entries_with_texts(run, from, most, text_bytes).await
+    }
+
+    async fn entries_with_texts(
+        &self,
+        run: &str,
+        from: u64,
+        most: usize,
+        text_bytes: usize,
+    ) -> Result<Record, StoreError> {
         let rows = self.0.store.entries(run, from, most).await?;
         let mut record = self.0.open(run, from, &Rows { entries: rows, blobs: Vec::new() })?;
         let texts = record.entries.iter().flat_map(|entry| entry.event.texts());
-        let named: Vec<String> = texts
+        let named: BTreeSet<ContentHash> = texts
             .filter_map(|text| match text {
-                Text::Blob { blob, .. } => Some(hex(&self.0.sealer.name(blob.as_str()))),
+                Text::Blob { blob, .. } => Some(blob.clone()),
                 Text::Inline(_) => None,
             })
             .collect();
-        for name in named {
+        for hash in named {
+            let name = hex(&self.0.sealer.name(hash.as_str()));
             if let Some(sealed) = self.0.store.blob(run, &name).await? {
-                record.blobs.insert(self.0.text(run, RowKind::Blob(&name), &sealed)?);
+                let mut text = self.0.text(run, RowKind::Blob(&name), &sealed)?;
+                if text.len() > text_bytes {
+                    text.truncate(text.floor_char_boundary(text_bytes));
+                    text.shrink_to_fit();
+                    record.blobs.insert_beginning(hash, text);
+                } else {
+                    record.blobs.insert(text);
+                }
             }
         }
         Ok(record)
@@ -319,6 +348,9 @@ pub struct DurableRun {
     recording: Recording,
     /// Entries in the store. Locked while a write is in progress, so writes keep their order.
     written: tokio::sync::Mutex<u64>,
+    /// Whether what was collected is being written because it is much.
+    is_relieving: AtomicBool,
+    runtime: tokio::runtime::Handle,
     lost: CancellationToken,
     aborted: CancellationToken,
     this: Weak<DurableRun>,
@@ -331,6 +363,8 @@ impl DurableRun {
             lease,
             recording,
             written: tokio::sync::Mutex::new(written),
+            is_relieving: AtomicBool::new(false),
+            runtime: tokio::runtime::Handle::current(),
             lost: CancellationToken::new(),
             aborted: CancellationToken::new(),
             this: this.clone(),
@@ -454,6 +488,20 @@ impl DurableRun {
         }
     }
 
+    /// Writes in the background where much has been collected. A store that does not take it is tried again when as much has
+    /// come together once more.
+    fn relieve(&self) {
+        if self.recording.untaken() < MAX_UNWRITTEN || self.is_relieving.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let this = self.this.clone();
+        self.runtime.spawn(async move {
+            let Some(run) = this.upgrade() else { return };
+            let _ = run.flush().await;
+            run.is_relieving.store(false, Ordering::Release);
+        });
+    }
+
     /// Writes in a task of its own: a call that is given up must not take entries with it.
     fn durable(&self) -> Durable {
         if self.recording.is_full() {
@@ -473,10 +521,12 @@ impl DurableRun {
 impl Recorder for DurableRun {
     fn delivered(&self, delivery: Delivery<'_>) {
         self.recording.delivered(delivery);
+        self.relieve();
     }
 
     fn said(&self, frame: &FromWorker, read_only: bool) {
         self.recording.said(frame, read_only);
+        self.relieve();
     }
 
     fn before_effect(&self, id: CallId) -> Durable {

@@ -12,9 +12,10 @@ use toolgate_wire::{CallId, CallState, FromWorker, Profile, ToWorker};
 
 use crate::entry::{Entry, Event, Header, Reply, ReplyBody};
 use crate::start::StartMessage;
-use crate::text::Blobs;
+use crate::text::{Blobs, Text};
 
-/// Bytes of texts that are recorded of one run.
+/// Bytes of texts that are recorded of one run. A text counts as often as it is recorded, although a store keeps it once:
+/// whoever repeats the run holds it as often.
 pub const MAX_RECORD_BYTES: u64 = 256 * 1024 * 1024;
 /// Bytes that an entry counts for beside its texts.
 const ENTRY_BYTES: u64 = 100;
@@ -100,6 +101,8 @@ pub struct Recording {
 struct State {
     record: Record,
     bytes: u64,
+    /// Of these, bytes that were not taken yet.
+    untaken: u64,
     is_full: bool,
 }
 
@@ -129,15 +132,14 @@ impl Recording {
     /// Goes on with a run that was recorded so far by another process.
     pub fn resumed(so_far: &Record, key: DigestKey) -> Self {
         let last = so_far.entries.last().map_or(0.0, |entry| entry.at);
-        let inline = so_far.entries.len() as u64 * ENTRY_BYTES;
-        let blobs: u64 = so_far.blobs.iter().map(|(_, text)| text.len() as u64).sum();
+        let bytes = so_far.entries.iter().map(|entry| ENTRY_BYTES + text_bytes(&entry.event)).sum();
         let is_full = so_far.entries.iter().any(|entry| matches!(entry.event, Event::Truncated { .. }));
         Recording {
             key,
             began: Instant::now(),
             before: Duration::try_from_secs_f64(last / 1e3).unwrap_or_default(),
             max_bytes: MAX_RECORD_BYTES,
-            state: Mutex::new(State { record: Record::default(), bytes: inline + blobs, is_full }),
+            state: Mutex::new(State { bytes, is_full, ..State::default() }),
         }
     }
 
@@ -152,7 +154,9 @@ impl Recording {
             return;
         }
         let Some((event, bytes)) = event(self, &mut state.record.blobs) else { return };
-        state.bytes += bytes as u64 + ENTRY_BYTES;
+        let bytes = bytes as u64 + ENTRY_BYTES;
+        state.bytes += bytes;
+        state.untaken += bytes;
         let at = self.at();
         state.record.entries.push(Entry { at, event });
         if state.bytes > self.max_bytes {
@@ -238,12 +242,19 @@ impl Recording {
 
     /// Takes what was recorded since the last time.
     pub fn take(&self) -> Record {
-        std::mem::take(&mut self.state.lock().record)
+        let mut state = self.state.lock();
+        state.untaken = 0;
+        std::mem::take(&mut state.record)
     }
 
     /// Puts back what was taken and could not be kept.
     pub(crate) fn put_back(&self, taken: Record) {
         self.state.lock().record.prepend(taken);
+    }
+
+    /// Bytes that were recorded since [`Recording::take`].
+    pub(crate) fn untaken(&self) -> u64 {
+        self.state.lock().untaken
     }
 
     /// Whether the record reached its bound.
@@ -256,6 +267,11 @@ impl Recording {
         let mb = self.max_bytes / (1024 * 1024);
         self.is_full().then(|| format!("not durable beyond here: the record of this run reached its {mb} MB"))
     }
+}
+
+/// Bytes of the texts of an entry.
+pub(crate) fn text_bytes(event: &Event) -> u64 {
+    event.texts().into_iter().map(Text::bytes).sum()
 }
 
 fn reply(
@@ -344,6 +360,30 @@ mod tests {
         let kinds: Vec<_> = record.entries.iter().rev().take(2).map(|entry| &entry.event).collect();
         assert!(matches!(kinds[..], [Event::Report { .. }, Event::Truncated { .. }]), "{kinds:?}");
         assert_eq!(record.report(), Some("{}"));
+    }
+
+    #[test]
+    fn a_text_counts_as_often_as_it_is_recorded() {
+        let recording = Recording::bounded(facts(), 1024 * 1024);
+        for _ in 0..20 {
+            recording.said(&line(&"x".repeat(200_000)), false);
+        }
+        assert!(recording.is_full());
+        let record = recording.take();
+        assert_eq!(record.entries.iter().filter(|entry| matches!(entry.event, Event::Line { .. })).count(), 6);
+        assert_eq!(record.blobs.iter().count(), 1);
+    }
+
+    #[test]
+    fn a_record_that_goes_on_elsewhere_counts_what_it_has() {
+        let recording = Recording::new(facts());
+        for _ in 0..3 {
+            recording.said(&line(&"x".repeat(200_000)), false);
+            recording.said(&line(&"y".repeat(60_000)), false);
+        }
+        let bytes = recording.state.lock().bytes;
+        let resumed = Recording::resumed(&recording.take(), DigestKey::random());
+        assert_eq!(resumed.state.lock().bytes, bytes);
     }
 
     #[test]

@@ -6,14 +6,16 @@
 //! guest said gets new digests. A program that *computes* with a secret (a signature, a checksum) says something else
 //! with the stand-in, and its replay diverges there.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use ring::hmac;
 use serde_json::Value;
 
 use crate::entry::{Call, DigestText, Event, Header};
 use crate::recording::Record;
-use crate::text::{Blobs, ContentHash, MissingBlob};
+use crate::text::{Blobs, ContentHash, MissingBlob, Text};
 
 /// Bytes of the shortest text that counts as a secret: shorter ones occur everywhere by chance.
 const MIN_SECRET: usize = 6;
@@ -91,21 +93,12 @@ impl Redaction {
         if secrets.is_empty() {
             return Ok(0);
         }
-        let replacements = self.replacements(&secrets);
-        // The longest first: a secret may contain another one.
-        let mut ordered: Vec<(&String, &String)> = replacements.iter().collect();
-        ordered.sort_by_key(|(secret, _)| std::cmp::Reverse(secret.len()));
+        let mut substitution = Substitution::new(self.replacements(&secrets));
         let key = record.header().and_then(Header::key);
         let mut blobs = Blobs::default();
         for entry in &mut record.entries {
             for text in entry.event.texts_mut() {
-                let mut replaced = record.blobs.text(text)?.to_owned();
-                for (secret, stand_in) in &ordered {
-                    if replaced.contains(secret.as_str()) {
-                        replaced = replaced.replace(secret.as_str(), stand_in);
-                    }
-                }
-                *text = blobs.keep(&replaced).0;
+                *text = substitution.replaced(text, &record.blobs, &mut blobs)?;
             }
             if let Event::Header(header) = &mut entry.event {
                 header.code_hash = ContentHash::of(blobs.text(&header.code)?);
@@ -126,15 +119,21 @@ impl Redaction {
 
     /// The secrets of a record.
     fn secrets(&self, record: &Record) -> Result<BTreeSet<String>, MissingBlob> {
-        let mut found: Vec<String> = self.values.clone();
-        for entry in &record.entries {
-            for text in entry.event.texts() {
-                let text = record.blobs.text(text)?;
-                in_json(text, MAX_NESTING, &mut found);
-                credentials(text, &mut found);
+        let mut found: BTreeSet<String> = self.values.iter().cloned().collect();
+        // A long text is looked into once, however often it is named.
+        let mut seen: BTreeSet<&ContentHash> = BTreeSet::new();
+        for text in record.entries.iter().flat_map(|entry| entry.event.texts()) {
+            if let Text::Blob { blob, .. } = text
+                && !seen.insert(blob)
+            {
+                continue;
             }
+            let text = record.blobs.text(text)?;
+            in_json(text, MAX_NESTING, &mut found);
+            credentials(text, &mut found);
         }
-        Ok(found.into_iter().filter(|secret| secret.len() >= MIN_SECRET).collect())
+        found.retain(|secret| secret.len() >= MIN_SECRET);
+        Ok(found)
     }
 
     /// Every form in which a secret may stand in a text, with what stands there instead.
@@ -152,11 +151,13 @@ impl Redaction {
 
     /// A text of the same length and kinds of characters.
     fn stand_in(&self, secret: &str) -> String {
+        // The secret is hashed once, whatever its length: the stream is made of its hash.
+        let seed = hmac::sign(&self.key, secret.as_bytes());
         let mut stream = Vec::new();
         while stream.len() < secret.len() {
             let mut context = hmac::Context::with_key(&self.key);
             context.update(&(stream.len() as u64).to_le_bytes());
-            context.update(secret.as_bytes());
+            context.update(seed.as_ref());
             stream.extend_from_slice(context.sign().as_ref());
         }
         let replaced = secret.chars().zip(stream).map(|(c, byte)| match c {
@@ -169,6 +170,106 @@ impl Redaction {
     }
 }
 
+/// Bytes of secrets that are searched for in one pass over a text. The automaton of a pass takes some fifty times as many.
+const MAX_PASS_BYTES: usize = 1 << 20;
+
+/// Replaces secrets in texts, each text in a few passes: their number depends on the bytes of the secrets, not on how many
+/// secrets there are.
+struct Substitution {
+    passes: Vec<Pass>,
+    /// Long texts that were replaced.
+    done: BTreeMap<ContentHash, Text>,
+    /// Bytes that were searched.
+    searched: u64,
+}
+
+/// Secrets that are replaced together.
+enum Pass {
+    Several {
+        automaton: AhoCorasick,
+        stand_ins: Vec<String>,
+    },
+    /// One that is very long, or for which no automaton could be made.
+    Single {
+        secret: String,
+        stand_in: String,
+    },
+}
+
+impl Substitution {
+    /// The longest are replaced first: a secret may contain another one.
+    fn new(replacements: BTreeMap<String, String>) -> Self {
+        let mut ordered: Vec<(String, String)> = replacements.into_iter().collect();
+        ordered.sort_by_key(|(secret, _)| std::cmp::Reverse(secret.len()));
+        let mut passes = Vec::new();
+        let (mut secrets, mut bytes) = (Vec::new(), 0);
+        for (secret, stand_in) in ordered {
+            if bytes > 0 && bytes + secret.len() > MAX_PASS_BYTES {
+                passes.extend(Pass::of(std::mem::take(&mut secrets)));
+                bytes = 0;
+            }
+            bytes += secret.len();
+            secrets.push((secret, stand_in));
+        }
+        passes.extend(Pass::of(secrets));
+        Substitution { passes, done: BTreeMap::new(), searched: 0 }
+    }
+
+    /// The text without secrets. A long one that is named again is not searched again.
+    fn replaced(&mut self, text: &Text, from: &Blobs, to: &mut Blobs) -> Result<Text, MissingBlob> {
+        if let Text::Blob { blob, .. } = text
+            && let Some(done) = self.done.get(blob)
+        {
+            return Ok(done.clone());
+        }
+        let mut replaced = Cow::Borrowed(from.text(text)?);
+        for pass in &self.passes {
+            self.searched += replaced.len() as u64;
+            if let Some(changed) = pass.replace(&replaced) {
+                replaced = Cow::Owned(changed);
+            }
+        }
+        let kept = to.keep(&replaced).0;
+        if let Text::Blob { blob, .. } = text {
+            self.done.insert(blob.clone(), kept.clone());
+        }
+        Ok(kept)
+    }
+}
+
+impl Pass {
+    fn of(secrets: Vec<(String, String)>) -> Vec<Pass> {
+        if let [(secret, stand_in)] = secrets.as_slice() {
+            return vec![Pass::Single { secret: secret.clone(), stand_in: stand_in.clone() }];
+        }
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .kind(Some(AhoCorasickKind::ContiguousNFA))
+            .build(secrets.iter().map(|(secret, _)| secret));
+        match automaton {
+            Ok(automaton) => {
+                vec![Pass::Several {
+                    automaton,
+                    stand_ins: secrets.into_iter().map(|(_, stand_in)| stand_in).collect(),
+                }]
+            }
+            Err(_) => secrets.into_iter().map(|(secret, stand_in)| Pass::Single { secret, stand_in }).collect(),
+        }
+    }
+
+    /// The text with stand-ins; `None` where there is nothing to replace.
+    fn replace(&self, text: &str) -> Option<String> {
+        match self {
+            Pass::Several { automaton, stand_ins } => {
+                automaton.is_match(text).then(|| automaton.replace_all(text, stand_ins))
+            }
+            Pass::Single { secret, stand_in } => {
+                text.contains(secret.as_str()).then(|| text.replace(secret.as_str(), stand_in))
+            }
+        }
+    }
+}
+
 /// A text as it stands inside a JSON string.
 fn escape(text: &str) -> String {
     let quoted = Value::from(text).to_string();
@@ -176,26 +277,37 @@ fn escape(text: &str) -> String {
 }
 
 /// Collects the values under secret names in a JSON text, and in JSON texts inside it.
-fn in_json(text: &str, nesting: usize, found: &mut Vec<String>) {
+fn in_json(text: &str, nesting: usize, found: &mut BTreeSet<String>) {
     let first = text.trim_start().chars().next();
     if nesting == 0 || !matches!(first, Some('{' | '[' | '"')) {
         return;
     }
     if let Ok(value) = serde_json::from_str::<Value>(text) {
-        in_value(&value, nesting, found);
+        in_value(&value, nesting, Named::Ordinary, found);
     }
 }
 
-fn in_value(value: &Value, nesting: usize, found: &mut Vec<String>) {
+/// Whether a value is below a secret name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named {
+    Ordinary,
+    Secret,
+}
+
+/// Every value is looked at once, also below several secret names.
+fn in_value(value: &Value, nesting: usize, named: Named, found: &mut BTreeSet<String>) {
     match value {
-        Value::String(text) => in_json(text, nesting - 1, found),
-        Value::Array(items) => items.iter().for_each(|item| in_value(item, nesting, found)),
+        Value::String(text) => {
+            if named == Named::Secret {
+                found.insert(without_scheme(text).to_owned());
+            }
+            in_json(text, nesting - 1, found);
+        }
+        Value::Array(items) => items.iter().for_each(|item| in_value(item, nesting, named, found)),
         Value::Object(members) => {
             for (name, member) in members {
-                if is_secret_name(name) {
-                    strings(member, found);
-                }
-                in_value(member, nesting, found);
+                let named = if is_secret_name(name) { Named::Secret } else { named };
+                in_value(member, nesting, named, found);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -207,21 +319,14 @@ fn is_secret_name(name: &str) -> bool {
     SECRET_NAMES.contains(&plain.as_str())
 }
 
-/// All texts in a value; `Bearer x` is the secret `x`.
-fn strings(value: &Value, found: &mut Vec<String>) {
-    match value {
-        Value::String(text) => {
-            let scheme = ["Bearer ", "Basic ", "bearer ", "basic "].iter().find_map(|scheme| text.strip_prefix(scheme));
-            found.push(scheme.unwrap_or(text).to_owned());
-        }
-        Value::Array(items) => items.iter().for_each(|item| strings(item, found)),
-        Value::Object(members) => members.values().for_each(|member| strings(member, found)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
+/// `Bearer x` is the secret `x`.
+fn without_scheme(text: &str) -> &str {
+    let schemes = ["Bearer ", "Basic ", "bearer ", "basic "];
+    schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text)
 }
 
 /// Collects words of the form of a well-known credential.
-fn credentials(text: &str, found: &mut Vec<String>) {
+fn credentials(text: &str, found: &mut BTreeSet<String>) {
     let is_part = |c: char| c.is_ascii_alphanumeric() || ['_', '-', '.'].contains(&c);
     for prefix in PREFIXES {
         for (start, _) in text.match_indices(prefix) {
@@ -231,7 +336,7 @@ fn credentials(text: &str, found: &mut Vec<String>) {
             let rest = &text[start..];
             let word = &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())];
             if word.len() >= prefix.len() + MIN_CREDENTIAL {
-                found.push(word.trim_end_matches('.').to_owned());
+                found.insert(word.trim_end_matches('.').to_owned());
             }
         }
     }
@@ -319,11 +424,67 @@ mod tests {
         assert_eq!(kinds, [false, false, true, false, false, false, false]);
     }
 
+    /// How many bytes are searched in texts with these secrets.
+    fn searched(secrets: impl Iterator<Item = String>, texts: &[&str]) -> u64 {
+        let redaction = Redaction::with_key(&[1; 32], Vec::new());
+        let mut substitution = Substitution::new(redaction.replacements(&secrets.collect()));
+        let (mut from, mut to) = (Blobs::default(), Blobs::default());
+        for text in texts {
+            let text = from.keep(text).0;
+            substitution.replaced(&text, &from, &mut to).expect("it is there");
+        }
+        substitution.searched
+    }
+
+    #[test]
+    fn a_text_is_searched_once_for_any_number_of_secrets() {
+        let text = (0..5000).map(|n| format!(r#""password":"secret-{n:06}""#)).collect::<Vec<_>>().join(",");
+        let secrets = |count: usize| (0..count).map(|n| format!("secret-{n:06}"));
+        assert_eq!(searched(secrets(1), &[&text]), text.len() as u64);
+        assert_eq!(searched(secrets(5000), &[&text]), text.len() as u64);
+        // A long text that is named again is not searched again.
+        assert_eq!(searched(secrets(5000), &[&text, &text, &text]), text.len() as u64);
+        // Only the bytes of the secrets make more passes of it.
+        assert_eq!(searched((0..5000).map(|n| format!("{n:0700}")), &[&text]), 4 * text.len() as u64);
+    }
+
+    #[test]
+    fn a_record_of_many_secrets_has_none_of_them_left() {
+        let facts = RunFacts {
+            run: "r".into(),
+            profile: Profile::Chain,
+            code: "return 1".into(),
+            caller: String::new(),
+            request: None,
+        };
+        let recording = Recording::new(facts);
+        // Names within names, forms within forms, secrets within secrets.
+        let deep = (0..100).fold(
+            serde_json::json!("deep-secret"),
+            |value, n| serde_json::json!({ "token": value, "note": format!("note-{n:03}") }),
+        );
+        let many: Vec<Value> = (0..5_000).map(|n| serde_json::json!({ "password": format!("pass\n{n}") })).collect();
+        let long = "0123456789abcdef".repeat(70_000);
+        let body =
+            serde_json::json!({ "deep": deep, "many": many, "secret": long, "text": "pass\n77 pass\n7 pass\n777" });
+        recording.answered(CallId(1), toolgate_wire::CallState::Applied, Ok(body.to_string().as_bytes()));
+        recording.finish(&serde_json::json!({ "value": body.to_string() }).to_string());
+        let mut record = recording.take();
+        // The notes are below a secret name too.
+        let found = Redaction::new(Vec::new()).apply(&mut record).expect("complete");
+        assert_eq!(found, 5_000 + 1 + 1 + 99);
+        let after = all_text(&record);
+        for secret in ["deep-secret", "pass\\", "0123456789abcdef", "note-007"] {
+            assert!(!after.contains(secret), "{secret}");
+        }
+        assert!(after.contains("note-099"), "it is not below a secret name");
+    }
+
     #[test]
     fn ordinary_text_is_left_alone() {
-        let mut found = Vec::new();
+        let mut found = BTreeSet::new();
         credentials("a task-list, risk-free: sk-short, eyJ.x", &mut found);
         in_json(r#"{"tokens": 12, "secretary": "ann", "name": "bob"}"#, 3, &mut found);
-        assert_eq!(found, [] as [String; 0]);
+        assert_eq!(found, BTreeSet::new());
     }
 }

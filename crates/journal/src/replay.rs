@@ -8,9 +8,13 @@ use toolgate_engine::transcript::{AfterReplay, LineCheck, OpenCall, Replay, Step
 use toolgate_wire::{CallId, Code, Failure, LimitRequest, Position, Target, ToWorker, UtcTime};
 
 use crate::entry::{Event, FORMAT_VERSION, Header, ProgramEnd, Reply};
-use crate::recording::Record;
+use crate::recording::{MAX_RECORD_BYTES, Record};
 use crate::start::NoStart;
 use crate::text::MissingBlob;
+
+/// Bytes of texts of a record that is repeated, each as often as it occurs: more than are recorded, since the last text may
+/// be longer than what was left.
+const MAX_REPLAY_BYTES: u64 = 2 * MAX_RECORD_BYTES;
 
 /// Why a record cannot be repeated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,6 +31,9 @@ pub enum NoReplay {
     /// It reached its bound and does not have the rest of the run.
     #[error("the record ends where it reached its bound of {0} bytes")]
     Truncated(u64),
+    /// Its texts are longer than this program records of a run.
+    #[error("the texts of the record have {0} bytes together, and at most {MAX_REPLAY_BYTES} are repeated")]
+    TooLong(u64),
     /// The run has not ended.
     #[error("the record has no report: the run has not ended")]
     NoReport,
@@ -103,7 +110,15 @@ fn replayable(record: &Record, then: AfterReplay) -> Result<Replayable, NoReplay
     if header.version != FORMAT_VERSION {
         return Err(NoReplay::Version(header.version));
     }
+    // A file from elsewhere may name one long text as often as it likes.
     let blobs = &record.blobs;
+    let mut bytes = 0_u64;
+    for text in record.entries.iter().flat_map(|entry| entry.event.texts()) {
+        bytes = bytes.saturating_add(blobs.text(text)?.len() as u64);
+    }
+    if bytes > MAX_REPLAY_BYTES {
+        return Err(NoReplay::TooLong(bytes));
+    }
     let start = record.entries.iter().find_map(|entry| match &entry.event {
         Event::Start(start) => Some(start),
         _ => None,
@@ -213,5 +228,31 @@ fn recorded_failure(report: &str) -> Failure {
         position: number("line").zip(number("column")).map(|(line, column)| Position { line, column }),
         hint: text("hint"),
         class: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Entry;
+    use crate::recording::{Recording, RunFacts};
+    use toolgate_wire::{FromWorker, Profile, frame::Stream};
+
+    #[test]
+    fn a_record_that_names_one_long_text_too_often_is_refused() {
+        let facts = RunFacts {
+            run: "r".into(),
+            profile: Profile::Chain,
+            code: "return 1".into(),
+            caller: String::new(),
+            request: None,
+        };
+        let recording = Recording::new(facts);
+        recording.said(&FromWorker::Log { stream: Stream::Stdout, text: "x".repeat(1 << 20) }, false);
+        let mut record = recording.take();
+        let line: Entry = record.entries.last().expect("a line").clone();
+        record.entries.extend(std::iter::repeat_n(line, 600));
+        let refused = stopped(&record, Failure::new(Code::Aborted, "")).expect_err("too long");
+        assert!(matches!(refused, NoReplay::TooLong(bytes) if bytes > 600 << 20), "{refused}");
     }
 }

@@ -26,6 +26,16 @@ impl ContentHash {
     }
 }
 
+impl Text {
+    /// The length of the text.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Text::Inline(text) => text.len() as u64,
+            Text::Blob { bytes, .. } => *bytes,
+        }
+    }
+}
+
 impl fmt::Display for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -57,15 +67,15 @@ pub struct Blobs(BTreeMap<ContentHash, String>);
 pub struct MissingBlob(pub ContentHash);
 
 impl Blobs {
-    /// Keeps a text: in place, or as a blob when it is long. Returns the bytes that this adds.
+    /// Keeps a text: in place, or as a blob when it is long. Returns its bytes, also where the same blob is here already:
+    /// what is made of a record later has the text as often as the record names it.
     pub fn keep(&mut self, text: &str) -> (Text, usize) {
         if text.len() <= MAX_INLINE {
             return (Text::Inline(text.to_owned()), text.len());
         }
         let blob = ContentHash::of(text);
-        let added = if self.0.contains_key(&blob) { 0 } else { text.len() };
         self.0.entry(blob.clone()).or_insert_with(|| text.to_owned());
-        (Text::Blob { blob, bytes: text.len() as u64 }, added)
+        (Text::Blob { blob, bytes: text.len() as u64 }, text.len())
     }
 
     /// The text.
@@ -82,6 +92,11 @@ impl Blobs {
     /// Adds a blob.
     pub fn insert(&mut self, text: String) {
         self.0.insert(ContentHash::of(&text), text);
+    }
+
+    /// Adds the beginning of a blob, under the hash of the whole.
+    pub(crate) fn insert_beginning(&mut self, whole: ContentHash, beginning: String) {
+        self.0.insert(whole, beginning);
     }
 
     /// Adds all blobs of another set.
@@ -108,9 +123,9 @@ mod tests {
     fn a_long_text_is_kept_once() {
         let mut blobs = Blobs::default();
         let long = "x".repeat(MAX_INLINE + 1);
-        let (first, added) = blobs.keep(&long);
+        let (first, bytes) = blobs.keep(&long);
         let (second, again) = blobs.keep(&long);
-        assert_eq!((added, again, &first), (MAX_INLINE + 1, 0, &second));
+        assert_eq!((bytes, again, &first), (MAX_INLINE + 1, MAX_INLINE + 1, &second));
         assert_eq!(blobs.text(&first), Ok(long.as_str()));
         assert_eq!(blobs.keep("short"), (Text::Inline("short".into()), 5));
         assert_eq!(blobs.iter().count(), 1);

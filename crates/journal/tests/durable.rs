@@ -107,6 +107,32 @@ async fn a_run_that_only_reads_writes_nothing_until_it_ends() {
     assert!(store.read("a").await.expect("rows").entries.len() > 40);
 }
 
+/// What waits in memory to be written is bounded: a run that only reads is written too when it has read much.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_reads_much_is_written_before_it_ends() {
+    let store = Arc::new(MemoryStore::new());
+    let journal = journal(store.clone(), HOUR);
+    let code = "const big = 'x'.repeat(3e6); for (let i = 0; i < 3; i++) await db.find({ i, big }); return 1";
+    let run = begin(&journal, "a", code).await;
+    let request = Request { host: host(), recorder: Some(run.clone()), ..Request::new(Profile::Chain, code) };
+    let report = engine().run(request).await;
+    let written = async {
+        while store.read("a").await.expect("rows").entries.len() < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), written).await.expect("it is written");
+    run.finish(&text(&report)).await.expect("finished");
+    let record = journal.load("a").await.expect("the record");
+    let again = run_again(&engine(), replay::offline(&record).expect("a whole record")).await;
+    assert_eq!(stable(&again), stable(&report));
+    // What is shown of it has the beginnings of its texts.
+    let shown = journal.beginnings("a", 0, 100, 1000).await.expect("entries");
+    assert_eq!(shown.entries.len(), record.entries.len());
+    let lengths: Vec<_> = shown.blobs.iter().map(|(_, text)| text.len()).collect();
+    assert!(lengths.len() >= 6 && lengths.iter().all(|length| *length <= 1000), "{lengths:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_idempotency_key_is_the_same_run_of_a_caller() {
     let journal = journal(Arc::new(MemoryStore::new()), HOUR);

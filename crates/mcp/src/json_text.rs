@@ -149,10 +149,18 @@ pub(crate) fn range_in(text: &str, part: &str) -> Range<usize> {
     start..start + part.len()
 }
 
+/// The tree of a text, if it takes at most `limit` bytes of memory.
+///
+/// # Errors
+/// If it takes more, or the text is not JSON.
+pub fn bounded_tree(text: &str, limit: usize) -> Result<Value, TreeError> {
+    tree_bytes(text, limit)?;
+    serde_json::from_str(text).map_err(|error| TreeError::NotJson(NotJson(error.to_string())))
+}
+
 /// A small tree of a part of a message; none if it is not small.
 pub(crate) fn small_tree(text: &str) -> Option<Value> {
-    tree_bytes(text, SMALL_TREE_BYTES).ok()?;
-    serde_json::from_str(text).ok()
+    bounded_tree(text, SMALL_TREE_BYTES).ok()
 }
 
 /// Valid, not nested deeper than a program can read, and without halves of surrogate pairs, which a Rust string cannot have.
@@ -174,7 +182,10 @@ fn not_json(text: &str) -> NotJson {
 }
 
 /// The memory that the tree of a text takes, while it is built at most half as much again.
-pub(crate) fn tree_bytes(text: &str, limit: usize) -> Result<usize, TreeError> {
+///
+/// # Errors
+/// If it takes more than `limit` bytes, or the text is not JSON.
+pub fn tree_bytes(text: &str, limit: usize) -> Result<usize, TreeError> {
     // The densest text is one value in two bytes.
     if text.len().saturating_mul(size_of::<Value>()) <= limit.min(MAX_UNCOUNTED_BYTES) {
         return Ok(text.len().saturating_mul(size_of::<Value>()));

@@ -13,7 +13,7 @@
 //! - `framing`: JSON lines of a stdio connection; `headers`: HTTP headers that repeat parts of a message
 //! - [`server`]: serves MCP clients; what is served is a [`server::Service`]
 //! - [`client`]: connects to MCP servers
-//! - `fuzzing`: entry points of fuzz targets
+//! - `fuzzing`: entry points of fuzz targets, with the feature of that name
 //!
 //! This crate has no policy and no catalog, invents no tool names, and never repeats a call that a server may have executed.
 
@@ -22,7 +22,7 @@
 mod buffer;
 pub mod client;
 mod framing;
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod headers;
 mod interaction;
@@ -35,5 +35,5 @@ pub mod server;
 
 pub use buffer::process_budget;
 pub use interaction::{InteractiveClient, Progress};
-pub use json_text::{JsonText, NotJson, TreeError};
+pub use json_text::{JsonText, NotJson, TreeError, bounded_tree, tree_bytes};
 pub use origin::{RequestOrigin, TraceContext};

@@ -127,7 +127,10 @@ pub async fn http_for(
         sessions: Arc::new(sessions(&settings.store).await?),
         rules: rules(&audience.http(&settings.http), over_tcp).map_err(io::Error::other)?,
         shutdown: shutdown.clone(),
-        limits: ServiceLimits::default(),
+        limits: ServiceLimits {
+            memory: usize::try_from(settings.limits.bytes_in_flight.process.get()).unwrap_or(usize::MAX),
+            ..ServiceLimits::default()
+        },
         public_url: None,
     });
     service.show_gateway(gateway);

@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -22,7 +23,7 @@ pub struct ByteBudget(Arc<Node>);
 
 struct Node {
     name: &'static str,
-    limit: usize,
+    limit: AtomicUsize,
     parent: Option<ByteBudget>,
     state: Mutex<State>,
 }
@@ -60,12 +61,16 @@ pub struct OverBudget {
 impl ByteBudget {
     /// A budget of `limit` bytes; `name` says whose it is in refusals ("this run").
     pub fn new(name: &'static str, limit: usize) -> Self {
-        Self(Arc::new(Node { name, limit, parent: None, state: Mutex::default() }))
+        Self::with_parent(name, limit, None)
+    }
+
+    fn with_parent(name: &'static str, limit: usize, parent: Option<ByteBudget>) -> Self {
+        Self(Arc::new(Node { name, limit: AtomicUsize::new(limit), parent, state: Mutex::default() }))
     }
 
     /// A budget whose bytes count in this one too.
     pub fn child(&self, name: &'static str, limit: usize) -> Self {
-        Self(Arc::new(Node { name, limit, parent: Some(self.clone()), state: Mutex::default() }))
+        Self::with_parent(name, limit, Some(self.clone()))
     }
 
     /// A budget that refuses nothing.
@@ -75,7 +80,18 @@ impl ByteBudget {
 
     /// Its size in bytes.
     pub fn limit(&self) -> usize {
-        self.0.limit
+        self.0.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes its size. What is held stays held; reservations that wait are looked at again, and refused if they can
+    /// no longer fit.
+    pub fn set_limit(&self, limit: usize) {
+        let old = self.0.limit.swap(limit, Ordering::Relaxed);
+        if old == limit {
+            return;
+        }
+        let waiting: Vec<Waker> = self.state().waiting.iter().map(|waiting| waiting.waker.clone()).collect();
+        waiting.into_iter().for_each(Waker::wake);
     }
 
     /// The bytes held now.
@@ -102,7 +118,7 @@ impl ByteBudget {
             level.check_size(bytes)?;
         }
         for level in self.levels() {
-            Turn { level, bytes, ticket: None }.await;
+            Turn { level, bytes, ticket: None }.await?;
             levels.taken.push(level.clone());
         }
         levels.taken.clear();
@@ -123,16 +139,16 @@ impl ByteBudget {
     }
 
     fn check_size(&self, bytes: usize) -> Result<(), OverBudget> {
-        if bytes <= self.0.limit { Ok(()) } else { Err(self.refusal(bytes, self.used())) }
+        if bytes <= self.limit() { Ok(()) } else { Err(self.refusal(bytes, self.used())) }
     }
 
     fn refusal(&self, wanted: usize, used: usize) -> OverBudget {
-        OverBudget { budget: self.0.name, limit: self.0.limit, used, wanted }
+        OverBudget { budget: self.0.name, limit: self.limit(), used, wanted }
     }
 
     fn try_take(&self, bytes: usize) -> Result<(), OverBudget> {
         let mut state = self.state();
-        match state.used.checked_add(bytes).filter(|sum| *sum <= self.0.limit) {
+        match state.used.checked_add(bytes).filter(|sum| *sum <= self.limit()) {
             Some(sum) => {
                 state.used = sum;
                 Ok(())
@@ -160,7 +176,7 @@ impl Default for ByteBudget {
 
 impl fmt::Debug for ByteBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ByteBudget({}: {} of {})", self.0.name, self.used(), self.0.limit)
+        write!(f, "ByteBudget({}: {} of {})", self.0.name, self.used(), self.limit())
     }
 }
 
@@ -176,7 +192,8 @@ impl Drop for Levels {
     }
 }
 
-/// Waits until one level has room and every earlier reservation there has its bytes.
+/// Waits until one level has room and every earlier reservation there has its bytes. Fails if the level has become too
+/// small for it.
 struct Turn<'a> {
     level: &'a ByteBudget,
     bytes: usize,
@@ -184,16 +201,17 @@ struct Turn<'a> {
 }
 
 impl Future for Turn<'_> {
-    type Output = ();
+    type Output = Result<(), OverBudget>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.level.check_size(self.bytes)?;
         let mut state = self.level.state();
         let is_first = match (self.ticket, state.waiting.front()) {
             (_, None) => true,
             (ticket, Some(first)) => ticket == Some(first.ticket),
         };
         let sum = state.used.saturating_add(self.bytes);
-        if is_first && sum <= self.level.0.limit {
+        if is_first && sum <= self.level.limit() {
             state.used = sum;
             if self.ticket.is_some() {
                 state.waiting.pop_front();
@@ -205,7 +223,7 @@ impl Future for Turn<'_> {
             if let Some(next) = next {
                 next.wake();
             }
-            return Poll::Ready(());
+            return Poll::Ready(Ok(()));
         }
         let waker = context.waker().clone();
         match self.ticket {
@@ -280,7 +298,7 @@ impl BytePermit {
         }
         let mut taken = Levels { bytes: self.bytes, taken: Vec::new() };
         for level in target.levels().filter(is_new) {
-            Turn { level, bytes: self.bytes, ticket: None }.await;
+            Turn { level, bytes: self.bytes, ticket: None }.await?;
             taken.taken.push(level.clone());
         }
         taken.taken.clear();
@@ -374,6 +392,37 @@ mod tests {
             "11 bytes more do not fit into the 10 bytes that this run may have in flight, of which 0 are in use: make fewer \
              calls at one time, or ask for less data in each"
         );
+    }
+
+    #[test]
+    fn a_new_size_holds_for_what_comes_and_for_what_waits() {
+        let budget = ByteBudget::new("b", 10);
+        let held = budget.try_reserve(8).unwrap();
+        let mut waits = pin!(budget.reserve(5));
+        assert!(poll(waits.as_mut()).is_pending());
+        budget.set_limit(13);
+        let Poll::Ready(Ok(permit)) = poll(waits.as_mut()) else { panic!("it still waits") };
+        assert_eq!(budget.used(), 13);
+        budget.set_limit(4);
+        assert_eq!((budget.limit(), budget.used()), (4, 13));
+        assert!(budget.try_reserve(1).is_err());
+        drop((held, permit));
+        assert!(budget.try_reserve(4).is_ok());
+    }
+
+    #[test]
+    fn what_waits_for_a_budget_that_became_too_small_is_refused() {
+        let budget = ByteBudget::new("b", 10);
+        let _held = budget.try_reserve(8).unwrap();
+        let mut large = pin!(budget.reserve(9));
+        let mut small = pin!(budget.reserve(1));
+        assert!(poll(large.as_mut()).is_pending() && poll(small.as_mut()).is_pending());
+        budget.set_limit(9);
+        assert!(poll(large.as_mut()).is_pending(), "it may still fit");
+        budget.set_limit(8);
+        let Poll::Ready(Err(refused)) = poll(large.as_mut()) else { panic!("it waits for what cannot come") };
+        assert_eq!(refused, OverBudget { budget: "b", limit: 8, used: 8, wanted: 9 });
+        assert!(poll(small.as_mut()).is_pending());
     }
 
     #[test]

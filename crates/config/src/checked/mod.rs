@@ -222,6 +222,25 @@ pub struct GatewayLimits {
     pub result_ttl: Duration,
     /// How long running work may continue at shutdown.
     pub shutdown_grace: Duration,
+    /// Bytes that are held at one time.
+    pub bytes_in_flight: BytesInFlight,
+}
+
+/// The bytes that Toolgate holds for others at one time: answers and arguments on their way, messages, bodies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BytesInFlight {
+    /// For everything together.
+    pub process: Bytes,
+    /// For the runs of one caller.
+    pub caller: Bytes,
+    /// For one run; `None` is as many as it has memory, at least 16 MB.
+    pub run: Option<Bytes>,
+}
+
+impl Default for BytesInFlight {
+    fn default() -> Self {
+        BytesInFlight { process: Bytes::new(256 << 20), caller: Bytes::new(128 << 20), run: None }
+    }
 }
 
 /// The V8 engine.
@@ -373,6 +392,17 @@ fn bounds(checker: &mut Checker<'_>, raw: &raw::Limits) -> GatewayLimits {
         result_store: checker.size(&raw.result_store, &store).unwrap_or(Bytes::new(64 << 20)),
         result_ttl: checker.period(&raw.result_ttl).unwrap_or(Duration::from_secs(3600)),
         shutdown_grace: checker.period(&raw.shutdown_grace).unwrap_or(Duration::from_secs(10)),
+        bytes_in_flight: bytes_in_flight(checker, raw),
+    }
+}
+
+fn bytes_in_flight(checker: &mut Checker<'_>, raw: &raw::Limits) -> BytesInFlight {
+    let range = Bytes::new(1 << 20)..=Bytes::new(1 << 40);
+    let usual = BytesInFlight::default();
+    BytesInFlight {
+        process: checker.size(&raw.bytes_in_flight, &range).unwrap_or(usual.process),
+        caller: checker.size(&raw.caller_bytes_in_flight, &range).unwrap_or(usual.caller),
+        run: checker.size(&raw.run_bytes_in_flight, &range),
     }
 }
 

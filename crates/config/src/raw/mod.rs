@@ -282,6 +282,12 @@ section! {
         shutdown_grace: RawText<Period>,
         /// How long a run waits for the check of its types; after it the run starts unchecked, with a warning.
         type_check: RawText<Period>,
+        /// Bytes that Toolgate holds at one time for all runs and requests together: answers and messages, the arguments of calls, and HTTP bodies have so many each.
+        bytes_in_flight: RawText<Bytes>,
+        /// Bytes of answers, and of arguments, that the runs of one caller have on their way at one time.
+        caller_bytes_in_flight: RawText<Bytes>,
+        /// Bytes of answers, and of arguments, that one run has on their way at one time. What does not fit fails its call with OVER_BUDGET.
+        run_bytes_in_flight: RawText<Bytes>,
     }
 }
 

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::answer::{bounded, text_block};
+use toolgate_mcp::bounded_tree;
 use toolgate_output::results::{Kept, Kind, ResultId};
 
 /// Nested lists of blocks, as `Promise.all` over picture tools gives them.
@@ -61,11 +62,19 @@ fn parts(returned: &str) -> Option<Vec<Value>> {
     if !says("\"type\"") || !(may_be_texts || kinds.iter().any(|it| says(it))) {
         return None;
     }
-    let value = serde_json::from_str::<Value>(returned).ok()?;
+    let value = tree(returned)?;
     let are_texts = is_list_of_texts(value.get("content").unwrap_or(&value));
     let mut blocks = Vec::new();
     collect(value, MAX_DEPTH, &mut blocks)?;
     (are_texts || blocks.iter().any(is_media)).then_some(blocks)
+}
+
+/// The tree of a value that may be content. Pictures and texts are long strings, of which a tree takes little more than the text;
+/// a list of numbers takes forty times as much, and is no content.
+fn tree(returned: &str) -> Option<Value> {
+    const MAX_FACTOR: usize = 3;
+    const SMALL_BYTES: usize = 4 << 20;
+    bounded_tree(returned, returned.len().saturating_mul(MAX_FACTOR).max(SMALL_BYTES)).ok()
 }
 
 /// Text blocks as a tool gives them, at least one. Data that only looks like them has members of its own.
@@ -89,7 +98,7 @@ pub(super) struct Media {
 pub(super) fn media(returned: &str) -> Option<Media> {
     let says = |word: &str| memchr::memmem::find(returned.as_bytes(), word.as_bytes()).is_some();
     let is_possible = (says("\"mimeType\"") && (says("\"image\"") || says("\"audio\""))) || says("\"blob\"");
-    let mut value = is_possible.then(|| serde_json::from_str::<Value>(returned).ok()).flatten()?;
+    let mut value = is_possible.then(|| tree(returned)).flatten()?;
     let mut blocks = Vec::new();
     take_media(&mut value, &mut blocks);
     (!blocks.is_empty()).then(|| Media { text: value.to_string(), blocks })
@@ -194,6 +203,16 @@ mod tests {
         check(link.clone(), Some(vec![link]));
         let embedded = json!({ "type": "resource", "resource": { "uri": "file:///a", "text": "x" } });
         check(embedded.clone(), Some(vec![embedded]));
+    }
+
+    /// The tree of such a list would take forty times its text.
+    #[test]
+    fn many_values_beside_a_picture_are_data() {
+        let many: Vec<Value> = std::iter::once(image()).chain(std::iter::repeat_n(json!(1), 200_000)).collect();
+        let text = Value::from(many).to_string();
+        assert!(tree(&text).is_none() && parts(&text).is_none() && media(&text).is_none());
+        let picture = json!({ "type": "image", "data": "A".repeat(8 << 20), "mimeType": "image/png" });
+        check(picture.clone(), Some(vec![picture]));
     }
 
     #[test]

@@ -9,14 +9,17 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolgate_functions::http::{AllowList, FetchError, Fetcher, Guard, HttpLimits, HttpRequest};
 use toolgate_mcp::client::{Closing, LinkError, LocalResult, LocalServer, RpcError};
+use toolgate_mcp::{TreeError, process_budget, tree_bytes};
 use toolgate_openapi::{
     AnswerFuture, Api, ApiAnswer, ApiCallError, ApiRequest, ApiSettings, ApiTransport, Credentials, MAX_ANSWER_BYTES,
     MAX_DOCUMENT_BYTES, OperationFilter, TransportError,
 };
+use toolgate_wire::BytePermit;
 use url::Url;
 
 use super::api_login::{ApiLogin, LoginTransport, placeholder};
@@ -166,7 +169,9 @@ impl LocalServer for ApiServer {
     }
 
     fn call(&self, tool: &str, arguments: Map<String, Value>) -> LocalResult {
-        let (api, transport, tool) = (Arc::clone(&self.api), Arc::clone(&self.transport), tool.to_owned());
+        let (api, tool) = (Arc::clone(&self.api), tool.to_owned());
+        // Holds the permit of the answer until the call has its result.
+        let transport = Arc::new(CountedTransport::new(Arc::clone(&self.transport)));
         let Some(login) = self.login.clone() else {
             return Box::pin(async move { api.call(&*transport, &tool, &arguments).await.map_err(link_error) });
         };
@@ -190,6 +195,56 @@ fn link_error(error: ApiCallError) -> LinkError {
             LinkError::Closed { closing: Arc::new(closing), sent: true }
         }
     }
+}
+
+/// The memory that the values of an answer may take.
+const MAX_TREE_BYTES: usize = 64 << 20;
+/// Answers up to this size are not counted.
+const MAX_UNCOUNTED_BYTES: usize = 64 << 10;
+
+/// The transport of one call, whose answer counts in the budget of the process: its text, and the tree that is made of it.
+struct CountedTransport {
+    inner: Arc<dyn ApiTransport>,
+    held: Arc<Mutex<Option<BytePermit>>>,
+}
+
+impl CountedTransport {
+    fn new(inner: Arc<dyn ApiTransport>) -> Self {
+        CountedTransport { inner, held: Arc::default() }
+    }
+}
+
+impl ApiTransport for CountedTransport {
+    fn send(&self, request: ApiRequest) -> AnswerFuture {
+        let (answer, held) = (self.inner.send(request), Arc::clone(&self.held));
+        Box::pin(async move {
+            let answer = answer.await?;
+            // The answer before this one was read. To wait while holding its bytes could be a wait for each other.
+            held.lock().take();
+            let bytes = memory_of(&answer.body)?;
+            if bytes > 0 {
+                let permit = process_budget().reserve(bytes).await;
+                *held.lock() = Some(permit.map_err(|refused| TransportError::TooLarge { cap: refused.limit })?);
+            }
+            Ok(answer)
+        })
+    }
+}
+
+/// The memory that an answer takes until it is the text of a result.
+fn memory_of(body: &[u8]) -> Result<usize, TransportError> {
+    if body.len() <= MAX_UNCOUNTED_BYTES {
+        return Ok(0);
+    }
+    let text = std::str::from_utf8(body).map(|text| text.trim_start_matches('\u{feff}'));
+    let tree = match text.map(|text| tree_bytes(text, MAX_TREE_BYTES)) {
+        Ok(Ok(bytes)) => bytes,
+        // A text that is copied, or bytes that become base64.
+        Err(_) | Ok(Err(TreeError::NotJson(_))) => 2 * body.len(),
+        Ok(Err(TreeError::TooManyValues { limit })) => return Err(TransportError::TooLarge { cap: limit }),
+        Ok(Err(TreeError::OverBudget(refused))) => return Err(TransportError::TooLarge { cap: refused.limit }),
+    };
+    Ok(tree.saturating_add(body.len()))
 }
 
 /// The guarded client as a transport.
@@ -231,5 +286,22 @@ fn transport_error(error: FetchError) -> TransportError {
         | FetchError::RequestTooLarge { .. }
         | FetchError::Unreachable(_)
         | FetchError::NoClient(_) => TransportError::NotSent(explained(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_counts_with_the_tree_that_is_made_of_it() {
+        let long = format!("\"{}\"", "x".repeat(1 << 20));
+        let dense = format!("[{}1]", "1,".repeat(200_000));
+        assert_eq!(memory_of(b"[1,2,3]"), Ok(0));
+        assert!(memory_of(long.as_bytes()).is_ok_and(|bytes| bytes < 3 * long.len()));
+        assert!(memory_of(dense.as_bytes()).is_ok_and(|bytes| bytes > 10 * dense.len()));
+        assert_eq!(memory_of(&[0xff; 1 << 20]), Ok(3 << 20), "bytes become base64");
+        let denser = format!("[{}1]", "1,".repeat(2_000_000));
+        assert_eq!(memory_of(denser.as_bytes()), Err(TransportError::TooLarge { cap: MAX_TREE_BYTES }));
     }
 }

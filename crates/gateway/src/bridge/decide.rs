@@ -35,6 +35,8 @@ pub(crate) fn is_denial(code: &str) -> bool {
 pub(super) const LOCAL: &str = "local";
 /// The kind of run of a call without one.
 const DIRECT: &str = "direct";
+/// Usage of earlier days is dropped past this number of callers.
+const MAX_CALLERS: usize = 1024;
 /// Seconds of a day.
 const DAY: u64 = 24 * 60 * 60;
 
@@ -444,6 +446,14 @@ fn with_call<T>(
 
 fn today<'a>(days: &'a mut HashMap<String, (u64, Usage)>, caller: &str) -> &'a mut Usage {
     let day = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / DAY);
+    usage_on(days, caller, day)
+}
+
+fn usage_on<'a>(days: &'a mut HashMap<String, (u64, Usage)>, caller: &str, day: u64) -> &'a mut Usage {
+    // Callers of an OAuth issuer come and go: what they did on earlier days counts no more.
+    if days.len() >= MAX_CALLERS && !days.contains_key(caller) {
+        days.retain(|_, (of, _)| *of == day);
+    }
     let (of, usage) = days.entry(caller.to_owned()).or_default();
     if *of != day {
         (*of, *usage) = (day, Usage::default());
@@ -497,4 +507,21 @@ fn data(decision: &Decision, reason: Option<&str>) -> Value {
 /// The error of a call whose question was not answered before it expired.
 pub(super) fn expired(target: &Target) -> HostError {
     HostError::not_sent(EXPIRED, format!("nobody decided about {target} in time"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_of_earlier_days_is_dropped_when_there_are_many_callers() {
+        let mut days = HashMap::new();
+        for n in 0..MAX_CALLERS {
+            usage_on(&mut days, &n.to_string(), 1).add("b.tool", None);
+        }
+        usage_on(&mut days, "0", 2).add("b.tool", None);
+        assert_eq!(days.len(), MAX_CALLERS, "a known caller makes no room");
+        usage_on(&mut days, "new", 2);
+        assert_eq!(days.len(), 2, "today's usage stays");
+    }
 }

@@ -1,7 +1,7 @@
 //! Counts the tool calls of each caller that has a rate.
 //!
-//! A bucket of tokens for each name: full at first, refilled evenly over a minute. Names come from configured keys, so there
-//! are as many buckets as keys. It reads no clock: the caller passes the time.
+//! A bucket of tokens for each name: full at first, refilled evenly over a minute. Names come from configured keys and from
+//! tokens of an issuer; a bucket that must be full again is dropped when there are many. It reads no clock: the caller passes the time.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,6 +10,8 @@ use parking_lot::Mutex;
 use toolgate_wire::CallRate;
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// Full buckets are dropped past this number.
+const MAX_BUCKETS: usize = 1024;
 
 /// The calls that callers have left.
 #[derive(Debug, Default)]
@@ -27,6 +29,9 @@ impl CallRates {
     pub(super) fn take(&self, caller: &str, rate: CallRate, now: Instant) -> Result<(), Duration> {
         let full = Bucket { rate, left: f64::from(rate.calls()), at: now };
         let mut buckets = self.0.lock();
+        if buckets.len() >= MAX_BUCKETS && !buckets.contains_key(caller) {
+            buckets.retain(|_, bucket| now.saturating_duration_since(bucket.at) < MINUTE);
+        }
         let bucket = match buckets.get_mut(caller) {
             // A reload changed the rate: begin anew.
             Some(bucket) if bucket.rate == rate => bucket,
@@ -64,6 +69,16 @@ mod tests {
         assert!(take("a", 30).is_err());
         assert_eq!((take("a", 1_000), take("a", 1_000)), (Ok(()), Ok(())), "no more than a minute's worth is saved");
         assert!(take("a", 1_000).is_err());
+    }
+
+    #[test]
+    fn buckets_of_callers_that_went_are_dropped() {
+        let (rates, now) = (CallRates::default(), Instant::now());
+        for n in 0..3 * MAX_BUCKETS {
+            let later = now + Duration::from_millis(100) * u32::try_from(n).expect("a number");
+            assert_eq!(rates.take(&n.to_string(), per_minute(1), later), Ok(()));
+        }
+        assert!(rates.0.lock().len() <= MAX_BUCKETS + 1);
     }
 
     #[test]

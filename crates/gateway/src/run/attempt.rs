@@ -344,7 +344,8 @@ impl<'a> Attempt<'a> {
 
     /// What the program may call.
     pub(super) fn host(&self) -> RunHost {
-        let budgets = self.runner.budgets.of_run(&self.request.caller, self.limits.memory);
+        let configured = self.runner.environment.bytes_in_flight();
+        let budgets = self.runner.budgets.of_run(&self.request.caller, self.limits.memory, configured);
         let request = RequestContext { budget: Some(budgets.answers), ..self.asked() };
         RunHost::new(self.runner.bridge.clone(), request)
             .with_functions(self.functions.clone(), self.context.clone())

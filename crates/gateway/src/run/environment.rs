@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::durable::{DurableRuns, OpenError};
 use super::type_check::{LearnedResults, ProgramTypes};
+use toolgate_config::checked::BytesInFlight;
 use toolgate_functions::Registry;
 use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultStore;
@@ -33,6 +34,11 @@ pub trait Environment: Send + Sync + 'static {
     fn limits(&self, profile: Profile) -> LimitRequest {
         let _ = profile;
         LimitRequest::default()
+    }
+
+    /// The bytes that callers and runs may have in flight.
+    fn bytes_in_flight(&self) -> BytesInFlight {
+        BytesInFlight::default()
     }
 
     /// The host functions that programs of this caller may call.

@@ -13,17 +13,20 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use toolgate_engine::host::{Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
+use toolgate_mcp::{TreeError, bounded_tree};
 use toolgate_plan::Call;
 use toolgate_wire::{CallId, CallRecord, Code, ErrorClass, Failure, Limits, Outcome, Report};
 
 use super::attempt::{Attempt, Watched, not_a_program, without_engine};
 use crate::bridge::RunHost;
-use toolgate_json::{stringify, stringify_exact};
+use toolgate_json::{minified, stringify, stringify_exact};
 
 /// The number that a program gives to its first call.
 const FIRST_CALL: CallId = CallId(1);
 /// Answers longer than this go through the engine, whose memory limit they may exceed.
 const MAX_PLAIN: usize = 1024 * 1024;
+/// The memory that the values of an answer may take while it is written as JavaScript writes it.
+const MAX_TREE_BYTES: usize = 32 << 20;
 /// An interpreter needs at most this many times its size for an answer that is only passed on: `[],` takes it 180 bytes.
 const SPREAD: u64 = 80;
 
@@ -133,9 +136,16 @@ fn finished(made: CallResult, attempt: &Attempt<'_>) -> Report {
 }
 
 /// Hands the answer on as JavaScript would print it, integers of 64 bits aside, which keep their digits; one that cannot be
-/// read so deep is handed on as it is.
+/// read so deep is handed on as it is, and one with very many values without its white space.
 fn returned(json: String, limits: &Limits) -> Outcome {
-    let text = serde_json::from_str::<Value>(&json).map_or(json, |value| stringify_exact(&value));
+    let text = match bounded_tree(&json, MAX_TREE_BYTES) {
+        Ok(value) => stringify_exact(&value),
+        Err(TreeError::TooManyValues { .. } | TreeError::OverBudget(_)) => {
+            let room = usize::try_from(limits.result).unwrap_or(usize::MAX);
+            minified(toolgate_json::Value::of(&json), room).unwrap_or(json)
+        }
+        Err(TreeError::NotJson(_)) => json,
+    };
     if text.len() as u64 > limits.result {
         let message = format!("the value is larger than {} bytes of JSON", limits.result);
         return Outcome::Failed(Failure::new(Code::OutputTooLarge, message));

@@ -18,6 +18,9 @@ use super::request::{Door, RunReport, RunRequest, RunTrace};
 /// The most calls of a run of which more is kept than the report has.
 const MAX_NOTED: usize = 10_000;
 
+/// Of these, calls whose arguments are kept.
+const MAX_TOLD: usize = 500;
+
 /// What a listener wants to know of the arguments of calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ArgumentsWanted {
@@ -232,7 +235,8 @@ impl Observer for CallNotes {
             if index == noted.calls.len() && index < MAX_NOTED {
                 noted.ran = noted.ran.max(then.unwrap_or_default());
                 let start = then.unwrap_or_else(|| noted.ran + self.since.elapsed());
-                noted.calls.push(NotedCall::new(start.as_secs_f64() * 1e3, arguments, self.wanted));
+                let wanted = if index < MAX_TOLD { self.wanted } else { self.wanted.min(ArgumentsWanted::Digests) };
+                noted.calls.push(NotedCall::new(start.as_secs_f64() * 1e3, arguments, wanted));
             }
         }
         if let Some(next) = &self.next {

@@ -52,6 +52,7 @@ use attempt::Attempt;
 use budgets::CallerBudgets;
 use durable::{DurableError, DurableRuns, DurableSlot};
 
+pub(crate) use budgets::set_process_bytes;
 pub use environment::{Environment, FixedEnvironment, OpeningRuns, Readiness, Waiting};
 pub use explain::explain;
 pub(crate) use history::DirectCall;
@@ -157,7 +158,7 @@ impl Runner {
 
     /// Counts the bytes of answers that this caller has in flight.
     pub(crate) fn caller_budget(&self, caller: &CallerScope) -> ByteBudget {
-        self.budgets.of(caller).answers
+        self.budgets.of(caller, self.environment.bytes_in_flight()).answers
     }
 
     /// The host functions that programs of this caller may call.

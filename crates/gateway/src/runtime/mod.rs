@@ -54,6 +54,7 @@ use crate::run::durable::DurableRuns;
 use crate::run::{Environment, LearnedResults, OpeningRuns, ProgramTypes, Readiness, Runner, Waiting, permitted};
 use toolgate_catalog::types::learned::LearnedTypes;
 use toolgate_catalog::{Catalog, CatalogHandle};
+use toolgate_config::checked::BytesInFlight;
 use toolgate_config::{Checked, Problem};
 use toolgate_functions::Registry;
 use toolgate_mcp::server::{Change, ChangeNotice};
@@ -116,6 +117,7 @@ impl Gateway {
     pub fn start(config: Checked, engine: Engine) -> Arc<Self> {
         // An embedding program may have installed another provider; both work.
         let _ = rustls::crypto::ring::default_provider().install_default();
+        settings::bound_process(&config.settings, &BytesInFlight::default());
         let bridge = Arc::new(Bridge::new(CatalogHandle::default()));
         bridge.set_policy(config.settings.policy.clone());
         bridge.set_remembered(RememberedRules::new(config.settings.remembered_rules.clone()));
@@ -370,6 +372,10 @@ struct ConfiguredEnvironment(Weak<Gateway>);
 impl Environment for ConfiguredEnvironment {
     fn limits(&self, profile: Profile) -> LimitRequest {
         self.0.upgrade().map(|gateway| configured_limits(&gateway.config().settings, profile)).unwrap_or_default()
+    }
+
+    fn bytes_in_flight(&self) -> BytesInFlight {
+        self.0.upgrade().map(|gateway| gateway.config().settings.limits.bytes_in_flight).unwrap_or_default()
     }
 
     fn functions(&self, caller: &CallerScope) -> Registry {

@@ -9,6 +9,7 @@ use super::backend_records::Origin;
 use super::cache::CacheFile;
 use super::catalog_sync::{disabled, incomplete};
 use super::functions::GrantedFunctions;
+use super::settings::bound_process;
 use super::{Gateway, program_types};
 use toolgate_config::values::BackendName;
 use toolgate_config::watch::State;
@@ -83,6 +84,7 @@ impl Gateway {
         if old.settings.policy != new.settings.policy {
             self.bridge().set_policy(new.settings.policy.clone());
         }
+        bound_process(&new.settings, &old.settings.limits.bytes_in_flight);
         let functions = GrantedFunctions::new(&new.settings, self.bridge());
         *self.functions.write() = Arc::new(functions);
         if old.settings.cache != new.settings.cache {

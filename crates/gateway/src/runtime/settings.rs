@@ -3,7 +3,8 @@
 use toolgate_engine::{Engine, EngineBuilder, EngineChoice, IsolationMode, Reuse, V8Settings};
 use toolgate_wire::{LimitRequest, Profile};
 
-use toolgate_config::checked::Settings;
+use crate::run::set_process_bytes;
+use toolgate_config::checked::{BytesInFlight, Settings};
 use toolgate_config::values::{self, Isolation};
 use toolgate_output::results::ResultLimits;
 use toolgate_output::{OutputFormat, OutputSettings};
@@ -47,6 +48,15 @@ pub(super) fn configured_limits(settings: &Settings, profile: Profile) -> LimitR
     settings.sandbox.limits.of(profile).clone()
 }
 
+/// Bounds the bytes that this process holds, where that differs from what is in force. Several gateways of one process
+/// share the bound, so one with the usual setting changes nothing.
+pub(super) fn bound_process(settings: &Settings, in_force: &BytesInFlight) {
+    let wanted = settings.limits.bytes_in_flight.process;
+    if wanted != in_force.process {
+        set_process_bytes(wanted);
+    }
+}
+
 /// How results are shaped.
 pub(super) fn output_settings(settings: &Settings) -> OutputSettings {
     let output = &settings.output;
@@ -83,6 +93,7 @@ mod tests {
     use toolgate_config::text::{Format, Source};
     use toolgate_config::{Env, check};
     use toolgate_engine::{Request, V8Status};
+    use toolgate_mcp::process_budget;
     use toolgate_wire::Code;
 
     fn settings(toolgate: Value) -> Settings {
@@ -102,6 +113,17 @@ mod tests {
         };
         assert_eq!(v8_settings(&settings(json!({ "engines": { "v8": v8 } }))), expected);
         assert_eq!(v8_settings(&settings(json!({}))), V8Settings::default(), "without settings, the engine's own");
+    }
+
+    #[test]
+    fn the_bytes_of_the_process_are_as_configured() {
+        // Larger than usual: other tests of this process go on meanwhile.
+        let (more, usual) = (settings(json!({ "limits": { "bytes_in_flight": "300MB" } })), settings(json!({})));
+        bound_process(&more, &usual.limits.bytes_in_flight);
+        assert_eq!(process_budget().limit(), 300 << 20);
+        bound_process(&usual, &more.limits.bytes_in_flight);
+        assert_eq!(process_budget().limit(), 256 << 20);
+        assert_eq!(usual.limits.bytes_in_flight, BytesInFlight::default());
     }
 
     #[tokio::test]

@@ -18,7 +18,7 @@ use toolgate_wire::CallId;
 use toolgate_wire::report::CallDecision;
 
 use super::marks::{Values, is_same, substituted};
-use super::{Called, ReadAnswer, Review, StagedLine};
+use super::{Called, ReadAnswer, Review, StagedLine, arguments_of};
 use crate::approvals::{Approver, AskedCall, LoginWait, Verdict, VerdictFuture};
 use crate::bridge::{Bridge, Foretold, RequestContext};
 
@@ -117,11 +117,13 @@ impl Commit {
         if let Some(assigned) = state.assigned.get(&call.0) {
             return *assigned;
         }
+        // What is longer than the text of the call cannot be equal to it.
+        let max_bytes = arguments.len();
         let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
         let free = || self.lines.iter().filter(|line| !state.used.contains(&line.number) && line.target() == *target);
         let is_equal = |line: &&StagedLine| {
             let template: Value = serde_json::from_str(&line.arguments).unwrap_or_default();
-            substituted(&template, &state.values).is_some_and(|expected| is_same(&expected, &arguments))
+            substituted(&template, &state.values, max_bytes).is_some_and(|expected| is_same(&expected, &arguments))
         };
         let in_place = free().find(|line| line.call == call.0);
         let equal = in_place.filter(is_equal).or_else(|| free().find(is_equal));
@@ -146,7 +148,7 @@ impl Commit {
     /// The edited arguments of a line, with real values.
     fn filled(&self, edited: &str) -> Option<String> {
         let edited: Value = serde_json::from_str(edited).ok()?;
-        Some(toolgate_json::stringify(&substituted(&edited, &self.state.lock().values)?))
+        Some(toolgate_json::stringify(&substituted(&edited, &self.state.lock().values, MAX_EDITED)?))
     }
 
     fn note_decision(&self, call: CallId, verdict: &'static str, rule: Option<String>, edited: Option<(&str, &str)>) {
@@ -301,6 +303,8 @@ impl CommitHost {
     }
 }
 
+/// Bytes of arguments that a person edited, with real values in place of marks.
+const MAX_EDITED: usize = 16 << 20;
 /// Characters of a reason.
 const MAX_REASON: usize = 2_000;
 
@@ -310,7 +314,11 @@ impl HostLayer for CommitHost {
     }
 
     fn make_call(&self, call: HostCall) -> HostFuture {
-        let Ok(arguments) = serde_json::from_str(&call.args) else { return self.real.call(call) };
+        let arguments = match arguments_of(&call) {
+            Ok(Some(arguments)) => arguments,
+            Ok(None) => return self.real.call(call),
+            Err(error) => return Box::pin(std::future::ready(Err(error))),
+        };
         match self.bridge.foretell(&call.target, &arguments, &self.functions, &self.asked) {
             Err(refused) => Box::pin(std::future::ready(Err(refused))),
             Ok(foretold) if foretold.is_read() => match self.commit.read(&(call.target.clone(), call.args.clone())) {

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 /// What every mark begins with.
 const BEGIN: &str = "⟦#";
-const END: char = '⟧';
+const END_TEXT: &str = "⟧";
+const OF: &str = " of ";
 
 /// A place in arguments that is filled in once an earlier call is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +24,11 @@ pub struct Substitution {
     /// The value in that answer, as a JSON pointer; the whole answer when empty.
     pub value: String,
 }
+
+/// Substitutions of one call that are shown. Each names its place, so many marks below one long key would take much memory.
+const MAX_SUBSTITUTIONS: usize = 256;
+/// Bytes of a place that is shown.
+const MAX_PLACE_BYTES: usize = 4 << 10;
 
 /// The answers that are there, by the numbers of their lines.
 pub(super) type Values = BTreeMap<u32, Value>;
@@ -42,21 +48,47 @@ pub(crate) fn has_marks(text: &str) -> bool {
 
 /// The first mark in a text.
 fn first(text: &str) -> Option<Mark<'_>> {
+    let (mut ends, mut words) = (Next::new(END_TEXT), Next::new(OF));
     let mut from = 0;
     while let Some(begin) = text.get(from..)?.find(BEGIN).map(|at| from + at) {
-        let rest = text.get(begin + BEGIN.len()..)?;
-        if let Some((inside, after)) = rest.split_once(END)
-            && let Some((place, _)) = inside.split_once(" of ")
-        {
-            let digits = place.find('/').unwrap_or(place.len());
-            let (line, path) = place.split_at_checked(digits)?;
-            if let Ok(line) = line.parse() {
-                return Some(Mark { before: text.get(..begin)?, line, path, after });
-            }
-        }
         from = begin + BEGIN.len();
+        // Without either, nothing from here on is a mark.
+        let (end, of) = (ends.at_or_after(text, from)?, words.at_or_after(text, from)?);
+        if of >= end {
+            continue;
+        }
+        let place = text.get(from..of)?;
+        let digits = place.bytes().take_while(u8::is_ascii_digit).count();
+        let (line, path) = place.split_at_checked(digits)?;
+        if let Ok(line) = line.parse()
+            && (path.is_empty() || path.starts_with('/'))
+        {
+            let after = text.get(end + END_TEXT.len()..)?;
+            return Some(Mark { before: text.get(..begin)?, line, path, after });
+        }
     }
     None
+}
+
+/// Where a word stands next, found again only when the place is passed: a text of beginnings without an end is read once.
+struct Next {
+    word: &'static str,
+    found: Option<usize>,
+}
+
+impl Next {
+    fn new(word: &'static str) -> Self {
+        Next { word, found: None }
+    }
+
+    fn at_or_after(&mut self, text: &str, from: usize) -> Option<usize> {
+        if self.found.is_none_or(|found| found < from) {
+            #[cfg(test)]
+            tests::SEARCHES.with(|searches| searches.set(searches.get() + 1));
+            self.found = Some(from + text.get(from..)?.find(self.word)?);
+        }
+        self.found
+    }
 }
 
 /// The value at a path of a mark; `None` where the answer has none.
@@ -71,7 +103,7 @@ fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     })
 }
 
-/// The places of the arguments with marks.
+/// The places of the arguments with marks: the first ones, where there are more than a person would read.
 pub(super) fn substitutions(arguments: &Value) -> Vec<Substitution> {
     let mut found = Vec::new();
     walk(arguments, &mut String::new(), &mut found);
@@ -93,7 +125,8 @@ fn walk(value: &Value, place: &mut String, found: &mut Vec<Substitution>) {
         }
         Value::String(text) => {
             let mut rest = text.as_str();
-            while let Some(mark) = first(rest) {
+            while found.len() < MAX_SUBSTITUTIONS && place.len() <= MAX_PLACE_BYTES {
+                let Some(mark) = first(rest) else { break };
                 found.push(Substitution { at: place.clone(), line: mark.line, value: mark.path.to_owned() });
                 rest = mark.after;
             }
@@ -109,20 +142,50 @@ enum Filled {
     Undefined,
 }
 
-/// The arguments with values in place of marks; `None` where an answer is not there yet.
-pub(super) fn substituted(arguments: &Value, values: &Values) -> Option<Value> {
-    match fill(arguments, values)? {
+/// The arguments with values in place of marks; `None` where an answer is not there yet, or where the JSON text of the
+/// whole would be longer than `max_bytes`: a mark is short, and what it stands for may be long and stand there often.
+pub(super) fn substituted(arguments: &Value, values: &Values, max_bytes: usize) -> Option<Value> {
+    match fill(arguments, values, &mut Room(max_bytes))? {
         Filled::Value(value) => Some(value),
         Filled::Undefined => None,
     }
 }
 
-fn fill(value: &Value, values: &Values) -> Option<Filled> {
+/// Bytes of JSON text that are left.
+struct Room(usize);
+
+impl Room {
+    fn take(&mut self, bytes: usize) -> Option<()> {
+        self.0 = self.0.checked_sub(bytes)?;
+        Some(())
+    }
+
+    /// Takes at most what the JSON text of a value has. Stops where there is no more room.
+    fn take_value(&mut self, value: &Value) -> Option<()> {
+        match value {
+            Value::String(text) => self.take(text.len() + 2),
+            Value::Array(items) => {
+                self.take(2)?;
+                items.iter().try_for_each(|item| self.take_value(item))
+            }
+            Value::Object(fields) => {
+                self.take(2)?;
+                fields.iter().try_for_each(|(key, field)| {
+                    self.take(key.len() + 3)?;
+                    self.take_value(field)
+                })
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => self.take(1),
+        }
+    }
+}
+
+fn fill(value: &Value, values: &Values, room: &mut Room) -> Option<Filled> {
     Some(Filled::Value(match value {
-        Value::String(text) => return fill_text(text, values),
+        Value::String(text) => return fill_text(text, values, room),
         Value::Array(items) => {
             let items = items.iter().map(|item| {
-                Some(match fill(item, values)? {
+                Some(match fill(item, values, room)? {
                     Filled::Value(value) => value,
                     Filled::Undefined => Value::Null,
                 })
@@ -132,44 +195,67 @@ fn fill(value: &Value, values: &Values) -> Option<Filled> {
         Value::Object(fields) => {
             let mut filled = serde_json::Map::new();
             for (key, field) in fields {
-                if let Filled::Value(value) = fill(field, values)? {
+                // One that is left out takes no room.
+                if let Filled::Value(value) = fill(field, values, room)? {
+                    room.take(key.len())?;
                     filled.insert(key.clone(), value);
                 }
             }
             Value::Object(filled)
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {
+            room.take(1)?;
+            value.clone()
+        }
     }))
 }
 
 /// A text that is one mark becomes the value; in any other text a mark becomes the value's text.
-fn fill_text(text: &str, values: &Values) -> Option<Filled> {
+fn fill_text(text: &str, values: &Values, room: &mut Room) -> Option<Filled> {
     let mut made = String::new();
     let mut rest = text;
     while let Some(Mark { before, line, path, after }) = first(rest) {
         let value = at(values.get(&line)?, path);
         if rest.len() == text.len() && before.is_empty() && after.is_empty() {
-            return Some(value.map_or(Filled::Undefined, |value| Filled::Value(value.clone())));
+            let Some(value) = value else { return Some(Filled::Undefined) };
+            room.take_value(value)?;
+            return Some(Filled::Value(value.clone()));
         }
+        room.take(before.len())?;
         made.push_str(before);
-        made.push_str(&value.map_or_else(|| "undefined".to_owned(), text_of));
+        match value {
+            Some(value) => push_text(value, &mut made, room)?,
+            None => made.push_str("undefined"),
+        }
         rest = after;
     }
+    room.take(rest.len())?;
     made.push_str(rest);
     Some(Filled::Value(Value::String(made)))
 }
 
-/// What JavaScript makes of a value in a text.
-fn text_of(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
+/// Adds what JavaScript makes of a value in a text.
+fn push_text(value: &Value, made: &mut String, room: &mut Room) -> Option<()> {
+    let piece: &str = match value {
+        Value::String(text) => text,
         Value::Array(items) => {
-            let item = |item: &Value| if item.is_null() { String::new() } else { text_of(item) };
-            items.iter().map(item).collect::<Vec<_>>().join(",")
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    room.take(1)?;
+                    made.push(',');
+                }
+                if !item.is_null() {
+                    push_text(item, made, room)?;
+                }
+            }
+            return Some(());
         }
-        Value::Object(_) => "[object Object]".to_owned(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => toolgate_json::stringify(value),
-    }
+        Value::Object(_) => "[object Object]",
+        Value::Null | Value::Bool(_) | Value::Number(_) => &toolgate_json::stringify(value),
+    };
+    room.take(piece.len())?;
+    made.push_str(piece);
+    Some(())
 }
 
 /// Whether two values are the same to a program: 1.0 is 1, and keys have no order.
@@ -180,13 +266,20 @@ pub(super) fn is_same(one: &Value, other: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use serde_json::json;
+
+    thread_local! {
+        /// How often the text after a beginning was searched.
+        pub(super) static SEARCHES: Cell<usize> = const { Cell::new(0) };
+    }
 
     fn check(arguments: Value, expected: Option<Value>) {
         let values =
             Values::from([(1, json!({ "id": 7, "tags": ["a", "b"], "a/b c": { "⟧": true } })), (2, json!("x"))]);
-        let filled = substituted(&arguments, &values);
+        let filled = substituted(&arguments, &values, 1000);
         assert!(
             match (&filled, &expected) {
                 (Some(filled), Some(expected)) => is_same(filled, expected),
@@ -207,6 +300,43 @@ mod tests {
         check(json!({ "k": "⟦#3/id of t.make⟧" }), None);
         check(json!({ "k": "⟦#x of t⟧ ⟦#1 ⟦# of" }), Some(json!({ "k": "⟦#x of t⟧ ⟦#1 ⟦# of" })));
         check(json!({ "k": 1.0 }), Some(json!({ "k": 1 })));
+    }
+
+    #[test]
+    fn a_text_of_beginnings_is_read_once() {
+        let many = "⟦#1/".repeat(100_000);
+        for (text, most) in
+            [(many.clone(), 2), (format!("{many} of ⟧"), 2), (format!("{many}⟧"), 2), ("⟦#x ⟧".repeat(9), 2)]
+        {
+            SEARCHES.set(0);
+            let _ = first(&text);
+            assert!(SEARCHES.get() <= most, "{} searches", SEARCHES.get());
+        }
+        // Every mark is found, and what lies between two is searched for the next one.
+        let marks = "⟦#1/id of t⟧".repeat(1000);
+        SEARCHES.set(0);
+        assert!(substituted(&json!(marks), &Values::from([(1, json!({ "id": "x" }))]), 1000).is_some());
+        assert!(SEARCHES.get() <= 2 * 1001, "{} searches", SEARCHES.get());
+    }
+
+    #[test]
+    fn substitutions_are_bounded() {
+        let marks = "⟦#1/id of t⟧".repeat(1000);
+        assert_eq!(substitutions(&json!({ "a": marks, "b": marks })).len(), MAX_SUBSTITUTIONS);
+        assert_eq!(substitutions(&json!({ "k".repeat(5000): marks, "b": "⟦#1 of t⟧" })).len(), 1);
+    }
+
+    #[test]
+    fn what_is_filled_in_is_bounded() {
+        let values = Values::from([(1, json!("x".repeat(1000))), (2, json!(["y".repeat(1000)]))]);
+        let filled = |arguments: &Value| substituted(arguments, &values, 5000);
+        for mark in ["⟦#1 of t⟧", "⟦#2/0 of t⟧", "⟦#2 of t⟧"] {
+            assert!(filled(&json!([mark, { "a": mark }])).is_some(), "{mark}");
+            assert!(filled(&json!({ "a": format!("{mark} {mark}") })).is_some(), "{mark}");
+            assert!(filled(&json!(vec![mark; 6])).is_none(), "{mark}");
+            assert!(filled(&json!(mark.repeat(6))).is_none(), "{mark}");
+        }
+        assert!(filled(&json!(vec![0; 5001])).is_none());
     }
 
     #[test]

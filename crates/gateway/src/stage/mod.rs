@@ -19,7 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use toolgate_engine::HostError;
+use serde_json::Value;
+use toolgate_engine::{HostCall, HostError};
+use toolgate_mcp::{TreeError, bounded_tree};
 use toolgate_wire::{CallState, Target};
 
 pub use commit::{Commit, LineVerdict};
@@ -111,6 +113,18 @@ impl StagedRead {
     }
 }
 
+/// The memory that the values of the arguments of a staged call take.
+const MAX_TREE_BYTES: usize = 32 << 20;
+
+/// The arguments of a call; `None` where they are no JSON, which the real host says.
+fn arguments_of(call: &HostCall) -> Result<Option<Value>, HostError> {
+    match bounded_tree(&call.args, MAX_TREE_BYTES) {
+        Ok(arguments) => Ok(Some(arguments)),
+        Err(TreeError::NotJson(_)) => Ok(None),
+        Err(error) => Err(HostError::not_sent("TOO_LARGE", error.to_string())),
+    }
+}
+
 /// What a call invokes, by the names that the program used, and the JSON text of its arguments.
 type Called = (Target, String);
 
@@ -119,7 +133,7 @@ type Called = (Target, String);
 #[serde(rename_all = "snake_case")]
 enum ReadAnswer {
     Value(String),
-    Error { code: String, message: String, data: Option<serde_json::Value>, state: CallState },
+    Error { code: String, message: String, data: Option<Value>, state: CallState },
 }
 
 impl From<&Result<String, HostError>> for ReadAnswer {

@@ -12,15 +12,19 @@ use toolgate_engine::host::Target;
 use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer};
 use toolgate_functions::Registry;
 use toolgate_policy::{Action, Decision};
+use toolgate_wire::foreign_text::clipped;
 use toolgate_wire::{CallId, CallState};
 
 use super::marks::has_marks;
-use super::{ReadAnswer, Review, StagedLine, StagedRead, placeholder};
+use super::{ReadAnswer, Review, StagedLine, StagedRead, arguments_of, placeholder};
 use crate::bridge::{Bridge, Foretold, RequestContext, ScopedCatalog};
 use crate::run::LearnedResults;
 
-/// Bytes of arguments and answers of reads that a rehearsal keeps. It ends where there are more: what follows is asked about as it comes.
+/// Bytes of arguments of writes, and of arguments and answers of reads, that a rehearsal keeps. It ends where there are more: what follows is asked about as it comes.
 const MAX_KEPT: usize = 64 << 20;
+
+/// Characters of a program's text in the words about a commit point.
+const MAX_SHOWN: usize = 2_000;
 
 /// The name under which the guest says that it depends on a value. No host function can have it: programs cannot write it.
 const COMMIT_POINT: &str = "toolgate:commit-point";
@@ -40,7 +44,7 @@ struct RehearsalState {
     /// In the order of the calls; `None` as long as there is no answer.
     reads: Vec<Option<StagedRead>>,
     commit_point: Option<String>,
-    /// Bytes of reads that are kept.
+    /// Bytes of reads and lines that are kept.
     bytes: usize,
 }
 
@@ -78,20 +82,26 @@ impl Rehearsal {
         state.reads.len() - 1
     }
 
+    /// Counts bytes that are to be kept; `false` where they are too many, which ends the rehearsal.
+    fn has_room(&self, bytes: usize) -> bool {
+        let mut state = self.state.lock();
+        state.bytes = state.bytes.saturating_add(bytes);
+        let has_room = state.bytes <= MAX_KEPT;
+        drop(state);
+        if !has_room {
+            self.end_at("more arguments and answers than are kept".to_owned());
+        }
+        has_room
+    }
+
     fn end_read(&self, place: usize, target: Target, arguments: String, answer: &Result<String, HostError>) {
         let (backend, tool) = parts(target);
         let read = StagedRead { backend, tool, arguments, answer: ReadAnswer::from(answer) };
-        let mut state = self.state.lock();
         let length = read.arguments.len() + answer.as_ref().map_or(0, String::len);
-        state.bytes = state.bytes.saturating_add(length);
-        let is_full = state.bytes > MAX_KEPT;
-        if let Some(place) = state.reads.get_mut(place) {
+        if let Some(place) = self.state.lock().reads.get_mut(place) {
             *place = Some(read);
         }
-        drop(state);
-        if is_full {
-            self.end_at("more answers than are kept".to_owned());
-        }
+        self.has_room(length);
     }
 
     fn add_line(&self, call: CallId, target: Target, arguments: String, decision: &Decision) -> u32 {
@@ -137,7 +147,7 @@ pub(crate) struct RehearsalHost {
 impl RehearsalHost {
     fn read(&self, call: HostCall) -> HostFuture {
         if has_marks(&call.args) {
-            self.rehearsal.end_at(format!("{} reads with {}", call.target, call.args));
+            self.rehearsal.end_at(format!("{} reads with {}", call.target, clipped(&call.args, MAX_SHOWN)));
             return never();
         }
         let place = self.rehearsal.begin_read();
@@ -151,6 +161,9 @@ impl RehearsalHost {
     }
 
     fn write(&self, call: HostCall, foretold: &Foretold) -> HostFuture {
+        if !self.rehearsal.has_room(call.args.len()) {
+            return never();
+        }
         // Counts against the limits of a run.
         self.real.repeated(call.id, &call.target, call.args.as_bytes(), CallState::Applied);
         let shape = self.shape(&call.target);
@@ -184,10 +197,14 @@ impl HostLayer for RehearsalHost {
         if call.target == Target::Function(COMMIT_POINT.to_owned()) {
             let value: Value = serde_json::from_str(&call.args).unwrap_or_default();
             let (line, at) = (&value[0]["line"], value[0]["at"].as_str().unwrap_or_default());
-            self.rehearsal.end_at(format!("the value {at} of line {line}"));
+            self.rehearsal.end_at(format!("the value {} of line {line}", clipped(at, MAX_SHOWN)));
             return never();
         }
-        let Ok(arguments) = serde_json::from_str(&call.args) else { return self.real.call(call) };
+        let arguments = match arguments_of(&call) {
+            Ok(Some(arguments)) => arguments,
+            Ok(None) => return self.real.call(call),
+            Err(error) => return ready(Err(error)),
+        };
         match self.bridge.foretell(&call.target, &arguments, &self.functions, &self.asked) {
             Err(refused) => ready(Err(refused)),
             Ok(foretold) if foretold.is_read() => self.read(call),

@@ -60,6 +60,15 @@ impl Place {
     }
 }
 
+/// Whether this kernel makes sandboxes; says why not on stderr.
+fn is_possible() -> bool {
+    let refusal = StdioSandbox::support().refusal;
+    if let Some(refusal) = &refusal {
+        eprintln!("skipped: a server is not started: {refusal}");
+    }
+    refusal.is_none()
+}
+
 async fn tried(backend: &Backend, tool: &str, arguments: Value) -> String {
     let answer = value(backend, tool, arguments).await;
     answer["value"].as_str().map_or_else(|| answer["value"].to_string(), str::to_owned)
@@ -72,6 +81,9 @@ async fn check(backend: &Backend, tool: &str, arguments: Value, expected: &str) 
 
 #[tokio::test]
 async fn a_server_in_a_sandbox_reads_and_writes_its_own_folders_and_no_others() {
+    if !is_possible() {
+        return;
+    }
     let place = Place::new();
     let backend = place.up(place.sandbox()).await;
     for own in ["work/a", "home/a", "home/tmp/a"] {
@@ -97,6 +109,9 @@ async fn a_server_in_a_sandbox_reads_and_writes_its_own_folders_and_no_others() 
 
 #[tokio::test]
 async fn what_the_configuration_permits_is_permitted() {
+    if !is_possible() {
+        return;
+    }
     let place = Place::new();
     let reading = StdioSandbox { read: vec![place.path("given")], ..place.sandbox() };
     let backend = place.up(reading).await;
@@ -115,6 +130,9 @@ async fn what_the_configuration_permits_is_permitted() {
 
 #[tokio::test]
 async fn a_server_in_a_sandbox_has_a_home_of_its_own_and_no_privileges() {
+    if !is_possible() {
+        return;
+    }
     let place = Place::new();
     let mut spec = place.spec(place.sandbox());
     if let BackendKind::Stdio { cwd, .. } = &mut spec.kind {
@@ -134,6 +152,9 @@ async fn a_server_in_a_sandbox_has_a_home_of_its_own_and_no_privileges() {
 
 #[tokio::test]
 async fn sockets_are_closed_to_a_server_without_the_network_and_local_ones_to_every_server() {
+    if !is_possible() {
+        return;
+    }
     let place = Place::new();
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = tcp.local_addr().unwrap().port();
@@ -159,6 +180,9 @@ fn has_cgroups(backend: &Backend) -> bool {
 
 #[tokio::test]
 async fn a_server_that_takes_too_much_memory_does_not_get_it() {
+    if !is_possible() {
+        return;
+    }
     let place = Place::new();
     let backend = place.up(StdioSandbox { memory: 128 << 20, ..place.sandbox() }).await;
     check(&backend, "hold", json!({ "megabytes": 16 }), "held").await;
@@ -177,9 +201,13 @@ async fn a_server_that_takes_too_much_memory_does_not_get_it() {
 
 #[tokio::test]
 async fn a_server_cannot_fill_the_machine_with_processes_and_leaves_none_behind() {
+    if !is_possible() {
+        return;
+    }
     let place = Place::new();
     let backend = place.up(StdioSandbox { processes: 16, ..place.sandbox() }).await;
     if !has_cgroups(&backend) {
+        eprintln!("skipped: no cgroup can be made here");
         return;
     }
     let group = backend.stats().pid.unwrap();
@@ -226,6 +254,9 @@ async fn read_when_there(file: &Path) -> String {
 
 #[tokio::test]
 async fn a_server_cannot_end_processes_outside_of_its_sandbox() {
+    if !is_possible() {
+        return;
+    }
     let place = Place::new();
     let mut other = tokio::process::Command::new("sleep").arg("1000").kill_on_drop(true).spawn().unwrap();
     let backend = place.up(place.sandbox()).await;
@@ -247,6 +278,16 @@ fn landlock_abi() -> u32 {
     if version >= (6, 12) { 6 } else { 0 }
 }
 
+#[tokio::test]
+async fn what_is_said_of_this_machine_is_what_a_server_gets() {
+    let support = StdioSandbox::support();
+    let place = Place::new();
+    match support.refusal {
+        Some(refusal) => check_refused(place.spec(place.sandbox()), &refusal).await,
+        None => assert_eq!(has_cgroups(&place.up(place.sandbox()).await), support.cgroup),
+    }
+}
+
 async fn check_refused(spec: BackendSpec, expected: &str) {
     let (backend, _) = start(spec);
     let found = state(&backend, |state| matches!(state, BackendState::Failed { .. })).await.to_string();
@@ -255,6 +296,9 @@ async fn check_refused(spec: BackendSpec, expected: &str) {
 
 #[tokio::test]
 async fn a_server_whose_sandbox_cannot_be_made_is_not_started_and_says_why() {
+    if !is_possible() {
+        return;
+    }
     let place = Place::new();
     let missing = StdioSandbox { write: vec![place.path("nowhere")], ..place.sandbox() };
     check_refused(place.spec(missing), &format!("{}: No such file", place.text("nowhere"))).await;

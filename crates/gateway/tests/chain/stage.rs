@@ -30,6 +30,7 @@ pub(crate) fn cases() -> Vec<Case> {
         stage::a_line_that_is_dropped_fails_and_an_edited_one_is_sent_as_edited,
         stage::a_branch_on_a_value_that_is_not_there_ends_the_rehearsal,
         stage::a_call_that_is_not_what_was_approved_is_asked_about_alone,
+        stage::a_rehearsal_keeps_so_many_bytes_of_writes_and_no_more,
         stage::reads_are_answered_as_in_the_rehearsal,
         stage::a_stopped_review_sends_nothing,
         stage::a_run_that_waits_for_its_review_can_be_aborted,
@@ -315,6 +316,19 @@ pub(crate) fn a_call_that_is_not_what_was_approved_is_asked_about_alone() {
         world.approve_all(&run).await;
         assert_eq!(world.report(&run).await["ok"], true);
         assert_eq!(titles(&world), ["a", "real", "last"]);
+    });
+}
+
+pub(crate) fn a_rehearsal_keeps_so_many_bytes_of_writes_and_no_more() {
+    let world = world();
+    block_on(async {
+        let code = "const note = 'x'.repeat(14e6); for (let n = 0; n < 9; n++) await tracker.close({ n, note })";
+        let run = world.begin(code).await;
+        let lines = world.review(&run).await;
+        assert_eq!(lines.len(), 4);
+        let last = lines[3].staged.as_ref().unwrap();
+        assert_eq!(last.commit_point.as_deref(), Some("more arguments and answers than are kept"));
+        world.runs.abort(&run, None).await.unwrap();
     });
 }
 

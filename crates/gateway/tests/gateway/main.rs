@@ -8,6 +8,7 @@
 mod agent;
 mod approvals;
 mod asks_back;
+mod budgets;
 mod direct;
 mod durable;
 mod egress;

@@ -36,6 +36,6 @@ pub use local::{LocalLink, LocalResult, LocalServer};
 pub use redact::Redactor;
 pub use requests::{ClientRequest, ListKind};
 pub use session::{McpSession, ToolCallOptions, ToolListing, ToolName};
-pub use stdio::{InheritedEnv, Launch, StderrTail, StdioLink, StdioSandbox};
+pub use stdio::{InheritedEnv, Launch, SandboxSupport, StderrTail, StdioLink, StdioSandbox};
 pub use tool_changes::{ToolChange, ToolFingerprints, ToolPart};
 pub use watchlist::{TooMany, Watching, Watchlist};

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use toolgate_catalog::ToolRef;
 use toolgate_engine::host::Target;
 use toolgate_engine::{Host, HostCall, HostFuture, HostLayer};
@@ -54,11 +54,26 @@ fn takes_text(schema: &Value, name: &str) -> bool {
 }
 
 /// The argument for the key that the schema names and the arguments leave out.
-fn argument_for<'a>(schema: &Value, arguments: &Map<String, Value>) -> Option<&'a str> {
+fn argument_for<'a>(schema: &Value, has: impl Fn(&str) -> bool) -> Option<&'a str> {
     let named: Vec<&'a str> =
         PROOFS.iter().chain(&CANDIDATES).copied().filter(|name| takes_text(schema, name)).collect();
     // A program that names one of them has its own way.
-    if named.iter().any(|name| arguments.contains_key(*name)) { None } else { named.first().copied() }
+    if named.iter().any(|name| has(name)) { None } else { named.first().copied() }
+}
+
+/// The JSON text of an object with one more member, whose name is chosen by the names that are there; `None` if none is, or the
+/// text is no object. The object is not made a tree, which would take forty times its text.
+fn with_member<'a>(
+    object: &str,
+    value: &str,
+    choose: impl FnOnce(&dyn Fn(&str) -> bool) -> Option<&'a str>,
+) -> Option<String> {
+    toolgate_json::check(object)?;
+    let read = toolgate_json::Value::of(object);
+    let inside = read.text().strip_prefix('{')?.strip_suffix('}')?;
+    let name = choose(&|name| read.member(name).is_some())?;
+    let comma = if inside.trim_matches(toolgate_json::is_space).is_empty() { "" } else { "," };
+    Some(format!("{{{inside}{comma}{}:{}}}", Value::from(name), Value::from(value)))
 }
 
 /// A host whose calls have keys.
@@ -81,11 +96,8 @@ impl KeyedHost {
         if !PROOFS.iter().chain(&CANDIDATES).any(|name| takes_text(schema, name)) {
             return call;
         }
-        if let Ok(Value::Object(mut arguments)) = serde_json::from_str(&call.args)
-            && let Some(name) = argument_for(schema, &arguments)
-        {
-            arguments.insert(name.to_owned(), Value::String(key.to_owned()));
-            call.args = Value::Object(arguments).to_string();
+        if let Some(args) = with_member(&call.args, key, |has| argument_for(schema, has)) {
+            call.args = args;
         }
         call
     }
@@ -112,8 +124,25 @@ mod tests {
     use serde_json::json;
 
     fn check(properties: Value, arguments: Value, expected: Option<&str>) {
-        let Value::Object(arguments) = arguments else { panic!("an object") };
-        assert_eq!(argument_for(&json!({ "properties": properties }), &arguments), expected, "{properties}");
+        let schema = json!({ "properties": properties });
+        let has = |name: &str| arguments.get(name).is_some();
+        assert_eq!(argument_for(&schema, has), expected, "{properties}");
+        let written = with_member(&arguments.to_string(), "k\"1", |has| argument_for(&schema, has));
+        let mut filled = arguments.clone();
+        match expected {
+            Some(name) => filled[name] = json!("k\"1"),
+            None => return assert_eq!(written, None),
+        }
+        assert_eq!(serde_json::from_str::<Value>(&written.expect("a member")).expect("JSON"), filled);
+    }
+
+    #[test]
+    fn only_an_object_gets_a_member() {
+        for text in ["", "{", "[]", "1", "{\"a\":}", "\"{}\""] {
+            assert_eq!(with_member(text, "k", |_| Some("n")), None, "{text}");
+        }
+        assert_eq!(with_member(" { } ", "k", |_| Some("n")).as_deref(), Some("{ \"n\":\"k\"}"));
+        assert_eq!(with_member("{\"a\" :1 }", "k", |_| Some("n")).as_deref(), Some("{\"a\" :1 ,\"n\":\"k\"}"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use toolgate_journal::durable::Decision as Kept;
 use toolgate_journal::store::RunStatus;
+use toolgate_mcp::bounded_tree;
 use toolgate_wire::{CallId, Pattern, Target};
 
 use super::view::{About, PendingView, question_of};
@@ -14,6 +15,9 @@ use super::{DurableError, DurableRuns};
 use crate::approvals::{AskedCall, Remember};
 use crate::bridge::check_answer;
 use crate::stage::has_marks;
+
+/// The memory that the values of edited arguments may take.
+const MAX_EDITED_TREE: usize = 32 << 20;
 
 /// What to do with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,7 +164,7 @@ impl DurableRuns {
             (DecisionKind::Edit, Some(arguments)) => arguments,
             _ => return Ok(()),
         };
-        let tree: Value = serde_json::from_str(arguments.get()).map_err(|error| error.to_string())?;
+        let tree = bounded_tree(arguments.get(), MAX_EDITED_TREE).map_err(|error| error.to_string())?;
         let Some(backend) = &question.backend else {
             return if tree.is_array() { Ok(()) } else { Err("the arguments of a function are a list".to_owned()) };
         };

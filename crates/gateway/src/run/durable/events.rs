@@ -16,6 +16,8 @@ use super::{DurableError, DurableRuns};
 const MAX_ENTRIES: usize = 100;
 /// Characters of a text in an event.
 const MAX_TEXT: usize = 10_000;
+/// More bytes than these characters have, so that a text that is cut says so.
+const MAX_TEXT_BYTES: usize = 4 * MAX_TEXT + 4;
 
 /// One event.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,7 +57,8 @@ impl DurableRuns {
         }
         // After the entries: a run that has ended has all of them then.
         let row = self.own(run, caller).await?;
-        let record = self.0.journal.entries(run, from, MAX_ENTRIES).await?;
+        // An entry may have a text of megabytes, of which an event shows the beginning.
+        let record = self.0.journal.beginnings(run, from, MAX_ENTRIES, MAX_TEXT_BYTES).await?;
         let next = from + record.entries.len() as u64;
         Ok(RunEvents { events: events_of(&record, from), next, status: row.status, is_end: next >= row.entries })
     }

@@ -32,9 +32,10 @@ impl DurableRuns {
         if inner.stop.is_cancelled() {
             return Err(DurableError::Stopping);
         }
-        self.own(run, caller).await?;
+        let row = self.own(run, caller).await?;
         let id = execution_id();
-        let Fork { mut record, left_out } = fork(&inner.journal.load(run).await?, &id, answered)?;
+        let (recorded, _permit) = inner.read(&row).await?;
+        let Fork { mut record, left_out } = fork(&recorded, &id, answered)?;
         without_webhook(&mut record);
         let (send, ended) = oneshot::channel();
         inner.ends.lock().insert(id.clone(), send);

@@ -48,9 +48,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolgate_journal::durable::{Began, DurableRun, Journal};
 use toolgate_journal::fork::NoFork;
-use toolgate_journal::recording::RunFacts;
-use toolgate_journal::store::{Prune, StoreError};
-use toolgate_wire::{Code, Failure, LimitFault, Outcome, Report};
+use toolgate_journal::recording::{Record, RunFacts};
+use toolgate_journal::store::{Prune, RunRow, StoreError};
+use toolgate_wire::{ByteBudget, BytePermit, Code, Failure, LimitFault, Outcome, Report};
 
 use super::Runner;
 use super::request::{PausedRun, Route, RunReport, RunRequest};
@@ -80,6 +80,9 @@ const MAX_LIVE: usize = 64;
 const MAX_LIVE_OF_CALLER: usize = 32;
 /// Changes that a slow listener may fall behind by; it looks into the store then.
 const MAX_CHANGES_BEHIND: usize = 1024;
+
+/// Bytes of records that are read at one time for callers: to repeat, export, fork or correct a run.
+const MAX_READING: usize = 256 << 20;
 
 /// How often the store is asked about a run whose report is waited for and that is not executed here.
 const ELSEWHERE_INTERVAL: Duration = Duration::from_secs(1);
@@ -181,6 +184,8 @@ struct Inner {
     changes: broadcast::Sender<Arc<str>>,
     /// Wakes the task that looks for runs that are due.
     due: Notify,
+    /// Counts records that are read for callers.
+    reading: ByteBudget,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -214,6 +219,7 @@ impl DurableRuns {
             ends: Mutex::default(),
             changes: broadcast::channel(MAX_CHANGES_BEHIND).0,
             due: Notify::new(),
+            reading: ByteBudget::new("the records that are read", MAX_READING),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
             runner,
@@ -384,7 +390,8 @@ impl DurableRuns {
         if row.status != RunStatus::Done {
             return Err(DurableError::NotEnded(run.to_owned()));
         }
-        Ok(KeptEffects::of(run, &self.0.journal.load(run).await?))
+        let (record, _permit) = self.0.read(&row).await?;
+        Ok(KeptEffects::of(run, &record))
     }
 
     /// Executes nothing more. What runs is given to other processes: after what was sent is answered, or after `grace`.
@@ -415,6 +422,14 @@ impl Drop for ForgetEnd<'_> {
 }
 
 impl Inner {
+    /// The record of a run, when there is room for it: records of many megabytes are read one after the other. The permit
+    /// is to be kept as long as the record.
+    async fn read(&self, row: &RunRow) -> Result<(Record, BytePermit), StoreError> {
+        let bytes = usize::try_from(row.bytes).unwrap_or(usize::MAX).min(MAX_READING);
+        let permit = self.reading.reserve(bytes).await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        Ok((self.journal.load(&row.run).await?, permit))
+    }
+
     /// Hands the report of a run to whoever waits for it in this process.
     fn tell(&self, report: RunReport) {
         if let Some(waiting) = self.ends.lock().remove(&report.id) {

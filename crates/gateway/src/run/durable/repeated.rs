@@ -40,11 +40,12 @@ impl DurableRuns {
     /// If there is no such run, or it cannot be read.
     pub async fn cassette(&self, run: &str, caller: Option<&str>) -> Result<Vec<u8>, DurableError> {
         let row = self.own(run, caller).await?;
-        let mut record = self.0.journal.load(&row.run).await?;
+        let (mut record, permit) = self.0.read(&row).await?;
         let written = tokio::task::spawn_blocking(move || {
             Redaction::new(Vec::new()).apply(&mut record).map_err(unreadable)?;
             let mut bytes = Vec::new();
             cassette::write(&record, &mut bytes).map_err(unreadable)?;
+            drop(permit);
             Ok(bytes)
         });
         written.await.map_err(unreadable)?
@@ -56,7 +57,7 @@ impl DurableRuns {
     /// If there is no such run, it has not ended, or its record is not whole.
     pub async fn replay(&self, run: &str, caller: &CallerScope) -> Result<Replayed, DurableError> {
         let row = self.own(run, Some(&caller.name)).await?;
-        let record = self.0.journal.load(&row.run).await?;
+        let (record, _permit) = self.0.read(&row).await?;
         let replayable = offline(&record).map_err(|fault| match fault {
             NoReplay::NoReport => DurableError::NotEnded(run.to_owned()),
             fault => unreadable(fault),

@@ -32,7 +32,7 @@ use crate::json_text::{JsonText, NotJson, range_in};
 use crate::rpc::{self, Closing, Incoming, LinkError, OutgoingRequest, OutgoingText, PendingReplies};
 
 pub use self::child::{InheritedEnv, Launch};
-pub use self::sandbox::StdioSandbox;
+pub use self::sandbox::{SandboxSupport, StdioSandbox};
 pub use self::stderr::StderrTail;
 
 /// Lines queued for writing; further ones wait at the sender.

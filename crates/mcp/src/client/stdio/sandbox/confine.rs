@@ -105,6 +105,12 @@ impl Confined {
     }
 }
 
+/// Why this kernel makes no sandbox, if it does not.
+pub(super) fn refusal() -> Option<SandboxError> {
+    let filter = || filter::filter(false).map_err(|error| SandboxError::Seccomp(error.to_string()));
+    Rules::new(false).err().or_else(|| filter().err())
+}
+
 /// The folders that a server may write, without links.
 struct Writable(Vec<PathBuf>);
 

@@ -47,6 +47,32 @@ pub struct StdioSandbox {
     pub home: Option<PathBuf>,
 }
 
+/// What a sandbox has on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxSupport {
+    /// Why no sandbox can be made, so that no server with one is started.
+    pub refusal: Option<String>,
+    /// Whether a cgroup bounds the memory and the number of all processes of a server. Otherwise each process has a bound
+    /// of its own for memory, and there is none for their number.
+    pub cgroup: bool,
+}
+
+impl StdioSandbox {
+    /// Finds out what a sandbox would have here: makes the rules and a cgroup, and removes both. No process is started.
+    #[cfg(target_os = "linux")]
+    pub fn support() -> SandboxSupport {
+        const MEMORY: u64 = 64 << 20;
+        let refusal = confine::refusal().map(|error| error.to_string());
+        SandboxSupport { refusal, cgroup: Cgroup::create(MEMORY, 1).is_some() }
+    }
+
+    /// Finds out what a sandbox would have here.
+    #[cfg(not(target_os = "linux"))]
+    pub fn support() -> SandboxSupport {
+        SandboxSupport { refusal: Some(SandboxError::System.to_string()), cgroup: false }
+    }
+}
+
 /// Why a sandbox could not be made.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SandboxError {
