@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -23,20 +24,42 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(20);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The files of a gateway: configuration, socket, the list of effects, state.
+#[derive(Clone)]
 pub(crate) struct Files {
-    folder: tempfile::TempDir,
+    folder: Arc<tempfile::TempDir>,
+    /// Tells gateways of one configuration apart.
+    number: usize,
 }
 
 impl Files {
     /// The gateway keeps its sessions in this Redis, or in memory.
     pub(crate) fn new(program: &Path, redis: Option<&str>) -> anyhow::Result<Self> {
-        let files = Files { folder: tempfile::tempdir()? };
+        let echo = json!({ "tool": format!("{}.read", SERVERS[0]), "read_only": true });
+        Self::with(program, &json!({ "functions": { ECHO: echo }, "store": redis.unwrap_or("memory") }))
+    }
+
+    /// The files of gateways that keep durable runs in this store: a PostgreSQL, or a file when absent. Calls of `apply` of the
+    /// second server are asked about.
+    pub(crate) fn durable(program: &Path, store: Option<&str>) -> anyhow::Result<Self> {
+        let policy = json!([{ "tool": format!("{}.apply", SERVERS[1]), "do": "ask" }]);
+        let mut settings = json!({ "policy": policy, "runs": { "unknown_calls": "end" } });
+        if let Some(store) = store {
+            settings["runs"]["store"] = json!(store);
+        }
+        Self::with(program, &settings)
+    }
+
+    fn with(program: &Path, settings: &Value) -> anyhow::Result<Self> {
+        let files = Files { folder: Arc::new(tempfile::tempdir()?), number: 0 };
         let counter = json!({ "command": program, "args": ["chaos", "--counter", files.effects()] });
         let servers: serde_json::Map<_, _> = SERVERS.iter().map(|name| ((*name).to_owned(), counter.clone())).collect();
-        let echo = json!({ "tool": format!("{}.read", SERVERS[0]), "read_only": true });
-        let settings = json!({ "functions": { ECHO: echo }, "store": redis.unwrap_or("memory") });
         std::fs::write(files.at("toolgate.json"), json!({ "mcpServers": servers, "toolgate": settings }).to_string())?;
         Ok(files)
+    }
+
+    /// The files of another gateway of the same configuration and state.
+    pub(crate) fn beside(&self, number: usize) -> Self {
+        Files { number, ..self.clone() }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -49,7 +72,7 @@ impl Files {
     }
 
     fn socket(&self) -> PathBuf {
-        self.at("socket")
+        self.at(&format!("socket{}", self.number))
     }
 
     /// A new connection to the gateway.
@@ -131,7 +154,7 @@ impl Drop for Gateway {
 pub(crate) struct Connection(BufReader<UnixStream>);
 
 impl Connection {
-    fn get(&mut self, path: &str) -> std::io::Result<(u16, Value)> {
+    pub(crate) fn get(&mut self, path: &str) -> std::io::Result<(u16, Value)> {
         self.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
     }
 
@@ -142,9 +165,18 @@ impl Connection {
 
     /// The same with a token.
     pub(crate) fn post_as(&mut self, path: &str, body: &Value, token: Option<&str>) -> std::io::Result<(u16, Value)> {
-        let body = body.to_string();
         let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{token}Content-Type: application/json\r\n");
+        self.post_with(path, body, &token)
+    }
+
+    /// The same under an idempotency key.
+    pub(crate) fn post_once(&mut self, path: &str, body: &Value, key: &str) -> std::io::Result<(u16, Value)> {
+        self.post_with(path, body, &format!("Idempotency-Key: {key}\r\n"))
+    }
+
+    fn post_with(&mut self, path: &str, body: &Value, headers: &str) -> std::io::Result<(u16, Value)> {
+        let body = body.to_string();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Type: application/json\r\n");
         self.ask(&format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()))
     }
 

@@ -8,11 +8,13 @@
 //! # Layout
 //! - `counter`: the MCP server that counts; `gateway`: the gateway's process and connections to it
 //! - `programs`: programs whose answers and effects are known
+//! - `durable`: durable runs of gateways that share a store
 //! - `load`: sends programs and checks what comes back; `sessions`: the same for RPC sessions; `redis`: their store; `processes`: processes as the kernel shows them
 
 #![forbid(unsafe_code)]
 
 mod counter;
+mod durable;
 mod gateway;
 mod load;
 mod processes;
@@ -35,6 +37,7 @@ use crate::processes::{Process, Role};
 use crate::redis::Redis;
 
 pub use crate::counter::serve_counter;
+pub use crate::durable::{DurableOptions, DurableSummary, durable};
 
 /// The time between two kills.
 const KILL_INTERVAL: Duration = Duration::from_millis(120);
@@ -207,7 +210,7 @@ pub fn soak(
 }
 
 /// How often each effect was written down.
-fn counted(written: &str) -> HashMap<&str, u64> {
+pub(crate) fn counted(written: &str) -> HashMap<&str, u64> {
     let mut counts = HashMap::new();
     for id in written.lines() {
         *counts.entry(id).or_default() += 1;
@@ -303,7 +306,7 @@ fn name_of(role: Role) -> &'static str {
 }
 
 /// Numbers that a seed determines (SplitMix64).
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -315,11 +318,11 @@ impl Random {
     }
 
     /// A number from 0 to 1.
-    fn share(&mut self) -> f64 {
+    pub(crate) fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    fn choose<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
+    pub(crate) fn choose<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         let index = self.next().checked_rem(from.len() as u64)?;
         from.get(usize::try_from(index).ok()?)
     }

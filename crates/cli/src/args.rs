@@ -625,6 +625,9 @@ pub(crate) struct DoctorArgs {
     /// Leave a layer off, to see what doctor says when it is missing
     #[arg(long, value_name = "LAYER", value_enum)]
     pub(crate) without: Vec<Layer>,
+    /// Be an MCP server whose one tool tells what its client does with a question to the user
+    #[arg(long, conflicts_with_all = ["without", "config", "json"])]
+    pub(crate) client: bool,
     /// The configuration that may name a deno; otherwise ./toolgate.* or the one in ~/.config/toolgate
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -704,6 +707,15 @@ pub(crate) struct ChaosArgs {
     /// Kill nothing: send this many programs, and print the gateway's memory fifty times
     #[arg(long, value_name = "RUNS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) soak: Option<u64>,
+    /// Kill gateways and workers under this many durable runs, until all have ended: is an effect lost or doubled?
+    #[arg(long, value_name = "RUNS", conflicts_with = "soak", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) durable: Option<u64>,
+    /// With --durable: how many gateways share the store
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) replicas: u16,
+    /// With --durable: where runs are kept, as postgres://…; otherwise in an SQLite file
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -716,7 +728,9 @@ const CHAOS_EXAMPLES: &str = "\
 Examples:
   toolgate chaos                      a minute of kills
   toolgate chaos --duration 10m --seed 7
-  toolgate chaos --soak 500000        half a million programs through one gateway: is its memory flat?";
+  toolgate chaos --soak 500000        half a million programs through one gateway: is its memory flat?
+  toolgate chaos --durable 10000      durable runs while gateways and workers are killed: is an effect lost or doubled?
+  toolgate chaos --durable 2000 --replicas 3 --store postgres://toolgate@localhost/runs";
 
 /// From whatever was typed: a path need not be text.
 impl From<OsString> for Source {

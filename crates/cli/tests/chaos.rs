@@ -77,3 +77,22 @@ fn a_short_soak_ends_with_right_answers() {
     let last: Value = lines.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
     assert_eq!(last["runs"], 280, "{lines}");
 }
+
+#[test]
+fn durable_runs_lose_and_double_nothing_when_gateways_and_workers_are_killed() {
+    let mut chaos = Command::new(env!("CARGO_BIN_EXE_toolgate"));
+    let output = chaos.args(["chaos", "--durable", "120", "--replicas", "2", "--json"]).output().expect("chaos runs");
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{summary}\n{told}");
+    assert_eq!(
+        (&summary["lost"], &summary["doubled"], &summary["wrong"]),
+        (&0.into(), &0.into(), &0.into()),
+        "{summary}"
+    );
+    assert_eq!(summary["runs"], 120, "{summary}");
+    for kind in ["gateway", "worker or zygote"] {
+        assert!(summary["killed"][kind].as_u64() > Some(0), "{kind}: {summary}");
+    }
+    assert!(summary["decisions"].as_u64() > Some(0), "{summary}");
+}

@@ -394,6 +394,11 @@ impl DurableRun {
         self.durable()
     }
 
+    /// The time since the last entry does not count as running time.
+    pub fn skip_time(&self) {
+        self.recording.skip_time();
+    }
+
     /// Notes that a call about which a person was asked is about to be sent after all.
     pub fn intends(&self, call: CallId) -> Durable {
         self.recording.intends(call);

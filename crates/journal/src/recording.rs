@@ -90,9 +90,6 @@ pub struct RunFacts {
 /// The entries of a run that nobody has taken yet.
 pub struct Recording {
     key: DigestKey,
-    began: Instant,
-    /// Running time before this process took over.
-    before: Duration,
     max_bytes: u64,
     state: Mutex<State>,
 }
@@ -104,6 +101,37 @@ struct State {
     /// Of these, bytes that were not taken yet.
     untaken: u64,
     is_full: bool,
+    clock: RunningTime,
+}
+
+/// How long the program has been running, over all processes. Waiting for a turn, for backends or for the repetition of a record
+/// does not count: the clock goes from the first message of the program on.
+#[derive(Default)]
+struct RunningTime {
+    /// At the last entry.
+    so_far: Duration,
+    /// When that was, in this process.
+    since: Option<Instant>,
+}
+
+impl RunningTime {
+    /// In milliseconds. The clock goes from now on.
+    fn advance(&mut self) -> f64 {
+        let now = Instant::now();
+        self.so_far += self.since.map_or(Duration::ZERO, |since| now.duration_since(since));
+        self.since = Some(now);
+        self.so_far_now()
+    }
+
+    /// At the last entry, in milliseconds.
+    fn so_far_now(&mut self) -> f64 {
+        self.so_far.as_secs_f64() * 1e3
+    }
+
+    /// The time since the last entry does not count.
+    fn skip(&mut self) {
+        self.since = self.since.map(|_| Instant::now());
+    }
 }
 
 impl Recording {
@@ -114,14 +142,8 @@ impl Recording {
 
     /// The same with another bound.
     pub fn bounded(facts: RunFacts, max_bytes: u64) -> Self {
-        let recording = Recording {
-            key: DigestKey::random(),
-            began: Instant::now(),
-            before: Duration::ZERO,
-            max_bytes,
-            state: Mutex::default(),
-        };
-        recording.push(|recording, blobs| {
+        let recording = Recording { key: DigestKey::random(), max_bytes, state: Mutex::default() };
+        recording.push_at(RunningTime::so_far_now, |recording, blobs| {
             let bytes = facts.code.len() + facts.request.as_ref().map_or(0, String::len);
             let header = Header::new(facts, &recording.key, blobs);
             Some((Event::Header(Box::new(header)), bytes))
@@ -134,21 +156,30 @@ impl Recording {
         let last = so_far.entries.last().map_or(0.0, |entry| entry.at);
         let bytes = so_far.entries.iter().map(|entry| ENTRY_BYTES + text_bytes(&entry.event)).sum();
         let is_full = so_far.entries.iter().any(|entry| matches!(entry.event, Event::Truncated { .. }));
+        let before = Duration::try_from_secs_f64(last / 1e3).unwrap_or_default();
+        let clock = RunningTime { so_far: before, since: None };
         Recording {
             key,
-            began: Instant::now(),
-            before: Duration::try_from_secs_f64(last / 1e3).unwrap_or_default(),
             max_bytes: MAX_RECORD_BYTES,
-            state: Mutex::new(State { bytes, is_full, ..State::default() }),
+            state: Mutex::new(State { bytes, is_full, clock, ..State::default() }),
         }
     }
 
-    /// Time from the beginning of the run, in milliseconds.
-    fn at(&self) -> f64 {
-        (self.before + self.began.elapsed()).as_secs_f64() * 1e3
+    /// The time since the last entry does not count as running time.
+    pub fn skip_time(&self) {
+        self.state.lock().clock.skip();
     }
 
+    /// Adds an entry of the program.
     fn push(&self, event: impl FnOnce(&Self, &mut Blobs) -> Option<(Event, usize)>) {
+        self.push_at(RunningTime::advance, event);
+    }
+
+    fn push_at(
+        &self,
+        time: impl FnOnce(&mut RunningTime) -> f64,
+        event: impl FnOnce(&Self, &mut Blobs) -> Option<(Event, usize)>,
+    ) {
         let mut state = self.state.lock();
         if state.is_full {
             return;
@@ -157,7 +188,7 @@ impl Recording {
         let bytes = bytes as u64 + ENTRY_BYTES;
         state.bytes += bytes;
         state.untaken += bytes;
-        let at = self.at();
+        let at = time(&mut state.clock);
         state.record.entries.push(Entry { at, event });
         if state.bytes > self.max_bytes {
             state.is_full = true;
@@ -218,7 +249,7 @@ impl Recording {
 
     /// Records what the rehearsal of the program found, as JSON text.
     pub fn staged(&self, review: &str) {
-        self.push(|_, blobs| {
+        self.push_at(RunningTime::so_far_now, |_, blobs| {
             let (review, bytes) = blobs.keep(review);
             Some((Event::Staged { review }, bytes))
         });
@@ -236,7 +267,7 @@ impl Recording {
     pub fn finish(&self, report: &str) {
         let mut state = self.state.lock();
         let (report, _) = state.record.blobs.keep(report);
-        let at = self.at();
+        let at = state.clock.advance();
         state.record.entries.push(Entry { at, event: Event::Report { report } });
     }
 
@@ -384,6 +415,34 @@ mod tests {
         let bytes = recording.state.lock().bytes;
         let resumed = Recording::resumed(&recording.take(), DigestKey::random());
         assert_eq!(resumed.state.lock().bytes, bytes);
+    }
+
+    #[test]
+    fn only_the_time_of_the_program_counts() {
+        let last = |recording: &Recording| recording.take().entries.last().map_or(0.0, |entry| entry.at);
+        let wait = || std::thread::sleep(Duration::from_millis(30));
+        let recording = Recording::new(facts());
+        wait();
+        recording.said(&line("one"), false);
+        assert_eq!(last(&recording), 0.0, "it waited for its turn");
+        wait();
+        recording.said(&line("two"), false);
+        let mut record = recording.take();
+        let ran = record.entries.last().map_or(0.0, |entry| entry.at);
+        assert!(ran >= 30.0, "{ran}");
+
+        let resumed = Recording::resumed(&record, DigestKey::random());
+        wait();
+        resumed.intends(CallId(1));
+        record.extend(resumed.take());
+        assert_eq!(record.entries.last().map(|entry| entry.at), Some(ran), "nor does the time before it goes on count");
+        wait();
+        let since = Instant::now();
+        resumed.skip_time();
+        resumed.asks(CallId(1));
+        let counted = last(&resumed) - ran;
+        let most = since.elapsed().as_secs_f64() * 1e3;
+        assert!((0.0..=most).contains(&counted), "what is skipped does not count: {counted} of {most}");
     }
 
     #[test]

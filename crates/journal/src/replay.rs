@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolgate_engine::transcript::{AfterReplay, LineCheck, OpenCall, Replay, Step, StepEvent};
-use toolgate_wire::{CallId, Code, Failure, LimitRequest, Position, Target, ToWorker, UtcTime};
+use toolgate_wire::{CallId, Code, Failure, FromWorker, LimitRequest, Position, Target, ToWorker, UtcTime};
 
 use crate::entry::{Event, FORMAT_VERSION, Header, ProgramEnd, Reply};
 use crate::recording::{MAX_RECORD_BYTES, Record};
@@ -61,6 +61,22 @@ pub struct Replayable {
     pub ran: Duration,
     /// What the engine repeats.
     pub replay: Replay,
+}
+
+impl Replayable {
+    /// Whether the program has said how it ended.
+    pub fn has_ended(&self) -> bool {
+        let is_end = |step: &Step| matches!(&step.event, StepEvent::Said { then: FromWorker::Done { .. }, .. });
+        self.replay.steps.iter().any(is_end)
+    }
+
+    /// Whether a call of the run may have taken effect and is not repeated: the run ends then.
+    pub fn is_unknown(&self) -> bool {
+        match &self.replay.then {
+            AfterReplay::GoOn(open) => open.values().any(|call| matches!(call, OpenCall::Unknown { .. })),
+            AfterReplay::Stop(_) => false,
+        }
+    }
 }
 
 /// Repeats a run that has ended, without any host.

@@ -7,11 +7,15 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
 
 use crate::entry::{hex, unhex};
+
+/// Bytes of a key that is a text.
+const MIN_TEXT: usize = 32;
 
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +45,9 @@ pub enum NoKey {
     /// The system gives no random numbers.
     #[error("the system gives no random numbers")]
     NoRandom,
+    /// It is too short to be hard to guess.
+    #[error("toolgate.runs.key has less than {MIN_TEXT} characters")]
+    Short,
     /// The cipher does not accept it.
     #[error("the cipher does not accept the key")]
     Cipher,
@@ -88,15 +95,10 @@ impl Sealer {
     /// If the file cannot be used, others may read it, or it holds no key.
     pub fn from_file(path: &Path) -> Result<Self, NoKey> {
         let io = |fault| NoKey::Io { path: path.to_owned(), fault };
-        let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes).map_err(|_| NoKey::NoRandom)?;
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-            Ok(mut file) => {
-                file.write_all(hex(&bytes).as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
-                return Sealer::new(bytes);
-            }
-            Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(fault) => return Err(io(fault)),
+        if !path.try_exists().map_err(io)? {
+            let mut bytes = [0; 32];
+            getrandom::fill(&mut bytes).map_err(|_| NoKey::NoRandom)?;
+            make(path, hex(&bytes).as_bytes()).map_err(io)?;
         }
         let mode = fs::metadata(path).map_err(io)?.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
@@ -104,6 +106,20 @@ impl Sealer {
         }
         let text = fs::read_to_string(path).map_err(io)?;
         Sealer::new(unhex(text.trim()).ok_or_else(|| NoKey::Form { path: path.to_owned() })?)
+    }
+
+    /// The key that this text is: any text that is hard to guess.
+    ///
+    /// # Errors
+    /// If it is too short for that.
+    pub fn from_text(text: &str) -> Result<Self, NoKey> {
+        if text.trim().len() < MIN_TEXT {
+            return Err(NoKey::Short);
+        }
+        let digest = ring::digest::digest(&ring::digest::SHA256, text.trim().as_bytes());
+        let mut key = [0; 32];
+        key.copy_from_slice(digest.as_ref());
+        Sealer::new(key)
     }
 
     /// Seals a row of a run; `None` where the system gives no random numbers.
@@ -148,6 +164,26 @@ fn context(run: &str, kind: RowKind<'_>) -> Vec<u8> {
     format!("{}:{run}{kind}", run.len()).into_bytes()
 }
 
+/// Makes a file with this content for this user alone, whole or not at all: a process that dies meanwhile, or another one that does
+/// the same, leaves no file without a key. An existing file stays.
+fn make(path: &Path, content: &[u8]) -> io::Result<()> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}-{}.new", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+    let beside = Path::new(&name);
+    // One of a process with this number that died.
+    let _ = fs::remove_file(beside);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(beside)?;
+    let written = file.write_all(content).and_then(|()| file.sync_all());
+    let linked = written.and_then(|()| fs::hard_link(beside, path));
+    let removed = fs::remove_file(beside);
+    match linked {
+        Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Ok(()) => removed,
+        failed => failed,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,5 +217,26 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("mode");
         fs::write(&path, "no key").expect("write");
         assert!(matches!(Sealer::from_file(&path), Err(NoKey::Form { .. })));
+    }
+
+    #[test]
+    fn processes_that_make_a_key_at_the_same_time_have_the_same() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("key");
+        make(&path, hex(&[1; 32]).as_bytes()).expect("made");
+        // Another process found no file a moment ago.
+        make(&path, hex(&[2; 32]).as_bytes()).expect("the first one stays");
+        let name = |sealer: Result<Sealer, NoKey>| sealer.expect("a key").name("x");
+        assert_eq!(name(Sealer::from_file(&path)), name(Sealer::new([1; 32])));
+        assert_eq!(fs::read_dir(folder.path()).expect("folder").count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_key_may_be_a_text_that_is_hard_to_guess() {
+        assert!(matches!(Sealer::from_text("short"), Err(NoKey::Short)));
+        let name = |text: &str| Sealer::from_text(text).expect("a key").name("x");
+        let long = "0123456789abcdef0123456789abcdef";
+        assert_eq!(name(long), name(&format!("{long}\n")));
+        assert_ne!(name(long), name(&long.replace('0', "1")));
     }
 }

@@ -157,6 +157,8 @@ pub(crate) enum Incoming<'a> {
         id: Value,
         /// Its method.
         method: String,
+        /// Its parameters, if they are small.
+        params: Value,
     },
     /// A notification.
     Notification {
@@ -202,12 +204,10 @@ pub(crate) fn classify(message: toolgate_json::Value<'_>) -> Incoming<'_> {
         return Incoming::Malformed;
     }
     let method = toolgate_json::unquote(method.text()).into_owned();
+    let params = params.and_then(|params| json_text::small_tree(params.text())).unwrap_or_default();
     match id {
-        Some(id) => Incoming::Request { id, method },
-        None => {
-            let params = params.and_then(|params| json_text::small_tree(params.text())).unwrap_or_default();
-            Incoming::Notification { method, params }
-        }
+        Some(id) => Incoming::Request { id, method, params },
+        None => Incoming::Notification { method, params },
     }
 }
 
@@ -408,7 +408,9 @@ mod tests {
 
     #[test]
     fn a_method_with_an_id_is_a_request() {
-        check(json!({ "id": "q", "method": "ping" }), Incoming::Request { id: json!("q"), method: "ping".to_owned() });
+        let request = |params| Incoming::Request { id: json!("q"), method: "ping".to_owned(), params };
+        check(json!({ "id": "q", "method": "ping" }), request(Value::Null));
+        check(json!({ "id": "q", "method": "ping", "params": { "a": 1 } }), request(json!({ "a": 1 })));
         check(
             json!({ "id": null, "method": "news" }),
             Incoming::Notification { method: "news".to_owned(), params: Value::Null },

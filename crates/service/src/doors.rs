@@ -121,6 +121,12 @@ pub async fn http_for(
     let settings = gateway.config().settings.clone();
     let shutdown = Shutdown { begin: shutdown, ..Shutdown::default() };
     let over_tcp = matches!(listener, Listener::Tcp(_));
+    // The address is one that people can open only where client and gateway are on one machine.
+    if let Listener::Tcp(listener) = &listener
+        && let Some(address) = listener.local_addr().ok().filter(|address| address.ip().is_loopback())
+    {
+        gateway.runner().set_page(format!("http://{address}/"));
+    }
     let keeping = tokio::spawn(keep_runs(Arc::downgrade(gateway)));
     let service = HttpService::new(ServiceParts {
         runner: gateway.runner().clone(),

@@ -293,16 +293,18 @@ fn list_of(query: &str) -> Result<ListRuns, Refusal> {
                 let message = || format!("must be a whole number between 1 and {MAX_PAGE}");
                 list.most = limit.ok_or_else(|| Refusal::field("/limit", message()))?;
             }
-            "before" => {
-                let cursor = value.split_once('-').and_then(|(began, run)| Some((began.parse().ok()?, run.to_owned())));
-                let cursor = cursor.filter(|(_, run): &(u64, String)| run.len() <= MAX_ID);
-                let message = "must be the `next` of an earlier page";
-                list.before = Some(cursor.ok_or_else(|| Refusal::field("/before", message))?);
-            }
+            "before" => list.before = Some(cursor(&value)?),
             other => return Err(unknown_parameter(other, "status, limit or before")),
         }
     }
     Ok(list)
+}
+
+/// Where an earlier page ended: `before` of a query.
+pub(super) fn cursor(text: &str) -> Result<(u64, String), Refusal> {
+    let cursor = text.split_once('-').and_then(|(began, run)| Some((began.parse().ok()?, run.to_owned())));
+    let cursor = cursor.filter(|(_, run): &(u64, String)| run.len() <= MAX_ID);
+    cursor.ok_or_else(|| Refusal::field("/before", "must be the `next` of an earlier page"))
 }
 
 fn unknown_parameter(name: &str, known: &str) -> Refusal {

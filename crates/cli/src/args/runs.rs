@@ -143,8 +143,25 @@ pub(crate) struct ApproveArgs {
     /// Why
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
+    /// Approve later calls of the tool too: those of this run, or always those with the same arguments
+    #[arg(long, value_enum, default_value_t = RememberFor::Once, conflicts_with = "answer")]
+    pub(crate) remember: RememberFor,
+    /// With `--remember always`: approve calls of which this condition over `args` holds, instead of the same arguments
+    #[arg(long, value_name = "CONDITION")]
+    pub(crate) when: Option<String>,
     #[command(flatten)]
     pub(crate) store: RunStoreArgs,
+}
+
+/// For which calls an approval stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RememberFor {
+    /// This one
+    Once,
+    /// The other calls of the tool in this run
+    Run,
+    /// Later calls of the caller, until `toolgate policy revoke`
+    Always,
 }
 
 /// See `Command::Deny`.

@@ -1,9 +1,10 @@
 //! `toolgate chaos`: kills parts of a gateway under load, or soaks one.
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 use indicatif::ProgressBar;
-use toolgate_chaos::{Options, SoakLine, Summary};
+use toolgate_chaos::{DurableOptions, Options, SoakLine, Summary};
 
 use super::Exit;
 use crate::args::ChaosArgs;
@@ -22,6 +23,9 @@ pub(crate) fn chaos(args: &ChaosArgs) -> anyhow::Result<Exit> {
         return soak(&program, runs, args);
     }
     let seed = args.seed.map_or_else(toolgate_chaos::random_seed, Ok)?;
+    if let Some(runs) = args.durable {
+        return durable(program, runs, seed, args);
+    }
     let options = Options { program, duration: args.duration, connections: usize::from(args.connections), seed };
     let progress = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     progress.set_message(format!("killing for {:?}, seed {seed}", args.duration));
@@ -67,6 +71,47 @@ fn text(summary: &Summary) -> String {
         megabytes(summary.memory_bytes),
         summary.seed,
     )
+}
+
+fn durable(program: PathBuf, runs: u64, seed: u64, args: &ChaosArgs) -> anyhow::Result<Exit> {
+    let options = DurableOptions {
+        program,
+        runs,
+        replicas: usize::from(args.replicas),
+        store: args.store.clone(),
+        connections: usize::from(args.connections),
+        seed,
+    };
+    let summary = toolgate_chaos::durable(&options)?;
+    if args.json {
+        out(serde_json::to_string(&summary)?)?;
+    } else {
+        let killed: Vec<String> = summary.killed.iter().map(|(name, count)| format!("{count} {name}")).collect();
+        out(format_args!(
+            "killed        {}\n\
+             runs          {} ended, {} of them right, {} with a call that is labelled unknown\n\
+             decisions     {}\n\
+             effects       {}\n\
+             lost          {}\n\
+             doubled       {}\n\
+             wrong         {}\n\
+             seed          {}",
+            if killed.is_empty() { "none".to_owned() } else { killed.join(", ") },
+            summary.runs,
+            summary.right,
+            summary.unknown,
+            summary.decisions,
+            summary.effects,
+            summary.lost,
+            summary.doubled,
+            summary.wrong,
+            summary.seed,
+        ))?;
+    }
+    for mistake in &summary.mistakes {
+        error(&escape::line(mistake));
+    }
+    Ok(if summary.holds() { Exit::Done } else { Exit::Failed })
 }
 
 fn soak(program: &std::path::Path, runs: u64, args: &ChaosArgs) -> anyhow::Result<Exit> {

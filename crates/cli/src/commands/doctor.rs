@@ -62,6 +62,9 @@ struct Layer {
 }
 
 pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
+    if args.client {
+        return super::client_check::serve();
+    }
     let builder = Engine::builder().isolation(IsolationMode::Process).without(args.left_off()).workers_ahead(0);
     let settings = settings(args)?;
     let deno = settings.as_ref().and_then(|settings| settings.v8.deno.as_deref());

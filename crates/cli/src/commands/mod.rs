@@ -4,6 +4,7 @@ pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod chaos;
 pub(crate) mod check;
+pub(crate) mod client_check;
 pub(crate) mod compute;
 pub(crate) mod doctor;
 pub(crate) mod fork;

@@ -10,6 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use toolgate_config::Checked;
+use toolgate_gateway::approvals::{Remember, RememberedRules};
 use toolgate_gateway::run::durable::{CallDecision, DecisionKind, PendingView, events_of, journal_of, undecided};
 use toolgate_journal::durable::{Decision, Journal};
 use toolgate_journal::redact::Redaction;
@@ -20,14 +22,14 @@ use toolgate_wire::CallId;
 use super::servers::{configuration, table};
 use super::{Exit, Usage};
 use crate::args::runs::{
-    ApproveArgs, DenyArgs, ExportArgs, ListRunsArgs, PendingArgs, PruneArgs, RunStoreArgs, RunsCommand, ShowRunArgs,
-    Status,
+    ApproveArgs, DenyArgs, ExportArgs, ListRunsArgs, PendingArgs, PruneArgs, RememberFor, RunStoreArgs, RunsCommand,
+    ShowRunArgs, Status,
 };
 use crate::args::servers::Servers;
 use crate::print::{Style, escape, note, out, pretty};
 
-/// Runs that are looked through for the beginning of an id, or for calls that wait.
-const MAX_RUNS: usize = 10_000;
+/// Runs that are read at one time, where all are looked through.
+const PAGE: usize = 1_000;
 /// Entries of a record that are read at one time.
 const MAX_ENTRIES: usize = 500;
 /// Hexadecimal digits of an id in a list.
@@ -238,10 +240,23 @@ pub(crate) fn pending(args: &PendingArgs) -> anyhow::Result<Exit> {
 async fn open_runs(store: &RunStore) -> anyhow::Result<Vec<RunRow>> {
     let mut rows = Vec::new();
     for status in [RunStatus::Paused, RunStatus::Running] {
-        let find = Find { status: Some(status), most: MAX_RUNS, ..Find::default() };
-        rows.extend(store.journal.store().find(find).await?);
+        each_run(store, Some(status), |row| rows.push(row)).await?;
     }
     Ok(rows)
+}
+
+/// Looks at all runs, the newest first.
+async fn each_run(store: &RunStore, status: Option<RunStatus>, mut look: impl FnMut(RunRow)) -> anyhow::Result<()> {
+    let mut before = None;
+    loop {
+        let rows = store.journal.store().find(Find { status, before, most: PAGE, ..Find::default() }).await?;
+        let is_last = rows.len() < PAGE;
+        before = rows.last().map(|row| (row.began, row.run.clone()));
+        rows.into_iter().for_each(&mut look);
+        if is_last {
+            return Ok(());
+        }
+    }
 }
 
 /// One call that waits: what decides it, and what would be sent.
@@ -268,7 +283,19 @@ pub(crate) fn approve(args: &ApproveArgs) -> anyhow::Result<Exit> {
         (None, Some(answer)) => (DecisionKind::Answer, Some(answer)),
         (None, None) => (DecisionKind::Approve, None),
     };
-    decide(&args.store, &args.run, &args.calls, &Made { decision, arguments, reason: args.reason.clone() })
+    let made = Made { decision, arguments, reason: args.reason.clone(), remember: remember_of(args)? };
+    decide(&args.store, &args.run, &args.calls, &made)
+}
+
+/// For which later calls the approval stands, as decisions say it.
+fn remember_of(args: &ApproveArgs) -> anyhow::Result<Option<Value>> {
+    match (args.remember, &args.when) {
+        (RememberFor::Always, Some(when)) => Ok(Some(json!({ "always": when }))),
+        (_, Some(_)) => Err(Usage("--when needs --remember always".to_owned()).into()),
+        (RememberFor::Once, None) => Ok(None),
+        (RememberFor::Run, None) => Ok(Some(json!("run"))),
+        (RememberFor::Always, None) => Ok(Some(json!("always"))),
+    }
 }
 
 /// What the program gets instead of a second call.
@@ -286,7 +313,8 @@ fn answer_of(args: &ApproveArgs) -> anyhow::Result<Option<Box<RawValue>>> {
 /// `toolgate deny`.
 pub(crate) fn deny(args: &DenyArgs) -> anyhow::Result<Exit> {
     let decision = if args.stop { DecisionKind::Stop } else { DecisionKind::Deny };
-    decide(&args.store, &args.run, &args.calls, &Made { decision, arguments: None, reason: args.reason.clone() })
+    let made = Made { decision, arguments: None, reason: args.reason.clone(), remember: None };
+    decide(&args.store, &args.run, &args.calls, &made)
 }
 
 /// A decision that was made, for each of some calls.
@@ -294,9 +322,11 @@ struct Made {
     decision: DecisionKind,
     arguments: Option<Box<RawValue>>,
     reason: Option<String>,
+    remember: Option<Value>,
 }
 
 fn decide(args: &RunStoreArgs, run: &str, calls: &[u32], made: &Made) -> anyhow::Result<Exit> {
+    let config = configuration(&args.servers)?;
     with_store(&args.servers, async |store| {
         let row = find(store, run).await?;
         let asked = store.journal.pending(&row.run).await?;
@@ -312,16 +342,20 @@ fn decide(args: &RunStoreArgs, run: &str, calls: &[u32], made: &Made) -> anyhow:
                 decision: made.decision,
                 arguments: made.arguments.clone(),
                 reason: made.reason.clone(),
-                remember: None,
+                remember: made.remember.clone(),
                 by: String::new(),
                 at: now(),
             };
-            if let Some(question) = questions.iter().find(|question| question.call_id == *call) {
+            let question = questions.iter().find(|question| question.call_id == *call);
+            if let Some(question) = question {
                 question.takes(&decision).map_err(Usage)?;
             }
             let text = serde_json::to_string(&decision)?;
             let kept = match store.journal.decide(&row.run, CallId(*call), &text).await? {
-                Decision::Now => text,
+                Decision::Now => {
+                    question.into_iter().for_each(|question| remember(&config, &row, question, &decision));
+                    text
+                }
                 Decision::Before(before) => before,
                 Decision::NotAsked => return Err(Usage(format!("no call {call} of this run waits")).into()),
             };
@@ -329,6 +363,17 @@ fn decide(args: &RunStoreArgs, run: &str, calls: &[u32], made: &Made) -> anyhow:
         }
         report_decisions(args, &row.run, &held, made)
     })
+}
+
+/// Keeps an approval that stands for good. One for the run is remembered by the process that goes on with it.
+fn remember(config: &Checked, row: &RunRow, question: &PendingView, decision: &CallDecision) {
+    let Some((call, remember @ Remember::Always { .. })) = question.remembered(&row.run, decision) else { return };
+    let caller = if row.caller.is_empty() { "local" } else { row.caller.as_str() };
+    let settings = &config.settings;
+    let rules = RememberedRules::new(settings.remembered_rules.clone());
+    if let Err(error) = rules.remember(&settings.policy, caller, &call, &remember) {
+        note(format_args!("the approval holds, and is not remembered: {}", escape::line(&error.to_string())));
+    }
 }
 
 fn report_decisions(args: &RunStoreArgs, run: &str, held: &[CallDecision], made: &Made) -> anyhow::Result<Exit> {
@@ -348,8 +393,10 @@ pub(super) async fn find(store: &RunStore, id: &str) -> anyhow::Result<RunRow> {
     if let Some(row) = store.journal.row(id).await? {
         return Ok(row);
     }
-    let all = store.journal.store().find(Find { most: MAX_RUNS, ..Find::default() }).await?;
-    let mut found = all.into_iter().filter(|row| !id.is_empty() && row.run.starts_with(id));
+    let mut found = Vec::new();
+    let is_it = |row: &RunRow| !id.is_empty() && row.run.starts_with(id);
+    each_run(store, None, |row| found.extend(Some(row).filter(is_it))).await?;
+    let mut found = found.into_iter();
     match (found.next(), found.next()) {
         (Some(row), None) => Ok(row),
         (Some(_), Some(_)) => Err(Usage(format!("several runs begin with {}", escape::line(id))).into()),

@@ -17,6 +17,8 @@ pub struct Runs {
     pub store: Option<RunStore>,
     /// The file with the key; `None` if there is no home directory.
     pub key_file: Option<PathBuf>,
+    /// The key in place of that file.
+    pub key: Option<String>,
     /// How long a run waits for its process.
     pub lease: Duration,
     /// How long runs are kept after their end.
@@ -32,12 +34,13 @@ pub struct Runs {
 }
 
 impl fmt::Debug for Runs {
-    // The secret is not shown.
+    // Secrets are not shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Runs { store, key_file, lease, keep, max_size, max_open, webhook_secret, unknown_calls } = self;
+        let Runs { store, key_file, key, lease, keep, max_size, max_open, webhook_secret, unknown_calls } = self;
         f.debug_struct("Runs")
             .field("store", store)
             .field("key_file", key_file)
+            .field("key", &key.as_ref().map(|_| "…"))
             .field("lease", lease)
             .field("keep", keep)
             .field("max_size", max_size)
@@ -90,6 +93,7 @@ pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &StoreSe
             Some(file) => checker.text(file).and_then(|text| checker.path(&text, &file.place)),
             None => state(checker).map(|state| state.join("runs.key")),
         },
+        key: raw.key.as_ref().and_then(|key| checker.text(key)),
         lease: checker.period(&raw.lease).unwrap_or(Duration::from_secs(2)),
         keep: checker.period(&raw.keep).unwrap_or(Duration::from_secs(7 * 24 * 3600)),
         max_size: checker.size(&raw.max_size, &size).unwrap_or(Bytes::new(1 << 30)),

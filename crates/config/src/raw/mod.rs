@@ -644,6 +644,8 @@ section! {
         store: RawText<RunStorePlace>,
         /// The file with the key that encrypts them, which only this user can read; it is created when it does not exist. Gateways that share a database need the same key.
         key_file: RawText<String>,
+        /// The key itself, in place of a file: a text of 32 characters or more, such as ${keyring:NAME}, which is kept in the keyring of the system.
+        key: RawText<String>,
         /// How long a run waits after the last sign of life of its process until another one takes it over.
         lease: RawText<Period>,
         /// How long runs are kept after their end.

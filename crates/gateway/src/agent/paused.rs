@@ -1,7 +1,8 @@
 //! Programs of an agent that wait for a person: asked about by the first channel that can work.
 //!
 //! A client of the newest revision that can show forms is asked by its own request (`input_required`); it answers by
-//! sending the request again, with a signed handle. Every other client is told that the run is paused, and a person
+//! sending the request again, with a signed handle. So is a client of an earlier revision, which `toolgate_mcp` asks. One that
+//! opens URLs is sent to the page for what no form shows. Every other client is told that the run is paused, and a person
 //! decides elsewhere. So is one that does not answer, that declines faster than a person can read, or that was asked too
 //! often: some clients decline every form unseen, and client libraries stop after ten rounds.
 //!
@@ -24,6 +25,10 @@ use crate::run::{PausedRun, RunReport};
 const MIN_DECLINE: Duration = Duration::from_millis(250);
 /// Rounds of forms after which a person is asked elsewhere.
 const MAX_ROUNDS: u8 = 8;
+/// The name of the request to open the page.
+const PAGE: &str = "page";
+/// How long a request waits for what a person decides on the page. Clients give up after a minute.
+const PAGE_WAIT: Duration = Duration::from_secs(45);
 
 /// A run that goes on, or waits, and the rounds of forms that its client has seen.
 pub(super) struct Continued {
@@ -50,14 +55,24 @@ pub(super) async fn go_on(
         handle.ok_or_else(|| Refusal("requestState: it is not valid, or no longer".to_owned()))?;
     let runs = shared.gateway.runner().durable().await.map_err(refusal)?;
     let view = runs.view(&run, Some(&caller.name)).await.map_err(refusal)?;
+    let none = serde_json::Map::new();
+    let responses = call.interactive_client.as_ref().and_then(|client| client.answers().get("inputResponses"));
+    let responses = responses.and_then(Value::as_object).unwrap_or(&none);
+    if responses.contains_key(PAGE) && !view.pending.is_empty() {
+        let is_open = responses[PAGE]["action"] == "accept";
+        let ended = if is_open { runs.next_end(&run, PAGE_WAIT).await } else { None };
+        let waits = || RunReport::waiting(PausedRun { run_id: run, pending: view.pending });
+        // Whoever did not decide in time decides later: the client is not sent there again.
+        let round = ended.as_ref().map(|_| round);
+        return Ok(Continued { run: ended.unwrap_or_else(waits), round });
+    }
     let pending = decidable(&view.pending, caller);
     let shown = form::showable(&pending);
     // Answers are to what was shown: if that has changed meanwhile, nothing is decided.
     let mut decisions = Vec::new();
     let mut round = Some(round);
     if digest_of(shown.iter().copied()) == digest {
-        let responses = call.interactive_client.as_ref().and_then(|client| client.answers().get("inputResponses"));
-        let filled = form::read(&shown, responses.and_then(Value::as_object).unwrap_or(&serde_json::Map::new()));
+        let filled = form::read(&shown, responses);
         decisions = filled.decisions;
         let is_person = u128::from(now.saturating_sub(issued)) >= MIN_DECLINE.as_millis();
         match filled.unanswered {
@@ -88,18 +103,28 @@ pub(super) fn asked(
 ) -> Option<Value> {
     let elicitation = call.interactive_client.as_ref()?.capabilities().get("elicitation")?.as_object()?;
     let shows_forms = elicitation.is_empty() || elicitation.contains_key("form");
-    if !shows_forms || round >= MAX_ROUNDS {
-        return None;
-    }
     let pending = decidable(&paused.pending, caller);
-    let shown = form::showable(&pending);
-    if shown.is_empty() {
-        return None;
-    }
+    let mut shown = form::showable(&pending);
+    let requests = if shows_forms && round < MAX_ROUNDS && !shown.is_empty() {
+        form::requests(&shown)
+    } else {
+        let opens_urls = elicitation.contains_key("url") && round <= MAX_ROUNDS && !pending.is_empty();
+        let page = shared.gateway.runner().page().filter(|_| opens_urls)?;
+        shown.clear();
+        json!({ PAGE: page_request(page, &paused.run_id, pending.len()) })
+    };
     let run = paused.run_id.clone();
     let handle = Handle { run, issued: unix_ms(), round: round + 1, shown: digest_of(shown.iter().copied()) };
     let state = handle_key(shared)?.sign(&handle, &caller.name)?;
-    Some(json!({ "resultType": "input_required", "inputRequests": form::requests(&shown), "requestState": state }))
+    Some(json!({ "resultType": "input_required", "inputRequests": requests, "requestState": state }))
+}
+
+/// A request to open the page, on which the person decides. Nothing that a program wrote is in it.
+fn page_request(page: &str, run: &str, calls: usize) -> Value {
+    let message =
+        format!("A program waits for your decision about {calls} of its calls. Open Toolgate's page to decide.");
+    let params = json!({ "mode": "url", "elicitationId": run, "url": format!("{page}#/pending"), "message": message });
+    json!({ "method": "elicitation/create", "params": params })
 }
 
 /// The questions that the caller itself may decide, in the order of their calls.
@@ -115,7 +140,11 @@ pub(super) fn decidable(pending: &[PendingView], caller: &CallerScope) -> Vec<Pe
 
 fn handle_key(shared: &Shared) -> Option<HandleKey> {
     let config = shared.gateway.config();
-    HandleKey::from_file(config.settings.runs.key_file.as_deref()?).ok()
+    let runs = &config.settings.runs;
+    match &runs.key {
+        Some(key) => Some(HandleKey::from_secret(key.trim().as_bytes())),
+        None => HandleKey::from_file(runs.key_file.as_deref()?).ok(),
+    }
 }
 
 fn refusal(error: DurableError) -> Refusal {

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolgate_mcp::server::{Fault, TASKS_EXTENSION, TaskCall, TaskRequest, ToolCall};
 use toolgate_output::OutputSettings;
-use toolgate_wire::CallerScope;
+use toolgate_wire::{CallerScope, Code};
 
 use super::Shared;
 use super::answer::{bounded, text_block};
@@ -37,17 +37,16 @@ pub(super) fn takes_tasks(call: &ToolCall) -> bool {
 /// A durable run: its report if it ends soon, else its task.
 pub(super) async fn run(shared: &Shared, request: RunRequest) -> Result<RunReport, Value> {
     let id = request.id.clone().unwrap_or_else(execution_id);
-    let runner = shared.gateway.runner();
-    let running = runner.run(RunRequest { id: Some(id.clone()), ..request });
-    // The run goes on when its caller stops waiting.
-    let report = match tokio::time::timeout(QUICK, running).await {
-        Ok(report) => return Ok(report),
-        Err(_) => runner.durable().await,
+    let runs = match shared.gateway.runner().durable().await {
+        Ok(runs) => runs,
+        Err(error) => return Ok(RunReport::refused(Code::Unavailable, error.to_string())),
     };
-    let view = match report {
-        Ok(runs) => runs.view(&id, None).await.ok(),
-        Err(_) => None,
-    };
+    // The run goes on when its caller stops waiting. A task is told of when its run is in the store, however long that takes:
+    // the client asks for it next, perhaps at another process.
+    if let Some(report) = runs.run_for(RunRequest { id: Some(id.clone()), ..request }, QUICK).await {
+        return Ok(report);
+    }
+    let view = runs.view(&id, None).await.ok();
     let mut task = task_of(shared, &id, view.as_ref(), "working");
     task["resultType"] = json!("task");
     Err(task)

@@ -43,7 +43,8 @@ impl HandleKey {
         Ok(Self::from_secret(&std::fs::read(file)?))
     }
 
-    fn from_secret(secret: &[u8]) -> Self {
+    /// A key that is derived from a secret.
+    pub(crate) fn from_secret(secret: &[u8]) -> Self {
         let from = hmac::Key::new(hmac::HMAC_SHA256, secret);
         let derived = hmac::sign(&from, b"toolgate handle of a paused run");
         HandleKey(hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()))

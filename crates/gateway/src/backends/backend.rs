@@ -241,6 +241,7 @@ impl Backend {
             let name = ToolName { name: &tool.name, input_schema: tool.input_schema() };
             let options = ToolCallOptions {
                 client: options.reply.interactive(),
+                may_repeat: matches!(options.reply, ReplyMode::Asking(_)),
                 progress: options.progress.clone(),
                 budget: options.budget.as_ref().unwrap_or(process_budget()).clone(),
                 idempotency_key: toolgate_functions::idempotency::current(),

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolgate_functions::http::{AllowList, FetchError, Fetcher, Guard, HttpLimits, HttpRequest};
+use toolgate_functions::idempotency;
 use toolgate_mcp::client::{Closing, LinkError, LocalResult, LocalServer, RpcError};
 use toolgate_mcp::{TreeError, process_budget, tree_bytes};
 use toolgate_openapi::{
@@ -254,12 +255,20 @@ impl ApiTransport for GuardedTransport {
     fn send(&self, request: ApiRequest) -> AnswerFuture {
         let fetcher = self.0.clone();
         Box::pin(async move {
-            let ApiRequest { method, url, headers, body } = request;
+            let ApiRequest { method, url, mut headers, body } = request;
+            add_idempotency_key(&mut headers);
             let request = HttpRequest::from_parts(&method, url, &headers, body).map_err(transport_error)?;
             let response = fetcher.send_once(request).await.map_err(transport_error)?;
             Ok(ApiAnswer { status: response.status, headers: response.headers, body: response.body })
         })
     }
+}
+
+/// A call of a durable run that may have an effect has the same key when it is sent again.
+fn add_idempotency_key(headers: &mut Vec<(String, String)>) {
+    let has_one = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(idempotency::HEADER));
+    let key = idempotency::current().filter(|_| !has_one);
+    headers.extend(key.map(|key| (idempotency::HEADER.to_owned(), key)));
 }
 
 /// Whether a request may have arrived decides. No wildcard arm: a new error must choose.

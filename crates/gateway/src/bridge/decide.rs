@@ -111,21 +111,22 @@ impl CallPolicy {
         Arc::clone(&self.policy.read())
     }
 
-    /// Decides about a call, asks where that is needed, and gives the arguments to send.
+    /// Decides about a call, asks where that is needed, and gives the arguments to send. The call is counted: one that is not sent
+    /// after all is to be [taken back](CallPolicy::take_back).
     pub(super) async fn permit(
         &self,
         subject: &Subject,
         arguments: Value,
         asked: &RequestContext,
         check_edited: impl Fn(&Value) -> Result<(), HostError>,
-    ) -> Result<Value, HostError> {
+    ) -> Result<(Value, Decision), HostError> {
         let decision = self.decide(subject, &arguments, asked);
         let mut record = noted(&decision);
         let note = |record: CallDecision| asked.run.iter().for_each(|run| run.note(asked.call_id, record.clone()));
         match decision.action {
             Action::Allow => {
                 note(record);
-                Ok(arguments)
+                Ok((arguments, decision))
             }
             Action::Deny => {
                 note(record);
@@ -134,7 +135,7 @@ impl CallPolicy {
             Action::Ask if self.is_remembered(subject, &arguments, &decision, asked) => {
                 record.verdict = Some("remembered");
                 note(record);
-                Ok(arguments)
+                Ok((arguments, decision))
             }
             Action::Ask => {
                 let counted = Counted { policy: self, subject, decision: &decision, asked, keep: false };
@@ -143,7 +144,7 @@ impl CallPolicy {
                 match answer {
                     Ok(arguments) => {
                         counted.keep();
-                        Ok(arguments)
+                        Ok((arguments, decision))
                     }
                     Err(error) => Err(error),
                 }
@@ -241,7 +242,8 @@ impl CallPolicy {
         run.note(asked.call_id, noted(&decision));
     }
 
-    fn take_back(&self, subject: &Subject, decision: &Decision, asked: &RequestContext) {
+    /// A call that was counted is not sent.
+    pub(super) fn take_back(&self, subject: &Subject, decision: &Decision, asked: &RequestContext) {
         if !self.current().needs_usage() {
             return;
         }

@@ -196,23 +196,43 @@ impl Bridge {
         arguments: Map<String, Value>,
         asked: RequestContext,
     ) -> Result<Answer, HostError> {
-        let mut arguments = Value::Object(arguments);
-        let (mut provider, mut name) = self.admit(backend, tool, &arguments, &asked)?;
-        if !self.policy.current().allows_everything() {
-            let subject = self.subject(backend, tool, &asked)?;
-            let check = |edited: &Value| self.admit(backend, tool, edited, &asked).map(|_| ());
-            arguments = self.policy.permit(&subject, arguments, &asked, check).await?;
-            // A person may have taken hours.
-            (provider, name) = self.admit(backend, tool, &arguments, &asked)?;
+        let arguments = Value::Object(arguments);
+        let admitted = self.admit(backend, tool, &arguments, &asked)?;
+        if self.policy.current().allows_everything() {
+            let answer = self.send(admitted, arguments, asked).await?;
+            self.tell(backend, tool, &answer);
+            return Ok(answer);
         }
+        let subject = self.subject(backend, tool, &asked)?;
+        let check = |edited: &Value| self.admit(backend, tool, edited, &asked).map(|_| ());
+        let (arguments, decision) = self.policy.permit(&subject, arguments, &asked, check).await?;
+        // A person may have taken hours.
+        let answer = match self.admit(backend, tool, &arguments, &asked) {
+            Ok(admitted) => self.send(admitted, arguments, asked.clone()).await,
+            Err(refused) => Err(refused),
+        };
+        match &answer {
+            Ok(answer) => self.tell(backend, tool, answer),
+            // Looking for a login again and again must not use up what a rule grants.
+            Err(error) if error.state == CallState::NotSent => self.policy.take_back(&subject, &decision, &asked),
+            Err(_) => {}
+        }
+        answer
+    }
+
+    /// Sends a call that everything has been decided about.
+    async fn send(
+        &self,
+        (provider, name): (Arc<dyn Provider>, String),
+        arguments: Value,
+        asked: RequestContext,
+    ) -> Result<Answer, HostError> {
         if let Some((name, rate)) = &asked.rate {
             self.rates.take(name, *rate, Instant::now()).map_err(|wait| too_many_calls(*rate, wait))?;
         }
         // Checked as a value, sent as what a value of this kind holds.
         let Value::Object(arguments) = arguments else { return Err(not_an_object()) };
-        let answer = provider.call(name.clone(), arguments, asked).await?;
-        self.tell(backend, tool, &answer);
-        Ok(answer)
+        provider.call(name, arguments, asked).await
     }
 
     /// Calls a host function. One that calls a tool is decided about as that tool, when it calls it.
@@ -232,7 +252,7 @@ impl Bridge {
         if decided_here && !self.policy.current().allows_everything() {
             let reads_only = functions.get(name).is_some_and(|function| function.reads_only(&args.to_string()));
             let subject = Subject::function(name, reads_only);
-            args = self.policy.permit(&subject, args, &asked, |_| Ok(())).await.map_err(|error| {
+            (args, _) = self.policy.permit(&subject, args, &asked, |_| Ok(())).await.map_err(|error| {
                 let denied = FunctionError::new(ErrorCode::Refused, error.message).with_custom_code(&error.code);
                 FunctionError { data: error.data, ..denied }
             })?;

@@ -1,4 +1,5 @@
-//! Questions that a server asks before it carries out a call of a program (`input_required` of MCP 2026-07-28).
+//! Questions that a server asks before it carries out a call of a program: `input_required` of MCP 2026-07-28, or
+//! `elicitation/create` of an earlier revision, which `toolgate_mcp` turns into the same.
 //!
 //! They go the way of approvals: the run waits, and a person answers by a form of the client, on the page, at the command line or
 //! by HTTP. Then the call is sent again with the answer. Only forms are asked; a server that wants a model or a folder gets
@@ -47,7 +48,7 @@ pub(super) async fn ask(
         call_id: asked.call_id,
         target: target.clone(),
         arguments: Value::Object(arguments.clone()).to_string(),
-        reason: format!("{} asks: {}", target.backend().unwrap_or_default(), form.message),
+        reason: format!("{} asks: {}{}", target.backend().unwrap_or_default(), form.message, repetition(requests)),
         rule: None,
         approvers: Vec::new(),
         expires: toolgate_policy::DEFAULT_EXPIRY,
@@ -68,6 +69,12 @@ pub(super) async fn ask(
             failed(DENIED, format!("and a person stopped the run: {reason}"))
         }
     }
+}
+
+/// What a person is told whose answer makes a server begin anew that had begun to carry out the call.
+fn repetition(requests: &Value) -> &'static str {
+    let repeats = requests.as_object().is_some_and(|requests| requests.values().any(|it| it["repeatsCall"] == true));
+    if repeats { " (with an answer the call is made again, from its beginning)" } else { "" }
 }
 
 /// The one form that a server asks for, and its name; `None` where it asks for several things, or for something else.

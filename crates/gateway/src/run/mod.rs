@@ -32,7 +32,7 @@ mod request;
 mod type_check;
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -83,6 +83,8 @@ pub struct Runner {
     abort: CancellationToken,
     /// The durable runs of this process.
     durable: DurableSlot,
+    /// The address of the page on which people of this machine decide about calls.
+    page: Arc<OnceLock<String>>,
 }
 
 impl Runner {
@@ -90,7 +92,7 @@ impl Runner {
     pub fn new(engine: Engine, bridge: Arc<Bridge>, environment: Arc<dyn Environment>) -> Self {
         let abort = CancellationToken::new();
         let (history, budgets, durable) = (Arc::default(), Arc::default(), DurableSlot::default());
-        Runner { engine, bridge, environment, history, budgets, abort, durable }
+        Runner { engine, bridge, environment, history, budgets, abort, durable, page: Arc::default() }
     }
 
     /// The durable runs of this process. Their store is opened when they are first asked for.
@@ -102,6 +104,17 @@ impl Runner {
             Some(runs) => Ok(runs),
             None => Ok(self.environment.durable_runs().await.ok_or(DurableError::NoStore)??),
         }
+    }
+
+    /// Notes the address of the page, which clients on this machine can be sent to. The first one stays.
+    pub fn set_page(&self, address: String) {
+        // There is one page of a process, or any of them will do.
+        let _ = self.page.set(address);
+    }
+
+    /// The address of the page, where there is one.
+    pub fn page(&self) -> Option<&str> {
+        self.page.get().map(String::as_str)
     }
 
     /// Whether a program may make a call that a person is asked about. Looks at the names in its text, so that programs

@@ -231,3 +231,20 @@ async fn a_document_that_cannot_be_used_is_a_reason() {
         assert!(failed.contains(expected) && !failed.contains("s3cret"), "{failed}");
     }
 }
+
+/// A call of a durable run has the same key when it is sent again; any other has none.
+#[tokio::test]
+async fn a_call_with_an_idempotency_key_sends_it() {
+    let api = ApiServer::start().await;
+    let backend = up_as(backend_spec(api.spec())).await;
+    let arguments = json!({ "name": "Rex" });
+    let sent = || api.last().to_ascii_lowercase();
+    call(&backend, "addPet", arguments.clone()).await.unwrap();
+    assert!(!sent().contains("idempotency-key"), "{}", sent());
+    for _ in 0..2 {
+        let calling = call(&backend, "addPet", arguments.clone());
+        toolgate_functions::idempotency::with_key("key-of-the-call".to_owned(), calling).await.unwrap();
+        assert!(sent().contains("\r\nidempotency-key: key-of-the-call\r\n"), "{}", sent());
+    }
+    backend.shut_down().await;
+}

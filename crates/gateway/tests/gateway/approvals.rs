@@ -245,3 +245,37 @@ async fn an_approval_for_the_run_answers_its_other_calls() {
     assert_eq!(value(&done), json!([1, 2]));
     world.gateway.shut_down().await;
 }
+
+#[tokio::test]
+async fn a_client_that_opens_urls_is_sent_to_the_page() {
+    let world = asking().await;
+    let urls = || json!({ "elicitation": { "url": {} } });
+    let told = world.agent.call(modern(ONE, urls(), json!({}))).await.unwrap();
+    assert!(first_text(&told).contains("is paused"), "there is no page: {told}");
+
+    world.gateway.runner().set_page("http://127.0.0.1:7878/".to_owned());
+    let asked = world.agent.call(modern(ONE, urls(), json!({}))).await.unwrap();
+    let params = &asked["inputRequests"]["page"]["params"];
+    assert_eq!(
+        (&params["mode"], &params["url"]),
+        (&json!("url"), &json!("http://127.0.0.1:7878/#/pending")),
+        "{asked}"
+    );
+    let run = params["elicitationId"].as_str().unwrap().to_owned();
+    let answer = |action: &str| json!({ "requestState": asked["requestState"], "inputResponses": { "page": { "action": action } } });
+    let told = world.agent.call(modern(ONE, urls(), answer("decline"))).await.unwrap();
+    assert!(first_text(&told).contains("is paused"), "declining to open it decides nothing: {told}");
+
+    let opened = world.agent.call(modern(ONE, urls(), answer("accept")));
+    let (done, ()) = tokio::join!(opened, async {
+        think().await;
+        approve_elsewhere(&world, &run).await;
+    });
+    let done = done.unwrap();
+    assert_eq!(value(&done), json!(1), "what was decided there is the answer here: {done}");
+    // Forms come first where a client has both.
+    let both = json!({ "elicitation": { "form": {}, "url": {} } });
+    let asked = world.agent.call(modern(ONE, both, json!({}))).await.unwrap();
+    assert!(asked["inputRequests"].get("page").is_none(), "{asked}");
+    world.gateway.shut_down().await;
+}

@@ -134,3 +134,32 @@ async fn where_nobody_can_be_asked_the_call_fails() {
     assert!(said(&world).is_empty());
     world.gateway.shut_down().await;
 }
+
+/// A server of an earlier revision asks while it holds the call open: it is told to stop, and called again with the answer.
+#[tokio::test]
+async fn a_person_answers_a_server_of_an_earlier_revision() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let (run, first) = begun(&world, &code(&world)).await;
+    let About::Form { message, schema } = &first.about else { panic!("{first:?}") };
+    assert_eq!((message.as_str(), &schema["required"]), ("Who is meant?", &json!(["name"])));
+    // Whoever answers is told what the answer does.
+    assert_eq!(first.reason, "f asks: Who is meant? (with an answer the call is made again, from its beginning)");
+    assert!(said(&world).is_empty());
+    let bob = |question: &PendingView| decision(question.call_id, DecisionKind::Answer, Some(json!({ "name": "Bob" })));
+    decide(&world, &run, bob(&first)).await.unwrap();
+    let second = waits(&world, &run).await.unwrap();
+    assert!(second.reason.starts_with("f asks: Which Bob?"), "{second:?}");
+    decide(&world, &run, bob(&second)).await.unwrap();
+    assert_eq!(waits(&world, &run).await.unwrap_err(), "hello Bob");
+    assert_eq!(said(&world), ["Bob"], "carried out once");
+
+    let (run, question) = begun(&world, &code(&world)).await;
+    decide(&world, &run, decision(question.call_id, DecisionKind::Deny, None)).await.unwrap();
+    assert_eq!(waits(&world, &run).await.unwrap_err()[0], "DENIED");
+    assert_eq!(said(&world), ["Bob"]);
+
+    let text = world.text("call_tool_chain", json!({ "code": code(&world) })).await;
+    assert!(text.contains("nobody can be asked here"), "{text}");
+    assert_eq!(said(&world), ["Bob"]);
+    world.gateway.shut_down().await;
+}

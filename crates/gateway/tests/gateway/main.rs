@@ -17,6 +17,7 @@ mod functions;
 mod hostile;
 mod lazy;
 mod learning;
+mod legacy_forms;
 mod lifecycle;
 mod offers;
 mod policy;

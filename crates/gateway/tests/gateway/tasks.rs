@@ -1,5 +1,7 @@
 //! Durable runs as tasks, for clients that have the extension.
 
+use std::io::{BufRead, Write};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,15 +29,23 @@ impl Client {
         Client { lines: BufReader::new(reader).lines(), writer, capabilities }
     }
 
-    async fn ask(&mut self, method: &str, mut params: Value) -> Value {
+    async fn send(&mut self, method: &str, mut params: Value) {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": self.capabilities,
         });
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+
+    async fn next(&mut self) -> Value {
         let line = tokio::time::timeout(TEST_TIMEOUT, self.lines.next_line()).await.expect("in time");
         serde_json::from_str(&line.unwrap().expect("a message")).unwrap()
+    }
+
+    async fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.send(method, params).await;
+        self.next().await
     }
 
     async fn chain(&mut self, code: &str) -> Value {
@@ -136,5 +146,36 @@ async fn a_task_asks_a_person_by_forms() {
         }
     };
     assert_eq!((&ended["status"], first_text(&ended["result"])), (&json!("completed"), "1".to_owned()), "{ended}");
+    world.gateway.shut_down().await;
+}
+
+/// A client asks for a task as soon as it hears of it, so it hears of it when the run is in the store.
+#[tokio::test]
+async fn a_task_is_told_of_when_its_run_is_kept() {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let file = folder.path().join("runs.db");
+    let world = World::at(folder, json!({}), json!({ "runs": { "store": file } }));
+    let mut client = Client::open(&world, extension());
+    client.chain("return 1").await;
+    // Another process writes to the store, for longer than a run may take to be answered as if it were no task.
+    let script = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None); \
+                  c.execute('BEGIN IMMEDIATE'); print('locked', flush=True); sys.stdin.readline(); c.execute('ROLLBACK')";
+    let mut locker = Command::new("python3");
+    let mut locker =
+        locker.args(["-c", script]).arg(&file).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufReader::new(locker.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "locked\n");
+    let arguments = json!({ "code": "await sleep(500000); return 1", "durable": true });
+    client.send("tools/call", json!({ "name": "call_tool_chain", "arguments": arguments })).await;
+    let early = tokio::time::timeout(Duration::from_millis(1500), client.lines.next_line()).await;
+    assert!(early.is_err(), "there is no run yet: {early:?}");
+    locker.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let task = client.next().await["result"].take();
+    assert_eq!(task["resultType"], "task", "{task}");
+    let found = client.ask("tasks/get", json!({ "taskId": task["taskId"] })).await;
+    assert_eq!(found["result"]["status"], "working", "{found}");
+    client.ask("tasks/cancel", json!({ "taskId": task["taskId"] })).await;
+    locker.wait().unwrap();
     world.gateway.shut_down().await;
 }

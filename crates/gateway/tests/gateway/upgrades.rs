@@ -12,14 +12,15 @@ use toolgate_gateway::run::durable::{
     CallDecision, Callers, DecisionKind, DurableRuns, DurableSettings, LocalCaller, RunStatus, RunView,
 };
 use toolgate_gateway::run::{FixedEnvironment, RunRequest, Runner};
-use toolgate_journal::durable::Journal;
+use toolgate_journal::durable::{Began, Journal};
+use toolgate_journal::recording::RunFacts;
 use toolgate_journal::seal::Sealer;
 use toolgate_journal::store::memory::MemoryStore;
 use toolgate_journal::store::{
     Begun, Claim, Decided, Find, Held, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, Store, StoreFuture,
 };
 use toolgate_policy::{Action, Policy, Rule};
-use toolgate_wire::{Access, CallerScope, Profile};
+use toolgate_wire::{Access, CallId, CallerScope, Profile};
 
 /// Pays, waits for a person, pays again, and calls a tool that may be gone by then.
 const PROGRAM: &str = "const first = await bank.pay({ amount: 1 }); const wired = await bank.wire({ to: 'ann' }); \
@@ -51,9 +52,12 @@ fn gateway_for<S: Store>(store: &Arc<S>, tools: &Value, number: u32, callers: Ar
     bridge.set_policy(Policy::new(vec![asks], Action::Allow));
     let engine = Engine::builder().isolation(IsolationMode::Thread).build().unwrap();
     let runner = Runner::new(engine, Arc::new(bridge), Arc::new(FixedEnvironment::default()));
+    DurableRuns::start(journal(store, number), runner, callers, DurableSettings::default())
+}
+
+fn journal<S: Store>(store: &Arc<S>, number: u32) -> Journal {
     let sealer = Sealer::new([7; 32]).unwrap();
-    let journal = Journal::new(store.clone(), sealer, format!("gateway {number}"), Duration::from_secs(2));
-    DurableRuns::start(journal, runner, callers, DurableSettings::default())
+    Journal::new(store.clone(), sealer, format!("gateway {number}"), Duration::from_secs(2))
 }
 
 /// The run once it has ended, or waits.
@@ -257,4 +261,67 @@ async fn a_decided_call_is_made_however_slow_the_store_is() {
         let report = report(&settled(&runs, &run).await);
         assert_eq!((&report["ok"], &report["value"]), (&json!(true), &expected), "{report}");
     }
+}
+
+/// An approval for the other calls of a run is kept in memory: whoever goes on with the run reads it from its decisions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_approval_for_the_run_holds_in_the_process_that_goes_on_with_it() {
+    let code = "const all = []; for (const to of ['ann', 'bob', 'cleo']) all.push((await bank.wire({ to })).wired); return all";
+    for (remember, expected) in [(json!("run"), None), (json!("once"), Some("bob"))] {
+        let store = Arc::new(MemoryStore::default());
+        let before = gateway(&store, &tools(), 1);
+        let run = before.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
+        let call_id = settled(&before, &run).await.pending[0].call_id;
+        before.stop(Duration::from_secs(30)).await;
+        let decision = json!({ "callId": call_id, "decision": "approve", "remember": remember });
+        // Written as the command line does, without a gateway; and the gateway that executes the run is another one.
+        journal(&store, 2).decide(&run, CallId(call_id), &decision.to_string()).await.unwrap();
+        let runs = gateway(&store, &tools(), 3);
+        let view = settled(&runs, &run).await;
+        match expected {
+            None => assert_eq!(report(&view)["value"], json!(["ann", "bob", "cleo"]), "{view:?}"),
+            Some(to) => assert!(view.pending[0].arguments.0.get().contains(to), "it is asked about: {view:?}"),
+        }
+    }
+}
+
+/// What waits for a caller is found, however many newer runs of others wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn newer_runs_of_others_hide_nothing_that_waits() {
+    const OTHERS: usize = 1_200;
+    let store = Arc::new(MemoryStore::default());
+    let runs = gateway(&store, &tools(), 1);
+    let code = "return await bank.wire({ to: 'ann' })";
+    let own = runs.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
+    settled(&runs, &own).await;
+    let elsewhere = journal(&store, 2);
+    for number in 0..OTHERS {
+        let facts = RunFacts {
+            run: format!("other{number:06}"),
+            profile: Profile::Chain,
+            code: "return 1".into(),
+            caller: "other".into(),
+            request: None,
+        };
+        let Ok(Began::New(run)) = elsewhere.begin(facts, None).await else { panic!("it is new") };
+        let question = json!({
+            "callId": 1, "tool": "wire", "arguments": {}, "reason": "r", "askedAt": 0, "expiresAt": u64::MAX,
+        });
+        run.pause(&[(CallId(1), question.to_string())], None).await.unwrap();
+    }
+    let found = runs.waiting_for(Some(""), None, 50).await.unwrap();
+    assert_eq!(found.runs.iter().map(|it| &it.summary.run).collect::<Vec<_>>(), [&own]);
+    assert_eq!(found.next, None);
+    // And who has many gets them page by page.
+    let (mut seen, mut before) = (std::collections::HashSet::new(), None);
+    loop {
+        let page = runs.waiting_for(Some("other"), before, 170).await.unwrap();
+        assert!(page.runs.len() <= 170);
+        seen.extend(page.runs.into_iter().map(|it| it.summary.run));
+        before = page.next;
+        if before.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), OTHERS);
 }

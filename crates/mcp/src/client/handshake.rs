@@ -2,8 +2,8 @@
 //!
 //! `server/discover` is sent first, unless the server is known to be legacy. Most legacy servers refuse it at once and get
 //! `initialize` next. Some ignore unknown methods, and some start slowly: after a short time both requests are pending, and
-//! the first that succeeds decides. A server that exits on `server/discover` is restarted as a legacy one by the caller. No
-//! client capability is declared: server requests that need one are refused.
+//! the first that succeeds decides. A server that exits on `server/discover` is restarted as a legacy one by the caller. Of
+//! client capabilities a legacy server is told of forms alone; a modern one is told with each request.
 
 use std::time::{Duration, Instant};
 
@@ -115,7 +115,8 @@ async fn discover(link: &Link) -> Result<Negotiated, LinkError> {
 }
 
 async fn initialize(link: &Link) -> Result<Negotiated, LinkError> {
-    let params = json!({ "protocolVersion": NEWEST_LEGACY, "capabilities": {}, "clientInfo": client_info() });
+    let params =
+        json!({ "protocolVersion": NEWEST_LEGACY, "capabilities": { "elicitation": {} }, "clientInfo": client_info() });
     let Value::Object(params) = params else {
         return Err(LinkError::Protocol("internal: initialize without parameters".to_owned()));
     };

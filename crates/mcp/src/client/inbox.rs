@@ -1,7 +1,7 @@
 //! Handles what a server sends besides replies: progress, changed lists, changed resources, requests.
 //!
-//! Of requests only `ping` is served. No client capability is declared to legacy servers, so sampling, roots and
-//! elicitation are refused as unknown methods.
+//! Of requests `ping` is served, and `elicitation/create` where the call that asks may be asked about (`questions`). Sampling and
+//! roots are refused as unknown methods.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,10 +12,11 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, watch};
 
+use super::questions::OpenCalls;
 use super::requests::ListKind;
 use super::watchlist::Watchlist;
 use crate::interaction::Progress;
-use crate::protocol::META_SUBSCRIPTION;
+use crate::protocol::{ErrorCode, META_SUBSCRIPTION};
 use crate::rpc;
 
 /// The most characters of a progress message that are passed on.
@@ -43,6 +44,8 @@ pub struct Inbox {
     /// The last acknowledged `subscriptions/listen` request, and the watched resources it covers.
     acknowledged: watch::Sender<(u64, HashSet<String>)>,
     watched: Arc<Watchlist>,
+    /// The calls that a legacy server may ask about.
+    pub(crate) open_calls: OpenCalls,
     /// Lines or bodies that were not a message.
     pub malformed: AtomicU64,
     /// Replies whose request was not waiting.
@@ -64,6 +67,7 @@ impl Inbox {
             listening: AtomicBool::new(false),
             acknowledged: watch::Sender::default(),
             watched,
+            open_calls: OpenCalls::default(),
             malformed: AtomicU64::new(0),
             unmatched_replies: AtomicU64::new(0),
         }
@@ -160,13 +164,19 @@ impl Inbox {
         }
     }
 
-    /// The reply to a request of the server.
-    pub(crate) fn answer_request(&self, id: &Value, method: &str) -> Value {
-        if method == "ping" {
-            return json!({ "jsonrpc": "2.0", "id": id, "result": {} });
+    /// The reply to a request of the server; `call` is the request in whose stream it came, where that is known.
+    pub(crate) fn answer_request(&self, call: Option<u64>, id: &Value, method: &str, params: Value) -> Value {
+        let outcome = match method {
+            "ping" => Ok(json!({})),
+            "elicitation/create" => self.open_calls.answer(call, params),
+            _ => Err((ErrorCode::METHOD_NOT_FOUND, "this client does not support the method")),
+        };
+        match outcome {
+            Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+            Err((code, message)) => {
+                json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code.0, "message": message } })
+            }
         }
-        let error = json!({ "code": -32601, "message": "this client does not support the method" });
-        json!({ "jsonrpc": "2.0", "id": id, "error": error })
     }
 
     fn progress(&self, params: &Value) {
@@ -218,11 +228,12 @@ mod tests {
     }
 
     #[test]
-    fn only_a_ping_is_served() {
+    fn what_nobody_can_be_asked_is_refused() {
         let inbox = Inbox::new(Arc::default());
-        assert_eq!(inbox.answer_request(&json!("a"), "ping"), json!({ "jsonrpc": "2.0", "id": "a", "result": {} }));
+        let answer = |id: Value, method: &str| inbox.answer_request(None, &id, method, json!({}));
+        assert_eq!(answer(json!("a"), "ping"), json!({ "jsonrpc": "2.0", "id": "a", "result": {} }));
         for method in ["sampling/createMessage", "elicitation/create", "roots/list"] {
-            assert_eq!(inbox.answer_request(&json!(1), method)["error"]["code"], json!(-32601));
+            assert_eq!(answer(json!(1), method)["error"]["code"], json!(-32601));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! - `link`: one connection; `stdio` to a child process, `http` to a server, `local` to one in this process
 //! - `handshake`: finds out which era a server supports; [`McpSession`]: a connection after the handshake
 //! - [`auth`]: OAuth towards servers
-//! - `inbox`: notifications and requests that the server sends
+//! - `inbox`: notifications and requests that the server sends; `questions`: what a legacy server asks inside a call
 //! - `requests`: lists and requests besides tool calls; `list_cache`: the lists, cached
 //! - `tool_changes`: notices tools that changed what they say; `redact`: removes configured secrets from a server's words
 //! - `listening`, `watchlist`: notifications about changed lists and changed resources
@@ -19,6 +19,7 @@ mod link;
 mod list_cache;
 mod listening;
 mod local;
+mod questions;
 mod redact;
 mod requests;
 mod session;

@@ -158,7 +158,7 @@ impl McpSession {
         Ok(result)
     }
 
-    /// Adds the client's capabilities and its input. Legacy servers request input in another way, which is not supported.
+    /// Adds the client's capabilities and its input. Legacy servers request input in another way: see `questions`.
     fn add_client_answers(&self, client: &InteractiveClient, request: &mut OutgoingRequest) {
         if self.ready.era == Era::Legacy {
             return;
@@ -176,7 +176,7 @@ impl McpSession {
         arguments: Map<String, Value>,
         options: ToolCallOptions<'_>,
     ) -> Result<ToolResult, LinkError> {
-        let ToolCallOptions { client, progress, budget, idempotency_key, trace } = options;
+        let ToolCallOptions { client, may_repeat, progress, budget, idempotency_key, trace } = options;
         let mut request = self.draft("tools/call", Map::new());
         request.budget = budget;
         if let Some(client) = client {
@@ -203,7 +203,16 @@ impl McpSession {
         request.params.insert("name".to_owned(), tool.name.into());
         request.params.insert("arguments".to_owned(), Value::Object(arguments));
         let _listening = self.link.inbox.watch_progress(request.id, progress);
-        self.link.request(request).await.map(ToolResult::new)
+        if self.ready.era == Era::Modern {
+            return self.link.request(request).await.map(ToolResult::new);
+        }
+        let mut questions = self.link.inbox.open_calls.open(request.id, client.filter(|_| may_repeat));
+        tokio::select! {
+            // A server that is told to stop may answer before this is polled: its question counts.
+            biased;
+            asked = questions.asked() => Ok(asked),
+            result = self.link.request(request) => result.map(ToolResult::new),
+        }
     }
 
     /// Checks that the server replies. An error reply counts.
@@ -267,6 +276,8 @@ const META_IDEMPOTENCY_KEY: &str = "toolgate/idempotency-key";
 pub struct ToolCallOptions<'a> {
     /// The client that the server may ask for input, if there is one.
     pub client: Option<&'a InteractiveClient>,
+    /// Whether a call that a legacy server interrupts with a question may be made again once there is an answer.
+    pub may_repeat: bool,
     /// Receives progress; a full channel loses reports.
     pub progress: Option<mpsc::Sender<Progress>>,
     /// Counts the bytes of the call and of its reply: the budget of a run or of a caller.
@@ -282,6 +293,7 @@ impl Default for ToolCallOptions<'_> {
     fn default() -> Self {
         Self {
             client: None,
+            may_repeat: false,
             progress: None,
             budget: process_budget().clone(),
             idempotency_key: None,

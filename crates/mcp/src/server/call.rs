@@ -1,6 +1,6 @@
 //! Serves `tools/call`, and forwards the progress of the call until it ends.
 //!
-//! Does not look at arguments or results: both are passed on unchanged.
+//! Arguments and results are passed on unchanged; of a result only what it requests of a legacy client is read.
 
 use serde_json::{Map, Number, Value};
 use tokio::sync::mpsc;
@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use super::dispatcher::{Dispatcher, RequestContext};
 use super::era;
 use super::message::RpcError;
+use super::questions;
 use super::service::{Fault, ToolCall};
 use crate::interaction::Progress;
 use crate::origin::RequestOrigin;
@@ -15,12 +16,12 @@ use crate::origin::RequestOrigin;
 /// Progress reports queued for sending; a call that reports faster loses some and is not delayed.
 const MAX_QUEUED_PROGRESS: usize = 16;
 
-/// Serves `tools/call`.
+/// Serves `tools/call`. A legacy client that shows forms is asked what the result requests, and the call is made again.
 pub(super) async fn call(dispatcher: &Dispatcher, context: &RequestContext) -> Result<Result<Value, Fault>, RpcError> {
     let request = &context.request;
     let (sender, reports) = mpsc::channel(MAX_QUEUED_PROGRESS);
     let mut reporter = Reporter::new(context, reports);
-    let call = ToolCall {
+    let mut call = ToolCall {
         name: request.text("name")?.to_owned(),
         arguments: request.object("arguments")?,
         scope: context.scope.clone(),
@@ -29,15 +30,33 @@ pub(super) async fn call(dispatcher: &Dispatcher, context: &RequestContext) -> R
         progress: reporter.is_some().then_some(sender),
         caller: context.client.number,
         capabilities: era::capabilities(request),
-        interactive_client: era::interactive_client(context.era, request),
+        interactive_client: era::interactive_client(context.era, request)
+            .or_else(|| questions::legacy_client(context, &Map::new())),
         origin: RequestOrigin::of(request.meta(), context.client.name.get().map(String::as_str)).with_request(
             &request.id,
             context.client.number,
             context.client.transport,
         ),
     };
+    let may_ask = questions::legacy_client(context, &Map::new()).is_some();
+    for _ in 0..questions::MAX_ROUNDS {
+        // Arguments may be large: they are kept where the call may be made again.
+        let again = may_ask.then(|| call.clone());
+        let result = match once(dispatcher, &mut reporter, call).await {
+            Ok(result) => result,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let Some(again) = again else { return Ok(Ok(result)) };
+        let Some(answers) = questions::ask(context, &result).await else { return Ok(Ok(result)) };
+        call = ToolCall { interactive_client: questions::legacy_client(context, &answers), ..again };
+    }
+    Ok(Err(Fault::Internal("the tool asks without end".to_owned())))
+}
+
+/// Makes the call, and forwards its progress.
+async fn once(dispatcher: &Dispatcher, reporter: &mut Option<Reporter<'_>>, call: ToolCall) -> Result<Value, Fault> {
     let mut outcome = dispatcher.service.call(call);
-    let Some(reporter) = &mut reporter else { return Ok(outcome.await) };
+    let Some(reporter) = reporter else { return outcome.await };
     loop {
         tokio::select! {
             biased;
@@ -46,7 +65,7 @@ pub(super) async fn call(dispatcher: &Dispatcher, context: &RequestContext) -> R
                 while let Ok(progress) = reporter.reports.try_recv() {
                     reporter.report(progress).await;
                 }
-                return Ok(outcome);
+                return outcome;
             }
         }
     }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_wire::BytePermit;
 
 use super::message::{RpcError, error};
+use super::questions::Questions;
 use super::service::RequestScope;
 use super::watched_resources::WatchedResources;
 
@@ -37,6 +38,10 @@ pub(super) struct Client {
     pub(super) watched: WatchedResources,
     /// The name that a legacy client gave at `initialize`.
     pub(super) name: OnceLock<String>,
+    /// The capabilities that it declared there.
+    pub(super) capabilities: OnceLock<Map<String, Value>>,
+    /// What it was asked and has not answered.
+    pub(super) questions: Questions,
     /// How it is connected: `pipe` for standard input and output, else `tcp`.
     pub(super) transport: &'static str,
 }
@@ -50,6 +55,8 @@ impl Client {
             in_flight: Mutex::default(),
             watched: WatchedResources::default(),
             name: OnceLock::new(),
+            capabilities: OnceLock::new(),
+            questions: Questions::default(),
             transport: "tcp",
         }
     }

@@ -55,6 +55,14 @@ impl NotificationSink {
         self.0.is_some()
     }
 
+    /// Sends a request to the client once the queue has room; false if the client no longer reads.
+    pub(super) async fn ask(&self, id: &str, method: &str, params: Value) -> bool {
+        match &self.0 {
+            Some(queue) => queue.send(ServerMessage::request(id, method, params)).await.is_ok(),
+            None => false,
+        }
+    }
+
     /// Sends a notification once the queue has room; false if the client no longer reads.
     pub(super) async fn notify(&self, method: &str, params: Value) -> bool {
         match &self.0 {
@@ -178,6 +186,8 @@ impl Dispatcher {
                 let version = request.params.get("protocolVersion").and_then(Value::as_str);
                 let name = request.params.get("clientInfo").and_then(client_name);
                 name.into_iter().for_each(|name| drop(context.client.name.set(name)));
+                let declared = request.params.get("capabilities").and_then(Value::as_object).cloned();
+                declared.into_iter().for_each(|declared| drop(context.client.capabilities.set(declared)));
                 Ok(handshake::initialize(&*self.service, &context.scope, version))
             }
             "ping" => Ok(empty()),

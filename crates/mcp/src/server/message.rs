@@ -48,8 +48,11 @@ pub(crate) enum Message {
         method: String,
         params: Map<String, Value>,
     },
-    /// A reply. This server sends no requests, so it is ignored.
-    Reply,
+    /// A reply to a request of this server: its result, or nothing where the client refused.
+    Reply {
+        id: Value,
+        result: Option<Value>,
+    },
     /// Not a JSON-RPC message; `id` is null where none could be read.
     Malformed {
         id: Value,
@@ -68,7 +71,9 @@ impl Message {
         let method = match message.shift_remove("method") {
             Some(Value::String(method)) => method,
             Some(_) => return malformed(echo, "`method` is not a string"),
-            None if message.contains_key("result") || message.contains_key("error") => return Self::Reply,
+            None if message.contains_key("result") || message.contains_key("error") => {
+                return Self::Reply { id: echo, result: message.shift_remove("result") };
+            }
             None => return malformed(echo, "the message has no method"),
         };
         let params = match message.shift_remove("params") {
@@ -163,9 +168,12 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_an_id_is_a_notification_and_an_answer_is_to_nothing() {
+    fn a_message_without_an_id_is_a_notification_and_one_with_a_result_is_a_reply() {
         let read = Message::read(json!({ "jsonrpc": "2.0", "method": "m" }));
         assert_eq!(read, Message::Notification { method: "m".to_owned(), params: Map::new() });
-        assert_eq!(Message::read(json!({ "jsonrpc": "2.0", "id": 1, "result": {} })), Message::Reply);
+        let reply = Message::read(json!({ "jsonrpc": "2.0", "id": 1, "result": {} }));
+        assert_eq!(reply, Message::Reply { id: json!(1), result: Some(json!({})) });
+        let refused = Message::read(json!({ "jsonrpc": "2.0", "id": "a", "error": { "code": 1 } }));
+        assert_eq!(refused, Message::Reply { id: json!("a"), result: None });
     }
 }

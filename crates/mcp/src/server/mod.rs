@@ -8,9 +8,11 @@
 //! - `message`: JSON-RPC messages from clients; `server_message`: those to clients; `era`: the revision of a request
 //! - `dispatcher`: from one request to one reply; `handshake`, `list`, `call`, `change_notices`: parts of it
 //! - `client`: state that the requests of one client share; `watched_resources`: the resources it subscribed to
+//! - `questions`: results that request input, for clients of revisions in which the server asks
 //! - `stdio`, `http`: the transports
 //!
-//! The server sends no requests of its own to clients (sampling, elicitation, roots) and no log messages.
+//! Of requests to clients the server sends `elicitation/create` to legacy clients that declare it, and no other (sampling, roots);
+//! it sends no log messages.
 
 mod call;
 mod change_notices;
@@ -21,6 +23,7 @@ mod handshake;
 mod http;
 mod list;
 pub(crate) mod message;
+mod questions;
 mod server_message;
 mod service;
 mod stdio;

@@ -6,7 +6,7 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::message::RpcError;
 use crate::rpc;
@@ -21,6 +21,7 @@ pub(super) struct ServerMessage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Notification,
+    Request,
     Result,
     /// An error with this code.
     Error(i64),
@@ -29,6 +30,12 @@ enum Kind {
 impl ServerMessage {
     pub(super) fn notification(method: &str, params: Value) -> Self {
         ServerMessage { text: rpc::notification(method, params).to_string(), kind: Kind::Notification }
+    }
+
+    /// A request to the client, whose reply repeats `id`.
+    pub(super) fn request(id: &str, method: &str, params: Value) -> Self {
+        let text = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string();
+        ServerMessage { text, kind: Kind::Request }
     }
 
     /// The reply to request `id`.
@@ -54,15 +61,16 @@ impl ServerMessage {
         self.text
     }
 
-    pub(super) fn is_notification(&self) -> bool {
-        self.kind == Kind::Notification
+    /// Whether it comes before a reply, as notifications and requests do.
+    pub(super) fn precedes_reply(&self) -> bool {
+        matches!(self.kind, Kind::Notification | Kind::Request)
     }
 
     /// The code, if the message is an error reply.
     pub(super) fn code(&self) -> Option<i64> {
         match self.kind {
             Kind::Error(code) => Some(code),
-            Kind::Notification | Kind::Result => None,
+            Kind::Notification | Kind::Request | Kind::Result => None,
         }
     }
 }
@@ -127,7 +135,6 @@ fn written(message: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn check(message: &ServerMessage, expected: Value) {
         assert_eq!(serde_json::from_str::<Value>(message.text()).unwrap(), expected);
@@ -138,7 +145,7 @@ mod tests {
     fn an_answer_is_a_result_or_an_error() {
         let result = ServerMessage::reply(&json!(1), Ok(Answer::Value(json!({ "a": "x\ny" }))));
         check(&result, json!({ "jsonrpc": "2.0", "id": 1, "result": { "a": "x\ny" } }));
-        assert_eq!((result.code(), result.is_notification()), (None, false));
+        assert_eq!((result.code(), result.precedes_reply()), (None, false));
         let error = |data| RpcError { code: -32602, message: "no".into(), data };
         let rpc_error = ServerMessage::reply(&json!("i"), Err(error(None)));
         check(&rpc_error, json!({ "jsonrpc": "2.0", "id": "i", "error": { "code": -32602, "message": "no" } }));
@@ -152,7 +159,15 @@ mod tests {
     fn a_notification_has_no_id() {
         let message = ServerMessage::notification("notifications/x", json!({ "a": 1 }));
         check(&message, json!({ "jsonrpc": "2.0", "method": "notifications/x", "params": { "a": 1 } }));
-        assert_eq!((message.code(), message.is_notification()), (None, true));
+        assert_eq!((message.code(), message.precedes_reply()), (None, true));
+    }
+
+    #[test]
+    fn a_request_to_a_client_comes_before_the_reply() {
+        let message = ServerMessage::request("a1", "elicitation/create", json!({ "message": "who?" }));
+        let params = json!({ "message": "who?" });
+        check(&message, json!({ "jsonrpc": "2.0", "id": "a1", "method": "elicitation/create", "params": params }));
+        assert!(message.precedes_reply());
     }
 
     #[test]

@@ -94,7 +94,8 @@ pub struct ToolCall {
     pub caller: u64,
     /// The client's declared capabilities, such as `sampling`; empty for legacy clients.
     pub capabilities: Map<String, Value>,
-    /// The client, if the result may request input from it (`resultType` `input_required`); none for legacy clients.
+    /// The client, if the result may request input from it (`resultType` `input_required`). Of legacy clients only those that show
+    /// forms: they are asked while their request is open, and the call is made again with what they answered.
     pub interactive_client: Option<InteractiveClient>,
     /// Which client it comes from, and which trace it belongs to.
     pub origin: RequestOrigin,

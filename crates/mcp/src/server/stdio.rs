@@ -140,7 +140,8 @@ impl Connection {
             Message::Notification { method, params } if method == "notifications/cancelled" => {
                 self.client.cancel(&params);
             }
-            Message::Notification { .. } | Message::Reply => {}
+            Message::Notification { .. } => {}
+            Message::Reply { id, result } => self.client.questions.answer(&id, result),
         }
     }
 

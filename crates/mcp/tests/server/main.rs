@@ -7,6 +7,7 @@ mod demo;
 mod http;
 mod http_rules;
 mod peer;
+mod questions;
 mod service;
 mod stdio;
 mod stdio_rules;

@@ -63,6 +63,22 @@ fn tool(name: &str) -> Value {
     }
 }
 
+/// Asks who and when where it can, and answers with what it was told.
+fn asks(call: &ToolCall) -> Value {
+    let Some(client) = &call.interactive_client else { return json!({ "content": [], "structuredContent": "nobody" }) };
+    if client.answers().contains_key("requestState") {
+        return json!({ "content": [], "structuredContent": client.answers() });
+    }
+    let form = |message: &str, mode: Value| {
+        let params = json!({ "mode": mode, "message": message, "requestedSchema": { "type": "object" } });
+        json!({ "method": "elicitation/create", "params": params })
+    };
+    let requests = json!({
+        "who": form("who?", json!("form")), "where": form("where?", json!("url")), "when": form("when?", json!("form")),
+    });
+    json!({ "resultType": "input_required", "inputRequests": requests, "requestState": "kept" })
+}
+
 impl Service for Sample {
     fn identity(&self) -> Identity {
         Identity { name: "sample".to_owned(), version: "1".to_owned(), instructions: "Just ask.".to_owned() }
@@ -107,6 +123,7 @@ impl Service for Sample {
                 Ok(json!({ "content": [] }))
             }),
             "panic" => Box::pin(async { panic!("a bug in a service") }),
+            "asks" => Box::pin(async move { Ok(asks(&call)) }),
             "rejected" => Box::pin(async {
                 Err(Fault::Rejected { code: -32077, message: "theirs".to_owned(), data: Some(json!({ "a": 1 })) })
             }),

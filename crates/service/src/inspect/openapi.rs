@@ -85,7 +85,10 @@ pub(crate) fn add_paths(schemas: &mut Schemas, key: &Value, paths: &mut Map<Stri
     let ok = schemas.writes::<PendingRunsReply>("The runs that wait for a decision of the caller.");
     let pending = operation(schemas, "pending", "Lists what waits for a decision.", (200, ok), &[KEYED, &[503]]).with(
         "parameters",
-        json!([list("limit", number(1, pending::MAX_RUNS), "The most runs of a reply; 50 if absent.")]),
+        json!([
+            list("limit", number(1, pending::MAX_RUNS), "The most runs of a reply; 50 if absent."),
+            list("before", text(), "`next` of an earlier page."),
+        ]),
     );
     add("/v1/pending", json!({"get": pending.keyed(key)}));
 

@@ -5,9 +5,10 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
-use toolgate_gateway::run::durable::{PendingView, WaitingRun};
+use toolgate_gateway::run::durable::{PendingView, WaitingRun, WaitingRuns};
 
 use super::query::Query;
+use crate::durable::cursor;
 use crate::messages::PendingReply;
 use crate::refusal::Refusal;
 use crate::run::answer;
@@ -22,6 +23,9 @@ const DEFAULT_RUNS: u64 = 50;
 pub(crate) struct PendingRunsReply {
     /// The newest first.
     runs: Vec<PendingRun>,
+    /// Where the next page begins, for `before`; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
 /// A run that waits.
@@ -55,9 +59,13 @@ pub(crate) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let text = query.unwrap_or_default();
-    let limit = Query::parse(&text, &["limit"])?.number("limit", 1..=MAX_RUNS)?.unwrap_or(DEFAULT_RUNS);
+    let query = Query::parse(&text, &["limit", "before"])?;
+    let limit = query.number("limit", 1..=MAX_RUNS)?.unwrap_or(DEFAULT_RUNS);
+    let before = query.text("before").map(cursor).transpose()?;
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
     let _permit = service.waiter_permit()?;
-    let waiting = service.runs().await?.waiting_for(Some(caller.name()), most).await?;
-    answer(service.budget(), &PendingRunsReply { runs: waiting.into_iter().map(PendingRun::from).collect() })
+    let waiting = service.runs().await?.waiting_for(Some(caller.name()), before, most).await?;
+    let WaitingRuns { runs, next } = waiting;
+    let next = next.map(|(began, run)| format!("{began}-{run}"));
+    answer(service.budget(), &PendingRunsReply { runs: runs.into_iter().map(PendingRun::from).collect(), next })
 }

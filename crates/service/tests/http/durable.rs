@@ -29,6 +29,7 @@ pub(crate) fn cases() -> Vec<Case> {
         bad_decisions_are_refused,
         events_tell_what_happens_and_can_be_read_again,
         the_end_is_told_to_a_signed_webhook,
+        a_run_that_waits_is_told_to_a_signed_webhook,
     ]
 }
 
@@ -486,6 +487,40 @@ async fn events_tell_what_happens_and_can_be_read_again() {
         |events: &[(Option<u64>, String, Value)]| events.iter().filter_map(|(id, ..)| *id).collect::<Vec<_>>();
     assert_eq!(numbered(&again), numbered(&events)[1..]);
     assert_eq!(server.get("/v1/runs/none/events").await.refusal(), "404 NOT_FOUND");
+}
+
+/// The head and the body of the next request.
+async fn received(listener: &tokio::net::TcpListener) -> (String, Value) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let (mut stream, _) = listener.accept().await.expect("a request");
+    let mut request = Vec::new();
+    loop {
+        let mut part = [0; 4096];
+        let read = stream.read(&mut part).await.expect("a request");
+        request.extend_from_slice(&part[..read]);
+        let text = String::from_utf8_lossy(&request).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n").filter(|(_, body)| body.ends_with('}')) {
+            stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").await.expect("an answer");
+            return (head.to_lowercase(), serde_json::from_str(body).expect("JSON"));
+        }
+    }
+}
+
+async fn a_run_that_waits_is_told_to_a_signed_webhook() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/waits", listener.local_addr().expect("an address"));
+    let server = start(Setup::default()).await;
+    let code = "return await bank.pay({ call: 1, amount: 10 }).catch(error => error.code)";
+    let run = server.begin(json!({"code": code, "webhook": url})).await;
+    let (head, told) = received(&listener).await;
+    assert!(head.contains("webhook-signature: v1,"), "{head}");
+    assert_eq!((&told["runId"], &told["status"]), (&json!(run), &json!("paused")), "{told}");
+    let call = told["pending"][0]["callId"].clone();
+    assert_eq!(server.decide(&run, json!([{"callId": call, "decision": "deny"}])).await.status, 200);
+    let (head_of_end, told) = received(&listener).await;
+    assert_eq!((&told["runId"], &told["status"]), (&json!(run), &json!("done")), "{told}");
+    let id = |head: &str| head.lines().find(|line| line.starts_with("webhook-id: ")).map(str::to_owned);
+    assert_ne!(id(&head), id(&head_of_end), "each has an id of its own");
 }
 
 async fn the_end_is_told_to_a_signed_webhook() {

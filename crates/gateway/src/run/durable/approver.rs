@@ -168,6 +168,10 @@ impl RunApprover {
         if let Some(decision) = decided {
             return self.act_on_earlier(id, decision, is_form);
         }
+        if question.login.is_some() {
+            // A look for a login is no time of the program: looking for a day must not use up its wall time.
+            self.run.skip_time();
+        }
         // The call counts as sent until this is written: a run whose store is slow must not be paused before it waits.
         if let Err(error) = self.run.asks(id).await {
             return self.denied(id, format!("the question could not be kept: {error}"));
@@ -360,4 +364,93 @@ fn due(question: &PendingView) -> u64 {
 
 fn json(question: &PendingView) -> String {
     serde_json::to_string(question).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolgate_journal::durable::Began;
+    use toolgate_journal::recording::RunFacts;
+    use toolgate_journal::seal::Sealer;
+    use toolgate_journal::store::memory::MemoryStore;
+    use toolgate_wire::Profile;
+
+    fn asked(call_id: u64) -> AskedCall {
+        AskedCall {
+            call_id,
+            target: Target::Function("pay".into()),
+            arguments: format!("[{call_id}]"),
+            reason: "asked about".into(),
+            rule: None,
+            approvers: Vec::new(),
+            expires: Duration::from_secs(3600),
+            form: None,
+        }
+    }
+
+    fn approval(call_id: u32) -> CallDecision {
+        let (by, at) = (String::new(), 0);
+        CallDecision { call_id, decision: DecisionKind::Approve, arguments: None, reason: None, remember: None, by, at }
+    }
+
+    fn journal(store: &Arc<MemoryStore>, owner: &str) -> Journal {
+        let sealer = Sealer::new([1; 32]).expect("a key");
+        Journal::new(store.clone(), sealer, owner.into(), Duration::from_secs(600))
+    }
+
+    async fn until(condition: impl Fn() -> bool) {
+        while !condition() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// A decision that comes when nothing is sent any more belongs to the pause: the run is due at once, although another call
+    /// of it waits for a person.
+    #[tokio::test]
+    async fn a_call_that_is_decided_while_the_run_is_being_paused_makes_it_due() {
+        let store = Arc::new(MemoryStore::new());
+        let journal_of = journal(&store, "one");
+        let facts = RunFacts {
+            run: "run".into(),
+            profile: Profile::Chain,
+            code: "return 1".into(),
+            caller: String::new(),
+            request: None,
+        };
+        let Ok(Began::New(run)) = journal_of.begin(facts, None).await else { panic!("it is new") };
+        let gate = Gate::new(run.clone(), Box::new(|_| None));
+        let approver = RunApprover::new(run.clone(), journal_of.clone(), gate.clone(), &[], 0);
+        // An earlier pause has written the questions.
+        let calls = [1, 2].map(|number| {
+            let question = approver.question(CallId(number), &asked(number.into()), None).expect("a question");
+            (CallId(number), json(&question))
+        });
+        run.pause(&calls, None).await.expect("paused");
+        let taken = journal_of.take_over(Some("run")).await.expect("a store").expect("the run");
+        let run = taken.run;
+        let gate = Gate::new(run.clone(), Box::new(|_| None));
+        let before = journal_of.pending("run").await.expect("questions");
+        let approver = RunApprover::new(run.clone(), journal_of.clone(), gate.clone(), &before, 0);
+        let waiting: Vec<_> = [1, 2]
+            .map(|number| {
+                let approver = approver.clone();
+                tokio::spawn(async move { approver.ask(asked(number)).await })
+            })
+            .into();
+        until(|| approver.waiting().len() == 2).await;
+        gate.close().await;
+        let decision = approval(1);
+        let text = serde_json::to_string(&decision).expect("JSON");
+        journal_of.decide("run", CallId(1), &text).await.expect("decided");
+        approver.decided(decision);
+        until(|| !gate.asks_about(CallId(1))).await;
+        assert!(waiting.iter().all(|call| !call.is_finished()), "nothing is sent any more");
+
+        assert_eq!(approver.waiting().iter().map(|it| it.call_id).collect::<Vec<_>>(), [2]);
+        let (questions, wake) = approver.questions();
+        run.pause(&questions, wake).await.expect("paused");
+        let due = journal(&store, "two").take_over(None).await.expect("a store");
+        assert!(due.is_some(), "whoever goes on with the run makes the call");
+        waiting.iter().for_each(tokio::task::JoinHandle::abort);
+    }
 }

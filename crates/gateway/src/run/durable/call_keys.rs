@@ -1,8 +1,8 @@
 //! Idempotency keys of the calls of a durable run: ours, not the program's.
 //!
 //! The key of a call is an HMAC of the run and the number of the call, so it is the same when the call is sent again after a
-//! crash. It goes out in `_meta` of an MCP call, as `Idempotency-Key` of an HTTP function, and in an argument that the tool's
-//! schema names for it and the program left out.
+//! crash. It goes out in `_meta` of an MCP call, as `Idempotency-Key` of an HTTP function or an operation of an HTTP API, and in an
+//! argument that the tool's schema names for it and the program left out.
 
 use std::sync::Arc;
 
@@ -16,11 +16,12 @@ use toolgate_wire::{CallId, CallerScope};
 
 use crate::bridge::{Bridge, ScopedCatalog};
 
-/// Arguments that are made for this: a server that has one makes a repeated request once.
-const PROOFS: [&str; 6] =
-    ["idempotency_key", "idempotencyKey", "idempotency_token", "client_token", "clientToken", "client_request_token"];
+/// Arguments that are made for this: a server that has one makes a repeated request once. Without separators and capitals: a
+/// parameter of an HTTP API is `Idempotency-Key`.
+const PROOFS: [&str; 5] =
+    ["idempotencykey", "xidempotencykey", "idempotencytoken", "clienttoken", "clientrequesttoken"];
 /// Arguments that often are, and often are something else: they are filled in, and prove nothing.
-const CANDIDATES: [&str; 4] = ["request_id", "requestId", "client_request_id", "clientRequestId"];
+const CANDIDATES: [&str; 2] = ["requestid", "clientrequestid"];
 /// Hexadecimal digits of a key: 128 bits.
 const KEY_DIGITS: usize = 32;
 
@@ -45,18 +46,30 @@ impl CallKeys {
 
 /// Whether a tool promises by its schema that a repeated request with the same key is made once.
 pub(super) fn proves_idempotency(tool: ToolRef<'_>) -> bool {
-    PROOFS.iter().any(|name| takes_text(tool.tool().input_schema(), name))
+    key_arguments(tool.tool().input_schema(), &PROOFS).next().is_some()
 }
 
-fn takes_text(schema: &Value, name: &str) -> bool {
-    let property = &schema["properties"][name];
-    property.is_object() && property.get("type").is_none_or(|kind| *kind == "string") && property.get("enum").is_none()
+/// The arguments of a schema that take a text and have one of these names, in the order of the names.
+fn key_arguments<'a>(schema: &'a Value, names: &'a [&str]) -> impl Iterator<Item = &'a str> {
+    let properties = schema["properties"].as_object();
+    let is_text = |property: &Value| {
+        let kind = property.get("type");
+        property.is_object() && kind.is_none_or(|kind| *kind == "string") && property.get("enum").is_none()
+    };
+    names.iter().flat_map(move |wanted| {
+        let named = properties.into_iter().flatten().filter(move |(name, _)| is_named(name, wanted));
+        named.filter(move |(_, property)| is_text(property)).map(|(name, _)| name.as_str())
+    })
+}
+
+fn is_named(name: &str, wanted: &str) -> bool {
+    let letters = name.bytes().filter(|byte| !matches!(byte, b'_' | b'-')).map(|byte| byte.to_ascii_lowercase());
+    letters.eq(wanted.bytes())
 }
 
 /// The argument for the key that the schema names and the arguments leave out.
-fn argument_for<'a>(schema: &Value, has: impl Fn(&str) -> bool) -> Option<&'a str> {
-    let named: Vec<&'a str> =
-        PROOFS.iter().chain(&CANDIDATES).copied().filter(|name| takes_text(schema, name)).collect();
+fn argument_for<'a>(schema: &'a Value, has: impl Fn(&str) -> bool) -> Option<&'a str> {
+    let named: Vec<&str> = key_arguments(schema, &PROOFS).chain(key_arguments(schema, &CANDIDATES)).collect();
     // A program that names one of them has its own way.
     if named.iter().any(|name| has(name)) { None } else { named.first().copied() }
 }
@@ -93,7 +106,7 @@ impl KeyedHost {
         let Some(found) = view.tool(backend, tool) else { return call };
         let schema = found.tool().input_schema();
         // Most tools take no key; their arguments need not be read.
-        if !PROOFS.iter().chain(&CANDIDATES).any(|name| takes_text(schema, name)) {
+        if key_arguments(schema, &PROOFS).chain(key_arguments(schema, &CANDIDATES)).next().is_none() {
             return call;
         }
         if let Some(args) = with_member(&call.args, key, |has| argument_for(schema, has)) {
@@ -154,5 +167,7 @@ mod tests {
         check(json!({ "idempotency_key": { "type": "number" } }), json!({}), None);
         check(json!({ "request_id": { "type": "string", "enum": ["a"] } }), json!({}), None);
         check(json!({ "amount": {} }), json!({}), None);
+        check(json!({ "Idempotency-Key": text }), json!({}), Some("Idempotency-Key"));
+        check(json!({ "X-Request-Id": text, "client_request_token": text }), json!({}), Some("client_request_token"));
     }
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use toolgate_journal::durable::Decision as Kept;
+use toolgate_journal::durable::{Decision as Kept, PendingCall};
 use toolgate_journal::store::RunStatus;
 use toolgate_mcp::bounded_tree;
 use toolgate_wire::{CallId, Pattern, Target};
 
 use super::view::{About, PendingView, question_of};
-use super::{DurableError, DurableRuns};
+use super::{DurableError, DurableRuns, Inner};
 use crate::approvals::{AskedCall, Remember};
 use crate::bridge::check_answer;
 use crate::stage::has_marks;
@@ -110,7 +110,7 @@ impl DurableRuns {
             let kept = match inner.journal.decide(run, CallId(decision.call_id), &text).await? {
                 Kept::Now => {
                     let question = questions.iter().find(|question| question.call_id == decision.call_id);
-                    question.into_iter().for_each(|question| self.remember(run, &row.caller, question, &decision));
+                    question.into_iter().for_each(|question| inner.remember(run, &row.caller, question, &decision));
                     text
                 }
                 Kept::Before(before) => before,
@@ -129,32 +129,6 @@ impl DurableRuns {
             inner.changed(run);
         }
         Ok(held)
-    }
-
-    /// Remembers an approval for later calls where the person wants that. The approval holds in any case.
-    fn remember(&self, run: &str, caller: &str, question: &PendingView, decision: &CallDecision) {
-        let Some(remember) = decision.remember.as_ref().and_then(|wanted| remember_of(wanted, run)) else { return };
-        if !question.about.is_rule() || !matches!(decision.decision, DecisionKind::Approve | DecisionKind::Edit) {
-            return;
-        }
-        let arguments = decision.arguments.as_ref().map_or(question.arguments.0.get(), |edited| edited.get());
-        let target = match question.backend.clone() {
-            Some(backend) => Target::Tool { backend, tool: question.tool.clone() },
-            None => Target::Function(question.tool.clone()),
-        };
-        let call = AskedCall {
-            call_id: u64::from(question.call_id),
-            target,
-            arguments: arguments.to_owned(),
-            reason: question.reason.clone(),
-            rule: question.rule.clone(),
-            approvers: question.approvers.clone(),
-            expires: Duration::ZERO,
-            form: None,
-        };
-        if let Err(error) = self.0.runner.bridge.remember(caller, &call, &remember) {
-            tracing::warn!(run, %error, "an approval is not remembered");
-        }
     }
 
     /// New arguments are there exactly where they are asked for, and fit the tool.
@@ -184,7 +158,55 @@ impl DurableRuns {
     }
 }
 
+impl Inner {
+    /// Remembers an approval for later calls where the person wants that. The approval holds in any case.
+    fn remember(&self, run: &str, caller: &str, question: &PendingView, decision: &CallDecision) {
+        let Some((call, remember)) = question.remembered(run, decision) else { return };
+        if let Err(error) = self.runner.bridge.remember(caller, &call, &remember) {
+            tracing::warn!(run, %error, "an approval is not remembered");
+        }
+    }
+
+    /// Remembers approvals for the other calls of a run again: they are kept in memory, and were given before this process had
+    /// the run, or at the command line.
+    pub(super) fn remember_again(&self, run: &str, caller: &str, asked: &[PendingCall]) {
+        for call in asked {
+            let decision = call.decision.as_deref().and_then(|text| serde_json::from_str(text).ok());
+            let Some((question, decision)) = question_of(call).zip(decision) else { continue };
+            if let Some((_, Remember::Run(_))) = question.remembered(run, &decision) {
+                self.remember(run, caller, &question, &decision);
+            }
+        }
+    }
+}
+
 impl PendingView {
+    /// What a decision about this question says about later calls: the call that was approved, and for which others that holds.
+    /// `None` where it is about this call alone.
+    pub fn remembered(&self, run: &str, decision: &CallDecision) -> Option<(AskedCall, Remember)> {
+        let remember = remember_of(decision.remember.as_ref()?, run)?;
+        let is_approved = matches!(decision.decision, DecisionKind::Approve | DecisionKind::Edit);
+        if !self.about.is_rule() || !is_approved {
+            return None;
+        }
+        let arguments = decision.arguments.as_ref().map_or(self.arguments.0.get(), |edited| edited.get());
+        let target = match self.backend.clone() {
+            Some(backend) => Target::Tool { backend, tool: self.tool.clone() },
+            None => Target::Function(self.tool.clone()),
+        };
+        let call = AskedCall {
+            call_id: u64::from(self.call_id),
+            target,
+            arguments: arguments.to_owned(),
+            reason: self.reason.clone(),
+            rule: self.rule.clone(),
+            approvers: self.approvers.clone(),
+            expires: Duration::ZERO,
+            form: None,
+        };
+        Some((call, remember))
+    }
+
     /// Whether this question can be decided so.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use toolgate_catalog::ToolRef;
 use toolgate_engine::host::Target;
-use toolgate_journal::durable::{DurableRun, TakenOver};
+use toolgate_journal::durable::{DurableRun, PendingCall, TakenOver};
 use toolgate_journal::recording::Record;
 use toolgate_journal::replay::{self, NoReplay, Replayable};
 use toolgate_journal::store::StoreError;
@@ -37,6 +37,8 @@ const PAUSE_PATIENCE: Duration = Duration::from_secs(2);
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// Attempts to start a program while too many others wait.
 const MAX_ATTEMPTS: u32 = 480;
+/// How often a program is begun again whose worker died, each time from its record. One that kills its worker itself does so again.
+const MAX_WORKER_DEATHS: u32 = 3;
 /// Attempts to write the end of a run. After them its lease ends, and it is repeated from its record.
 const MAX_FINISH_ATTEMPTS: u32 = 40;
 
@@ -83,13 +85,15 @@ impl Inner {
         request: RunRequest,
         stored: StoredRequest,
         replay: Option<Replayable>,
+        deaths: u32,
     ) {
+        let is_known = replay.as_ref().is_some_and(|replay| replay.is_unknown() || replay.has_ended());
         let ran = replay.as_ref().map_or(Duration::ZERO, |replay| replay.ran);
         let recorded = replay.map(|Replayable { mut replay, .. }| {
             replay.left = Some(stored.wall().saturating_sub(ran));
             RecordedRun { replay: Arc::new(replay), host: ReplayHost::Tools }
         });
-        let Some(request) = self.rehearsed(&run, request).await else { return };
+        let Some(request) = self.rehearsed(&run, request, stored.webhook.as_deref()).await else { return };
         let (bridge, caller) = (self.runner.bridge.clone(), request.caller.clone());
         let gate = Gate::new(run.clone(), Box::new(move |target| hash_of(&bridge, &caller, target)));
         // A run from its start has no questions yet.
@@ -98,6 +102,7 @@ impl Inner {
             Ok(asked) => asked,
             Err(error) => return tracing::warn!(run = run.id(), %error, "a run cannot go on here"),
         };
+        self.remember_again(run.id(), &request.caller.name, &asked);
         let after = staged::last_line(&request);
         let approver = RunApprover::new(run.clone(), self.journal.clone(), gate.clone(), &asked, after);
         if let Some(live) = self.live.lock().get_mut(run.id()) {
@@ -120,12 +125,22 @@ impl Inner {
             let left_over = left_over.join(", ");
             report.report.warnings.push(format!("done by the run {run} and not called by this one: {left_over}"));
         }
+        let has_begun = gate.has_begun() || request.recorded.is_some();
+        let is_cut_off = has_begun && !gate.has_ended() && is_runtime(&report) && !is_known;
+        if ended == Ended::ByItself && is_cut_off && deaths < MAX_WORKER_DEATHS {
+            return self.begin_again(run, deaths + 1).await;
+        }
         match ended {
             Ended::Lost => {}
             Ended::Released if is_aborted(&report) => self.release(&run).await,
             // Every question was decided while the program came to it again: there is nothing to wait for.
             Ended::Paused if is_aborted(&report) && approver.waiting().is_empty() => self.release(&run).await,
-            Ended::Paused if is_aborted(&report) => self.pause(&run, &approver, report).await,
+            Ended::Paused if is_aborted(&report) => {
+                let pending = approver.waiting();
+                if self.pause(&run, &approver, report).await {
+                    self.tell_paused(run.id(), stored.webhook.as_deref(), pending, &asked);
+                }
+            }
             Ended::Stopped if is_aborted(&report) => {
                 let reason = approver.stopped().unwrap_or_default();
                 let message = format!("a person stopped the run: {reason}");
@@ -174,6 +189,20 @@ impl Inner {
         }
     }
 
+    /// Goes on with a run whose worker died, from its record: a call that was being made then is unsure, as after a crash.
+    async fn begin_again(&self, run: Arc<DurableRun>, deaths: u32) {
+        tracing::warn!(run = run.id(), deaths, "the worker of a durable run died");
+        let record = match run.flush().await {
+            Ok(()) => self.journal.load(run.id()).await,
+            Err(error) => Err(error),
+        };
+        match record {
+            Ok(record) => Box::pin(self.go_on(TakenOver { record, run }, deaths)).await,
+            // Its lease ends, and it is taken over.
+            Err(error) => tracing::warn!(run = run.id(), %error, "a run cannot go on here"),
+        }
+    }
+
     pub(super) async fn release(&self, run: &DurableRun) {
         if let Err(error) = run.release().await {
             tracing::warn!(run = run.id(), %error, "a run is taken over only when its lease ends");
@@ -181,18 +210,35 @@ impl Inner {
     }
 
     /// Leaves a run until somebody decides. Where that cannot be written its lease ends, and it asks again.
-    async fn pause(&self, run: &DurableRun, approver: &RunApprover, report: RunReport) {
+    async fn pause(&self, run: &DurableRun, approver: &RunApprover, report: RunReport) -> bool {
         let (questions, wake) = approver.questions();
-        self.leave_paused(run, &questions, wake, approver.waiting(), report).await;
+        self.leave_paused(run, &questions, wake, approver.waiting(), report).await
+    }
+
+    /// Tells the caller's URL that a run waits, where it waits for something that was not asked about before.
+    pub(super) fn tell_paused(
+        &self,
+        run: &str,
+        webhook: Option<&str>,
+        pending: Vec<PendingView>,
+        known: &[PendingCall],
+    ) {
+        let is_new = |question: &PendingView| known.iter().all(|call| call.call.0 != question.call_id);
+        let (Some(webhooks), Some(url)) = (self.settings.webhooks.clone(), webhook.map(str::to_owned)) else { return };
+        if pending.iter().any(is_new) {
+            let run = run.to_owned();
+            // Not one of the tasks that the end of the process waits for.
+            tokio::spawn(async move { webhooks.send_paused(&url, &run, &pending).await });
+        }
     }
 
     /// Leaves a run that was taken over until somebody decides what has to be decided before it goes on.
-    async fn wait_for(&self, run: &DurableRun, questions: Vec<PendingView>) {
+    async fn wait_for(&self, run: &DurableRun, questions: Vec<PendingView>) -> bool {
         let wake = questions.iter().map(|question| question.expires_at).min();
         let texts = questions.iter().map(|it| (CallId(it.call_id), serde_json::to_string(it).unwrap_or_default()));
         let texts: Vec<(CallId, String)> = texts.collect();
         let paused = PausedRun { run_id: run.id().to_owned(), pending: questions.clone() };
-        self.leave_paused(run, &texts, wake, questions, RunReport::waiting(paused)).await;
+        self.leave_paused(run, &texts, wake, questions, RunReport::waiting(paused)).await
     }
 
     async fn leave_paused(
@@ -202,7 +248,7 @@ impl Inner {
         wake: Option<u64>,
         pending: Vec<PendingView>,
         report: RunReport,
-    ) {
+    ) -> bool {
         let mut kept = run.pause(questions, wake).await;
         for _ in 0..MAX_FINISH_ATTEMPTS {
             match &kept {
@@ -215,8 +261,12 @@ impl Inner {
             Ok(()) => {
                 let paused = Some(PausedRun { run_id: run.id().to_owned(), pending });
                 self.tell(RunReport { paused, ..report });
+                true
             }
-            Err(error) => tracing::warn!(run = run.id(), %error, "a run could not be paused"),
+            Err(error) => {
+                tracing::warn!(run = run.id(), %error, "a run could not be paused");
+                false
+            }
         }
     }
 
@@ -254,10 +304,10 @@ impl Inner {
         let inner = self.clone();
         let caller = taken.record.header().map(|header| header.caller.clone()).unwrap_or_default();
         let run = taken.run.clone();
-        self.spawn(&run, caller, async move { inner.go_on(taken).await });
+        self.spawn(&run, caller, async move { inner.go_on(taken, 0).await });
     }
 
-    async fn go_on(&self, taken: TakenOver) {
+    async fn go_on(&self, taken: TakenOver, deaths: u32) {
         let TakenOver { record, run } = taken;
         let row = self.journal.row(run.id()).await.ok().flatten();
         let failed = |code: Code, message: String| Err(Failure::new(code, message));
@@ -298,7 +348,12 @@ impl Inner {
                 Ok(mut replayable) => match self.journal.pending(run.id()).await {
                     Ok(asked) => match self.settle(&record, &mut replayable, &request.caller, &asked) {
                         Settled::GoOn => Ok(Some(replayable)),
-                        Settled::Ask(questions) => return self.wait_for(&run, questions).await,
+                        Settled::Ask(questions) => {
+                            if self.wait_for(&run, questions.clone()).await {
+                                self.tell_paused(run.id(), stored.webhook.as_deref(), questions, &asked);
+                            }
+                            return;
+                        }
                         Settled::End(failure) => Err(failure),
                     },
                     // Its lease ends, and it is taken over again.
@@ -309,7 +364,7 @@ impl Inner {
             }
         };
         match resumed {
-            Ok(replayable) => self.perform(run, request, stored, replayable).await,
+            Ok(replayable) => self.perform(run, request, stored, replayable, deaths).await,
             Err(failure) => self.end_with(run, &record, Some((request, stored)), failure).await,
         }
     }
@@ -416,6 +471,10 @@ fn add_fix_hint(report: &mut RunReport) {
         );
         failure.hint = Some(failure.hint.take().map_or(fix.clone(), |hint| format!("{hint}; {fix}")));
     }
+}
+
+fn is_runtime(report: &RunReport) -> bool {
+    report.report.failure().is_some_and(|failure| failure.code == Code::Runtime)
 }
 
 fn is_aborted(report: &RunReport) -> bool {

@@ -29,6 +29,8 @@ struct GateState {
     is_stopped: bool,
     /// Whether a message was recorded.
     has_begun: bool,
+    /// Whether the program has said how it ended.
+    has_ended: bool,
     /// Calls without a reply.
     open: HashSet<CallId>,
     /// Calls that were sent, may have an effect and were not answered.
@@ -48,6 +50,7 @@ impl Gate {
             is_closed: false,
             is_stopped: false,
             has_begun: false,
+            has_ended: false,
             open: HashSet::new(),
             in_flight: HashSet::new(),
             asked: HashSet::new(),
@@ -61,6 +64,11 @@ impl Gate {
     /// Whether a message went to a guest.
     pub(super) fn has_begun(&self) -> bool {
         self.state.lock().has_begun
+    }
+
+    /// Whether the program has said how it ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.state.lock().has_ended
     }
 
     /// Sends nothing more that may have an effect, and waits until what was sent is answered.
@@ -108,6 +116,12 @@ impl Gate {
         }
         drop(state);
         self.changed.notify_waiters();
+    }
+
+    /// Whether a call waits for a person.
+    #[cfg(test)]
+    pub(super) fn asks_about(&self, call: CallId) -> bool {
+        self.state.lock().asked.contains(&call)
     }
 
     /// A person stopped the run.
@@ -175,6 +189,7 @@ impl Recorder for Gate {
         {
             let mut state = self.state.lock();
             state.last = Instant::now();
+            state.has_ended |= matches!(frame, FromWorker::Done { .. });
             if let FromWorker::Call { id, target, .. } = frame {
                 state.open.insert(*id);
                 is_first = !state.called.contains(target) && state.called.insert(target.clone());

@@ -39,6 +39,7 @@ mod waiting;
 mod webhook;
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -71,7 +72,7 @@ pub use repeated::Replayed;
 pub use toolgate_config::values::UnknownCalls;
 pub use toolgate_journal::store::{RunStatus, StoreError as StoreFault};
 pub use view::{About, ListRuns, PendingView, RawJson, RunList, RunSummary, RunView, StagedView, undecided};
-pub use waiting::WaitingRun;
+pub use waiting::{WaitingRun, WaitingRuns};
 pub use webhook::Webhooks;
 
 /// Durable runs that one process executes at one time.
@@ -275,7 +276,7 @@ impl DurableRuns {
         let begun = BegunRun { run: run.id().to_owned(), status: RunStatus::Running, is_repeated: false };
         if inner.has_room_for(&request.caller.name) {
             let (caller, own) = (request.caller.name.clone(), inner.clone());
-            inner.spawn(&run.clone(), caller, async move { own.perform(run, request, stored, None).await });
+            inner.spawn(&run.clone(), caller, async move { own.perform(run, request, stored, None, 0).await });
         } else {
             // It has its turn when another one has ended, here or elsewhere.
             run.release().await?;
@@ -287,18 +288,32 @@ impl DurableRuns {
     /// Begins a run and waits until it has ended or is paused. The run goes on when the future is dropped, and is aborted
     /// when the request is withdrawn.
     pub(super) async fn run(&self, request: RunRequest) -> RunReport {
+        match self.run_until(request, std::future::pending::<Infallible>()).await {
+            Ok(report) => report,
+            Err(never) => match never {},
+        }
+    }
+
+    /// The same, and waits no longer than this for the end once the run has begun: then it goes on, and there is no report.
+    pub(crate) async fn run_for(&self, request: RunRequest, within: Duration) -> Option<RunReport> {
+        self.run_until(request, tokio::time::sleep(within)).await.ok()
+    }
+
+    async fn run_until<T>(&self, request: RunRequest, until: impl Future<Output = T>) -> Result<RunReport, T> {
         let id = request.id.clone().unwrap_or_else(super::execution_id);
         let withdrawn = request.withdrawn.clone();
         let (send, receive) = oneshot::channel();
         self.0.ends.lock().insert(id.clone(), send);
-        let begun = self.begin(RunRequest { id: Some(id.clone()), ..request }, None, None).await;
-        if let Err(error) = begun {
-            self.0.ends.lock().remove(&id);
-            return RunReport::refused(Code::Unavailable, error.to_string());
-        }
         let _forget = ForgetEnd(&self.0, &id);
+        if let Err(error) = self.begin(RunRequest { id: Some(id.clone()), ..request }, None, None).await {
+            return Ok(RunReport::refused(Code::Unavailable, error.to_string()));
+        }
         let _withdrawn = withdrawn.map(|withdrawn| self.abort_when(&id, withdrawn));
-        self.end_of(&id, receive).await
+        tokio::select! {
+            biased;
+            report = self.end_of(&id, receive) => Ok(report),
+            late = until => Err(late),
+        }
     }
 
     /// Aborts a run when its request is withdrawn, until the guard is dropped.
@@ -337,6 +352,14 @@ impl DurableRuns {
         self.decide(run, Some(caller), decisions).await?;
         let _withdrawn = self.abort_when(run, withdrawn.clone());
         Ok(self.end_of(run, receive).await)
+    }
+
+    /// The report of a run at its next end or pause in this process, if that comes in time.
+    pub(crate) async fn next_end(&self, run: &str, within: Duration) -> Option<RunReport> {
+        let (send, receive) = oneshot::channel();
+        self.0.ends.lock().insert(run.to_owned(), send);
+        let _forget = ForgetEnd(&self.0, run);
+        tokio::time::timeout(within, receive).await.ok()?.ok()
     }
 
     async fn end_of(&self, id: &str, receive: oneshot::Receiver<RunReport>) -> RunReport {

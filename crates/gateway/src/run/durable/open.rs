@@ -38,10 +38,15 @@ pub enum OpenError {
 /// # Errors
 /// If the key or the store cannot be used.
 pub async fn journal_of(runs: &Runs, configuration: &Path) -> Result<Journal, OpenError> {
-    let key_file = runs.key_file.as_deref().ok_or(OpenError::NoPlace)?;
     let store = runs.store.as_ref().ok_or(OpenError::NoPlace)?;
-    make_folder_of(key_file)?;
-    let sealer = Sealer::from_file(key_file)?;
+    let sealer = match (&runs.key, runs.key_file.as_deref()) {
+        (Some(key), _) => Sealer::from_text(key)?,
+        (None, Some(file)) => {
+            make_folder_of(file)?;
+            Sealer::from_file(file)?
+        }
+        (None, None) => return Err(OpenError::NoPlace),
+    };
     let store: Arc<dyn Store> = match store {
         RunStore::File(_) | RunStore::Folder(_) => {
             let path = store.file(configuration).ok_or(OpenError::NoPlace)?;

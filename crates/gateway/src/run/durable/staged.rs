@@ -106,7 +106,12 @@ impl Runner {
 
 impl Inner {
     /// Rehearses a run that is to be staged. `None` where it is paused with its review, or goes on elsewhere.
-    pub(super) async fn rehearsed(&self, run: &Arc<DurableRun>, request: RunRequest) -> Option<RunRequest> {
+    pub(super) async fn rehearsed(
+        &self,
+        run: &Arc<DurableRun>,
+        request: RunRequest,
+        webhook: Option<&str>,
+    ) -> Option<RunRequest> {
         if !matches!(request.staging, Staging::Wanted) {
             return Some(request);
         }
@@ -138,22 +143,32 @@ impl Inner {
         if review.lines.is_empty() {
             return Some(RunRequest { staging: Staging::Commit(Commit::new(review, HashMap::new())), ..request });
         }
-        self.pause_with(run, &review.lines, &review, Some(report)).await;
+        if self.pause_with(run, &review.lines, &review, Some(report)).await {
+            self.tell_paused(run.id(), webhook, questions(&review.lines, &review), &[]);
+        }
         None
     }
 
     /// Pauses a run with these lines of its review.
-    async fn pause_with(&self, run: &DurableRun, lines: &[StagedLine], review: &Review, report: Option<RunReport>) {
+    async fn pause_with(
+        &self,
+        run: &DurableRun,
+        lines: &[StagedLine],
+        review: &Review,
+        report: Option<RunReport>,
+    ) -> bool {
         let questions = questions(lines, review);
         let texts = questions.iter().map(|it| (CallId(it.call_id), serde_json::to_string(it).unwrap_or_default()));
         let wake = questions.iter().map(|question| question.expires_at).min();
         if let Err(error) = run.pause(&texts.collect::<Vec<_>>(), wake).await {
-            return tracing::warn!(run = run.id(), %error, "a run could not be paused");
+            tracing::warn!(run = run.id(), %error, "a run could not be paused");
+            return false;
         }
         if let Some(report) = report {
             let paused = Some(PausedRun { run_id: run.id().to_owned(), pending: questions });
             self.tell(RunReport { paused, ..report });
         }
+        true
     }
 
     /// What was decided about the review of a run that is taken up again.

@@ -6,8 +6,8 @@ use super::decision::may_decide;
 use super::view::{PendingView, RunSummary, undecided};
 use super::{DurableError, DurableRuns};
 
-/// Paused runs that are looked through.
-const MAX_LOOKED_AT: usize = 1_000;
+/// Paused runs that are read at one time. All are looked through: what waits is found however many newer runs wait for others.
+const PAGE: usize = 200;
 /// Bytes of programs in one answer; runs after these come without.
 const MAX_PROGRAM_BYTES: usize = 4 << 20;
 
@@ -22,28 +22,51 @@ pub struct WaitingRun {
     pub pending: Vec<PendingView>,
 }
 
+/// A page of runs that wait, the newest first.
+#[derive(Debug, Clone)]
+pub struct WaitingRuns {
+    /// The runs.
+    pub runs: Vec<WaitingRun>,
+    /// Where the next page begins; `None` on the last one.
+    pub next: Option<(u64, String)>,
+}
+
 impl DurableRuns {
-    /// The paused runs with calls that this caller may decide about, the newest first; of anybody when absent.
+    /// The paused runs with calls that this caller may decide about, the newest first; of anybody when absent. `before` is where
+    /// an earlier page ended.
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub async fn waiting_for(&self, caller: Option<&str>, most: usize) -> Result<Vec<WaitingRun>, DurableError> {
+    pub async fn waiting_for(
+        &self,
+        caller: Option<&str>,
+        before: Option<(u64, String)>,
+        most: usize,
+    ) -> Result<WaitingRuns, DurableError> {
         let journal = &self.0.journal;
-        let find = Find { status: Some(RunStatus::Paused), most: MAX_LOOKED_AT, ..Find::default() };
-        let (mut waiting, mut bytes) = (Vec::new(), 0);
-        for row in journal.store().find(find).await? {
-            if waiting.len() >= most {
-                break;
+        let (mut runs, mut bytes, mut next) = (Vec::new(), 0, before);
+        loop {
+            let before = next.clone();
+            let find = Find { status: Some(RunStatus::Paused), before, most: PAGE, ..Find::default() };
+            let rows = journal.store().find(find).await?;
+            let is_last = rows.len() < PAGE;
+            for row in rows {
+                if runs.len() >= most {
+                    return Ok(WaitingRuns { runs, next });
+                }
+                next = Some((row.began, row.run.clone()));
+                let is_owner = caller.is_none_or(|caller| caller == row.caller);
+                let mut pending = undecided(&journal.pending(&row.run).await?);
+                pending.retain(|question| may_decide(question, caller, is_owner));
+                if !pending.is_empty() {
+                    let code = if bytes < MAX_PROGRAM_BYTES { self.program(&row.run).await? } else { None };
+                    bytes += code.as_ref().map_or(0, String::len);
+                    runs.push(WaitingRun { summary: row.into(), code, pending });
+                }
             }
-            let is_owner = caller.is_none_or(|caller| caller == row.caller);
-            let mut pending = undecided(&journal.pending(&row.run).await?);
-            pending.retain(|question| may_decide(question, caller, is_owner));
-            if !pending.is_empty() {
-                let code = if bytes < MAX_PROGRAM_BYTES { self.program(&row.run).await? } else { None };
-                bytes += code.as_ref().map_or(0, String::len);
-                waiting.push(WaitingRun { summary: row.into(), code, pending });
+            if is_last {
+                return Ok(WaitingRuns { runs, next: None });
             }
         }
-        Ok(waiting)
     }
 }

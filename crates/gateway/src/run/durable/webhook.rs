@@ -1,4 +1,4 @@
-//! Reports the end of a durable run to a URL of its caller, signed.
+//! Reports the end of a durable run, and that it waits for a person, to a URL of its caller, signed.
 //!
 //! The form is that of Standard Webhooks: `webhook-id`, `webhook-timestamp` and `webhook-signature`, which is `v1,` and
 //! the HMAC-SHA256 of `id.timestamp.body` in Base64. A request goes through the guard of outgoing HTTP, so it reaches public
@@ -10,9 +10,12 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ring::hmac;
 use serde::Serialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 use toolgate_functions::http::{Fetcher, HttpRequest};
 use url::Url;
+
+use super::view::PendingView;
 
 /// How long a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
@@ -40,11 +43,23 @@ impl Webhooks {
 
     /// Tells a URL that a run has ended; tries again where that fails.
     pub(super) async fn send(&self, url: &str, run: &str, report: &str) {
+        if let Some(body) = body(run, report) {
+            self.deliver(url, run, run, &body).await;
+        }
+    }
+
+    /// Tells a URL that a run waits for decisions about these calls.
+    pub(super) async fn send_paused(&self, url: &str, run: &str, pending: &[PendingView]) {
+        if let Some(body) = paused_body(run, pending) {
+            self.deliver(url, run, &paused_id(run, pending), &body).await;
+        }
+    }
+
+    async fn deliver(&self, url: &str, run: &str, id: &str, body: &str) {
         let Ok(url) = Url::parse(url) else { return };
-        let Some(body) = body(run, report) else { return };
         let mut delays = RETRY_DELAYS.iter();
         loop {
-            match self.attempt(&url, run, &body).await {
+            match self.attempt(&url, id, body).await {
                 Ok(()) => return,
                 Err(error) => match delays.next() {
                     Some(delay) => tokio::time::sleep(*delay).await,
@@ -54,13 +69,13 @@ impl Webhooks {
         }
     }
 
-    async fn attempt(&self, url: &Url, run: &str, body: &str) -> Result<(), String> {
+    async fn attempt(&self, url: &Url, id: &str, body: &str) -> Result<(), String> {
         let timestamp = (super::unix_ms() / 1000).to_string();
         let headers = [
             ("content-type".to_owned(), "application/json".to_owned()),
-            ("webhook-id".to_owned(), run.to_owned()),
+            ("webhook-id".to_owned(), id.to_owned()),
             ("webhook-timestamp".to_owned(), timestamp.clone()),
-            ("webhook-signature".to_owned(), self.signature(run, &timestamp, body)),
+            ("webhook-signature".to_owned(), self.signature(id, &timestamp, body)),
         ];
         let request = HttpRequest::from_parts("POST", url.clone(), &headers, Some(body.as_bytes().to_vec()));
         let request = request.map_err(|error| error.to_string())?;
@@ -88,6 +103,20 @@ fn body(run: &str, report: &str) -> Option<String> {
     let report: Option<&RawValue> =
         (report.len() <= MAX_BODY).then(|| serde_json::from_str(report)).transpose().ok()?;
     serde_json::to_string(&Ended { run_id: run, status: "done", report }).ok()
+}
+
+/// The same for one that waits. Arguments that are too long are looked at by `GET`.
+fn paused_body(run: &str, pending: &[PendingView]) -> Option<String> {
+    let whole = serde_json::to_string(&json!({ "runId": run, "status": "paused", "pending": pending })).ok()?;
+    if whole.len() <= MAX_BODY { Some(whole) } else { Some(json!({ "runId": run, "status": "paused" }).to_string()) }
+}
+
+/// The same for each attempt to tell of this pause, and another one for the next.
+fn paused_id(run: &str, pending: &[PendingView]) -> String {
+    let calls: Vec<String> = pending.iter().map(|question| question.call_id.to_string()).collect();
+    let digest = ring::digest::digest(&ring::digest::SHA256, calls.join(",").as_bytes());
+    let digits: String = digest.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("{run}-{digits}")
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ impl Stream {
                     Err(error) => return Ok(Some(Err(LinkError::Rejected(error)))),
                 },
                 other => {
-                    handle(other, link, protocol);
+                    handle(other, Some(id), link, protocol);
                     continue;
                 }
             };
@@ -133,7 +133,7 @@ impl Stream {
     pub(super) async fn drain(&mut self, link: &HttpLink, protocol: &Protocol) -> Result<(), LinkError> {
         while let Some(event) = self.next().await? {
             if let Some(text) = message_in(event, link.inbox()) {
-                handle(rpc::classify(text.value()), link, protocol);
+                handle(rpc::classify(text.value()), None, link, protocol);
             }
         }
         Ok(())
@@ -179,9 +179,12 @@ fn message_in(event: Event, inbox: &Inbox) -> Option<JsonText> {
     text
 }
 
-fn handle(incoming: Incoming<'_>, link: &HttpLink, protocol: &Protocol) {
+/// Handles what is no reply; `call` is the request in whose stream it came.
+fn handle(incoming: Incoming<'_>, call: Option<u64>, link: &HttpLink, protocol: &Protocol) {
     match incoming {
-        Incoming::Request { id, method } => link.notify(protocol, &link.inbox().answer_request(&id, &method)),
+        Incoming::Request { id, method, params } => {
+            link.notify(protocol, &link.inbox().answer_request(call, &id, &method, params));
+        }
         Incoming::Notification { method, params } => link.inbox().handle_notification(&method, &params),
         Incoming::Reply { .. } => {
             link.inbox().unmatched_replies.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -209,9 +209,9 @@ impl MessageRouter {
                 self.deliver(id, copy.map_err(|refused| LinkError::OverBudget { refused, sent: true }));
             }
             Incoming::Reply { id, outcome: Err(error) } => self.deliver(id, Err(LinkError::Rejected(error))),
-            Incoming::Request { id, method } => {
+            Incoming::Request { id, method, params } => {
                 self.inbox.touch();
-                let answer = OutgoingText::of(&self.inbox.answer_request(&id, &method));
+                let answer = OutgoingText::of(&self.inbox.answer_request(None, &id, &method, params));
                 if let Some(answers) = self.answers.upgrade() {
                     let _ = answers.try_send(answer);
                 }

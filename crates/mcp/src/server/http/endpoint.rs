@@ -90,7 +90,10 @@ impl Endpoint {
                     self.handle_request(caller, request, accepts).await.map_err(|refusal| refusal.to(&id))
                 }
                 Message::Notification { method, params } => self.handle_notification(&caller, &method, &params),
-                Message::Reply => Ok(StatusCode::ACCEPTED.into_response()),
+                Message::Reply { id, result } => {
+                    self.take_reply(&caller, &id, result);
+                    Ok(StatusCode::ACCEPTED.into_response())
+                }
                 Message::Malformed { id, error } => Err(Refusal::bad(error).to(&id)),
             },
         }
@@ -188,6 +191,13 @@ impl Endpoint {
         session.ok_or_else(Refusal::unknown_session)
     }
 
+    /// Takes the reply of a legacy client to a question. One without a session answers nothing.
+    fn take_reply(&self, caller: &HttpCaller, id: &Value, result: Option<Value>) {
+        if let Ok(session) = self.session(caller) {
+            session.client.questions.answer(id, result);
+        }
+    }
+
     fn handle_notification(
         &self,
         caller: &HttpCaller,
@@ -229,7 +239,7 @@ impl Endpoint {
                 },
                 Message::Notification { method, params } => drop(self.handle_notification(&caller, &method, &params)?),
                 Message::Malformed { id, error } => replies.push(ServerMessage::reply(&id, Err(error))),
-                Message::Reply => {}
+                Message::Reply { id, result } => session.client.questions.answer(&id, result),
             }
         }
         while let Some(finished) = running.join_next().await {

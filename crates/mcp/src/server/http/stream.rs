@@ -48,7 +48,7 @@ pub(super) async fn respond(
         _ => Some(messages.recv().await),
     };
     match first {
-        Some(Some(message)) if !message.is_notification() => {
+        Some(Some(message)) if !message.precedes_reply() => {
             cancel.disarm();
             (status(&message, era), message).into_response()
         }

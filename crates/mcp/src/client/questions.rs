@@ -1,0 +1,194 @@
+//! Questions that a legacy server asks while it holds a call open (`elicitation/create`).
+//!
+//! The call is ended there and gives a result that requests input, as those of modern servers do. With the answer it is made
+//! again, from its beginning: the server asks again and is answered at once. So a question can wait for days, and in another
+//! process. Whoever makes the call decides whether it may be made twice; where it may not, or nobody can be asked, the server is
+//! told so. Forms only.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
+
+use crate::interaction::InteractiveClient;
+use crate::json_text::JsonText;
+use crate::protocol::ErrorCode;
+use crate::result::ToolResult;
+
+/// The name of the question in a result that requests input.
+const QUESTION: &str = "question";
+
+/// The calls that are open on one connection.
+#[derive(Debug, Default)]
+pub(crate) struct OpenCalls(Mutex<HashMap<u64, OpenCall>>);
+
+/// A call, and what its server may be answered.
+#[derive(Debug)]
+struct OpenCall {
+    /// `None` where nobody can be asked.
+    answered: Option<Vec<AnsweredQuestion>>,
+    /// Ends the call with a question that has no answer yet.
+    asks: Option<oneshot::Sender<Value>>,
+}
+
+/// A question and its answer: `action`, and `content` where it is accepted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct AnsweredQuestion {
+    params: Value,
+    answer: Value,
+}
+
+/// What is carried from one attempt of a call to the next.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct AttemptState {
+    answered: Vec<AnsweredQuestion>,
+    asked: Value,
+}
+
+impl OpenCalls {
+    /// Registers a call. `client` answers for it where it may be made again.
+    pub(crate) fn open(&self, id: u64, client: Option<&InteractiveClient>) -> CallQuestions<'_> {
+        let is_asked = |client: &&InteractiveClient| client.capabilities().contains_key("elicitation");
+        let answered = client.filter(is_asked).map(|client| answered(client.answers()));
+        let (send, asked) = oneshot::channel();
+        let so_far = answered.clone().unwrap_or_default();
+        self.0.lock().insert(id, OpenCall { answered, asks: Some(send) });
+        CallQuestions { calls: self, id, so_far, asked }
+    }
+
+    /// The answer to a question of the server: its result, or an error of JSON-RPC. `call` is the call in whose stream it came,
+    /// where that is known.
+    pub(crate) fn answer(&self, call: Option<u64>, params: Value) -> Result<Value, (ErrorCode, &'static str)> {
+        let is_form = params.get("mode").is_none_or(|mode| mode == "form");
+        if !is_form || !params.is_object() {
+            return Err((ErrorCode::INVALID_PARAMS, "this client shows forms only"));
+        }
+        let mut calls = self.0.lock();
+        let call = match call {
+            Some(call) => calls.get_mut(&call),
+            // A pipe does not say which call asks.
+            None if calls.len() > 1 => {
+                return Err((
+                    ErrorCode::INTERNAL_ERROR,
+                    "several calls are open, and it is not known which of them asks",
+                ));
+            }
+            None => calls.values_mut().next(),
+        };
+        let nobody = (ErrorCode::METHOD_NOT_FOUND, "nobody can be asked here: only calls of durable runs can ask");
+        let call = call.filter(|call| call.answered.is_some()).ok_or(nobody)?;
+        let known = call.answered.iter().flatten().find(|known| known.params == params);
+        if let Some(known) = known {
+            return Ok(known.answer.clone());
+        }
+        if let Some(asks) = call.asks.take() {
+            // The call may have ended.
+            let _ = asks.send(params);
+        }
+        Ok(json!({ "action": "cancel" }))
+    }
+}
+
+/// What was answered before this attempt.
+fn answered(answers: &Map<String, Value>) -> Vec<AnsweredQuestion> {
+    let state = answers.get("requestState").and_then(Value::as_str);
+    let Some(state) = state.and_then(|text| serde_json::from_str::<AttemptState>(text).ok()) else { return Vec::new() };
+    let answer = answers.get("inputResponses").and_then(|responses| responses.get(QUESTION)).cloned();
+    let last = answer.map(|answer| AnsweredQuestion { params: state.asked, answer });
+    state.answered.into_iter().chain(last).collect()
+}
+
+/// The questions of one open call; dropping it forgets the call.
+pub(crate) struct CallQuestions<'a> {
+    calls: &'a OpenCalls,
+    id: u64,
+    so_far: Vec<AnsweredQuestion>,
+    asked: oneshot::Receiver<Value>,
+}
+
+impl CallQuestions<'_> {
+    /// Completes with a result that requests input, once the server asks something that was not answered before.
+    pub(crate) async fn asked(&mut self) -> ToolResult {
+        let Ok(params) = (&mut self.asked).await else { return std::future::pending().await };
+        let state = AttemptState { answered: self.so_far.clone(), asked: params.clone() };
+        let request = json!({ "method": "elicitation/create", "params": params, "repeatsCall": true });
+        let result = json!({
+            "resultType": "input_required",
+            "inputRequests": { QUESTION: request },
+            "requestState": serde_json::to_string(&state).unwrap_or_default(),
+        });
+        ToolResult::new(JsonText::of(&result))
+    }
+}
+
+impl Drop for CallQuestions<'_> {
+    fn drop(&mut self) {
+        self.calls.0.lock().remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(answers: Value) -> InteractiveClient {
+        let declared = json!({ "elicitation": { "form": {} } });
+        InteractiveClient::new(declared.as_object().unwrap(), answers.as_object().unwrap())
+    }
+
+    fn form(message: &str) -> Value {
+        json!({ "message": message, "requestedSchema": { "type": "object", "properties": {} } })
+    }
+
+    fn code(outcome: Result<Value, (ErrorCode, &str)>) -> i64 {
+        outcome.unwrap_err().0.0
+    }
+
+    #[tokio::test]
+    async fn a_question_ends_the_call_and_is_answered_in_the_next_one() {
+        let calls = OpenCalls::default();
+        let accept = json!({ "action": "accept", "content": { "name": "Ann" } });
+        let mut answers = json!({});
+        for message in ["who?", "which?"] {
+            let client = client(answers.clone());
+            let mut call = calls.open(1, Some(&client));
+            if message == "which?" {
+                assert_eq!(calls.answer(None, form("who?")), Ok(accept.clone()), "it was answered before");
+            }
+            assert_eq!(calls.answer(None, form(message)), Ok(json!({ "action": "cancel" })));
+            let asked = call.asked().await;
+            assert!(asked.requests_input());
+            assert_eq!(asked.input_requests()[QUESTION]["params"], form(message));
+            answers = json!({ "requestState": asked.request_state(), "inputResponses": { QUESTION: accept } });
+        }
+        let client = client(answers);
+        let _call = calls.open(1, Some(&client));
+        assert_eq!(calls.answer(None, form("which?")), Ok(accept.clone()), "in any order");
+        assert_eq!(calls.answer(None, form("who?")), Ok(accept));
+        assert_eq!(
+            calls.answer(None, form("why?")),
+            Ok(json!({ "action": "cancel" })),
+            "no answer fits another question"
+        );
+    }
+
+    #[test]
+    fn a_question_of_an_unknown_call_is_refused() {
+        let calls = OpenCalls::default();
+        let client = client(json!({}));
+        assert_eq!(code(calls.answer(None, form("who?"))), -32601, "no call is open");
+        let first = calls.open(1, None);
+        assert_eq!(code(calls.answer(None, form("who?"))), -32601, "nobody can be asked");
+        let second = calls.open(2, Some(&client));
+        assert_eq!(code(calls.answer(None, form("who?"))), -32603, "either of two");
+        assert!(calls.answer(Some(2), form("who?")).is_ok(), "its stream tells");
+        assert_eq!(code(calls.answer(Some(1), form("who?"))), -32601);
+        drop(first);
+        assert!(calls.answer(None, form("who?")).is_ok());
+        assert_eq!(code(calls.answer(None, json!({ "mode": "url", "url": "https://example.com" }))), -32602);
+        drop(second);
+        assert!(calls.0.lock().is_empty());
+    }
+}

@@ -1,0 +1,142 @@
+//! Results that request input, for clients of legacy revisions: the server asks them by requests of its own.
+//!
+//! In the modern revision a result says what is asked (`input_required`), and the client sends the call again with its answers.
+//! A legacy client that declares `elicitation` is asked by `elicitation/create` while its request is open; the call is then made
+//! again with the answers, as if the client had sent it. So a service knows one way of asking. Forms only: a client is sent no
+//! request that it did not declare.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
+
+use super::dispatcher::RequestContext;
+use super::era::Era;
+use crate::interaction::InteractiveClient;
+use crate::result::requests_input;
+
+/// How often one call may ask. Services end before that; this bounds one that does not.
+pub(super) const MAX_ROUNDS: usize = 16;
+/// The most questions of one round.
+const MAX_QUESTIONS: usize = 20;
+
+/// What a client was asked and has not answered.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    next: AtomicU64,
+    open: Mutex<HashMap<String, oneshot::Sender<Option<Value>>>>,
+}
+
+impl Questions {
+    /// Takes a reply of the client; ignores one to nothing that was asked.
+    pub(super) fn answer(&self, id: &Value, result: Option<Value>) {
+        let waiting = id.as_str().and_then(|id| self.open.lock().remove(id));
+        if let Some(waiting) = waiting {
+            // The request that asked may have ended.
+            let _ = waiting.send(result);
+        }
+    }
+
+    fn open(&self) -> OpenQuestion<'_> {
+        let id = format!("toolgate-{}", self.next.fetch_add(1, Ordering::Relaxed));
+        let (send, answer) = oneshot::channel();
+        self.open.lock().insert(id.clone(), send);
+        OpenQuestion { questions: self, id, answer }
+    }
+}
+
+/// A question without an answer; dropping it forgets it.
+struct OpenQuestion<'a> {
+    questions: &'a Questions,
+    id: String,
+    answer: oneshot::Receiver<Option<Value>>,
+}
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        self.questions.open.lock().remove(&self.id);
+    }
+}
+
+/// The legacy client of a call, if it can be asked, with what it has answered so far.
+pub(super) fn legacy_client(context: &RequestContext, answers: &Map<String, Value>) -> Option<InteractiveClient> {
+    if context.era != Era::Legacy || !context.sink.is_open() {
+        return None;
+    }
+    let declared = context.client.capabilities.get()?.get("elicitation")?.as_object()?;
+    let shows_forms = declared.is_empty() || declared.contains_key("form");
+    let capabilities = Map::from_iter([("elicitation".to_owned(), json!({ "form": {} }))]);
+    shows_forms.then(|| InteractiveClient::new(&capabilities, answers))
+}
+
+/// Asks a legacy client that shows forms what a result requests, and gives the parameters of the next call. `None` where the
+/// result requests nothing, or the client has cancelled its request.
+pub(super) async fn ask(context: &RequestContext, result: &Value) -> Option<Map<String, Value>> {
+    if !requests_input(result) {
+        return None;
+    }
+    let none = Map::new();
+    let requests = result.get("inputRequests").and_then(Value::as_object).unwrap_or(&none);
+    let mut responses = Map::new();
+    for (key, request) in requests.iter().take(MAX_QUESTIONS) {
+        let answer = tokio::select! {
+            biased;
+            () = context.cancel.cancelled() => return None,
+            answer = ask_one(context, request) => answer,
+        };
+        responses.insert(key.clone(), answer);
+    }
+    let state = result.get("requestState").filter(|state| state.is_string()).cloned();
+    let mut answers = Map::from_iter([("inputResponses".to_owned(), Value::Object(responses))]);
+    answers.extend(state.map(|state| ("requestState".to_owned(), state)));
+    Some(answers)
+}
+
+/// One question. What cannot be asked, and what the client refuses, counts as dismissed.
+async fn ask_one(context: &RequestContext, request: &Value) -> Value {
+    let dismissed = || json!({ "action": "cancel" });
+    let params = request.get("params").and_then(Value::as_object);
+    let mode = params.and_then(|params| params.get("mode")).and_then(Value::as_str).unwrap_or("form");
+    let (Some(params), "form", "elicitation/create") = (params, mode, request["method"].as_str().unwrap_or_default())
+    else {
+        return dismissed();
+    };
+    let mut params = params.clone();
+    // Earlier revisions have forms only, and no name for them.
+    params.shift_remove("mode");
+    let mut question = context.client.questions.open();
+    if !context.sink.ask(&question.id, "elicitation/create", Value::Object(params)).await {
+        return dismissed();
+    }
+    let answer = (&mut question.answer).await.ok().flatten();
+    answer.filter(|answer| answer.get("action").is_some_and(Value::is_string)).unwrap_or_else(dismissed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_reaches_the_question_with_its_id_and_no_other() {
+        let questions = Questions::default();
+        let mut one = questions.open();
+        let mut other = questions.open();
+        assert_ne!(one.id, other.id);
+        questions.answer(&json!("unknown"), Some(json!({})));
+        questions.answer(&json!(7), Some(json!({})));
+        questions.answer(&json!(other.id), Some(json!({ "action": "accept" })));
+        assert_eq!((&mut other.answer).await, Ok(Some(json!({ "action": "accept" }))));
+        assert!(one.answer.try_recv().is_err(), "nobody answered it");
+        questions.answer(&json!(one.id), None);
+        assert_eq!((&mut one.answer).await, Ok(None));
+    }
+
+    #[test]
+    fn a_question_that_is_given_up_is_forgotten() {
+        let questions = Questions::default();
+        drop(questions.open());
+        assert!(questions.open.lock().is_empty());
+    }
+}
