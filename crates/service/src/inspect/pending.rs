@@ -8,7 +8,7 @@ use serde::Serialize;
 use toolgate_gateway::run::durable::{PendingView, WaitingRun};
 
 use super::query::Query;
-use crate::messages::PendingReply;
+use crate::messages::durable::PendingReply;
 use crate::refusal::Refusal;
 use crate::run::answer;
 use crate::{Caller, HttpService};
