@@ -1,28 +1,31 @@
 //! What can be typed: commands, flags and the help that teaches them.
 
+pub(crate) mod bench;
+pub(crate) mod log;
 pub(crate) mod logins;
 pub(crate) mod policy;
+pub(crate) mod programs;
 pub(crate) mod runs;
 pub(crate) mod servers;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use toolgate_engine::{EngineChoice, IsolationMode, Without};
-use toolgate_output::results::{KeyPath, LineRange};
-use toolgate_wire::{LimitRequest, Profile};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use toolgate_engine::Without;
 
+use self::bench::{BENCH_EXAMPLES, BenchArgs, CHAOS_EXAMPLES, ChaosArgs};
+use self::log::{AuditCommand, LogsArgs};
 use self::logins::{LoginArgs, LogoutArgs, SecretCommand};
 use self::policy::PolicyCommand;
+use self::programs::{
+    COMPUTE_EXAMPLES, CheckArgs, ComputeArgs, REPLAY_EXAMPLES, RESULT_EXAMPLES, RUN_EXAMPLES, ReplayArgs, ResultArgs,
+    RunArgs, TestArgs,
+};
 use self::runs::{ApproveArgs, DenyArgs, ForkArgs, PendingArgs, RunsCommand};
 use self::servers::{
     AddArgs, CallArgs, ConfigCommand, ConnectArgs, DaemonArgs, DescribeArgs, DisconnectArgs, ImportArgs, InitArgs,
-    ListArgs, RemoveArgs, RestartArgs, SearchArgs, ServeArgs, Servers, TrustArgs, TypesArgs, UiArgs,
+    ListArgs, RemoveArgs, RestartArgs, SearchArgs, ServeArgs, TrustArgs, TypesArgs, UiArgs,
 };
-use crate::input::Source;
-use crate::units::{duration, size};
 
 /// Runs code that an AI agent wrote, in a sealed process of its own.
 ///
@@ -208,88 +211,6 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: clap_complete::Shell,
 }
 
-/// See [`Command::Audit`].
-#[derive(Debug, Subcommand)]
-pub(crate) enum AuditCommand {
-    /// Check the chain of the audit log, archives included
-    ///
-    /// Exit code 0 when every line follows from the one before it, 1 otherwise. A line that was changed, added, moved or
-    /// removed is found. What was cut off at the end is not, unless you name a hash that an earlier check printed.
-    Verify(AuditVerifyArgs),
-    /// Show calls of the audit log, the last ones first: who, what, which rule, who approved it
-    ///
-    /// Of the log itself; archives are read by `verify` alone.
-    Show(AuditShowArgs),
-}
-
-/// See [`AuditCommand::Show`].
-#[derive(Debug, Args)]
-pub(crate) struct AuditShowArgs {
-    /// The log; otherwise the one of the configuration, or ~/.local/state/toolgate/audit.jsonl
-    #[arg(value_name = "FILE")]
-    pub(crate) file: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) servers: Servers,
-    /// Only calls of this run, by its id or its beginning
-    #[arg(long, value_name = "RUN")]
-    pub(crate) run: Option<String>,
-    /// Only calls of tools with this text in their name
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) tool: Option<String>,
-    /// How many calls
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
-    pub(crate) lines: usize,
-    /// Print the lines as they are: one JSON object each
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// See [`AuditCommand::Verify`].
-#[derive(Debug, Args)]
-pub(crate) struct AuditVerifyArgs {
-    /// The log; otherwise the one of the configuration, or ~/.local/state/toolgate/audit.jsonl
-    #[arg(value_name = "FILE")]
-    pub(crate) file: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) servers: Servers,
-    /// A hash that must be in the chain: the head that an earlier check printed
-    #[arg(long, value_name = "HASH")]
-    pub(crate) expect: Option<String>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// See [`Command::Logs`].
-#[derive(Debug, Args)]
-pub(crate) struct LogsArgs {
-    /// How many lines
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
-    pub(crate) lines: usize,
-    /// Go on with lines as they come, until Ctrl-C
-    #[arg(short, long)]
-    pub(crate) follow: bool,
-    /// Only lines of this level or worse
-    #[arg(long, value_enum, default_value = "debug")]
-    pub(crate) level: LogLevel,
-    /// Print the lines as they are: one JSON object each
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// The level of a log line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub(crate) enum LogLevel {
-    /// Something does not work
-    Error,
-    /// Something is wrong
-    Warn,
-    /// One line for each run
-    Info,
-    /// One line for each call
-    Debug,
-}
-
 /// See [`Command::Key`].
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
@@ -304,317 +225,6 @@ pub(crate) struct KeyNewArgs {
     #[arg(value_name = "NAME", default_value = "client")]
     pub(crate) name: String,
     /// Print one JSON object: key, hash
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// See [`Command::Run`].
-#[derive(Debug, Args)]
-#[command(group(ArgGroup::new("toolset").args(["tools", "config", "demo", "no_servers"])))]
-pub(crate) struct RunArgs {
-    /// The program, or - for standard input
-    #[arg(value_name = "FILE")]
-    pub(crate) file: Source,
-    #[command(flatten)]
-    pub(crate) bounds: Bounds,
-    /// The kind of run: its globals and default limits
-    #[arg(long, value_enum, default_value = "chain")]
-    pub(crate) profile: RunProfile,
-    /// Tools that the program can call, as a JSON file describes and plays them
-    ///
-    /// The result is then shaped for a context window, and the calls are listed on standard error.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tools: Option<Source>,
-    /// Run over the servers of a configuration, or of the demo
-    #[command(flatten)]
-    pub(crate) servers: Servers,
-    /// Start no servers, also if a configuration is found and the program names one
-    #[arg(long)]
-    pub(crate) no_servers: bool,
-    /// With tools: keep only the parts of a long result that have to do with this
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) intent: Option<String>,
-    /// With tools: the most bytes of result to print; the rest is kept
-    #[arg(long, value_name = "BYTES", value_parser = size)]
-    pub(crate) max_output: Option<u64>,
-    /// JSON that the program sees as `context`, from a file or - for standard input
-    #[arg(long, value_name = "FILE")]
-    pub(crate) context: Option<Source>,
-    /// Where random numbers start; the same seed gives the same numbers
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
-    /// Send no write: reads run, every other call gets a placeholder, and the review is printed
-    #[arg(long, conflicts_with = "record")]
-    pub(crate) dry_run: bool,
-    /// Write a cassette: everything that the program got and said, for `replay`; secrets become stand-ins
-    #[arg(long, value_name = "FILE")]
-    pub(crate) record: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-const RUN_EXAMPLES: &str = "\
-Examples:
-  toolgate run script.ts --timeout 2s --memory 64MB
-  toolgate run script.ts --context order.json --seed 7
-  toolgate run examples/tour.ts --demo                 over the demo server, a real process
-  toolgate run script.ts                               over the configured servers that it names
-  toolgate run script.ts --config toolgate.json        over the servers of another file
-  toolgate run examples/chain.ts --tools examples/demo.json
-  echo 'return crypto.randomUUID()' | toolgate run - --profile snippet
-  toolgate run script.ts --dry-run                     which writes it would send, without sending any
-  toolgate run script.ts --json | jq .usage            the whole report as one JSON object";
-
-/// See [`Command::Replay`].
-#[derive(Debug, Args)]
-pub(crate) struct ReplayArgs {
-    /// The cassette that `run --record` wrote
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// Run this changed program against the recorded answers; a call that was not recorded fails
-    #[arg(long, value_name = "PROGRAM", conflicts_with = "assert")]
-    pub(crate) edit: Option<Source>,
-    /// Make calls of the changed program that were not recorded, if they are known to change nothing
-    #[arg(long, value_enum, requires = "edit")]
-    pub(crate) live: Option<LiveCalls>,
-    /// The servers of such calls
-    #[command(flatten)]
-    pub(crate) servers: Servers,
-    /// Fail unless the report equals the recorded one, byte for byte; what is measured is the record's
-    #[arg(long)]
-    pub(crate) assert: bool,
-    /// What keeps the program from the rest of the machine
-    #[arg(long, value_enum)]
-    isolation: Option<Isolation>,
-    /// The interpreter; that of the record when absent
-    #[arg(long, value_enum)]
-    engine: Option<Interpreter>,
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-impl ReplayArgs {
-    /// The interpreter asked for.
-    pub(crate) fn engine(&self) -> Option<EngineChoice> {
-        self.engine.map(EngineChoice::from)
-    }
-
-    /// The isolation asked for, or the platform's default.
-    pub(crate) fn isolation(&self) -> IsolationMode {
-        self.isolation_if_asked().unwrap_or_default()
-    }
-
-    /// The isolation asked for.
-    pub(crate) fn isolation_if_asked(&self) -> Option<IsolationMode> {
-        self.isolation.map(IsolationMode::from)
-    }
-}
-
-/// Which calls that were not recorded are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LiveCalls {
-    /// Those that only read
-    Read,
-}
-
-/// See `Command::Test`.
-#[derive(Debug, Args)]
-pub(crate) struct TestArgs {
-    /// The folder with cassettes (*.jsonl), and those below it
-    #[arg(value_name = "DIR")]
-    pub(crate) folder: PathBuf,
-    /// Write the new report into a cassette whose report differs, unless its program diverges
-    #[arg(long)]
-    pub(crate) update: bool,
-    /// Write the results in the form of JUnit
-    #[arg(long, value_name = "FILE")]
-    pub(crate) junit: Option<PathBuf>,
-    /// Print one JSON object for each cassette
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// What keeps the programs from the rest of the machine
-    #[arg(long, value_enum)]
-    isolation: Option<Isolation>,
-}
-
-impl TestArgs {
-    /// The isolation asked for, or the platform's default.
-    pub(crate) fn isolation(&self) -> IsolationMode {
-        self.isolation.map(IsolationMode::from).unwrap_or_default()
-    }
-}
-
-const REPLAY_EXAMPLES: &str = "\
-Examples:
-  toolgate run examples/tour.ts --demo --record tour.jsonl
-  toolgate replay tour.jsonl --assert                  the same run again, without the server
-  toolgate replay tour.jsonl --edit changed.ts         a changed program, the same answers";
-
-/// See [`Command::Check`].
-#[derive(Debug, Args)]
-pub(crate) struct CheckArgs {
-    /// The program, or - for standard input
-    #[arg(value_name = "FILE")]
-    pub(crate) file: Source,
-    /// Tools that the program can call, as for `run`
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "demo"])]
-    pub(crate) tools: Option<Source>,
-    #[command(flatten)]
-    pub(crate) servers: Servers,
-    /// Print one JSON object: calls, errors, warnings
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// See [`Command::Result`].
-#[derive(Debug, Args)]
-pub(crate) struct ResultArgs {
-    /// The id that the footer of the result names
-    #[arg(value_name = "ID")]
-    pub(crate) id: String,
-    /// Only the value at this path, such as `results.items[3]`
-    #[arg(long, value_name = "PATH")]
-    pub(crate) path: Option<KeyPath>,
-    /// Only these lines, such as 10-40
-    #[arg(long, value_name = "LINES")]
-    pub(crate) lines: Option<LineRange>,
-    /// Only what contains this, in any case
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) grep: Option<String>,
-    /// The most bytes to print
-    #[arg(long, value_name = "BYTES", value_parser = size, default_value = "200000")]
-    pub(crate) max_output: u64,
-}
-
-const RESULT_EXAMPLES: &str = "\
-Examples:
-  toolgate result res_00112233445566778899aabbccddeeff
-  toolgate result res_00112233445566778899aabbccddeeff --path 'results.items[3]'
-  toolgate result res_00112233445566778899aabbccddeeff --lines 10-40 --grep error";
-
-/// See [`Command::Compute`].
-#[derive(Debug, Args)]
-pub(crate) struct ComputeArgs {
-    /// The function, such as '(data) => data.length'
-    #[arg(value_name = "CODE", allow_hyphen_values = true)]
-    pub(crate) code: String,
-    /// JSON data, from a file or - for standard input; `null` when absent
-    #[arg(long, value_name = "FILE")]
-    pub(crate) data: Option<Source>,
-    #[command(flatten)]
-    pub(crate) bounds: Bounds,
-    /// The most bytes that the result's JSON may have
-    #[arg(long, value_name = "BYTES", value_parser = size)]
-    pub(crate) max_output: Option<u64>,
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-const COMPUTE_EXAMPLES: &str = "\
-Examples:
-  toolgate compute '(data) => data.filter(d => d.risk > 90).map(d => d.name)' --data customers.json
-  curl -s https://example.com/items.json | toolgate compute '(d) => d.items.length' --data -
-  toolgate compute '() => 2 ** 32'";
-
-/// Flags that bound a run.
-#[derive(Debug, Args)]
-pub(crate) struct Bounds {
-    /// Wall time, such as 500ms, 2s or 1m
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    timeout: Option<Duration>,
-    /// Memory of everything the program allocates, such as 64MB
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    memory: Option<u64>,
-    /// What keeps the program from the rest of the machine
-    #[arg(long, value_enum)]
-    isolation: Option<Isolation>,
-    /// The interpreter; V8 needs a deno
-    #[arg(long, value_enum)]
-    engine: Option<Interpreter>,
-}
-
-impl Bounds {
-    /// The limits asked for.
-    pub(crate) fn limits(&self) -> LimitRequest {
-        LimitRequest { wall: self.timeout, memory: self.memory, ..LimitRequest::default() }
-    }
-
-    /// The interpreter asked for.
-    pub(crate) fn engine(&self) -> Option<EngineChoice> {
-        self.engine.map(EngineChoice::from)
-    }
-
-    /// The isolation asked for, or the platform's default.
-    pub(crate) fn isolation(&self) -> IsolationMode {
-        self.isolation_if_asked().unwrap_or_default()
-    }
-
-    /// The isolation asked for.
-    pub(crate) fn isolation_if_asked(&self) -> Option<IsolationMode> {
-        self.isolation.map(IsolationMode::from)
-    }
-}
-
-impl From<Isolation> for IsolationMode {
-    fn from(isolation: Isolation) -> Self {
-        match isolation {
-            Isolation::Process => IsolationMode::Process,
-            Isolation::Thread => IsolationMode::Thread,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Isolation {
-    /// A fresh process under an operating-system jail
-    Process,
-    /// A thread of this process: the interpreter alone
-    Thread,
-}
-
-/// What runs a program.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Interpreter {
-    /// QuickJS; a run that computes for long moves to V8
-    Auto,
-    /// QuickJS only: starts in microseconds
-    Quickjs,
-    /// V8 only: for heavy computation
-    V8,
-}
-
-impl From<Interpreter> for EngineChoice {
-    fn from(interpreter: Interpreter) -> Self {
-        match interpreter {
-            Interpreter::Auto => EngineChoice::Auto,
-            Interpreter::Quickjs => EngineChoice::QuickJs,
-            Interpreter::V8 => EngineChoice::V8,
-        }
-    }
-}
-
-/// Profiles that take a whole program.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum RunProfile {
-    /// Tool calls, timers, console: 30 s, 50 MB
-    Chain,
-    /// A quick snippet: 3 s, 16 MB
-    Snippet,
-}
-
-impl From<RunProfile> for Profile {
-    fn from(profile: RunProfile) -> Self {
-        match profile {
-            RunProfile::Chain => Profile::Chain,
-            RunProfile::Snippet => Profile::Snippet,
-        }
-    }
-}
-
-/// How the end of a run is shown.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Output {
-    /// Print one report object: outcome, logs, calls, usage, isolation
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -660,67 +270,5 @@ impl Layer {
             Layer::Namespaces => "namespaces",
             Layer::Seccomp => "seccomp",
         }
-    }
-}
-
-/// See [`Command::Bench`].
-#[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
-    /// What to measure; everything when absent, `data` for its three sizes
-    #[arg(value_name = "WORKLOAD")]
-    pub(crate) workloads: Vec<String>,
-    /// Samples to take of each workload, instead of its own number
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) runs: Option<u32>,
-    /// Use all cores for every row; otherwise all rows but `throughput` stay on one
-    #[arg(long)]
-    pub(crate) all_cores: bool,
-    /// List the workloads and what each measures
-    #[arg(long)]
-    pub(crate) list: bool,
-    /// Print one JSON object a line
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-const BENCH_EXAMPLES: &str = "\
-Examples:
-  toolgate bench                      every workload, as a table
-  toolgate bench warm calls --json    two of them, one JSON object a line
-  toolgate bench data --runs 20       data-1000, data-10000 and data-100000, 20 samples each";
-
-/// See [`Command::Chaos`].
-#[derive(Debug, Args)]
-pub(crate) struct ChaosArgs {
-    /// How long to kill
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
-    pub(crate) duration: Duration,
-    /// How many clients send programs at one time
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub(crate) connections: u16,
-    /// Determines what is killed; otherwise random, and printed
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
-    /// Kill nothing: send this many programs, and print the gateway's memory fifty times
-    #[arg(long, value_name = "RUNS", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) soak: Option<u64>,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Be the server that writes effects to this file
-    #[arg(long, value_name = "FILE", hide = true)]
-    pub(crate) counter: Option<PathBuf>,
-}
-
-const CHAOS_EXAMPLES: &str = "\
-Examples:
-  toolgate chaos                      a minute of kills
-  toolgate chaos --duration 10m --seed 7
-  toolgate chaos --soak 500000        half a million programs through one gateway: is its memory flat?";
-
-/// From whatever was typed: a path need not be text.
-impl From<OsString> for Source {
-    fn from(name: OsString) -> Self {
-        if name == "-" { Source::Stdin } else { Source::File(name.into()) }
     }
 }

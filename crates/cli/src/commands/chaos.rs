@@ -6,7 +6,7 @@ use indicatif::ProgressBar;
 use toolgate_chaos::{Options, SoakLine, Summary};
 
 use super::Exit;
-use crate::args::ChaosArgs;
+use crate::args::bench::ChaosArgs;
 use crate::print::{Style, error, escape, out};
 
 pub(crate) fn chaos(args: &ChaosArgs) -> anyhow::Result<Exit> {
