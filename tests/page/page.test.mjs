@@ -25,6 +25,7 @@ const config = {
   mcpServers: {
     demo: { command: TOOLGATE, args: ["demo"] },
     hostile: { command: process.execPath, args: [join(here, "hostile-server.mjs")] },
+    booking: { command: process.execPath, args: [join(here, "asking-server.mjs")] },
     broken: { command: join(home, "no-such-program") },
     unset: { command: "x", env: { KEY: "${TOOLGATE_PAGE_TEST_UNSET}" } },
   },
@@ -409,6 +410,7 @@ async function main() {
   });
 
   await pendingRule({ rule, page, view, unharmed });
+  await questionsRule({ rule, page, view, unharmed });
   await story({ rule, ask, base, ops, page, view, picture, unharmed, home, file });
 
   await rule("every control has a name, and the keyboard reaches all of it", async () => {
@@ -572,6 +574,101 @@ async function pendingRule({ rule, page, view, unharmed }) {
       { callId: 1, decision: "deny", reason: "not now" },
       { callId: 2, decision: "edit", remember: "run", arguments: { title: "edited", text: "y" } },
       { callId: 3, decision: "approve" },
+    ]);
+    await page.unroute(routes);
+  });
+}
+
+/** Questions that no rule asks, each with the decisions that the service takes for it; numbers keep their digits. */
+async function questionsRule({ rule, page, view, unharmed }) {
+  await rule("Pending has a form, a call of unknown effect, a changed tool and a line of a review", async () => {
+    const decided = [];
+    const big = "90071992547409931";
+    const call = (callId, about, more = {}) => ({
+      callId,
+      backend: "demo",
+      tool: "create_note",
+      arguments: { name: "n", text: "t" },
+      reason: "<b>why</b>",
+      expiresAt: 4102444800000,
+      about,
+      ...more,
+    });
+    const form = {
+      type: "object",
+      properties: {
+        who: { type: "string", title: "<img src=x onerror=pwned=6>", description: "\u202eolleh" },
+        many: { type: "integer", title: "How many" },
+        size: { type: "string", title: "Size", enum: ["</option><b>s</b>", "l"] },
+        sure: { type: "boolean", title: "Sure", default: true },
+        more: { type: "string", title: "More" },
+        __proto__x: { type: "number", title: "Share", default: 0.5 },
+      },
+      required: ["who", "many", "size"],
+    };
+    const staged = { substitutions: [{ at: "/<b>id</b>", line: 1, value: "" }], commitPoint: "<i>x</i>" };
+    let waiting = [
+      call(1, { kind: "form", message: "<b>who?</b>", schema: form }),
+      call(2, { kind: "unknownEffect", call: 2, sentAt: 0 }),
+      call(3, { kind: "changedSchema", schema: "abc" }),
+      call(4, undefined, { staged, arguments: "BIG" }),
+    ];
+    const routes = /\/v1\/(pending|runs\/.*)(\?.*)?$/;
+    await page.route(routes, async (route) => {
+      const request = route.request();
+      if (request.method() === "POST") {
+        const { decisions } = JSON.parse(request.postData().replaceAll(big, `"${big}"`));
+        decided.push(...decisions);
+        waiting = waiting.filter((call) => !decisions.some((decision) => decision.callId === call.callId));
+        return route.fulfill({ json: { runId: "run-2", decisions } });
+      }
+      const run = { runId: "run-2", caller: "", beganAt: 0, code: "return 1", pending: waiting };
+      const body = JSON.stringify({ runs: waiting.length > 0 ? [run] : [] }).replace('"BIG"', `{"id":${big}}`);
+      return route.fulfill({ contentType: "application/json", body });
+    });
+    await view("Pending");
+    const card = page.getByRole("region", { name: "Run run-2" });
+    const question = (name) => card.locator(":scope > div").filter({ has: page.getByRole("button", { name }) });
+    await card.getByRole("button", { name: "Answer", exact: true }).waitFor();
+    assert.equal(await card.getByRole("button", { name: /^Approve all/ }).count(), 0, "a form is not approved unseen");
+    await unharmed();
+    await card.getByText("is filled in with the answer of line 1").waitFor();
+    await card.getByText("What follows depends on").waitFor();
+
+    const asked = question("Answer").first();
+    await asked.getByRole("button", { name: "Answer", exact: true }).click();
+    await asked.getByRole("alert").getByText("fill this in").waitFor();
+    assert.equal(decided.length, 0, "a form that is not filled in was sent");
+    await asked.getByLabel(/onerror/).fill('Ann "<b>');
+    await asked.getByLabel("How many").fill(big);
+    await asked.getByLabel("Size").selectOption({ index: 1 });
+    await asked.getByLabel("Sure").uncheck();
+    await asked.getByRole("button", { name: "Answer", exact: true }).click();
+    await card.getByRole("button", { name: "Answer", exact: true }).waitFor({ state: "detached" });
+
+    const sent = question("Send again");
+    await sent.getByLabel(/What the program gets/).fill('{"id": ');
+    await sent.getByRole("button", { name: "It was done: answer" }).click();
+    await sent.getByRole("alert").waitFor();
+    await sent.getByLabel(/What the program gets/).fill('{"id": 7}');
+    await sent.getByRole("button", { name: "It was done: answer" }).click();
+    await sent.waitFor({ state: "detached" });
+    await card.getByRole("button", { name: "Go on with the changed tool" }).click();
+    await card.getByRole("button", { name: "Go on with the changed tool" }).waitFor({ state: "detached" });
+    const text = card.getByLabel(/Arguments/);
+    assert.match(await text.inputValue(), new RegExp(big), "a person is shown another number than is sent");
+    await text.fill(`{"id": ${big}, "more": 1}`);
+    await card.getByRole("button", { name: "Approve as edited" }).click();
+    await page.getByText("Nothing waits for a decision").waitFor();
+    assert.deepEqual(decided, [
+      {
+        callId: 1,
+        decision: "answer",
+        arguments: { who: 'Ann "<b>', many: big, size: "</option><b>s</b>", sure: false, __proto__x: 0.5 },
+      },
+      { callId: 2, decision: "answer", arguments: { id: 7 } },
+      { callId: 3, decision: "approve" },
+      { callId: 4, decision: "edit", arguments: { id: big, more: 1 } },
     ]);
     await page.unroute(routes);
   });

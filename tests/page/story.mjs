@@ -174,6 +174,71 @@ export async function story({ rule, ask, base, ops, page, view, picture, unharme
     await page.getByText("what happens", { exact: false }).first().waitFor();
   });
 
+  await rule("a person answers the form of a server, and the call is made with it", async () => {
+    const code = "return await booking.book({ room: 12 })";
+    const { runId: run } = (await ask(base, "POST", "/v1/runs", { headers: ops, body: { code } })).json();
+    await view("Pending");
+    await card(run).getByText("Who is the <b>guest</b>?").waitFor();
+    await card(run).getByLabel("Guest").fill("Ann");
+    await card(run).getByLabel("Nights").fill("3");
+    await card(run).getByLabel("Bed").selectOption({ label: "<b>double</b>" });
+    await card(run).getByLabel("Breakfast").check();
+    await picture("form");
+    await unharmed();
+    await card(run).getByRole("button", { name: "Answer", exact: true }).click();
+    await card(run).waitFor({ state: "detached" });
+    await page.goto(`${base}/#/runs/${run}`);
+    await page.getByText('"breakfast": true').waitFor();
+    const report = (await ask(base, "GET", `/v1/runs/${run}`, { headers: ops })).json().report;
+    assert.deepEqual(report.value, { room: 12, guest: "Ann", nights: 3, bed: "<b>double</b>", breakfast: true });
+    const { runId: second } = (await ask(base, "POST", "/v1/runs", { headers: ops, body: { code } })).json();
+    await view("Pending");
+    await card(second).getByRole("button", { name: "Decline" }).click();
+    await card(second).waitFor({ state: "detached" });
+    await page.goto(`${base}/#/runs/${second}`);
+    await page.getByText("a person declined").first().waitFor();
+  });
+
+  await rule("a durable run is forked: what is kept is not made again", async () => {
+    const code =
+      "const { title } = await demo.get_issue({ number: 1 });\n" +
+      "return (await demo.create_note({ name: 'forked', text: title })).name";
+    const approve = async (run) => {
+      const body = { decisions: [{ callId: 2, decision: "approve" }] };
+      for (let wait = 0; ; wait = 20) {
+        const state = (await ask(base, "GET", `/v1/runs/${run}?wait=${wait}`, { headers: ops })).json();
+        if (state.pending?.length) break;
+      }
+      const answer = await ask(base, "POST", `/v1/runs/${run}/decisions`, { headers: ops, body });
+      assert.equal(answer.status, 200, answer.text);
+    };
+    const { runId: run } = (await ask(base, "POST", "/v1/runs", { headers: ops, body: { code } })).json();
+    await page.goto(`${base}/#/runs/${run}`);
+    await page.getByText("This run is paused").waitFor();
+    await approve(run);
+    // The page shows the end when it comes.
+    const keep = page.getByLabel(/Keep this many/);
+    await keep.waitFor();
+    assert.equal(await keep.inputValue(), "2");
+    await keep.fill("3");
+    await page.getByRole("button", { name: "Fork" }).click();
+    await page.getByRole("alert").getByText("2 answered calls").waitFor();
+    await keep.fill("1");
+    await page.getByRole("button", { name: "Fork" }).click();
+    await page.getByText("1 effects of this run may be made again").waitFor();
+    await page.getByRole("link", { name: "Open the new run" }).click();
+    await page.getByText("This run is paused").waitFor();
+    const forked = new URL(page.url()).hash.split("/").pop();
+    assert.notEqual(forked, run);
+    await approve(forked);
+    await page.getByRole("heading", { name: "Result" }).waitFor();
+    const report = (await ask(base, "GET", `/v1/runs/${forked}`, { headers: ops })).json().report;
+    assert.deepEqual(
+      report.calls.map((call) => call.name),
+      ["demo.get_issue", "demo.create_note"],
+    );
+  });
+
   await rule("Policy shows the rules, says why, and takes an approval back", async () => {
     await view("Policy");
     const rules = page.getByRole("region", { name: "Rules in the order" });

@@ -26,8 +26,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use args::log::AuditCommand;
 use args::servers::ConfigCommand;
-use args::{AuditCommand, Cli, Command, KeyCommand};
+use args::{Cli, Command, KeyCommand};
 
 fn main() -> ExitCode {
     // Before any thread exists: the engine starts this same program again to get its zygote.

@@ -1,5 +1,6 @@
 // Requests to the HTTP API, as any other client makes them. The session's cookie is out of reach for scripts; its token is
 // sent as a header with every request.
+import { parseJson } from "./dom.js";
 
 const TOKEN = "toolgate-csrf";
 /** The most text of an event that is held until its end has come. */
@@ -59,7 +60,7 @@ export async function request(method, path, body, signal) {
   /** @type {any} */
   let value = null;
   try {
-    value = text === "" ? null : JSON.parse(text);
+    value = text === "" ? null : parseJson(text);
   } catch {
     value = null;
   }

@@ -117,6 +117,25 @@ export function jsonText(value) {
   return (JSON.stringify(value, null, 2) ?? "undefined").replace(UNSEEN, escaped);
 }
 
+/** Whether this browser reads JSON numbers as they are written. */
+export const keepsDigits = "rawJSON" in JSON;
+
+/**
+ * A value of JSON text in which integers keep their digits: those that are no exact number here stay text that `jsonText`
+ * and requests write as it was. A person sees, and sends back, what will be sent.
+ * @param {string} text
+ * @returns {any}
+ */
+export function parseJson(text) {
+  if (!keepsDigits) return JSON.parse(text);
+  const { rawJSON } = /** @type {any} */ (JSON);
+  const exact = (/** @type {string} */ _, /** @type {unknown} */ value, /** @type {{source?: string}} */ context) => {
+    const isRounded = typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context.source ?? "");
+    return isRounded ? rawJSON(context.source) : value;
+  };
+  return JSON.parse(text, /** @type {any} */ (exact));
+}
+
 /**
  * JSON as people read it.
  * @param {unknown} value

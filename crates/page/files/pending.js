@@ -1,6 +1,7 @@
-// Pending: the calls that wait for a person, with their arguments beside the schema.
-import { failure, fill, foreign, h, json, jsonText, labelled, notice, time } from "./dom.js";
+// Pending: the runs that wait for a person, each with its program and its questions.
+import { failure, fill, foreign, h, notice, time } from "./dom.js";
 import { ApiError, get, path, post, query } from "./api.js";
+import { question } from "./question.js";
 import { source } from "./run.js";
 
 /** Several changes are one reload. */
@@ -57,7 +58,7 @@ async function paused() {
 /** @param {any} run @param {import("./app.js").Context} context @param {() => Promise<void>} reload */
 function card(run, context, reload) {
   const problem = h("div");
-  const calls = run.pending.map((/** @type {any} */ call) => pendingCall(call));
+  const calls = run.pending.map((/** @type {any} */ call) => question(call));
   const decide = async (/** @type {any[]} */ decisions) => {
     try {
       await post(path("/v1/runs", run.runId, "decisions"), { decisions });
@@ -68,8 +69,9 @@ function card(run, context, reload) {
     }
   };
   for (const call of calls) call.onDecide = decide;
+  const plain = calls.filter((/** @type {any} */ call) => call.isPlain);
   const all = (/** @type {string} */ decision) => () =>
-    void decide(calls.map((/** @type {any} */ call) => call.decided(decision)));
+    void decide(plain.map((/** @type {any} */ call) => call.decided(decision)));
   return h(
     "section",
     { class: "card", "aria-label": `Run ${String(run.runId).slice(0, 40)}` },
@@ -84,12 +86,12 @@ function card(run, context, reload) {
     run.code ? program(run) : null,
     problem,
     ...calls.map((/** @type {any} */ call) => call.node),
-    calls.length > 1
+    plain.length > 1
       ? h(
           "div",
           { class: "row" },
-          h("button", { type: "button", click: all("approve") }, `Approve all ${calls.length}`),
-          h("button", { type: "button", click: all("deny") }, `Deny all ${calls.length}`),
+          h("button", { type: "button", click: all("approve") }, `Approve all ${plain.length}`),
+          h("button", { type: "button", click: all("deny") }, `Deny all ${plain.length}`),
         )
       : null,
   );
@@ -109,79 +111,4 @@ function program(run) {
     () => {},
   );
   return h("details", { open: run.code.length < 2000 }, h("summary", null, "Program"), box);
-}
-
-/** For how long an approval stands, as decisions say it. */
-const REMEMBER = [
-  ["", "only this call"],
-  ["run", "this run"],
-  ["session", "this session"],
-  ["always", "always, with these arguments"],
-];
-
-/** @param {any} call */
-function pendingCall(call) {
-  const name = call.backend === undefined ? call.tool : `${call.backend}.${call.tool}`;
-  const before = jsonText(call.arguments ?? {});
-  const text = /** @type {HTMLTextAreaElement} */ (
-    h("textarea", { class: "code", rows: "8", spellcheck: "false", value: before })
-  );
-  const reason = /** @type {HTMLInputElement} */ (h("input", { type: "text", maxlength: "500" }));
-  const remember = /** @type {HTMLSelectElement} */ (
-    h("select", null, ...REMEMBER.map(([value, text]) => h("option", { value }, text)))
-  );
-  const schema = h("div", null, h("span", { class: "soft" }, "Schema of the arguments"), notice("Loading…"));
-  const problem = h("div");
-  const unknown = () => fill(schema, notice("The schema is not known."));
-  if (call.backend === undefined) unknown();
-  else
-    get(path("/v1/tools", call.backend, call.tool)).then(
-      (tool) => fill(schema, h("span", { class: "soft" }, "Schema of the arguments"), json(tool.inputSchema, 8000)),
-      unknown,
-    );
-  const decided = (/** @type {string} */ decision) => ({
-    callId: call.callId,
-    decision,
-    ...(reason.value === "" ? {} : { reason: reason.value }),
-    ...(remember.value !== "" && decision === "approve" ? { remember: remember.value } : {}),
-  });
-  const self = {
-    node: h("div"),
-    decided,
-    /** @type {(decisions: any[]) => Promise<void>} */
-    onDecide: async () => {},
-  };
-  const approve = () => {
-    if (text.value === before) return void self.onDecide([decided("approve")]);
-    try {
-      return void self.onDecide([{ ...decided("approve"), decision: "edit", arguments: JSON.parse(text.value) }]);
-    } catch (error) {
-      return fill(problem, failure(error));
-    }
-  };
-  const approveButton = h("button", { class: "main", type: "button", click: approve }, "Approve");
-  text.addEventListener("input", () => fill(approveButton, text.value === before ? "Approve" : "Approve as edited"));
-  fill(
-    self.node,
-    h("h3", null, h("code", null, foreign(name, 200))),
-    call.login ? notice("The call goes on by itself after a login: ", h("code", null, foreign(call.login, 300))) : null,
-    h(
-      "p",
-      { class: "warn" },
-      call.rule ? [h("code", null, foreign(call.rule, 80)), ": "] : null,
-      foreign(call.reason ?? "", 500),
-    ),
-    h("div", { class: "sides" }, labelled("Arguments (JSON); change them to approve other ones", text, "wide"), schema),
-    problem,
-    h(
-      "div",
-      { class: "row" },
-      labelled("Reason", reason, "wide"),
-      labelled("Remember for", remember),
-      approveButton,
-      h("button", { type: "button", click: () => void self.onDecide([decided("deny")]) }, "Deny"),
-      h("button", { type: "button", click: () => void self.onDecide([decided("stop")]) }, "Stop the run"),
-    ),
-  );
-  return self;
 }

@@ -1,5 +1,5 @@
 // Policy: what this caller may use, the rules about its calls, and why a call is allowed, asked about or denied.
-import { count, duration, failure, fill, foreign, h, labelled, notice, table } from "./dom.js";
+import { count, duration, failure, fill, foreign, h, labelled, notice, parseJson, table } from "./dom.js";
 import { get, path, post, request } from "./api.js";
 
 /** @param {string[]} parts @returns {import("./app.js").View} */
@@ -106,7 +106,7 @@ function explainer(asked) {
   const answer = h("div", { "aria-live": "polite" });
   const explain = async () => {
     try {
-      const values = JSON.parse(text.value || "{}");
+      const values = parseJson(text.value || "{}");
       fill(answer, ...explained(await post("/v1/policy/explain", { tool: tool.value.trim(), arguments: values })));
     } catch (error) {
       fill(answer, failure(error));

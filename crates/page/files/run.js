@@ -1,5 +1,20 @@
 // One run: its calls on a time line, what it printed, its text with the place of its failure, its result and report.
-import { block, bytes, count, duration, failure, fill, foreign, h, json, notice, table, time, visible } from "./dom.js";
+import {
+  block,
+  bytes,
+  count,
+  duration,
+  failure,
+  fill,
+  foreign,
+  h,
+  json,
+  labelled,
+  notice,
+  table,
+  time,
+  visible,
+} from "./dom.js";
 import { ApiError, fetchFile, get, path, post } from "./api.js";
 import { verdict } from "./policy.js";
 
@@ -18,33 +33,39 @@ export function run(parts, context) {
     h("h1", null, "Run ", foreign(id, 80)),
     body,
   );
+  /** How much is shown: a run that has not ended, its report, or all that this process saw. @type {"open" | "report" | "all"} */
+  let shown = "open";
+  const stateOf = async () => get(path("/v1/runs", id));
   const load = async () => {
     try {
       fill(body, ...described(await get(path("/v1/history", id)), context));
+      shown = "all";
     } catch (error) {
       const isAbsent = error instanceof ApiError && error.status === 404;
-      fill(body, ...(isAbsent ? await kept(id, error) : [failure(error)]));
+      if (!isAbsent) return fill(body, failure(error));
+      const state = await stateOf().catch(() => null);
+      shown = state?.status === "done" ? "report" : "open";
+      fill(body, ...(state === null ? [failure(error)] : kept(id, state)));
     }
   };
   void load();
-  return { title: "Run", node };
+  const onEvent = (/** @type {string} */ kind, /** @type {any} */ data) => {
+    const isEnd = kind === "run" && data.executionId === id && shown !== "all";
+    const mayHaveChanged = (kind === "pending" || kind === "lagged") && shown === "open";
+    if (isEnd || mayHaveChanged) void load();
+  };
+  return { title: "Run", node, onEvent };
 }
 
-/** A durable run that this process did not see to its end. @param {string} id @param {Error} absent */
-async function kept(id, absent) {
-  let state;
-  try {
-    state = await get(path("/v1/runs", id));
-  } catch {
-    return [failure(absent)];
-  }
+/** A durable run that this process did not see to its end. @param {string} id @param {any} state */
+function kept(id, state) {
   if (state.status !== "done")
     return [notice(`This run is ${state.status}. `), h("p", null, h("a", { href: "#/pending" }, "What waits"))];
-  return [recording(id), ...(state.report ? shownReport(state.report, null, []) : [])];
+  return [recording(id, state.report), ...(state.report ? shownReport(state.report, null, []) : [])];
 }
 
-/** What a durable run offers beside its report: its cassette, and the run again. @param {string} id */
-function recording(id) {
+/** What a durable run offers beside its report: its cassette, the run again, and a new run from its beginning. @param {string} id @param {any} report */
+function recording(id, report) {
   const answer = h("div", { "aria-live": "polite" });
   const save = async () => {
     try {
@@ -82,7 +103,32 @@ function recording(id) {
       h("button", { type: "button", click: () => void replay() }, "Replay"),
       h("button", { type: "button", click: () => void save() }, "Export as a cassette"),
     ),
+    fork(id, report?.calls?.length ?? 0, answer),
     answer,
+  );
+}
+
+/** A new run that keeps the first answered calls of this one and makes the rest. @param {string} id @param {number} calls @param {HTMLElement} answer */
+function fork(id, calls, answer) {
+  const from = /** @type {HTMLInputElement} */ (
+    h("input", { type: "number", min: "0", max: String(calls), step: "1", value: String(calls) })
+  );
+  const begin = async () => {
+    fill(answer, notice("Forking…"));
+    try {
+      const begun = await post(path("/v1/runs", id, "fork"), { from: Number(from.value) });
+      const link = h("a", { href: `#/runs/${encodeURIComponent(begun.runId)}` }, "Open the new run");
+      const again = begun.leftOut > 0 ? `${count(begun.leftOut)} effects of this run may be made again by it. ` : "";
+      fill(answer, notice(`A new run goes on from here. ${again}`, link));
+    } catch (error) {
+      fill(answer, failure(error));
+    }
+  };
+  return h(
+    "div",
+    { class: "row" },
+    labelled("Keep this many answered calls; the program makes the others again", from),
+    h("button", { type: "button", click: () => void begin() }, "Fork"),
   );
 }
 
@@ -113,7 +159,7 @@ function described(found, context) {
     );
   }
   // Only durable runs are recorded.
-  if (found.door === "durable") parts.push(recording(found.executionId));
+  if (found.door === "durable") parts.push(recording(found.executionId, report));
   if (report === null) return [...parts, notice("The report was too large to be kept.")];
   parts.push(...shownReport(report, found.code, found.callStarts));
   return parts;

@@ -1,5 +1,5 @@
 // Tools: searched as a model searches them; one of them with its schema and types, and a call to try.
-import { block, count, failure, fill, foreign, h, json, labelled, notice } from "./dom.js";
+import { block, count, failure, fill, foreign, h, json, labelled, notice, parseJson } from "./dom.js";
 import { get, path, post, query } from "./api.js";
 import { shownReport } from "./run.js";
 
@@ -108,7 +108,7 @@ function described(it, context) {
   const call = async () => {
     let values;
     try {
-      values = JSON.parse(argumentsText.value || "{}");
+      values = parseJson(argumentsText.value || "{}");
     } catch (error) {
       return fill(answer, failure(error));
     }

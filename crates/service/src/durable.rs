@@ -18,9 +18,10 @@ use url::{Url, form_urlencoded};
 
 use super::body::{Received, escaped};
 use super::limits::RequestedLimits;
-use super::messages::{
+use super::messages::Whole;
+use super::messages::durable::{
     DecisionBody, DecisionName, DecisionReply, DecisionsBody, DecisionsReply, DurableRunBody, RunListItem,
-    RunListReply, RunStateReply, RunStatusName, Whole,
+    RunListReply, RunStateReply, RunStatusName,
 };
 use super::refusal::Refusal;
 use super::run::{answer, context, named, staging};

@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 
 use super::Caller;
 use super::inspect;
+use super::messages::durable::{DecisionsBody, DecisionsReply, DurableRunBody, RunListReply, RunStateReply};
 use super::messages::{
-    ComputeRequest, DecisionsBody, DecisionsReply, DurableRunBody, FunctionsReply, HealthReply, IndexReply, ReadyReply,
-    ResultReply, RpcReply, RpcRequest, RunBody, RunListReply, RunReply, RunStateReply, SessionReply, SessionRequest,
+    ComputeRequest, FunctionsReply, HealthReply, IndexReply, ReadyReply, ResultReply, RpcReply, RpcRequest, RunBody,
+    RunReply, SessionReply, SessionRequest,
 };
 use super::refusal::ErrorReply;
 use toolgate_gateway::run::{OUTPUT_SIZE, Runner};

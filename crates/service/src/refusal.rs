@@ -257,12 +257,12 @@ impl From<DurableError> for Refusal {
             DurableError::Store(fault @ StoreFault::TooManyRuns(_)) => Refusal::Busy(fault.to_string()),
             DurableError::Limit(fault) => Refusal::field("", fault.to_string()),
             DurableError::NoWebhooks => Refusal::field("/webhook", error.to_string()),
+            DurableError::Fork(fault) => Refusal::field("/from", fault.to_string()),
             DurableError::BadDecision { at, message } => Refusal::field(format!("/decisions/{at}"), message),
             DurableError::Stopping
             | DurableError::NoStore
             | DurableError::NotEnded(_)
             | DurableError::Unreadable(_)
-            | DurableError::Fork(_)
             | DurableError::Open(_)
             | DurableError::Store(_) => Refusal::unavailable(error.to_string()),
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use toolgate_config::values::{Period, Setting};
 
-use super::Output;
+use super::programs::Output;
 use super::servers::Servers;
 use crate::units::size;
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use clap::{Args, Subcommand, ValueEnum};
 use toolgate_mcp::server::ToolMode;
 
-use super::Interpreter;
+use super::programs::Interpreter;
 use crate::log::LogFormat;
 
 /// Which servers are meant.

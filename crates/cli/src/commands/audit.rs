@@ -11,7 +11,7 @@ use toolgate_config::{Env, lookup};
 
 use super::servers::table;
 use super::{Exit, Usage};
-use crate::args::{AuditShowArgs, AuditVerifyArgs};
+use crate::args::log::{AuditShowArgs, AuditVerifyArgs};
 use crate::print::{Style, escape, note, out};
 
 /// Hexadecimal digits of the id of a run in a list.

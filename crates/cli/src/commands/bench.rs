@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use toolgate_bench::{Cores, Row, UnknownWorkload, Workload, choose, measure, workloads};
 
 use super::{Exit, Usage};
-use crate::args::BenchArgs;
+use crate::args::bench::BenchArgs;
 use crate::print::{Style, error, escape, out};
 
 pub(crate) fn bench(args: &BenchArgs) -> anyhow::Result<Exit> {

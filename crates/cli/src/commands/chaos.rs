@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use toolgate_chaos::{DurableOptions, Options, SoakLine, Summary};
 
 use super::Exit;
-use crate::args::ChaosArgs;
+use crate::args::bench::ChaosArgs;
 use crate::print::{Style, error, escape, out};
 
 pub(crate) fn chaos(args: &ChaosArgs) -> anyhow::Result<Exit> {

@@ -13,7 +13,7 @@ use toolgate_wire::{Failure, Profile};
 
 use super::Exit;
 use super::servers::{Opened, spinner};
-use crate::args::CheckArgs;
+use crate::args::programs::CheckArgs;
 use crate::print::report::Origin;
 use crate::print::{Style, escape, excerpt, note, out};
 use crate::runner::for_one_run;

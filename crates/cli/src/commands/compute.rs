@@ -6,7 +6,7 @@ use toolgate_gateway::run::{Door, RunRequest};
 use toolgate_wire::{LimitRequest, Profile};
 
 use super::Exit;
-use crate::args::ComputeArgs;
+use crate::args::programs::ComputeArgs;
 use crate::print::console::Console;
 use crate::print::report::{Origin, Shown};
 use crate::runner::{memory_of, run_once, text};

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use toolgate_config::Env;
 
 use super::{Exit, Usage};
-use crate::args::{LogLevel, LogsArgs};
+use crate::args::log::{LogLevel, LogsArgs};
 use crate::log::{archive_of, log_file};
 use crate::print::{Style, escape, note, out};
 

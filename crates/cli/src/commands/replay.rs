@@ -22,7 +22,7 @@ use toolgate_wire::{Code, LimitRequest, Profile};
 
 use super::servers::{Opened, spinner};
 use super::{Exit, Usage};
-use crate::args::{LiveCalls, ReplayArgs};
+use crate::args::programs::{LiveCalls, ReplayArgs};
 use crate::print::console::Console;
 use crate::print::report::{Origin, Shown};
 use crate::print::{Style, error, escape, ledger, note, out};

@@ -3,7 +3,7 @@
 use toolgate_output::results::Reading;
 
 use super::{Exit, Usage};
-use crate::args::ResultArgs;
+use crate::args::programs::ResultArgs;
 use crate::print::{error, escape, out};
 use crate::tools;
 

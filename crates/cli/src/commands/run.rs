@@ -14,7 +14,7 @@ use toolgate_wire::{Profile, Report};
 use super::replay::Recording;
 use super::servers::{Opened, spinner};
 use super::{Exit, Usage};
-use crate::args::RunArgs;
+use crate::args::programs::RunArgs;
 use crate::input::Source;
 use crate::print::console::Console;
 use crate::print::report::{Origin, Shown};

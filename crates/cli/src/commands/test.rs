@@ -21,7 +21,7 @@ use toolgate_wire::Code;
 
 use super::replay::request;
 use super::{Exit, Usage};
-use crate::args::TestArgs;
+use crate::args::programs::TestArgs;
 use crate::print::{Style, escape, note, out};
 use crate::tools;
 

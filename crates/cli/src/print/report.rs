@@ -4,7 +4,7 @@ use toolgate_gateway::run::RunReport;
 use toolgate_wire::Failure;
 
 use super::{Style, escape, excerpt, note, out, pretty};
-use crate::args::Output;
+use crate::args::programs::Output;
 use crate::commands::Exit;
 
 /// What was run, to point into.

@@ -4,7 +4,7 @@
 //! file in the same write; their entries are kept in the user's state directory until [`undo`] puts them back.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
@@ -52,8 +52,18 @@ pub struct MovedServers {
 #[derive(Clone, Serialize, Deserialize)]
 struct Moved {
     file: PathBuf,
+    /// The project, where the file has sections for projects and the entry was in one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    project: Option<String>,
     name: String,
     entry: Map<String, Json>,
+}
+
+impl Moved {
+    /// What tells entries apart.
+    fn place(&self) -> (&Path, Option<&str>, &str) {
+        (&self.file, self.project.as_deref(), &self.name)
+    }
 }
 
 impl MovedServers {
@@ -87,33 +97,67 @@ pub fn write(
     moved: &MovedServers,
 ) -> Result<WrittenFile, ConnectError> {
     let mut edit = ClientEdit::open(&file(client, scope, roots)?)?;
-    edit.put(client.section(), NAME, &entry(client, launch))?;
+    edit.put(&[client.section()], NAME, &entry(client, launch))?;
     let mut taken = Vec::new();
-    for name in take {
-        if let Some(Json::Object(entry)) = edit.take(client.section(), name)? {
-            taken.push(Moved { file: edit.path().to_owned(), name: name.clone(), entry });
+    let own = own_project(client, scope, roots, &edit)?;
+    for project in std::iter::once(None).chain(own.map(Some)) {
+        for name in take {
+            if let Some(Json::Object(entry)) = edit.take(&section(client, project.as_deref()), name)? {
+                let (file, project) = (edit.path().to_owned(), project.clone());
+                taken.push(Moved { file, project, name: name.clone(), entry });
+            }
         }
     }
     if !taken.is_empty() {
         // Kept before the file is changed: an entry is in one place or in both, never in none.
         let mut all = moved.read().map_err(ConnectError::Moved)?;
-        all.retain(|old| !taken.iter().any(|new| (&new.file, &new.name) == (&old.file, &old.name)));
+        all.retain(|old| !taken.iter().any(|new| new.place() == old.place()));
         all.extend(taken);
         moved.write(&all).map_err(ConnectError::Moved)?;
     }
     Ok(edit.write()?)
 }
 
-/// The names of the client's own servers, without Toolgate.
+/// The section of the project in the working directory, where the client's own file has one for each project: there Claude
+/// Code keeps what `claude mcp add` adds, unless it is told otherwise.
+fn own_project(client: Client, scope: Scope, roots: &Roots, edit: &ClientEdit) -> Result<Option<String>, EditError> {
+    if (client, scope) != (Client::ClaudeCode, Scope::User) {
+        return Ok(None);
+    }
+    let projects = edit.entries(&["projects"])?;
+    Ok(projects.into_iter().map(|(project, _)| project).find(|project| Path::new(project) == roots.cwd))
+}
+
+/// Where the servers of a client are, or those of one of its projects.
+fn section(client: Client, project: Option<&str>) -> Vec<&str> {
+    match project {
+        Some(project) => vec!["projects", project, client.section()],
+        None => vec![client.section()],
+    }
+}
+
+/// The names of the client's own servers, in this scope and in the project that it is used in, without Toolgate.
 pub fn servers(client: Client, scope: Scope, roots: &Roots) -> Result<Vec<String>, ConnectError> {
     let edit = ClientEdit::open(&file(client, scope, roots)?)?;
-    let entries = edit.entries(client.section())?;
+    let mut entries = edit.entries(&[client.section()])?;
+    if let Some(project) = own_project(client, scope, roots, &edit)? {
+        entries.extend(edit.entries(&section(client, Some(&project)))?);
+    }
     let is_toolgate = |entry: &Json| {
         let text = |key: &str| entry.get(key).and_then(Json::as_str);
         let args = entry.get("args").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
         text("command").is_some_and(|command| starts_toolgate(command, args.iter().filter_map(Json::as_str)))
     };
     Ok(entries.into_iter().filter(|(name, entry)| name != NAME && !is_toolgate(entry)).map(|(name, _)| name).collect())
+}
+
+/// Whether the client starts Toolgate, in general or in the working directory.
+pub fn is_connected(client: Client, roots: &Roots) -> bool {
+    let has_entry = |file: PathBuf| {
+        let entries = ClientEdit::open(&file).and_then(|edit| edit.entries(&[client.section()]));
+        entries.is_ok_and(|entries| entries.contains_key(NAME))
+    };
+    [Scope::User, Scope::Project].into_iter().filter_map(|scope| roots.file(client, scope)).any(has_entry)
 }
 
 /// Takes Toolgate's entry out and puts the entries back that [`write()`] took out; returns their names.
@@ -126,14 +170,16 @@ pub fn undo(
     let mut edit = ClientEdit::open(&file(client, scope, roots)?)?;
     let kept = moved.read().map_err(ConnectError::Moved)?;
     let (back, others): (Vec<Moved>, Vec<Moved>) = kept.into_iter().partition(|moved| moved.file == edit.path());
-    if edit.take(client.section(), NAME)?.is_none() && back.is_empty() {
+    if edit.take(&[client.section()], NAME)?.is_none() && back.is_empty() {
         return Err(ConnectError::NotConnected(edit.path().to_owned()));
     }
-    let present = edit.entries(client.section())?;
     let mut names = Vec::new();
-    for moved in back.iter().filter(|moved| !present.contains_key(&moved.name)) {
-        edit.put(client.section(), &moved.name, &moved.entry)?;
-        names.push(moved.name.clone());
+    for moved in &back {
+        let section = section(client, moved.project.as_deref());
+        if !edit.entries(&section)?.contains_key(&moved.name) {
+            edit.put(&section, &moved.name, &moved.entry)?;
+            names.push(moved.name.clone());
+        }
     }
     let written = edit.write()?;
     if !back.is_empty() {

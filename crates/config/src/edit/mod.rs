@@ -188,26 +188,27 @@ impl ClientEdit {
         &self.path
     }
 
-    /// The entries of a section.
-    pub(crate) fn entries(&self, section: &str) -> Result<Map<String, Json>, EditError> {
+    /// The entries of a section, which is named by its keys from the top.
+    pub(crate) fn entries(&self, section: &[&str]) -> Result<Map<String, Json>, EditError> {
         let tree = json_of(&self.edited)?;
-        Ok(tree.get(section).and_then(Json::as_object).cloned().unwrap_or_default())
+        let found = section.iter().try_fold(&tree, |json, key| json.get(key));
+        Ok(found.and_then(Json::as_object).cloned().unwrap_or_default())
     }
 
     /// Adds or replaces an entry.
-    pub(crate) fn put(&mut self, section: &str, name: &str, entry: &Map<String, Json>) -> Result<(), EditError> {
+    pub(crate) fn put(&mut self, section: &[&str], name: &str, entry: &Map<String, Json>) -> Result<(), EditError> {
         if self.entries(section)?.get(name).and_then(Json::as_object) == Some(entry) {
             return Ok(());
         }
-        let text = put(&self.edited, &[section], name, entry)?;
+        let text = put(&self.edited, section, name, entry)?;
         self.edited = Source::new(&self.path, self.edited.format(), text);
         Ok(())
     }
 
     /// Removes an entry and returns it.
-    pub(crate) fn take(&mut self, section: &str, name: &str) -> Result<Option<Json>, EditError> {
+    pub(crate) fn take(&mut self, section: &[&str], name: &str) -> Result<Option<Json>, EditError> {
         let entry = self.entries(section)?.get(name).cloned();
-        if let Some(text) = take(&self.edited, &[section], name)? {
+        if let Some(text) = take(&self.edited, section, name)? {
             self.edited = Source::new(&self.path, self.edited.format(), text);
         }
         Ok(entry)

@@ -4,11 +4,15 @@
 //! key under `toolgate` is an error. This is the only list of settings: the reader and the JSON Schema are generated from
 //! it.
 
+mod auth;
+mod policy;
 pub(crate) mod reader;
 mod server_sandbox;
 
 use std::net::SocketAddr;
 
+pub(crate) use auth::{Login, RawAuth, RawCredential};
+pub(crate) use policy::{PolicyRule, RawAnnotations, RawCallLimits};
 use reader::section;
 pub(crate) use reader::{Located, Location, RawJson, RawSetting, RawText, Reader, StringMap, Table};
 use serde_json::{Value as Json, json};
@@ -18,9 +22,9 @@ use super::problem::Problem;
 use super::text::Source;
 use super::text::tree::{Node, Value};
 use super::values::{
-    Allowed, Bytes, CallLimitWords, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash,
-    LoginGrant, Method, Millis, Mode, Origin, Period, PolicyAction, PolicyAnnotation, PolicyProfile, Rate,
-    ResultFormat, Reuse, RunStorePlace, SecretPlace, Start, StoreSetting, ToolPath, TransportKind, UnknownCalls,
+    Allowed, Bytes, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, Method, Millis, Mode,
+    Origin, Period, PolicyAction, Rate, ResultFormat, Reuse, RunStorePlace, SecretPlace, Start, StoreSetting, ToolPath,
+    TransportKind, UnknownCalls,
 };
 
 /// The settings of a file, with the problems found while reading them.
@@ -448,170 +452,6 @@ section! {
     Refused Guard {
         /// Hosts such as intranet.example or *.example.com, and networks such as 10.0.0.0/8.
         allow: Vec<Located<RawText<Allowed>>>,
-    }
-}
-
-section! {
-    /// How to log in at a server with OAuth.
-    Refused Login {
-        /// The id of a client that you registered at the authorization server.
-        client_id = "clientId": RawText<String>,
-        /// Its secret, if it has one.
-        client_secret = "clientSecret": RawText<String>,
-        /// The HTTPS URL of a document that describes this client, for authorization servers that read such.
-        client_metadata = "clientMetadata": RawText<Endpoint>,
-        /// Who logs in: a person with a browser (authorization_code), or the client itself (client_credentials).
-        grant: RawText<LoginGrant>,
-        /// Scopes to ask for besides those that the server names.
-        scopes: Vec<Located<RawText<String>>>,
-        /// The port of this machine that the browser comes back to, if a client is registered for one; by default any.
-        redirect_port = "redirectPort": u64,
-        /// Where a person logs in, for a server without metadata.
-        authorization_url = "authorizationUrl": RawText<Endpoint>,
-        /// Where tokens are issued, for a server without metadata.
-        token_url = "tokenUrl": RawText<Endpoint>,
-    }
-}
-
-/// How to log in at a server, or the credentials of an API.
-#[derive(Debug, Clone)]
-pub(crate) enum RawAuth {
-    /// A login.
-    Login(Box<Login>),
-    /// By the names of security schemes.
-    Schemes(Table<RawCredential>),
-}
-
-/// The credential of one security scheme.
-#[derive(Debug, Clone)]
-pub(crate) enum RawCredential {
-    /// The credential itself.
-    Text(reader::Scalar),
-    /// A login that gives one.
-    Login(Box<Login>),
-}
-
-impl RawSetting for RawAuth {
-    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
-        let is_login =
-            node.entries().is_some_and(|entries| entries.iter().all(|entry| Login::KEYS.contains(&entry.key.as_str())));
-        match is_login {
-            true => Login::read(node, place, reader).map(|login| Self::Login(Box::new(login))),
-            false => RawSetting::read(node, place, reader).map(Self::Schemes),
-        }
-    }
-
-    fn schema() -> Json {
-        let mut schema = Login::schema();
-        schema["additionalProperties"] = json!({"anyOf": [StringMap::entry_schema(), Login::schema()]});
-        schema
-    }
-}
-
-impl RawSetting for RawCredential {
-    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
-        match &node.value {
-            Value::Map(_) => Login::read(node, place, reader).map(|login| Self::Login(Box::new(login))),
-            _ => reader::scalar(node, place, reader).map(Self::Text),
-        }
-    }
-
-    fn schema() -> Json {
-        json!({"anyOf": [StringMap::entry_schema(), Login::schema()]})
-    }
-}
-
-section! {
-    /// One rule of the policy: which calls it is about, and what happens to them.
-    Refused PolicyRule {
-        /// The tools: a pattern over backend.tool, or over the name of a host function; by default every one.
-        tool: RawText<Glob>,
-        /// Annotations that the tool must have: a list such as ["destructive"], or an object such as {"readOnly": false}. What a server does not say is taken from presets and from the verb of the name.
-        annotations: RawAnnotations,
-        /// Patterns of the callers' names; local is the user of this machine. By default every caller.
-        callers: Vec<Located<RawText<Glob>>>,
-        /// The kinds of run: chain, snippet, compute, or direct for calls without a program. By default every kind.
-        profiles: Vec<Located<RawText<PolicyProfile>>>,
-        /// A condition in CEL over args, caller, counts, profile and tool. One that fails counts against the call.
-        when: RawText<String>,
-        /// What happens: allow, ask (a person decides), or deny.
-        action = "do": RawText<PolicyAction>,
-        /// Why; the program and people read it.
-        reason: RawText<String>,
-        /// Patterns of the names of those who may decide; by default everyone who may decide at all.
-        approvers: Vec<Located<RawText<Glob>>>,
-        /// How long a question to a person stands.
-        expiry: RawText<Period>,
-        /// With do: ask, whether a program that may make such a call is staged: all its writes are reviewed before any is sent.
-        stage: bool,
-        /// How many calls the rule lets through, such as "at most 20 a run" or {"run": 20, "day": 100}; the calls after that are denied.
-        limits: RawCallLimits,
-    }
-}
-
-/// Names of annotations, or a table of them.
-#[derive(Debug, Clone)]
-pub(crate) enum RawAnnotations {
-    /// Those that the tool must have.
-    Names(Vec<Located<RawText<PolicyAnnotation>>>),
-    /// Those that it must or must not have.
-    Flags(AnnotationFlags),
-}
-
-section! {
-    /// Annotations that a tool must or must not have.
-    Refused AnnotationFlags {
-        /// It changes nothing.
-        read_only = "readOnly": bool,
-        /// It may change or delete what is there.
-        destructive: bool,
-        /// It may reach beyond a closed system.
-        open_world = "openWorld": bool,
-    }
-}
-
-impl RawSetting for RawAnnotations {
-    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
-        match &node.value {
-            Value::List(_) => RawSetting::read(node, place, reader).map(Self::Names),
-            _ => RawSetting::read(node, place, reader).map(Self::Flags),
-        }
-    }
-
-    fn schema() -> Json {
-        json!({"anyOf": [AnnotationFlags::schema(), Vec::<Located<RawText<PolicyAnnotation>>>::schema()]})
-    }
-}
-
-/// Limits in words, or as a table.
-#[derive(Debug, Clone)]
-pub(crate) enum RawCallLimits {
-    /// In words.
-    Words(RawText<CallLimitWords>),
-    /// As a table.
-    Counts(CallLimitCounts),
-}
-
-section! {
-    /// How many calls a rule lets through.
-    Refused CallLimitCounts {
-        /// In one run.
-        run: u64,
-        /// By one caller since midnight UTC.
-        day: u64,
-    }
-}
-
-impl RawSetting for RawCallLimits {
-    fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
-        match &node.value {
-            Value::Map(_) => RawSetting::read(node, place, reader).map(Self::Counts),
-            _ => RawSetting::read(node, place, reader).map(Self::Words),
-        }
-    }
-
-    fn schema() -> Json {
-        json!({"anyOf": [RawText::<CallLimitWords>::schema(), CallLimitCounts::schema()]})
     }
 }
 

@@ -296,6 +296,38 @@ fn servers_that_were_taken_out_come_back() {
 }
 
 #[test]
+fn servers_of_the_project_are_taken_out_of_claude_code_too() {
+    let machine = Machine::new(Os::Linux);
+    // `claude mcp add` writes into the section of the project unless it is told otherwise.
+    let before = r#"{
+  "mcpServers": { "both": { "command": "u" } },
+  "projects": {
+    "PROJECT": { "mcpServers": { "here": { "command": "h" }, "both": { "command": "p" } }, "history": [1] },
+    "/elsewhere": { "mcpServers": { "here": { "command": "e" } } }
+  }
+}
+"#;
+    let file = machine.write("home/.claude.json", before);
+    let parse = || serde_json::from_str::<serde_json::Value>(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let original = parse();
+    let mut names = connect::servers(Client::ClaudeCode, Scope::User, &machine.roots).unwrap();
+    names.sort();
+    assert_eq!(names, ["both", "here"]);
+    machine.connect(Client::ClaudeCode, Scope::User, &launch(), &["here", "both"]).unwrap();
+    let project = machine.roots.cwd.to_str().unwrap();
+    let connected = parse();
+    assert_eq!(connected["projects"][project], serde_json::json!({ "mcpServers": {}, "history": [1] }));
+    assert_eq!(connected["projects"]["/elsewhere"], original["projects"]["/elsewhere"], "another project's is left");
+    assert_eq!(connected["mcpServers"].as_object().unwrap().len(), 1, "{connected}");
+    // From another folder too: what was taken out is put back to where it was.
+    let elsewhere = toolgate_config::clients::Roots { cwd: "/elsewhere".into(), ..machine.roots.clone() };
+    let (_, mut back) = connect::undo(Client::ClaudeCode, Scope::User, &elsewhere, &machine.moved()).unwrap();
+    back.sort();
+    assert_eq!(back, ["both", "both", "here"]);
+    assert_eq!(parse(), original);
+}
+
+#[test]
 fn what_connect_writes_import_skips() {
     let machine = Machine::new(Os::Linux);
     for client in Client::ALL {

@@ -187,6 +187,30 @@ async fn a_run_of_a_token_goes_on_with_what_the_token_granted() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_has_what_the_token_of_now_grants() {
+    let store = Arc::new(MemoryStore::default());
+    let runs = gateway_for(&store, &tools(), 1, Arc::new(Tokens(true)));
+    let token = |tools: &[&str]| CallerScope {
+        name: "oauth:ann".into(),
+        tools: Access::only(tools.iter().copied()),
+        ..CallerScope::default()
+    };
+    let code = "const first = (await bank.pay({ amount: 1 })).paid; \
+                try { return [first, await bank.close({})] } catch (error) { return [first, error.code] }";
+    let request = RunRequest { caller: token(&["bank.*"]), ..RunRequest::new(Profile::Chain, code) };
+    let run = runs.begin(request, None, None).await.unwrap().run;
+    assert_eq!(report(&settled(&runs, &run).await)["value"], json!([1, "closed"]));
+    for (tools, expected) in [(&["bank.*"][..], "closed"), (&["bank.pay"], "UNKNOWN_TOOL")] {
+        let forked = runs.fork(&run, Some(&token(tools)), 1).await.unwrap();
+        let report = runs.end_of_fork(forked).await.report;
+        let report = serde_json::to_value(&report).unwrap();
+        assert_eq!(report["value"], json!([1, expected]), "{report}");
+    }
+    let other = CallerScope { name: "oauth:bob".into(), ..CallerScope::default() };
+    assert!(runs.fork(&run, Some(&other), 1).await.is_err(), "a run of somebody else");
+}
+
 /// A store whose writes take longer than a program has to be silent before its run is paused.
 #[derive(Default)]
 struct SlowStore(MemoryStore);

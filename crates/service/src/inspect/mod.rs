@@ -1,5 +1,5 @@
 //! What people look at: backends, tools, runs of the recent past, counts, rights, rules, layers; a program checked without a
-//! run, and a run repeated from its record.
+//! run, and a run repeated or forked from its record.
 //!
 //! Everything is read as the caller may: of backends and tools those of its scope, of runs its own. The page in the
 //! browser shows what these routes answer and nothing else.
@@ -41,6 +41,7 @@ pub(super) fn routes() -> Router<HttpService> {
         .route("/v1/policy/remembered/{id}", delete(rules::forget))
         .route("/v1/runs/{runId}/cassette", get(record::cassette))
         .route("/v1/runs/{runId}/replay", post(record::replay))
+        .route("/v1/runs/{runId}/fork", post(record::fork))
         .route("/v1/doctor", get(doctor::read))
         .route("/v1/events", get(events::stream))
 }

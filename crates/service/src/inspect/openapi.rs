@@ -9,7 +9,7 @@ use super::doctor::DoctorReply;
 use super::history::{HistoryReply, HistoryRunReply, MAX_NUMBER, MAX_RUNS};
 use super::pending::{self, PendingRunsReply};
 use super::policy::PolicyReply;
-use super::record::ReplayReply;
+use super::record::{ForkReply, ForkRequest, ReplayReply};
 use super::rules::{ExplainReply, ExplainRequest};
 use super::stats::StatsReply;
 use super::tools::{MAX_TOOLS, ToolReply, ToolsReply};
@@ -115,6 +115,14 @@ pub(crate) fn add_paths(schemas: &mut Schemas, key: &Value, paths: &mut Map<Stri
     let replay = operation(schemas, "replay", summary, (200, ok), &[KEYED, &[404, 503]])
         .with("parameters", json!([parameter("runId")]));
     add("/v1/runs/{runId}/replay", json!({"post": replay.keyed(key)}));
+
+    let ok = schemas.writes::<ForkReply>("The new run goes on by itself.");
+    let body = schemas.reads::<ForkRequest>();
+    let summary = "Begins a run that keeps the first answered calls of a durable run and makes the rest.";
+    let fork = operation(schemas, "fork", summary, (202, ok), &[READS_A_BODY, KEYED, &[404]])
+        .with("requestBody", body)
+        .with("parameters", json!([parameter("runId")]));
+    add("/v1/runs/{runId}/fork", json!({"post": fork.keyed(key)}));
 
     let ok = schemas.writes::<DoctorReply>("The layers that confine programs.");
     let doctor = operation(schemas, "doctor", "Runs a program and shows what confined it.", (200, ok), &[KEYED]);

@@ -9,7 +9,7 @@ use toolgate_gateway::run::durable::{PendingView, WaitingRun, WaitingRuns};
 
 use super::query::Query;
 use crate::durable::cursor;
-use crate::messages::PendingReply;
+use crate::messages::durable::PendingReply;
 use crate::refusal::Refusal;
 use crate::run::answer;
 use crate::{Caller, HttpService};

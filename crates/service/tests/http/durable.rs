@@ -30,6 +30,7 @@ pub(crate) fn cases() -> Vec<Case> {
         events_tell_what_happens_and_can_be_read_again,
         the_end_is_told_to_a_signed_webhook,
         a_run_that_waits_is_told_to_a_signed_webhook,
+        a_fork_keeps_the_first_answers_and_makes_the_rest,
     ]
 }
 
@@ -549,4 +550,66 @@ async fn the_end_is_told_to_a_signed_webhook() {
     assert_eq!((&body["runId"], &body["status"], &body["report"]["value"]), (&json!(run), &json!("done"), &json!(7)));
     let wrong = server.post("/v1/runs", json!({"code": "return 1", "webhook": "ftp://x"})).await;
     assert_eq!(wrong.refusal(), "400 INVALID_INPUT /webhook");
+}
+
+async fn a_fork_keeps_the_first_answers_and_makes_the_rest() {
+    let http = http(vec![open_key("ann"), open_key("bob")]);
+    let setup = Setup { http, ..Setup::default() };
+    let paid = setup.paid.clone();
+    let server = start(setup).await;
+    let ann = async |method: &str, path: &str, body: Option<Value>| server.as_key("ann", method, path, body).await;
+    // The run once the payment of this number waits, which is then approved.
+    let approve = async |run: &str, call: u64| {
+        let path = format!("/v1/runs/{run}");
+        loop {
+            let state = ann("GET", &format!("{path}?wait=1"), None).await.json();
+            assert_ne!(state["status"], "done", "{state}");
+            if state["pending"][0]["callId"] == call {
+                break;
+            }
+        }
+        let decisions = json!({"decisions": [{"callId": call, "decision": "approve"}]});
+        let decided = ann("POST", &format!("{path}/decisions"), Some(decisions)).await;
+        assert_eq!(decided.status, 200, "{decided:?}");
+    };
+    let value = async |run: &str| loop {
+        let state = ann("GET", &format!("/v1/runs/{run}?wait=30"), None).await.json();
+        if state["status"] == "done" {
+            return state["report"]["value"].clone();
+        }
+    };
+    let code = "const one = await bank.pay({ call: 1, amount: 10 }); \
+                const two = await bank.pay({ call: 2, amount: 20 }); return [one.paid, two.paid]";
+    let begun = ann("POST", "/v1/runs", Some(json!({"code": code}))).await.json();
+    let run = begun["runId"].as_str().expect("an id");
+    approve(run, 1).await;
+    approve(run, 2).await;
+    assert_eq!(value(run).await, json!([10, 20]));
+
+    let path = format!("/v1/runs/{run}/fork");
+    let forked = ann("POST", &path, Some(json!({"from": 1}))).await;
+    assert_eq!(forked.status, 202, "{forked:?}");
+    let forked = forked.json();
+    assert_eq!((&forked["forkedFrom"], &forked["status"]), (&json!(run), &json!("running")), "{forked}");
+    assert_eq!(forked["leftOut"], 1, "the second payment may be made again: {forked}");
+    let new = forked["runId"].as_str().expect("an id");
+    assert_ne!(new, run);
+    approve(new, 2).await;
+    assert_eq!(value(new).await, json!([10, 20]));
+    let amounts: Vec<Value> = paid.lock().iter().map(|call| call["amount"].clone()).collect();
+    assert_eq!(amounts, [10, 20, 20], "what is kept is not made again");
+
+    let many = ann("POST", &path, Some(json!({"from": 3}))).await;
+    assert_eq!((many.status, many.json()["error"]["pointer"].as_str()), (400, Some("/from")), "{many:?}");
+    assert!(many.json()["error"]["message"].as_str().is_some_and(|it| it.contains("2 answered calls")), "{many:?}");
+    for (name, path, body, expected) in [
+        ("ann", path.as_str(), json!({}), "400 INVALID_INPUT /from"),
+        ("ann", &path, json!({"from": -1}), "400 INVALID_INPUT /from"),
+        ("ann", &path, json!({"from": 1, "edit": "return 1"}), "400 INVALID_INPUT /edit"),
+        ("ann", "/v1/runs/00000000000000000000000000000000/fork", json!({"from": 0}), "404 NOT_FOUND"),
+        ("bob", &path, json!({"from": 0}), "404 NOT_FOUND"),
+    ] {
+        let refused = server.as_key(name, "POST", path, Some(body.clone())).await;
+        assert_eq!(refused.refusal(), expected, "{name} {body}");
+    }
 }

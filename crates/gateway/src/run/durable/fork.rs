@@ -7,7 +7,9 @@ use tokio::sync::oneshot;
 use toolgate_journal::entry::Event;
 use toolgate_journal::fork::{Fork, fork};
 use toolgate_journal::recording::Record;
+use toolgate_wire::CallerScope;
 
+use super::callers::GrantedScope;
 use super::stored::StoredRequest;
 use super::{DurableError, DurableRuns, ForgetEnd, RunReport};
 use crate::run::execution_id;
@@ -23,20 +25,26 @@ pub struct ForkedRun {
 }
 
 impl DurableRuns {
-    /// Begins a run that keeps the first `answered` answered calls of a run of this caller, or of anybody when absent.
+    /// Begins a run that keeps the first `answered` answered calls of a run of this caller, or of anybody when absent. Where a
+    /// token says what the caller may use, it is what this one says now.
     ///
     /// # Errors
     /// If there is no such run, it has not so many answered calls, or the store cannot keep the new one.
-    pub async fn fork(&self, run: &str, caller: Option<&str>, answered: usize) -> Result<ForkedRun, DurableError> {
+    pub async fn fork(
+        &self,
+        run: &str,
+        caller: Option<&CallerScope>,
+        answered: usize,
+    ) -> Result<ForkedRun, DurableError> {
         let inner = &self.0;
         if inner.stop.is_cancelled() {
             return Err(DurableError::Stopping);
         }
-        let row = self.own(run, caller).await?;
+        let row = self.own(run, caller.map(|caller| caller.name.as_str())).await?;
         let id = execution_id();
         let (recorded, _permit) = inner.read(&row).await?;
         let Fork { mut record, left_out } = fork(&recorded, &id, answered)?;
-        without_webhook(&mut record);
+        as_asked_by(&mut record, caller);
         let (send, ended) = oneshot::channel();
         inner.ends.lock().insert(id.clone(), send);
         match inner.journal.begin_from(record).await {
@@ -56,14 +64,15 @@ impl DurableRuns {
     }
 }
 
-/// The end of the new run is not the one that the webhook's owner waits for.
-fn without_webhook(record: &mut Record) {
+/// The end of the new run is not the one that the webhook's owner waits for, and an earlier token grants nothing to it.
+fn as_asked_by(record: &mut Record, caller: Option<&CallerScope>) {
     let Record { entries, blobs } = record;
     let Some(Event::Header(header)) = entries.first_mut().map(|entry| &mut entry.event) else { return };
     let stored = header.request.as_ref().and_then(|text| blobs.text(text).ok());
     let stored = stored.and_then(|text| serde_json::from_str::<StoredRequest>(text).ok());
-    let Some(mut stored) = stored.filter(|stored| stored.webhook.is_some()) else { return };
+    let Some(mut stored) = stored.filter(|stored| stored.webhook.is_some() || stored.granted.is_some()) else { return };
     stored.webhook = None;
+    stored.granted = stored.granted.map(|granted| caller.map_or(granted, GrantedScope::of));
     if let Ok(text) = serde_json::to_string(&stored) {
         header.request = Some(blobs.keep(&text).0);
     }

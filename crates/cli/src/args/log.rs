@@ -1,0 +1,89 @@
+//! Flags of `audit` and `logs`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::servers::Servers;
+
+/// See `Command::Audit`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Check the chain of the audit log, archives included
+    ///
+    /// Exit code 0 when every line follows from the one before it, 1 otherwise. A line that was changed, added, moved or
+    /// removed is found. What was cut off at the end is not, unless you name a hash that an earlier check printed.
+    Verify(AuditVerifyArgs),
+    /// Show calls of the audit log, the last ones first: who, what, which rule, who approved it
+    ///
+    /// Of the log itself; archives are read by `verify` alone.
+    Show(AuditShowArgs),
+}
+
+/// See [`AuditCommand::Show`].
+#[derive(Debug, Args)]
+pub(crate) struct AuditShowArgs {
+    /// The log; otherwise the one of the configuration, or ~/.local/state/toolgate/audit.jsonl
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// Only calls of this run, by its id or its beginning
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: Option<String>,
+    /// Only calls of tools with this text in their name
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) tool: Option<String>,
+    /// How many calls
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
+    pub(crate) lines: usize,
+    /// Print the lines as they are: one JSON object each
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// See [`AuditCommand::Verify`].
+#[derive(Debug, Args)]
+pub(crate) struct AuditVerifyArgs {
+    /// The log; otherwise the one of the configuration, or ~/.local/state/toolgate/audit.jsonl
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// A hash that must be in the chain: the head that an earlier check printed
+    #[arg(long, value_name = "HASH")]
+    pub(crate) expect: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// See `Command::Logs`.
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// How many lines
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    pub(crate) lines: usize,
+    /// Go on with lines as they come, until Ctrl-C
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only lines of this level or worse
+    #[arg(long, value_enum, default_value = "debug")]
+    pub(crate) level: LogLevel,
+    /// Print the lines as they are: one JSON object each
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The level of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum LogLevel {
+    /// Something does not work
+    Error,
+    /// Something is wrong
+    Warn,
+    /// One line for each run
+    Info,
+    /// One line for each call
+    Debug,
+}
