@@ -41,10 +41,20 @@ pub struct ProgramUsage {
     probed: HashSet<String>,
     written: HashSet<String>,
     guarded: Vec<Span>,
-    global_calls: Vec<(Span, String)>,
-    literals: HashSet<u32>,
+    global_calls: Vec<GlobalCall>,
+    /// Object literals that name all of their keys, with these.
+    literals: HashMap<u32, Vec<String>>,
     /// Properties whose value is called, or has a property read.
     dereferenced: HashSet<u32>,
+}
+
+/// A call of a global, or of a property of one.
+#[derive(Debug, Clone)]
+struct GlobalCall {
+    span: Span,
+    /// As it is written.
+    callee: String,
+    arguments: usize,
 }
 
 impl ProgramUsage {
@@ -102,13 +112,22 @@ impl ProgramUsage {
 
     /// The callee of the innermost call on a global around an offset, as it is written: `tracker.get_issue`.
     pub fn global_call_at(&self, offset: usize) -> Option<&str> {
-        let around = self.global_calls.iter().filter(|(span, _)| contains(*span, offset));
-        around.min_by_key(|(span, _)| span.end - span.start).map(|(_, callee)| callee.as_str())
+        self.innermost_call(offset).map(|call| call.callee.as_str())
     }
 
-    /// Whether an object literal starts at an offset, all of whose keys are written there.
-    pub fn is_whole_literal(&self, offset: usize) -> bool {
-        u32::try_from(offset).is_ok_and(|offset| self.literals.contains(&offset))
+    /// The number of arguments of that call.
+    pub fn arguments_at(&self, offset: usize) -> Option<usize> {
+        self.innermost_call(offset).map(|call| call.arguments)
+    }
+
+    fn innermost_call(&self, offset: usize) -> Option<&GlobalCall> {
+        let around = self.global_calls.iter().filter(|call| contains(call.span, offset));
+        around.min_by_key(|call| call.span.end - call.span.start)
+    }
+
+    /// The keys of the object literal that starts at an offset, or whose own key does, if all of them are written there.
+    pub fn literal_keys(&self, offset: usize) -> Option<&[String]> {
+        self.literals.get(&u32::try_from(offset).ok()?).map(Vec::as_slice)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! What it notes is read by [`ProgramUsage`]; what it cannot follow makes the program untrusted.
 
-use super::{ProgramUsage, PropertyAccess};
+use super::{GlobalCall, ProgramUsage, PropertyAccess};
 use crate::parse::Parsed;
 use oxc::{
     ast::ast::*,
@@ -256,7 +256,8 @@ impl<'a> Reader<'_, 'a> {
         if self.is_on_global(&it.callee) {
             let callee = it.callee.span();
             let written = self.parsed.code.get(callee.start as usize..callee.end as usize).unwrap_or_default();
-            self.usage.global_calls.push((it.span, written.to_owned()));
+            let call = GlobalCall { span: it.span, callee: written.to_owned(), arguments: it.arguments.len() };
+            self.usage.global_calls.push(call);
         }
     }
 
@@ -300,6 +301,17 @@ impl<'a> Reader<'_, 'a> {
             _ => self.usage.is_trusted = false,
         }
     }
+}
+
+/// The keys of an object literal, if all of them are written there.
+fn written_keys(it: &ObjectExpression<'_>) -> Option<Vec<String>> {
+    let key = |one: &ObjectPropertyKind<'_>| match one {
+        ObjectPropertyKind::ObjectProperty(it) if !it.computed && it.kind == PropertyKind::Init => {
+            it.key.static_name().map(|name| name.into_owned())
+        }
+        ObjectPropertyKind::ObjectProperty(_) | ObjectPropertyKind::SpreadProperty(_) => None,
+    };
+    it.properties.iter().map(key).collect()
 }
 
 fn is_nullish(expression: &Expression<'_>) -> bool {
@@ -450,18 +462,15 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
     }
 
     fn visit_object_expression(&mut self, it: &ObjectExpression<'a>) {
-        let is_written = |one: &ObjectPropertyKind<'a>| match one {
-            ObjectPropertyKind::ObjectProperty(it) => !it.computed && it.kind == PropertyKind::Init,
-            ObjectPropertyKind::SpreadProperty(_) => false,
-        };
-        if it.properties.iter().all(is_written) {
-            self.usage.literals.insert(it.span.start);
+        if let Some(keys) = written_keys(it) {
+            self.usage.literals.insert(it.span.start, keys);
             // A missing property of a property's value is reported at its key.
             for one in &it.properties {
                 if let ObjectPropertyKind::ObjectProperty(one) = one
-                    && matches!(one.value.get_inner_expression(), Expression::ObjectExpression(_))
+                    && let Expression::ObjectExpression(value) = one.value.get_inner_expression()
+                    && let Some(keys) = written_keys(value)
                 {
-                    self.usage.literals.insert(one.key.span().start);
+                    self.usage.literals.insert(one.key.span().start, keys);
                 }
             }
         }

@@ -92,7 +92,8 @@ fn calls_on_globals_and_handled_errors_are_known() {
     assert!(usage.is_guarded(at("x:")) && !usage.is_guarded(at("c.d")));
     assert_eq!(usage.global_call_at(at("x:")), Some("a.b"));
     assert_eq!((usage.global_call_at(at("{ ...")), usage.global_call_at(at("try"))), (Some("c.d"), None));
-    assert!(usage.is_whole_literal(at("{ x")) && !usage.is_whole_literal(at("{ ...")));
+    assert_eq!((usage.literal_keys(at("{ x")), usage.literal_keys(at("{ ..."))), (Some(&["x".to_owned()][..]), None));
+    assert_eq!((usage.arguments_at(at("x:")), usage.arguments_at(at("try"))), (Some(1), None));
     assert!(usage.handles_rejections);
     assert!(usage.is_dereferenced(at(".catch") + 1) && !usage.is_dereferenced(at("x:")));
 }
