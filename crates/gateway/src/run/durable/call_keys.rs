@@ -17,8 +17,18 @@ use toolgate_wire::{CallId, CallerScope};
 use crate::bridge::{Bridge, ScopedCatalog};
 
 /// Arguments that are made for this: a server that has one makes a repeated request once.
-const PROOFS: [&str; 6] =
-    ["idempotency_key", "idempotencyKey", "idempotency_token", "client_token", "clientToken", "client_request_token"];
+/// Those with capitals are the header of that name, as OpenAPI documents declare it.
+const PROOFS: [&str; 9] = [
+    "idempotency_key",
+    "idempotencyKey",
+    "idempotency_token",
+    "client_token",
+    "clientToken",
+    "client_request_token",
+    "Idempotency-Key",
+    "idempotency-key",
+    "X-Idempotency-Key",
+];
 /// Arguments that often are, and often are something else: they are filled in, and prove nothing.
 const CANDIDATES: [&str; 4] = ["request_id", "requestId", "client_request_id", "clientRequestId"];
 /// Hexadecimal digits of a key: 128 bits.
@@ -122,6 +132,7 @@ mod tests {
         check(json!({ "idempotency_key": text, "amount": {} }), json!({ "amount": 1 }), Some("idempotency_key"));
         check(json!({ "client_token": text }), json!({ "client_token": "own" }), None);
         check(json!({ "request_id": text, "clientToken": text }), json!({}), Some("clientToken"));
+        check(json!({ "Idempotency-Key": text, "amount": {} }), json!({ "amount": 1 }), Some("Idempotency-Key"));
         check(json!({ "idempotency_key": { "type": "number" } }), json!({}), None);
         check(json!({ "request_id": { "type": "string", "enum": ["a"] } }), json!({}), None);
         check(json!({ "amount": {} }), json!({}), None);
